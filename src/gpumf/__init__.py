@@ -1,0 +1,3 @@
+"""Matrix factorization on GPUs."""
+
+__version__ = "0.1.0"
