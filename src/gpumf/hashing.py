@@ -5,27 +5,32 @@ data sets must not depend on either. `splitmix64` (Steele, Lea, Flood 2014) maps
 to one, so distinct positions have distinct hashes and an order by hash is a permutation.
 """
 
+import numba
 import numpy as np
 
-_GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
-
+@numba.vectorize("uint64(uint64)", cache=True)
 def splitmix64(x):
-    """Hash unsigned 64-bit integers.
+    """Hash unsigned 64-bit integers: a NumPy ufunc that compiled (Numba) code may call too.
 
     Parameters
     ----------
-    x : uint64 array (any shape)
+    x : uint64 array (any shape) or scalar
 
     Returns
     -------
-    uint64 array of the same shape: a bijection of the input, every output bit depending on every input bit.
+    uint64 of the same shape: a bijection of the input, every output bit depending on every input bit.
     """
+    z = x + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def positional_hash(n, seed):
+    """n distinct uint64 hashes, one a position, of a stream chosen by seed."""
     with np.errstate(over="ignore"):
-        z = np.asarray(x, np.uint64) + _GOLDEN_GAMMA
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
+        return splitmix64(np.arange(n, dtype=np.uint64) + splitmix64(np.uint64(seed)))
 
 
 def random_order(n, seed):
@@ -33,7 +38,7 @@ def random_order(n, seed):
     return np.argsort(positional_hash(n, seed), kind="stable")
 
 
-def positional_hash(n, seed):
-    """n distinct uint64 hashes, one a position, of a stream chosen by seed."""
-    with np.errstate(over="ignore"):
-        return splitmix64(np.arange(n, dtype=np.uint64) + splitmix64(np.uint64(seed)))
+def random_subset(n, size, seed):
+    """A boolean mask (n,) of exactly `size` (1..n) pseudorandom positions, that depends on the arguments alone."""
+    key = positional_hash(n, seed)
+    return key <= np.partition(key, size - 1)[size - 1]

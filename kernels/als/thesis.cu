@@ -1,0 +1,138 @@
+// ALS-CUDA: half a sweep of alternating least squares, one half-warp a row (one warp above 16 factors).
+// Source: Kampffmeyer 2015, Algorithms 5.2 and 5.3, equations 5.1 to 5.16.
+//
+// For every row r, with I its rated columns and n = |I|, solve
+//     (F_I^T F_I + lambda n E) x_r = F_I^T ratings_I            (lambda E alone if not weighted)
+// where F holds the factors of the other side. Both half-sweeps are this kernel with the sides swapped.
+//
+// Version thesis_shared: the symmetric matrix and its decomposition, f (f + 1) / 2 words each, live in shared
+// memory. One factor vector is read at a time, coalesced, and kept in shared memory where every lane forms at
+// most ceil((f + 1) / 2) products with it, each lane adding to entries of its own, so nothing is atomic and
+// the result is the same bits in every run. It is the first of its line; later versions are measured against it.
+//
+// Where the source is silent or slips:
+//   - a running FP32 sum over a popular item's 100,000 ratings loses four digits; here it is a sum of sums;
+//   - equation 5.9 lacks the division by D_jj that makes L D L^T = A; it is done here;
+//   - a row without ratings has the system 0 = 0 and gets the zero vector.
+#include "common/group.cuh"
+
+static_assert(FACTORS <= 32, "one group holds one factor a lane");
+
+constexpr int PACKED = FACTORS * (FACTORS + 1) / 2;
+constexpr int PRODUCTS = (FACTORS + 2) / 2;  // ceil((f + 1) / 2), equation 5.4
+constexpr int CHUNK = 1024;                  // ratings summed up in one go
+
+// Entry (i, j) of a symmetric matrix in a packed upper triangle, row by row (equation 5.5, counted from 0).
+__device__ inline int packed(int i, int j) {
+    const int row = min(i, j), col = max(i, j);
+    return row * FACTORS - row * (row - 1) / 2 + col - row;
+}
+
+struct Workspace {  // of one group
+    float symmetric[PACKED];
+    float decomposed[PACKED];  // D on the diagonal, L below it (stored above, by symmetry)
+    float column[LANES];
+};
+
+// Adds the sums so far to their totals, for which the decomposition's place is free until it begins.
+__device__ inline void move_sums(Workspace& work) {
+    for (int k = group_lane(); k < PACKED; k += LANES) {
+        work.decomposed[k] += work.symmetric[k];
+        work.symmetric[k] = 0.0f;
+    }
+}
+
+// Algorithm 5.2. Writes sum v v^T to `symmetric`; returns this lane's entry of sum r v.
+__device__ float multiply(Workspace& work, const int* indices, const float* values, long long begin,
+                          long long end, const float* fixed) {
+    const int lane = group_lane();
+    const unsigned mask = group_mask();
+
+    for (int k = lane; k < PACKED; k += LANES) work.symmetric[k] = work.decomposed[k] = 0.0f;
+
+    float right_side = 0.0f, right_side_total = 0.0f;
+    for (long long p = begin; p < end; ++p) {
+        if (p > begin && (p - begin) % CHUNK == 0) {
+            __syncwarp(mask);
+            move_sums(work);
+            right_side_total += right_side;
+            right_side = 0.0f;
+        }
+        float mine[1];
+        load_factors(mine, fixed, indices[p]);
+        __syncwarp(mask);  // the previous column has been used up, the zeros have been written
+        work.column[lane] = mine[0];
+        __syncwarp(mask);
+        right_side += values[p] * mine[0];
+        if (lane < FACTORS) {
+#pragma unroll
+            for (int product = 0; product < PRODUCTS; ++product) {
+                // Combinations beyond the last one would be done twice where (f + 1) / 2 is no integer.
+                if (product * FACTORS + lane < PACKED) {
+                    const int other = (product + lane) % FACTORS;
+                    work.symmetric[packed(lane, other)] += mine[0] * work.column[other];
+                }
+            }
+        }
+    }
+    __syncwarp(mask);
+    for (int k = lane; k < PACKED; k += LANES) work.symmetric[k] += work.decomposed[k];
+    __syncwarp(mask);
+    return right_side_total + right_side;
+}
+
+// Equations 5.6 to 5.9: A = L D L^T, column by column, lane i on row i.
+__device__ void decompose(Workspace& work, float ridge) {
+    const int lane = group_lane();
+    const unsigned mask = group_mask();
+
+    for (int j = 0; j < FACTORS; ++j) {
+        float entry = 0.0f;
+        if (lane >= j && lane < FACTORS) {
+            entry = work.symmetric[packed(lane, j)] + (lane == j ? ridge : 0.0f);
+            for (int k = 0; k < j; ++k)
+                entry -= work.decomposed[packed(lane, k)] * work.decomposed[packed(k, k)] *
+                         work.decomposed[packed(j, k)];
+        }
+        const float pivot = __shfl_sync(mask, entry, j, LANES);
+        if (lane >= j && lane < FACTORS) work.decomposed[packed(lane, j)] = lane == j ? pivot : entry / pivot;
+        __syncwarp(mask);
+    }
+}
+
+// Equations 5.10 to 5.16: forward substitution, scaling, backward substitution; lane i holds x_i.
+__device__ float substitute(const Workspace& work, float x) {
+    const int lane = group_lane();
+    const unsigned mask = group_mask();
+
+    for (int k = 0; k < FACTORS; ++k) {
+        const float solved = __shfl_sync(mask, x, k, LANES);
+        if (lane > k && lane < FACTORS) x -= work.decomposed[packed(lane, k)] * solved;
+    }
+    if (lane < FACTORS) x /= work.decomposed[packed(lane, lane)];
+    for (int k = FACTORS - 1; k >= 0; --k) {
+        const float solved = __shfl_sync(mask, x, k, LANES);
+        if (lane < k) x -= work.decomposed[packed(k, lane)] * solved;
+    }
+    return x;
+}
+
+// Algorithm 5.3. Dynamic shared memory: sizeof(Workspace) for each group of the block.
+extern "C" __global__ void thesis_shared(const long long* __restrict__ indptr, const int* __restrict__ indices,
+                                         const float* __restrict__ values, const float* __restrict__ fixed,
+                                         float* __restrict__ solved, int n_rows, float regularization,
+                                         int weighted) {
+    extern __shared__ float shared[];
+    Workspace& work = reinterpret_cast<Workspace*>(shared)[threadIdx.x / LANES];
+
+    for (long long row = group_index(); row < n_rows; row += group_count()) {
+        const long long begin = indptr[row], end = indptr[row + 1];
+        float x[1] = {0.0f};
+        if (begin < end) {
+            x[0] = multiply(work, indices, values, begin, end, fixed);
+            decompose(work, weighted ? regularization * (float)(end - begin) : regularization);
+            x[0] = substitute(work, x[0]);
+        }
+        store_factors(solved, (int)row, x);
+    }
+}

@@ -1,0 +1,60 @@
+// A group: the threads that work on one row or one rating together.
+//
+// The thesis (section 5.1) gives one half-warp to a row of 16 factors. A group is a half-warp up to 16
+// factors and a warp above, and lane l of it holds the factors l, l + LANES, l + 2 LANES, ...
+// FACTORS is fixed when the kernel is compiled, so that every loop over factors unrolls.
+#pragma once
+
+#ifndef FACTORS
+#error "compile with -DFACTORS=f"
+#endif
+
+constexpr int LANES = FACTORS <= 16 ? 16 : 32;
+constexpr int FACTORS_PER_LANE = (FACTORS + LANES - 1) / LANES;
+
+__device__ inline int group_lane() { return threadIdx.x % LANES; }
+
+// Groups of the whole grid, counted through; row or rating g, g + group_count(), ... belong to group g.
+__device__ inline long long group_index() {
+    return (blockIdx.x * (long long)blockDim.x + threadIdx.x) / LANES;
+}
+
+__device__ inline long long group_count() { return gridDim.x * (long long)blockDim.x / LANES; }
+
+// The lanes of this thread's group within its warp. Two half-warps of a warp run rows of different
+// lengths, so each may only ever wait for itself.
+__device__ inline unsigned group_mask() {
+    return LANES == 32 ? 0xffffffffu : 0xffffu << (threadIdx.x & 16u);
+}
+
+// The sum over the group, the same bits on every lane.
+__device__ inline float group_sum(float x) {
+#pragma unroll
+    for (int offset = LANES / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(group_mask(), x, offset, LANES);
+    return x;
+}
+
+// This lane's factors of one row; zero beyond FACTORS.
+__device__ inline void load_factors(float (&out)[FACTORS_PER_LANE], const float* matrix, int row) {
+#pragma unroll
+    for (int k = 0; k < FACTORS_PER_LANE; ++k) {
+        const int factor = group_lane() + k * LANES;
+        out[k] = factor < FACTORS ? matrix[row * (long long)FACTORS + factor] : 0.0f;
+    }
+}
+
+__device__ inline void store_factors(float* matrix, int row, const float (&in)[FACTORS_PER_LANE]) {
+#pragma unroll
+    for (int k = 0; k < FACTORS_PER_LANE; ++k) {
+        const int factor = group_lane() + k * LANES;
+        if (factor < FACTORS) matrix[row * (long long)FACTORS + factor] = in[k];
+    }
+}
+
+// The inner product of two rows that the group holds.
+__device__ inline float group_dot(const float (&a)[FACTORS_PER_LANE], const float (&b)[FACTORS_PER_LANE]) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int k = 0; k < FACTORS_PER_LANE; ++k) sum += a[k] * b[k];
+    return group_sum(sum);
+}

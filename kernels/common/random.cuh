@@ -1,0 +1,14 @@
+// Random numbers as a function of position; the device side of gpumf.hashing, bit for bit.
+#pragma once
+
+__device__ inline unsigned long long splitmix64(unsigned long long x) {
+    x += 0x9E3779B97F4A7C15ull;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+    return x ^ (x >> 31);
+}
+
+// A uniform position below n (n < 2^32) for draw number `draw` of the stream `key`.
+__device__ inline long long random_position(unsigned long long key, unsigned long long draw, long long n) {
+    return (long long)(((splitmix64(key + draw) >> 32) * (unsigned long long)n) >> 32);
+}

@@ -1,0 +1,63 @@
+// Sums of absolute and squared errors of p_u . q_i over a set of ratings, in one pass.
+// MAE and RMSE (thesis, equation 6.1) follow from the two sums; neither needs a round trip a rating.
+//
+// Version errors: one group of lanes a rating, sums kept per group in double, reduced per block in shared memory,
+// then over the blocks by a second launch of one block. The order of the additions is fixed by the launch, so
+// the same factors give the same bits.
+#include "common/group.cuh"
+
+constexpr int MAX_THREADS = 1024;
+
+// Adds up a pair over the block; the result is valid on thread 0.
+__device__ inline void block_sum(double& a, double& b) {
+    __shared__ double sums[2][MAX_THREADS];
+    sums[0][threadIdx.x] = a;
+    sums[1][threadIdx.x] = b;
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) {
+            sums[0][threadIdx.x] += sums[0][threadIdx.x + half];
+            sums[1][threadIdx.x] += sums[1][threadIdx.x + half];
+        }
+    }
+    a = sums[0][0];
+    b = sums[1][0];
+}
+
+// partial: (grid, 2). The block size is a power of two.
+extern "C" __global__ void errors(const int* __restrict__ users, const int* __restrict__ items,
+                                  const float* __restrict__ values, long long nnz,
+                                  const float* __restrict__ user_factors,
+                                  const float* __restrict__ item_factors, double* partial) {
+    double absolute = 0.0, squared = 0.0;
+    for (long long t = group_index(); t < nnz; t += group_count()) {
+        float p[FACTORS_PER_LANE], q[FACTORS_PER_LANE];
+        load_factors(p, user_factors, users[t]);
+        load_factors(q, item_factors, items[t]);
+        const double error = (double)group_dot(p, q) - (double)values[t];
+        if (group_lane() == 0) {
+            absolute += fabs(error);
+            squared += error * error;
+        }
+    }
+    block_sum(absolute, squared);
+    if (threadIdx.x == 0) {
+        partial[2 * blockIdx.x] = absolute;
+        partial[2 * blockIdx.x + 1] = squared;
+    }
+}
+
+// total: (2,). One block.
+extern "C" __global__ void total_errors(const double* __restrict__ partial, int n_partial,
+                                        double* __restrict__ total) {
+    double absolute = 0.0, squared = 0.0;
+    for (int k = threadIdx.x; k < n_partial; k += blockDim.x) {
+        absolute += partial[2 * k];
+        squared += partial[2 * k + 1];
+    }
+    block_sum(absolute, squared);
+    if (threadIdx.x == 0) {
+        total[0] = absolute;
+        total[1] = squared;
+    }
+}

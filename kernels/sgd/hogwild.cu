@@ -1,0 +1,37 @@
+// Hogwild SGD: one group of lanes an update, no locks.
+// Source: Kampffmeyer 2015, Algorithm 4.1 and section 4.1.1, after Recht et al. 2011.
+//
+// Every group draws a rating r_ui with replacement (section 6.2.1), loads both feature vectors coalesced, and
+// writes both back while others may be doing the same to the same vectors: such an update is lost, which is
+// rare where the matrix is sparse. Which updates are lost depends on timing, so two runs differ.
+//     e = p_u . q_i - r;   p_u -= rate (e q_i + lambda_u p_u);   q_i -= rate (e p_u + lambda_v q_i)
+//
+// Version hogwild: as published. The draw is a hash of the update's number, so that a sequential run can follow
+// the very same samples.
+#include "common/group.cuh"
+#include "common/random.cuh"
+
+extern "C" __global__ void hogwild(const int* __restrict__ users, const int* __restrict__ items,
+                                   const float* __restrict__ values, long long nnz, float* user_factors,
+                                   float* item_factors, float learning_rate, float user_regularization,
+                                   float item_regularization, unsigned long long key,
+                                   unsigned long long first_update, long long n_updates) {
+    for (long long t = group_index(); t < n_updates; t += group_count()) {
+        const long long sample = random_position(key, first_update + t, nnz);
+        const int user = users[sample], item = items[sample];
+
+        float p[FACTORS_PER_LANE], q[FACTORS_PER_LANE];
+        load_factors(p, user_factors, user);
+        load_factors(q, item_factors, item);
+
+        const float error = group_dot(p, q) - values[sample];
+#pragma unroll
+        for (int k = 0; k < FACTORS_PER_LANE; ++k) {
+            const float p_old = p[k];
+            p[k] -= learning_rate * (error * q[k] + user_regularization * p_old);
+            q[k] -= learning_rate * (error * p_old + item_regularization * q[k]);
+        }
+        store_factors(user_factors, user, p);
+        store_factors(item_factors, item, q);
+    }
+}

@@ -1,0 +1,111 @@
+"""One half-sweep of ALS on the CPU, compiled for a fixed number of factors.
+
+The arithmetic of `kernels/als/thesis.cu` in the order that suits a CPU: FP32, A = sum v v^T + ridge E by
+rank-one updates, A = L D L^T, two substitutions. Loops over factors have constant bounds, so that the compiler
+unrolls them and fills SIMD registers; this is the one-core baseline of every speed-up in the study.
+"""
+
+from functools import cache
+
+import numpy as np
+from numba import njit, prange
+
+# Loops over part of a row start or stop at multiples of this many floats: full SIMD registers (512 bits).
+_SIMD = 16
+# Ratings summed up in one go: a running FP32 sum over a row of 100,000 loses four digits, a sum of sums does not.
+_CHUNK = 1024
+
+
+@cache
+def half_sweep(factors, parallel):
+    """Compile half_sweep(indptr, indices, values, fixed, solved, regularization, weighted).
+
+    Parameters
+    ----------
+    factors : int f
+    parallel : bool, rows over all cores instead of one after another
+
+    Returns
+    -------
+    A function that overwrites `solved`, float32 (rows, f), with the solutions of the rows' normal equations
+    (thesis, equations 5.1 and 5.2), given the CSR rows and `fixed`, float32 (columns, f), the factors of the
+    other side. A row without ratings gets zeros.
+    """
+    solve_row = _row_solver(factors)
+
+    @njit(fastmath=True, nogil=True, parallel=parallel, cache=True)
+    def half_sweep(indptr, indices, values, fixed, solved, regularization, weighted):
+        for row in prange(len(indptr) - 1):
+            solve_row(row, indptr, indices, values, fixed, solved, regularization, weighted)
+
+    return half_sweep
+
+
+@cache
+def _row_solver(factors):
+    @njit(fastmath=True, nogil=True, cache=True)
+    def add_products(begin, end, indices, values, fixed, a, b):
+        # Four ratings a pass: a is loaded and stored once for four products.
+        p = begin
+        while p + 4 <= end:
+            v0, v1 = fixed[indices[p]], fixed[indices[p + 1]]
+            v2, v3 = fixed[indices[p + 2]], fixed[indices[p + 3]]
+            r0, r1, r2, r3 = values[p], values[p + 1], values[p + 2], values[p + 3]
+            for i in range(factors):
+                b[i] += r0 * v0[i] + r1 * v1[i] + r2 * v2[i] + r3 * v3[i]
+                for k in range(min(factors, (i // _SIMD + 1) * _SIMD)):
+                    a[i, k] += v0[i] * v0[k] + v1[i] * v1[k] + v2[i] * v2[k] + v3[i] * v3[k]
+            p += 4
+        while p < end:
+            v = fixed[indices[p]]
+            for i in range(factors):
+                b[i] += values[p] * v[i]
+                for k in range(min(factors, (i // _SIMD + 1) * _SIMD)):
+                    a[i, k] += v[i] * v[k]
+            p += 1
+
+    @njit(fastmath=True, nogil=True, cache=True)
+    def solve_row(row, indptr, indices, values, fixed, solved, regularization, weighted):
+        begin, end = indptr[row], indptr[row + 1]
+        if begin == end:
+            solved[row, :] = np.float32(0)
+            return
+
+        a, b = np.zeros((factors, factors), np.float32), np.zeros(factors, np.float32)
+        for first in range(begin, end, _CHUNK):
+            last = min(first + _CHUNK, end)
+            if first == begin:
+                add_products(first, last, indices, values, fixed, a, b)
+            else:
+                chunk_a, chunk_b = np.zeros_like(a), np.zeros_like(b)
+                add_products(first, last, indices, values, fixed, chunk_a, chunk_b)
+                a += chunk_a
+                b += chunk_b
+        ridge = regularization * np.float32(end - begin) if weighted else regularization
+        for i in range(factors):
+            a[i, i] += ridge
+
+        # L D L^T from above: row j of `a`, right of the diagonal, becomes D_jj L^T. The trailing matrix stays
+        # symmetric, so that whole SIMD registers of a row are updated and its left part is simply not used.
+        for i in range(factors):
+            for k in range(i + 1, factors):
+                a[i, k] = a[k, i]
+        for j in range(factors):
+            inverse = np.float32(1) / a[j, j]
+            for i in range(j + 1, factors):
+                scaled = a[j, i] * inverse
+                for k in range(i // _SIMD * _SIMD, factors):
+                    a[i, k] -= scaled * a[j, k]
+
+        for j in range(factors):
+            scaled = b[j] / a[j, j]
+            for i in range(j + 1, factors):
+                b[i] -= scaled * a[j, i]
+        for j in range(factors - 1, -1, -1):
+            for i in range(j + 1, factors):
+                b[j] -= a[j, i] * b[i]
+            b[j] /= a[j, j]
+        for i in range(factors):
+            solved[row, i] = b[i]
+
+    return solve_row

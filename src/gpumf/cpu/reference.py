@@ -1,0 +1,60 @@
+"""The mathematics in float64 NumPy, as close to the formulas as code gets; what every kernel is checked against."""
+
+import numpy as np
+
+from gpumf.hashing import splitmix64
+
+
+def als_half_sweep(rows, fixed, regularization, weighted=True):
+    """Solve every row's normal equations (thesis, equations 5.1 and 5.2).
+
+    Parameters
+    ----------
+    rows : CompressedRows
+    fixed : (columns, f), the factors of the other side
+    regularization : lambda
+    weighted : bool, lambda times the number of the row's ratings (Zhou et al. 2008) instead of lambda
+
+    Returns
+    -------
+    float64 (rows, f); zeros for a row without ratings
+    """
+    fixed = np.asarray(fixed, np.float64)
+    factors = fixed.shape[1]
+    solved = np.zeros((rows.n_rows, factors))
+    for row, (begin, end) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):
+        if begin < end:
+            v = fixed[rows.indices[begin:end]]
+            ridge = regularization * (end - begin if weighted else 1)
+            a = v.T @ v + ridge * np.eye(factors)
+            solved[row] = np.linalg.solve(a, v.T @ rows.values[begin:end].astype(np.float64))
+    return solved
+
+
+def hogwild(ratings, p, q, rate, user_reg, item_reg, key, first_update, n_updates):
+    """The updates of thesis Algorithm 4.1 one after another, on the samples that the kernels draw.
+
+    Returns
+    -------
+    (p, q) : float64 copies of the given factors after the updates
+    """
+    p, q = p.astype(np.float64), q.astype(np.float64)
+    draws = np.arange(first_update, first_update + n_updates, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        hashes = splitmix64(np.uint64(key) + draws)
+    samples = (hashes >> np.uint64(32)) * np.uint64(ratings.nnz) >> np.uint64(32)
+    for sample in samples.astype(np.int64):
+        u, i = ratings.users[sample], ratings.items[sample]
+        error = p[u] @ q[i] - np.float64(ratings.values[sample])
+        p[u], q[i] = (
+            p[u] - rate * (error * q[i] + user_reg * p[u]),
+            q[i] - rate * (error * p[u] + item_reg * q[i]),
+        )
+    return p, q
+
+
+def sum_errors(ratings, p, q):
+    """(sum |e|, sum e^2) over e = p_u . q_i - r_ui (thesis, equation 6.1)."""
+    p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
+    error = np.einsum("tk,tk->t", p[ratings.users], q[ratings.items]) - ratings.values
+    return np.abs(error).sum(), (error**2).sum()

@@ -1,0 +1,71 @@
+"""SGD on the CPU, compiled for a fixed number of factors: one core in order, or all cores without locks.
+
+The arithmetic and the samples of `kernels/sgd/hogwild.cu` (thesis, Algorithm 4.1): update t draws the rating
+that the hash of t points to, so one core, many cores and a GPU follow the same sequence of samples.
+"""
+
+from functools import cache
+
+import numpy as np
+from numba import njit, prange
+
+from gpumf.hashing import splitmix64
+
+# Updates whose samples are fetched together.
+_BATCH = 64
+_32 = np.uint64(32)
+
+
+@njit(nogil=True, cache=True)
+def random_position(key, draw, n):
+    """A uniform position below n < 2^32: `random_position` of kernels/common/random.cuh, all uint64."""
+    return (splitmix64(key + draw) >> _32) * n >> _32
+
+
+@cache
+def hogwild(factors, parallel):
+    """Compile hogwild(users, items, values, p, q, rate, user_reg, item_reg, key, first_update, n_updates, chunks).
+
+    Parameters
+    ----------
+    factors : int f
+    parallel : bool. One core makes the chunks' updates in order. Several cores make the chunks at the same time,
+        without locks: updates of the same vector may be lost, as in Recht et al. 2011.
+
+    Returns
+    -------
+    A function that updates p, float32 (users, f), and q, float32 (items, f), in place.
+    """
+
+    @njit(fastmath=True, nogil=True, cache=True)
+    def updates(users, items, values, p, q, rate, user_reg, item_reg, key, begin, end):
+        n = np.uint64(len(values))
+        user, item, value = (
+            np.empty(_BATCH, np.int32),
+            np.empty(_BATCH, np.int32),
+            np.empty(_BATCH, np.float32),
+        )
+        for first in range(begin, end, _BATCH):
+            count = min(_BATCH, end - first)
+            # The samples lie anywhere in memory: fetching many before the first is used overlaps their latencies.
+            for t in range(count):
+                sample = random_position(key, np.uint64(first + t), n)
+                user[t], item[t], value[t] = users[sample], items[sample], values[sample]
+            for t in range(count):
+                u, v = p[user[t]], q[item[t]]
+                error = -value[t]
+                for k in range(factors):
+                    error += u[k] * v[k]
+                for k in range(factors):
+                    old = u[k]
+                    u[k] -= rate * (error * v[k] + user_reg * old)
+                    v[k] -= rate * (error * old + item_reg * v[k])
+
+    @njit(nogil=True, parallel=parallel, cache=True)
+    def hogwild(users, items, values, p, q, rate, user_reg, item_reg, key, first_update, n_updates, chunks):
+        for c in prange(chunks):
+            begin = first_update + n_updates * c // chunks
+            end = first_update + n_updates * (c + 1) // chunks
+            updates(users, items, values, p, q, rate, user_reg, item_reg, key, begin, end)
+
+    return hogwild

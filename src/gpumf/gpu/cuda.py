@@ -1,0 +1,150 @@
+"""One CUDA device through CuPy."""
+
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+
+import cupy
+import numpy as np
+
+from gpumf.gpu import DeviceError, sources
+
+# Above this a kernel must ask for its dynamic shared memory (CUDA programming guide, "Shared Memory").
+_SHARED_WITHOUT_ASKING = 48 * 1024
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled kernel. Calling it launches it: kernel(grid, block, *arguments, shared=bytes).
+
+    Scalars among the arguments must be NumPy scalars, so that their width is the one in the CUDA source.
+    """
+
+    name: str
+    function: "cupy.RawKernel"
+
+    def __call__(self, grid, block, *arguments, shared=0):
+        for argument in arguments:
+            if not isinstance(argument, (cupy.ndarray, np.generic)):
+                raise TypeError(f"{self.name}: pass {argument!r} as an array or a NumPy scalar")
+        if shared > _SHARED_WITHOUT_ASKING:
+            self.function.max_dynamic_shared_size_bytes = shared
+        self.function(_three(grid), _three(block), arguments, shared_mem=shared)
+
+    @property
+    def attributes(self):
+        """Registers, local (spilled), shared and constant bytes, as the driver reports them."""
+        return dict(self.function.attributes)
+
+
+def _three(shape):
+    return tuple(shape) if np.ndim(shape) else (int(shape),)
+
+
+class CudaDevice:
+    """Arrays, kernels and time on the current CUDA device."""
+
+    name = "cuda"
+
+    @staticmethod
+    def array(values):
+        """A copy of a NumPy array on the device."""
+        return cupy.asarray(values)
+
+    @staticmethod
+    def empty(shape, dtype):
+        """An uninitialised array on the device."""
+        return cupy.empty(shape, dtype)
+
+    @staticmethod
+    def to_numpy(array):
+        """A copy of a device array on the host; waits for the kernels that write it."""
+        return cupy.asnumpy(array)
+
+    @staticmethod
+    def synchronize():
+        """Wait for all launched work; errors of earlier launches are raised here."""
+        cupy.cuda.get_current_stream().synchronize()
+
+    @staticmethod
+    @cache
+    def kernel(source, name, **defines):
+        """Compile (once) the kernel `name` of `kernels/<source>` with preprocessor definitions.
+
+        Raises
+        ------
+        DeviceError : with the compiler's message, where it does not compile
+        """
+        folder = sources.kernels_folder()
+        options = (
+            "-std=c++17",
+            f"-I{folder}",
+            *(f"-D{key}={value}" for key, value in sorted(defines.items())),
+            # CuPy's cache does not look into included files; this makes it see their changes.
+            f"-DGPUMF_SOURCES=0x{sources.digest()[:16]}",
+        )
+        module = cupy.RawModule(code=(folder / source).read_text(), options=options)
+        try:
+            return Kernel(name, module.get_function(name))
+        except cupy.cuda.compiler.CompileException as error:
+            raise DeviceError(f"kernels/{source} does not compile with {defines}: {error}") from error
+
+    @staticmethod
+    def time(work, repeats=10, warmup=2):
+        """Seconds that each of `repeats` calls of work() takes on the device, by events, after warm-up.
+
+        Returns
+        -------
+        float64 (repeats,)
+        """
+        for _ in range(warmup):
+            work()
+        seconds = np.empty(repeats)
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        for k in range(repeats):
+            begin.record()
+            work()
+            end.record()
+            end.synchronize()
+            seconds[k] = cupy.cuda.get_elapsed_time(begin, end) * 1e-3
+        return seconds
+
+    @cached_property
+    def facts(self):
+        """What the device and its software are: a dict of plain values for provenance."""
+        properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())
+        return {
+            "gpu": properties["name"].decode(),
+            "compute_capability": f"{properties['major']}.{properties['minor']}",
+            "multiprocessors": properties["multiProcessorCount"],
+            "memory_bytes": properties["totalGlobalMem"],
+            "l2_bytes": properties["l2CacheSize"],
+            "shared_bytes_per_multiprocessor": properties["sharedMemPerMultiprocessor"],
+            "threads_per_multiprocessor": properties["maxThreadsPerMultiProcessor"],
+            "cuda_driver": _dotted(cupy.cuda.runtime.driverGetVersion()),
+            "cuda_runtime": _dotted(cupy.cuda.runtime.runtimeGetVersion()),
+            "cupy": cupy.__version__,
+        }
+
+    def ceilings(self, n=8192, repeats=10):
+        """What this device reaches at best, measured now: the denominators of every `fraction_of_limit`.
+
+        Returns
+        -------
+        dict: copy_bytes_per_second (device copy, bytes read plus bytes written, arrays far larger than L2),
+        fp16_flops (n x n x n matrix product with FP16 operands on random data), fp32_flops (the same in FP32)
+        """
+        source = cupy.random.random(1 << 28, cupy.float32)
+        target = cupy.empty_like(source)
+        copy = self.time(partial(cupy.copyto, target, source), repeats)
+        result = {"copy_bytes_per_second": 2 * source.nbytes / np.median(copy)}
+        del source, target
+        for name, dtype in (("fp16_flops", cupy.float16), ("fp32_flops", cupy.float32)):
+            a, b = (cupy.random.standard_normal((n, n), cupy.float32).astype(dtype) for _ in range(2))
+            product = cupy.empty_like(a)
+            seconds = self.time(partial(cupy.matmul, a, b, out=product), repeats)
+            result[name] = 2 * n**3 / np.median(seconds)
+        return result
+
+
+def _dotted(version):
+    return f"{version // 1000}.{version % 1000 // 10}"

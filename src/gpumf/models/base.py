@@ -1,0 +1,364 @@
+"""What all factorizations share: training with a history, errors, prediction, and storage."""
+
+import json
+import time
+import zipfile
+from abc import ABC, abstractmethod
+
+import numpy as np
+import pandas as pd
+from tqdm.auto import tqdm
+
+from gpumf import gpu
+from gpumf.datasets import Ratings
+from gpumf.models.evaluation import Errors
+
+MAX_FACTORS = 256
+_FORMAT = 1  # of the files that `save` writes
+
+
+class NotFittedError(RuntimeError):
+    """The model has no factors yet."""
+
+
+class Trainer(ABC):
+    """One kernel at work on one training set: holds the arrays where the kernel wants them.
+
+    Made from the model, the training set and the initial factors, float32 on the host, which it copies. `epoch` may
+    return before the work is done; `synchronize` waits.
+    """
+
+    device = "cpu"
+    max_factors = MAX_FACTORS
+
+    @abstractmethod
+    def epoch(self, number):
+        """Start epoch `number`, counted from 0."""
+
+    def synchronize(self):  # noqa: B027 - what runs on the CPU has nothing to wait for
+        """Wait for the started epochs."""
+
+    @abstractmethod
+    def factors(self):
+        """(user_factors, item_factors) where the kernel keeps them."""
+
+
+_BLOCK = 128  # CUDA threads: the thesis's four warps (section 6.4)
+
+
+def lanes(factors):
+    """Threads that work on one row or rating together: a group of kernels/common/group.cuh."""
+    return 16 if factors <= 16 else 32
+
+
+def launch_shape(threads, groups, factors, device):
+    """(blocks, threads a block) of a grid in which a group of lanes takes a row or a rating at a time.
+
+    As many CUDA threads as asked for, in whole groups; by default (None) those that `groups` need, at most what the
+    device holds at once.
+    """
+    if threads is None:
+        held = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
+        threads = min(groups * lanes(factors), held)
+    block = min(_BLOCK, -(-threads // lanes(factors)) * lanes(factors))
+    return -(-threads // block), block
+
+
+class Factorization:
+    """Approximates a rating by the inner product of a user's and an item's factors: r_ui ~ p_u . q_i.
+
+    Subclasses name their kernels in `_trainers` (kernel name -> Trainer class), fastest last. A user or item without
+    a training rating has no factors worth using; for it the mean of the training ratings is predicted, and counted
+    so in every error.
+
+    Attributes
+    ----------
+    user_factors, item_factors : float32 (n_users, factors) and (n_items, factors), after `fit`
+    history : DataFrame with one row an epoch and the columns
+        epoch (0 is the initial model), seconds (of training alone, summed up), rmse, mae (of the validation set;
+        NaN without one)
+    transfer_seconds : time to put ratings and factors where the kernel wants them; not part of `history.seconds`
+    """
+
+    _trainers: dict[str, type[Trainer]]
+
+    def __init__(self, factors, regularization, *, kernel, device, threads, seed):
+        if not (isinstance(factors, int | np.integer) and 1 <= factors <= MAX_FACTORS):
+            raise ValueError(f"factors must be an integer from 1 to {MAX_FACTORS}, not {factors!r}")
+        if not (np.isfinite(regularization) and regularization >= 0):
+            raise ValueError(f"regularization must be finite and not negative, not {regularization!r}")
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be positive, not {threads!r}")
+        self.factors = int(factors)
+        self.regularization = float(regularization)
+        self.threads = threads
+        self.seed = int(seed)
+        self.kernel = self._choose_kernel(kernel, device)
+        self.history = None
+
+    @property
+    def device(self):
+        """Where the kernel runs: 'cpu' or 'cuda'."""
+        return self._trainers[self.kernel].device
+
+    @classmethod
+    def kernels(cls):
+        """What can be passed as `kernel`: a dict name -> device, slowest first."""
+        return {name: trainer.device for name, trainer in cls._trainers.items()}
+
+    def _choose_kernel(self, kernel, device):
+        model = type(self).__name__
+        if device not in ("auto", "cpu", "cuda"):
+            raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {device!r}")
+        if kernel is not None and kernel not in self._trainers:
+            raise ValueError(f"{model} has no kernel {kernel!r}; choose from {list(self._trainers)}")
+        if device == "cuda" or (kernel and self._trainers[kernel].device == "cuda"):
+            gpu.device()  # raises where there is none
+        usable = ("cpu", "cuda") if gpu.available() else ("cpu",)
+        fitting = [
+            name
+            for name, trainer in self._trainers.items()
+            if kernel in (None, name)
+            and (trainer.device == device if device != "auto" else trainer.device in usable)
+            and self.factors <= trainer.max_factors
+        ]
+        if not fitting:
+            raise ValueError(
+                f"{model} has no kernel for kernel={kernel!r}, device={device!r}, factors={self.factors}; there are "
+                + ", ".join(f"{n} ({t.device}, up to {t.max_factors})" for n, t in self._trainers.items())
+            )
+        return fitting[-1]
+
+    @property
+    def _parameters(self):
+        """The constructor's arguments, by name, that make an equal model on any device."""
+        return {"factors": self.factors, "regularization": self.regularization, "seed": self.seed}
+
+    # Training
+
+    def initial_factors(self, train):
+        """Random factors, uniform on [0, 2 sqrt(mean / f)), so that inner products start near the mean rating.
+
+        For a mean of 4 and 16 factors that is the thesis's [0, 1) (section 6.2.1). The same for every kernel and
+        device. A mean that is not positive gets factors centred on zero.
+
+        Returns
+        -------
+        (user_factors, item_factors) : float32
+        """
+        rng = np.random.default_rng(self.seed)
+        width = np.float32(2 * np.sqrt(abs(train.mean) / self.factors)) if train.mean else np.float32(1)
+        centre = np.float32(0 if train.mean > 0 else 0.5)
+        return tuple(
+            (rng.random((rows, self.factors), np.float32) - centre) * width for rows in (train.n_users, train.n_items)
+        )
+
+    def fit(self, train, epochs=20, validation=None, *, stop=None, warm_start=False, progress=False):
+        """Train on a set of ratings.
+
+        Interrupting (KeyboardInterrupt) leaves a usable model with the epochs done so far; continue it with
+        `warm_start=True`.
+
+        Parameters
+        ----------
+        train : Ratings
+        epochs : int, how many to add
+        validation : Ratings of the same shape, whose errors the history records after each epoch
+        stop : function of the newest history row (a dict); true ends the training early
+        warm_start : bool, go on from this model's factors and history instead of from random ones
+        progress : bool, show a bar
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError : ratings that are not finite, an empty training set, a validation set of another shape
+        """
+        _check_training(train, validation)
+        if warm_start:
+            self._check_fitted()
+            user_factors, item_factors = self.user_factors, self.item_factors
+            if (len(user_factors), len(item_factors)) != (train.n_users, train.n_items):
+                raise ValueError("warm_start needs ratings of the same users and items as before")
+            rows = self.history.to_dict("records")
+        else:
+            user_factors, item_factors = self.initial_factors(train)
+            rows = []
+
+        started = time.perf_counter()
+        trainer = self._trainers[self.kernel](self, train, user_factors, item_factors)
+        self._set_training(train)
+        errors = self._errors(validation) if validation is not None else None
+        trainer.synchronize()
+        self.transfer_seconds = time.perf_counter() - started
+
+        def record(epoch, seconds):
+            rmse, mae = errors(*trainer.factors()) if errors else (np.nan, np.nan)
+            rows.append({"epoch": epoch, "seconds": seconds, "rmse": rmse, "mae": mae})
+
+        if not rows:
+            record(0, 0.0)
+        first = rows[-1]["epoch"]
+        try:
+            for epoch in tqdm(range(first, first + epochs), disable=not progress, desc=self.kernel, unit="epoch"):
+                started = time.perf_counter()
+                trainer.epoch(epoch)
+                trainer.synchronize()
+                record(epoch + 1, rows[-1]["seconds"] + time.perf_counter() - started)
+                if stop is not None and stop(rows[-1]):
+                    break
+        finally:
+            self.user_factors, self.item_factors = self._to_host(trainer.factors())
+            self.history = pd.DataFrame(rows)
+        return self
+
+    def _to_host(self, factors):
+        return tuple(gpu.device().to_numpy(f) if self.device == "cuda" else f for f in factors)
+
+    def _set_training(self, train):
+        self.mean = train.mean
+        self.scale = train.scale
+        self._user_known = np.bincount(train.users, minlength=train.n_users) > 0
+        self._item_known = np.bincount(train.items, minlength=train.n_items) > 0
+        self._training = train
+
+    def _errors(self, ratings):
+        known = self._user_known[ratings.users] & self._item_known[ratings.items]
+        return Errors(ratings, known, self.mean, self.factors, self.device)
+
+    # Use
+
+    def _check_fitted(self):
+        if self.history is None:
+            raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit() first")
+
+    def score(self, ratings):
+        """Errors on a set of ratings of the same shape, as {"rmse": ..., "mae": ...} in rating units."""
+        self._check_fitted()
+        if (ratings.n_users, ratings.n_items) != (len(self.user_factors), len(self.item_factors)):
+            raise ValueError("the ratings have other users or items than the model was trained on")
+        factors = self.user_factors, self.item_factors
+        if self.device == "cuda":
+            factors = tuple(gpu.device().array(f) for f in factors)
+        rmse, mae = self._errors(ratings)(*factors)
+        return {"rmse": rmse, "mae": mae}
+
+    def predict(self, users, items):
+        """Predicted ratings, float32, for positions of users and items (broadcast against each other).
+
+        Not clipped to the rating scale, as the errors in `history` are not. A user or item without a training
+        rating is predicted the mean of the training ratings.
+
+        Raises
+        ------
+        IndexError : a position outside 0..n-1
+        """
+        self._check_fitted()
+        users, items = np.broadcast_arrays(
+            _positions(users, len(self.user_factors), "user"),
+            _positions(items, len(self.item_factors), "item"),
+        )
+        dots = np.einsum("...k,...k->...", self.user_factors[users], self.item_factors[items])
+        return np.where(self._user_known[users] & self._item_known[items], dots, np.float32(self.mean))
+
+    def recommend(self, user, k=10, seen=None):
+        """The k items with the highest predicted ratings that the user has not rated.
+
+        Parameters
+        ----------
+        user : int position
+        k : int
+        seen : Ratings whose items of this user are left out; the training set where the model still has it (a
+            loaded model has not)
+
+        Returns
+        -------
+        (items, ratings) : int64 and float32, (<= k,), best first; items without a training rating never appear
+        """
+        self._check_fitted()
+        _positions(user, len(self.user_factors), "user")
+        candidates = self._item_known.copy()
+        seen = seen if seen is not None else self._training
+        if seen is not None:
+            rows = seen.by_user
+            candidates[rows.indices[rows.indptr[user] : rows.indptr[user + 1]]] = False
+        items = np.flatnonzero(candidates)
+        ratings = self.predict(user, items)
+        best = np.argsort(-ratings, kind="stable")[:k]
+        return items[best], ratings[best]
+
+    # Storage
+
+    def save(self, path):
+        """Write the fitted model to one .npz file: factors, parameters, history, no ratings."""
+        self._check_fitted()
+        header = {
+            "format": _FORMAT,
+            "model": type(self).__name__,
+            "parameters": self._parameters,
+            "mean": self.mean,
+            "scale": self.scale,
+            "transfer_seconds": self.transfer_seconds,
+            "history": self.history.to_dict("list"),
+        }
+        with open(path, "wb") as file:  # np.savez given a name may append a suffix; a file it leaves alone
+            np.savez(
+                file,
+                header=json.dumps(header),
+                user_factors=self.user_factors,
+                item_factors=self.item_factors,
+                user_known=self._user_known,
+                item_known=self._item_known,
+            )
+
+    @classmethod
+    def load(cls, path, device="auto"):
+        """Read a model that `save` wrote, for use on `device`; its kernel is chosen anew where it is not there.
+
+        Raises
+        ------
+        ValueError : the file is no saved model of this class
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                header = json.loads(str(file["header"]))
+                arrays = {name: file[name] for name in file.files if name != "header"}
+        except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+            raise ValueError(f"{path} is not a saved model: {error}") from error
+        if (header.get("format"), header.get("model")) != (_FORMAT, cls.__name__):
+            raise ValueError(
+                f"{path} holds a {header.get('model')} (format {header.get('format')}), "
+                f"not a {cls.__name__} (format {_FORMAT})"
+            )
+        model = cls(**header["parameters"], device=device)
+        model.user_factors, model.item_factors = arrays["user_factors"], arrays["item_factors"]
+        model._user_known, model._item_known = arrays["user_known"], arrays["item_known"]
+        model.mean, model.transfer_seconds = header["mean"], header["transfer_seconds"]
+        model.scale = tuple(header["scale"]) if header["scale"] else None
+        model.history = pd.DataFrame(header["history"])
+        model._training = None
+        return model
+
+
+def _check_training(train, validation):
+    if not isinstance(train, Ratings):
+        raise TypeError(f"train must be Ratings (see gpumf.datasets), not {type(train).__name__}")
+    if train.nnz == 0:
+        raise ValueError("the training set is empty")
+    for name, ratings in (("train", train), ("validation", validation)):
+        if ratings is not None and not np.isfinite(ratings.values).all():
+            row = int(np.flatnonzero(~np.isfinite(ratings.values))[0])
+            raise ValueError(f"{name}: rating {row} is {ratings.values[row]}; remove it or give its value")
+    if validation is not None and (validation.n_users, validation.n_items) != (train.n_users, train.n_items):
+        raise ValueError("the validation set has other users or items than the training set")
+
+
+def _positions(values, n, what):
+    values = np.asarray(values)
+    if not np.issubdtype(values.dtype, np.integer):
+        raise TypeError(f"{what} positions must be integers, not {values.dtype}")
+    if values.size and not (values.min() >= 0 and values.max() < n):
+        raise IndexError(f"{what} positions must lie in 0..{n - 1}")
+    return values

@@ -1,0 +1,52 @@
+"""RMSE and MAE of factors on a set of ratings, where the factors are."""
+
+import numpy as np
+
+from gpumf import gpu
+from gpumf.cpu.metrics import sum_errors
+
+# Enough groups to fill any GPU, few enough that the second reduction is one block's work.
+_BLOCKS, _THREADS = 1024, 256
+
+
+class Errors:
+    """The errors of p_u . q_i on fixed ratings; call it with factors to get (rmse, mae).
+
+    Ratings whose user or item is not known from training are predicted the training mean: their part of the sums
+    does not depend on the factors and is computed once.
+    """
+
+    def __init__(self, ratings, known, mean, factors, device):
+        self._nnz = ratings.nnz
+        unknown = np.float64(mean) - ratings.values[~known].astype(np.float64)
+        self._unknown = np.array([np.abs(unknown).sum(), (unknown**2).sum()])
+        chosen = ratings if known.all() else ratings.select(known)
+        # Ordered by user, neighbouring groups share a user's factors; the sums then meet the cache, not memory.
+        order = np.argsort(chosen.users, kind="stable")
+        arrays = chosen.users[order], chosen.items[order], chosen.values[order]
+        self._sums = _cuda_sums(arrays, factors) if device == "cuda" else _cpu_sums(arrays)
+
+    def __call__(self, user_factors, item_factors):
+        absolute, squared = self._sums(user_factors, item_factors) + self._unknown
+        return float(np.sqrt(squared / self._nnz)), float(absolute / self._nnz)
+
+
+def _cpu_sums(arrays):
+    return lambda p, q: np.array(sum_errors(*arrays, p, q))
+
+
+def _cuda_sums(arrays, factors):
+    """Launches kernels/metrics/errors.cu."""
+    device = gpu.device()
+    errors = device.kernel("metrics/errors.cu", "errors", FACTORS=factors)
+    total_errors = device.kernel("metrics/errors.cu", "total_errors", FACTORS=factors)
+    nnz = np.int64(len(arrays[0]))
+    arrays = [device.array(a) for a in arrays]
+    partial, total = device.empty((_BLOCKS, 2), np.float64), device.empty(2, np.float64)
+
+    def sums(p, q):
+        errors(_BLOCKS, _THREADS, *arrays, nnz, p, q, partial)
+        total_errors(1, _THREADS, partial, np.int32(_BLOCKS), total)
+        return device.to_numpy(total)
+
+    return sums

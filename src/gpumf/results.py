@@ -1,0 +1,175 @@
+"""Results on disk: one tidy CSV an experiment, and beside it a JSON file that says where it comes from.
+
+`data/results/<device>/` holds recorded results, kept in the repository; `data/live/<device>/` what was measured on
+this machine, kept out of it. A result knows which of the two it is, and everything that shows it says so.
+"""
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import pandas as pd
+
+from gpumf import gpu
+from gpumf.gpu import sources
+
+_PACKAGES = ("gpumf", "numpy", "scipy", "numba", "pandas")
+
+
+class NoResult(FileNotFoundError):
+    """The result is not stored. The message says which command makes it."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A stored measurement.
+
+    name : of the experiment
+    frame : DataFrame, one measurement a row
+    provenance : dict, see `provenance`
+    live : measured on this machine in this build, rather than recorded before
+    """
+
+    name: str
+    frame: pd.DataFrame
+    provenance: dict
+    live: bool
+
+    @property
+    def where(self):
+        """One sentence for captions: recorded or live, on which machine, when, from which commit."""
+        p = self.provenance
+        machine = p.get("gpu") or f"{p['cpu']}, {p['cpu_count']} cores, no GPU"
+        commit = (p["commit"] or "unknown")[:9] + ("" if p["clean"] else " with changes")
+        kind = "Measured live in this build" if self.live else "Recorded"
+        return f"{kind} on {machine}, {p['started'][:10]}, commit {commit}."
+
+
+def repository():
+    """The root of the repository that this package runs from, or the current folder for an installed package."""
+    root = Path(__file__).parents[2]
+    return root if (root / "pyproject.toml").exists() else Path.cwd()
+
+
+def device_name():
+    """The folder name of this machine's results: its GPU's model in lower case, or 'cpu'."""
+    if not gpu.available():
+        return "cpu"
+    words = re.sub(r"^(NVIDIA|Tesla|GeForce)\s+", "", gpu.device().facts["gpu"]).lower()
+    return re.match(r"(rtx \S+|\S+)", words.removeprefix("geforce ")).group().replace(" ", "-")
+
+
+def folder(live, device=None):
+    """Where results are kept; see the module's docstring."""
+    return repository() / "data" / ("live" if live else "results") / (device or device_name())
+
+
+def provenance():
+    """Facts on this machine, its software and this code, as plain values."""
+    commit, clean = _commit()
+    facts = {
+        "commit": commit,
+        "clean": clean,
+        "kernels_sha256": sources.digest(),
+        "cpu": _cpu_name(),
+        "cpu_count": os.cpu_count(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+    }
+    return facts | (gpu.device().facts if gpu.available() else {})
+
+
+@cache
+def _commit():
+    """(commit, whether the tree was clean). Outside a repository, what GPUMF_COMMIT says: 'hash' or 'hash-dirty'."""
+    git = ["git", "-C", str(repository())]
+    try:
+        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        # Untracked files count as changes; results are written while the experiments run and do not.
+        status = subprocess.run(
+            [*git, "status", "--porcelain", "--", ".", ":!data", ":!figures"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        return head, not status
+    except (OSError, subprocess.CalledProcessError):
+        told = os.environ.get("GPUMF_COMMIT", "")
+        return told.removesuffix("-dirty") or None, bool(told) and not told.endswith("-dirty")
+
+
+def _cpu_name():
+    try:
+        match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        match = None
+    return match.group(1).strip() if match else platform.processor() or platform.machine()
+
+
+def _version(package):
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def store(name, frame, parameters, started, live):
+    """Write <name>.csv and <name>.json; returns the Result.
+
+    Parameters
+    ----------
+    frame : DataFrame; frame.attrs["datasets"] lists the identities of the sets used, if any
+    parameters : dict of plain values with which the experiment can be run again
+    started : aware datetime
+    live : see `Result`
+    """
+    facts = provenance() | {
+        "experiment": name,
+        "parameters": parameters,
+        "datasets": frame.attrs.get("datasets", []),
+        "started": started.isoformat(timespec="seconds"),
+        "duration_seconds": round((datetime.now(UTC) - started).total_seconds(), 3),
+    }
+    to = folder(live)
+    to.mkdir(parents=True, exist_ok=True)
+    for path, text in (
+        (to / f"{name}.csv", frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")),
+        (to / f"{name}.json", json.dumps(facts, indent=1) + "\n"),
+    ):
+        partial = path.with_suffix(path.suffix + ".partial")  # never leave half a file under the real name
+        partial.write_text(text)
+        partial.replace(path)
+    return Result(name, frame, facts, live)
+
+
+def load(name, device="h100", live=False):
+    """Read a stored result.
+
+    Raises
+    ------
+    NoResult : where there is none
+    """
+    path = folder(live, device) / f"{name}.csv"
+    if not path.exists():
+        kind = "live" if live else "recorded"
+        raise NoResult(f"no {kind} result {name!r} of {device!r}; `make record` on that machine makes it")
+    facts = json.loads(path.with_suffix(".json").read_text())
+    return Result(name, pd.read_csv(path), facts, live)
+
+
+def store_gpu_tests(outcome):
+    """Write gpu_tests.json: commit, date, machine, and counts of passed, failed and skipped GPU tests."""
+    to = folder(live=False)
+    to.mkdir(parents=True, exist_ok=True)
+    facts = outcome | {"date": datetime.now(UTC).isoformat(timespec="seconds")} | provenance()
+    (to / "gpu_tests.json").write_text(json.dumps(facts, indent=1) + "\n")

@@ -1,0 +1,76 @@
+"""Devices to test on, random ratings to test with, and the record of a test run on a GPU."""
+
+import numpy as np
+import pytest
+
+from gpumf import gpu, results
+from gpumf.datasets import Ratings
+
+
+def pytest_addoption(parser):
+    parser.addoption("--record", action="store_true", help="write gpu_tests.json for this GPU")
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    """Every device in turn; a test that takes it runs once on each."""
+    if request.param == "cuda" and not gpu.available():
+        pytest.skip(gpu.why_unavailable())
+    return request.param
+
+
+@pytest.fixture
+def cuda():
+    """The CUDA device, for tests of what only it does."""
+    if not gpu.available():
+        pytest.skip(gpu.why_unavailable())
+    return gpu.device()
+
+
+def ragged_ratings(n_users=60, n_items=40, longest=35, seed=None, name="ragged"):
+    """Random ratings 1..5 with rows of every length from 0 to `longest`, in random order, some columns empty."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, longest + 1, n_users)
+    counts[:3] = 0, 1, longest
+    rng.shuffle(counts)
+    users = np.repeat(np.arange(n_users), counts)
+    # The last two items stay without a rating.
+    items = np.concatenate([rng.choice(n_items - 2, count, replace=False) for count in counts])
+    order = rng.permutation(len(users))
+    values = rng.integers(1, 6, len(users)).astype(np.float32)
+    return Ratings(users[order], items[order], values[order], n_users, n_items, scale=(1, 5), name=name)
+
+
+def random_factors(rows, factors, seed=None):
+    return np.random.default_rng(seed).random((rows, factors), np.float32)
+
+
+class _GpuRecord:
+    """Counts the outcomes of the tests marked gpu and stores them with the provenance of this machine."""
+
+    def __init__(self):
+        self.counts = dict.fromkeys(("passed", "failed", "skipped"), 0)
+        self.failed = []
+
+    def pytest_runtest_logreport(self, report):
+        if "gpu" not in report.keywords or not (report.when == "call" or report.outcome != "passed"):
+            return
+        self.counts[report.outcome] += 1
+        if report.failed:
+            self.failed.append(report.nodeid)
+
+    def pytest_sessionfinish(self):
+        results.store_gpu_tests(self.counts | {"failures": self.failed})
+
+
+def pytest_configure(config):
+    if config.getoption("--record"):
+        if not gpu.available():
+            raise pytest.UsageError(f"--record needs a GPU: {gpu.why_unavailable()}")
+        config.pluginmanager.register(_GpuRecord(), "gpu-record")
+
+
+def pytest_itemcollected(item):
+    """Whatever asks for the CUDA device is a GPU test."""
+    if "cuda" in getattr(item, "fixturenames", ()):
+        item.add_marker("gpu")

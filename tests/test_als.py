@@ -1,0 +1,146 @@
+"""ALS: every kernel against the float64 reference, and the estimator on top of it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import ragged_ratings, random_factors
+from gpumf import ALS, gpu
+from gpumf.cpu import reference
+from gpumf.datasets import Ratings
+from gpumf.models import als
+
+
+def kernels_on(device):
+    return [name for name, where in ALS.kernels().items() if where == device]
+
+
+def trainer_of(kernel, ratings, factors, *, regularization=0.05, weighted=True, threads=None, seed=0):
+    """A trainer with poisoned user factors: what a half-sweep does not write stays NaN."""
+    model = ALS(factors, regularization, weighted=weighted, kernel=kernel, threads=threads)
+    poison = np.full((ratings.n_users, factors), np.nan, np.float32)
+    items = random_factors(ratings.n_items, factors, seed)
+    return ALS._trainers[kernel](model, ratings, poison, items), items
+
+
+def to_numpy(device, array):
+    return gpu.device().to_numpy(array) if device == "cuda" else array
+
+
+def solved_users(kernel, ratings, factors, **options):
+    trainer, items = trainer_of(kernel, ratings, factors, **options)
+    trainer.solve_users()
+    return to_numpy(trainer.device, trainer.factors()[0]), items
+
+
+def relative_error(actual, expected):
+    assert np.isfinite(actual).all()
+    return np.linalg.norm(actual - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("factors", [1, 2, 3, 10, 15, 16, 17, 31, 32])
+def test_half_sweep_matches_the_reference(device, factors, weighted):
+    ratings = ragged_ratings(seed=factors)
+    for kernel in kernels_on(device):
+        actual, items = solved_users(kernel, ratings, factors, weighted=weighted)
+        expected = reference.als_half_sweep(ratings.by_user, items, 0.05, weighted)
+        assert relative_error(actual, expected) < 1e-4, kernel
+        empty = ratings.by_user.counts == 0
+        assert empty.any() and not actual[empty].any()
+
+
+@pytest.mark.parametrize("factors", [64, 100, 128, 200, 256])
+def test_cpu_half_sweep_with_many_factors(factors):
+    ratings = ragged_ratings(n_users=12, n_items=500, longest=400, seed=factors)
+    for kernel in kernels_on("cpu"):
+        actual, items = solved_users(kernel, ratings, factors)
+        assert relative_error(actual, reference.als_half_sweep(ratings.by_user, items, 0.05)) < 1e-4
+
+
+def test_a_row_of_100_000_ratings(device):
+    rng = np.random.default_rng(5)
+    n = 100_000
+    users = np.concatenate([np.zeros(n, int), [1, 2]])
+    items = np.concatenate([np.arange(n), [7, n - 1]])
+    ratings = Ratings(users, items, rng.integers(1, 6, n + 2), 4, n)
+    for kernel in kernels_on(device):
+        actual, fixed = solved_users(kernel, ratings, 16)
+        expected = reference.als_half_sweep(ratings.by_user, fixed, 0.05)
+        for row in range(3):
+            assert relative_error(actual[row], expected[row]) < 1e-4, (kernel, row)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**31), longest=st.integers(1, 38), n_users=st.integers(3, 90))
+def test_any_ragged_shape(seed, longest, n_users):
+    ratings = ragged_ratings(n_users=n_users, longest=longest, seed=seed)
+    for kernel, where in ALS.kernels().items():
+        if where == "cpu" or gpu.available():
+            actual, items = solved_users(kernel, ratings, 16, seed=seed)
+            assert relative_error(actual, reference.als_half_sweep(ratings.by_user, items, 0.05)) < 1e-4
+
+
+@pytest.mark.parametrize("threads", [1, 128, 384, 100_000])
+def test_any_grid_solves_every_row_to_the_same_bits(cuda, threads):
+    ratings = ragged_ratings(n_users=700, seed=3)
+    whole, _ = solved_users("thesis_shared", ratings, 16)
+    strided, _ = solved_users("thesis_shared", ratings, 16, threads=threads)
+    assert np.array_equal(whole, strided)
+
+
+def test_bit_identical_from_run_to_run(device):
+    ratings = ragged_ratings(n_users=500, n_items=300, longest=250, seed=8)
+    for kernel in kernels_on(device):
+        first, second = (ALS(16, kernel=kernel).fit(ratings, 5) for _ in range(2))
+        assert np.array_equal(first.user_factors, second.user_factors), kernel
+        assert np.array_equal(first.item_factors, second.item_factors), kernel
+
+
+def test_an_epoch_is_users_then_items(device):
+    ratings = ragged_ratings(seed=2)
+    for kernel in kernels_on(device):
+        trainer, items = trainer_of(kernel, ratings, 16)
+        trainer.epoch(0)
+        users, actual = (to_numpy(device, f) for f in trainer.factors())
+        solved = reference.als_half_sweep(ratings.by_user, items, 0.05)
+        expected = reference.als_half_sweep(ratings.by_item, solved, 0.05)
+        assert relative_error(users, solved) < 1e-4
+        assert relative_error(actual, expected) < 1e-3  # the error of the first half-sweep goes through the second
+
+
+def test_shared_memory_is_what_the_thesis_computed():
+    # Section 6.4: 10.594 kB a block for 16 factors, of which the two symmetric matrices take 2 x 4.35 kB.
+    assert als._ThesisShared.shared_bytes(16) == pytest.approx(10_594, rel=0.15)
+    assert als._ThesisShared.shared_bytes(16) > 2 * 4_350
+
+
+def test_parameters_are_checked():
+    for wrong in (0, 257, 1.5):
+        with pytest.raises(ValueError, match="factors"):
+            ALS(wrong)
+    for wrong in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="regularization"):
+            ALS(16, wrong)
+    with pytest.raises(ValueError, match="no kernel"):
+        ALS(16, kernel="fastest")
+    with pytest.raises(ValueError, match="device"):
+        ALS(16, device="tpu")
+    with pytest.raises(ValueError, match="threads"):
+        ALS(16, threads=0)
+
+
+@pytest.mark.skipif(gpu.available(), reason="is about machines without a GPU")
+def test_cuda_without_a_gpu_says_why():
+    with pytest.raises(gpu.DeviceError, match="not available"):
+        ALS(16, device="cuda")
+    with pytest.raises(gpu.DeviceError, match="not available"):
+        ALS(16, kernel="thesis_shared")
+    assert ALS(16).device == "cpu"
+
+
+def test_the_default_kernel_fits_the_factors(cuda):
+    assert ALS(32).kernel == "thesis_shared"
+    with pytest.raises(ValueError, match="up to 32"):
+        ALS(33, kernel="thesis_shared")

@@ -1,0 +1,52 @@
+"""MAE and RMSE on every device against float64."""
+
+import numpy as np
+import pytest
+
+from conftest import ragged_ratings, random_factors
+from gpumf import gpu
+from gpumf.cpu import reference
+from gpumf.datasets import Ratings
+from gpumf.models.evaluation import Errors
+
+
+def errors_of(device, ratings, p, q, known=None, mean=0.0):
+    known = np.ones(ratings.nnz, bool) if known is None else known
+    if device == "cuda":
+        p, q = gpu.device().array(p), gpu.device().array(q)
+    return Errors(ratings, known, mean, p.shape[1], device)(p, q)
+
+
+@pytest.mark.parametrize("factors", [1, 16, 17, 100, 256])
+@pytest.mark.parametrize("nnz", [1, 1000, 300_000])
+def test_errors_match_the_reference(device, factors, nnz):
+    rng = np.random.default_rng(nnz + factors)
+    ratings = Ratings(rng.integers(0, 500, nnz), rng.integers(0, 300, nnz), rng.random(nnz) * 5, 500, 300)
+    p, q = random_factors(500, factors, 1), random_factors(300, factors, 2)
+    absolute, squared = reference.sum_errors(ratings, p, q)
+    rmse, mae = errors_of(device, ratings, p, q)
+    assert mae == pytest.approx(absolute / nnz, rel=1e-5)
+    assert rmse == pytest.approx(np.sqrt(squared / nnz), rel=1e-5)
+
+
+def test_unknown_users_and_items_count_with_the_mean(device):
+    ratings = ragged_ratings(seed=1)
+    p, q = random_factors(ratings.n_users, 8, 1), random_factors(ratings.n_items, 8, 2)
+    known = np.random.default_rng(3).random(ratings.nnz) < 0.6
+    error = np.where(known, np.einsum("tk,tk->t", p[ratings.users], q[ratings.items]), 3.25) - ratings.values
+    rmse, mae = errors_of(device, ratings, p, q, known, mean=3.25)
+    assert mae == pytest.approx(np.abs(error).mean(), rel=1e-5)
+    assert rmse == pytest.approx(np.sqrt((error**2).mean()), rel=1e-5)
+
+
+def test_nothing_known_at_all(device):
+    ratings = Ratings([0, 1], [0, 1], [1, 4], 2, 2)
+    p = random_factors(2, 16)
+    assert errors_of(device, ratings, p, p, np.zeros(2, bool), mean=2.0) == pytest.approx((np.sqrt(2.5), 1.5))
+
+
+def test_same_bits_every_time(device):
+    rng = np.random.default_rng(0)
+    ratings = Ratings(rng.integers(0, 999, 10**5), rng.integers(0, 99, 10**5), rng.random(10**5), 999, 99)
+    p, q = random_factors(999, 16, 1), random_factors(99, 16, 2)
+    assert len({errors_of(device, ratings, p, q) for _ in range(5)}) == 1

@@ -1,0 +1,97 @@
+"""SGD: every kernel against the float64 reference where updates cannot collide, and convergence where they can."""
+
+import numpy as np
+import pytest
+
+from conftest import ragged_ratings, random_factors
+from gpumf import SGD, gpu
+from gpumf.cpu import reference
+from gpumf.datasets import Ratings
+from gpumf.hashing import splitmix64
+
+
+def kernels_on(device):
+    return [name for name, where in SGD.kernels().items() if where == device]
+
+
+def after_updates(kernel, ratings, factors, updates, **options):
+    """Factors after the first updates of a model, and by the reference from the same start."""
+    model = SGD(factors, 0.03, learning_rate=0.02, item_regularization=0.05, kernel=kernel, **options)
+    p, q = (random_factors(n, factors, n) for n in (ratings.n_users, ratings.n_items))
+    trainer = SGD._trainers[kernel](model, ratings, p, q)
+    trainer.updates(0, updates)
+    actual = trainer.factors()
+    if trainer.device == "cuda":
+        actual = tuple(gpu.device().to_numpy(f) for f in actual)
+    key = splitmix64(np.uint64(model.seed))
+    return actual, reference.hogwild(ratings, p, q, 0.02, 0.03, 0.05, key, 0, updates)
+
+
+def one_rating_a_row(n, seed=0):
+    """n ratings no two of which share a user or an item: no update can collide with another one's vectors."""
+    rng = np.random.default_rng(seed)
+    return Ratings(rng.permutation(n), rng.permutation(n), rng.integers(1, 6, n), n, n, scale=(1, 5))
+
+
+@pytest.mark.parametrize("factors", [1, 5, 16, 17, 32, 33, 100, 256])
+def test_one_group_follows_the_reference(device, factors):
+    # One group of lanes, or one core, makes the updates in order: the result is the sequential one.
+    ratings = ragged_ratings(seed=factors)
+    for kernel in kernels_on(device):
+        if kernel == "parallel":
+            continue
+        actual, expected = after_updates(kernel, ratings, factors, 200, threads=1)
+        for a, e in zip(actual, expected, strict=True):
+            assert np.abs(a - e).max() < 1e-4, kernel
+
+
+@pytest.mark.parametrize("factors", [1, 10, 16, 32, 100])
+def test_updates_that_cannot_collide_match_the_reference(device, factors):
+    # Each sample is drawn about once among many, so that a lost update would be a wrong kernel, not a race.
+    ratings = one_rating_a_row(200_000)
+    for kernel in kernels_on(device):
+        actual, expected = after_updates(kernel, ratings, factors, 300)
+        for a, e in zip(actual, expected, strict=True):
+            wrong = np.abs(a - e).max(axis=1) > 1e-5
+            # Of 300 draws from 200,000 ratings, a pair may be the same by chance and race.
+            assert wrong.sum() <= 2, kernel
+
+
+def test_every_draw_is_a_rating_of_the_set(device):
+    # Three ratings among empty rows: vectors of other users and items stay as they were.
+    ratings = Ratings([1, 5, 8], [2, 0, 2], [1, 3, 5], 10, 4)
+    for kernel in kernels_on(device):
+        p, q = random_factors(10, 16, 1), random_factors(4, 16, 2)
+        model = SGD(16, kernel=kernel)
+        trainer = SGD._trainers[kernel](model, ratings, p, q)
+        trainer.updates(0, 500)
+        new_p, new_q = trainer.factors()
+        if device == "cuda":
+            new_p, new_q = gpu.device().to_numpy(new_p), gpu.device().to_numpy(new_q)
+        assert sorted(np.flatnonzero((new_p != p).any(1))) == [1, 5, 8]
+        assert sorted(np.flatnonzero((new_q != q).any(1))) == [0, 2]
+
+
+def test_sequential_is_deterministic_and_seeded():
+    ratings = ragged_ratings(seed=4)
+    fits = [SGD(16, kernel="sequential", seed=s).fit(ratings, 3).user_factors for s in (1, 1, 2)]
+    assert np.array_equal(fits[0], fits[1]) and not np.allclose(fits[0], fits[2])
+
+
+def test_converges_like_the_sequential_reference(device):
+    rng = np.random.default_rng(0)
+    p, q = rng.random((400, 4)), rng.random((300, 4)) * 3
+    users, items = (a.ravel() for a in np.meshgrid(np.arange(400), np.arange(300), indexing="ij"))
+    ratings = Ratings(users, items, (p[users] * q[items]).sum(1), 400, 300)
+    train, test = ratings.split(0.2)
+    options = {"factors": 8, "regularization": 0.001, "learning_rate": 0.02}
+    expected = SGD(kernel="sequential", **options).fit(train, 10, test).history.rmse.iloc[-1]
+    for kernel in kernels_on(device):
+        assert SGD(kernel=kernel, **options).fit(train, 10, test).history.rmse.iloc[-1] < 1.1 * expected + 0.01
+
+
+def test_parameters_are_checked():
+    for wrong in (0, -0.1, float("inf")):
+        with pytest.raises(ValueError, match="learning_rate"):
+            SGD(16, learning_rate=wrong)
+    assert SGD(16, 0.3).item_regularization == 0.3
