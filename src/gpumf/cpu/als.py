@@ -33,7 +33,13 @@ def half_sweep(factors, parallel):
     """
     solve_row = _row_solver(factors)
 
-    @njit(fastmath=True, nogil=True, parallel=parallel, cache=True)
+    # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
+    @njit(
+        "void(int64[::1], int32[::1], float32[::1], float32[:, ::1], float32[:, ::1], float32, boolean)",
+        fastmath=True,
+        nogil=True,
+        parallel=parallel,
+    )
     def half_sweep(indptr, indices, values, fixed, solved, regularization, weighted):
         for row in prange(len(indptr) - 1):
             solve_row(row, indptr, indices, values, fixed, solved, regularization, weighted)
@@ -43,7 +49,7 @@ def half_sweep(factors, parallel):
 
 @cache
 def _row_solver(factors):
-    @njit(fastmath=True, nogil=True, cache=True)
+    @njit(fastmath=True, nogil=True)
     def add_products(begin, end, indices, values, fixed, a, b):
         # Four ratings a pass: a is loaded and stored once for four products.
         p = begin
@@ -64,7 +70,7 @@ def _row_solver(factors):
                     a[i, k] += v[i] * v[k]
             p += 1
 
-    @njit(fastmath=True, nogil=True, cache=True)
+    @njit(fastmath=True, nogil=True)
     def solve_row(row, indptr, indices, values, fixed, solved, regularization, weighted):
         begin, end = indptr[row], indptr[row + 1]
         if begin == end:

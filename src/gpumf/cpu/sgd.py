@@ -37,7 +37,7 @@ def hogwild(factors, parallel):
     A function that updates p, float32 (users, f), and q, float32 (items, f), in place.
     """
 
-    @njit(fastmath=True, nogil=True, cache=True)
+    @njit(fastmath=True, nogil=True)
     def updates(users, items, values, p, q, rate, user_reg, item_reg, key, begin, end):
         n = np.uint64(len(values))
         user, item, value = (
@@ -61,7 +61,13 @@ def hogwild(factors, parallel):
                     u[k] -= rate * (error * v[k] + user_reg * old)
                     v[k] -= rate * (error * old + item_reg * v[k])
 
-    @njit(nogil=True, parallel=parallel, cache=True)
+    # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
+    @njit(
+        "void(int32[::1], int32[::1], float32[::1], float32[:, ::1], float32[:, ::1], float32, float32, float32, "
+        "uint64, int64, int64, int64)",
+        nogil=True,
+        parallel=parallel,
+    )
     def hogwild(users, items, values, p, q, rate, user_reg, item_reg, key, first_update, n_updates, chunks):
         for c in prange(chunks):
             begin = first_update + n_updates * c // chunks

@@ -1,7 +1,6 @@
 """Alternating least squares."""
 
 from abc import abstractmethod
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -37,13 +36,15 @@ class _Sequential(_HalfSweeps):
 
     parallel = False
 
+    @classmethod
+    def compile(cls, model):
+        return cpu_als.half_sweep(model.factors, cls.parallel)
+
     def __init__(self, model, train, user_factors, item_factors):
-        self._half_sweep = cpu_als.half_sweep(model.factors, self.parallel)
+        self._half_sweep = self.compile(model)
         self._users, self._items = train.by_user, train.by_item
         self._p, self._q = user_factors.copy(), item_factors.copy()
         self._ridge = np.float32(model.regularization), model.weighted
-        # A sweep over no rows: it compiles outside the timed epochs.
-        self._solve(replace(self._users, indptr=self._users.indptr[:1]), self._q, self._p)
 
     def _solve(self, rows, fixed, solved):
         self._half_sweep(rows.indptr, rows.indices, rows.values, fixed, solved, *self._ridge)
@@ -61,9 +62,13 @@ class _ThesisShared(_HalfSweeps):
     device = "cuda"
     max_factors = 32
 
+    @classmethod
+    def compile(cls, model):
+        return gpu.device().kernel("als/thesis.cu", "thesis_shared", FACTORS=model.factors)
+
     def __init__(self, model, train, user_factors, item_factors):
         device = self._device = gpu.device()
-        self._kernel = device.kernel("als/thesis.cu", "thesis_shared", FACTORS=model.factors)
+        self._kernel = self.compile(model)
         self._users, self._items = (
             [device.array(a) for a in (rows.indptr, rows.indices, rows.values)]
             for rows in (train.by_user, train.by_item)

@@ -31,6 +31,11 @@ class Trainer(ABC):
     device = "cpu"
     max_factors = MAX_FACTORS
 
+    @classmethod
+    @abstractmethod
+    def compile(cls, model):
+        """The compiled kernel for this model, made once; called before anything is timed."""
+
     @abstractmethod
     def epoch(self, number):
         """Start epoch `number`, counted from 0."""
@@ -187,10 +192,13 @@ class Factorization:
             user_factors, item_factors = self.initial_factors(train)
             rows = []
 
-        started = time.perf_counter()
-        trainer = self._trainers[self.kernel](self, train, user_factors, item_factors)
         self._set_training(train)
         errors = self._errors(validation) if validation is not None else None
+        make_trainer = self._trainers[self.kernel]
+        make_trainer.compile(self)
+        _ = train.by_user, train.by_item  # belongs to loading, not to the transfer
+        started = time.perf_counter()
+        trainer = make_trainer(self, train, user_factors, item_factors)
         trainer.synchronize()
         self.transfer_seconds = time.perf_counter() - started
 

@@ -41,14 +41,17 @@ class _Sequential(_Updates):
 
     parallel = False
 
+    @classmethod
+    def compile(cls, model):
+        return cpu_sgd.hogwild(model.factors, cls.parallel)
+
     def __init__(self, model, train, user_factors, item_factors):
-        self._hogwild = cpu_sgd.hogwild(model.factors, self.parallel)
+        self._hogwild = self.compile(model)
         self._ratings = train.users, train.items, train.values
         self._nnz = train.nnz
         self._p, self._q = user_factors.copy(), item_factors.copy()
         self._steps = *_steps(model), _key(model)
         self._chunks = get_num_threads() if self.parallel else 1
-        self.updates(0, 0)  # compiles, outside the timed epochs
 
     def updates(self, first, count):
         self._hogwild(*self._ratings, self._p, self._q, *self._steps, first, count, self._chunks)
@@ -65,9 +68,13 @@ class _Hogwild(_Updates):
 
     device = "cuda"
 
+    @classmethod
+    def compile(cls, model):
+        return gpu.device().kernel("sgd/hogwild.cu", "hogwild", FACTORS=model.factors)
+
     def __init__(self, model, train, user_factors, item_factors):
         device = gpu.device()
-        self._kernel = device.kernel("sgd/hogwild.cu", "hogwild", FACTORS=model.factors)
+        self._kernel = self.compile(model)
         self._ratings = [device.array(a) for a in (train.users, train.items, train.values)]
         self._nnz = train.nnz
         self._p, self._q = device.array(user_factors), device.array(item_factors)
