@@ -74,12 +74,11 @@ def test_a_row_of_100_000_ratings(device):
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**31), longest=st.integers(1, 38), n_users=st.integers(3, 90))
-def test_any_ragged_shape(seed, longest, n_users):
+def test_any_ragged_shape(device, seed, longest, n_users):
     ratings = ragged_ratings(n_users=n_users, longest=longest, seed=seed)
-    for kernel, where in ALS.kernels().items():
-        if where == "cpu" or gpu.available():
-            actual, items = solved_users(kernel, ratings, 16, seed=seed)
-            assert relative_error(actual, reference.als_half_sweep(ratings.by_user, items, 0.05)) < 1e-4
+    for kernel in kernels_on(device):
+        actual, items = solved_users(kernel, ratings, 16, seed=seed)
+        assert relative_error(actual, reference.als_half_sweep(ratings.by_user, items, 0.05)) < 1e-4
 
 
 @pytest.mark.parametrize("threads", [1, 128, 384, 100_000])

@@ -1,0 +1,55 @@
+"""The experiments: one module each, a pure function `run` of its parameters that returns a tidy DataFrame.
+
+A module also holds PROFILES, the parameters of its `quick` run (minutes on two cores without a GPU) and of its
+`full` one. Times keep every repeat; each row names the data set, the kernel and the device that it was measured on.
+"""
+
+import os
+from datetime import UTC, datetime
+from importlib import import_module
+
+from gpumf import datasets, results
+
+# What stands in for a real set that is not on this machine.
+_STAND_INS = {"jester-1": "jester-twin", "ml-latest-small": "ml-100k-twin"}
+
+
+def run(name, profile="quick", **parameters):
+    """Run an experiment with a profile's parameters and store its result.
+
+    Parameters
+    ----------
+    name : str, a module of this package
+    profile : 'quick' or 'full'
+    **parameters : replace the profile's
+
+    Returns
+    -------
+    results.Result: live, or recorded where the environment has GPUMF_RECORD (see `make record`)
+    """
+    experiment = import_module(f"{__name__}.{name}")
+    if unknown := set(parameters) - set(experiment.PROFILES[profile]):
+        raise TypeError(f"{name} has no parameters {sorted(unknown)}; it has {sorted(experiment.PROFILES[profile])}")
+    parameters = experiment.PROFILES[profile] | parameters
+    started = datetime.now(UTC)
+    frame = experiment.run(**parameters)
+    live = not os.environ.get("GPUMF_RECORD")
+    return results.store(name, frame, parameters | {"profile": profile}, started, live)
+
+
+def load_ratings(name):
+    """A data set by name; its twin, which says so in its name, where the real set is not on this machine."""
+    if name.endswith("-twin") or datasets.names().loc[name, "present"]:
+        return datasets.load(name)
+    return datasets.load(_STAND_INS.get(name, f"{name}-twin"))
+
+
+def identity(ratings):
+    """What provenance says of a data set."""
+    return {
+        "name": ratings.name,
+        "sha256": ratings.sha256,
+        "n_users": ratings.n_users,
+        "n_items": ratings.n_items,
+        "nnz": ratings.nnz,
+    }

@@ -1,0 +1,111 @@
+# `make` lists the targets. Each first brings the environment up to date, which takes no time when it is.
+#   make TARGET                   in .venv, made from a lock file
+#   make TARGET CONDA=1           in .conda, made from environment.yml
+#   make TARGET PYTHON=python3    with that interpreter and whatever is installed there; nothing is set up
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The major CUDA version of the NVIDIA driver, the CuPy extra that fits it, and the lock file that goes with that.
+CUDA := $(shell nvidia-smi 2> /dev/null | sed -n 's/.*CUDA[A-Z ]*Version: *\([0-9]*\).*/\1/p')
+EXTRA := $(if $(filter 12,$(CUDA)),cuda12)$(if $(filter-out 6 7 8 9 10 11 12,$(CUDA)),cuda13)
+LOCK := requirements$(addprefix -,$(EXTRA)).lock
+
+ifdef PYTHON
+  RUN := PYTHONPATH="$(CURDIR)/src$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
+else ifdef CONDA
+  RUN := .conda/bin/python
+  READY := .conda/.ready
+else
+  RUN := .venv/bin/python
+  READY := .venv/.ready-$(LOCK)
+endif
+
+.PHONY: help book notebook test test-gpu record data lint format lock clean
+
+help: ## list the targets
+	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+book: $(READY) ## run the notebooks that changed, render the book and print where it is
+	$(RUN) book/build.py $(ARGS)
+
+notebook: $(READY) ## run one notebook and render: make notebook NB=data PARAMS="-p repeats 3"
+	@test -n "$(NB)" || { echo 'Say which one, as in: make notebook NB=data PARAMS="-p repeats 3"' >&2; exit 2; }
+	$(RUN) book/build.py --only $(NB) $(PARAMS) $(ARGS)
+
+test: $(READY) ## run the tests, those of the rendered book among them
+	$(RUN) -m pytest $(ARGS)
+
+test-gpu: $(READY) ## run the tests that need a CUDA device and record the outcome in data/results
+	$(RUN) -m pytest -m gpu --record $(ARGS)
+
+record: $(READY) ## run every notebook and keep its results in data/results (no Sphinx needed)
+	$(RUN) book/build.py --record --execute-only build/recorded $(ARGS)
+
+data: $(READY) ## download the data sets whose licences allow it into data/raw
+	$(RUN) -m gpumf.datasets $(ARGS)
+
+lint: $(READY) ## check style and format
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+format: $(READY) ## format the code and mend what can be mended
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+# One lock for every supported Python and system; those with CuPy only add to it.
+COMPILE = $(RUN) -m uv --quiet pip compile --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command "make lock" pyproject.toml --extra book --extra build --extra test
+lock: $(READY) ## pin the dependencies of pyproject.toml again (ARGS=--upgrade for newer versions)
+	$(RUN) -m pip install --quiet uv
+	$(COMPILE) $(ARGS) --output-file requirements.lock
+	$(COMPILE) $(ARGS) --constraints requirements.lock --extra cuda12 --output-file requirements-cuda12.lock
+	$(COMPILE) $(ARGS) --constraints requirements.lock --extra cuda13 --output-file requirements-cuda13.lock
+
+clean: ## remove everything that make has made, but not the downloaded data
+	rm -rf .venv .conda build data/live .pytest_cache .ruff_cache .hypothesis
+	find src tests book -name __pycache__ -prune -exec rm -rf {} +
+
+# A folder without its .ready file is an unfinished set-up and is made from nothing; one whose lock changed is updated.
+
+INSTALL_GPUMF = -m pip install --quiet --no-build-isolation --editable
+OLD_DRIVER = $(if $(CUDA),$(if $(EXTRA),,The NVIDIA driver knows CUDA $(CUDA) only; CuPy needs 12 or newer. Going on without a GPU.))
+
+.venv/.ready-$(LOCK): $(LOCK) pyproject.toml
+	@test -e $@ || { $(NEW_VENV); }
+	@rm -f $@
+	@echo "Installing $(LOCK) into .venv. $(OLD_DRIVER)"
+	@.venv/bin/python -m pip install --progress-bar off --requirement $(LOCK) | sed -un 's/^ *Downloading/  downloading/p'
+	@.venv/bin/python $(INSTALL_GPUMF) . --no-deps
+	@touch $@
+
+# Debian and Ubuntu keep what `python -m venv` needs in a package of its own.
+define NEW_VENV
+	for python in python3 python3.14 python3.13 python3.12 python3.11 ''; do \
+	  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && break; \
+	done; \
+	test -n "$$python" || { echo 'gpumf needs Python 3.11 or newer, and found none.' >&2; exit 1; }; \
+	if ! $$python -c 'import ensurepip' 2> /dev/null; then \
+	  package=$$($$python -c 'import sys; print("python{}.{}-venv".format(*sys.version_info))'); \
+	  if test "$$(id -u)" = 0 && command -v apt-get > /dev/null; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$package > /dev/null; \
+	  else \
+	    echo "$$python cannot make a virtual environment: install the package $$package and try again." >&2; \
+	    exit 1; \
+	  fi; \
+	fi; \
+	rm -rf .venv; \
+	$$python -m venv .venv
+endef
+
+.conda/.ready: environment.yml pyproject.toml
+	@conda=$$(command -v micromamba || command -v mamba || command -v conda) || \
+	  { echo 'CONDA=1 needs conda, mamba or micromamba on the PATH, and found none.' >&2; exit 1; }; \
+	rm -rf .conda; \
+	CONDA_ALWAYS_YES=1 MAMBA_ALWAYS_YES=1 "$$conda" env create --prefix ./.conda --file environment.yml
+	@echo "Installing gpumf into .conda. $(OLD_DRIVER)"
+	@.conda/bin/python $(INSTALL_GPUMF) ".$(EXTRA:%=[%])"
+	@touch $@

@@ -1,0 +1,257 @@
+"""Run the notebooks whose inputs changed, then render the book.
+
+A notebook is run by papermill and its executed copy carries, in its metadata, the key of everything that it was
+computed from. A copy whose key still holds is kept, so a second build runs only what changed, and a build that
+was interrupted goes on where it stopped. Everything made lies under build/PROFILE/: `book` (the executed notebooks
+and the other pages), `figures` and `_build/html`.
+"""
+
+import argparse
+import filecmp
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+import papermill
+import yaml
+from tqdm import tqdm
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(argv=None, root=ROOT):
+    """Build the book of `root`; return the exit status."""
+    options = parse(argv)
+    profile = options.profile or default_profile()
+    output = root / "build" / profile
+    pages = options.execute_only or output / "book"
+    names = notebooks(root / "book")
+    if options.only and options.only not in names:
+        sys.exit(f"There is no notebook {options.only!r} in the table of contents; there are: {', '.join(names)}.")
+    parameters = {"profile": profile, **{name: yaml.safe_load(value) for name, value in options.parameter}}
+
+    try:
+        failed = execute(root, pages, [options.only] if options.only else names, parameters, options)
+    except KeyboardInterrupt:
+        print(
+            "\nInterrupted. The finished notebooks are kept; the next build goes on from here.",
+            file=sys.stderr,
+        )
+        return 130
+    if failed:
+        print(f"Failed: {', '.join(failed)}. The other notebooks are done and kept.", file=sys.stderr)
+        return 1
+    return 0 if options.execute_only else render(root, pages, output, names)
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", metavar="NAME", help="run this notebook, even if nothing changed, and no other")
+    parser.add_argument(
+        "-p", "--parameter", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
+        help="with --only: a parameter of the notebook; the value is read as YAML",
+    )  # fmt: skip
+    parser.add_argument("--profile", choices=["quick", "full"], help="default: full with a CUDA device, else quick")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="run every notebook again and keep the results under data/results/ instead of data/live/",
+    )
+    parser.add_argument(
+        "--execute-only",
+        type=lambda path: Path(path).absolute(),
+        metavar="DIR",
+        help="run the notebooks into DIR and render nothing: needs papermill, but not Sphinx",
+    )
+    options = parser.parse_args(argv)
+    if options.parameter and not options.only:
+        parser.error("-p goes with --only NAME: every notebook has parameters of its own")
+    return options
+
+
+def default_profile():
+    from gpumf import gpu
+
+    return "full" if gpu.available() else "quick"
+
+
+def notebooks(book):
+    """The names of the notebooks in the table of contents, in reading order."""
+
+    def files(entry):
+        if isinstance(entry, list):
+            for item in entry:
+                yield from files(item)
+        elif isinstance(entry, dict):
+            for key, value in entry.items():
+                if key in ("root", "file"):
+                    yield value.removesuffix(".ipynb")
+                else:
+                    yield from files(value)
+
+    toc = yaml.safe_load((book / "_toc.yml").read_text(encoding="utf-8"))
+    return [name for name in files(toc) if (book / f"{name}.ipynb").is_file()]
+
+
+def execute(root, pages, names, parameters, options):
+    """Run the notebooks whose key changed; return the names of those that failed."""
+    # The notebooks run inside book/, as they do in Jupyter: a relative path must not change its meaning there.
+    if data := os.environ.get("GPUMF_DATA"):
+        os.environ["GPUMF_DATA"] = os.path.abspath(data)
+    if options.record:
+        os.environ["GPUMF_RECORD"] = "1"
+
+    shared = shared_key(root)
+    keys = {name: notebook_key(root, name, shared, parameters) for name in names}
+    if not (options.record or options.only):
+        names = [name for name in names if executed_key(pages / f"{name}.ipynb") != keys[name]]
+        print(f"{len(keys) - len(names)} of {len(keys)} notebooks are up to date.", flush=True)
+
+    failed = []
+    with OwnKernel():
+        for name in tqdm(names, desc="notebooks", unit="notebook", disable=not names):
+            try:
+                run(root / "book" / f"{name}.ipynb", pages / f"{name}.ipynb", parameters, keys[name])
+            except Exception as error:  # whatever goes wrong in one chapter, the others shall be finished
+                tqdm.write(f"\n{name}.ipynb failed.\n{error}", file=sys.stderr)
+                failed.append(name)
+    return failed
+
+
+def run(source, target, parameters, key):
+    """Execute one notebook. The executed copy appears at `target` whole or not at all."""
+    known = papermill.inspect_notebook(source)
+    if unknown := parameters.keys() - known.keys():
+        raise ValueError(f"It has no parameter {', '.join(sorted(unknown))}; it has {', '.join(known)}.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    running = target.with_name(f".running-{target.name}")
+    executed = papermill.execute_notebook(
+        source,
+        running,
+        parameters,
+        kernel_name="python3",
+        cwd=source.parent,
+        progress_bar={"desc": target.stem, "leave": False},
+    )
+    executed.metadata["gpumf_key"] = key
+    for cell in executed.cells:
+        if "injected-parameters" in cell.metadata.get("tags", []):
+            cell.metadata["tags"].append("hide-input")
+    nbformat.write(executed, running)
+    running.replace(target)
+
+
+class OwnKernel(tempfile.TemporaryDirectory):
+    """While it lasts, the kernel `python3` is this interpreter, whatever kernels the user has installed."""
+
+    def __enter__(self):
+        from ipykernel.kernelspec import get_kernel_dict
+
+        folder = super().__enter__()
+        spec = Path(folder, "kernels", "python3", "kernel.json")
+        spec.parent.mkdir(parents=True)
+        # Without its warning, once a notebook, that other users of this machine could listen in.
+        spec.write_text(json.dumps(get_kernel_dict(["--log-level=ERROR"])))
+        os.environ["JUPYTER_PATH"] = folder
+        return folder
+
+
+def shared_key(root):
+    """The key of what every notebook depends on: the package, the kernels, the recorded results and the data."""
+    digest = hashlib.sha256()
+    for folder in ("src/gpumf", "kernels", "data/results"):
+        for path in files_below(root / folder):
+            digest.update(f"{folder}/{path.relative_to(root / folder)}\0".encode() + path.read_bytes() + b"\0")
+    # The data can be gigabytes: size and time of change stand for their content.
+    for folder in (os.environ.get("GPUMF_DATA"), root / "data/raw"):
+        for path in files_below(Path(folder)) if folder else []:
+            facts = path.stat()
+            digest.update(f"{path.relative_to(folder)} {facts.st_size} {facts.st_mtime_ns}\0".encode())
+    return digest.hexdigest()
+
+
+def notebook_key(root, name, shared, parameters):
+    digest = hashlib.sha256(shared.encode())
+    digest.update((root / "book" / f"{name}.ipynb").read_bytes())
+    digest.update(json.dumps(parameters, sort_keys=True, default=str).encode())
+    return digest.hexdigest()
+
+
+def executed_key(path):
+    """The key that an executed notebook was made with; None where there is no such notebook."""
+    if path.is_file():
+        return json.loads(path.read_bytes())["metadata"].get("gpumf_key")
+
+
+def files_below(folder, without=None):
+    """Every file below `folder`, sorted, less caches, hidden files and those with the suffix `without`."""
+    hidden = ("__pycache__", ".")
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and path.suffix != without
+        and not any(part.startswith(hidden) for part in path.relative_to(folder).parts)
+    ]
+
+
+def render(root, pages, output, names):
+    """Bring the other pages and the figures beside the executed notebooks and let Jupyter Book render them."""
+    executed = {pages / f"{name}.ipynb" for name in names}
+    # A chapter that was never run (`--only` ran another) is shown without its results rather than not at all.
+    ready = {path for path in executed if executed_key(path)}
+    copies = {pages / path.relative_to(root / "book"): path for path in files_below(root / "book", ".py")}
+    mirror({to: path for to, path in copies.items() if to not in ready}, pages, keep=ready)
+    figures = output / "figures"
+    mirror(
+        {figures / path.relative_to(root / "figures"): path for path in files_below(root / "figures")},
+        figures,
+    )
+
+    digest = hashlib.sha256()
+    for path in files_below(pages) + files_below(figures):
+        digest.update(f"{path.relative_to(output)}\0".encode() + path.read_bytes())
+    index, stamp = output / "_build/html/index.html", output / "_build/rendered.sha256"
+    if not (index.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest()):
+        stamp.unlink(missing_ok=True)
+        print("Rendering the pages.", flush=True)
+        if not jupyter_book(pages, output):
+            return 1
+        stamp.write_text(digest.hexdigest())
+    print(f"The book: {index}")
+    return 0
+
+
+def mirror(copies, folder, keep=()):
+    """Make `folder` hold these copies and what is to be kept, nothing else."""
+    for path in files_below(folder):
+        if path not in copies and path not in keep:
+            path.unlink()
+    for to, path in copies.items():
+        # An unchanged file keeps its time, by which Sphinx knows what to read again.
+        if not (to.exists() and filecmp.cmp(path, to, shallow=False)):
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, to)
+
+
+def jupyter_book(pages, output):
+    """Render `pages` into `output`/_build/html, taking every warning for an error; return whether it went well."""
+    # A process of its own: an extension of Sphinx fails over objects that Numba leaves behind in this one.
+    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(pages)]
+    command += ["--path-output", str(output), "--warningiserror", "--keep-going", "--quiet"]
+    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0:
+        return True
+    # Sphinx would take the pages that it warned about for up to date the next time.
+    shutil.rmtree(output / "_build", ignore_errors=True)
+    print("The pages were not rendered: Sphinx warned, see above.", file=sys.stderr)
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""The cube of every element of a square matrix, on the CPU and on the GPU (thesis, Figures 3.3, 3.4 and 3.11)."""
+
+import numpy as np
+import pandas as pd
+
+from gpumf import gpu
+from gpumf.cpu import machine
+
+_TILE = (32, 8)  # threads of a block: a warp along a row, as in listing 3.3
+
+PROFILES = {
+    "quick": {"sides": [256, 512, 1024, 2048, 4096], "repeats": 10},
+    "full": {"sides": [256, 512, 1024, 2048, 4096, 8192, 16384], "repeats": 10},
+}
+
+
+def run(sides, repeats):
+    """Time the cube of side x side matrices of random float32.
+
+    Parameters
+    ----------
+    sides : lengths of a side
+    repeats : int, timings of each
+
+    Returns
+    -------
+    DataFrame with a row a timing: side, device ('one core', 'all cores', 'gpu'), access ('coalesced', 'strided'),
+    transfer (whether the copies to the device and back are included), repeat, seconds, limit_seconds (the matrix read
+    and written once at the copy bandwidth measured in this run; NaN where transfers are included),
+    fraction_of_limit
+    """
+    bandwidth = {"cpu": machine.ceilings(repeats=repeats)["copy_bytes_per_second"]}
+    if gpu.available():
+        bandwidth["gpu"] = gpu.device().ceilings(repeats=repeats)["copy_bytes_per_second"]
+    rows = []
+    for side in sides:
+        a = np.random.default_rng(side).random((side, side), np.float32)
+        timings = _cpu_timings(a, repeats) + (_gpu_timings(a, repeats) if gpu.available() else [])
+        for device, access, transfer, seconds in timings:
+            limit = np.nan if transfer else 2 * a.nbytes / bandwidth["gpu" if device == "gpu" else "cpu"]
+            rows += [(side, device, access, transfer, k, s, limit, limit / s) for k, s in enumerate(seconds)]
+    return pd.DataFrame(
+        rows,
+        columns=[
+            "side",
+            "device",
+            "access",
+            "transfer",
+            "repeat",
+            "seconds",
+            "limit_seconds",
+            "fraction_of_limit",
+        ],
+    )
+
+
+def _cpu_timings(a, repeats):
+    result = np.empty_like(a)
+    return [
+        (device, "coalesced", False, machine.seconds_of(lambda cube=cube: cube(a, result), repeats))
+        for device, cube in (("one core", machine.cube_one_core), ("all cores", machine.cube_all_cores))
+    ]
+
+
+def _gpu_timings(a, repeats):
+    """Launches kernels/microbenchmarks/elementwise_cube.cu."""
+    device, side = gpu.device(), len(a)
+    grid = (-(-side // _TILE[0]), -(-side // _TILE[1]))
+    timings = []
+    for access in ("coalesced", "strided"):
+        kernel = device.kernel("microbenchmarks/elementwise_cube.cu", access)
+        source, result = device.array(a), device.empty(a.shape, np.float32)
+
+        def cube(kernel=kernel, source=source, result=result):
+            kernel(grid, _TILE, source, result, np.int32(side))
+
+        def there_and_back(kernel=kernel, result=result):
+            kernel(grid, _TILE, device.array(a), result, np.int32(side))
+            device.to_numpy(result)
+
+        timings.append(("gpu", access, False, device.time(cube, repeats)))
+        timings.append(("gpu", access, True, machine.seconds_of(there_and_back, repeats)))
+    return timings

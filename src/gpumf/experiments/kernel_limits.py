@@ -1,0 +1,68 @@
+"""How far each kernel is from what the machine allows.
+
+For every kernel two numbers before any time: the bytes it cannot avoid to move (every input read once, every output
+written once) and the operations it must do. Divided by the ceilings measured in the same run, the larger time is the
+limit. Reuse that does not fit a cache, latency and uneven rows all show as a fraction below one.
+"""
+
+import numpy as np
+import pandas as pd
+
+from gpumf import ALS, SGD, gpu
+from gpumf.cpu import machine
+from gpumf.experiments import identity, load_ratings
+from gpumf.models.evaluation import Errors
+
+PROFILES = {
+    "quick": {"data": ["jester-1"], "factors": 16, "repeats": 10},
+    "full": {"data": ["jester-twin", "douban-twin"], "factors": 16, "repeats": 20},
+}
+
+
+def run(data, factors, repeats):
+    """Time the fastest ALS and SGD kernel of this machine and its error metric.
+
+    Returns
+    -------
+    DataFrame with a row a timing: data, kernel, step, device, repeat, seconds, bytes, flops, limit_seconds,
+    fraction_of_limit
+    """
+    device = "cuda" if gpu.available() else "cpu"
+    timed = gpu.device().time if gpu.available() else machine.seconds_of
+    ceilings = gpu.device().ceilings() if gpu.available() else machine.ceilings()
+    rows, identities = [], []
+    for name in data:
+        ratings = load_ratings(name)
+        identities.append(identity(ratings))
+        for kernel, step, work, moved, flops in _steps(ratings, factors, device):
+            limit = max(moved / ceilings["copy_bytes_per_second"], flops / ceilings["fp32_flops"])
+            rows += [
+                (ratings.name, kernel, step, device, k, seconds, moved, flops, limit, limit / seconds)
+                for k, seconds in enumerate(timed(work, repeats))
+            ]
+    columns = ["data", "kernel", "step", "device", "repeat", "seconds", "bytes", "flops"]
+    frame = pd.DataFrame(rows, columns=[*columns, "limit_seconds", "fraction_of_limit"])
+    frame.attrs["datasets"] = identities
+    return frame
+
+
+def _steps(ratings, f, device):
+    """(kernel, step, function that does it once, bytes, FLOP) of each thing that training consists of."""
+    rows, nnz = {"users": ratings.n_users, "items": ratings.n_items}, ratings.nnz
+    factor_bytes = 4 * f * sum(rows.values())
+
+    als = ALS(f, device=device)
+    trainer = als._trainers[als.kernel](als, ratings, *als.initial_factors(ratings))
+    # A symmetric rank-one update and r v per rating; a third of f^3 and two substitutions per row.
+    for side, solve in (("users", trainer.solve_users), ("items", trainer.solve_items)):
+        flops = nnz * (f * (f + 1) + 2 * f) + rows[side] * (f**3 / 3 + 2 * f**2)
+        yield f"ALS {als.kernel}", side, solve, 8 * nnz + 8 * (rows[side] + 1) + factor_bytes, flops
+
+    sgd = SGD(f, device=device)
+    updates = sgd._trainers[sgd.kernel](sgd, ratings, *sgd.initial_factors(ratings))
+    # The inner product, and five operations for each of the 2 f factors.
+    yield f"SGD {sgd.kernel}", "epoch", lambda: updates.epoch(0), 12 * nnz + 2 * factor_bytes, 12 * f * nnz
+
+    errors = Errors(ratings, np.ones(nnz, bool), 0.0, f, device)
+    factors = trainer.factors()
+    yield "errors", "all ratings", lambda: errors(*factors), 12 * nnz + factor_bytes, nnz * (2 * f + 4)

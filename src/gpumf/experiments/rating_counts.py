@@ -1,0 +1,40 @@
+"""How unevenly ratings fall on users and on items: the counts of a set and of its twin."""
+
+import numpy as np
+import pandas as pd
+
+from gpumf import datasets
+from gpumf.experiments import identity
+
+PROFILES = {
+    "quick": {"data": ["ml-100k", "ml-100k-twin", "jester-1", "jester-twin"], "points": 200},
+    "full": {"data": ["ml-100k", "ml-100k-twin", "jester-1", "jester-twin", "douban-twin"], "points": 200},
+}
+
+
+def run(data, points):
+    """Ratings of the users and items of each set that is on this machine, from the fewest to the most.
+
+    Returns
+    -------
+    DataFrame: data, side ('users', 'items'), rank (0 to 1, the share of users or items with no more), count; at
+    most `points` rows a side
+    """
+    present = datasets.names().present
+    frames, identities = [], []
+    for name in data:
+        if not (name.endswith("-twin") or present.get(name)):
+            continue
+        ratings = datasets.load(name)
+        identities.append(identity(ratings))
+        for side, rows in (("users", ratings.by_user), ("items", ratings.by_item)):
+            counts = np.sort(rows.counts)
+            chosen = np.unique(np.linspace(0, len(counts) - 1, points).astype(int))
+            frames.append(
+                pd.DataFrame(
+                    {"data": name, "side": side, "rank": (chosen + 1) / len(counts), "count": counts[chosen]}
+                )
+            )
+    frame = pd.concat(frames, ignore_index=True)
+    frame.attrs["datasets"] = identities
+    return frame

@@ -1,0 +1,187 @@
+"""One function a kind of figure. Each takes a `results.Result`, says where it was measured, and returns the figure."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import LogFormatterSciNotation
+
+from gpumf import results
+
+# Okabe and Ito's palette: told apart by readers with any colour vision.
+_COLOURS = {
+    "black": "#000000",
+    "orange": "#E69F00",
+    "sky": "#56B4E9",
+    "green": "#009E73",
+    "blue": "#0072B2",
+    "red": "#D55E00",
+    "purple": "#CC79A7",
+}
+_STYLE = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.constrained_layout.use": True,
+    "font.size": 10,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    # The same figure gives the same file, and its text stays text.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "gpumf",
+}
+_WIDTH = 9.0  # inches; as wide as a page of the book
+
+
+def setup():
+    """Draw in the study's style, and as SVG in notebooks. Call it once, at the top of a chapter."""
+    plt.rcParams.update(_STYLE)
+    plt.ioff()
+    from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+    set_matplotlib_formats("svg")
+
+
+def keep(figure, name):
+    """Write a figure of recorded results to figures/<name>.svg, and return it."""
+    to = results.repository() / "figures"
+    to.mkdir(exist_ok=True)
+    with plt.rc_context(_STYLE):
+        figure.savefig(to / f"{name}.svg", metadata={"Date": None, "Creator": None})
+    return figure
+
+
+def _axes(result, columns=1, height=3.6, rows=1, **options):
+    """A figure that says below where its data was measured."""
+    figure, axes = plt.subplots(rows, columns, figsize=(_WIDTH, height), squeeze=False, **options)
+    figure.supxlabel(result.where, fontsize=8, color="0.35")
+    return figure, axes
+
+
+def _legend_below(figure, axis, columns):
+    """Below the axes, where it cannot cover data."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns)
+
+
+def theoretical_flops(result):
+    """FLOP/s by equation A.1 against the year, GPUs and CPUs, single and double precision."""
+    figure, ((axis,),) = _axes(result, height=4.4)
+    colours = {"GPU": _COLOURS["green"], "CPU": _COLOURS["blue"]}
+    for (kind, precision), group in result.frame.groupby(["kind", "precision"], sort=False):
+        single = precision == "single"
+        axis.plot(
+            group.year,
+            group.gflops,
+            "o" if single else "^",
+            color=colours[kind],
+            markerfacecolor=colours[kind] if single else "white",
+            label=f"{kind}, {precision} precision",
+        )
+        best = group.groupby("year").gflops.max().cummax()
+        axis.plot(best.index, best, "-" if single else ":", color=colours[kind], linewidth=1)
+    axis.set(yscale="log", xlabel="year of release", ylabel="theoretical GFLOP/s")
+    _legend_below(figure, axis, 4)
+    figure.supxlabel("Computed from data sheets, not measured; a line follows the fastest so far.", fontsize=8)
+    return figure
+
+
+_CUBE_SERIES = {
+    ("one core", "coalesced", False): ("CPU, one core", "blue", "-o"),
+    ("all cores", "coalesced", False): ("CPU, all cores", "sky", "-s"),
+    ("gpu", "coalesced", False): ("GPU, coalesced", "green", "-o"),
+    ("gpu", "strided", False): ("GPU, strided", "orange", "-s"),
+    ("gpu", "coalesced", True): ("GPU, coalesced, with transfers", "green", "--^"),
+    ("gpu", "strided", True): ("GPU, strided, with transfers", "orange", "--v"),
+}
+
+
+def elementwise_cube(result, series=tuple(_CUBE_SERIES)):
+    """Median seconds of an element-wise cube against the side of the matrix, the spread of the repeats shaded."""
+    figure, ((axis,),) = _axes(result, height=4.2)
+    groups = dict(list(result.frame.groupby(["device", "access", "transfer"])))
+    for key in series:
+        if key in groups:
+            label, colour, style = _CUBE_SERIES[key]
+            times = groups[key].groupby("side").seconds
+            axis.plot(times.median(), style, color=_COLOURS[colour], label=label, markersize=5)
+            axis.fill_between(times.min().index, times.min(), times.max(), color=_COLOURS[colour], alpha=0.2)
+    for device, colour in (("one core", "blue"), ("gpu", "green")):
+        if (device, "coalesced", False) in series and (device, "coalesced", False) in groups:
+            limit = groups[device, "coalesced", False].groupby("side").limit_seconds.first()
+            what = "GPU" if device == "gpu" else "CPU"
+            axis.plot(limit, ":", color=_COLOURS[colour], linewidth=1.2, label=f"limit of the {what}'s memory")
+    axis.set(yscale="log", xlabel="side of the matrix (elements)", ylabel="seconds")
+    axis.set_xscale("log", base=2)
+    _legend_below(figure, axis, 3)
+    return figure
+
+
+_KERNELS = {
+    ("ALS", "sequential"): ("ALS, one core", "blue", "--"),
+    ("ALS", "parallel"): ("ALS, all cores", "sky", "--"),
+    ("ALS", "thesis_shared"): ("ALS, GPU as in the thesis", "green", "-"),
+    ("SGD", "sequential"): ("SGD, one core", "red", "--"),
+    ("SGD", "parallel"): ("SGD, all cores", "orange", "--"),
+    ("SGD", "hogwild"): ("SGD, GPU Hogwild", "purple", "-"),
+}
+
+
+def convergence(result, data, metric="mae"):
+    """Test error against epochs (left) and against seconds of training (right), one line a kernel.
+
+    data : names of data sets, one row of axes each; metric : 'mae' or 'rmse'
+    """
+    figure, axes = _axes(result, columns=2, rows=len(data), height=1 + 2.7 * len(data), sharey="row")
+    for (by_epoch, by_time), name in zip(axes, data, strict=True):
+        runs = result.frame[(result.frame.data == name) & (result.frame.epoch > 0)]
+        for key, (label, colour, style) in _KERNELS.items():
+            run = runs[(runs.model == key[0]) & (runs.kernel == key[1])]
+            if run.empty:
+                continue
+            median = run.groupby("epoch")[["seconds", metric]].median()
+            by_epoch.plot(median.index, median[metric], style, color=_COLOURS[colour], label=label)
+            by_time.plot(median.seconds, median[metric], style, color=_COLOURS[colour], label=label)
+        # The first epochs of SGD are far above everything worth seeing.
+        shown = runs[metric]
+        by_epoch.set_ylim(shown.min() - 0.02 * np.ptp(shown), np.quantile(shown, 0.95))
+        by_epoch.set(xlabel="epochs", ylabel=f"test {metric.upper()} on {name}")
+        by_time.set(xlabel="seconds of training", xscale="log")
+    _legend_below(figure, axes[0, 0], 3)
+    return figure
+
+
+def kernel_limits(result):
+    """Seconds of every kernel beside the limit that bytes and operations set on this machine."""
+    frame = result.frame.assign(what=lambda f: f.kernel + ", " + f.step)
+    names = frame.data.unique()
+    figure, axes = _axes(result, columns=len(names), height=3.4, sharey=True)
+    for axis, name in zip(axes[0], names, strict=True):
+        medians = frame[frame.data == name].groupby("what", sort=False)[["seconds", "limit_seconds"]].median()[::-1]
+        place = np.arange(len(medians))
+        axis.barh(place + 0.2, medians.seconds, 0.38, color=_COLOURS["green"], label="measured (median)")
+        axis.barh(place - 0.2, medians.limit_seconds, 0.38, color=_COLOURS["orange"], label="limit")
+        axis.set_yticks(place, medians.index)
+        axis.set(xscale="log", xlabel="seconds", title=name)
+        axis.xaxis.set_major_formatter(LogFormatterSciNotation())
+    _legend_below(figure, axes[0, 0], 2)
+    return figure
+
+
+def rating_counts(result, pairs):
+    """Ratings per user (left) and per item (right), from the least to the most active, real set and twin.
+
+    pairs : (real, twin) names of data sets; one that was not on the machine is left out
+    """
+    figure, axes = _axes(result, columns=2, height=4.0)
+    colours = iter(("blue", "red", "green", "purple"))
+    for pair in pairs:
+        colour = _COLOURS[next(colours)]
+        for name, style in zip(pair, ("-", "--"), strict=True):
+            for axis, side in zip(axes[0], ("users", "items"), strict=True):
+                counts = result.frame[(result.frame.data == name) & (result.frame.side == side)]
+                if len(counts):
+                    axis.plot(counts["rank"], counts["count"], style, color=colour, label=name)
+    for axis, side in zip(axes[0], ("users", "items"), strict=True):
+        axis.set(yscale="log", xlabel=f"share of the {side}", ylabel=f"ratings of one of the {side}")
+    _legend_below(figure, axes[0, 0], 4)
+    return figure

@@ -1,0 +1,149 @@
+"""Opens every page of the rendered book in headless Chromium, with no network, and looks for what is broken."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlparse
+
+import pytest
+
+# A machine that only runs the GPU tests may have neither.
+nbformat = pytest.importorskip("nbformat")
+playwright = pytest.importorskip("playwright.sync_api")
+
+ROOT = Path(__file__).resolve().parent.parent
+BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
+PHONE, DESK = {"width": 375, "height": 812}, {"width": 1440, "height": 900}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("book/**/*.ipynb")), ids=lambda path: path.stem)
+def test_notebook_is_kept_without_outputs_and_with_parameters(path):
+    notebook = nbformat.read(path, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in code)
+    (parameters,) = [cell for cell in code if "parameters" in cell.metadata.get("tags", [])]
+    assert re.search(r"^profile\b.*=", parameters.source, re.MULTILINE), "build.py sets the parameter `profile`"
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Headless Chromium of this system."""
+    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if executable is None:
+        pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
+    try:
+        driver = playwright.sync_playwright().start()
+    except Exception:
+        pytest.skip("Playwright does not start; on Debian and Ubuntu it needs the package libatomic1")
+    chromium = driver.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
+    yield chromium
+    chromium.close()
+    driver.stop()
+
+
+@pytest.fixture(scope="session")
+def html(browser):
+    """The folder of the rendered book, built if need be (but not where no browser would open it)."""
+    build = [sys.executable, ROOT / "book/build.py", "--profile", "quick"]
+    assert subprocess.run(build, stdin=subprocess.DEVNULL).returncode == 0
+    return ROOT / "build/quick/_build/html"
+
+
+@pytest.fixture
+def page(browser):
+    """A page without a network that keeps, in `problems`, what it could not load and what its scripts complain of."""
+    with browser.new_context(offline=True, viewport=DESK) as context:
+        page = context.new_page()
+        page.problems = []
+        page.route(re.compile("^(?!file:)"), lambda route: (page.problems.append(route.request.url), route.abort()))
+        page.on("requestfailed", lambda request: page.problems.append(f"{request.failure}: {request.url}"))
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
+        page.on("console", lambda message: message.type == "error" and page.problems.append(message.text))
+        yield page
+
+
+def rendered(html):
+    """Every page of the book but index.html, which only leads to the first one."""
+    return sorted(path for path in html.rglob("*.html") if path.name != "index.html" and "_static" not in path.parts)
+
+
+# Scrolled into view, images that load late are loaded; then those that did not load are named.
+BROKEN_IMAGES = """async () => {
+  const broken = [];
+  for (const image of document.images) {
+    image.scrollIntoView();
+    await image.decode().catch(() => {});
+    if (!image.naturalWidth) broken.push(image.src);
+  }
+  return broken;
+}"""
+
+# MathJax is done when its start-up promise is; pages without formulas do not load it.
+RAW_MATH = r"""async () => {
+  if (window.MathJax) await MathJax.startup.promise;
+  const bare = [...document.querySelectorAll('.math')].filter(node => !node.querySelector('mjx-container'));
+  const errors = [...document.querySelectorAll('mjx-merror, [data-mjx-error]')];
+  const article = document.querySelector('main').cloneNode(true);
+  article.querySelectorAll('pre, code, script, mjx-container').forEach(node => node.remove());
+  const raw = article.textContent.match(/\$\$|\\[([]|\\(frac|lambda|sum|hat|left)\b/g) || [];
+  return [...bare, ...errors].map(node => node.textContent).concat(raw);
+}"""
+
+# What sticks out of the page, less what lies in a box that scrolls by itself.
+TOO_WIDE = """() => {
+  const width = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= width) return [];
+  const scrolls = node => node && (getComputedStyle(node).overflowX !== 'visible' || scrolls(node.parentElement));
+  const boxed = node => scrolls(node.parentElement.closest('article *'));
+  return [...document.querySelectorAll('article *')]
+    .filter(node => node.getBoundingClientRect().right > width + 1 && !boxed(node))
+    .map(node => `wider than a page of ${width} px: ${node.outerHTML.slice(0, 120)}`)
+    .concat(`the page is ${document.documentElement.scrollWidth} px wide on a screen of ${width} px`);
+}"""
+
+LINKS = "() => [...document.querySelectorAll('a[href]')].map(link => link.href)"
+ANCHORS = "() => [...document.querySelectorAll('[id], a[name]')].map(node => node.id || node.name)"
+
+
+@pytest.mark.browser
+def test_every_page_is_whole_without_a_network(html, page):
+    problems, links, anchors = [], {}, {}
+    for path in rendered(html):
+        page.goto(path.as_uri())
+        links[path] = page.evaluate(LINKS)
+        anchors[path] = {"", *page.evaluate(ANCHORS)}
+        found = page.evaluate(BROKEN_IMAGES) + page.evaluate(RAW_MATH)
+        for size in (DESK, PHONE):
+            page.set_viewport_size(size)
+            found += page.evaluate(TOO_WIDE)
+        page.set_viewport_size(DESK)
+        problems += [f"{path.name}: {problem}" for problem in found + page.problems]
+        page.problems.clear()
+
+    for path, targets in links.items():
+        for target in filter(lambda target: target.startswith("file:"), targets):
+            url, fragment = urldefrag(target)
+            file = Path(unquote(urlparse(url).path))
+            if not file.is_file() or (file in anchors and unquote(fragment) not in anchors[file]):
+                problems.append(f"{path.name}: leads to {target}, which is not there")
+    assert not problems, "\n".join(problems)
+    assert len(anchors) >= 3, "the book has chapters"
+
+
+@pytest.mark.browser
+def test_search_works_without_a_server(html, page):
+    page.goto((html / "search.html").as_uri() + "?q=matrix")
+    page.wait_for_selector("#search-results li a", timeout=10_000)
+    assert page.problems == []
+
+
+@pytest.mark.browser
+def test_nothing_is_loaded_from_elsewhere(html):
+    """Neither by a page nor by a style sheet, whether or not this visit happened to ask for it."""
+    loads = re.compile(r"<(?:script|img|iframe|source|link)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
+    imports = re.compile(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)\"';]*")
+    found = [hit for path in rendered(html) for hit in loads.findall(path.read_text(encoding="utf-8"))]
+    found += [hit for path in html.rglob("*.css") for hit in imports.findall(path.read_text(encoding="utf-8"))]
+    assert found == []

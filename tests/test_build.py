@@ -1,0 +1,203 @@
+"""book/build.py runs what changed, once, and loses nothing that is finished: on a project of two tiny notebooks."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+# A machine that only runs the GPU tests may have neither.
+nbformat = pytest.importorskip("nbformat")
+pytest.importorskip("papermill")
+
+BUILD = Path(__file__).resolve().parent.parent / "book/build.py"
+spec = importlib.util.spec_from_file_location("build", BUILD)
+build = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(build)
+
+# Each run of a notebook leaves a line in runs.txt: its name and the parameters that it saw.
+LOG = "open('../runs.txt', 'a').write(f'{name} {profile} {repeats!r}\\n')"
+
+
+def write_notebook(project, name, *code):
+    new_code_cell, new_markdown_cell = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
+    cells = [
+        new_markdown_cell(f"# Chapter {name}"),
+        new_code_cell('profile = "quick"\nrepeats = 1', metadata={"tags": ["parameters"]}),
+        new_code_cell(f"name = {name!r}\n{LOG}"),
+        *map(new_code_cell, code),
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), project / "book" / f"{name}.ipynb")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project with the chapters one and two, without data of its own and without this repository's."""
+    monkeypatch.delenv("GPUMF_DATA", raising=False)
+    # What build.py puts there is gone again after the test.
+    monkeypatch.setenv("JUPYTER_PATH", "")
+    monkeypatch.setenv("GPUMF_RECORD", "")
+    for folder in ("book", "src/gpumf", "kernels/als", "data/results/h100", "data/raw", "figures"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "src/gpumf/model.py").write_text("factors = 16\n")
+    (tmp_path / "kernels/als/als.cu").write_text("// one\n")
+    (tmp_path / "data/results/h100/als.csv").write_text("seconds\n1\n")
+    (tmp_path / "data/raw/ratings.csv").write_text("1,1,5\n")
+    (tmp_path / "figures/als.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"/>')
+    (tmp_path / "book/_config.yml").write_text('title: Tiny\nexecute: {execute_notebooks: "off"}\n')
+    (tmp_path / "book/_toc.yml").write_text(
+        "format: jb-book\nroot: intro\nparts:\n- caption: All\n  chapters:\n  - file: one\n  - file: two\n"
+    )
+    (tmp_path / "book/intro.md").write_text("# Tiny\n\n![als](../figures/als.svg)\n")
+    write_notebook(tmp_path, "one")
+    write_notebook(tmp_path, "two")
+    return tmp_path
+
+
+@pytest.fixture
+def execute(project):
+    """Run build.py without rendering: its exit status and what it ran, as lines of runs.txt."""
+
+    def execute(*options):
+        runs = project / "runs.txt"
+        runs.write_text("")
+        status = build.main(["--profile", "quick", "--execute-only", str(project / "out"), *options], root=project)
+        return status, runs.read_text().splitlines()
+
+    return execute
+
+
+def test_runs_each_notebook_once_and_then_only_what_changed(project, execute):
+    assert execute() == (0, ["one quick 1", "two quick 1"])
+    assert execute() == (0, [])
+    write_notebook(project, "two", "print('changed')")
+    assert execute() == (0, ["two quick 1"])
+    assert execute("--profile", "full") == (0, ["one full 1", "two full 1"])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    ["src/gpumf/model.py", "kernels/als/als.cu", "data/results/h100/als.csv", "data/raw/ratings.csv"],
+)
+def test_what_every_notebook_depends_on(project, changed):
+    before = build.shared_key(project)
+    assert build.shared_key(project) == before
+    (project / changed).write_text("something else\n")
+    assert build.shared_key(project) != before
+
+
+def test_caches_and_the_place_of_the_data_change_nothing(project, tmp_path, monkeypatch):
+    before = build.shared_key(project)
+    (project / "src/gpumf/__pycache__").mkdir()
+    (project / "src/gpumf/__pycache__/model.pyc").write_bytes(b"compiled")
+    assert build.shared_key(project) == before
+    monkeypatch.setenv("GPUMF_DATA", str(tmp_path / "elsewhere"))
+    assert build.shared_key(project) == before
+    (project / "data/raw").rename(tmp_path / "elsewhere")
+    assert build.shared_key(project) == before
+
+
+def test_the_executed_copy_is_complete_and_the_source_untouched(project, execute):
+    write_notebook(project, "one", "print(6 * 7)")
+    source = (project / "book/one.ipynb").read_bytes()
+    execute("--only", "one")
+    assert (project / "book/one.ipynb").read_bytes() == source
+    (executed,) = (project / "out").iterdir()
+    assert executed.name == "one.ipynb"
+    assert nbformat.read(executed, as_version=4).cells[-1].outputs[0].text == "42\n"
+
+
+def test_only_runs_one_chapter_with_parameters_read_as_yaml(execute):
+    execute()
+    assert execute("--only", "two", "-p", "repeats", "[1, 2]") == (0, ["two quick [1, 2]"])
+    assert execute("--only", "two", "-p", "repeats", "3") == (0, ["two quick 3"])
+    assert execute("--only", "two", "-p", "repeats", "3") == (0, ["two quick 3"])
+    assert execute() == (0, ["two quick 1"])
+
+
+def test_wrong_names_are_told(execute, capsys):
+    with pytest.raises(SystemExit, match=r"no notebook 'three'.*one, two"):
+        execute("--only", "three")
+    with pytest.raises(SystemExit):
+        execute("-p", "repeats", "3")
+    assert "-p goes with --only" in capsys.readouterr().err
+    assert execute("--only", "one", "-p", "repeat", "3") == (1, [])
+    assert "no parameter repeat; it has profile, repeats" in capsys.readouterr().err
+
+
+def test_a_failing_notebook_is_named_and_the_others_are_kept(project, execute, capsys):
+    write_notebook(project, "one", "1 / 0")
+    assert execute() == (1, ["one quick 1", "two quick 1"])
+    error = capsys.readouterr().err
+    assert "one.ipynb failed" in error and "In [4]" in error and "ZeroDivisionError" in error
+    write_notebook(project, "one")
+    assert execute() == (0, ["one quick 1"])
+
+
+def test_an_interrupted_build_goes_on_where_it_stopped(project, execute):
+    write_notebook(project, "two", "import time; time.sleep(60)")
+    command = f"import build, pathlib, sys; sys.exit(build.main(root=pathlib.Path({str(project)!r})))"
+    options = ["--profile", "quick", "--execute-only", str(project / "out")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, *options],
+        env={**os.environ, "PYTHONPATH": str(BUILD.parent)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    runs, deadline = project / "runs.txt", time.monotonic() + 60
+    while not (runs.exists() and "two" in runs.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Interrupted" in error
+    write_notebook(project, "two")
+    assert execute() == (0, ["two quick 1"])
+
+
+def test_recording_measures_anew_and_tells_the_notebooks(project, execute):
+    write_notebook(project, "one", "import os; print(os.environ.get('GPUMF_RECORD'))")
+    execute()
+    assert execute("--record")[1] == ["one quick 1", "two quick 1"]
+    assert nbformat.read(project / "out/one.ipynb", as_version=4).cells[-1].outputs[0].text == "1\n"
+
+
+def test_relative_data_folder_means_the_same_inside_a_notebook(project, execute, monkeypatch):
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("GPUMF_DATA", "data/raw")
+    write_notebook(project, "one", "import os; print(os.environ['GPUMF_DATA'])")
+    execute("--only", "one")
+    printed = nbformat.read(project / "out/one.ipynb", as_version=4).cells[-1].outputs[0].text
+    assert printed == f"{project / 'data/raw'}\n"
+
+
+@pytest.mark.book
+def test_pages_are_rendered_when_they_changed_and_only_then(project, capfd):
+    def render():
+        status = build.main(["--profile", "quick"], root=project)
+        return status, "Rendering" in capfd.readouterr().out
+
+    index = project / "build/quick/_build/html/index.html"
+    assert render() == (0, True)
+    assert index.is_file() and (index.parent / "_images/als.svg").is_file()
+    assert "Chapter one" in (index.parent / "one.html").read_text()
+    assert render() == (0, False)
+
+    (project / "book/intro.md").write_text("# Tiny\n\nNow [broken](nowhere.md).\n")
+    assert render() == (1, True), "a warning of Sphinx is an error"
+    assert render() == (1, True), "and stays one until it is mended"
+    (project / "book/intro.md").write_text("# Tiny, mended\n")
+    assert render() == (0, True)
+    assert "mended" in (index.parent / "intro.html").read_text()
+
+
+@pytest.mark.book
+def test_a_chapter_that_never_ran_is_rendered_without_results(project, capfd):
+    assert build.main(["--profile", "quick", "--only", "one"], root=project) == 0
+    assert "Chapter two" in (project / "build/quick/_build/html/two.html").read_text()
+    assert build.main(["--profile", "quick"], root=project) == 0
+    assert (project / "runs.txt").read_text() == "one quick 1\ntwo quick 1\n"

@@ -1,0 +1,73 @@
+"""pyproject.toml, the lock files and environment.yml ask for the same things."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+yaml = pytest.importorskip("yaml")  # a machine that only runs the GPU tests may not have it
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+COMMON = [*PROJECT["dependencies"], *EXTRAS["book"], *EXTRAS["test"], *EXTRAS["build"]]
+LOCKS = {
+    "requirements.lock": COMMON,
+    "requirements-cuda12.lock": [*COMMON, *EXTRAS["cuda12"]],
+    "requirements-cuda13.lock": [*COMMON, *EXTRAS["cuda13"]],
+}
+PYTHONS = ["3.11", "3.12", "3.13"]
+SYSTEMS = [("linux", "Linux", "x86_64"), ("darwin", "Darwin", "arm64")]
+ON_CONDA = {"matplotlib": "matplotlib-base", "playwright": "playwright-python"}
+
+
+def pins(lock):
+    """The pinned requirements of a lock file, without their hashes."""
+    lines = (ROOT / lock).read_text().splitlines()
+    return [Requirement(line.removesuffix("\\")) for line in lines if re.match(r"[a-z0-9]", line, re.IGNORECASE)]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system[0])
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_has_one_fitting_version_of_everything(lock, system, python):
+    where = dict(zip(("sys_platform", "platform_system", "platform_machine"), system, strict=True))
+    where |= {"python_version": python, "python_full_version": f"{python}.7"}
+    locked = {}
+    for pin in pins(lock):
+        if pin.marker is None or pin.marker.evaluate(where):
+            (version,) = pin.specifier
+            assert version.operator == "=="
+            assert locked.setdefault(canonicalize_name(pin.name), version.version) == version.version
+    for requirement in map(Requirement, LOCKS[lock]):
+        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
+
+
+@pytest.mark.parametrize("lock", ["requirements-cuda12.lock", "requirements-cuda13.lock"])
+def test_cuda_only_adds_to_the_common_lock(lock):
+    assert set(map(str, pins("requirements.lock"))) < set(map(str, pins(lock)))
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_names_no_place_and_has_hashes(lock):
+    text = (ROOT / lock).read_text()
+    assert not re.search(r"://|^-", text, re.MULTILINE)
+    blocks = re.split(r"\n(?=[a-z0-9])", text, flags=re.IGNORECASE)[1:]
+    assert len(blocks) == len(pins(lock)) and all("--hash=sha256:" in block for block in blocks)
+
+
+def test_conda_environment_asks_for_what_pyproject_asks_for():
+    *conda, from_pip = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    stated = [*conda, *from_pip["pip"]]
+    stated.remove("pip")  # it installs the package itself
+
+    wanted = [f"python {PROJECT['requires-python']}", *COMMON]
+
+    def plain(text):
+        requirement = Requirement(text)
+        return ON_CONDA.get(requirement.name, requirement.name), frozenset(map(str, requirement.specifier))
+
+    assert sorted(map(plain, stated), key=str) == sorted(map(plain, wanted), key=str)
