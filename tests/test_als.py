@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import ragged_ratings, random_factors
@@ -72,7 +72,7 @@ def test_a_row_of_100_000_ratings(device):
             assert relative_error(actual[row], expected[row]) < 1e-4, (kernel, row)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**31), longest=st.integers(1, 38), n_users=st.integers(3, 90))
 def test_any_ragged_shape(device, seed, longest, n_users):
     ratings = ragged_ratings(n_users=n_users, longest=longest, seed=seed)

@@ -1,8 +1,8 @@
-"""One function a kind of figure. Each takes a `results.Result`, says where it was measured, and returns the figure."""
+"""One function a kind of figure: takes a `results.Result`, says where that was measured, returns the figure."""
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import LogFormatterSciNotation
+from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
 
 from gpumf import results
 
@@ -80,6 +80,7 @@ def theoretical_flops(result):
         best = group.groupby("year").gflops.max().cummax()
         axis.plot(best.index, best, "-" if single else ":", color=colours[kind], linewidth=1)
     axis.set(yscale="log", xlabel="year of release", ylabel="theoretical GFLOP/s")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     _legend_below(figure, axis, 4)
     figure.supxlabel("Computed from data sheets, not measured; a line follows the fastest so far.", fontsize=8)
     return figure

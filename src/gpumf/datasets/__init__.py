@@ -1,3 +1,9 @@
-from gpumf.datasets.ratings import CompressedRows, DataError, Ratings
+"""What a rating set is, where it comes from, how it is split; the synthetic twins."""
 
-__all__ = ["CompressedRows", "DataError", "Ratings"]
+from gpumf.datasets.checks import DataError
+from gpumf.datasets.ratings import CompressedRows, Ratings
+from gpumf.datasets.sources import load, names, read
+from gpumf.datasets.statistics import describe, published
+from gpumf.datasets.twins import twin
+
+__all__ = ["CompressedRows", "DataError", "Ratings", "describe", "load", "names", "published", "read", "twin"]

@@ -3,14 +3,32 @@
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numba
 import numpy as np
-from scipy import sparse
 
-from gpumf.hashing import positional_hash, random_order
+from gpumf.datasets.checks import DataError, checked
+from gpumf.hashing import random_order, random_subset
 
 
-class DataError(ValueError):
-    """Ratings that cannot be used. The message names the file, the line or row, and what to do."""
+def row_offsets(counts):
+    """Where each row starts and ends: int64 (rows + 1,), 0 and the running totals of the counts.
+
+    64 bits, whatever the type of the counts: the large sets have more than 2**31 ratings.
+    """
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, dtype=np.int64, out=offsets[1:])
+    return offsets
+
+
+@numba.njit(cache=True)
+def _grouped(rows, offsets):
+    """The positions of each row's ratings, one row after another, each in the order given (a counting sort)."""
+    order = np.empty(len(rows), np.int64)
+    free = offsets[:-1].copy()
+    for k in range(len(rows)):
+        order[free[rows[k]]] = k
+        free[rows[k]] += 1
+    return order
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +64,11 @@ class Ratings:
     scale : (lowest, highest) possible rating, or None where it is not known
     user_ids, item_ids : the original id of each position, (n_users,) and (n_items,); positions by default
     name : what the set is called in results
-    sha256 : of the file that it was read from or of the generated arrays, or None
+    sha256 : of the unpacked file that it was read from (of several, one after another) or of the generated
+        arrays; None where there is neither
+    test_mask : bool (nnz,), the publisher's test set, or None
+
+    The constructor trusts its arguments; `from_arrays` checks them.
     """
 
     users: np.ndarray
@@ -69,6 +91,59 @@ class Ratings:
         for side, count in (("user", self.n_users), ("item", self.n_items)):
             if getattr(self, f"{side}_ids") is None:
                 set_(self, f"{side}_ids", np.arange(count))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        users,
+        items,
+        values,
+        *,
+        scale=None,
+        shape=None,
+        duplicates="error",
+        test_mask=None,
+        name="ratings",
+        sha256=None,
+        source=None,
+        locate=None,
+    ):
+        """Ratings from columns of raw data, checked: the way in for every file and for data in memory.
+
+        Parameters
+        ----------
+        users, items : ids, (nnz,) arrays, Series or sequences: strings, or integers from 0, in any order
+        values : (nnz,) numbers
+        scale : (lowest, highest) possible rating; a rating off it is an error
+        shape : (users, items); ids are then positions in it, and users and items without ratings are kept
+        duplicates : "error", or keep one rating a pair of user and item: the "mean", or the "last" given
+        test_mask : bool (nnz,), the publisher's test set
+        name, sha256 : as of the class
+        source : what messages call the whole; the name by default
+        locate : function of a position in the columns that returns what messages call that place
+
+        Returns
+        -------
+        Ratings, positions in ascending order of id, ratings in the order given
+
+        Raises
+        ------
+        DataError : no ratings; columns of unequal length; a rating that is not a finite number or off the scale; a
+            missing, negative or fractional id, or one outside the shape; ratings of one user only; duplicates
+        """
+        source = source or name
+        columns = checked(
+            users,
+            items,
+            values,
+            scale=scale,
+            shape=shape,
+            duplicates=duplicates,
+            test_mask=test_mask,
+            source=source,
+            locate=locate or (lambda k: f"{source}, row {k}"),
+        )
+        return cls(**columns, name=name, sha256=sha256)
 
     @property
     def nnz(self):
@@ -94,11 +169,10 @@ class Ratings:
         return self._compress(self.items, self.users, (self.n_items, self.n_users))
 
     def _compress(self, rows, columns, shape):
-        matrix = sparse.coo_array((self.values, (rows, columns)), shape=shape).tocsr()
-        matrix.sort_indices()
-        return CompressedRows(
-            matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data
-        )
+        by_column = _grouped(columns, row_offsets(np.bincount(columns, minlength=shape[1])))
+        offsets = row_offsets(np.bincount(rows, minlength=shape[0]))
+        order = by_column[_grouped(rows[by_column], offsets)]
+        return CompressedRows(offsets, columns[order], self.values[order])
 
     def select(self, chosen, name=None):
         """The ratings chosen by a boolean mask or by positions; same users, items and scale."""
@@ -132,8 +206,7 @@ class Ratings:
         n_test = round(test * self.nnz)
         if not 0 < n_test < self.nnz:
             raise ValueError(f"a test share of {test} leaves an empty set of {self.nnz} ratings")
-        key = positional_hash(self.nnz, seed)
-        in_test = key <= np.partition(key, n_test - 1)[n_test - 1]
+        in_test = random_subset(self.nnz, n_test, seed)
         return self.select(~in_test), self.select(in_test)
 
     def kfold(self, k=5, seed=0):

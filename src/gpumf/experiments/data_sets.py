@@ -5,37 +5,39 @@ import pandas as pd
 from gpumf import datasets
 from gpumf.experiments import identity
 
+_REAL = ["ml-100k", "ml-latest-small", "jester-1", "douban-monti"]
+
 PROFILES = {
-    "quick": {"data": ["ml-100k", "ml-100k-twin", "jester-1", "jester-twin", "douban-twin"]},
+    "quick": {"data": [*_REAL, "ml-100k-twin", "ml-1m-twin", "jester-twin", "douban-twin"]},
     "full": {
         "data": [
-            "ml-100k",
-            "ml-100k-twin",
-            "ml-1m-twin",
-            "ml-10m-twin",
-            "ml-20m-twin",
-            "jester-1",
-            "jester-twin",
-            "douban-twin",
+            *_REAL,
+            *("ml-100k-twin", "ml-1m-twin", "ml-10m-twin", "ml-20m-twin", "jester-twin", "douban-twin"),
+            "netflix-twin",
         ]
     },
 }
 
 
 def run(data):
-    """Describe the sets that are on this machine and the twins.
+    """Describe the sets that are on this machine, the twins, and what is published of either.
 
     Returns
     -------
-    DataFrame with a row a set, the columns of `datasets.describe`
+    DataFrame with a row a set and source: data, source ('published', 'real' or 'twin'), and the columns of
+    `datasets.describe`
     """
     present = datasets.names().present
     frames, identities = [], []
     for name in data:
-        if name.endswith("-twin") or present.get(name):
+        twin = name.endswith("-twin")
+        if twin or present.get(name):
             ratings = datasets.load(name)
             identities.append(identity(ratings))
-            frames.append(datasets.describe(ratings))
-    frame = pd.concat(frames)
+            frames.append(datasets.describe(ratings).assign(source="twin" if twin else "real"))
+    frame = pd.concat([datasets.published().assign(source="published"), *frames])
+    frame.insert(0, "data", frame.index.str.removesuffix("-twin"))
+    frame.insert(1, "source", frame.pop("source"))
+    frame = frame.sort_values(["data", "source"], kind="stable", ignore_index=True)
     frame.attrs["datasets"] = identities
-    return frame.reset_index()
+    return frame

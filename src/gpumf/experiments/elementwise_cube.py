@@ -81,3 +81,34 @@ def _gpu_timings(a, repeats):
         timings.append(("gpu", access, False, device.time(cube, repeats)))
         timings.append(("gpu", access, True, machine.seconds_of(there_and_back, repeats)))
     return timings
+
+
+def findings(frame):
+    """The ratios behind the thesis's three readings, at the largest matrix, from the frame of `run`.
+
+    Returns
+    -------
+    dict: side; all_cores (one core over all cores); and where there was a GPU gpu (one core over the GPU),
+    gpu_transfer (the same with transfers), crossover (the smallest side from which the GPU is faster than one core
+    even with transfers; None if never), strided (strided over coalesced on the GPU), strided_transfer (the same with
+    transfers), fraction (of the memory's limit that the coalesced kernel reaches)
+    """
+    medians = frame.groupby(["device", "access", "transfer", "side"]).seconds.median()
+    side = frame.side.max()
+    one_core = medians["one core", "coalesced", False]
+    found = {"side": side, "all_cores": one_core[side] / medians["all cores", "coalesced", False, side]}
+    if (frame.device == "gpu").any():
+        resident, moved = medians["gpu", "coalesced", False], medians["gpu", "coalesced", True]
+        slower = one_core[one_core <= moved].index
+        after = [s for s in one_core.index if not len(slower) or s > slower.max()]
+        found |= {
+            "gpu": one_core[side] / resident[side],
+            "gpu_transfer": one_core[side] / moved[side],
+            "crossover": min(after, default=None),
+            "strided": medians["gpu", "strided", False, side] / resident[side],
+            "strided_transfer": medians["gpu", "strided", True, side] / moved[side],
+            "fraction": frame[
+                (frame.device == "gpu") & (frame.access == "coalesced") & (frame.side == side)
+            ].fraction_of_limit.median(),
+        }
+    return found

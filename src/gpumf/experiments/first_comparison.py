@@ -19,6 +19,10 @@ TUNED = {
     "ml": {"ALS": {"regularization": 0.1}, "SGD": {"regularization": 0.1, "learning_rate": 0.01}},
 }
 
+# Test MAE that counts as trained. Jester and Douban: the thesis's thresholds (section 6.5). MovieLens: a value that
+# every model here reaches.
+THRESHOLDS = {"jester": 0.71, "douban": 0.5732, "ml": 0.76}
+
 PROFILES = {
     "quick": {"data": ["ml-100k", "jester-1"], "als_epochs": 20, "sgd_epochs": 30, "repeats": 1},
     "full": {
@@ -57,7 +61,7 @@ def run(data, als_epochs, sgd_epochs, repeats):
     for name in data:
         ratings = load_ratings(name)
         identities.append(identity(ratings))
-        tuned = TUNED[ratings.name.split("-")[0]]
+        tuned = TUNED[_family(ratings.name)]
         for model, kernel, epochs, repeat in tqdm(runs, desc=f"first_comparison {ratings.name}", leave=False):
             train, test = ratings.split(0.2, seed=repeat)
             parameters = tuned[model.__name__]
@@ -79,3 +83,44 @@ def run(data, als_epochs, sgd_epochs, repeats):
     frame = frame[first + [column for column in frame if column not in first]]
     frame.attrs["datasets"] = identities
     return frame
+
+
+def summary(frame):
+    """What each kernel reached, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a data set and kernel: data, model, kernel, device, best_rmse, best_mae (means over the
+    repeats), seconds_per_epoch (median over all epochs), threshold (MAE), epochs_to_threshold,
+    seconds_to_threshold (medians over the repeats; NaN where one did not reach it), speedup (seconds_to_threshold of
+    the same model on one core over this kernel's)
+    """
+    rows = []
+    for (data, model, kernel, device), runs in frame.groupby(["data", "model", "kernel", "device"], sort=False):
+        threshold = THRESHOLDS[_family(data)]
+        repeats = runs.groupby("repeat")
+        reached = repeats.apply(lambda run, t=threshold: run[run.mae <= t].head(1)[["epoch", "seconds"]])
+        everywhere = len(reached) == repeats.ngroups
+        rows.append(
+            {
+                "data": data,
+                "model": model,
+                "kernel": kernel,
+                "device": device,
+                "best_rmse": repeats.rmse.min().mean(),
+                "best_mae": repeats.mae.min().mean(),
+                "seconds_per_epoch": repeats.seconds.diff().median(),
+                "threshold": threshold,
+                "epochs_to_threshold": reached.epoch.median() if everywhere else float("nan"),
+                "seconds_to_threshold": reached.seconds.median() if everywhere else float("nan"),
+            }
+        )
+    table = pd.DataFrame(rows)
+    one_core = table[table.kernel == "sequential"].set_index(["data", "model"]).seconds_to_threshold
+    table["speedup"] = one_core.loc[list(zip(table.data, table.model, strict=True))].to_numpy()
+    table["speedup"] /= table.seconds_to_threshold
+    return table
+
+
+def _family(data):
+    return data.split("-")[0]

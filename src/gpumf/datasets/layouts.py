@@ -1,0 +1,292 @@
+"""The file layouts that rating sets are published in, each read into plain columns."""
+
+import csv
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import xlrd
+
+from gpumf.datasets.checks import DataError
+
+
+class Columns(NamedTuple):
+    """Ratings as they stand in files: the arguments of `Ratings.from_arrays` that a layout knows."""
+
+    users: np.ndarray
+    items: np.ndarray
+    values: np.ndarray
+    locate: Callable[[int], str]
+    test_mask: np.ndarray | None = None
+    shape: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Delimited:
+    """One rating a line, its fields separated by one character; more fields than the three are passed over.
+
+    names : of the fields, in order; None where the first line names them
+    block : the character that ends the id on a line of its own, which all ratings up to the next such line share;
+        a number after it counts those ratings. The field of that id is then not in `names`
+    integers : whether ids are integers; otherwise they become integers where all of a column's are
+    """
+
+    delimiter: str
+    names: tuple[str, ...] | None = ("user", "item", "rating", "time")
+    user: str = "user"
+    item: str = "item"
+    rating: str = "rating"
+    block: str | None = None
+    integers: bool = True
+
+    def __call__(self, files):
+        return _stacked([self._read(file) for file in files])
+
+    def _read(self, file):
+        if next(file.lines(), None) is None:
+            raise DataError(f"{file} is empty: it holds no ratings; get it again")
+        names = self._field_names(file)
+        wanted = [name for name in (self.user, self.item, self.rating) if name in names]
+        id_type = pa.int64() if self.integers else pa.dictionary(pa.int32(), pa.string())
+        openings = []
+
+        def other_length(row):
+            if self.block and self.block in row.text:
+                openings.append((row.number, row.text))
+                return "skip"
+            return "error"
+
+        try:
+            table = pa.csv.read_csv(
+                pa.BufferReader(file.contents),
+                # Row numbers, which place the openings, are known only to a single thread.
+                read_options=pa.csv.ReadOptions(
+                    column_names=names, skip_rows=self.names is None, use_threads=self.block is None
+                ),
+                parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, invalid_row_handler=other_length),
+                convert_options=pa.csv.ConvertOptions(
+                    include_columns=wanted,
+                    column_types={name: pa.float64() if name == self.rating else id_type for name in wanted},
+                    null_values=[""],
+                    strings_can_be_null=True,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            raise self._first_bad_line(file, names, wanted) or DataError(f"{file}: {error}") from error
+        columns = {name: _array(table[name]) for name in wanted}
+        if self.block:
+            side = self.user if self.user not in names else self.item
+            columns[side] = self._ids_of_blocks(file, openings, table.num_rows)
+
+        def locate(k):
+            number, _ = next(islice(self._rating_lines(file), int(k), None))
+            return f"{file}, line {number}"
+
+        return Columns(columns[self.user], columns[self.item], columns[self.rating], locate)
+
+    def _field_names(self, file):
+        if self.names is not None:
+            return self.names
+        _, first = next(file.lines())
+        names = next(csv.reader([first.removeprefix("\ufeff")], delimiter=self.delimiter))
+        for name in (self.user, self.item, self.rating):
+            if name not in names:
+                raise DataError(f"{file}, line 1: no column {name!r} among {names}; name the columns to read")
+        return names
+
+    def _ids_of_blocks(self, file, openings, n_ratings):
+        """The id that each rating's block opens with, int64 (n_ratings,)."""
+        starts = np.array([number - 1 - k for k, (number, _) in enumerate(openings)], np.int64)
+        if n_ratings and (len(starts) == 0 or starts[0] > 0):
+            raise DataError(f"{file}, line 1: a rating before the first line 'id{self.block}'; is the file complete?")
+        sizes = np.diff(np.append(starts, n_ratings))
+        ids = np.empty(len(openings), np.int64)
+        for k, (_, text) in enumerate(openings):
+            name, _, count = text.partition(self.block)
+            try:
+                ids[k], announced = int(name), int(count or sizes[k])
+            except ValueError as error:
+                raise DataError(f"{file}: the line {text!r} opens no block of ratings; correct it") from error
+            if announced != sizes[k]:
+                raise DataError(f"{file}: {sizes[k]} ratings follow the line {text!r}; is the file complete?")
+        return np.repeat(ids, sizes)
+
+    def _rating_lines(self, file):
+        """(line number, text) of the lines that hold a rating."""
+        lines = islice(file.lines(), 1, None) if self.names is None else file.lines()
+        return (line for line in lines if not (self.block and self.block in line[1]))
+
+    def _first_bad_line(self, file, names, wanted):
+        """The error of the first line that cannot be read, or None; slow, and called only when reading failed."""
+        for number, text in self._rating_lines(file):
+            fields = next(csv.reader([text], delimiter=self.delimiter))
+            if len(fields) != len(names):
+                return DataError(
+                    f"{file}, line {number}: {len(fields)} fields where {len(names)} belong: {text!r}; "
+                    "correct it, or check that the file is complete"
+                )
+            for name in wanted:
+                field = fields[names.index(name)]
+                kind, parse = ("a number", float) if name == self.rating else ("an integer", int)
+                if field and (name == self.rating or self.integers):
+                    try:
+                        parse(field)
+                    except ValueError:
+                        return DataError(f"{file}, line {number}: {name} {field!r} is not {kind}; correct it")
+        return None
+
+
+def delimited_by_header(path, user, item, rating):
+    """The layout of a text file whose first line names its columns, the delimiter being the commonest there."""
+    _, first = next(path.lines(), (0, ""))
+    delimiter = max("\t,;|", key=first.count)
+    return Delimited(delimiter, None, user, item, rating, integers=False)
+
+
+def parquet(file, user, item, rating):
+    """The three named columns of a Parquet file."""
+    try:
+        table = pa.parquet.read_table(pa.BufferReader(file.contents))
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{file}: {error}; is this a complete Parquet file?") from error
+    for name in (user, item, rating):
+        if name not in table.column_names:
+            raise DataError(f"{file}: no column {name!r} among {table.column_names}; name the columns to read")
+    columns = (_array(table[name]) for name in (user, item, rating))
+    return Columns(*columns, locate=lambda k: f"{file}, row {k}")
+
+
+def whitespace(files):
+    """user item rating, separated by a tab or a space: the uir.index of Ma et al. 2011."""
+    _, first = next(files[0].lines(), (0, ""))
+    return Delimited("\t" if "\t" in first else " ", ("user", "item", "rating"))(files)
+
+
+def jester(*parts):
+    """Tables with a user a row: the number of ratings, then a rating from -10 to 10 or 99 for each joke.
+
+    Items are jokes from 1, users rows from 1, counted through all parts.
+    """
+    tables, n_users = [], 0
+    for (file,) in parts:
+        cells = _spreadsheet(file)
+        tables.append(_jester_part(file, cells, first_user=n_users + 1))
+        n_users += len(cells)
+    return _stacked(tables)
+
+
+def _jester_part(file, cells, first_user):
+    rated = cells[:, 1:] != 99
+    wrong = rated.sum(axis=1) != cells[:, 0]
+    if wrong.any():
+        row = wrong.argmax()
+        raise DataError(
+            f"{file}, row {row + 1}: {rated[row].sum()} ratings, but the first column says {cells[row, 0]:g}; "
+            "is the file complete?"
+        )
+    rows, jokes = np.nonzero(rated)
+    return Columns(
+        rows + first_user,
+        jokes + 1,
+        cells[:, 1:][rated],
+        lambda k: f"{file}, row {rows[k] + 1}, joke {jokes[k] + 1}",
+    )
+
+
+def _spreadsheet(file):
+    """The cells of a CSV or Excel file without a header as float64 (rows, columns), NaN where not a number."""
+    try:
+        if str(file).endswith(".csv"):
+            frame = pd.read_csv(io.BytesIO(file.contents), header=None)
+        else:
+            sheet = xlrd.open_workbook(file_contents=file.contents.to_pybytes()).sheet_by_index(0)
+            frame = pd.DataFrame([sheet.row_values(row) for row in range(sheet.nrows)])
+    except (ValueError, xlrd.XLRDError) as error:  # pandas's errors are ValueErrors
+        raise DataError(f"{file}: {error}; is this the complete file?") from error
+    return frame.apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
+
+
+def monti(files):
+    """A MATLAB v7.3 file of Monti et al. 2017: ratings M, and masks Otraining and Otest (users x items)."""
+    (file,) = files
+    try:
+        with h5py.File(io.BytesIO(file.contents)) as matlab:
+            # MATLAB stores columns first, so HDF5 shows every array transposed.
+            ratings, train, test = (matlab[key][:].T for key in ("M", "Otraining", "Otest"))
+    except (OSError, KeyError) as error:
+        raise DataError(f"{file}: {error}; is this the complete MATLAB v7.3 file?") from error
+    users, items = np.nonzero((train > 0) | (test > 0))
+    return Columns(
+        users,
+        items,
+        ratings[users, items],
+        lambda k: f"{file}, M({users[k] + 1}, {items[k] + 1})",
+        test[users, items] > 0,
+        ratings.shape,
+    )
+
+
+def netflix(files, probe):
+    """Blocks 'movie:' of 'user,rating,date' lines; the probe's blocks of users are the official test set."""
+    columns = Delimited(",", ("user", "rating", "date"), block=":")(files)
+    if not probe:
+        return columns
+    lines = pd.Series([text for _, text in probe[0].lines()], dtype="object")
+    opens = lines.str.endswith(":").to_numpy(bool)
+    numbers = pd.to_numeric(lines.str.rstrip(":"), errors="coerce")
+    if numbers.isna().any() or not opens[:1].all():
+        wrong = lines[numbers.isna().argmax()]
+        raise DataError(f"{probe[0]}: {wrong!r} is neither 'movie:' nor a user below it; correct it")
+    numbers = numbers.to_numpy(np.int64)
+    movies = numbers[opens][np.cumsum(opens) - 1]
+    wanted = _pair(movies, numbers)[~opens]
+    test = pd.Series(_pair(columns.items, columns.users)).isin(wanted).to_numpy()
+    if test.sum() != len(wanted):
+        missing = len(wanted) - test.sum()
+        raise DataError(f"{probe[0]}: {missing} of its {len(wanted)} pairs are not rated; are all files there?")
+    return columns._replace(test_mask=test)
+
+
+def _pair(movies, users):
+    """One int64 a pair of ids below 2**31."""
+    return (movies.astype(np.int64) << 32) | users
+
+
+def yahoomusic(train, validation):
+    """KDD Cup 2011: blocks 'user|count' of 'item, rating, date, time' lines; the validation file is the test set."""
+    layout = Delimited("\t", ("item", "rating", "date", "time"), block="|")
+    parts = [layout(train), layout(validation)]
+    return _stacked(parts)._replace(test_mask=np.repeat([False, True], [len(part.values) for part in parts]))
+
+
+def _stacked(parts):
+    """The ratings of several files as those of one."""
+    if len(parts) == 1:
+        return parts[0]
+    ends = np.cumsum([len(part.values) for part in parts])
+
+    def locate(k):
+        which = int(np.searchsorted(ends, k, side="right"))
+        return parts[which].locate(k - (ends[which - 1] if which else 0))
+
+    return Columns(*(np.concatenate([part[i] for part in parts]) for i in range(3)), locate)
+
+
+def _array(column):
+    """A column of an Arrow table as NumPy array, or as Categorical where it is a dictionary of strings."""
+    if not pa.types.is_dictionary(column.type):
+        return column.to_numpy()
+    categories = column.unify_dictionaries().to_pandas().array
+    names = categories.categories
+    numbers = pd.to_numeric(names, errors="coerce")
+    if len(names) and (numbers.astype("str") == names).all() and numbers.dtype.kind in "iu":
+        return categories.rename_categories(numbers)
+    return categories

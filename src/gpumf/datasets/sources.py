@@ -1,0 +1,227 @@
+"""The data sets by name: where each lies, how it is laid out, and how to load it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gpumf.datasets import files, layouts
+from gpumf.datasets.checks import DataError
+from gpumf.datasets.layouts import Delimited
+from gpumf.datasets.ratings import Ratings
+from gpumf.datasets.twins import TWINS, twin
+
+
+@dataclass(frozen=True)
+class Source:
+    """A published data set.
+
+    description : one line
+    layout : function of one list of `DataFile` a part that returns `Columns`
+    parts : the file name patterns of the parts, as `files.find` takes them
+    scale : (lowest, highest) rating in the files
+    folder : where it lies within the data folders; its name by default
+    optional : the number of parts, the last ones, that may be missing
+    archives : (address, checksum) of the publisher's archives, where the licence lets anyone download them
+    """
+
+    description: str
+    layout: Callable
+    parts: tuple[str, ...]
+    scale: tuple[float, float]
+    folder: str | None = None
+    optional: int = 0
+    archives: tuple[tuple[str, str], ...] = ()
+
+
+def _movielens(name, checksum, description, layout, file="ratings.csv", scale=(0.5, 5)):
+    address = f"https://files.grouplens.org/datasets/movielens/{name}.zip"
+    return Source(f"MovieLens {description}", layout, (file,), scale, archives=((address, checksum),))
+
+
+def _jester(description, *parts):
+    checksums = (
+        "sha256:cb7841756ded125b15f3d95c9f8241224065e96354c132a46ae4214deeab7615",
+        "sha256:4d312fd824d8c8cb2c9c952a7b1fb7c00d1f5fd3ece370f7285aa701d371748b",
+        "sha256:7f548d3762d3506cf7cd37d8cb9e3adb67984a7da7aa2d2096d5e0b1b884758d",
+    )
+    return Source(
+        description,
+        layouts.jester,
+        tuple(f"jester-data-{part}.csv|jester-data-{part}.xls" for part in parts),
+        (-10, 10),
+        "jester",
+        archives=tuple(
+            (f"https://eigentaste.berkeley.edu/dataset/jester_dataset_1_{part}.zip", checksums[part - 1])
+            for part in parts
+        ),
+    )
+
+
+def _monti(description, scale):
+    files = "training_test_dataset.mat|training_test_dataset_10_NNs.mat"
+    return Source(f"{description}, 3,000 x 3,000 sample of Monti et al. 2017", layouts.monti, (files,), scale)
+
+
+_CSV = Delimited(",", None, "userId", "movieId")
+_DOUBLE_COLON = Delimited(":", ("user", "", "item", "", "rating", "", "time"))
+"""user::item::rating::time: the second colon of each pair opens an empty field."""
+
+SOURCES = {
+    "ml-100k": _movielens(
+        "ml-100k",
+        "md5:0e33842e24a9c977be4e0107933c0723",
+        "100K: 943 users, 1998",
+        Delimited("\t"),
+        "u.data",
+        (1, 5),
+    ),
+    "ml-latest-small": _movielens(
+        "ml-latest-small",
+        "sha256:696d65a3dfceac7c45750ad32df2c259311949efec81f0f144fdfb91ebc9e436",
+        "latest small: 610 users, September 2018",
+        _CSV,
+    ),
+    "ml-1m": _movielens(
+        "ml-1m",
+        "md5:c4d9eecfca2ab87c1945afe126590906",
+        "1M: 6,040 users, 2003",
+        _DOUBLE_COLON,
+        "ratings.dat",
+        (1, 5),
+    ),
+    "ml-10m": _movielens(
+        "ml-10m", "md5:ce571fd55effeba0271552578f2648bd", "10M: 69,878 users, 2009", _DOUBLE_COLON, "ratings.dat"
+    ),
+    "ml-20m": _movielens("ml-20m", "md5:cd245b17a1ae2cc31bb14903e1204af3", "20M: 138,493 users, 2015", _CSV),
+    "ml-25m": _movielens("ml-25m", "md5:6b51fb2759a8657d3bfcbfc42b592ada", "25M: 162,541 users, 2019", _CSV),
+    "ml-32m": _movielens("ml-32m", "md5:d472be332d4daa821edc399621853b57", "32M: 200,948 users, 2024", _CSV),
+    "jester": _jester("Jester dataset 1: 73,421 users, 100 jokes, 1999-2003", 1, 2, 3),
+    "jester-1": _jester("Jester dataset 1, part 1: 24,983 users, 100 jokes", 1),
+    "douban": Source("Douban movies of Ma et al. 2011: 129,490 users", layouts.whitespace, ("uir.index",), (1, 5)),
+    "douban-monti": _monti("Douban", (1, 5)),
+    "flixster-monti": _monti("Flixster", (0.5, 5)),
+    "yahoomusic-monti": _monti("Yahoo! Music", (1, 100)),
+    "netflix": Source(
+        "Netflix Prize: 480,189 users; official test set: the probe",
+        layouts.netflix,
+        ("combined_data_*.txt|mv_*.txt", "probe.txt"),
+        (1, 5),
+        optional=1,
+    ),
+    "yahoomusic": Source(
+        "Yahoo! Music, KDD Cup 2011 track 1: 1,000,990 users; official test set: the validation file",
+        layouts.yahoomusic,
+        ("trainIdx1.txt", "validationIdx1.txt"),
+        (0, 100),
+    ),
+}
+
+
+def load(name, *, duplicates="error", rescale=True, seed=0):
+    """Load a data set by name, from $GPUMF_DATA or else data/raw, or generate a twin.
+
+    Parameters
+    ----------
+    name : str, a row of `names()`: a published set, in its publisher's file layout, or "<set>-twin"
+    duplicates : "error", or keep one rating a pair of user and item: the "mean", or the "last" in the file
+    rescale : whether Jester's -10..10 becomes 1..5 by round((x + 10) / 20 * 4 + 1), halves to even
+    seed : int, of a twin
+
+    Returns
+    -------
+    Ratings, with the SHA-256 of its unpacked files; `official_split()` works where the publisher fixed a test set
+
+    Raises
+    ------
+    DataError : an unknown or absent set; a file that cannot be read; ratings that `Ratings.from_arrays` refuses
+    """
+    if name.endswith("-twin"):
+        return twin(name.removesuffix("-twin"), seed)
+    if name not in SOURCES:
+        raise DataError(f"there is no data set {name!r}; there are {', '.join(names().index)}")
+    source = SOURCES[name]
+    parts = [files.find(source.folder or name, pattern) for pattern in source.parts]
+    for pattern, found in zip(source.parts[: len(parts) - source.optional], parts, strict=False):
+        if not found:
+            raise DataError(_absent(name, source, pattern))
+    columns = source.layout(*parts)
+    ratings = Ratings.from_arrays(
+        **columns._asdict(),
+        scale=source.scale,
+        duplicates=duplicates,
+        name=name,
+        sha256=files.sha256(file for part in parts for file in part),
+        source=", ".join(str(part[0]) for part in parts if part),
+    )
+    if source.layout is layouts.jester and rescale:
+        return replace(ratings, values=np.rint((ratings.values + 10) / 20 * 4 + 1), scale=(1, 5))
+    return ratings
+
+
+def read(path, user="user", item="item", rating="rating", *, scale=None, duplicates="error"):
+    """Read any CSV, TSV or Parquet file with a column each of users, items and ratings.
+
+    Parameters
+    ----------
+    path : of a Parquet file (.parquet), or of a text file whose first line names the columns, separated by tab,
+        comma, semicolon or bar
+    user, item, rating : names of the three columns; ids are strings or integers from 0
+    scale : (lowest, highest) possible rating; a rating off it is an error
+    duplicates : as in `load`
+
+    Returns
+    -------
+    Ratings, named after the file
+
+    Raises
+    ------
+    DataError : no such file; a file that cannot be read; ratings that `Ratings.from_arrays` refuses
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"there is no file {path}")
+    file = files.DataFile(path)
+    if path.suffix == ".parquet":
+        columns = layouts.parquet(file, user, item, rating)
+    else:
+        columns = layouts.delimited_by_header(file, user, item, rating)([file])
+    return Ratings.from_arrays(
+        **columns._asdict(),
+        scale=scale,
+        duplicates=duplicates,
+        name=path.stem,
+        sha256=files.sha256([file]),
+        source=str(path),
+    )
+
+
+def names():
+    """What `load` can load: a DataFrame indexed by name.
+
+    Columns: description; present, whether its files are found or it is generated; download, whether
+    `python -m gpumf.datasets <name>` fetches it.
+    """
+    rows = {
+        name: (
+            source.description,
+            all(files.find(source.folder or name, p) for p in source.parts[: len(source.parts) - source.optional]),
+            bool(source.archives),
+        )
+        for name, source in SOURCES.items()
+    }
+    for name in TWINS:
+        rows[f"{name}-twin"] = (f"synthetic set with the published shape of {name}", True, False)
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["description", "present", "download"])
+
+
+def _absent(name, source, pattern):
+    places = " or ".join(str(folder / (source.folder or name)) for folder in files.data_folders())
+    remedy = (
+        f"run `python -m gpumf.datasets {name}`"
+        if source.archives
+        else "its terms do not allow a download from here: get it from its publisher"
+    )
+    return f"{name}: no file {pattern.replace('|', ' or ')} in {places}; {remedy}, or set GPUMF_DATA"

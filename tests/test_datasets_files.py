@@ -1,0 +1,424 @@
+"""The official file layouts, written small, read back; and what is said of broken ones."""
+
+import re
+import struct
+import zipfile
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpumf import datasets
+from gpumf.datasets import DataError, files
+
+PAIRS = {(1, 10): 4.0, (1, 20): 2.0, (7, 10): 5.0, (30, 20): 1.0}
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUMF_DATA", str(tmp_path))
+    return tmp_path
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def archive(path, members):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, text in members.items():
+            file.writestr(name, text)
+    return path
+
+
+def as_pairs(ratings):
+    users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
+    return {(u, i): float(v) for u, i, v in zip(users, items, ratings.values, strict=True)}
+
+
+def lines(template, pairs=PAIRS, header=""):
+    return header + "".join(template.format(u=u, i=i, r=int(r)) + "\n" for (u, i), r in pairs.items())
+
+
+ONE_A_LINE = [
+    ("ml-100k", "u.data", "{u}\t{i}\t{r}\t881250949", ""),
+    ("ml-1m", "ratings.dat", "{u}::{i}::{r}::978300760", ""),
+    ("ml-10m", "ml-10M100K/ratings.dat", "{u}::{i}::{r}::838985046", ""),
+    *[
+        (name, f"{name}/ratings.csv", "{u},{i},{r}.0,964982703", "userId,movieId,rating,timestamp\n")
+        for name in ("ml-latest-small", "ml-20m", "ml-25m", "ml-32m")
+    ],
+    ("douban", "uir.index", "{u} {i} {r}", ""),
+    ("douban", "uir.index", "{u}\t{i}\t{r}", ""),
+]
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize(("name", "path", "template", "header"), ONE_A_LINE)
+def test_one_rating_a_line(data, name, path, template, header, zipped):
+    text = lines(template, header=header)
+    if zipped:
+        archive(data / name / "download.zip", {path: text})
+    else:
+        write(data / name / path, text)
+    ratings = datasets.load(name)
+    assert as_pairs(ratings) == PAIRS
+    assert ratings.name == name
+    assert ratings.scale == ((1, 5) if name in ("ml-100k", "ml-1m", "douban") else (0.5, 5))
+
+
+def test_packed_or_not_has_one_sha256(data):
+    text = lines("{u}\t{i}\t{r}\t0")
+    plain = write(data / "ml-100k" / "u.data", text)
+    first = datasets.load("ml-100k")
+    plain.unlink()
+    archive(data / "ml-100k.zip", {"ml-100k/u.data": text})
+    second = datasets.load("ml-100k")
+    assert first.sha256 == second.sha256
+    assert len(first.sha256) == 64
+
+
+def jester_row(ratings, n_jokes=5):
+    cells = [99.0] * n_jokes
+    for joke, rating in ratings.items():
+        cells[joke - 1] = rating
+    return [len(ratings), *cells]
+
+
+JESTER = [
+    [jester_row({1: -10, 2: 10, 4: 0.0}), jester_row({3: 2.72})],
+    [jester_row({5: -7.82, 1: 8.79})],
+    [jester_row({2: 5})],
+]
+
+
+def csv_of(rows):
+    return "".join(",".join(f"{cell:g}" for cell in row) + "\n" for row in rows)
+
+
+def xls_of(rows):
+    """A minimal Excel 4 worksheet of numbers, the oldest layout that readers of .xls know."""
+    record = struct.Struct("<HH")
+    body = record.pack(0x0409, 6) + struct.pack("<HHH", 0, 0x10, 0)
+    for r, row in enumerate(rows):
+        for c, cell in enumerate(row):
+            body += record.pack(0x0203, 14) + struct.pack("<HHHd", r, c, 0, cell)
+    return body + record.pack(0x000A, 0)
+
+
+@pytest.mark.parametrize("kind", ["csv", "xls", "zip of csv", "zip of xls"])
+def test_jester_in_three_parts(data, kind):
+    for part, rows in enumerate(JESTER, start=1):
+        content, suffix = (xls_of(rows), "xls") if kind.endswith("xls") else (csv_of(rows).encode(), "csv")
+        if kind.startswith("zip"):
+            archive(data / "jester" / f"jester_dataset_1_{part}.zip", {f"jester-data-{part}.{suffix}": content})
+        else:
+            (data / "jester").mkdir(exist_ok=True)
+            (data / "jester" / f"jester-data-{part}.{suffix}").write_bytes(content)
+    raw = datasets.load("jester", rescale=False)
+    assert as_pairs(raw) == pytest.approx(
+        {(1, 1): -10, (1, 2): 10, (1, 4): 0, (2, 3): 2.72, (3, 1): 8.79, (3, 5): -7.82, (4, 2): 5}
+    )
+    assert raw.scale == (-10, 10)
+    rescaled = datasets.load("jester")
+    assert rescaled.scale == (1, 5)
+    assert as_pairs(rescaled) == {(1, 1): 1, (1, 2): 5, (1, 4): 3, (2, 3): 4, (3, 1): 5, (3, 5): 1, (4, 2): 4}
+    assert datasets.load("jester-1").nnz == 4
+
+
+def test_jester_with_a_row_cut_off(data):
+    write(data / "jester" / "jester-data-1.csv", "3,1,2,99,4\n3,1,2,99,99\n")
+    with pytest.raises(DataError, match=r"jester-data-1.csv, row 2: 2 ratings, but the first column says 3"):
+        datasets.load("jester-1")
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"), [("ten", "nan is not a finite"), ("10.5", "10.5 is off the scale -10 to")]
+)
+def test_jester_with_a_bad_cell(data, cell, message):
+    write(data / "jester" / "jester-data-1.csv", f"3,1,2,99,4\n3,1,99,{cell},99,1\n".replace(",99,1\n", ",1\n"))
+    with pytest.raises(DataError, match=rf"jester-data-1.csv, row 2, joke 3: rating {message}"):
+        datasets.load("jester-1")
+
+
+@pytest.mark.parametrize("name", ["douban-monti", "flixster-monti", "yahoomusic-monti"])
+def test_monti_is_transposed_and_split(data, name):
+    ratings, train, test = (np.zeros((4, 3)) for _ in range(3))
+    ratings[0, 1], ratings[3, 0], ratings[3, 2] = 5, 2, 3
+    train[0, 1] = train[3, 0] = test[3, 2] = 1
+    (data / name).mkdir()
+    with h5py.File(data / name / "training_test_dataset.mat", "w") as file:
+        file["M"], file["Otraining"], file["Otest"] = ratings.T, train.T, test.T
+    loaded = datasets.load(name)
+    assert (loaded.n_users, loaded.n_items) == (4, 3)
+    assert as_pairs(loaded) == {(0, 1): 5, (3, 0): 2, (3, 2): 3}
+    assert as_pairs(loaded.official_split()[1]) == {(3, 2): 3}
+
+
+def test_monti_that_is_not_matlab(data):
+    write(data / "douban-monti" / "training_test_dataset.mat", "text")
+    with pytest.raises(DataError, match=r"training_test_dataset.mat.*complete MATLAB"):
+        datasets.load("douban-monti")
+
+
+NETFLIX = {1: "1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n", 2: "2:\n822109,4,2005-07-05\n"}
+NETFLIX_PAIRS = {(1488844, 1): 3, (822109, 1): 5, (822109, 2): 4}
+
+
+@pytest.mark.parametrize("combined", [False, True])
+def test_netflix_and_its_probe(data, combined):
+    if combined:
+        archive(
+            data / "netflix" / "archive.zip",
+            {"combined_data_1.txt": NETFLIX[1], "combined_data_2.txt": NETFLIX[2], "probe.txt": "1:\n822109\n"},
+        )
+    else:
+        for movie, text in NETFLIX.items():
+            write(data / "netflix" / "training_set" / f"mv_{movie:07}.txt", text)
+        write(data / "netflix" / "probe.txt", "1:\n822109\n")
+    ratings = datasets.load("netflix")
+    assert as_pairs(ratings) == NETFLIX_PAIRS
+    assert as_pairs(ratings.official_split()[1]) == {(822109, 1): 5}
+
+
+def test_netflix_without_a_probe_has_no_official_split(data):
+    write(data / "netflix" / "combined_data_1.txt", NETFLIX[1] + NETFLIX[2])
+    ratings = datasets.load("netflix")
+    assert as_pairs(ratings) == NETFLIX_PAIRS
+    assert ratings.test_mask is None
+
+
+def test_netflix_blocks_across_read_blocks(data):
+    """Block openings are placed right in files larger than what the reader takes at a time (1 MB)."""
+    text = "".join(
+        f"{movie}:\n"
+        + "".join(f"{user},{(user + movie) % 5 + 1},2005-09-06\n" for user in range(1, 700, movie % 3 + 1))
+        for movie in range(1, 200)
+    )
+    write(data / "netflix" / "combined_data_1.txt", text)
+    ratings = datasets.load("netflix")
+    users, movies = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
+    assert len(text) > 1 << 20
+    assert np.array_equal(ratings.values, (users + movies) % 5 + 1)
+    assert np.array_equal(np.bincount(movies)[1:4], [350, 233, 699])
+
+
+def test_netflix_probe_of_an_unrated_movie(data):
+    write(data / "netflix" / "combined_data_1.txt", NETFLIX[1] + NETFLIX[2])
+    write(data / "netflix" / "probe.txt", "2:\n1488844\n")
+    with pytest.raises(DataError, match=r"probe.txt: 1 of its 1 pairs are not rated"):
+        datasets.load("netflix")
+
+
+def test_netflix_without_openings(data):
+    write(data / "netflix" / "combined_data_1.txt", "1488844,3,2005-09-06\n")
+    with pytest.raises(DataError, match="a rating before the first line 'id:'"):
+        datasets.load("netflix")
+
+
+def test_netflix_bad_line_is_counted_with_its_openings(data):
+    write(data / "netflix" / "combined_data_1.txt", NETFLIX[1] + "2:\n822109,6,2005-07-05\n")
+    with pytest.raises(DataError, match=r"combined_data_1.txt, line 5: rating 6 is off the scale 1 to 5"):
+        datasets.load("netflix")
+
+
+def test_yahoomusic_and_its_validation_set(data):
+    write(
+        data / "yahoomusic" / "trainIdx1.txt",
+        "0|2\n507696\t90\t4\t23:17\n137915\t0\t4\t23:18\n5|1\n137915\t100\t5\t11:00\n",
+    )
+    write(data / "yahoomusic" / "validationIdx1.txt", "5|1\n507696\t30\t6\t11:00\n")
+    ratings = datasets.load("yahoomusic")
+    assert as_pairs(ratings) == {(0, 507696): 90, (0, 137915): 0, (5, 137915): 100, (5, 507696): 30}
+    assert as_pairs(ratings.official_split()[1]) == {(5, 507696): 30}
+
+
+def test_yahoomusic_with_a_block_cut_off(data):
+    write(data / "yahoomusic" / "trainIdx1.txt", "0|2\n507696\t90\t4\t23:17\n")
+    write(data / "yahoomusic" / "validationIdx1.txt", "5|1\n507696\t30\t6\t11:00\n")
+    with pytest.raises(DataError, match=r"trainIdx1.txt: 1 ratings follow the line '0\|2'"):
+        datasets.load("yahoomusic")
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("7\t10\tfour\t0", "line 4: rating 'four' is not a number; correct it"),
+        ("x7\t10\t4\t0", "line 4: user 'x7' is not an integer"),
+        ("7\t10\tnan\t0", "line 4: rating nan is not a finite number"),
+        ("7\t10\t\t0", "line 4: rating nan is not a finite number"),
+        ("7\t10\tinf\t0", "line 4: rating inf is not a finite number"),
+        ("7\t10\t6\t0", "line 4: rating 6 is off the scale 1 to 5"),
+        ("-7\t10\t4\t0", "line 4: negative user id -7"),
+        ("7\t-10\t4\t0", "line 4: negative item id -10"),
+        ("7\t\t4\t0", "line 4: the item id is missing"),
+        ("7\t10\t4", "line 4: 3 fields where 4 belong"),
+        ("1\t10\t4\t0", "line 4: user 1 rates item 10 again, first at"),
+        ("7\t99999999999999999999\t4\t0", "u.data: "),
+    ],
+)
+def test_bad_lines(data, bad, message):
+    # The blank second line counts as a line and not as a rating.
+    path = write(data / "ml-100k" / "u.data", f"1\t10\t4\t0\n\n1\t20\t2\t0\n{bad}\n30\t20\t1\t0\n")
+    with pytest.raises(DataError, match=re.escape(message)) as caught:
+        datasets.load("ml-100k")
+    assert str(caught.value).startswith(str(path))
+
+
+def test_line_after_a_header(data):
+    text = "userId,movieId,rating,timestamp\n1,10,4.0,0\n2,10,9.0,0\n"
+    write(data / "ml-20m" / "ratings.csv", text)
+    with pytest.raises(DataError, match=r"ratings.csv, line 3: rating 9 is off"):
+        datasets.load("ml-20m")
+
+
+@pytest.mark.parametrize("name", ["ml-100k", "ml-1m", "ml-20m", "douban"])
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_empty_files(data, name, content):
+    file = {"ml-100k": "u.data", "ml-1m": "ratings.dat", "ml-20m": "ratings.csv", "douban": "uir.index"}[name]
+    write(data / name / file, content)
+    with pytest.raises(DataError, match=rf"{file} is empty: it holds no ratings"):
+        datasets.load(name)
+
+
+def test_one_user_only(data):
+    write(data / "ml-100k" / "u.data", "1\t10\t4\t0\n1\t20\t2\t0\n")
+    with pytest.raises(DataError, match=r"u.data: all ratings are by one user, 1"):
+        datasets.load("ml-100k")
+
+
+@pytest.mark.parametrize("keep", [0, 30, 0.5, 0.99])
+def test_truncated_zip(data, keep):
+    path = archive(data / "ml-100k" / "ml-100k.zip", {"ml-100k/u.data": lines("{u}\t{i}\t{r}\t0")})
+    content = path.read_bytes()
+    path.write_bytes(content[: keep if isinstance(keep, int) else int(keep * len(content))])
+    with pytest.raises(DataError, match=r"ml-100k.zip is truncated or not a zip archive; delete it"):
+        datasets.load("ml-100k")
+
+
+def test_zip_with_a_damaged_member(data):
+    path = archive(data / "ml-100k" / "ml-100k.zip", {"u.data": lines("{u}\t{i}\t{r}\t0")})
+    content = bytearray(path.read_bytes())
+    content[50:60] = bytes(10)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"ml-100k.zip is truncated or not a zip archive"):
+        datasets.load("ml-100k")
+
+
+def test_absent_and_unknown_sets(data):
+    with pytest.raises(DataError, match=r"ml-1m: no file ratings.dat in .* run `python -m gpumf.datasets ml-1m`"):
+        datasets.load("ml-1m")
+    with pytest.raises(DataError, match=r"netflix: no file combined_data_\*.txt or mv_\*.txt in .* its publisher"):
+        datasets.load("netflix")
+    with pytest.raises(DataError, match="no data set 'ml-2m'; there are ml-100k, "):
+        datasets.load("ml-2m")
+
+
+def test_names_say_what_is_present(data):
+    write(data / "ml-100k" / "u.data", lines("{u}\t{i}\t{r}\t0"))
+    names = datasets.names()
+    assert names.loc["ml-100k", "present"] and names.loc["douban-twin", "present"]
+    assert not names.loc["douban", "download"]
+    assert names.loc["ml-1m", "download"]
+    assert (names.description.str.len() > 0).all() and not names.description.str.contains("\n").any()
+
+
+def test_data_folders_prefer_the_environment(data, monkeypatch):
+    assert files.data_folders()[0] == data
+    monkeypatch.delenv("GPUMF_DATA")
+    (default,) = files.data_folders()
+    assert default.parts[-2:] == ("data", "raw") and (default.parents[1] / "pyproject.toml").exists()
+
+
+# --- Any file -----------------------------------------------------------------------------------------------
+
+STRINGS = {("ann", "x"): 4.0, ("bob", "x"): 2.5, ("bob", "07"): -1.0}
+
+
+@pytest.mark.parametrize(("suffix", "delimiter"), [("csv", ","), ("tsv", "\t"), ("csv", ";"), ("txt", "|")])
+def test_read_text(tmp_path, suffix, delimiter):
+    rows = [("stars", "who", "when", "what"), *((r, u, 0, i) for (u, i), r in STRINGS.items())]
+    path = write(tmp_path / f"mine.{suffix}", "\n".join(delimiter.join(map(str, row)) for row in rows))
+    ratings = datasets.read(path, user="who", item="what", rating="stars")
+    assert as_pairs(ratings) == STRINGS
+    assert (ratings.name, ratings.scale) == ("mine", None)
+
+
+def test_read_turns_a_column_of_integers_into_integers(tmp_path):
+    path = write(tmp_path / "mine.csv", "user,item,rating\n12,a1,3\n5,5,4\n")
+    ratings = datasets.read(path)
+    assert ratings.user_ids.tolist() == [5, 12]
+    assert ratings.item_ids.tolist() == ["5", "a1"]
+
+
+def test_read_quoted_fields(tmp_path):
+    path = write(tmp_path / "mine.csv", 'user,item,rating\n"Ann, B.",x,3\nbob,x,"4"\n')
+    assert as_pairs(datasets.read(path)) == {("Ann, B.", "x"): 3, ("bob", "x"): 4}
+
+
+@pytest.mark.parametrize("as_category", [False, True])
+def test_read_parquet(tmp_path, as_category):
+    frame = pd.DataFrame([(u, i, r) for (u, i), r in STRINGS.items()], columns=["user", "item", "rating"])
+    if as_category:
+        frame = frame.astype({"user": "category"})
+    frame.to_parquet(tmp_path / "mine.parquet")
+    assert as_pairs(datasets.read(tmp_path / "mine.parquet")) == STRINGS
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("user,item,rating\n1,2,3\n2,2,bad\n", "mine.csv, line 3: rating 'bad' is not a number"),
+        ("user,item,rating\n1,2,3\n,2,4\n", "mine.csv, line 3: the user id is missing"),
+        ("user,item,rating\n1,2,3\n-4,2,4\n", "mine.csv, line 3: negative user id -4"),
+        ("user,item,rating\n1,2,3\n2,2,7\n", "mine.csv, line 3: rating 7 is off the scale 1 to 5"),
+        ("user,thing,rating\n1,2,3\n", "mine.csv, line 1: no column 'item' among ['user', 'thing', 'rating']"),
+        ("", "mine.csv is empty: it holds no ratings"),
+        ("user,item,rating\n", "mine.csv holds no ratings"),
+    ],
+)
+def test_read_bad_text(tmp_path, content, message):
+    with pytest.raises(DataError, match=re.escape(message)):
+        datasets.read(write(tmp_path / "mine.csv", content), scale=(1, 5))
+
+
+def test_read_bad_parquet(tmp_path):
+    with pytest.raises(DataError, match="a complete Parquet file"):
+        datasets.read(write(tmp_path / "mine.parquet", "text"))
+    pd.DataFrame({"user": [1], "rating": [2.0]}).to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(DataError, match=r"other.parquet: no column 'item'"):
+        datasets.read(tmp_path / "other.parquet")
+    with pytest.raises(DataError, match="there is no file"):
+        datasets.read(tmp_path / "none.csv")
+
+
+# --- Real files ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "users", "items", "ratings", "mean"),
+    [
+        ("ml-100k", 943, 1_682, 100_000, 3.52986),
+        ("ml-latest-small", 610, 9_724, 100_836, 3.50156),
+        ("jester-1", 24_983, 100, 1_810_455, 3.17818),
+        ("douban-monti", 3_000, 3_000, 136_891, 3.69321),
+        ("ml-1m", 6_040, 3_706, 1_000_209, 3.58156),
+        ("jester", 73_421, 100, 4_136_360, None),
+        ("douban", 129_490, 58_541, 16_830_839, None),
+    ],
+)
+def test_real_files(name, users, items, ratings, mean):
+    if not datasets.names().loc[name, "present"]:
+        pytest.skip(f"{name} is not in {' or '.join(map(str, files.data_folders()))}")
+    loaded = datasets.load(name)
+    row = datasets.describe(loaded).loc[name]
+    assert tuple(row[["users", "items", "ratings"]]) == (users, items, ratings)
+    if mean:
+        assert row["mean"] == pytest.approx(mean, abs=1e-5)
+    if name in datasets.published().index:
+        known = datasets.published().loc[name].dropna()
+        assert row[known.index].to_list() == pytest.approx(known.to_list(), rel=2e-3)

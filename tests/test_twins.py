@@ -1,0 +1,128 @@
+"""The twins: the published shapes, the same ratings on every machine."""
+
+from functools import cache
+
+import numba
+import numpy as np
+import pytest
+
+from gpumf import datasets
+from gpumf.datasets import DataError, twins
+
+NAMES = ["ml-100k", "jester", "ml-1m"]
+GOLDEN = "79f19b7493393936df167b1089de3fcb8b2b6d68b42b88cd9c47ecc1c602ce75"
+
+
+@cache
+def made(name, seed=0):
+    return datasets.twin(name, seed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shape_is_the_published_one(name):
+    row, known = datasets.describe(made(name)).loc[f"{name}-twin"], datasets.published().loc[name]
+    exact = ["users", "items", "ratings", "density", "user_mean", "item_mean", "scale_min", "scale_max"]
+    assert row[exact].to_dict() == known[exact].to_dict()
+    assert (row.user_min, row.user_max) == (known.user_min, known.user_max)
+    assert row.item_min == pytest.approx(known.item_min, rel=0.1)
+    assert row.item_max == pytest.approx(known.item_max, rel=0.3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_pair_is_rated_twice(name):
+    twin = made(name)
+    pairs = twin.users.astype(np.int64) * twin.n_items + twin.items
+    assert (np.diff(pairs) > 0).all()
+    assert twin.items.min() == 0 and twin.items.max() == twin.n_items - 1
+
+
+@pytest.mark.parametrize(("name", "mean"), [("ml-100k", 3.53), ("jester", 3.18), ("ml-1m", 3.58)])
+def test_ratings_fill_the_scale_around_the_real_mean(name, mean):
+    twin = made(name)
+    assert twin.mean == pytest.approx(mean, abs=0.03)
+    assert np.unique(twin.values).tolist() == [1, 2, 3, 4, 5]
+    assert np.bincount(twin.values.astype(int))[1:].min() > 0.01 * twin.nnz
+
+
+def test_half_stars():
+    spec = twins.Twin(300, 200, 6_000, (5, 80), (1, 150), (0.5, 5), 0.5, 3.5, 0.4, 0.4, 0.4, 0.8)
+    assert np.unique(twins.generate(spec).values).tolist() == (np.arange(1, 11) / 2).tolist()
+
+
+def test_heavy_rows_are_not_first():
+    twin = made("ml-1m")
+    for counts in (twin.by_user.counts, twin.by_item.counts):
+        halves = np.array_split(counts, 2)
+        assert 0.9 < halves[0].mean() / halves[1].mean() < 1.1
+
+
+def test_same_seed_same_twin_on_every_machine():
+    assert made("ml-100k").sha256 == GOLDEN
+    assert datasets.load("ml-100k-twin").sha256 == GOLDEN
+    assert made("ml-100k", 1).sha256 != GOLDEN
+
+
+def test_one_thread_makes_the_same_twin():
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        assert datasets.twin("ml-100k").sha256 == GOLDEN
+    finally:
+        numba.set_num_threads(before)
+
+
+def test_official_test_set():
+    spec = twins.Twin(300, 200, 6_000, (5, 80), (1, 150), (1, 5), 1, 3.5, 0.4, 0.4, 0.4, 0.8, test=700)
+    train, test = twins.generate(spec).official_split()
+    assert (train.nnz, test.nnz) == (5_300, 700)
+    with pytest.raises(DataError, match="official split"):
+        made("ml-100k").official_split()
+
+
+@pytest.mark.parametrize("name", ["hugewiki", "douban-monti"])
+def test_twins_that_are_not(name):
+    with pytest.raises(DataError, match=f"{name}.*3,101,144,313 ratings|no twin of '{name}'"):
+        datasets.twin(name)
+
+
+def test_every_twin_has_the_published_shape():
+    published = datasets.published()
+    for name, spec in twins.TWINS.items():
+        known = published.loc[name]
+        assert (spec.users, spec.items, spec.ratings, spec.scale) == (
+            *known[["users", "items", "ratings"]],
+            tuple(known[["scale_min", "scale_max"]]),
+        )
+        for side in ("user", "item"):
+            counts = getattr(spec, f"{side}_counts")
+            for given, expected in zip(counts, known[[f"{side}_min", f"{side}_max"]], strict=True):
+                assert given == expected or np.isnan(expected)
+
+
+def test_the_structure_can_be_learnt_and_the_noise_cannot():
+    """The best prediction of a rating leaves the noise; biases alone leave the low-rank part too."""
+    twin = made("jester")
+    spec = twins.TWINS["jester"]
+    user = np.bincount(twin.users, twin.values) / np.bincount(twin.users)
+    item = np.bincount(twin.items, twin.values) / np.bincount(twin.items)
+    left = np.std(twin.values - user[twin.users] - item[twin.items] + twin.mean)
+    assert spec.noise < left < np.sqrt(spec.noise**2 + spec.signal**2 + 1 / 12)
+
+
+def test_alias_table_gives_each_item_its_weight():
+    weights = np.array([5, 1, 1_000_000, 70, 3, 3, 12_345], np.int64)
+    threshold, alias = twins._alias_table(weights)
+    shares = np.minimum(threshold, weights.sum())
+    np.add.at(shares, alias, weights.sum() - shares)
+    assert shares.tolist() == (weights * len(weights)).tolist()
+
+
+def test_exp_and_normal():
+    x = np.linspace(-30, 30, 601)
+    np.testing.assert_allclose([twins._exp(v) for v in x], np.exp(x), rtol=1e-11)
+    normal = twins._normals(np.uint64(7), 1000, 200)
+    assert normal.mean() == pytest.approx(0, abs=0.01)
+    assert normal.std() == pytest.approx(1, abs=0.01)
+    assert np.mean(np.abs(normal) > 1.959964) == pytest.approx(0.05, abs=0.003)
+    # Every deviate is a multiple of 2**-16 and so exact.
+    assert np.array_equal(normal * 65536, np.rint(normal * 65536))
