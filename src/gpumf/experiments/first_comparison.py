@@ -28,7 +28,7 @@ PROFILES = {
     "full": {
         "data": ["ml-100k", "jester-1", "jester-twin", "douban-twin"],
         "als_epochs": 20,
-        "sgd_epochs": 40,
+        "sgd_epochs": 30,
         "repeats": 3,
     },
 }
