@@ -23,7 +23,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help book notebook test test-gpu record data lint format lock clean
+.PHONY: help book notebook test test-gpu record readme data lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -44,6 +44,9 @@ test-gpu: $(READY) ## run the tests that need a CUDA device and record the outco
 
 record: $(READY) ## run every notebook and keep its results in data/results (no Sphinx needed)
 	$(RUN) book/build.py --record --execute-only build/recorded $(ARGS)
+
+readme: $(READY) ## write the table of results in README.md from data/results
+	$(RUN) book/readme.py
 
 data: $(READY) ## download the data sets whose licences allow it into data/raw
 	$(RUN) -m gpumf.datasets $(ARGS)

@@ -142,7 +142,7 @@ def run(source, target, parameters, key):
     executed.metadata["gpumf_key"] = key
     for cell in executed.cells:
         if "injected-parameters" in cell.metadata.get("tags", []):
-            cell.metadata["tags"].append("hide-input")
+            cell.metadata["tags"].append("remove-cell")
     nbformat.write(executed, running)
     running.replace(target)
 

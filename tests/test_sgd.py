@@ -8,6 +8,7 @@ from gpumf import SGD, gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.hashing import splitmix64
+from gpumf.models.sgd import safe_updates
 
 
 def kernels_on(device):
@@ -100,6 +101,14 @@ def test_the_default_grid_loses_little(device):
     expected = SGD(kernel="sequential", **options).fit(train, 20, test).history.rmse.min()
     for kernel in kernels_on(device):
         assert SGD(kernel=kernel, **options).fit(train, 20, test).history.rmse.min() < 1.1 * expected
+
+
+def test_safe_updates_counts_meetings():
+    # 50 users and 20 items with equal shares: of n draws at once, n (1/50 + 1/20) meet a given one.
+    users, items = (a.ravel() for a in np.meshgrid(np.arange(50), np.arange(20)))
+    assert safe_updates(Ratings(users, items, np.ones(1000), 50, 20)) == np.ceil(1 / (1 / 50 + 1 / 20))
+    # One item in every rating: whatever else is in flight meets it.
+    assert safe_updates(Ratings(np.arange(1000), np.zeros(1000), np.ones(1000), 1000, 9)) == 1
 
 
 def test_parameters_are_checked():

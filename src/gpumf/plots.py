@@ -1,7 +1,8 @@
 """One function a kind of figure: takes a `results.Result`, says where that was measured, returns the figure."""
 
-import matplotlib.pyplot as plt
+import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
 
 from gpumf import results
@@ -20,7 +21,6 @@ _STYLE = {
     "axes.grid": True,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "figure.constrained_layout.use": True,
     "font.size": 10,
     "grid.alpha": 0.3,
     "legend.frameon": False,
@@ -34,10 +34,9 @@ _WIDTH = 9.0  # inches; as wide as a page of the book
 
 def setup():
     """Draw in the study's style, and as SVG in notebooks. Call it once, at the top of a chapter."""
-    plt.rcParams.update(_STYLE)
-    plt.ioff()
     from matplotlib_inline.backend_inline import set_matplotlib_formats
 
+    matplotlib.rcParams.update(_STYLE)
     set_matplotlib_formats("svg")
 
 
@@ -45,14 +44,17 @@ def keep(figure, name):
     """Write a figure of recorded results to figures/<name>.svg, and return it."""
     to = results.repository() / "figures"
     to.mkdir(exist_ok=True)
-    with plt.rc_context(_STYLE):
+    with matplotlib.rc_context(_STYLE):
         figure.savefig(to / f"{name}.svg", metadata={"Date": None, "Creator": None})
     return figure
 
 
 def _axes(result, columns=1, height=3.6, rows=1, **options):
     """A figure that says below where its data was measured."""
-    figure, axes = plt.subplots(rows, columns, figsize=(_WIDTH, height), squeeze=False, **options)
+    # Not pyplot, whose open figures a notebook shows once more than asked.
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False, **options)
     figure.supxlabel(result.where, fontsize=8, color="0.35")
     return figure, axes
 

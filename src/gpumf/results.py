@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from gpumf import gpu
+from gpumf import __version__, gpu
 from gpumf.gpu import sources
 
-_PACKAGES = ("gpumf", "numpy", "scipy", "numba", "pandas")
+_PACKAGES = ("numpy", "scipy", "numba", "pandas")
 
 
 class NoResult(FileNotFoundError):
@@ -83,7 +83,7 @@ def provenance():
         "cpu_count": os.cpu_count(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": {"gpumf": __version__} | {name: metadata.version(name) for name in _PACKAGES},
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
     return facts | (gpu.device().facts if gpu.available() else {})
@@ -114,13 +114,6 @@ def _cpu_name():
     except OSError:
         match = None
     return match.group(1).strip() if match else platform.processor() or platform.machine()
-
-
-def _version(package):
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def store(name, frame, parameters, started, live):

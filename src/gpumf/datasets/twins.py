@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numba
 import numpy as np
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from gpumf.datasets.ratings import DataError, Ratings, row_offsets
 from gpumf.hashing import random_subset, splitmix64

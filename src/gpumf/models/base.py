@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 import pandas as pd
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from gpumf import gpu
 from gpumf.datasets import Ratings

@@ -22,6 +22,16 @@ def _key(model):
     return splitmix64(np.uint64(model.seed))
 
 
+def safe_updates(train):
+    """How many updates may be in flight so that one meets, on average, one other with its user or its item.
+
+    Two draws share the user with probability sum_u (n_u / nnz)^2, and likewise the item: n updates at once make an
+    expected n (sum_u + sum_i) meetings each. Few popular rows, not the number of rows, set the limit.
+    """
+    shares = (np.bincount(rows) / train.nnz for rows in (train.users, train.items))
+    return int(np.ceil(1 / sum((share**2).sum() for share in shares)))
+
+
 class _Updates(Trainer):
     """An epoch is as many updates as there are ratings; update t draws its rating by the hash of t."""
 
@@ -79,7 +89,7 @@ class _Hogwild(_Updates):
         self._nnz = train.nnz
         self._p, self._q = device.array(user_factors), device.array(item_factors)
         self._steps = *_steps(model), _key(model)
-        self._shape = launch_shape(model.threads, min(train.n_users, train.n_items), model.factors, device)
+        self._shape = launch_shape(model.threads, safe_updates(train), model.factors, device)
         self._device = device
 
     def updates(self, first, count):
@@ -111,9 +121,8 @@ class SGD(Factorization):
     learning_rate : mu > 0
     kernel : a name of `SGD.kernels()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda' or 'cpu'
-    threads : number of CUDA threads of the grid. By default no more than give every vector of the shorter side one
-        update at a time on average: with more, most updates of a popular vector overwrite each other. Ignored on
-        the CPU.
+    threads : number of CUDA threads of the grid. By default as many as `safe_updates` lets be in flight: with more,
+        updates of popular vectors overwrite each other and an epoch learns less. Ignored on the CPU.
     seed : int, of the initial factors and of the draws
 
     Raises
