@@ -3,7 +3,7 @@
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from gpumf import results
 
@@ -65,6 +65,16 @@ def _legend_below(figure, axis, columns):
     figure.legend(handles, labels, loc="outside upper center", ncols=columns)
 
 
+def _log_scale(axis):
+    """Tell a drawn axis (x or y) to be logarithmic, with labels that do not run into each other."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    low, high = axis.get_view_interval()
+    axis.set_minor_formatter(NullFormatter())
+    if high < 100 * low:
+        axis.set_major_locator(LogLocator(subs=(1, 3)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
 def theoretical_flops(result):
     """FLOP/s by equation A.1 against the year, GPUs and CPUs, single and double precision."""
     figure, ((axis,),) = _axes(result, height=4.4)
@@ -81,7 +91,8 @@ def theoretical_flops(result):
         )
         best = group.groupby("year").gflops.max().cummax()
         axis.plot(best.index, best, "-" if single else ":", color=colours[kind], linewidth=1)
-    axis.set(yscale="log", xlabel="year of release", ylabel="theoretical GFLOP/s")
+    axis.set(xlabel="year of release", ylabel="theoretical GFLOP/s")
+    _log_scale(axis.yaxis)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     _legend_below(figure, axis, 4)
     figure.supxlabel("Computed from data sheets, not measured; a line follows the fastest so far.", fontsize=8)
@@ -113,7 +124,8 @@ def elementwise_cube(result, series=tuple(_CUBE_SERIES)):
             limit = groups[device, "coalesced", False].groupby("side").limit_seconds.first()
             what = "GPU" if device == "gpu" else "CPU"
             axis.plot(limit, ":", color=_COLOURS[colour], linewidth=1.2, label=f"limit of the {what}'s memory")
-    axis.set(yscale="log", xlabel="side of the matrix (elements)", ylabel="seconds")
+    axis.set(xlabel="side of the matrix (elements)", ylabel="seconds")
+    _log_scale(axis.yaxis)
     axis.set_xscale("log", base=2)
     _legend_below(figure, axis, 3)
     return figure
@@ -148,7 +160,8 @@ def convergence(result, data, metric="mae"):
         shown = runs[metric]
         by_epoch.set_ylim(shown.min() - 0.02 * np.ptp(shown), np.quantile(shown, 0.95))
         by_epoch.set(xlabel="epochs", ylabel=f"test {metric.upper()} on {name}")
-        by_time.set(xlabel="seconds of training", xscale="log")
+        by_time.set(xlabel="seconds of training")
+        _log_scale(by_time.xaxis)
     _legend_below(figure, axes[0, 0], 3)
     return figure
 
@@ -164,8 +177,8 @@ def kernel_limits(result):
         axis.barh(place + 0.2, medians.seconds, 0.38, color=_COLOURS["green"], label="measured (median)")
         axis.barh(place - 0.2, medians.limit_seconds, 0.38, color=_COLOURS["orange"], label="limit")
         axis.set_yticks(place, medians.index)
-        axis.set(xscale="log", xlabel="seconds", title=name)
-        axis.xaxis.set_major_formatter(LogFormatterSciNotation())
+        axis.set(xlabel="seconds", title=name)
+        _log_scale(axis.xaxis)
     _legend_below(figure, axes[0, 0], 2)
     return figure
 
@@ -185,6 +198,7 @@ def rating_counts(result, pairs):
                 if len(counts):
                     axis.plot(counts["rank"], counts["count"], style, color=colour, label=name)
     for axis, side in zip(axes[0], ("users", "items"), strict=True):
-        axis.set(yscale="log", xlabel=f"share of the {side}", ylabel=f"ratings of one of the {side}")
+        axis.set(xlabel=f"share of the {side}", ylabel=f"ratings of one of the {side}")
+        _log_scale(axis.yaxis)
     _legend_below(figure, axes[0, 0], 4)
     return figure
