@@ -23,7 +23,6 @@ _STYLE = {
     "axes.spines.top": False,
     "font.size": 10,
     "grid.alpha": 0.3,
-    "legend.frameon": False,
     "lines.linewidth": 1.8,
     # The same figure gives the same file, and its text stays text.
     "svg.fonttype": "none",
@@ -62,7 +61,7 @@ def _axes(result, columns=1, height=3.6, rows=1, **options):
 def _legend_below(figure, axis, columns):
     """Below the axes, where it cannot cover data."""
     handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns)
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
 
 
 def _log_scale(axis):
