@@ -11,20 +11,52 @@ def pytest_addoption(parser):
     parser.addoption("--record", action="store_true", help="write gpu_tests.json for this GPU")
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+KERNEL_DEVICES = [pytest.param("host", marks=pytest.mark.host), pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def _skip_unless_available(name):
+    if why := gpu.why_unavailable(name):
+        pytest.skip(why)
+
+
+@pytest.fixture(params=["cpu", *KERNEL_DEVICES])
 def device(request):
-    """Every device in turn; a test that takes it runs once on each."""
-    if request.param == "cuda" and not gpu.available():
-        pytest.skip(gpu.why_unavailable())
+    """Every device in turn, by name; a test that takes it runs once on each."""
+    if request.param != "cpu":
+        _skip_unless_available(request.param)
     return request.param
+
+
+@pytest.fixture(params=KERNEL_DEVICES)
+def launcher(request):
+    """The devices that run kernels, in turn."""
+    _skip_unless_available(request.param)
+    return gpu.device(request.param)
 
 
 @pytest.fixture
 def cuda():
     """The CUDA device, for tests of what only it does."""
-    if not gpu.available():
-        pytest.skip(gpu.why_unavailable())
+    _skip_unless_available("cuda")
     return gpu.device()
+
+
+@pytest.fixture
+def host():
+    """The processor as a device for kernels, for tests of what only it does."""
+    _skip_unless_available("host")
+    return gpu.device("host")
+
+
+def kernels_on(model, device):
+    """The names of a model's kernels that run on a device."""
+    kind = "cuda" if device == "host" else device
+    return [name for name, where in model.kernels().items() if where == kind]
+
+
+def to_numpy(device, *arrays):
+    """Copies of a device's arrays."""
+    return arrays if device == "cpu" else tuple(map(gpu.device(device).to_numpy, arrays))
 
 
 def ragged_ratings(n_users=60, n_items=40, longest=35, seed=None, name="ragged"):

@@ -12,8 +12,8 @@ from gpumf.models.evaluation import Errors
 
 def errors_of(device, ratings, p, q, known=None, mean=0.0):
     known = np.ones(ratings.nnz, bool) if known is None else known
-    if device == "cuda":
-        p, q = gpu.device().array(p), gpu.device().array(q)
+    if device != "cpu":
+        p, q = map(gpu.device(device).array, (p, q))
     return Errors(ratings, known, mean, p.shape[1], device)(p, q)
 
 

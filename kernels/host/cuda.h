@@ -165,6 +165,16 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
     return (unsigned __int128)a * b >> 64;
 }
 
+// The bits of a float, for the types in cuda_fp16.h and cuda_bf16.h.
+inline uint32_t bits_of(float x) {
+    uint32_t bits;
+    return __builtin_memcpy(&bits, &x, sizeof x), bits;
+}
+inline float from_bits(uint32_t bits) {
+    float x;
+    return __builtin_memcpy(&x, &bits, sizeof x), x;
+}
+
 // How host.py starts one thread: with pointers to the arguments, as cuLaunchKernel takes them.
 
 template <class... T, size_t... k>

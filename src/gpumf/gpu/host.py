@@ -28,7 +28,7 @@ from gpumf.gpu import DeviceError, sources
 # Enough groups to get into each other's way, few enough to be quick.
 _MULTIPROCESSORS, _THREADS_PER_MULTIPROCESSOR = 4, 256
 
-_OPTIONS = ["-std=c++17", "-g", "-fPIC", "-fno-exceptions", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE"]
+_OPTIONS = ["-std=c++17", "-gdwarf-4", "-fPIC", "-fno-exceptions", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE"]
 _SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
 _MOST_STEPS = 1_000_000
@@ -277,7 +277,8 @@ def _library(path, name, defines):
 
 def _compiled(name, code, options, link, depends=b""):
     """The library that the code compiles to, from the cache where it is there."""
-    options = [*_OPTIONS, *options, f"-I{sources.kernels_folder()}"]
+    folder = sources.kernels_folder()
+    options = [*_OPTIONS, *options, f"-I{folder}", f"-I{folder / 'host'}"]
     key = [_compiler_version(), sources.digest(), code, *options, *link]
     digest = hashlib.sha256("\0".join(key).encode() + depends).hexdigest()
     cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
