@@ -102,6 +102,19 @@ def pytest_configure(config):
         config.pluginmanager.register(_GpuRecord(), "gpu-record")
 
 
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: "last" in item.keywords)
+
+
+@pytest.fixture
+def whole_run(request):
+    """For what can only be judged after all tests."""
+    if request.config.args != request.config.getini("testpaths") or any(
+        request.config.getoption(option) for option in ("keyword", "markexpr", "lf")
+    ):
+        pytest.skip("only part of the tests are run")
+
+
 def pytest_itemcollected(item):
     """Whatever asks for the CUDA device is a GPU test."""
     if "cuda" in getattr(item, "fixturenames", ()):

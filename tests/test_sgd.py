@@ -83,7 +83,10 @@ def test_few_groups_converge_like_the_sequential_reference(device):
     options = {"factors": 8, "regularization": 0.001, "learning_rate": 0.02, "threads": 64}
     expected = SGD(kernel="sequential", **options).fit(train, 10, test).history.rmse.iloc[-1]
     for kernel in kernels_on(SGD, device):
-        assert SGD(kernel=kernel, device=device, **options).fit(train, 10, test).history.rmse.iloc[-1] < 1.1 * expected + 0.01
+        assert (
+            SGD(kernel=kernel, device=device, **options).fit(train, 10, test).history.rmse.iloc[-1]
+            < 1.1 * expected + 0.01
+        )
 
 
 def test_the_default_grid_loses_little(device):

@@ -1,5 +1,7 @@
 """The cube of every element of a square matrix, on the CPU and on the GPU (thesis, Figures 3.3, 3.4 and 3.11)."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
@@ -62,23 +64,24 @@ def _cpu_timings(a, repeats):
     ]
 
 
-def _gpu_timings(a, repeats):
-    """Launches kernels/microbenchmarks/elementwise_cube.cu."""
-    device, side = gpu.device(), len(a)
+def cube(device, access, source, result):
+    """Launches kernels/microbenchmarks/elementwise_cube.cu on square matrices of the device."""
+    side = len(source)
     grid = (-(-side // _TILE[0]), -(-side // _TILE[1]))
-    timings = []
+    device.kernel("microbenchmarks/elementwise_cube.cu", access)(grid, _TILE, source, result, np.int32(side))
+
+
+def _gpu_timings(a, repeats):
+    device, timings = gpu.device(), []
+    source, result = device.array(a), device.empty(a.shape, np.float32)
     for access in ("coalesced", "strided"):
-        kernel = device.kernel("microbenchmarks/elementwise_cube.cu", access)
-        source, result = device.array(a), device.empty(a.shape, np.float32)
+        on_device = partial(cube, device, access, source, result)
 
-        def cube(kernel=kernel, source=source, result=result):
-            kernel(grid, _TILE, source, result, np.int32(side))
-
-        def there_and_back(kernel=kernel, result=result):
-            kernel(grid, _TILE, device.array(a), result, np.int32(side))
+        def there_and_back(access=access):
+            cube(device, access, device.array(a), result)
             device.to_numpy(result)
 
-        timings.append(("gpu", access, False, device.time(cube, repeats)))
+        timings.append(("gpu", access, False, device.time(on_device, repeats)))
         timings.append(("gpu", access, True, machine.seconds_of(there_and_back, repeats)))
     return timings
 

@@ -184,7 +184,9 @@ class HostDevice:
         DeviceError : with the compiler's message, where it does not compile
         """
         path = sources.path(source, defines)
-        return Kernel(source, name, sources.kernels(path)[name], _library(path, name, tuple(sorted(defines.items()))), self)
+        return Kernel(
+            source, name, sources.kernels(path)[name], _library(path, name, tuple(sorted(defines.items()))), self
+        )
 
     @contextmanager
     def shuffled(self, seed, trace=None):

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
@@ -36,6 +37,14 @@ def path(source, defines):
         if defines.keys() != variants.keys() or any(defines[key] not in variants[key] for key in defines):
             raise ValueError(f"gpumf.gpu.sources.VARIANTS has no {source} with {defines}")
     return result
+
+
+def variants(**chosen):
+    """All that the package can launch, as (source, definitions); of a chosen definition with these values alone."""
+    for source, values in VARIANTS.items():
+        possible = [[v for v in values[key] if v in chosen.get(key, values[key])] for key in values]
+        for combination in product(*possible):
+            yield source, dict(zip(values, combination, strict=True))
 
 
 @cache

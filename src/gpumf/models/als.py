@@ -100,7 +100,7 @@ class ALS(Factorization):
     regularization : lambda > 0, in squared factor units
     weighted : bool, lambda times the row's number of ratings (ALS-WR) instead of lambda
     kernel : a name of `ALS.kernels()`; the fastest for the device by default
-    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (a CUDA kernel on the processor: slow, checked)
+    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     threads : number of CUDA threads of the grid, which strides over the rows (thesis, section 6.4); as many as the
         device holds at once by default. Ignored on the CPU.
     seed : int, of the initial factors

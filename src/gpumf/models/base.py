@@ -140,9 +140,7 @@ class Factorization:
         fitting = [
             name
             for name, trainer in self._trainers.items()
-            if kernel in (None, name)
-            and trainer.device in usable
-            and self.factors <= trainer.max_factors
+            if kernel in (None, name) and trainer.device in usable and self.factors <= trainer.max_factors
         ]
         if not fitting:
             raise ValueError(

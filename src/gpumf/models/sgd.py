@@ -112,7 +112,7 @@ class SGD(Factorization):
     regularization : lambda >= 0 of the users, and of the items too unless `item_regularization` is given
     learning_rate : mu > 0
     kernel : a name of `SGD.kernels()`; the fastest for the device by default
-    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (a CUDA kernel on the processor: slow, checked)
+    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     threads : number of CUDA threads of the grid. By default as many as `safe_updates` lets be in flight: with more,
         updates of popular vectors overwrite each other and an epoch learns less. Ignored on the CPU.
     seed : int, of the initial factors and of the draws
