@@ -221,6 +221,7 @@ class Core {
     Region* last;  // the one touched before
     std::vector<unsigned> waiting_lanes;
     size_t first = 0, n_ready = 0, waiting = 0;
+    size_t favoured = draw() % fibers.size(), favour_lasts = size_t(1) << draw() % 10;
     Fiber home;  // the core's own stack
     char* stacks;
 
@@ -240,11 +241,24 @@ class Core {
 
     Fiber& next() {
         if (n_ready == 0) return home;
-        if (launch.shuffled) std::swap(ring[first], ring[(first + draw() % n_ready) % ring.size()]);
+        if (launch.shuffled) choose();
         Fiber& result = *ring[first];
         first = (first + 1) % ring.size();
         --n_ready;
         return result;
+    }
+
+    // Puts first, of those that could run, the favoured thread or the next one above it. A favour that is drawn anew
+    // each time mixes all threads finely; one that lasts lets a warp get far ahead of the others.
+    void choose() {
+        if (draw() % favour_lasts == 0) favoured = draw() % fibers.size();
+        size_t best = first;
+        auto distance = [&](size_t k) { return (ring[k]->number + fibers.size() - favoured) % fibers.size(); };
+        for (size_t k = 0; k < n_ready; ++k) {
+            const size_t other = (first + k) % ring.size();
+            if (distance(other) < distance(best)) best = other;
+        }
+        std::swap(ring[first], ring[best]);
     }
 
     void pause() { go(*self, next()); }

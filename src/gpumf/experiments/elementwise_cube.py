@@ -64,24 +64,28 @@ def _cpu_timings(a, repeats):
     ]
 
 
-def cube(device, access, source, result):
-    """Launches kernels/microbenchmarks/elementwise_cube.cu on square matrices of the device."""
-    side = len(source)
-    grid = (-(-side // _TILE[0]), -(-side // _TILE[1]))
-    device.kernel("microbenchmarks/elementwise_cube.cu", access)(grid, _TILE, source, result, np.int32(side))
+def cube(device, access):
+    """Compiles kernels/microbenchmarks/elementwise_cube.cu to a function of two square matrices of the device."""
+    kernel = device.kernel("microbenchmarks/elementwise_cube.cu", access)
+
+    def run(source, result):
+        side = len(source)
+        kernel((-(-side // _TILE[0]), -(-side // _TILE[1])), _TILE, source, result, np.int32(side))
+
+    return run
 
 
 def _gpu_timings(a, repeats):
     device, timings = gpu.device(), []
     source, result = device.array(a), device.empty(a.shape, np.float32)
     for access in ("coalesced", "strided"):
-        on_device = partial(cube, device, access, source, result)
+        kernel = cube(device, access)
 
-        def there_and_back(access=access):
-            cube(device, access, device.array(a), result)
+        def there_and_back(kernel=kernel):
+            kernel(device.array(a), result)
             device.to_numpy(result)
 
-        timings.append(("gpu", access, False, device.time(on_device, repeats)))
+        timings.append(("gpu", access, False, device.time(partial(kernel, source, result), repeats)))
         timings.append(("gpu", access, True, machine.seconds_of(there_and_back, repeats)))
     return timings
 
