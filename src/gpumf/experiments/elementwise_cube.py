@@ -37,7 +37,7 @@ def run(sides, repeats):
     rows = []
     for side in sides:
         a = np.random.default_rng(side).random((side, side), np.float32)
-        timings = _cpu_timings(a, repeats) + (_gpu_timings(a, repeats) if gpu.available() else [])
+        timings = _cpu_timings(a, repeats) + (_kernel_timings(gpu.device(), a, repeats) if gpu.available() else [])
         for device, access, transfer, seconds in timings:
             limit = np.nan if transfer else 2 * a.nbytes / bandwidth["gpu" if device == "gpu" else "cpu"]
             rows += [(side, device, access, transfer, k, s, limit, limit / s) for k, s in enumerate(seconds)]
@@ -75,8 +75,8 @@ def cube(device, access):
     return run
 
 
-def _gpu_timings(a, repeats):
-    device, timings = gpu.device(), []
+def _kernel_timings(device, a, repeats):
+    timings = []
     source, result = device.array(a), device.empty(a.shape, np.float32)
     for access in ("coalesced", "strided"):
         kernel = cube(device, access)
