@@ -9,6 +9,7 @@ from gpumf.datasets import Ratings
 
 def pytest_addoption(parser):
     parser.addoption("--record", action="store_true", help="write gpu_tests.json for this GPU")
+    parser.addoption("--unpooled", action="store_true", help="give each array on the GPU an allocation of its own")
 
 
 KERNEL_DEVICES = [pytest.param("host", marks=pytest.mark.host), pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -97,10 +98,14 @@ class _GpuRecord:
             self.failed.append(report.nodeid)
 
     def pytest_sessionfinish(self):
-        results.store_gpu_tests(self.counts | {"failures": self.failed})
+        results.store_tests("gpu_tests", self.counts | {"failures": self.failed})
 
 
 def pytest_configure(config):
+    if config.getoption("--unpooled"):
+        import cupy
+
+        cupy.cuda.set_allocator(None)
     if config.getoption("--record"):
         if not gpu.available():
             raise pytest.UsageError(f"--record needs a GPU: {gpu.why_unavailable()}")

@@ -1,6 +1,9 @@
 """Kernels on the processor: CUDA's names mean what they mean on a GPU, and faults that a GPU lets pass are errors."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -136,7 +139,7 @@ def test_faults_are_errors_that_name_kernel_block_and_thread(host, fault):
 
 
 def test_every_fault_has_its_complaint():
-    assert {*sources.kernels(FAULTS)} == {*COMPLAINTS, "missing_barrier"}
+    assert {*sources.kernels(FAULTS)} == {*COMPLAINTS, "missing_barrier", "overflows"}
 
 
 def test_after_an_error_the_next_launch_works(host):
@@ -191,6 +194,12 @@ def test_arguments_are_checked(host):
             kernel(1, 64, *wrong)
 
 
+@pytest.mark.parametrize(("block", "shared"), [((32, 33), 0), (64, 232_449)])
+def test_no_block_is_larger_than_on_a_gpu(host, block, shared):
+    with pytest.raises(gpu.DeviceError, match="no GPU runs"):
+        host.kernel(NAMES, "places")(1, block, host.empty(12 * 2048, np.uint32), shared=shared)
+
+
 def test_a_kernel_that_does_not_compile_says_why(host, tmp_path):
     path = tmp_path / "broken.cu"
     path.write_text('extern "C" __global__ void broken(float* out) { out[0] = undeclared; }\n')
@@ -226,3 +235,23 @@ def test_als_is_the_same_in_20_orders(host, factors):
     for seed in range(20):
         with host.shuffled(seed):
             assert np.array_equal(solved(), expected)
+
+
+@pytest.mark.parametrize(
+    ("fault", "finding"),
+    [
+        ("reads_past_the_end", "AddressSanitizer: heap-buffer-overflow"),
+        ("past_dynamic_shared_memory", "AddressSanitizer: use-after-poison"),
+        ("overflows", "signed integer overflow"),
+    ],
+)
+def test_the_sanitizers_of_make_test_sanitize_find(host, fault, finding):
+    call = (
+        "import numpy as np; from gpumf import gpu; x = np.zeros(64, np.float32);"
+        f"kernel = gpu.device('host').kernel('{FAULTS}', '{fault}'); kernel(1, 64, *[x] * len(kernel.parameters))"
+    )
+    print_file = [os.environ.get("CXX", "g++"), "-print-file-name=libasan.so"]
+    libasan = subprocess.run(print_file, capture_output=True, text=True, check=True).stdout.strip()
+    settings = {"GPUMF_HOST_SANITIZE": "1", "ASAN_OPTIONS": "detect_leaks=0", "LD_PRELOAD": libasan}
+    done = subprocess.run([sys.executable, "-c", call], env=os.environ | settings, capture_output=True, text=True)
+    assert done.returncode != 0 and finding in done.stderr

@@ -1,8 +1,15 @@
 """The races of Hogwild, demonstrated: each order gives what arithmetic says it must."""
 
+from pathlib import Path
+
 import numpy as np
 
-from gpumf.experiments import race_demonstration, race_steps
+from conftest import ragged_ratings
+from gpumf import ALS, SGD
+from gpumf.experiments import elementwise_cube, race_demonstration, race_steps
+from gpumf.gpu import sources
+
+NAMES = Path(__file__).parent / "kernels/names.cu"
 
 
 def test_two_updates_step_by_step(host):
@@ -32,3 +39,36 @@ def test_one_group_is_sequential_and_more_lose_more(host):
     assert (one.lost_share == 0).all() and (one.distance < 1e-5).all() and one.distance.nunique() == 1
     assert two.lost_share.between(0.001, 0.5).all() and two.rmse.nunique() == 6
     assert many.lost_share.mean() > 2 * two.lost_share.mean() and many.distance.mean() > two.distance.mean()
+
+
+def raced_for(trace):
+    """The arrays of which several threads touched an element, not all of them reading and not all atomically."""
+    touched = trace.groupby(["array", "element"])
+    shared = touched.thread.nunique() > 1
+    written, plain = (
+        touched.access.agg(lambda a: (a != "read").any()),
+        touched.access.agg(lambda a: (a != "atomic").any()),
+    )
+    return set(shared[shared & written & plain].index.get_level_values("array"))
+
+
+def test_only_the_wanted_races_happen(host):
+    train, test = ragged_ratings(n_users=12, n_items=9, longest=7, seed=1).split(0.2)
+    a, trace = np.ones((5, 5), np.float32), []
+    with host.shuffled(0, trace):
+        for model in (ALS, SGD):
+            model(5, device="host", threads=256).fit(train, 2, test)
+        for access in ("coalesced", "strided"):
+            elementwise_cube.cube(host, access)(a, a.copy())
+    found = {}
+    for launch in trace:
+        found.setdefault(launch.attrs["kernel"], set()).update(raced_for(launch))
+    assert {kernel: arrays for kernel, arrays in found.items() if arrays} == sources.WANTED_RACES
+    assert set(found) == set(sources.all_kernels())
+
+
+def test_a_race_is_seen_and_atomics_are_none(host):
+    trace, values, integers = [], np.ones(64, np.int32), np.zeros(5, np.int32)
+    with host.shuffled(0, trace):
+        host.kernel(NAMES, "atomics")(2, 32, values, integers, np.zeros(1, np.float32), np.zeros(1))
+    assert raced_for(trace[0]) == {"integers"}  # its counter is read plainly before it is exchanged

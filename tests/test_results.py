@@ -175,6 +175,12 @@ def test_recorded_results_say_where_they_come_from(path):
         assert key in facts, key
 
 
+def test_recorded_sanitizer_runs_found_nothing():
+    for path in (ROOT / "data/results").glob("*/gpu_sanitize.json"):
+        for tool, outcome in json.loads(path.read_text())["tools"].items():
+            assert outcome["tests"] and outcome["exit_status"] == 0 and not outcome["findings"], (path, tool)
+
+
 def test_recorded_gpu_tests_passed():
     for path in (ROOT / "data/results").glob("*/gpu_tests.json"):
         facts = json.loads(path.read_text())

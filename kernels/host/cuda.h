@@ -104,14 +104,14 @@ inline int __all_sync(unsigned mask, int predicate, Here place = here()) {
     return __ballot_sync(mask, predicate, place) == mask;
 }
 
-// Atomic operations. What a sanitizer would add to them is done by touch().
+// Atomic operations. What the sanitizer would call for them is touch_atomically().
 
 #define UNCHECKED __attribute__((no_sanitize("thread")))
-void touch(const void* address, size_t bytes, bool write);
+void touch_atomically(const void* address, size_t bytes);
 
 template <class T, class Next>
 UNCHECKED T atomically(T* address, Next next) {
-    touch(address, sizeof(T), true);
+    touch_atomically(address, sizeof(T));
     T old, wanted;
     __atomic_load(address, &old, __ATOMIC_RELAXED);
     do wanted = next(old);

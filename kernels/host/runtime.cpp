@@ -21,8 +21,10 @@
 #include <vector>
 
 #ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/asan_interface.h>
 #else
+inline void __asan_poison_memory_region(const void*, size_t) {}
+inline void __asan_unpoison_memory_region(const void*, size_t) {}
 inline void __sanitizer_start_switch_fiber(void**, const void*, size_t) {}
 inline void __sanitizer_finish_switch_fiber(void*, const void**, size_t*) {}
 #endif
@@ -35,8 +37,11 @@ struct Array {
     size_t bytes;
 };
 
-struct Step {  // a thread reads or writes an array
-    uint32_t thread, array, offset, is_write;
+enum Access : uint32_t { READ, WRITE, ATOMIC };
+
+struct Step {  // a thread touches an array
+    uint32_t thread, array, offset;
+    Access access;
 };
 
 struct Launch {
@@ -120,6 +125,7 @@ class Core {
         for (size_t k = 0; k < l.n_arrays; ++k)
             regions.push_back({l.arrays[k].name, (uintptr_t)l.arrays[k].begin, l.arrays[k].bytes});
         add_library_regions();
+        __asan_poison_memory_region(l.dynamic_shared() + l.shared, MOST_SHARED - l.shared);
         last = &regions.back();
         waiting_lanes.resize((fibers.size() + WARP - 1) / WARP);
         home.started = true;
@@ -129,10 +135,14 @@ class Core {
         pthread_attr_destroy(&attributes);
         core = this;
     }
-    ~Core() { munmap(stacks, fibers.size() * STACK_BYTES); }
+    ~Core() {
+        __asan_unpoison_memory_region(launch.dynamic_shared(), MOST_SHARED);
+        munmap(stacks, fibers.size() * STACK_BYTES);
+    }
 
     void run(unsigned number) {
         block = place_in(launch.grid, number);
+        first_thread = number * fibers.size();
         for (Region& region : regions)
             if (region.shared()) {
                 memset((void*)region.begin, 0xff, region.bytes);
@@ -189,7 +199,7 @@ class Core {
 
     // Called before every read and write of the kernel. Where the order is shuffled, another thread may come first:
     // any such order can happen on a GPU, whose threads run independently of each other since Volta.
-    inline void touch(uintptr_t address, size_t bytes, bool write, void* from) {
+    inline void touch(uintptr_t address, size_t bytes, Access access, void* from) {
         if (address - (uintptr_t)self->stack < STACK_BYTES) return;
         if (launch.shuffled && draw() % SWITCH_EVERY == 0) {
             make_ready(*self);
@@ -199,10 +209,10 @@ class Core {
             for (Region& region : regions)
                 if (address - region.begin < region.bytes) last = &region;
         const size_t offset = address - last->begin;
-        if (offset >= last->bytes || bytes > last->bytes - offset) out_of_bounds(address, bytes, write, from);
+        if (offset >= last->bytes || bytes > last->bytes - offset) out_of_bounds(address, bytes, access, from);
         if (last->shared()) {
             uint8_t* const written = &last->written[offset];
-            if (write)
+            if (access == WRITE)
                 memset(written, 1, bytes);
             else if (memchr(written, 0, bytes))
                 fail(from, "reads %zu bytes of %s at %zu, which no thread of the block has written", bytes,
@@ -210,7 +220,7 @@ class Core {
         }
         const size_t array = last - regions.data();
         if (launch.n_steps < launch.most_steps && array < launch.n_arrays)
-            launch.steps[launch.n_steps++] = {self->number, uint32_t(array), uint32_t(offset), write};
+            launch.steps[launch.n_steps++] = {first_thread + self->number, uint32_t(array), uint32_t(offset), access};
     }
 
   private:
@@ -221,6 +231,7 @@ class Core {
     Region* last;  // the one touched before
     std::vector<unsigned> waiting_lanes;
     size_t first = 0, n_ready = 0, waiting = 0;
+    uint32_t first_thread;  // of the block, counted through the grid
     size_t favoured = draw() % fibers.size(), favour_lasts = size_t(1) << draw() % 10;
     Fiber home;  // the core's own stack
     char* stacks;
@@ -334,14 +345,14 @@ class Core {
 
     // Errors
 
-    [[noreturn]] void out_of_bounds(uintptr_t address, size_t bytes, bool write, void* from) {
+    [[noreturn]] void out_of_bounds(uintptr_t address, size_t bytes, Access access, void* from) {
         auto distance = [&](const Region& r) {
             return address < r.begin ? r.begin - address : address - std::min(address, r.begin + r.bytes);
         };
         const Region& near = *std::min_element(regions.begin(), regions.end(), [&](const Region& a, const Region& b) {
             return distance(a) < distance(b);
         });
-        fail(from, "%s %zu bytes out of bounds, at %td of the %zu bytes of %s", write ? "writes" : "reads", bytes,
+        fail(from, "%s %zu bytes out of bounds, at %td of the %zu bytes of %s", access == READ ? "reads" : "writes", bytes,
              ptrdiff_t(address - near.begin), near.bytes, near.name);
     }
 
@@ -407,21 +418,21 @@ uint64_t exchange(const char* what, unsigned mask, uint64_t value, unsigned sour
 // What the compiler calls before every read and write of a kernel that it builds with -fsanitize=thread.
 
 #define FROM __builtin_return_address(0)
-void touch(const void* address, size_t bytes, bool write) { core->touch((uintptr_t)address, bytes, write, FROM); }
+void touch_atomically(const void* address, size_t bytes) { core->touch((uintptr_t)address, bytes, ATOMIC, FROM); }
 
 extern "C" {
 #define TOUCH(bytes)                                                                                      \
-    void __tsan_read##bytes(void* a) { core->touch((uintptr_t)a, bytes, false, FROM); }                   \
-    void __tsan_write##bytes(void* a) { core->touch((uintptr_t)a, bytes, true, FROM); }                   \
-    void __tsan_unaligned_read##bytes(void* a) { core->touch((uintptr_t)a, bytes, false, FROM); }         \
-    void __tsan_unaligned_write##bytes(void* a) { core->touch((uintptr_t)a, bytes, true, FROM); }
+    void __tsan_read##bytes(void* a) { core->touch((uintptr_t)a, bytes, READ, FROM); }                   \
+    void __tsan_write##bytes(void* a) { core->touch((uintptr_t)a, bytes, WRITE, FROM); }                   \
+    void __tsan_unaligned_read##bytes(void* a) { core->touch((uintptr_t)a, bytes, READ, FROM); }         \
+    void __tsan_unaligned_write##bytes(void* a) { core->touch((uintptr_t)a, bytes, WRITE, FROM); }
 TOUCH(1)
 TOUCH(2)
 TOUCH(4)
 TOUCH(8)
 TOUCH(16)
-void __tsan_read_range(void* a, size_t bytes) { core->touch((uintptr_t)a, bytes, false, FROM); }
-void __tsan_write_range(void* a, size_t bytes) { core->touch((uintptr_t)a, bytes, true, FROM); }
+void __tsan_read_range(void* a, size_t bytes) { core->touch((uintptr_t)a, bytes, READ, FROM); }
+void __tsan_write_range(void* a, size_t bytes) { core->touch((uintptr_t)a, bytes, WRITE, FROM); }
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}

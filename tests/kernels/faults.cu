@@ -83,3 +83,6 @@ extern "C" __global__ void missing_barrier(float* out) {
     tile[threadIdx.x] = 1.0f + threadIdx.x;
     out[threadIdx.x] = tile[(threadIdx.x + 1) % 64];
 }
+
+// For UBSan alone: a launch has nothing to say of it.
+extern "C" __global__ void overflows(float* out) { out[threadIdx.x] = (float)(0x7fffffff + (int)threadIdx.x); }

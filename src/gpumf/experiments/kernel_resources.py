@@ -1,5 +1,6 @@
 """What each kernel takes of a multiprocessor, as NVRTC's assembler reports it for every architecture."""
 
+import numpy as np
 import pandas as pd
 
 from gpumf.gpu import nvrtc, sources
@@ -23,9 +24,9 @@ def run(architectures, factors):
     registers, stack_bytes, spill_store_bytes, spill_load_bytes (all of a thread), static_shared_bytes (of a block)
     """
     rows = [
-        {"source": source, "factors": defines.get("FACTORS"), "architecture": architecture, **kernel}
+        {"source": source, "factors": defines.get("FACTORS", np.nan), "architecture": architecture, **kernel}
         for source, defines in sources.variants(FACTORS=factors)
         for architecture in architectures
         for kernel in nvrtc.resources(source, architecture, **defines)
     ]
-    return pd.DataFrame(rows).astype({"factors": "Int64"})
+    return pd.DataFrame(rows)

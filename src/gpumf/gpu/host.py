@@ -31,8 +31,10 @@ _MULTIPROCESSORS, _THREADS_PER_MULTIPROCESSOR = 4, 256
 _OPTIONS = ["-std=c++17", "-gdwarf-4", "-fPIC", "-fno-exceptions", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE"]
 _SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
+_MOST_THREADS, _MOST_SHARED = 1024, 227 << 10  # of a block; kernels/host/cuda.h has the second too
+
 _MOST_STEPS = 1_000_000
-_STEP = np.dtype([("thread", np.uint32), ("array", np.uint32), ("offset", np.uint32), ("is_write", np.uint32)])
+_STEP = np.dtype([("thread", np.uint32), ("array", np.uint32), ("offset", np.uint32), ("access", np.uint32)])
 
 
 class _Array(ctypes.Structure):
@@ -88,6 +90,10 @@ class Kernel:
     def __call__(self, grid, block, *arguments, shared=0):
         library = ctypes.CDLL(self.library)
         self._check(library, arguments)
+        if np.prod(block) > _MOST_THREADS or shared > _MOST_SHARED:
+            raise DeviceError(
+                f"{self.name}: no GPU runs a block of {block} threads with {shared} bytes shared memory"
+            )
         self.device.launched.add((self.source, self.name))
         arrays = {n: a for n, a in zip(self.parameters, arguments, strict=True) if isinstance(a, np.ndarray)}
         # An array is passed by its address, a scalar by value, each behind a pointer.
@@ -112,6 +118,7 @@ class Kernel:
             raise DeviceError(f"{self.name}: {launch.error.decode()}{_line(self.library, launch.error_at)}")
         if trace is not None:
             trace.append(_readable(steps[: launch.n_steps], arrays))
+            trace[-1].attrs["kernel"] = self.source, self.name
 
     def _check(self, library, arguments):
         if len(arguments) != len(self.parameters):
@@ -136,7 +143,7 @@ def _readable(steps, arrays):
             "thread": steps["thread"],
             "array": np.array(names)[steps["array"]],
             "element": steps["offset"] // widths[steps["array"]],
-            "access": np.where(steps["is_write"], "write", "read"),
+            "access": np.array(["read", "write", "atomic"])[steps["access"]],
         }
     )
 
@@ -198,8 +205,9 @@ class HostDevice:
         Parameters
         ----------
         seed : int
-        trace : list, to which each launch adds a DataFrame of its first million reads and writes of arrays, in their
-            order: thread (in its block), array, element, access ('read' or 'write')
+        trace : list, to which each launch adds a DataFrame of how threads touched arrays, the first million times:
+            thread (counted through the grid), array, element, access ('read', 'write' or 'atomic'); attrs["kernel"]
+            is its (source, name)
         """
         before, self._shuffle = self._shuffle, (random.Random(seed), trace)
         try:

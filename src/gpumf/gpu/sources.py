@@ -17,6 +17,10 @@ VARIANTS = {
 }
 
 
+# The kernels whose threads may touch the same elements without order, one of them writing, and of which arrays.
+WANTED_RACES = {("sgd/hogwild.cu", "hogwild"): {"user_factors", "item_factors"}}
+
+
 @cache
 def kernels_folder():
     """`kernels/` of the repository, or its copy in an installed package."""
@@ -55,6 +59,12 @@ def kernels(path):
         name: tuple(re.findall(r"(\w+)\s*(?:,|$)", parameters))
         for name, parameters in re.findall(signature, path.read_text(), re.DOTALL)
     }
+
+
+def all_kernels():
+    """Every kernel of kernels/ as (source, name)."""
+    folder = kernels_folder()
+    return sorted((p.relative_to(folder).as_posix(), name) for p in folder.rglob("*.cu") for name in kernels(p))
 
 
 @cache
