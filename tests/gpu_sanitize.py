@@ -45,9 +45,8 @@ def wanted(report):
     """Whether a report is of a race that a kernel is meant to have, in its own source or a helper that it includes."""
     sources = {kernel: Path(source).name for source, kernel in WANTED_RACES}
     accesses = _ACCESS.findall(" ".join(report))
-    return "Race reported" in report[0] and all(
-        kernel in sources and (file == sources[kernel] or file.endswith(".cuh")) for kernel, file in accesses
-    )
+    at_home = [kernel in sources and (file == sources[kernel] or file.endswith(".cuh")) for kernel, file in accesses]
+    return "Race reported" in report[0] and len(at_home) == len(report) and all(at_home)
 
 
 def main(arguments):
