@@ -37,6 +37,15 @@ struct Array {
     size_t bytes;
 };
 
+struct OutOfBounds {  // as the compiler's undefined behaviour sanitizer describes it
+    const char* file;
+    uint32_t line, column;
+    struct Type {
+        uint16_t kind, info;
+        char name[1];
+    } *array, *index;
+};
+
 enum Access : uint32_t { READ, WRITE, ATOMIC };
 
 struct Step {  // a thread touches an array
@@ -221,6 +230,11 @@ class Core {
         const size_t array = last - regions.data();
         if (launch.n_steps < launch.most_steps && array < launch.n_arrays)
             launch.steps[launch.n_steps++] = {first_thread + self->number, uint32_t(array), uint32_t(offset), access};
+    }
+
+    [[noreturn]] void beyond(const OutOfBounds& found, size_t index) {
+        fail(nullptr, "uses index %zu of an array of type %s (%s:%u)", index, found.array->name, base_name(found.file),
+             found.line);
     }
 
   private:
@@ -415,7 +429,8 @@ uint64_t exchange(const char* what, unsigned mask, uint64_t value, unsigned sour
     return core->exchange(what, mask, value, source, place);
 }
 
-// What the compiler calls before every read and write of a kernel that it builds with -fsanitize=thread.
+// What the compiler calls before every read and write of a kernel that it builds with -fsanitize=thread,bounds, and
+// where an index is beyond an array whose length it knows.
 
 #define FROM __builtin_return_address(0)
 void touch_atomically(const void* address, size_t bytes) { core->touch((uintptr_t)address, bytes, ATOMIC, FROM); }
@@ -433,6 +448,7 @@ TOUCH(8)
 TOUCH(16)
 void __tsan_read_range(void* a, size_t bytes) { core->touch((uintptr_t)a, bytes, READ, FROM); }
 void __tsan_write_range(void* a, size_t bytes) { core->touch((uintptr_t)a, bytes, WRITE, FROM); }
+void __ubsan_handle_out_of_bounds(OutOfBounds* found, size_t index) { core->beyond(*found, index); }
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}

@@ -59,6 +59,16 @@ extern "C" __global__ void past_static_shared_memory(float* out) {
     out[threadIdx.x] = tile[threadIdx.x + 1];
 }
 
+// The word after the first array is one of the second.
+extern "C" __global__ void past_a_member(float* out) {
+    __shared__ struct {
+        float first[16], second[64];
+    } both;
+    both.first[threadIdx.x] = 1.0f;
+    both.second[threadIdx.x] = 1.0f;
+    out[threadIdx.x] = both.first[0];
+}
+
 extern "C" __global__ void unwritten_static_shared_memory(float* out) {
     __shared__ float tile[64];
     tile[threadIdx.x & ~1u] = 1.0f;
