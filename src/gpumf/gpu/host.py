@@ -28,7 +28,7 @@ from gpumf.gpu import DeviceError, sources
 # Enough groups to get into each other's way, few enough to be quick.
 _MULTIPROCESSORS, _THREADS_PER_MULTIPROCESSOR = 4, 256
 
-_OPTIONS = ["-std=c++17", "-gdwarf-4", "-fPIC", "-fno-exceptions", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE"]
+_OPTIONS = ["-std=c++20", "-gdwarf-4", "-fPIC", "-fno-exceptions", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE"]
 _SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
 _MOST_THREADS, _MOST_SHARED = 1024, 227 << 10  # of a block; kernels/host/cuda.h has the second too
