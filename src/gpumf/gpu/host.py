@@ -29,6 +29,8 @@ from gpumf.gpu import DeviceError, sources
 _MULTIPROCESSORS, _THREADS_PER_MULTIPROCESSOR = 4, 256
 
 _OPTIONS = ["-std=c++20", "-gdwarf-4", "-fPIC", "-fno-exceptions", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE"]
+# Clang's scattered vector stores would go past the sanitizer.
+_KERNEL = ["-O1", "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fvisibility=hidden"]
 _SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
 _MOST_THREADS, _MOST_SHARED = 1024, 227 << 10  # of a block; kernels/host/cuda.h has the second too
@@ -277,7 +279,7 @@ def _runtime():
 def _library(path, name, defines):
     """The compiled kernel, as a library with the functions of HOST_KERNEL in kernels/host/cuda.h."""
     code = f'#include "host/cuda.h"\n#include "{path}"\nHOST_KERNEL({name})\n'
-    options = ["-O1", "-fvisibility=hidden", *(f"-D{key}={value}" for key, value in defines)]
+    options = [*_KERNEL, *(f"-D{key}={value}" for key, value in defines)]
     runtime = _runtime()
     link = [f"-L{runtime.parent}", f"-l:{runtime.name}", "-Wl,-rpath,$ORIGIN"]
     if _sanitize():
