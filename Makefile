@@ -23,11 +23,11 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help book notebook test test-gpu record readme data lint format lock clean
+.PHONY: help book notebook test test-sanitize test-gpu test-gpu-sanitize record readme data lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 book: $(READY) ## run the notebooks that changed, render the book and print where it is
 	$(RUN) book/build.py $(ARGS)
@@ -39,8 +39,17 @@ notebook: $(READY) ## run one notebook and render: make notebook NB=data PARAMS=
 test: $(READY) ## run the tests, those of the rendered book among them
 	$(RUN) -m pytest $(ARGS)
 
+# The sanitizers have to be in the process before Python, which was built without them, loads a kernel.
+test-sanitize: $(READY) ## run the kernels on the processor under AddressSanitizer and UBSan
+	GPUMF_HOST_SANITIZE=1 ASAN_OPTIONS=detect_leaks=0 \
+	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
+	$(RUN) -m pytest -m host $(ARGS)
+
 test-gpu: $(READY) ## run the tests that need a CUDA device and record the outcome in data/results
 	$(RUN) -m pytest -m gpu --record $(ARGS)
+
+test-gpu-sanitize: $(READY) ## run small GPU tests under compute-sanitizer and record what it finds in data/results
+	$(RUN) tests/gpu_sanitize.py $(ARGS)
 
 record: $(READY) ## run every notebook and keep its results in data/results (no Sphinx needed)
 	$(RUN) book/build.py --record --execute-only build/recorded $(ARGS)

@@ -9,22 +9,60 @@ from gpumf.datasets import Ratings
 
 def pytest_addoption(parser):
     parser.addoption("--record", action="store_true", help="write gpu_tests.json for this GPU")
+    parser.addoption("--unpooled", action="store_true", help="give each array on the GPU an allocation of its own")
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+KERNEL_DEVICES = [pytest.param("host", marks=pytest.mark.host), pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def _skip_unless_available(name):
+    if why := gpu.why_unavailable(name):
+        pytest.skip(why)
+
+
+@pytest.fixture(params=["cpu", *KERNEL_DEVICES])
 def device(request):
-    """Every device in turn; a test that takes it runs once on each."""
-    if request.param == "cuda" and not gpu.available():
-        pytest.skip(gpu.why_unavailable())
+    """Every device in turn, by name; a test that takes it runs once on each."""
+    if request.param != "cpu":
+        _skip_unless_available(request.param)
     return request.param
+
+
+@pytest.fixture(params=KERNEL_DEVICES)
+def launcher(request):
+    """The devices that run kernels, in turn."""
+    _skip_unless_available(request.param)
+    return gpu.device(request.param)
 
 
 @pytest.fixture
 def cuda():
     """The CUDA device, for tests of what only it does."""
-    if not gpu.available():
-        pytest.skip(gpu.why_unavailable())
+    _skip_unless_available("cuda")
     return gpu.device()
+
+
+@pytest.fixture
+def host():
+    """The processor as a device for kernels, for tests of what only it does."""
+    _skip_unless_available("host")
+    return gpu.device("host")
+
+
+def fewer(device, n):
+    """n, or a thirtieth of it where every memory access is a function call."""
+    return n // 30 if device == "host" else n
+
+
+def kernels_on(model, device):
+    """The names of a model's kernels that run on a device."""
+    kind = "cuda" if device == "host" else device
+    return [name for name, where in model.kernels().items() if where == kind]
+
+
+def to_numpy(device, *arrays):
+    """Copies of a device's arrays."""
+    return arrays if device == "cpu" else tuple(map(gpu.device(device).to_numpy, arrays))
 
 
 def ragged_ratings(n_users=60, n_items=40, longest=35, seed=None, name="ragged"):
@@ -60,14 +98,31 @@ class _GpuRecord:
             self.failed.append(report.nodeid)
 
     def pytest_sessionfinish(self):
-        results.store_gpu_tests(self.counts | {"failures": self.failed})
+        results.store_tests("gpu_tests", self.counts | {"failures": self.failed})
 
 
 def pytest_configure(config):
+    if config.getoption("--unpooled"):
+        import cupy
+
+        cupy.cuda.set_allocator(None)
     if config.getoption("--record"):
         if not gpu.available():
             raise pytest.UsageError(f"--record needs a GPU: {gpu.why_unavailable()}")
         config.pluginmanager.register(_GpuRecord(), "gpu-record")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: "last" in item.keywords)
+
+
+@pytest.fixture
+def whole_run(request):
+    """For what can only be judged after all tests."""
+    if request.config.args != request.config.getini("testpaths") or any(
+        request.config.getoption(option) for option in ("keyword", "markexpr", "lf")
+    ):
+        pytest.skip("only part of the tests are run")
 
 
 def pytest_itemcollected(item):

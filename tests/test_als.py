@@ -5,33 +5,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import ragged_ratings, random_factors
+from conftest import kernels_on, ragged_ratings, random_factors, to_numpy
 from gpumf import ALS, gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.models import als
 
 
-def kernels_on(device):
-    return [name for name, where in ALS.kernels().items() if where == device]
-
-
-def trainer_of(kernel, ratings, factors, *, regularization=0.05, weighted=True, threads=None, seed=0):
+def trainer_of(device, kernel, ratings, factors, *, regularization=0.05, weighted=True, threads=None, seed=0):
     """A trainer with poisoned user factors: what a half-sweep does not write stays NaN."""
-    model = ALS(factors, regularization, weighted=weighted, kernel=kernel, threads=threads)
+    model = ALS(factors, regularization, weighted=weighted, kernel=kernel, device=device, threads=threads)
     poison = np.full((ratings.n_users, factors), np.nan, np.float32)
     items = random_factors(ratings.n_items, factors, seed)
     return ALS._trainers[kernel](model, ratings, poison, items), items
 
 
-def to_numpy(device, array):
-    return gpu.device().to_numpy(array) if device == "cuda" else array
-
-
-def solved_users(kernel, ratings, factors, **options):
-    trainer, items = trainer_of(kernel, ratings, factors, **options)
+def solved_users(device, kernel, ratings, factors, **options):
+    trainer, items = trainer_of(device, kernel, ratings, factors, **options)
     trainer.solve_users()
-    return to_numpy(trainer.device, trainer.factors()[0]), items
+    return to_numpy(device, *trainer.factors())[0], items
 
 
 def relative_error(actual, expected):
@@ -43,8 +35,8 @@ def relative_error(actual, expected):
 @pytest.mark.parametrize("factors", [1, 2, 3, 10, 15, 16, 17, 31, 32])
 def test_half_sweep_matches_the_reference(device, factors, weighted):
     ratings = ragged_ratings(seed=factors)
-    for kernel in kernels_on(device):
-        actual, items = solved_users(kernel, ratings, factors, weighted=weighted)
+    for kernel in kernels_on(ALS, device):
+        actual, items = solved_users(device, kernel, ratings, factors, weighted=weighted)
         expected = reference.als_half_sweep(ratings.by_user, items, 0.05, weighted)
         assert relative_error(actual, expected) < 1e-4, kernel
         empty = ratings.by_user.counts == 0
@@ -54,8 +46,8 @@ def test_half_sweep_matches_the_reference(device, factors, weighted):
 @pytest.mark.parametrize("factors", [64, 100, 128, 200, 256])
 def test_cpu_half_sweep_with_many_factors(factors):
     ratings = ragged_ratings(n_users=12, n_items=500, longest=400, seed=factors)
-    for kernel in kernels_on("cpu"):
-        actual, items = solved_users(kernel, ratings, factors)
+    for kernel in kernels_on(ALS, "cpu"):
+        actual, items = solved_users("cpu", kernel, ratings, factors)
         assert relative_error(actual, reference.als_half_sweep(ratings.by_user, items, 0.05)) < 1e-4
 
 
@@ -65,8 +57,8 @@ def test_a_row_of_100_000_ratings(device):
     users = np.concatenate([np.zeros(n, int), [1, 2]])
     items = np.concatenate([np.arange(n), [7, n - 1]])
     ratings = Ratings(users, items, rng.integers(1, 6, n + 2), 4, n)
-    for kernel in kernels_on(device):
-        actual, fixed = solved_users(kernel, ratings, 16)
+    for kernel in kernels_on(ALS, device):
+        actual, fixed = solved_users(device, kernel, ratings, 16)
         expected = reference.als_half_sweep(ratings.by_user, fixed, 0.05)
         for row in range(3):
             assert relative_error(actual[row], expected[row]) < 1e-4, (kernel, row)
@@ -76,33 +68,33 @@ def test_a_row_of_100_000_ratings(device):
 @given(seed=st.integers(0, 2**31), longest=st.integers(1, 38), n_users=st.integers(3, 90))
 def test_any_ragged_shape(device, seed, longest, n_users):
     ratings = ragged_ratings(n_users=n_users, longest=longest, seed=seed)
-    for kernel in kernels_on(device):
-        actual, items = solved_users(kernel, ratings, 16, seed=seed)
+    for kernel in kernels_on(ALS, device):
+        actual, items = solved_users(device, kernel, ratings, 16, seed=seed)
         assert relative_error(actual, reference.als_half_sweep(ratings.by_user, items, 0.05)) < 1e-4
 
 
 @pytest.mark.parametrize("threads", [1, 128, 384, 100_000])
 def test_any_grid_solves_every_row_to_the_same_bits(cuda, threads):
     ratings = ragged_ratings(n_users=700, seed=3)
-    whole, _ = solved_users("thesis_shared", ratings, 16)
-    strided, _ = solved_users("thesis_shared", ratings, 16, threads=threads)
+    whole, _ = solved_users("cuda", "thesis_shared", ratings, 16)
+    strided, _ = solved_users("cuda", "thesis_shared", ratings, 16, threads=threads)
     assert np.array_equal(whole, strided)
 
 
 def test_bit_identical_from_run_to_run(device):
-    ratings = ragged_ratings(n_users=500, n_items=300, longest=250, seed=8)
-    for kernel in kernels_on(device):
-        first, second = (ALS(16, kernel=kernel).fit(ratings, 5) for _ in range(2))
+    ratings, epochs = ragged_ratings(n_users=500, n_items=300, longest=250, seed=8), 1 if device == "host" else 5
+    for kernel in kernels_on(ALS, device):
+        first, second = (ALS(16, kernel=kernel, device=device).fit(ratings, epochs) for _ in range(2))
         assert np.array_equal(first.user_factors, second.user_factors), kernel
         assert np.array_equal(first.item_factors, second.item_factors), kernel
 
 
 def test_an_epoch_is_users_then_items(device):
     ratings = ragged_ratings(seed=2)
-    for kernel in kernels_on(device):
-        trainer, items = trainer_of(kernel, ratings, 16)
+    for kernel in kernels_on(ALS, device):
+        trainer, items = trainer_of(device, kernel, ratings, 16)
         trainer.epoch(0)
-        users, actual = (to_numpy(device, f) for f in trainer.factors())
+        users, actual = to_numpy(device, *trainer.factors())
         solved = reference.als_half_sweep(ratings.by_user, items, 0.05)
         expected = reference.als_half_sweep(ratings.by_item, solved, 0.05)
         assert relative_error(users, solved) < 1e-4

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from conftest import ragged_ratings, random_factors
+from conftest import fewer, ragged_ratings, random_factors
 from gpumf import gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
@@ -12,14 +12,15 @@ from gpumf.models.evaluation import Errors
 
 def errors_of(device, ratings, p, q, known=None, mean=0.0):
     known = np.ones(ratings.nnz, bool) if known is None else known
-    if device == "cuda":
-        p, q = gpu.device().array(p), gpu.device().array(q)
+    if device != "cpu":
+        p, q = map(gpu.device(device).array, (p, q))
     return Errors(ratings, known, mean, p.shape[1], device)(p, q)
 
 
 @pytest.mark.parametrize("factors", [1, 16, 17, 100, 256])
 @pytest.mark.parametrize("nnz", [1, 1000, 300_000])
 def test_errors_match_the_reference(device, factors, nnz):
+    nnz = fewer(device, nnz) if nnz > 1000 else nnz
     rng = np.random.default_rng(nnz + factors)
     ratings = Ratings(rng.integers(0, 500, nnz), rng.integers(0, 300, nnz), rng.random(nnz) * 5, 500, 300)
     p, q = random_factors(500, factors, 1), random_factors(300, factors, 2)
@@ -46,7 +47,7 @@ def test_nothing_known_at_all(device):
 
 
 def test_same_bits_every_time(device):
-    rng = np.random.default_rng(0)
-    ratings = Ratings(rng.integers(0, 999, 10**5), rng.integers(0, 99, 10**5), rng.random(10**5), 999, 99)
+    rng, nnz = np.random.default_rng(0), fewer(device, 10**5)
+    ratings = Ratings(rng.integers(0, 999, nnz), rng.integers(0, 99, nnz), rng.random(nnz), 999, 99)
     p, q = random_factors(999, 16, 1), random_factors(99, 16, 2)
     assert len({errors_of(device, ratings, p, q) for _ in range(5)}) == 1

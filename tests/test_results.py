@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 
 from gpumf import datasets, experiments, gpu, plots, results
 from gpumf.experiments import elementwise_cube, first_comparison
+from gpumf.gpu import nvrtc
 
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "src/gpumf/experiments").glob("[a-z]*.py"))
@@ -23,6 +25,8 @@ SMALL = {
     "elementwise_cube": {"sides": [64, 100], "repeats": 2},
     "first_comparison": {"data": ["ml-100k-twin"], "als_epochs": 3, "sgd_epochs": 2, "repeats": 2},
     "kernel_limits": {"data": ["ml-100k-twin"], "repeats": 2},
+    "kernel_resources": {"architectures": [90], "factors": [16]},
+    "race_demonstration": {"groups": [1, 4], "seeds": 3},
     "rating_counts": {"data": ["ml-100k-twin"], "points": 20},
 }
 
@@ -35,8 +39,17 @@ def repository(tmp_path, monkeypatch):
     return tmp_path
 
 
+NEEDS = {
+    "kernel_resources": nvrtc.why_unavailable,
+    "race_demonstration": partial(gpu.why_unavailable, "host"),
+    "race_steps": partial(gpu.why_unavailable, "host"),
+}
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_stores_a_tidy_frame_with_provenance(name, repository):
+    if name in NEEDS and (why := NEEDS[name]()):
+        pytest.skip(why)
     stored = experiments.run(name, "quick", **SMALL.get(name, {}))
     loaded = results.load(name, results.device_name(), live=True)
     assert stored.live and loaded.live
@@ -82,12 +95,12 @@ def test_the_cube_is_right(device, repository):
             outputs.append(np.full_like(a, np.nan))
             cube(a, outputs[-1])
     else:
-        timings, outputs = elementwise_cube._gpu_timings(a, 1), []
+        launcher = gpu.device(device)
+        timings, outputs = elementwise_cube._kernel_timings(launcher, a, 1), []
         for access in ("coalesced", "strided"):
-            kernel = gpu.device().kernel("microbenchmarks/elementwise_cube.cu", access)
-            result = gpu.device().array(np.full_like(a, np.nan))
-            kernel((3, 9), (32, 8), gpu.device().array(a), result, np.int32(70))
-            outputs.append(gpu.device().to_numpy(result))
+            result = launcher.array(np.full_like(a, np.nan))
+            elementwise_cube.cube(launcher, access)(launcher.array(a), result)
+            outputs.append(launcher.to_numpy(result))
     assert all((seconds > 0).all() for *_, seconds in timings)
     for output in outputs:
         np.testing.assert_allclose(output, a.astype(np.float64) ** 3, rtol=1e-6)
@@ -162,6 +175,12 @@ def test_recorded_results_say_where_they_come_from(path):
         assert key in facts, key
 
 
+def test_recorded_sanitizer_runs_found_nothing():
+    for path in (ROOT / "data/results").glob("*/gpu_sanitize.json"):
+        for tool, outcome in json.loads(path.read_text())["tools"].items():
+            assert outcome["tests"] and outcome["exit_status"] == 0 and not outcome["findings"], (path, tool)
+
+
 def test_recorded_gpu_tests_passed():
     for path in (ROOT / "data/results").glob("*/gpu_tests.json"):
         facts = json.loads(path.read_text())
@@ -209,6 +228,7 @@ def real(name):
     return datasets.load(name).split(0.2, seed=0)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
 @pytest.mark.parametrize(
     ("name", "regularization", "metric", "reach"),
     [("jester-1", 0.07, "mae", 0.695), ("ml-100k", 0.1, "rmse", 0.95)],

@@ -3,29 +3,22 @@
 import numpy as np
 import pytest
 
-from conftest import ragged_ratings, random_factors
-from gpumf import SGD, gpu
+from conftest import kernels_on, ragged_ratings, random_factors, to_numpy
+from gpumf import SGD
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.hashing import splitmix64
 from gpumf.models.sgd import safe_updates
 
 
-def kernels_on(device):
-    return [name for name, where in SGD.kernels().items() if where == device]
-
-
-def after_updates(kernel, ratings, factors, updates, **options):
+def after_updates(device, kernel, ratings, factors, updates, **options):
     """Factors after the first updates of a model, and by the reference from the same start."""
-    model = SGD(factors, 0.03, learning_rate=0.02, item_regularization=0.05, kernel=kernel, **options)
+    model = SGD(factors, 0.03, learning_rate=0.02, item_regularization=0.05, kernel=kernel, device=device, **options)
     p, q = (random_factors(n, factors, n) for n in (ratings.n_users, ratings.n_items))
     trainer = SGD._trainers[kernel](model, ratings, p, q)
     trainer.updates(0, updates)
-    actual = trainer.factors()
-    if trainer.device == "cuda":
-        actual = tuple(gpu.device().to_numpy(f) for f in actual)
     key = splitmix64(np.uint64(model.seed))
-    return actual, reference.hogwild(ratings, p, q, 0.02, 0.03, 0.05, key, 0, updates)
+    return to_numpy(device, *trainer.factors()), reference.hogwild(ratings, p, q, 0.02, 0.03, 0.05, key, 0, updates)
 
 
 def one_rating_a_row(n, seed=0):
@@ -38,10 +31,10 @@ def one_rating_a_row(n, seed=0):
 def test_one_group_follows_the_reference(device, factors):
     # One group of lanes, or one core, makes the updates in order: the result is the sequential one.
     ratings = ragged_ratings(seed=factors)
-    for kernel in kernels_on(device):
+    for kernel in kernels_on(SGD, device):
         if kernel == "parallel":
             continue
-        actual, expected = after_updates(kernel, ratings, factors, 200, threads=1)
+        actual, expected = after_updates(device, kernel, ratings, factors, 200, threads=1)
         for a, e in zip(actual, expected, strict=True):
             assert np.abs(a - e).max() < 1e-4, kernel
 
@@ -50,8 +43,8 @@ def test_one_group_follows_the_reference(device, factors):
 def test_updates_that_cannot_collide_match_the_reference(device, factors):
     # Each sample is drawn about once among many, so that a lost update would be a wrong kernel, not a race.
     ratings = one_rating_a_row(200_000)
-    for kernel in kernels_on(device):
-        actual, expected = after_updates(kernel, ratings, factors, 300)
+    for kernel in kernels_on(SGD, device):
+        actual, expected = after_updates(device, kernel, ratings, factors, 300)
         for a, e in zip(actual, expected, strict=True):
             wrong = np.abs(a - e).max(axis=1) > 1e-5
             # Of 300 draws from 200,000 ratings, a pair may be the same by chance and race.
@@ -61,14 +54,12 @@ def test_updates_that_cannot_collide_match_the_reference(device, factors):
 def test_every_draw_is_a_rating_of_the_set(device):
     # Three ratings among empty rows: vectors of other users and items stay as they were.
     ratings = Ratings([1, 5, 8], [2, 0, 2], [1, 3, 5], 10, 4)
-    for kernel in kernels_on(device):
+    for kernel in kernels_on(SGD, device):
         p, q = random_factors(10, 16, 1), random_factors(4, 16, 2)
-        model = SGD(16, kernel=kernel)
+        model = SGD(16, kernel=kernel, device=device)
         trainer = SGD._trainers[kernel](model, ratings, p, q)
         trainer.updates(0, 500)
-        new_p, new_q = trainer.factors()
-        if device == "cuda":
-            new_p, new_q = gpu.device().to_numpy(new_p), gpu.device().to_numpy(new_q)
+        new_p, new_q = to_numpy(device, *trainer.factors())
         assert sorted(np.flatnonzero((new_p != p).any(1))) == [1, 5, 8]
         assert sorted(np.flatnonzero((new_q != q).any(1))) == [0, 2]
 
@@ -88,19 +79,24 @@ def low_rank_ratings(noise):
 
 
 def test_few_groups_converge_like_the_sequential_reference(device):
-    train, test = low_rank_ratings(noise=0.0)
+    (train, test), epochs = low_rank_ratings(noise=0.0), 3 if device == "host" else 10
     options = {"factors": 8, "regularization": 0.001, "learning_rate": 0.02, "threads": 64}
-    expected = SGD(kernel="sequential", **options).fit(train, 10, test).history.rmse.iloc[-1]
-    for kernel in kernels_on(device):
-        assert SGD(kernel=kernel, **options).fit(train, 10, test).history.rmse.iloc[-1] < 1.1 * expected + 0.01
+    expected = SGD(kernel="sequential", **options).fit(train, epochs, test).history.rmse.iloc[-1]
+    for kernel in kernels_on(SGD, device):
+        assert (
+            SGD(kernel=kernel, device=device, **options).fit(train, epochs, test).history.rmse.iloc[-1]
+            < 1.1 * expected + 0.01
+        )
 
 
 def test_the_default_grid_loses_little(device):
-    train, test = low_rank_ratings(noise=0.5)
+    (train, test), epochs = low_rank_ratings(noise=0.5), 3 if device == "host" else 20
     options = {"factors": 8, "regularization": 0.01, "learning_rate": 0.02}
-    expected = SGD(kernel="sequential", **options).fit(train, 20, test).history.rmse.min()
-    for kernel in kernels_on(device):
-        assert SGD(kernel=kernel, **options).fit(train, 20, test).history.rmse.min() < 1.1 * expected
+    expected = SGD(kernel="sequential", **options).fit(train, epochs, test).history.rmse.min()
+    for kernel in kernels_on(SGD, device):
+        assert (
+            SGD(kernel=kernel, device=device, **options).fit(train, epochs, test).history.rmse.min() < 1.1 * expected
+        )
 
 
 def test_safe_updates_counts_meetings():

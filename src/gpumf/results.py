@@ -160,9 +160,9 @@ def load(name, device="h100", live=False):
     return Result(name, pd.read_csv(path), facts, live)
 
 
-def store_gpu_tests(outcome):
-    """Write gpu_tests.json: commit, date, machine, and counts of passed, failed and skipped GPU tests."""
+def store_tests(name, outcome):
+    """Write <name>.json: what a run of tests on this GPU came to (a dict), with date, commit and machine."""
     to = folder(live=False)
     to.mkdir(parents=True, exist_ok=True)
     facts = outcome | {"date": datetime.now(UTC).isoformat(timespec="seconds")} | provenance()
-    (to / "gpu_tests.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (to / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n")

@@ -1,5 +1,7 @@
 """The cube of every element of a square matrix, on the CPU and on the GPU (thesis, Figures 3.3, 3.4 and 3.11)."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
@@ -35,7 +37,7 @@ def run(sides, repeats):
     rows = []
     for side in sides:
         a = np.random.default_rng(side).random((side, side), np.float32)
-        timings = _cpu_timings(a, repeats) + (_gpu_timings(a, repeats) if gpu.available() else [])
+        timings = _cpu_timings(a, repeats) + (_kernel_timings(gpu.device(), a, repeats) if gpu.available() else [])
         for device, access, transfer, seconds in timings:
             limit = np.nan if transfer else 2 * a.nbytes / bandwidth["gpu" if device == "gpu" else "cpu"]
             rows += [(side, device, access, transfer, k, s, limit, limit / s) for k, s in enumerate(seconds)]
@@ -62,23 +64,28 @@ def _cpu_timings(a, repeats):
     ]
 
 
-def _gpu_timings(a, repeats):
-    """Launches kernels/microbenchmarks/elementwise_cube.cu."""
-    device, side = gpu.device(), len(a)
-    grid = (-(-side // _TILE[0]), -(-side // _TILE[1]))
+def cube(device, access):
+    """Compiles kernels/microbenchmarks/elementwise_cube.cu to a function of two square matrices of the device."""
+    kernel = device.kernel("microbenchmarks/elementwise_cube.cu", access)
+
+    def run(source, result):
+        side = len(source)
+        kernel((-(-side // _TILE[0]), -(-side // _TILE[1])), _TILE, source, result, np.int32(side))
+
+    return run
+
+
+def _kernel_timings(device, a, repeats):
     timings = []
+    source, result = device.array(a), device.empty(a.shape, np.float32)
     for access in ("coalesced", "strided"):
-        kernel = device.kernel("microbenchmarks/elementwise_cube.cu", access)
-        source, result = device.array(a), device.empty(a.shape, np.float32)
+        kernel = cube(device, access)
 
-        def cube(kernel=kernel, source=source, result=result):
-            kernel(grid, _TILE, source, result, np.int32(side))
-
-        def there_and_back(kernel=kernel, result=result):
-            kernel(grid, _TILE, device.array(a), result, np.int32(side))
+        def there_and_back(kernel=kernel):
+            kernel(device.array(a), result)
             device.to_numpy(result)
 
-        timings.append(("gpu", access, False, device.time(cube, repeats)))
+        timings.append(("gpu", access, False, device.time(partial(kernel, source, result), repeats)))
         timings.append(("gpu", access, True, machine.seconds_of(there_and_back, repeats)))
     return timings
 

@@ -1,7 +1,7 @@
 """Compile, cache and launch `kernels/`; time them; say what the device is. The only place that imports CuPy.
 
-A device is an object with `array`, `empty`, `to_numpy`, `kernel`, `synchronize` and `time`; models and
-experiments see nothing else of it.
+A device is an object with `array`, `empty`, `to_numpy`, `kernel`, `synchronize`, `time` and `facts`; models and
+experiments see nothing else of it. 'cuda' is the GPU, 'host' this machine's processor in its place.
 """
 
 from functools import cache
@@ -18,8 +18,12 @@ def available():
 
 
 @cache
-def why_unavailable():
-    """One sentence on what is missing for CUDA, or None where nothing is."""
+def why_unavailable(name="cuda"):
+    """One sentence on what is missing for this device, or None where nothing is."""
+    if name == "host":
+        from gpumf.gpu import host
+
+        return host.why_unavailable()
     try:
         import cupy
     except ImportError as error:
@@ -33,15 +37,19 @@ def why_unavailable():
 
 
 @cache
-def device():
-    """The current CUDA device.
+def device(name="cuda"):
+    """The current CUDA device, or the processor in its place ('host').
 
     Raises
     ------
-    DeviceError : where CUDA is not available
+    DeviceError : where it is not available
     """
-    if not available():
-        raise DeviceError(f"device='cuda' is not available: {why_unavailable()}")
+    if why := why_unavailable(name):
+        raise DeviceError(f"device={name!r} is not available: {why}")
+    if name == "host":
+        from gpumf.gpu.host import HostDevice
+
+        return HostDevice()
     from gpumf.gpu.cuda import CudaDevice
 
     return CudaDevice()

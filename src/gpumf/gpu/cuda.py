@@ -74,19 +74,20 @@ class CudaDevice:
         ------
         DeviceError : with the compiler's message, where it does not compile
         """
-        folder = sources.kernels_folder()
+        path = sources.path(source, defines)
         options = (
             "-std=c++17",
-            f"-I{folder}",
+            "-lineinfo",  # changes no instruction; compute-sanitizer and the profilers name lines by it
+            f"-I{sources.kernels_folder()}",
             *(f"-D{key}={value}" for key, value in sorted(defines.items())),
             # CuPy's cache does not look into included files; this makes it see their changes.
             f"-DGPUMF_SOURCES=0x{sources.digest()[:16]}",
         )
-        module = cupy.RawModule(code=(folder / source).read_text(), options=options)
+        module = cupy.RawModule(code=f'#line 1 "{source}"\n{path.read_text()}', options=options)
         try:
             return Kernel(name, module.get_function(name))
         except cupy.cuda.compiler.CompileException as error:
-            raise DeviceError(f"kernels/{source} does not compile with {defines}: {error}") from error
+            raise DeviceError(f"{source} does not compile with {defines}: {error}") from error
 
     @staticmethod
     def time(work, repeats=10, warmup=2):

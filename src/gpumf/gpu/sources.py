@@ -1,10 +1,24 @@
-"""Where the CUDA sources are, and what they hash to."""
+"""Where the CUDA sources are, what they contain, what they are compiled with, and what they hash to."""
 
 import hashlib
+import re
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
+
+# The values that the package gives to each source's preprocessor definitions: all that it can launch.
+VARIANTS = {
+    "als/thesis.cu": {"FACTORS": range(1, 33)},
+    "metrics/errors.cu": {"FACTORS": range(1, 257)},
+    "microbenchmarks/elementwise_cube.cu": {},
+    "sgd/hogwild.cu": {"FACTORS": range(1, 257)},
+}
+
+
+# The kernels whose threads may touch the same elements without order, one of them writing, and of which arrays.
+WANTED_RACES = {("sgd/hogwild.cu", "hogwild"): {"user_factors", "item_factors"}}
 
 
 @cache
@@ -14,12 +28,51 @@ def kernels_folder():
     return installed if installed.is_dir() else repository
 
 
+def path(source, defines):
+    """The file of a source, which VARIANTS has to have with these definitions (a file elsewhere may have any).
+
+    Raises
+    ------
+    ValueError : the package does not launch this variant
+    """
+    result = kernels_folder() / source
+    if kernels_folder() in result.parents:
+        variants = VARIANTS.get(str(source), {})
+        if defines.keys() != variants.keys() or any(defines[key] not in variants[key] for key in defines):
+            raise ValueError(f"gpumf.gpu.sources.VARIANTS has no {source} with {defines}")
+    return result
+
+
+def variants(**chosen):
+    """All that the package can launch, as (source, definitions); of a chosen definition with these values alone."""
+    for source, values in VARIANTS.items():
+        possible = [[v for v in values[key] if v in chosen.get(key, values[key])] for key in values]
+        for combination in product(*possible):
+            yield source, dict(zip(values, combination, strict=True))
+
+
+@cache
+def kernels(path):
+    """The kernels in a source file: a dict name -> names of the parameters."""
+    signature = r"__global__\s+void\s+(?:__launch_bounds__\(.*?\)\s+)?(\w+)\((.*?)\)\s*\{"
+    return {
+        name: tuple(re.findall(r"(\w+)\s*(?:,|$)", parameters))
+        for name, parameters in re.findall(signature, path.read_text(), re.DOTALL)
+    }
+
+
+def all_kernels():
+    """Every kernel of kernels/ as (source, name)."""
+    folder = kernels_folder()
+    return sorted((p.relative_to(folder).as_posix(), name) for p in folder.rglob("*.cu") for name in kernels(p))
+
+
 @cache
 def digest():
-    """SHA-256 over all CUDA sources, in hexadecimal."""
+    """SHA-256 over all sources of kernels/, in hexadecimal."""
     folder = kernels_folder()
     result = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.suffix in (".cu", ".cuh", ".h")):
+    for path in sorted(p for p in folder.rglob("*") if p.suffix in (".cu", ".cuh", ".h", ".cpp")):
         result.update(path.relative_to(folder).as_posix().encode())
         result.update(path.read_bytes())
     return result.hexdigest()

@@ -7,7 +7,7 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.cpu import als as cpu_als
-from gpumf.models.base import Factorization, Trainer, lanes, launch_shape
+from gpumf.models.base import Factorization, KernelTrainer, Trainer, lanes, launch_shape
 
 
 class _HalfSweeps(Trainer):
@@ -56,18 +56,13 @@ class _Parallel(_Sequential):
     parallel = True
 
 
-class _ThesisShared(_HalfSweeps):
+class _ThesisShared(KernelTrainer, _HalfSweeps):
     """kernels/als/thesis.cu: a half-warp a row, both symmetric matrices in shared memory."""
 
-    device = "cuda"
-    max_factors = 32
-
-    @classmethod
-    def compile(cls, model):
-        return gpu.device().kernel("als/thesis.cu", "thesis_shared", FACTORS=model.factors)
+    source, entry = "als/thesis.cu", "thesis_shared"
 
     def __init__(self, model, train, user_factors, item_factors):
-        device = self._device = gpu.device()
+        device = self._device = gpu.device(model.device)
         self._kernel = self.compile(model)
         self._users, self._items = (
             [device.array(a) for a in (rows.indptr, rows.indices, rows.values)]
@@ -88,9 +83,6 @@ class _ThesisShared(_HalfSweeps):
         shared = self.shared_bytes(factors, block)
         self._kernel(blocks, block, *rows, fixed, solved, np.int32(n_rows), *self._ridge, shared=shared)
 
-    def synchronize(self):
-        self._device.synchronize()
-
 
 class ALS(Factorization):
     """Alternating least squares with weighted-lambda regularization (ALS-WR).
@@ -108,7 +100,7 @@ class ALS(Factorization):
     regularization : lambda > 0, in squared factor units
     weighted : bool, lambda times the row's number of ratings (ALS-WR) instead of lambda
     kernel : a name of `ALS.kernels()`; the fastest for the device by default
-    device : 'auto' (CUDA where there is one), 'cuda' or 'cpu'
+    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     threads : number of CUDA threads of the grid, which strides over the rows (thesis, section 6.4); as many as the
         device holds at once by default. Ignored on the CPU.
     seed : int, of the initial factors
@@ -116,7 +108,7 @@ class ALS(Factorization):
     Raises
     ------
     ValueError : a parameter out of range, a kernel that does not fit the device or the factors
-    gpumf.gpu.DeviceError : device='cuda' where there is none
+    gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
     """
 
     _trainers: ClassVar = {"sequential": _Sequential, "parallel": _Parallel, "thesis_shared": _ThesisShared}

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from gpumf import gpu
 from gpumf.datasets import Ratings
+from gpumf.gpu import sources
 from gpumf.models.evaluation import Errors
 
 MAX_FACTORS = 256
@@ -48,6 +49,24 @@ class Trainer(ABC):
         """(user_factors, item_factors) where the kernel keeps them."""
 
 
+class KernelTrainer(Trainer):
+    """A trainer that launches the kernel `entry` of kernels/`source`: on a GPU, or on the processor in its place."""
+
+    device = "cuda"
+    source: str
+    entry: str
+
+    def __init_subclass__(cls):
+        cls.max_factors = max(sources.VARIANTS[cls.source]["FACTORS"])
+
+    @classmethod
+    def compile(cls, model):
+        return gpu.device(model.device).kernel(cls.source, cls.entry, FACTORS=model.factors)
+
+    def synchronize(self):
+        self._device.synchronize()
+
+
 _BLOCK = 128  # CUDA threads: the thesis's four warps (section 6.4)
 
 
@@ -82,6 +101,7 @@ class Factorization:
     history : DataFrame with one row an epoch and the columns
         epoch (0 is the initial model), seconds (of training alone, summed up), rmse, mae (of the validation set;
         NaN without one)
+    device : where the kernel runs: 'cpu', 'cuda', or 'host' for a CUDA kernel on the processor
     transfer_seconds : time to put ratings and factors where the kernel wants them; not part of `history.seconds`
     """
 
@@ -98,41 +118,36 @@ class Factorization:
         self.regularization = float(regularization)
         self.threads = threads
         self.seed = int(seed)
-        self.kernel = self._choose_kernel(kernel, device)
+        self.kernel, self.device = self._choose(kernel, device)
         self.history = None
-
-    @property
-    def device(self):
-        """Where the kernel runs: 'cpu' or 'cuda'."""
-        return self._trainers[self.kernel].device
 
     @classmethod
     def kernels(cls):
-        """What can be passed as `kernel`: a dict name -> device, slowest first."""
+        """What can be passed as `kernel`: a dict name -> device, slowest first. Those of 'cuda' run on 'host' too."""
         return {name: trainer.device for name, trainer in cls._trainers.items()}
 
-    def _choose_kernel(self, kernel, device):
+    def _choose(self, kernel, device):
         model = type(self).__name__
-        if device not in ("auto", "cpu", "cuda"):
-            raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {device!r}")
+        if device not in ("auto", "cpu", "cuda", "host"):
+            raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'host', not {device!r}")
         if kernel is not None and kernel not in self._trainers:
             raise ValueError(f"{model} has no kernel {kernel!r}; choose from {list(self._trainers)}")
-        if device == "cuda" or (kernel and self._trainers[kernel].device == "cuda"):
-            gpu.device()  # raises where there is none
-        usable = ("cpu", "cuda") if gpu.available() else ("cpu",)
+        if device == "host":
+            gpu.device("host")  # raises where there is none
+        elif device == "cuda" or (kernel and self._trainers[kernel].device == "cuda"):
+            gpu.device()
+        usable = {"host": ("cuda",), "auto": ("cpu", "cuda") if gpu.available() else ("cpu",)}.get(device, (device,))
         fitting = [
             name
             for name, trainer in self._trainers.items()
-            if kernel in (None, name)
-            and (trainer.device == device if device != "auto" else trainer.device in usable)
-            and self.factors <= trainer.max_factors
+            if kernel in (None, name) and trainer.device in usable and self.factors <= trainer.max_factors
         ]
         if not fitting:
             raise ValueError(
                 f"{model} has no kernel for kernel={kernel!r}, device={device!r}, factors={self.factors}; there are "
                 + ", ".join(f"{n} ({t.device}, up to {t.max_factors})" for n, t in self._trainers.items())
             )
-        return fitting[-1]
+        return fitting[-1], "host" if device == "host" else self._trainers[fitting[-1]].device
 
     @property
     def _parameters(self):
@@ -223,7 +238,7 @@ class Factorization:
         return self
 
     def _to_host(self, factors):
-        return tuple(gpu.device().to_numpy(f) if self.device == "cuda" else f for f in factors)
+        return factors if self.device == "cpu" else tuple(map(gpu.device(self.device).to_numpy, factors))
 
     def _set_training(self, train):
         self.mean = train.mean
@@ -248,8 +263,8 @@ class Factorization:
         if (ratings.n_users, ratings.n_items) != (len(self.user_factors), len(self.item_factors)):
             raise ValueError("the ratings have other users or items than the model was trained on")
         factors = self.user_factors, self.item_factors
-        if self.device == "cuda":
-            factors = tuple(gpu.device().array(f) for f in factors)
+        if self.device != "cpu":
+            factors = map(gpu.device(self.device).array, factors)
         rmse, mae = self._errors(ratings)(*factors)
         return {"rmse": rmse, "mae": mae}
 

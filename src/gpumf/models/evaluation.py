@@ -5,8 +5,8 @@ import numpy as np
 from gpumf import gpu
 from gpumf.cpu.metrics import sum_errors
 
-# Enough groups to fill any GPU, few enough that the second reduction is one block's work.
-_BLOCKS, _THREADS = 1024, 256
+# Few enough blocks that the second reduction is one block's work.
+_MOST_BLOCKS, _THREADS = 1024, 256
 
 
 class Errors:
@@ -24,7 +24,7 @@ class Errors:
         # Ordered by user, neighbouring groups share a user's factors; the sums then meet the cache, not memory.
         order = np.argsort(chosen.users, kind="stable")
         arrays = chosen.users[order], chosen.items[order], chosen.values[order]
-        self._sums = _cuda_sums(arrays, factors) if device == "cuda" else _cpu_sums(arrays)
+        self._sums = _cpu_sums(arrays) if device == "cpu" else _kernel_sums(arrays, factors, gpu.device(device))
 
     def __call__(self, user_factors, item_factors):
         absolute, squared = self._sums(user_factors, item_factors) + self._unknown
@@ -35,18 +35,19 @@ def _cpu_sums(arrays):
     return lambda p, q: np.array(sum_errors(*arrays, p, q))
 
 
-def _cuda_sums(arrays, factors):
+def _kernel_sums(arrays, factors, device):
     """Launches kernels/metrics/errors.cu."""
-    device = gpu.device()
     errors = device.kernel("metrics/errors.cu", "errors", FACTORS=factors)
     total_errors = device.kernel("metrics/errors.cu", "total_errors", FACTORS=factors)
     nnz = np.int64(len(arrays[0]))
     arrays = [device.array(a) for a in arrays]
-    partial, total = device.empty((_BLOCKS, 2), np.float64), device.empty(2, np.float64)
+    held = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
+    blocks = min(_MOST_BLOCKS, held // _THREADS)
+    partial, total = device.empty((blocks, 2), np.float64), device.empty(2, np.float64)
 
     def sums(p, q):
-        errors(_BLOCKS, _THREADS, *arrays, nnz, p, q, partial)
-        total_errors(1, _THREADS, partial, np.int32(_BLOCKS), total)
+        errors(blocks, _THREADS, *arrays, nnz, p, q, partial)
+        total_errors(1, _THREADS, partial, np.int32(blocks), total)
         return device.to_numpy(total)
 
     return sums

@@ -9,7 +9,7 @@ from numba import get_num_threads
 from gpumf import gpu
 from gpumf.cpu import sgd as cpu_sgd
 from gpumf.hashing import splitmix64
-from gpumf.models.base import Factorization, Trainer, launch_shape
+from gpumf.models.base import Factorization, KernelTrainer, Trainer, launch_shape
 
 
 def _steps(model):
@@ -73,24 +73,19 @@ class _Parallel(_Sequential):
     parallel = True
 
 
-class _Hogwild(_Updates):
+class _Hogwild(KernelTrainer, _Updates):
     """kernels/sgd/hogwild.cu: a group of lanes an update, no locks."""
 
-    device = "cuda"
-
-    @classmethod
-    def compile(cls, model):
-        return gpu.device().kernel("sgd/hogwild.cu", "hogwild", FACTORS=model.factors)
+    source, entry = "sgd/hogwild.cu", "hogwild"
 
     def __init__(self, model, train, user_factors, item_factors):
-        device = gpu.device()
+        device = self._device = gpu.device(model.device)
         self._kernel = self.compile(model)
         self._ratings = [device.array(a) for a in (train.users, train.items, train.values)]
         self._nnz = train.nnz
         self._p, self._q = device.array(user_factors), device.array(item_factors)
         self._steps = *_steps(model), _key(model)
         self._shape = launch_shape(model.threads, safe_updates(train), model.factors, device)
-        self._device = device
 
     def updates(self, first, count):
         self._kernel(
@@ -103,9 +98,6 @@ class _Hogwild(_Updates):
             np.uint64(first),
             np.int64(count),
         )
-
-    def synchronize(self):
-        self._device.synchronize()
 
 
 class SGD(Factorization):
@@ -120,7 +112,7 @@ class SGD(Factorization):
     regularization : lambda >= 0 of the users, and of the items too unless `item_regularization` is given
     learning_rate : mu > 0
     kernel : a name of `SGD.kernels()`; the fastest for the device by default
-    device : 'auto' (CUDA where there is one), 'cuda' or 'cpu'
+    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     threads : number of CUDA threads of the grid. By default as many as `safe_updates` lets be in flight: with more,
         updates of popular vectors overwrite each other and an epoch learns less. Ignored on the CPU.
     seed : int, of the initial factors and of the draws
@@ -128,7 +120,7 @@ class SGD(Factorization):
     Raises
     ------
     ValueError : a parameter out of range, a kernel that does not fit the device
-    gpumf.gpu.DeviceError : device='cuda' where there is none
+    gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
     """
 
     _trainers: ClassVar = {"sequential": _Sequential, "parallel": _Parallel, "hogwild": _Hogwild}

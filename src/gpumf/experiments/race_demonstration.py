@@ -1,0 +1,78 @@
+"""What the races of Hogwild do to its result: the same updates in many orders, by few and by many groups.
+
+kernels/sgd/hogwild.cu on the processor, where the order of all memory accesses is drawn from a seed. All groups are
+threads of one block. A GPU may take any of these orders, but takes them with other frequencies: what is shown here is
+what can happen, and why it happens more with more groups, not how often it happens on a GPU.
+"""
+
+import numpy as np
+import pandas as pd
+
+from gpumf import gpu
+from gpumf.cpu import reference
+from gpumf.datasets import Ratings
+
+RATE, REGULARIZATION, KEY = 0.05, 0.02, 0
+
+_SMALL = {"n_users": 30, "n_items": 20, "factors": 8, "n_updates": 600}
+PROFILES = {
+    "quick": {"groups": [1, 2, 4, 8, 16, 32], "seeds": 20, **_SMALL},
+    "full": {"groups": [1, 2, 4, 8, 16, 32, 64], "seeds": 100, **_SMALL},
+}
+
+
+def run(groups, seeds, n_users, n_items, factors, n_updates):
+    """Make the same updates of random factors, on every rating of a small matrix, in as many orders as seeds.
+
+    Parameters
+    ----------
+    groups : list of int, 1 to 64: how many update at a time
+    seeds, n_users, n_items, factors (up to 16), n_updates : int
+
+    Returns
+    -------
+    DataFrame with a row a run: groups, seed, lost_share (of the writes of a factor, those over something that another
+    group wrote there since this one read it), distance (of all factors from those of the same updates one after
+    another, relative to how far these went), rmse (of the ratings in the end)
+    """
+    rng = np.random.default_rng(0)
+    users, items = (a.ravel() for a in np.indices((n_users, n_items)))
+    ratings = Ratings(users, items, rng.integers(1, 6, n_users * n_items), n_users, n_items)
+    start = [rng.random((rows, factors), np.float32) for rows in (n_users, n_items)]
+    steps = RATE, REGULARIZATION, REGULARIZATION, KEY
+    one_by_one = np.concatenate(reference.hogwild(ratings, *start, *steps, 0, n_updates))
+    way = np.linalg.norm(one_by_one - np.concatenate(start))
+    rows = []
+    for n_groups in groups:
+        for seed in range(seeds):
+            p, q, trace = updates(ratings, *start, RATE, REGULARIZATION, KEY, n_updates, n_groups, seed)
+            _, squared = reference.sum_errors(ratings, p, q)
+            distance = np.linalg.norm(np.concatenate([p, q]) - one_by_one) / way
+            rows.append((n_groups, seed, _lost_share(trace), distance, np.sqrt(squared / ratings.nnz)))
+    return pd.DataFrame(rows, columns=["groups", "seed", "lost_share", "distance", "rmse"])
+
+
+def updates(ratings, user_factors, item_factors, rate, regularization, key, n_updates, n_groups, seed):
+    """Launch Hogwild's updates for n_groups groups of one block, in the order of a seed.
+
+    Returns
+    -------
+    (user_factors, item_factors, trace) : after the updates, and a DataFrame of the reads and writes in their order
+    """
+    device, factors, trace = gpu.device("host"), user_factors.shape[1], []
+    p, q = device.array(user_factors), device.array(item_factors)
+    steps = np.float32(rate), np.float32(regularization), np.float32(regularization)
+    draws = np.uint64(key), np.uint64(0), np.int64(n_updates)
+    arrays = ratings.users, ratings.items, ratings.values, np.int64(ratings.nnz), p, q
+    with device.shuffled(seed, trace):
+        device.kernel("sgd/hogwild.cu", "hogwild", FACTORS=factors)(1, 16 * n_groups, *arrays, *steps, *draws)
+    return p, q, trace[0]
+
+
+def _lost_share(trace):
+    """A thread reads a factor, then writes it; if others wrote it in between, their update is lost."""
+    trace = trace[trace.array.str.endswith("factors")]
+    wrote = trace.access == "write"
+    writes_so_far = wrote.groupby([trace.array, trace.element]).cumsum() - wrote
+    own = writes_so_far.groupby([trace.array, trace.element, trace.thread])
+    return float((own.diff()[wrote] > 0).mean())

@@ -1,0 +1,324 @@
+"""The kernels on this machine's processor: slow, and strict. It needs a C++ compiler and no GPU.
+
+The same CUDA sources, compiled behind kernels/host/cuda.h. A launch checks what a GPU leaves to luck: an index out of
+bounds, a read of shared memory that nobody has written, a barrier or a shuffle to which not everybody comes. Each is
+a DeviceError that names kernel, block and thread, and the line of the source.
+"""
+
+import ctypes
+import hashlib
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gpumf.gpu import DeviceError, sources
+
+# Enough groups to get into each other's way, few enough to be quick.
+_MULTIPROCESSORS, _THREADS_PER_MULTIPROCESSOR = 4, 256
+
+_OPTIONS = ["-std=c++20", "-gdwarf-4", "-fPIC", "-fno-exceptions", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE"]
+# Clang's scattered vector stores would go past the sanitizer.
+_KERNEL = ["-O1", "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fvisibility=hidden"]
+_SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+
+_MOST_THREADS, _MOST_SHARED = 1024, 227 << 10  # of a block; kernels/host/cuda.h has the second too
+
+_MOST_STEPS = 1_000_000
+_STEP = np.dtype([("thread", np.uint32), ("array", np.uint32), ("offset", np.uint32), ("access", np.uint32)])
+
+
+class _Array(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("begin", ctypes.c_void_p), ("bytes", ctypes.c_size_t))
+
+
+class _Launch(ctypes.Structure):
+    """As kernels/host/runtime.cpp has it."""
+
+    _fields_ = (
+        ("run_thread", ctypes.c_void_p),
+        ("dynamic_shared", ctypes.c_void_p),
+        ("arguments", ctypes.POINTER(ctypes.c_void_p)),
+        ("arrays", ctypes.POINTER(_Array)),
+        ("n_arrays", ctypes.c_size_t),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_size_t),
+        ("cores", ctypes.c_uint),
+        ("shuffled", ctypes.c_uint),
+        ("seed", ctypes.c_uint64),
+        ("steps", ctypes.c_void_p),
+        ("most_steps", ctypes.c_size_t),
+        ("n_steps", ctypes.c_size_t),
+        ("error_at", ctypes.c_size_t),
+        ("error", ctypes.c_char * 512),
+    )
+
+
+@cache
+def why_unavailable():
+    """One sentence on what is missing to run kernels on the processor, or None where nothing is."""
+    if sys.platform != "linux":
+        return "kernels run on the processor on Linux only"
+    if _compiler() is None:
+        return "no C++ compiler was found; install g++ or clang, or name one in CXX"
+    return None
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled kernel. Calling it runs it: kernel(grid, block, *arguments, shared=bytes).
+
+    Scalars among the arguments must be NumPy scalars of the width that the source has.
+    """
+
+    source: str
+    name: str
+    parameters: tuple
+    library: Path
+    device: "HostDevice"
+
+    def __call__(self, grid, block, *arguments, shared=0):
+        library = ctypes.CDLL(self.library)
+        self._check(library, arguments)
+        if np.prod(block) > _MOST_THREADS or shared > _MOST_SHARED:
+            raise DeviceError(
+                f"{self.name}: no GPU runs a block of {block} threads with {shared} bytes shared memory"
+            )
+        self.device.launched.add((self.source, self.name))
+        arrays = {n: a for n, a in zip(self.parameters, arguments, strict=True) if isinstance(a, np.ndarray)}
+        # An array is passed by its address, a scalar by value, each behind a pointer.
+        values = [np.array(a.ctypes.data if isinstance(a, np.ndarray) else a) for a in arguments]
+        order, trace = self.device.order()
+        steps = np.empty(0 if trace is None else _MOST_STEPS, _STEP)
+        launch = _Launch(
+            run_thread=ctypes.cast(library.run_thread, ctypes.c_void_p),
+            dynamic_shared=ctypes.cast(library.dynamic_shared, ctypes.c_void_p),
+            arguments=(ctypes.c_void_p * len(values))(*(v.ctypes.data for v in values)),
+            arrays=(_Array * len(arrays))(*(_Array(n.encode(), a.ctypes.data, a.nbytes) for n, a in arrays.items())),
+            n_arrays=len(arrays),
+            grid=_three(grid),
+            block=_three(block),
+            shared=shared,
+            steps=steps.ctypes.data,
+            most_steps=len(steps),
+            **order,
+        )
+        ctypes.CDLL(_runtime()).launch(ctypes.byref(launch))
+        if launch.error:
+            raise DeviceError(f"{self.name}: {launch.error.decode()}{_line(self.library, launch.error_at)}")
+        if trace is not None:
+            trace.append(_readable(steps[: launch.n_steps], arrays))
+            trace[-1].attrs["kernel"] = self.source, self.name
+
+    def _check(self, library, arguments):
+        if len(arguments) != len(self.parameters):
+            raise TypeError(f"{self.name} takes {len(self.parameters)} arguments, not {len(arguments)}")
+        library.argument_sizes.restype = ctypes.POINTER(ctypes.c_int)
+        for parameter, argument, size in zip(self.parameters, arguments, library.argument_sizes(), strict=False):
+            if not isinstance(argument, np.ndarray | np.generic):
+                raise TypeError(f"{self.name}: pass {argument!r} as an array or a NumPy scalar")
+            if isinstance(argument, np.generic) and argument.itemsize != size:
+                raise TypeError(f"{self.name}: {parameter} has {size} bytes, {argument!r} has {argument.itemsize}")
+
+
+def _three(shape):
+    return (ctypes.c_uint * 3)(*(*np.atleast_1d(shape).tolist(), 1, 1)[:3])
+
+
+def _readable(steps, arrays):
+    """The steps of a launch as a DataFrame: thread, array, element, access."""
+    names, widths = list(arrays), np.array([a.itemsize for a in arrays.values()])
+    return pd.DataFrame(
+        {
+            "thread": steps["thread"],
+            "array": np.array(names)[steps["array"]],
+            "element": steps["offset"] // widths[steps["array"]],
+            "access": np.array(["read", "write", "atomic"])[steps["access"]],
+        }
+    )
+
+
+class HostDevice:
+    """Arrays, kernels and time on this machine's processor, in the words of `gpumf.gpu.cuda.CudaDevice`.
+
+    Attributes
+    ----------
+    launched : set of (source, name) of the kernels that ran so far
+    """
+
+    name = "host"
+
+    def __init__(self):
+        self.launched = set()
+        self._shuffle = None
+
+    @staticmethod
+    def array(values):
+        """A copy of a NumPy array."""
+        return np.array(values, order="C")
+
+    @staticmethod
+    def empty(shape, dtype):
+        """An array of NaN or -1, all bits set, which no kernel can take for a result of its own."""
+        result = np.empty(shape, dtype)
+        result.view(np.uint8).fill(0xFF)
+        return result
+
+    @staticmethod
+    def to_numpy(array):
+        """A copy."""
+        return array.copy()
+
+    @staticmethod
+    def synchronize():
+        """Nothing to wait for: a launch returns when it is done."""
+
+    def kernel(self, source, name, **defines):
+        """Compile (once) the kernel `name` of `kernels/<source>` with preprocessor definitions.
+
+        Raises
+        ------
+        DeviceError : with the compiler's message, where it does not compile
+        """
+        path = sources.path(source, defines)
+        return Kernel(
+            source, name, sources.kernels(path)[name], _library(path, name, tuple(sorted(defines.items()))), self
+        )
+
+    @contextmanager
+    def shuffled(self, seed, trace=None):
+        """Within it, launches run on one core, in an order of their blocks and threads that is drawn from `seed`.
+
+        Threads of a block are switched at reads and writes too, between any two of which another thread of a GPU
+        might come first. Blocks run one after another; what happens between two of them is not covered.
+
+        Parameters
+        ----------
+        seed : int
+        trace : list, to which each launch adds a DataFrame of how threads touched arrays, the first million times:
+            thread (counted through the grid), array, element, access ('read', 'write' or 'atomic'); attrs["kernel"]
+            is its (source, name)
+        """
+        before, self._shuffle = self._shuffle, (random.Random(seed), trace)
+        try:
+            yield
+        finally:
+            self._shuffle = before
+
+    def order(self):
+        """What the next launch is told of cores and order, and where its steps go."""
+        if self._shuffle is None:
+            return {"cores": os.cpu_count()}, None
+        draws, trace = self._shuffle
+        return {"cores": 1, "shuffled": 1, "seed": draws.getrandbits(32)}, trace
+
+    @staticmethod
+    def time(work, repeats=10, warmup=2):
+        """Seconds that each of `repeats` calls of work() takes by the clock, after warm-up, float64 (repeats,)."""
+        for _ in range(warmup):
+            work()
+        seconds = np.empty(repeats)
+        for k in range(repeats):
+            started = time.perf_counter()
+            work()
+            seconds[k] = time.perf_counter() - started
+        return seconds
+
+    @cached_property
+    def facts(self):
+        """What the device and its software are: a dict of plain values for provenance."""
+        return {
+            "multiprocessors": _MULTIPROCESSORS,
+            "threads_per_multiprocessor": _THREADS_PER_MULTIPROCESSOR,
+            "compiler": _compiler_version(),
+        }
+
+
+# Compilation
+
+
+@cache
+def _compiler():
+    """The command of the C++ compiler, in words, or None."""
+    if "CXX" in os.environ:
+        return shlex.split(os.environ["CXX"])
+    found = filter(None, map(shutil.which, ("g++", "clang++")))
+    return next(([path] for path in found), None)
+
+
+@cache
+def _compiler_version():
+    return subprocess.run([*_compiler(), "--version"], capture_output=True, text=True, check=True).stdout
+
+
+def _sanitize():
+    """Whether `make test-sanitize` runs: AddressSanitizer and UBSan instead of the checks of runtime.cpp."""
+    return "GPUMF_HOST_SANITIZE" in os.environ
+
+
+@cache
+def _runtime():
+    """The compiled kernels/host/runtime.cpp."""
+    code = (sources.kernels_folder() / "host/runtime.cpp").read_text()
+    return _compiled("runtime", code, ["-O2", *(_SANITIZERS if _sanitize() else [])], ["-pthread"])
+
+
+@cache
+def _library(path, name, defines):
+    """The compiled kernel, as a library with the functions of HOST_KERNEL in kernels/host/cuda.h."""
+    code = f'#include "host/cuda.h"\n#include "{path}"\nHOST_KERNEL({name})\n'
+    options = [*_KERNEL, *(f"-D{key}={value}" for key, value in defines)]
+    runtime = _runtime()
+    link = [f"-L{runtime.parent}", f"-l:{runtime.name}", "-Wl,-rpath,$ORIGIN"]
+    if _sanitize():
+        return _compiled(name, code, [*options, *_SANITIZERS], link)
+    return _compiled(name, code, [*options, "-fsanitize=thread,bounds"], link, path.read_bytes())
+
+
+def _compiled(name, code, options, link, depends=b""):
+    """The library that the code compiles to, from the cache where it is there."""
+    folder = sources.kernels_folder()
+    options = [*_OPTIONS, *options, f"-I{folder}", f"-I{folder / 'host'}"]
+    key = [_compiler_version(), sources.digest(), code, *options, *link]
+    digest = hashlib.sha256("\0".join(key).encode() + depends).hexdigest()
+    cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    library = Path(cache_home, "gpumf", "host", f"{name}-{digest[:24]}.so")
+    if library.exists():
+        return library
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        unit, unlinked, linked = (Path(folder, f"{name}.{suffix}") for suffix in ("cpp", "o", "so"))
+        unit.write_text(code)
+        _run([*_compiler(), *options, "-c", unit, "-o", unlinked], name)
+        # The library of the sanitizers for `make test-sanitize`, but none where runtime.cpp takes its place.
+        kept = [option for option in options if option == _SANITIZERS[0]]
+        _run([*_compiler(), *kept, "-shared", unlinked, "-o", linked, *link], name)
+        linked.replace(library)  # in one step: another process may be looking for it
+    return library
+
+
+def _run(command, name):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise DeviceError(f"{name} does not compile for device='host': {done.stderr}")
+
+
+def _line(library, offset):
+    """' (file.cu:77)', where that is known."""
+    if not offset or not shutil.which("addr2line"):
+        return ""
+    command = ["addr2line", "-e", library, hex(offset)]
+    place = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
+    return f" ({Path(place).name})"

@@ -1,0 +1,74 @@
+"""Compile kernels for any GPU architecture with NVRTC, on a machine that may have no GPU, and say what they take.
+
+NVRTC comes with the extra `test` (the package nvidia-cuda-nvrtc).
+"""
+
+import ctypes
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+
+from gpumf.gpu import DeviceError, sources
+
+_RESOURCES = re.compile(
+    r"Function properties for (?P<kernel>\w+)\s+"
+    r"ptxas\W+(?P<stack_bytes>\d+) bytes stack frame, "
+    r"(?P<spill_store_bytes>\d+) bytes spill stores, (?P<spill_load_bytes>\d+) bytes spill loads\s+"
+    r"ptxas info\s*: Used (?P<registers>\d+) registers(?:[^\n]*? (?P<static_shared_bytes>\d+) bytes smem)?"
+)
+
+
+@cache
+def _library():
+    """NVRTC, or None where it is not installed."""
+    package = importlib.util.find_spec("nvidia")
+    folders = package.submodule_search_locations if package else []
+    found = sorted(path for folder in folders for path in Path(folder).rglob("libnvrtc.so.*"))
+    return ctypes.CDLL(found[-1]) if found else None
+
+
+def why_unavailable():
+    """One sentence on what is missing, or None where nothing is."""
+    return None if _library() else "NVRTC was not found; install nvidia-cuda-nvrtc, a part of the extra test"
+
+
+def resources(source, architecture, **defines):
+    """Compile `kernels/<source>` for an architecture, as 90 or 120; a warning is an error.
+
+    Returns
+    -------
+    list of a dict for each kernel in it: kernel, registers (of a thread), stack_bytes, spill_store_bytes and
+    spill_load_bytes (of a thread), static_shared_bytes (of a block)
+
+    Raises
+    ------
+    DeviceError : with the compiler's message
+    """
+    if why := why_unavailable():
+        raise DeviceError(why)
+    path = sources.path(source, defines)
+    options = [
+        "-std=c++17",
+        f"-I{sources.kernels_folder()}",
+        f"-arch=sm_{architecture}",
+        "-Werror=all-warnings",
+        "--ptxas-options=-v",
+        *(f"-D{key}={value}" for key, value in defines.items()),
+    ]
+    nvrtc, program = _library(), ctypes.c_void_p()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), path.read_bytes(), path.name.encode(), 0, None, None)
+    encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+    failed = nvrtc.nvrtcCompileProgram(program, len(options), encoded)
+    size = ctypes.c_size_t()
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    text = log.value.decode()
+    if failed or "warning" in text:
+        raise DeviceError(f"{source} does not compile for sm_{architecture} with {defines}: {text}")
+    return [
+        {key: value if key == "kernel" else int(value or 0) for key, value in match.groupdict().items()}
+        for match in _RESOURCES.finditer(text)
+    ]

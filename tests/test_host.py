@@ -1,0 +1,261 @@
+"""Kernels on the processor: CUDA's names mean what they mean on a GPU, and faults that a GPU lets pass are errors."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import ragged_ratings, random_factors
+from gpumf import gpu
+from gpumf.gpu import sources
+from gpumf.models import als
+
+KERNELS = Path(__file__).parent / "kernels"
+NAMES, FAULTS = KERNELS / "names.cu", KERNELS / "faults.cu"
+
+
+@pytest.mark.parametrize("width", [32, 16, 4])
+@pytest.mark.parametrize("lanes", [0, 1, 3])
+def test_shuffles(launcher, width, lanes):
+    t = np.arange(64)
+    values, first, inside = np.random.default_rng(0).random(64, np.float32), t // width * width, t % width
+    result = launcher.empty((4, 64), np.float32)
+    shuffles = launcher.kernel(NAMES, "shuffles")
+    shuffles(1, 64, launcher.array(values), np.int32(lanes), np.int32(width), result)
+    shfl, up, down, xor = launcher.to_numpy(result)
+    assert np.array_equal(shfl, values[first + lanes])
+    assert np.array_equal(up, values[np.where(inside >= lanes, t - lanes, t)])
+    assert np.array_equal(down, values[np.where(inside + lanes < width, t + lanes, t)])
+    assert np.array_equal(xor, values[t ^ lanes])
+
+
+def test_votes(launcher):
+    predicates = np.zeros(64, np.int32)
+    predicates[[0, 5, 15, 20, *range(32, 48)]] = 1
+    result = launcher.empty((3, 64), np.uint32)
+    launcher.kernel(NAMES, "votes")(1, 64, launcher.array(predicates), result)
+    ballots = [1 | 1 << 5 | 1 << 15, 1 << 20, 0xFFFF, 0]
+    expected = np.repeat([ballots, [1, 1, 1, 0], [0, 0, 1, 0]], 16, axis=1)
+    assert np.array_equal(launcher.to_numpy(result), expected)
+
+
+def test_atomics(launcher):
+    values = np.random.default_rng(1).integers(-1000, 1000, 512).astype(np.int32)
+    integers = launcher.array(np.zeros(5, np.int32))
+    sums = launcher.array(np.zeros(1, np.float32)), launcher.array(np.zeros(1))
+    launcher.kernel(NAMES, "atomics")(4, 128, launcher.array(values), integers, *sums)
+    total, most, least, last, count = launcher.to_numpy(integers)
+    assert (total, most, least, count) == (values.sum(), values.max(), values.min(), 512)
+    assert last in values
+    assert [launcher.to_numpy(s)[0] for s in sums] == [values.sum() / 2] * 2
+
+
+def test_arithmetic(launcher):
+    a, b = np.random.default_rng(2).integers(0, 2**64, (2, 64), np.uint64)
+    high, small = launcher.empty(64, np.uint64), launcher.empty((4, 64), np.int32)
+    real = launcher.empty((3, 64), np.float32)
+    arithmetic = launcher.kernel(NAMES, "arithmetic")
+    arithmetic(1, 64, launcher.array(a), launcher.array(b), np.float32("nan"), high, small, real)
+    assert launcher.to_numpy(high).tolist() == [int(x) * int(y) >> 64 for x, y in zip(a, b, strict=True)]
+    x, y = a.astype(np.uint32).view(np.int32), b.astype(np.uint32).view(np.int32)
+    lowest_bit = [(int(v) & -int(v)).bit_length() for v in x]
+    expected = [np.minimum(x, y), np.maximum(x, y), np.bitwise_count(x.view(np.uint32)), lowest_bit]
+    assert np.array_equal(launcher.to_numpy(small), expected)
+    expected = [x, y, 1 / np.sqrt((x & 0xFFFF) + 1.0)]
+    assert np.allclose(launcher.to_numpy(real), np.array(expected, np.float32), rtol=1e-6)
+
+
+def test_conversions_of_every_half_and_around_it(launcher):
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    halves = halves[np.isfinite(halves)]
+    middles = (halves[:-1] + np.diff(halves) / 2)[np.isfinite(np.diff(halves))]  # ties go to the even neighbour
+    values = np.concatenate([halves, middles, np.nextafter(middles, 1), [65519.9, 65520, 1e9, -np.inf, np.nan]])
+    values = values.astype(np.float32)
+    n = len(values)
+    half, bfloat = launcher.empty(n, np.float16), launcher.empty(n, np.uint16)
+    from_half, from_bfloat = launcher.empty(n, np.float32), launcher.empty(n, np.float32)
+    conversions = launcher.kernel(NAMES, "conversions")
+    conversions(16, 64, launcher.array(values), np.int32(n), half, from_half, bfloat, from_bfloat)
+    with np.errstate(over="ignore"):
+        expected = values.astype(np.float16)
+    assert np.array_equal(launcher.to_numpy(half), expected, equal_nan=True)
+    assert np.array_equal(launcher.to_numpy(from_half), expected.astype(np.float32), equal_nan=True)
+
+    nearest = launcher.to_numpy(from_bfloat)
+    finite = np.isfinite(values)
+    bits = values[finite].view(np.uint32)
+    lower, upper = ((bits >> 16 << 16) + k * 0x10000 for k in (np.uint32(0), np.uint32(1)))
+    lower, upper = lower.view(np.float32).astype(float), upper.view(np.float32).astype(float)
+    to_lower, to_upper = np.abs(values[finite] - lower), np.abs(upper - values[finite])
+    up = (to_upper < to_lower) | (to_upper == to_lower) & (bits >> 16 & 1 == 1)
+    assert np.array_equal(nearest[finite], np.where(up, upper, lower))
+    assert np.array_equal(nearest[~finite], values[~finite], equal_nan=True)
+    assert np.array_equal(launcher.to_numpy(bfloat).astype(np.uint32) << 16, nearest.view(np.uint32))
+
+
+def test_places(launcher):
+    grid, block = (2, 3, 2), (4, 2, 3)
+    result = launcher.empty((12, 24, 12), np.uint32)
+    launcher.kernel(NAMES, "places")(grid, block, result)
+    place = launcher.to_numpy(result)
+    for columns, shape in ((place[0, :, :3], block), (place[:, 0, 3:6], grid)):
+        z, y, x = np.unravel_index(np.arange(np.prod(shape)), shape[::-1])
+        assert np.array_equal(columns, np.stack([x, y, z], axis=1))
+    assert (place[..., 6:] == [*block, *grid]).all()
+
+
+# What each kernel of faults.cu has to be told, launched with two blocks of 64 threads and arrays of 128 words.
+COMPLAINTS = {
+    "ended_before_barrier": r"waits for ever at __syncthreads \(faults.cu:\d+\): thread \(32, 0, 0\) has ended",
+    "two_barriers": r"waits for ever at __syncthreads .*: thread \(32, 0, 0\) waits at __syncthreads \(",
+    "ended_before_syncwarp": r"waits for ever at __syncwarp .*: thread \(7, 0, 0\) has ended",
+    "shuffle_against_barrier": r"thread \(0, 0, 0\) waits at __syncthreads|thread \(2, 0, 0\) waits at __shfl_sync",
+    "shuffle_from_ended": r"waits for ever at __shfl_sync .*: thread \(3, 0, 0\) has ended",
+    "shuffle_from_outside_the_mask": r"reads lane 20 in __shfl_sync .*, which is not in the mask 0x0000ffff",
+    "outside_its_own_mask": r"calls __shfl_sync .* with the mask 0x0000ffff, which leaves out its own lane 16",
+    "reads_past_the_end": r"thread \(63, 0, 0\) .* reads 4 bytes out of bounds, at 256 of the 256 bytes of in \(",
+    "writes_before_the_begin": r"thread \(0, 0, 0\) .* writes 4 bytes out of bounds, at -4 of the 256 bytes of out",
+    "past_dynamic_shared_memory": r"thread \(32, .* out of bounds, at 256 of the 256 bytes of dynamic shared memory",
+    "past_static_shared_memory": r"thread \(63, .* uses index 64 of an array of type 'float \[64\]' \(faults.cu:\d+\)",
+    "past_a_member": r"thread \(16, .* uses index 16 of an array of type 'float \[16\]' \(faults.cu:\d+\)",
+    "unwritten_static_shared_memory": r"thread \(\d*[13579], .* static shared memory .*, which no thread .* written",
+    "unwritten_dynamic_shared_memory": r"of block \(1, 0, 0\) reads 4 bytes of dynamic shared memory .*, which no",
+    "atomic_past_the_end": r"thread \(64, .* writes 4 bytes out of bounds, at 256 of the 256 bytes of out",
+}
+
+
+@pytest.mark.parametrize("fault", COMPLAINTS)
+def test_faults_are_errors_that_name_kernel_block_and_thread(host, fault):
+    kernel = host.kernel(FAULTS, fault)
+    arrays = [np.zeros(64, np.float32) for _ in kernel.parameters]
+    threads = 128 if fault == "atomic_past_the_end" else 64
+    with pytest.raises(gpu.DeviceError) as error:
+        kernel(2, threads, *arrays, shared=256 if "dynamic" in fault else 0)
+    assert re.match(rf"{fault}: thread \(\d+, 0, 0\) of block \([01], 0, 0\) ", str(error.value))
+    assert re.search(COMPLAINTS[fault], str(error.value))
+
+
+def test_every_fault_has_its_complaint():
+    assert {*sources.kernels(FAULTS)} == {*COMPLAINTS, "missing_barrier", "overflows"}
+
+
+def test_after_an_error_the_next_launch_works(host):
+    out = host.empty(64, np.float32)
+    with pytest.raises(gpu.DeviceError):
+        host.kernel(FAULTS, "shuffle_from_ended")(2, 64, out)
+    host.kernel(FAULTS, "missing_barrier")(1, 64, out)
+    assert np.isfinite(out).all()
+
+
+def test_a_missing_barrier_shows_in_shuffled_orders(host):
+    kernel, results = host.kernel(FAULTS, "missing_barrier"), set()
+    for seed in range(20):
+        out = host.empty(64, np.float32)
+        with host.shuffled(seed):
+            kernel(1, 64, out)
+        results.add(out.tobytes())
+    assert len(results) > 10
+
+
+def test_the_same_seed_is_the_same_order(host):
+    def results(seed):
+        out = [host.empty(64, np.float32) for _ in range(2)]
+        with host.shuffled(seed):
+            for array in out:
+                host.kernel(FAULTS, "missing_barrier")(1, 64, array)
+        return [array.tobytes() for array in out]
+
+    assert results(5) == results(5)
+    assert results(5)[0] != results(5)[1] and results(5) != results(6)
+
+
+def test_a_trace_has_every_access_in_order(host):
+    trace, values, out = [], np.arange(64, dtype=np.float32), host.empty((4, 64), np.float32)
+    with host.shuffled(0, trace):
+        host.kernel(NAMES, "shuffles")(1, 64, values, np.int32(1), np.int32(32), out)
+    (steps,) = trace
+    reads, writes = (steps[steps.access == access] for access in ("read", "write"))
+    assert (reads.array == "values").all() and sorted(reads.thread) == sorted(reads.element) == list(range(64))
+    assert (reads.thread == reads.element).all() and not reads.thread.is_monotonic_increasing
+    assert (writes.array == "result").all() and sorted(writes.element) == list(range(256))
+
+
+def test_arguments_are_checked(host):
+    kernel, x = host.kernel(NAMES, "shuffles"), np.zeros(64, np.float32)
+    for wrong, message in (
+        ((x, np.int32(1), np.int32(32)), "takes 4 arguments, not 3"),
+        ((x, 1, np.int32(32), x), "pass 1 as an array or a NumPy scalar"),
+        ((x, np.int64(1), np.int32(32), x), "lanes has 4 bytes"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            kernel(1, 64, *wrong)
+
+
+@pytest.mark.parametrize(("block", "shared"), [((32, 33), 0), (64, 232_449)])
+def test_no_block_is_larger_than_on_a_gpu(host, block, shared):
+    with pytest.raises(gpu.DeviceError, match="no GPU runs"):
+        host.kernel(NAMES, "places")(1, block, host.empty(12 * 2048, np.uint32), shared=shared)
+
+
+def test_a_kernel_that_does_not_compile_says_why(host, tmp_path):
+    path = tmp_path / "broken.cu"
+    path.write_text('extern "C" __global__ void broken(float* out) { out[0] = undeclared; }\n')
+    with pytest.raises(gpu.DeviceError, match=r"broken\.cu.*undeclared"):
+        host.kernel(path, "broken")
+
+
+def test_without_a_compiler_it_says_so(monkeypatch):
+    from gpumf.gpu import host
+
+    monkeypatch.setattr(host, "_compiler", lambda: None)
+    assert "g++" in host.why_unavailable.__wrapped__()
+
+
+def test_only_what_the_table_of_variants_has_can_be_launched(host):
+    for wrong in ({}, {"FACTORS": 33}, {"FACTORS": 16, "LANES": 8}):
+        with pytest.raises(ValueError, match=r"VARIANTS has no als/thesis.cu"):
+            host.kernel("als/thesis.cu", "thesis_shared", **wrong)
+
+
+@pytest.mark.parametrize("factors", [5, 20])
+def test_als_is_the_same_in_20_orders(host, factors):
+    ratings = ragged_ratings(seed=factors)
+    items = random_factors(ratings.n_items, factors, 1)
+
+    def solved():
+        model = als.ALS(factors, device="host", threads=128)
+        trainer = als._ThesisShared(model, ratings, host.empty((ratings.n_users, factors), np.float32), items)
+        trainer.solve_users()
+        return trainer.factors()[0]
+
+    expected = solved()
+    for seed in range(20):
+        with host.shuffled(seed):
+            assert np.array_equal(solved(), expected)
+
+
+@pytest.mark.parametrize(
+    ("fault", "finding"),
+    [
+        ("reads_past_the_end", "AddressSanitizer: heap-buffer-overflow"),
+        ("past_dynamic_shared_memory", "AddressSanitizer: use-after-poison"),
+        ("overflows", "signed integer overflow"),
+    ],
+)
+def test_the_sanitizers_of_make_test_sanitize_find(host, fault, finding):
+    call = (
+        "import numpy as np; from gpumf import gpu; x = np.zeros(64, np.float32);"
+        f"kernel = gpu.device('host').kernel('{FAULTS}', '{fault}'); kernel(1, 64, *[x] * len(kernel.parameters))"
+    )
+    where = [*shlex.split(os.environ.get("CXX", "g++")), "-print-file-name=libasan.so"]
+    libasan = subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
+    if not Path(libasan).is_absolute():
+        pytest.skip("this compiler has no libasan; g++ has")
+    settings = {"GPUMF_HOST_SANITIZE": "1", "ASAN_OPTIONS": "detect_leaks=0", "LD_PRELOAD": libasan}
+    done = subprocess.run([sys.executable, "-c", call], env=os.environ | settings, capture_output=True, text=True)
+    assert done.returncode != 0 and finding in done.stderr

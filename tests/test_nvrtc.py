@@ -1,0 +1,59 @@
+"""NVRTC compiles every kernel for every architecture, without a warning, on a machine that may have no GPU."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gpumf import gpu
+from gpumf.experiments import kernel_resources
+from gpumf.gpu import nvrtc, sources
+
+pytestmark = pytest.mark.skipif(nvrtc.why_unavailable() is not None, reason=str(nvrtc.why_unavailable()))
+
+KERNELS = Path(__file__).parent / "kernels"
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return kernel_resources.run(**kernel_resources.PROFILES["quick"])
+
+
+def spilling(frame):
+    """The kernels that promise speed by their name and spill registers all the same."""
+    spilled = frame.spill_store_bytes + frame.spill_load_bytes > 0
+    return frame[spilled & frame.kernel.str.contains("fast|tensor_core")]
+
+
+def test_every_kernel_compiles_for_every_architecture(frame):
+    for source in sources.VARIANTS:
+        of_source = frame[frame.source == source]
+        for name in sources.kernels(sources.kernels_folder() / source):
+            assert set(of_source[of_source.kernel == name].architecture) == {75, 80, 86, 89, 90, 100, 120}
+    assert frame.registers.between(1, 255).all()
+
+
+def test_the_table_of_variants_has_every_source():
+    folder = sources.kernels_folder()
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.cu")} == set(sources.VARIANTS)
+
+
+def test_static_shared_memory_is_what_the_source_asks_for(frame):
+    assert (frame[frame.kernel == "errors"].static_shared_bytes == 2 * 1024 * 8).all()
+    assert (frame[frame.kernel == "hogwild"].static_shared_bytes == 0).all()
+
+
+def test_no_fast_kernel_spills(frame):
+    assert spilling(frame).empty
+
+
+def test_a_spill_in_a_fast_kernel_is_seen():
+    frame = pd.DataFrame(nvrtc.resources(KERNELS / "spills.cu", 90))
+    assert list(spilling(frame).kernel) == ["fast_but_spills"]
+
+
+def test_a_warning_is_an_error(tmp_path):
+    path = tmp_path / "unused.cu"
+    path.write_text('extern "C" __global__ void unused(float* out) { int never_used; out[0] = 1.0f; }\n')
+    with pytest.raises(gpu.DeviceError, match=r"unused\.cu.*never_used"):
+        nvrtc.resources(path, 90)

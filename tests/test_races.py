@@ -1,0 +1,74 @@
+"""The races of Hogwild, demonstrated: each order gives what arithmetic says it must."""
+
+from pathlib import Path
+
+import numpy as np
+
+from conftest import ragged_ratings
+from gpumf import ALS, SGD
+from gpumf.experiments import elementwise_cube, race_demonstration, race_steps
+from gpumf.gpu import sources
+
+NAMES = Path(__file__).parent / "kernels/names.cu"
+
+
+def test_two_updates_step_by_step(host):
+    frame = race_steps.run(seeds=40)
+    p, (q, _), rate = race_steps.USER[0, 0], race_steps.ITEMS[:, 0], race_steps.RATE
+    # Update 0 draws the rating 1, update 1 the rating 5.
+    first, second = (lambda p, rating=r: p - rate * (p * q - rating) * q for r in (1, 5))
+    expected = {
+        ("both count", 0): second(first(p)),
+        ("both count", 1): first(second(p)),
+        ("update 0 is lost", 0): second(p),
+        ("update 1 is lost", 1): first(p),
+    }
+    seen = set()
+    for _, steps in frame.groupby("seed"):
+        assert list(steps.step) == list(range(8))
+        writes = steps[(steps.array == "user_factors") & (steps.access == "write")]
+        case = steps.outcome.iloc[0], writes.group.iloc[0]
+        assert np.isclose(steps.user_factor, expected[case], rtol=1e-6).all()
+        seen.add(case)
+    assert seen == set(expected)
+
+
+def test_one_group_is_sequential_and_more_lose_more(host):
+    frame = race_demonstration.run([1, 2, 16], seeds=6, n_users=12, n_items=9, factors=5, n_updates=150)
+    one, two, many = (runs for _, runs in frame.groupby("groups"))
+    assert (one.lost_share == 0).all() and (one.distance < 1e-5).all() and one.distance.nunique() == 1
+    assert two.lost_share.between(0.001, 0.5).all() and two.rmse.nunique() == 6
+    assert many.lost_share.mean() > 2 * two.lost_share.mean() and many.distance.mean() > two.distance.mean()
+
+
+def raced_for(trace):
+    """The arrays of which several threads touched an element, not all of them reading and not all atomically."""
+    touched = trace.groupby(["array", "element"])
+    shared = touched.thread.nunique() > 1
+    written, plain = (
+        touched.access.agg(lambda a: (a != "read").any()),
+        touched.access.agg(lambda a: (a != "atomic").any()),
+    )
+    return set(shared[shared & written & plain].index.get_level_values("array"))
+
+
+def test_only_the_wanted_races_happen(host):
+    train, test = ragged_ratings(n_users=12, n_items=9, longest=7, seed=1).split(0.2)
+    a, trace = np.ones((5, 5), np.float32), []
+    with host.shuffled(0, trace):
+        for model in (ALS, SGD):
+            model(5, device="host", threads=256).fit(train, 2, test)
+        for access in ("coalesced", "strided"):
+            elementwise_cube.cube(host, access)(a, a.copy())
+    found = {}
+    for launch in trace:
+        found.setdefault(launch.attrs["kernel"], set()).update(raced_for(launch))
+    assert {kernel: arrays for kernel, arrays in found.items() if arrays} == sources.WANTED_RACES
+    assert set(found) == set(sources.all_kernels())
+
+
+def test_a_race_is_seen_and_atomics_are_none(host):
+    trace, values, integers = [], np.ones(64, np.int32), np.zeros(5, np.int32)
+    with host.shuffled(0, trace):
+        host.kernel(NAMES, "atomics")(2, 32, values, integers, np.zeros(1, np.float32), np.zeros(1))
+    assert raced_for(trace[0]) == {"integers"}  # its counter is read plainly before it is exchanged
