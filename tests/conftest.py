@@ -80,7 +80,8 @@ def ragged_ratings(n_users=60, n_items=40, longest=35, seed=None, name="ragged")
 
 
 def random_factors(rows, factors, seed=None):
-    return np.random.default_rng(seed).random((rows, factors), np.float32)
+    """Uniform on [0, 1), of as many digits as half precision holds: every kernel sees the same numbers."""
+    return np.random.default_rng(seed).random((rows, factors), np.float32).astype(np.float16).astype(np.float32)
 
 
 class _GpuRecord:

@@ -42,7 +42,7 @@ def findings(output):
 
 
 def wanted(report):
-    """Whether a report is of a race that a kernel is meant to have, in its own source or a helper that it includes."""
+    """Whether a report is of a race that a kernel is meant to have, in its source or a helper that it includes."""
     sources = {kernel: Path(source).name for source, kernel in WANTED_RACES}
     accesses = _ACCESS.findall(" ".join(report))
     at_home = [kernel in sources and (file == sources[kernel] or file.endswith(".cuh")) for kernel, file in accesses]

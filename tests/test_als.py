@@ -1,5 +1,7 @@
 """ALS: every kernel against the float64 reference, and the estimator on top of it."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,11 +13,19 @@ from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.models import als
 
+# Relative errors that a kernel may have: conjugate gradient ends at a residual, not at the solution.
+TOLERANCE = {"tensor_core": 5e-3}
+
+
+def tolerance(kernel):
+    return TOLERANCE.get(kernel, 1e-4)
+
 
 def trainer_of(device, kernel, ratings, factors, *, regularization=0.05, weighted=True, threads=None, seed=0):
-    """A trainer with poisoned user factors: what a half-sweep does not write stays NaN."""
-    model = ALS(factors, regularization, weighted=weighted, kernel=kernel, device=device, threads=threads)
-    poison = np.full((ratings.n_users, factors), np.nan, np.float32)
+    """A trainer with poisoned user factors, NaN, or far off where the kernel starts from the solution before."""
+    cg = {"cg_steps": factors + 50, "cg_tolerance": 1e-7}
+    model = ALS(factors, regularization, weighted=weighted, kernel=kernel, device=device, threads=threads, **cg)
+    poison = np.full((ratings.n_users, factors), 7.0 if kernel == "tensor_core" else np.nan, np.float32)
     items = random_factors(ratings.n_items, factors, seed)
     return ALS._trainers[kernel](model, ratings, poison, items), items
 
@@ -38,9 +48,43 @@ def test_half_sweep_matches_the_reference(device, factors, weighted):
     for kernel in kernels_on(ALS, device):
         actual, items = solved_users(device, kernel, ratings, factors, weighted=weighted)
         expected = reference.als_half_sweep(ratings.by_user, items, 0.05, weighted)
-        assert relative_error(actual, expected) < 1e-4, kernel
+        assert relative_error(actual, expected) < tolerance(kernel), kernel
         empty = ratings.by_user.counts == 0
         assert empty.any() and not actual[empty].any()
+
+
+@pytest.mark.parametrize("factors", [10, 33, 64, 100, 111, 128])
+def test_tensor_core_half_sweep_with_many_factors(launcher, factors):
+    longest = 150 if launcher.name == "host" else 400
+    ratings = ragged_ratings(n_users=8, n_items=500, longest=longest, seed=factors)
+    actual, items = solved_users(launcher.name, "tensor_core", ratings, factors)
+    assert relative_error(actual, reference.als_half_sweep(ratings.by_user, items, 0.05)) < tolerance("tensor_core")
+
+
+def test_tensor_core_segments_are_the_rows():
+    indptr = np.array([0, 0, 5, 25, 26, 126])
+    segments, slots = als.tensor_core_segments(indptr, longest=10)
+    assert (np.diff(segments["length"]) <= 0).all() and segments["length"].max() <= 10
+    assert slots == 2 + 10
+    for row, (begin, end) in enumerate(pairwise(indptr)):
+        of_row = np.sort(segments[segments["row"] == row], order="part")
+        assert list(of_row["part"]) == list(range(of_row["parts"][0])) and (of_row["count"] == end - begin).all()
+        covered = [np.arange(s["begin"], s["begin"] + s["length"]) for s in of_row]
+        assert np.array_equal(np.concatenate(covered), np.arange(begin, end))
+        assert len(set(of_row["slot"])) == 1
+
+
+def test_tensor_core_gives_the_same_bits_however_the_parts_arrive(host):
+    ratings = ragged_ratings(n_users=5, n_items=120, longest=100, seed=6)
+    model = ALS(8, kernel="tensor_core", device="host")
+    factors = random_factors(5, 8, 1), random_factors(120, 8, 2)
+    results = set()
+    for seed in range(20):
+        trainer = als._TensorCore(model, ratings, *factors, longest=20)
+        with host.shuffled(seed):
+            trainer.solve_users()
+        results.add(trainer.factors()[0].tobytes())
+    assert len(results) == 1
 
 
 @pytest.mark.parametrize("factors", [64, 100, 128, 200, 256])
@@ -61,7 +105,7 @@ def test_a_row_of_100_000_ratings(device):
         actual, fixed = solved_users(device, kernel, ratings, 16)
         expected = reference.als_half_sweep(ratings.by_user, fixed, 0.05)
         for row in range(3):
-            assert relative_error(actual[row], expected[row]) < 1e-4, (kernel, row)
+            assert relative_error(actual[row], expected[row]) < tolerance(kernel), (kernel, row)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -70,7 +114,7 @@ def test_any_ragged_shape(device, seed, longest, n_users):
     ratings = ragged_ratings(n_users=n_users, longest=longest, seed=seed)
     for kernel in kernels_on(ALS, device):
         actual, items = solved_users(device, kernel, ratings, 16, seed=seed)
-        assert relative_error(actual, reference.als_half_sweep(ratings.by_user, items, 0.05)) < 1e-4
+        assert relative_error(actual, reference.als_half_sweep(ratings.by_user, items, 0.05)) < tolerance(kernel)
 
 
 @pytest.mark.parametrize("threads", [1, 128, 384, 100_000])
@@ -97,8 +141,8 @@ def test_an_epoch_is_users_then_items(device):
         users, actual = to_numpy(device, *trainer.factors())
         solved = reference.als_half_sweep(ratings.by_user, items, 0.05)
         expected = reference.als_half_sweep(ratings.by_item, solved, 0.05)
-        assert relative_error(users, solved) < 1e-4
-        assert relative_error(actual, expected) < 1e-3  # the error of the first half-sweep goes through the second
+        assert relative_error(users, solved) < tolerance(kernel)
+        assert relative_error(actual, expected) < 10 * tolerance(kernel)  # the first error goes through the second
 
 
 def test_shared_memory_is_what_the_thesis_computed():
@@ -132,6 +176,6 @@ def test_cuda_without_a_gpu_says_why():
 
 
 def test_the_default_kernel_fits_the_factors(cuda):
-    assert ALS(32).kernel == "thesis_shared"
+    assert ALS(128).kernel == "tensor_core"
     with pytest.raises(ValueError, match="up to 32"):
         ALS(33, kernel="thesis_shared")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from conftest import ragged_ratings
+from conftest import kernels_on, ragged_ratings
 from gpumf import ALS, SGD
 from gpumf.experiments import elementwise_cube, race_demonstration, race_steps
 from gpumf.gpu import sources

@@ -20,6 +20,7 @@ from gpumf.gpu import nvrtc
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "src/gpumf/experiments").glob("[a-z]*.py"))
 SMALL = {
+    "als_netflix": {"data": "ml-100k-twin", "epochs": 2},
     "ceilings": {"repeats": 2},
     "data_sets": {"data": ["ml-100k-twin"]},
     "elementwise_cube": {"sides": [64, 100], "repeats": 2},
@@ -58,7 +59,7 @@ def test_every_experiment_stores_a_tidy_frame_with_provenance(name, repository):
     facts = loaded.provenance
     assert facts["experiment"] == name and facts["parameters"]["profile"] == "quick"
     assert facts["duration_seconds"] > 0 and facts["cpu_count"] and facts["kernels_sha256"]
-    used = SMALL.get(name, {}).get("data", [])
+    used = np.atleast_1d(SMALL.get(name, {}).get("data", [])).tolist()
     assert [d["name"] for d in facts["datasets"]] == used and all(len(d["sha256"]) == 64 for d in facts["datasets"])
     assert set(import_module(f"gpumf.experiments.{name}").PROFILES) == {"quick", "full"}
 

@@ -16,6 +16,7 @@
 #define __global__
 #define __device__
 #define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
 
 // One copy for each core, as a core runs one block at a time. Both forms work: `__shared__ float a[8]` inside a function
 // is static by itself, and `extern __shared__ float shared[]`, which has to be called so, is defined by HOST_KERNEL.
@@ -26,6 +27,12 @@ struct uint3 {
     unsigned x, y, z;
 };
 using dim3 = uint3;
+struct __align__(8) float2 {
+    float x, y;
+};
+struct __align__(16) float4 {
+    float x, y, z, w;
+};
 
 // The same value each time within a thread, which lets the compiler keep it, as a GPU would in a register.
 __attribute__((const)) uint3 thread_index();
@@ -49,6 +56,7 @@ constexpr Here here(const char* file = __builtin_FILE(), int line = __builtin_LI
 
 void __syncthreads(Here = here());
 void __syncwarp(unsigned mask = 0xffffffffu, Here = here());
+void __threadfence();
 
 // Shuffles and votes: every lane in the mask gives a value and gets the one of lane `source`.
 

@@ -420,6 +420,7 @@ dim3 block_size() { return core->launch.block; }
 dim3 grid_size() { return core->launch.grid; }
 unsigned lane_index() { return self->number % WARP; }
 
+void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 void __syncthreads(Here place) { core->sync_block(place); }
 void __syncwarp(unsigned mask, Here place) { core->exchange("__syncwarp", mask, 0, lane_index(), place); }
 unsigned __ballot_sync(unsigned mask, int predicate, Here place) {

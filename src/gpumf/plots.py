@@ -134,6 +134,7 @@ _KERNELS = {
     ("ALS", "sequential"): ("ALS, one core", "blue", "--"),
     ("ALS", "parallel"): ("ALS, all cores", "sky", "--"),
     ("ALS", "thesis_shared"): ("ALS, GPU as in the thesis", "green", "-"),
+    ("ALS", "tensor_core"): ("ALS, GPU tensor cores", "black", "-"),
     ("SGD", "sequential"): ("SGD, one core", "red", "--"),
     ("SGD", "parallel"): ("SGD, all cores", "orange", "--"),
     ("SGD", "hogwild"): ("SGD, GPU Hogwild", "purple", "-"),
@@ -169,7 +170,7 @@ def kernel_limits(result):
     """Seconds of every kernel beside the limit that bytes and operations set on this machine."""
     frame = result.frame.assign(what=lambda f: f.kernel + ", " + f.step)
     names = frame.data.unique()
-    figure, axes = _axes(result, columns=len(names), height=3.4, sharey=True)
+    figure, axes = _axes(result, columns=len(names), height=4.6, sharey=True)
     for axis, name in zip(axes[0], names, strict=True):
         medians = frame[frame.data == name].groupby("what", sort=False)[["seconds", "limit_seconds"]].median()[::-1]
         place = np.arange(len(medians))
@@ -200,4 +201,17 @@ def rating_counts(result, pairs):
         axis.set(xlabel=f"share of the {side}", ylabel=f"ratings of one of the {side}")
         _log_scale(axis.yaxis)
     _legend_below(figure, axes[0, 0], 4)
+    return figure
+
+
+def race_demonstration(result):
+    """What races do, against the number of groups that update at a time; a point a run, a line the medians."""
+    figure, axes = _axes(result, columns=2, height=3.6)
+    labels = {"lost_share": "share of updates lost", "distance": "distance from one after another"}
+    for axis, (column, label) in zip(axes[0], labels.items(), strict=True):
+        axis.plot(result.frame.groups, result.frame[column], "o", color=_COLOURS["sky"], alpha=0.4, label="an order")
+        axis.plot(result.frame.groupby("groups")[column].median(), color=_COLOURS["blue"], label="median")
+        axis.set(xlabel="groups that update at a time", ylabel=label)
+        axis.set_xscale("log", base=2)
+    _legend_below(figure, axes[0, 0], 2)
     return figure

@@ -1,9 +1,12 @@
 """How far each kernel is from what the machine allows.
 
 For every kernel two numbers before any time: the bytes it cannot avoid to move (every input read once, every output
-written once) and the operations it must do. Divided by the ceilings measured in the same run, the larger time is the
-limit. Reuse that does not fit a cache, latency and uneven rows all show as a fraction below one.
+written once) and the operations it must do, in FP16 where tensor cores do them and in FP32 elsewhere. Divided by the
+ceilings measured in the same run, the larger time is the limit. Reuse that does not fit a cache, latency and uneven
+rows all show as a fraction below one.
 """
+
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -20,7 +23,7 @@ PROFILES = {
 
 
 def run(data, factors, repeats):
-    """Time the fastest ALS and SGD kernel of this machine and its error metric.
+    """Time every ALS and SGD kernel of this machine's GPU, or of its CPU where there is none, and the error metric.
 
     Returns
     -------
@@ -35,7 +38,8 @@ def run(data, factors, repeats):
         ratings = load_ratings(name)
         identities.append(identity(ratings))
         for kernel, step, work, moved, flops in _steps(ratings, factors, device):
-            limit = max(moved / ceilings["copy_bytes_per_second"], flops / ceilings["fp32_flops"])
+            rate = ceilings["fp16_flops" if "tensor_core" in kernel else "fp32_flops"]
+            limit = max(moved / ceilings["copy_bytes_per_second"], flops / rate)
             rows += [
                 (ratings.name, kernel, step, device, k, seconds, moved, flops, limit, limit / seconds)
                 for k, seconds in enumerate(timed(work, repeats))
@@ -51,17 +55,21 @@ def _steps(ratings, f, device):
     rows, nnz = {"users": ratings.n_users, "items": ratings.n_items}, ratings.nnz
     factor_bytes = 4 * f * sum(rows.values())
 
-    als = ALS(f, device=device)
-    trainer = als._trainers[als.kernel](als, ratings, *als.initial_factors(ratings))
-    # A symmetric rank-one update and r v per rating; a third of f^3 and two substitutions per row.
-    for side, solve in (("users", trainer.solve_users), ("items", trainer.solve_items)):
-        flops = nnz * (f * (f + 1) + 2 * f) + rows[side] * (f**3 / 3 + 2 * f**2)
-        yield f"ALS {als.kernel}", side, solve, 8 * nnz + 8 * (rows[side] + 1) + factor_bytes, flops
+    def trainers(model):
+        for kernel, where in model.kernels().items():
+            if where == device:
+                made = model(f, kernel=kernel)
+                yield kernel, made._trainers[kernel](made, ratings, *made.initial_factors(ratings))
 
-    sgd = SGD(f, device=device)
-    updates = sgd._trainers[sgd.kernel](sgd, ratings, *sgd.initial_factors(ratings))
+    # A symmetric rank-one update and r v per rating; a third of f^3 and two substitutions per row.
+    for kernel, trainer in trainers(ALS):
+        for side, solve in (("users", trainer.solve_users), ("items", trainer.solve_items)):
+            flops = nnz * (f * (f + 1) + 2 * f) + rows[side] * (f**3 / 3 + 2 * f**2)
+            yield f"ALS {kernel}", side, solve, 8 * nnz + 8 * (rows[side] + 1) + factor_bytes, flops
+
     # The inner product, and five operations for each of the 2 f factors.
-    yield f"SGD {sgd.kernel}", "epoch", lambda: updates.epoch(0), 12 * nnz + 2 * factor_bytes, 12 * f * nnz
+    for kernel, updates in trainers(SGD):
+        yield f"SGD {kernel}", "epoch", partial(updates.epoch, 0), 12 * nnz + 2 * factor_bytes, 12 * f * nnz
 
     errors = Errors(ratings, np.ones(nnz, bool), 0.0, f, device)
     factors = trainer.factors()

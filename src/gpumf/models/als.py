@@ -84,6 +84,81 @@ class _ThesisShared(KernelTrainer, _HalfSweeps):
         self._kernel(blocks, block, *rows, fixed, solved, np.int32(n_rows), *self._ridge, shared=shared)
 
 
+def tensor_core_segments(indptr, longest=8192):
+    """The work list of kernels/als/tensor_core.cu: every row as segments of at most `longest` ratings, longest first.
+
+    Parameters
+    ----------
+    indptr : int64 (rows + 1,), of the CSR rows
+    longest : int, ratings of a segment; long enough that few rows pay for adding up parts, short enough that the last
+        segment does not keep one multiprocessor busy alone
+
+    Returns
+    -------
+    (segments, slots) : the kernel's `Segment` records, and the number of parts of all rows that have several
+    """
+    counts = np.diff(indptr)
+    parts = np.maximum(-(-counts // longest), 1)
+    row = np.repeat(np.arange(len(counts)), parts)
+    part = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
+    length = -(-counts // parts)[row]
+    begin = indptr[row] + part * length
+    slots = np.where(parts > 1, parts, 0)
+    segments = np.empty(
+        len(row), [("begin", "i8")] + [(n, "i4") for n in ("length", "row", "part", "parts", "slot", "count")]
+    )
+    segments["begin"], segments["row"], segments["part"], segments["parts"] = begin, row, part, parts[row]
+    segments["length"] = np.clip(indptr[row + 1] - begin, 0, length)
+    segments["slot"], segments["count"] = (np.cumsum(slots) - slots)[row], counts[row]
+    return segments[np.argsort(-segments["length"], kind="stable")], int(slots.sum())
+
+
+class _TensorCore(KernelTrainer, _HalfSweeps):
+    """kernels/als/tensor_core.cu: FP16 factors, products on the tensor cores, the solve fused behind them."""
+
+    source, entry = "als/tensor_core.cu", "tensor_core"
+
+    def __init__(self, model, train, user_factors, item_factors, longest=8192):
+        self._device = gpu.device(model.device)
+        self._kernel = self.compile(model)
+        # The shapes that the kernel derives from its factors.
+        f = model.factors
+        tiles = -(-((f + 1) // 2 * 2 + 2) // 16)
+        padded, self._block = 16 * tiles, 32 * ((tiles + 1) // 2)
+        width = 4 * (-(-f // 4) // 2 * 2 + 1)
+        self._shared = max(3 * 64 * (padded + 8) * 2, padded * width * 4)
+        sums = 8 * (tiles + tiles // 2) * self._block
+
+        self._p, self._q = (self._with_halves(factors, padded) for factors in (user_factors, item_factors))
+        self._users, self._items = (self._side(rows, longest, sums) for rows in (train.by_user, train.by_item))
+        ridge = np.float32(model.regularization), np.int32(model.weighted)
+        self._parameters = *ridge, np.int32(model.cg_steps), np.float32(model.cg_tolerance)
+
+    def _with_halves(self, factors, padded):
+        """Factors on the device, and their padded copy in half precision."""
+        whole = self._device.array(factors)
+        halves = self._device.empty((len(factors), padded), np.uint16)
+        to_half = self._device.kernel(self.source, "round_factors", FACTORS=factors.shape[1])
+        to_half(-(-halves.size // 256), 256, whole, halves, np.int32(len(factors)))
+        return whole, halves
+
+    def _side(self, rows, longest, sums):
+        """(number of segments, what the kernel wants to know of the rows, where the parts of long rows meet)."""
+        segments, slots = tensor_core_segments(rows.indptr, longest)
+        given = [self._device.array(a) for a in (segments.view(np.uint8), rows.indices, rows.values)]
+        partial = self._device.empty(max(slots, 1) * sums, np.float32)
+        arrived = self._device.array(np.zeros(max(slots, 1), np.int32))
+        return len(segments), given, (partial, arrived)
+
+    def _solve(self, rows, fixed, solved):
+        n_segments, given, meeting = rows
+        arguments = *given, fixed[1], *solved, *meeting, *self._parameters
+        self._kernel(n_segments, self._block, *arguments, shared=self._shared)
+
+    def factors(self):
+        return self._p[0], self._q[0]
+
+
 class ALS(Factorization):
     """Alternating least squares with weighted-lambda regularization (ALS-WR).
 
@@ -96,13 +171,15 @@ class ALS(Factorization):
 
     Parameters
     ----------
-    factors : int, 1 to 256; kernel `thesis_shared` takes up to 32
+    factors : int, 1 to 256; kernel `thesis_shared` takes up to 32, `tensor_core` up to 128
     regularization : lambda > 0, in squared factor units
     weighted : bool, lambda times the row's number of ratings (ALS-WR) instead of lambda
     kernel : a name of `ALS.kernels()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     threads : number of CUDA threads of the grid, which strides over the rows (thesis, section 6.4); as many as the
-        device holds at once by default. Ignored on the CPU.
+        device holds at once by default. For `thesis_shared` alone.
+    cg_steps, cg_tolerance : the most steps of conjugate gradient a half-sweep, from the solution before, and the
+        residual, relative to the right side, at which they end (cumf, section 4). For `tensor_core` alone.
     seed : int, of the initial factors
 
     Raises
@@ -111,7 +188,12 @@ class ALS(Factorization):
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
     """
 
-    _trainers: ClassVar = {"sequential": _Sequential, "parallel": _Parallel, "thesis_shared": _ThesisShared}
+    _trainers: ClassVar = {
+        "sequential": _Sequential,
+        "parallel": _Parallel,
+        "thesis_shared": _ThesisShared,
+        "tensor_core": _TensorCore,
+    }
 
     def __init__(
         self,
@@ -122,13 +204,22 @@ class ALS(Factorization):
         kernel=None,
         device="auto",
         threads=None,
+        cg_steps=6,
+        cg_tolerance=1e-4,
         seed=0,
     ):
         super().__init__(factors, regularization, kernel=kernel, device=device, threads=threads, seed=seed)
         if self.regularization == 0:
             raise ValueError("regularization must be positive: a row with fewer ratings than factors has no solution")
+        if cg_steps < 1 or not 0 <= cg_tolerance < 1:
+            raise ValueError(f"cg_steps must be positive, cg_tolerance in [0, 1), not {cg_steps!r}, {cg_tolerance!r}")
         self.weighted = bool(weighted)
+        self.cg_steps, self.cg_tolerance = int(cg_steps), float(cg_tolerance)
 
     @property
     def _parameters(self):
-        return super()._parameters | {"weighted": self.weighted}
+        return super()._parameters | {
+            "weighted": self.weighted,
+            "cg_steps": self.cg_steps,
+            "cg_tolerance": self.cg_tolerance,
+        }

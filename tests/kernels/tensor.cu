@@ -1,0 +1,26 @@
+// The functions of common/tensor.cuh, for comparison with NumPy on every device.
+#include "common/tensor.cuh"
+
+// result = rows^T rows for 16 x 16 halves, by one warp; of the rows from `valid` on, zeros.
+extern "C" __global__ void square(const half_bits* rows, int valid, float* result) {
+    __shared__ __align__(16) half_bits tile[16][24];
+    const int lane = threadIdx.x;
+    copy_async(&tile[lane / 2][lane % 2 * 8], rows + lane * 8, lane / 2 < valid);
+    copy_commit();
+    copy_wait<0>();
+    __syncwarp();
+    unsigned operand[4];
+    load_transposed(operand, &tile[lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8]);
+    for (int h = 0; h < 2; ++h) {
+        float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        multiply_add(sum, operand, operand[h], operand[h + 2]);
+        for (int k = 0; k < 4; ++k)
+            result[(lane / 4 + k / 2 * 8) * 16 + h * 8 + lane % 4 * 2 + k % 2] = sum[k];
+    }
+}
+
+extern "C" __global__ void round_trip(const float* values, half_bits* halves, float* back) {
+    const int t = blockIdx.x * blockDim.x + threadIdx.x;
+    halves[t] = to_half(values[t]);
+    back[t] = from_half(halves[t]);
+}
