@@ -57,7 +57,8 @@ def test_only_the_wanted_races_happen(host):
     a, trace = np.ones((5, 5), np.float32), []
     with host.shuffled(0, trace):
         for model in (ALS, SGD):
-            model(5, device="host", threads=256).fit(train, 2, test)
+            for kernel in kernels_on(model, "host"):
+                model(5, kernel=kernel, device="host", threads=256).fit(train, 2, test)
         for access in ("coalesced", "strided"):
             elementwise_cube.cube(host, access)(a, a.copy())
     found = {}
