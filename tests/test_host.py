@@ -274,10 +274,10 @@ def test_the_sanitizers_of_make_test_sanitize_find(host, fault, finding):
         "import numpy as np; from gpumf import gpu; x = np.zeros(64, np.float32);"
         f"kernel = gpu.device('host').kernel('{FAULTS}', '{fault}'); kernel(1, 64, *[x] * len(kernel.parameters))"
     )
+    if "clang" in host.facts["compiler"]:
+        pytest.skip("make test-sanitize needs g++")
     where = [*shlex.split(os.environ.get("CXX", "g++")), "-print-file-name=libasan.so"]
     libasan = subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
-    if not Path(libasan).is_absolute():
-        pytest.skip("this compiler has no libasan; g++ has")
     settings = {"GPUMF_HOST_SANITIZE": "1", "ASAN_OPTIONS": "detect_leaks=0", "LD_PRELOAD": libasan}
     done = subprocess.run([sys.executable, "-c", call], env=os.environ | settings, capture_output=True, text=True)
     assert done.returncode != 0 and finding in done.stderr

@@ -5,7 +5,8 @@
 // read and write goes to runtime.cpp instead, which knows the arrays of the launch and what has been written to
 // shared memory. src/gpumf/gpu/host.py compiles a kernel behind this header and launches it.
 //
-// It has what the kernels use and little more; a kernel that needs another name adds it here and to tests/kernels/names.cu.
+// It has what the kernels use and little more; a kernel that needs another name adds it here, and to
+// tests/kernels/names.cu.
 #pragma once
 
 #include <math.h>
@@ -18,9 +19,10 @@
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-// One copy for each core, as a core runs one block at a time. Both forms work: `__shared__ float a[8]` inside a function
-// is static by itself, and `extern __shared__ float shared[]`, which has to be called so, is defined by HOST_KERNEL.
-#define __shared__ constinit thread_local
+// One copy for each core, as a core runs one block at a time. Both forms work: `__shared__ float a[8]` inside a
+// function is static by itself, and `extern __shared__ float shared[]`, which has to be called so, is defined by
+// HOST_KERNEL.
+#define __shared__ thread_local
 constexpr size_t MOST_SHARED = 227 << 10;  // bytes of one block, compute capability 9.0
 
 struct uint3 {
@@ -52,7 +54,7 @@ struct Here {
 };
 constexpr Here here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 
-// Barriers. All threads of the block, or all lanes in the mask, have to come to the same one; see wait() in runtime.cpp.
+// Barriers. All threads of the block, or all lanes in the mask, have to come to the same one.
 
 void __syncthreads(Here = here());
 void __syncwarp(unsigned mask = 0xffffffffu, Here = here());
@@ -199,10 +201,12 @@ UNCHECKED const int* sizes(void (*)(T...)) {
 }
 
 #define EXPORTED UNCHECKED __attribute__((visibility("default")))
-#define HOST_KERNEL(name)                                                          \
-    alignas(128) thread_local char dynamic_shared_memory[MOST_SHARED] asm("shared"); \
-    extern "C" {                                                                   \
-    EXPORTED void run_thread(void** arguments) { call(name, arguments); }          \
-    EXPORTED const int* argument_sizes() { return sizes(name); }                   \
-    EXPORTED char* dynamic_shared() { return dynamic_shared_memory; }              \
+// Clang calls the function in the asm, which could initialise `shared`, before it uses that; it does nothing.
+#define HOST_KERNEL(name)                                                                              \
+    alignas(128) thread_local char dynamic_shared_memory[MOST_SHARED] asm("shared");                   \
+    asm(".pushsection .text\n.globl _ZTH6shared\n.hidden _ZTH6shared\n_ZTH6shared: ret\n.popsection"); \
+    extern "C" {                                                                                       \
+    EXPORTED void run_thread(void** arguments) { call(name, arguments); }                              \
+    EXPORTED const int* argument_sizes() { return sizes(name); }                                       \
+    EXPORTED char* dynamic_shared() { return dynamic_shared_memory; }                                  \
     }

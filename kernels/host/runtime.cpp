@@ -233,8 +233,8 @@ class Core {
     }
 
     [[noreturn]] void beyond(const OutOfBounds& found, size_t index) {
-        fail(nullptr, "uses index %zu of an array of type %s (%s:%u)", index, found.array->name, base_name(found.file),
-             found.line);
+        fail(nullptr, "uses index %zu of an array of type %s (%s:%u)", index, found.array->name,
+             base_name(found.file), found.line);
     }
 
   private:
@@ -366,8 +366,8 @@ class Core {
         const Region& near = *std::min_element(regions.begin(), regions.end(), [&](const Region& a, const Region& b) {
             return distance(a) < distance(b);
         });
-        fail(from, "%s %zu bytes out of bounds, at %td of the %zu bytes of %s", access == READ ? "reads" : "writes", bytes,
-             ptrdiff_t(address - near.begin), near.bytes, near.name);
+        fail(from, "%s %zu bytes out of bounds, at %td of the %zu bytes of %s", access == READ ? "reads" : "writes",
+             bytes, ptrdiff_t(address - near.begin), near.bytes, near.name);
     }
 
     // `fiber` waits, and nobody is left who could come.
@@ -405,8 +405,8 @@ class Core {
         failed = true;
         if (launch.error[0]) return;
         const auto [x, y, z] = self->thread;
-        const int n = snprintf(launch.error, sizeof launch.error, "thread (%u, %u, %u) of block (%u, %u, %u) ", x, y, z,
-                               block.x, block.y, block.z);
+        const int n = snprintf(launch.error, sizeof launch.error, "thread (%u, %u, %u) of block (%u, %u, %u) ", x, y,
+                               z, block.x, block.y, block.z);
         snprintf(launch.error + n, sizeof launch.error - n, format, values...);
         launch.error_at = from ? (uintptr_t)from - 1 - library() : 0;
     }

@@ -28,7 +28,7 @@ from gpumf.gpu import DeviceError, sources
 # Enough groups to get into each other's way, few enough to be quick.
 _MULTIPROCESSORS, _THREADS_PER_MULTIPROCESSOR = 4, 256
 
-_OPTIONS = ["-std=c++20", "-gdwarf-4", "-fPIC", "-fno-exceptions", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE"]
+_OPTIONS = ["-std=c++17", "-gdwarf-4", "-fPIC", "-fno-exceptions", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE"]
 # Clang's scattered vector stores would go past the sanitizer.
 _KERNEL = ["-O1", "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fvisibility=hidden"]
 _SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
