@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -23,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from gpumf.cpu.machine import seconds_of
 from gpumf.gpu import DeviceError, sources
 
 # Enough groups to get into each other's way, few enough to be quick.
@@ -224,17 +224,7 @@ class HostDevice:
         draws, trace = self._shuffle
         return {"cores": 1, "shuffled": 1, "seed": draws.getrandbits(32)}, trace
 
-    @staticmethod
-    def time(work, repeats=10, warmup=2):
-        """Seconds that each of `repeats` calls of work() takes by the clock, after warm-up, float64 (repeats,)."""
-        for _ in range(warmup):
-            work()
-        seconds = np.empty(repeats)
-        for k in range(repeats):
-            started = time.perf_counter()
-            work()
-            seconds[k] = time.perf_counter() - started
-        return seconds
+    time = staticmethod(seconds_of)
 
     @cached_property
     def facts(self):
