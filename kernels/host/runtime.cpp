@@ -450,6 +450,17 @@ TOUCH(16)
 void __tsan_read_range(void* a, size_t bytes) { core->touch((uintptr_t)a, bytes, READ, FROM); }
 void __tsan_write_range(void* a, size_t bytes) { core->touch((uintptr_t)a, bytes, WRITE, FROM); }
 void __ubsan_handle_out_of_bounds(OutOfBounds* found, size_t index) { core->beyond(*found, index); }
+// Clang has these for whole objects.
+void* __tsan_memset(void* to, int value, size_t bytes) {
+    core->touch((uintptr_t)to, bytes, WRITE, FROM);
+    return memset(to, value, bytes);
+}
+void* __tsan_memmove(void* to, const void* from, size_t bytes) {
+    core->touch((uintptr_t)from, bytes, READ, FROM);
+    core->touch((uintptr_t)to, bytes, WRITE, FROM);
+    return memmove(to, from, bytes);
+}
+void* __tsan_memcpy(void* to, const void* from, size_t bytes) { return __tsan_memmove(to, from, bytes); }
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
