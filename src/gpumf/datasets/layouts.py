@@ -13,7 +13,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-import xlrd
 
 from gpumf.datasets.checks import DataError
 
@@ -203,6 +202,8 @@ def _jester_part(file, cells, first_user):
 
 def _spreadsheet(file):
     """The cells of a CSV or Excel file without a header as float64 (rows, columns), NaN where not a number."""
+    import xlrd  # of all layouts this one alone needs it
+
     try:
         if str(file).endswith(".csv"):
             frame = pd.read_csv(io.BytesIO(file.contents), header=None)
