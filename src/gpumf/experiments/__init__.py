@@ -44,6 +44,14 @@ def load_ratings(name):
     return datasets.load(_STAND_INS.get(name, f"{name}-twin"))
 
 
+def present_ratings(names):
+    """The data sets of these names that are on this machine, loaded one after another; twins always are."""
+    present = datasets.names().present
+    for name in names:
+        if present.get(name):
+            yield datasets.load(name)
+
+
 def identity(ratings):
     """What provenance says of a data set."""
     return {

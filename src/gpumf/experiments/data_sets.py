@@ -3,7 +3,7 @@
 import pandas as pd
 
 from gpumf import datasets
-from gpumf.experiments import identity
+from gpumf.experiments import identity, present_ratings
 
 _REAL = ["ml-100k", "ml-latest-small", "jester-1", "douban-monti"]
 
@@ -27,14 +27,11 @@ def run(data):
     DataFrame with a row a set and source: data, source ('published', 'real' or 'twin'), and the columns of
     `datasets.describe`
     """
-    present = datasets.names().present
     frames, identities = [], []
-    for name in data:
-        twin = name.endswith("-twin")
-        if twin or present.get(name):
-            ratings = datasets.load(name)
-            identities.append(identity(ratings))
-            frames.append(datasets.describe(ratings).assign(source="twin" if twin else "real"))
+    for ratings in present_ratings(data):
+        identities.append(identity(ratings))
+        source = "twin" if ratings.name.endswith("-twin") else "real"
+        frames.append(datasets.describe(ratings).assign(source=source))
     frame = pd.concat([datasets.published().assign(source="published"), *frames])
     frame.insert(0, "data", frame.index.str.removesuffix("-twin"))
     frame.insert(1, "source", frame.pop("source"))

@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from gpumf import datasets
-from gpumf.experiments import identity
+from gpumf.experiments import identity, present_ratings
 
 PROFILES = {
     "quick": {"data": ["ml-100k", "ml-100k-twin", "jester-1", "jester-twin"], "points": 200},
@@ -20,19 +19,15 @@ def run(data, points):
     DataFrame: data, side ('users', 'items'), rank (0 to 1, the share of users or items with no more), count; at
     most `points` rows a side
     """
-    present = datasets.names().present
     frames, identities = [], []
-    for name in data:
-        if not (name.endswith("-twin") or present.get(name)):
-            continue
-        ratings = datasets.load(name)
+    for ratings in present_ratings(data):
         identities.append(identity(ratings))
         for side, rows in (("users", ratings.by_user), ("items", ratings.by_item)):
             counts = np.sort(rows.counts)
             chosen = np.unique(np.linspace(0, len(counts) - 1, points).astype(int))
             frames.append(
                 pd.DataFrame(
-                    {"data": name, "side": side, "rank": (chosen + 1) / len(counts), "count": counts[chosen]}
+                    {"data": ratings.name, "side": side, "rank": (chosen + 1) / len(counts), "count": counts[chosen]}
                 )
             )
     frame = pd.concat(frames, ignore_index=True)
