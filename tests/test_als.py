@@ -11,7 +11,7 @@ from conftest import kernels_on, ragged_ratings, random_factors, to_numpy
 from gpumf import ALS, gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
-from gpumf.models import als
+from gpumf.models.als import tensor_core, thesis
 
 # Relative errors that a kernel may have: conjugate gradient ends at a residual, not at the solution.
 TOLERANCE = {"tensor_core": 5e-3}
@@ -63,7 +63,7 @@ def test_tensor_core_half_sweep_with_many_factors(launcher, factors):
 
 def test_tensor_core_segments_are_the_rows():
     indptr = np.array([0, 0, 5, 25, 26, 126])
-    segments, slots = als.tensor_core_segments(indptr, longest=10)
+    segments, slots = tensor_core.segments_of(indptr, longest=10)
     assert (np.diff(segments["length"]) <= 0).all() and segments["length"].max() <= 10
     assert slots == 2 + 10
     for row, (begin, end) in enumerate(pairwise(indptr)):
@@ -80,7 +80,7 @@ def test_tensor_core_gives_the_same_bits_however_the_parts_arrive(host):
     factors = random_factors(5, 8, 1), random_factors(120, 8, 2)
     results = set()
     for seed in range(20):
-        trainer = als._TensorCore(model, ratings, *factors, longest=20)
+        trainer = tensor_core.TensorCore(model, ratings, *factors, longest=20)
         with host.shuffled(seed):
             trainer.solve_users()
         results.add(trainer.factors()[0].tobytes())
@@ -147,8 +147,8 @@ def test_an_epoch_is_users_then_items(device):
 
 def test_shared_memory_is_what_the_thesis_computed():
     # Section 6.4: 10.594 kB a block for 16 factors, of which the two symmetric matrices take 2 x 4.35 kB.
-    assert als._ThesisShared.shared_bytes(16) == pytest.approx(10_594, rel=0.15)
-    assert als._ThesisShared.shared_bytes(16) > 2 * 4_350
+    assert thesis.ThesisShared.shared_bytes(16) == pytest.approx(10_594, rel=0.15)
+    assert thesis.ThesisShared.shared_bytes(16) > 2 * 4_350
 
 
 def test_parameters_are_checked():

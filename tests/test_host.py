@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from conftest import ragged_ratings, random_factors
-from gpumf import gpu
+from gpumf import ALS, gpu
 from gpumf.gpu import sources
-from gpumf.models import als
+from gpumf.models.als import thesis
 
 KERNELS = Path(__file__).parent / "kernels"
 NAMES, FAULTS = KERNELS / "names.cu", KERNELS / "faults.cu"
@@ -250,8 +250,8 @@ def test_als_is_the_same_in_20_orders(host, factors):
     items = random_factors(ratings.n_items, factors, 1)
 
     def solved():
-        model = als.ALS(factors, device="host", threads=128)
-        trainer = als._ThesisShared(model, ratings, host.empty((ratings.n_users, factors), np.float32), items)
+        model = ALS(factors, device="host", threads=128)
+        trainer = thesis.ThesisShared(model, ratings, host.empty((ratings.n_users, factors), np.float32), items)
         trainer.solve_users()
         return trainer.factors()[0]
 

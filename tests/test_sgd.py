@@ -8,7 +8,7 @@ from gpumf import SGD
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.hashing import splitmix64
-from gpumf.models.sgd import safe_updates
+from gpumf.models.sgd.hogwild import safe_updates
 
 
 def after_updates(device, kernel, ratings, factors, updates, **options):

@@ -61,6 +61,11 @@ class CudaDevice:
         return cupy.asnumpy(array)
 
     @staticmethod
+    def free_bytes():
+        """Memory that new arrays can have now: what the driver has free and what CuPy keeps for reuse."""
+        return cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
+
+    @staticmethod
     def synchronize():
         """Wait for all launched work; errors of earlier launches are raised here."""
         cupy.cuda.get_current_stream().synchronize()

@@ -28,6 +28,8 @@ from gpumf.gpu import DeviceError, sources
 # Enough groups to get into each other's way, few enough to be quick.
 _MULTIPROCESSORS, _THREADS_PER_MULTIPROCESSOR = 4, 256
 
+_FREE_BYTES = 1 << 30
+
 _OPTIONS = ["-std=c++17", "-gdwarf-4", "-fPIC", "-fno-exceptions", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE"]
 # Clang's scattered vector stores would go past the sanitizer.
 _KERNEL = ["-O1", "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fvisibility=hidden"]
@@ -180,6 +182,11 @@ class HostDevice:
     def to_numpy(array):
         """A copy."""
         return array.copy()
+
+    @staticmethod
+    def free_bytes():
+        """Memory that new arrays can have: a part of what a small GPU has."""
+        return _FREE_BYTES
 
     @staticmethod
     def synchronize():
