@@ -45,6 +45,14 @@ def test_tensor_core_products(launcher, valid):
     np.testing.assert_allclose(launcher.to_numpy(result), used.T @ used, rtol=1e-5, atol=1e-5)
 
 
+def test_products_of_halves_round_as_numpy(launcher):
+    a, b = np.random.default_rng(5).standard_normal((2, 64)).astype(np.float16) * np.float16(30)
+    result = launcher.empty(32, np.uint32)
+    arguments = launcher.array(a.view(np.uint32)), launcher.array(b.view(np.uint32)), result
+    launcher.kernel(KERNELS / "tensor.cu", "products")(1, 32, *arguments)
+    assert np.array_equal(launcher.to_numpy(result).view(np.float16), a * b)
+
+
 def test_half_precision_rounds_as_numpy(launcher):
     values = np.random.default_rng(4).standard_normal(256).astype(np.float32) * 10.0 ** np.arange(-8, 8).repeat(16)
     values = values.astype(np.float32)

@@ -1,48 +1,49 @@
 // ALS on the tensor cores: gather in half precision, multiply, and solve, without the matrix leaving the chip.
 //
 // For every row with ratings r over columns I, solve (F_I^T F_I + lambda n E) x = F_I^T r as in als/thesis.cu.
+// With IMPLICIT (Hu, Koren and Volinsky 2008; cumf, section 5.6): (F^T F + sum w f f^T + lambda E) x = sum (1 + w) f
+// with w = alpha r over the ratings above zero, and F^T F, over all columns, from the kernel `gram`.
 //
-// Version tensor_core: what it changes against thesis_shared, and why.
+// Version tensor_core: what it changes against thesis_shared and cumf's kernels, and why.
 //   - The other side's factors are gathered as FP16 rows, half the bytes, by copies that do not wait.
 //   - F_I^T F_I is a matrix product over the ratings: tensor cores make it, 16 ratings at a time, FP32 sums in
 //     registers. A tile of F loaded transposed is at once the left operand of its tile row and the right one of its
-//     tile column, so each is loaded once for both; only tiles on and below the diagonal are made.
-//   - The ratings are two more columns of F, r and the rest that half precision leaves of it: row FIRST of the
-//     product, plus row FIRST + 1, is F_I^T r, at no cost where padding had room for them.
-//   - A block works on a segment of a row. Long rows have many segments: each leaves its sums in global memory and
-//     the last one to arrive adds them, in order, so that a popular item does not keep one block busy while the
+//     tile column; each warp has a compact patch of tiles on and below the diagonal, so that it loads few for many.
+//     Which ones is known when the kernel is compiled: between two products there is no branch.
+//   - F_I^T r is one more product with the left operands that are there: r and the rest that half precision leaves of
+//     it are two columns of its right operand.
+//   - A team of warps works on a segment of a row. Long rows have many segments: each leaves its sums in global memory
+//     and the last one to arrive adds them, in order, so that a popular item does not keep one team busy while the
 //     rest of the GPU is idle. The segments come longest first.
 //   - The system is solved where it is made (cumf, section 4: conjugate gradient, few steps, from the last epoch's
-//     solution): thread i takes row i of the matrix into registers, and a step is one product with it.
-// The same bits in every run: no sum depends on the order in which blocks arrive.
+//     solution), with the matrix in the registers in which the tensor cores have left it: a lane multiplies its
+//     entries by the vector, once as they are and once transposed, and sums over lanes and warps follow.
+// The same bits in every run: no sum depends on the order in which teams arrive.
 #include "common/tensor.cuh"
 
 #ifndef FACTORS
-#error "compile with -DFACTORS=f"
+#error "compile with -DFACTORS=f and -DIMPLICIT=0 or 1"
 #endif
 
-constexpr int FIRST = (FACTORS + 1) / 2 * 2;  // column of the ratings; even, so that both go in one word
-constexpr int USED = FIRST + 2;
-constexpr int TILES = (USED + 15) / 16;
-constexpr int PADDED = TILES * 16;      // columns of a row of factors in half precision
-constexpr int STRIDE = PADDED + 8;      // halves from row to row in shared memory: eight rows meet no bank twice
-constexpr int WARPS = (TILES + 1) / 2;  // warp w makes tile row TILES - 1 - w and, if there is one, LOW_ROW below
-constexpr int THREADS = 32 * WARPS;
-constexpr int LOW = TILES / 2;  // most tiles of the second tile row
-constexpr int SUMS = 8 * (TILES + LOW);
+constexpr int TILES = (FACTORS + 15) / 16;
+constexpr int PADDED = TILES * 16;           // columns of a row of factors in half precision
+constexpr int ALL = TILES * (TILES + 1) / 2;  // tiles on and below the diagonal
 
-constexpr int STAGE = 64;  // ratings fetched together
-constexpr int AHEAD = 1;   // stages under way while one is used
+// At most nine tiles a warp, for its registers, and a thread a factor.
+constexpr int WARPS = (ALL + 8) / 9 > (PADDED + 31) / 32 ? (ALL + 8) / 9 : (PADDED + 31) / 32;
+constexpr int THREADS = 32 * WARPS;         // of a team
+constexpr int TEAMS = WARPS == 1 ? 4 : 1;   // in a block, each on its own: a multiprocessor holds few blocks
+constexpr int MOST = (ALL + WARPS - 1) / WARPS;  // tiles of a warp
+
+constexpr int STAGE = WARPS == 1 ? 32 : 64;  // ratings fetched together
+constexpr int AHEAD = 1;                     // stages under way while one is used
 constexpr int STAGES = AHEAD + 2;
+constexpr int STRIDE = PADDED + 8;  // halves from row to row of a stage: eight rows meet no bank twice
 constexpr int CHUNKS = PADDED / 8;  // of 16 bytes, in a row of factors
-constexpr int ROW_LANES = CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32;  // that copy one row
-constexpr int ROWS = THREADS / ROW_LANES;  // copied at a time
+constexpr int ROW_LANES = CHUNKS <= 2 ? 2 : CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32;
+constexpr int ROWS = THREADS / ROW_LANES;  // copied at a time, ROW_LANES threads a row
 constexpr int COPIES = (STAGE + ROWS - 1) / ROWS;
 constexpr int READS = (STAGE + THREADS - 1) / THREADS;
-
-// The matrix in shared memory has 16-byte rows that eight threads can read at once without meeting a bank twice.
-constexpr int WIDTH = (FACTORS + 3) / 4 % 2 ? (FACTORS + 3) / 4 * 4 : (FACTORS + 3) / 4 * 4 + 4;
-constexpr int BLOCKS = FACTORS <= 100 ? 512 / THREADS : 2;  // to hold on a multiprocessor, by registers
 
 struct Segment {
     long long begin;  // of its ratings
@@ -53,271 +54,477 @@ struct Segment {
     int count;        // ratings of the whole row
 };
 
-// What a thread holds of the product: lane's share of 16 x 16 tiles, each as two of 16 x 8.
-struct Sums {
-    float high[TILES][2][4];
-    float low[LOW > 0 ? LOW : 1][2][4];
+// Numbers that are types, for loops of which every round is compiled on its own.
+template <int n>
+struct Number {
+    static constexpr int value = n;
 };
-
-__device__ inline int high_row() { return TILES - 1 - (int)threadIdx.x / 32; }
-__device__ inline int low_row() { return TILES % 2 ? (int)threadIdx.x / 32 - 1 : (int)threadIdx.x / 32; }
-
-template <class Use>
-__device__ inline void for_each_sum(Sums& sums, Use use) {
-#pragma unroll
-    for (int k = 0; k < TILES * 8; ++k) use(k, sums.high[k / 8][k / 4 % 2][k % 4]);
-#pragma unroll
-    for (int k = 0; k < LOW * 8; ++k) use(TILES * 8 + k, sums.low[k / 8][k / 4 % 2][k % 4]);
+template <int n, int k = 0, class Use>
+__device__ __forceinline__ void for_each(Use use) {
+    if constexpr (k < n) {
+        use(Number<k>{});
+        for_each<n, k + 1>(use);
+    }
 }
 
-struct Rating {
-    int column;  // -1 beyond the end of the segment
-    unsigned halves;
+// Who has what: tiles ALL w / WARPS to ALL (w + 1) / WARPS - 1 are warp w's, and done in that order.
+struct Plan {
+    int row[ALL], column[ALL];               // of a tile
+    bool new_row[ALL], new_column[ALL];      // the factors of the row, of the column were not used by the warp before
+    bool last_row[ALL], last_column[ALL];    // nor has it later tiles in that row, in that column off the diagonal
+    int right_warp[TILES], right_place[TILES];  // that multiplies these factors by the ratings; where its sums are
+    int rights;                                 // of the warp that has the most
+};
+__device__ constexpr int first_tile(int warp) { return ALL * warp / WARPS; }
+__device__ constexpr int n_tiles(int warp) { return first_tile(warp + 1) - first_tile(warp); }
+
+__device__ constexpr Plan make_plan() {
+    Plan plan = {};
+    // Down one pair of columns, up the next: tiles next to each other share rows and columns.
+    int k = 0;
+    for (int first = 0; first < TILES; first += 2)
+        for (int step = 0; step < TILES - first; ++step) {
+            const int row = first / 2 % 2 ? TILES - 1 - step : first + step;
+            for (int column = first; column < first + 2 && column <= row; ++column) {
+                plan.row[k] = row;
+                plan.column[k++] = column;
+            }
+        }
+    bool has[WARPS][TILES] = {};
+    for (int w = 0; w < WARPS; ++w) {
+        for (k = first_tile(w); k < first_tile(w + 1); ++k) {
+            const int row = plan.row[k], column = plan.column[k];
+            plan.new_row[k] = !has[w][row];
+            has[w][row] = true;
+            plan.new_column[k] = !has[w][column];
+            has[w][column] = true;
+            plan.last_row[k] = true;
+            plan.last_column[k] = row != column;
+            for (int j = k + 1; j < first_tile(w + 1); ++j) {
+                if (plan.row[j] == row) plan.last_row[k] = false;
+                if (plan.column[j] == column && plan.row[j] != column) plan.last_column[k] = false;
+            }
+        }
+    }
+    // The products with the ratings go to warps that have the factors at hand, to each about as many.
+    int n[WARPS] = {};
+    for (int t = 0; t < TILES; ++t) {
+        int chosen = -1;
+        for (int w = 0; w < WARPS; ++w)
+            if (has[w][t] && (chosen < 0 || n[w] < n[chosen])) chosen = w;
+        plan.right_warp[t] = chosen;
+        plan.right_place[t] = n[chosen]++;
+        if (n[chosen] > plan.rights) plan.rights = n[chosen];
+    }
+    return plan;
+}
+constexpr Plan PLAN = make_plan();
+
+// Calls use(Number<w>) for this thread's warp w of the team.
+template <int w = 0, class Use>
+__device__ __forceinline__ void as_warp(int warp, Use use) {
+    if constexpr (w + 1 < WARPS)
+        if (warp != w) return as_warp<w + 1>(warp, use);
+    use(Number<w>{});
+}
+
+// What a thread holds of the sums, in quads as the tensor cores make them: lane's share of the warp's 16 x 16 tiles, two
+// of 16 x 8 each; then of F_I^T r, 16 x 8 of which two columns are used.
+constexpr int TILE_QUADS = 2 * MOST, QUADS = TILE_QUADS + PLAN.rights;
+using Sums = float[QUADS][4];
+using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
+
+// About what a thread needs besides, when the products are made: operands, addresses.
+constexpr int REGISTERS = 4 * QUADS + 64 + 16 * IMPLICIT;
+constexpr int BLOCKS = REGISTERS * THREADS * TEAMS < 65536 ? 65536 / (REGISTERS * THREADS * TEAMS) : 1;
+
+// Shared memory of a team.
+
+struct __align__(16) Stage {
+    half_bits rows[STAGE][STRIDE];
+    half_bits ratings[2][STAGE];  // the right side's values, and the rest of them
+#if IMPLICIT
+    half_bits weights[STAGE];
+#endif
+    int columns[STAGE];
+};
+struct Solver {
+    float direction[PADDED];
+    float right[PADDED];
+    float parts[2][WARPS][PADDED];  // of a product, by rows and by columns of the warps' tiles
+    float sums[2][WARPS];
+};
+union __align__(16) Work {
+    Stage stages[STAGES];
+    Solver solver;  // when the stages have been used up
+};
+
+struct Team {
+    Work& work;
+    bool& last;
+    int thread, warp, lane;
+
+    __device__ static Team here() {
+        extern __shared__ __align__(16) float shared[];
+        __shared__ bool last[TEAMS];
+        const int team = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
+        // Read from lane 0, the warp is known to be one number for all lanes: branches on it need no care.
+        const int warp = __shfl_sync(0xffffffffu, thread / 32, 0);
+        return {reinterpret_cast<Work*>(shared)[team], last[team], thread, warp, (int)threadIdx.x % 32};
+    }
+
+    __device__ static int index() { return blockIdx.x * TEAMS + threadIdx.x / THREADS; }
+
+    __device__ void sync() const {
+        if (WARPS == 1)
+            __syncwarp();
+        else
+            __syncthreads();
+    }
+};
+
+// The columns and values of the ratings, and the factors that the columns point to.
+struct Rows {
+    const int* indices;
+    const float* values;
+    const half_bits* fixed;
+    float alpha, unit;  // IMPLICIT: of the weights, both divided by what keeps them in half precision's range
 };
 
 // The ratings of a segment on their way to the tensor cores, a stage after another: the ratings of stage s + AHEAD + 2
 // are read while the factors of stage s + AHEAD are copied and those of stage s are multiplied.
 struct Pipeline {
-    const int* indices;
-    const float* values;
-    const half_bits* fixed;
+    const Team& team;
+    const Rows& rows;
+    long long begin;
     int length;
-    half_bits (*stages)[STAGE][STRIDE];
-    Rating (*ratings)[STAGE];
     int column[READS];  // of this thread's ratings, read but not yet used
     float value[READS];
 
-    __device__ void read(int stage) {
+    __device__ Stage& stage(int s) { return team.work.stages[s % STAGES]; }
+
+    __device__ void read(int s) {
 #pragma unroll
         for (int k = 0; k < READS; ++k) {
-            const int t = threadIdx.x + k * THREADS, rating = stage * STAGE + t;
+            const int t = team.thread + k * THREADS, rating = s * STAGE + t;
             const bool valid = t < STAGE && rating < length;
-            column[k] = valid ? indices[rating] : -1;
-            value[k] = valid ? values[rating] : 0.0f;
+            column[k] = valid ? rows.indices[begin + rating] : 0;
+            value[k] = valid ? rows.values[begin + rating] : 0.0f;
         }
     }
 
-    __device__ void keep(int stage) {
+    __device__ void keep(int s) {
+        Stage& to = stage(s);
 #pragma unroll
         for (int k = 0; k < READS; ++k) {
-            const int t = threadIdx.x + k * THREADS;
+            const int t = team.thread + k * THREADS;
             if (t >= STAGE) break;
-            const half_bits whole = to_half(value[k]);
-            const half_bits rest = to_half(value[k] - from_half(whole));
-            ratings[stage % STAGES][t] = {column[k], whole | (unsigned)rest << 16};
+            float right = value[k];
+#if IMPLICIT
+            const float weight = value[k] > 0.0f ? rows.alpha * value[k] : 0.0f;
+            to.weights[t] = to_half(weight);
+            right = value[k] > 0.0f ? rows.unit + weight : 0.0f;
+#endif
+            const half_bits whole = to_half(right);
+            to.columns[t] = column[k];
+            to.ratings[0][t] = whole;
+            to.ratings[1][t] = to_half(right - from_half(whole));
         }
     }
 
-    // Calls use(rating, row of the stage) for the rows of which this thread copies a chunk.
-    template <class Use>
-    __device__ void for_each_row(int stage, Use use) {
+    __device__ void copy(int s) {
+        Stage& to = stage(s);
+        const int chunk = team.thread % ROW_LANES, first = team.thread / ROW_LANES, here = length - s * STAGE;
+        if (chunk < CHUNKS) {
 #pragma unroll
-        for (int k = 0; k < COPIES; ++k) {
-            const int row = threadIdx.x / ROW_LANES + k * ROWS;
-            if (STAGE % ROWS == 0 || row < STAGE) use(ratings[stage % STAGES][row], stages[stage % STAGES][row]);
-        }
-    }
-
-    __device__ void copy(int stage) {
-        const int chunk = threadIdx.x % ROW_LANES;
-        if (chunk < CHUNKS)
-            for_each_row(stage, [&](const Rating& rating, half_bits* row) {
-                const half_bits* from = fixed + max(rating.column, 0) * (long long)PADDED;
-                copy_async(row + chunk * 8, from + chunk * 8, rating.column >= 0);
-            });
-        copy_commit();
-    }
-
-    // Waits for a stage. Who copied the place of a rating puts the rating there: its own copy is surely done.
-    __device__ void finish(int stage) {
-        copy_wait<AHEAD>();
-        if (threadIdx.x % ROW_LANES == FIRST / 8)
-            for_each_row(stage, [&](const Rating& rating, half_bits* row) {
-                *reinterpret_cast<unsigned*>(row + FIRST) = rating.halves;
-            });
-        __syncthreads();
-    }
-};
-
-// Adds the products of 16 ratings to the sums.
-__device__ inline void multiply(Sums& sums, const half_bits (*rows)[STRIDE]) {
-    const int lane = threadIdx.x % 32, high = high_row(), low = low_row();
-    const half_bits* mine = &rows[lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8];
-    unsigned left_high[4], left_low[4], right[4];
-    load_transposed(left_high, mine + high * 16);
-    load_transposed(left_low, mine + (low < 0 ? 0 : low) * 16);
-#pragma unroll
-    for (int j = 0; j < TILES; ++j) {
-        if (j > high) break;
-        load_transposed(right, mine + j * 16);
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            multiply_add(sums.high[j][h], left_high, right[h], right[h + 2]);
-            if (j < LOW && j <= low) multiply_add(sums.low[j][h], left_low, right[h], right[h + 2]);
-        }
-    }
-}
-
-// One tile row of the sums to the matrix in shared memory, rows and columns; the ratings' rows FIRST and FIRST + 1 too.
-__device__ inline void store_tiles(float (*matrix)[WIDTH], int tile_row, const float (*tiles)[2][4], int most) {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-        const int row = tile_row * 16 + lane / 4 + k * 8;
-#pragma unroll
-        for (int j = 0; j < TILES; ++j) {
-            if (j >= most || j > tile_row) break;
-#pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                const int column = j * 16 + h * 8 + lane % 4 * 2;
-                const float a = tiles[j][h][2 * k], b = tiles[j][h][2 * k + 1];
-                if (j < tile_row || column < FACTORS) *reinterpret_cast<float2*>(&matrix[row][column]) = {a, b};
-                if (j < tile_row && row < FACTORS) {
-                    matrix[column][row] = a;
-                    matrix[column + 1][row] = b;
+            for (int k = 0; k < COPIES; ++k) {
+                const int row = first + k * ROWS;
+                if (row < STAGE && row < (here + 15) / 16 * 16) {  // what is multiplied; zeros behind the last rating
+                    const half_bits* from = rows.fixed + to.columns[row] * (long long)PADDED;
+                    copy_async(&to.rows[row][chunk * 8], from + chunk * 8, row < here);
                 }
             }
         }
+        copy_commit();
     }
+
+    __device__ void finish() {
+        copy_wait<AHEAD>();
+        team.sync();
+    }
+};
+
+// Adds the products of ratings k to k + 15 of a stage to the sums of a warp.
+template <int warp>
+__device__ __forceinline__ void multiply(Number<warp>, Sums& sums, const Stage& stage, int k, int lane) {
+    const half_bits* mine = &stage.rows[k + lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8];
+    unsigned ratings[2] = {};
+    for (int h = 0; h < 2 && lane < 8; ++h)
+        ratings[h] = *reinterpret_cast<const unsigned*>(&stage.ratings[lane / 4][k + h * 8 + lane % 4 * 2]);
+#if IMPLICIT
+    unsigned weights[2];
+    for (int h = 0; h < 2; ++h)
+        weights[h] = *reinterpret_cast<const unsigned*>(&stage.weights[k + h * 8 + lane % 4 * 2]);
+#endif
+    unsigned factors[TILES][4];
+    auto load = [&](auto t) {
+        load_transposed(factors[t.value], mine + t.value * 16);
+        constexpr int place = TILE_QUADS + PLAN.right_place[t.value];
+        if constexpr (PLAN.right_warp[t.value] == warp)
+            multiply_add(sums[place], factors[t.value], ratings[0], ratings[1]);
+    };
+    for_each<n_tiles(warp)>([&](auto n) {
+        constexpr int tile = first_tile(warp) + n.value, row = PLAN.row[tile], column = PLAN.column[tile];
+        if constexpr (PLAN.new_row[tile]) load(Number<row>{});
+        if constexpr (PLAN.new_column[tile]) load(Number<column>{});
+        const unsigned(&right)[4] = factors[column];
+        unsigned left[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            left[j] = factors[row][j];
+#if IMPLICIT
+            left[j] = multiply_halves(left[j], weights[j / 2]);
+#endif
+        }
+        multiply_add(sums[2 * n.value], left, right[0], right[2]);
+        multiply_add(sums[2 * n.value + 1], left, right[1], right[3]);
+    });
 }
 
-// The sum over the block, the same bits on every thread. `scratch` has WARPS floats that nobody reads any more.
-__device__ inline float block_sum(float x, float* scratch) {
+__device__ __forceinline__ void clear(Sums& sums) {
+#pragma unroll
+    for (int k = 0; k < QUADS * 4; ++k) sums[k / 4][k % 4] = 0.0f;
+}
+
+__device__ __forceinline__ void add(float (&quad)[4], float4 more) {
+    quad[0] += more.x;
+    quad[1] += more.y;
+    quad[2] += more.z;
+    quad[3] += more.w;
+}
+
+// Sums up the segment's products, and those of the row's other segments if it has several: then only the last team to
+// arrive returns true, and has them all.
+__device__ __forceinline__ bool sum_products(Sums& sums, const Team& team, const Segment& segment, const Rows& rows,
+                                    Quads* partial, int* arrived) {
+    clear(sums);
+    const int n_stages = (segment.length + STAGE - 1) / STAGE;
+    Pipeline pipeline = {team, rows, segment.begin, segment.length};
+#pragma unroll
+    for (int s = 0; s <= AHEAD; ++s) {
+        pipeline.read(s);
+        pipeline.keep(s);
+    }
+    pipeline.read(AHEAD + 1);
+    team.sync();
+#pragma unroll
+    for (int s = 0; s < AHEAD; ++s) pipeline.copy(s);
+    for (int s = 0; s < n_stages; ++s) {
+        pipeline.copy(s + AHEAD);
+        pipeline.keep(s + AHEAD + 1);
+        pipeline.read(s + AHEAD + 2);
+        pipeline.finish();
+        const Stage& stage = pipeline.stage(s);
+        const int here = min(STAGE, segment.length - s * STAGE);
+        as_warp(team.warp, [&](auto warp) {
+#pragma unroll 1  // the next round's operands would not fit into the registers
+            for (int k = 0; k < here; k += 16) multiply(warp, sums, stage, k, team.lane);
+        });
+    }
+    copy_wait<0>();
+    team.sync();
+    if (segment.parts == 1) return true;
+
+    Quads* const parts = partial + segment.slot;
+#pragma unroll
+    for (int q = 0; q < QUADS; ++q) parts[segment.part][q][team.thread] = {sums[q][0], sums[q][1], sums[q][2], sums[q][3]};
+    __threadfence();
+    team.sync();
+    if (team.thread == 0) team.last = atomicAdd(&arrived[segment.slot], 1) == segment.parts - 1;
+    team.sync();
+    if (!team.last) return false;
+    __threadfence();
+    if (team.thread == 0) arrived[segment.slot] = 0;  // for the next launch
+    clear(sums);
+#pragma unroll
+    for (int first = 0; first < QUADS; first += 4)  // as many as a thread has registers for on their way
+        for (int part = 0; part < segment.parts; ++part)
+#pragma unroll
+            for (int q = first; q < first + 4 && q < QUADS; ++q) add(sums[q], __ldcg(&parts[part][q][team.thread]));
+    return true;
+}
+
+// A warp's part of F_I^T r to where the team sees it.
+template <int warp>
+__device__ __forceinline__ void store_right(Number<warp>, const Sums& sums, Solver& solver, int lane) {
+    for_each<TILES>([&](auto t) {
+        constexpr int place = PLAN.right_place[t.value];
+        if constexpr (PLAN.right_warp[t.value] == warp) {
+            const float(&right)[4] = sums[TILE_QUADS + place];
+            for (int h = 0; h < 2; ++h)
+                if (lane % 4 == 0)
+                    solver.right[t.value * 16 + lane / 4 + h * 8] = right[2 * h] + right[2 * h + 1];
+        }
+    });
+}
+
+// A sum over lanes of which the even ones by `bit` are to have that of the first, the others of the second number.
+__device__ __forceinline__ float exchange(float first, float second, int lane, int bit) {
+    const float given = lane & bit ? first : second;
+    return (lane & bit ? second : first) + __shfl_xor_sync(0xffffffffu, given, bit);
+}
+
+// What a warp's tiles and their mirror images make of the direction: to `parts`.
+template <int warp>
+__device__ __forceinline__ void multiply_vector(Number<warp>, const Sums& sums, Solver& solver, int lane) {
+    float of_row[TILES][2], of_column[TILES][4];  // of the direction, as a lane's entries of a tile lie in it
+    float by_row[TILES][2], by_column[TILES][4];
+    auto load = [&](auto t) {
+        const float* from = &solver.direction[t.value * 16];
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            of_row[t.value][h] = from[lane / 4 + h * 8];
+            const float2 two = *reinterpret_cast<const float2*>(&from[lane % 4 * 2 + h * 8]);
+            of_column[t.value][2 * h] = two.x;
+            of_column[t.value][2 * h + 1] = two.y;
+            by_row[t.value][h] = by_column[t.value][2 * h] = by_column[t.value][2 * h + 1] = 0.0f;
+        }
+    };
+    for_each<n_tiles(warp)>([&](auto n) {
+        constexpr int tile = first_tile(warp) + n.value, row = PLAN.row[tile], column = PLAN.column[tile];
+        if constexpr (PLAN.new_row[tile]) load(Number<row>{});
+        if constexpr (PLAN.new_column[tile]) load(Number<column>{});
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+            const float entry = sums[2 * n.value + e / 4][e % 4];
+            const int i = e / 2 % 2, j = e / 4 * 2 + e % 2;
+            by_row[row][i] += entry * of_column[column][j];
+            if constexpr (row != column) by_column[column][j] += entry * of_row[row][i];
+        }
+        if constexpr (PLAN.last_row[tile]) {
+            float sum = exchange(by_row[row][0], by_row[row][1], lane, 2);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            if (lane % 2 == 0) solver.parts[0][warp][row * 16 + lane / 4 + lane / 2 % 2 * 8] = sum;
+        }
+        if constexpr (PLAN.last_column[tile]) {
+            const float(&y)[4] = by_column[column];
+            float sum = exchange(exchange(y[0], y[2], lane, 16), exchange(y[1], y[3], lane, 16), lane, 8);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 4);
+            if (lane / 4 % 2 == 0)
+                solver.parts[1][warp][column * 16 + lane % 4 * 2 + lane / 16 * 8 + lane / 8 % 2] = sum;
+        }
+    });
+}
+
+// The sum over the team, the same bits on every thread. `scratch` is nobody's yet.
+__device__ __forceinline__ float team_sum(float x, const Team& team, float (&scratch)[WARPS]) {
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
     if (WARPS == 1) return x;
-    if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
-    __syncthreads();
-    float total = 0.0f;
+    if (team.lane == 0) scratch[team.warp] = x;
+    team.sync();
+    x = 0.0f;
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w) total += scratch[w];
-    return total;
+    for (int w = 0; w < WARPS; ++w) x += scratch[w];
+    return x;
 }
 
-// Conjugate gradient on the system in shared memory from x; thread i has x_i and returns it.
-__device__ inline float solve(const float (*matrix)[WIDTH], float* direction, float (*scratch)[WARPS], float x,
-                              float ridge, int steps, float tolerance) {
-    const int i = threadIdx.x;
-    const bool mine = i < FACTORS;
-    float row[FACTORS] = {};
-    if (mine) {
+// Conjugate gradient from x on the matrix in the sums; thread i has x_i and returns it.
+__device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, float ridge, int steps, float tolerance) {
+    Solver& solver = team.work.solver;
+    const int i = team.thread;
+    for (int k = i; k < 2 * WARPS * PADDED; k += THREADS) (&solver.parts[0][0][0])[k] = 0.0f;  // some stay so
+    as_warp(team.warp, [&](auto warp) { store_right(warp, sums, solver, team.lane); });
+    // The first product is with x itself, for the residual; each later one makes a step. All vectors are zero beyond the
+    // factors, as the sums are.
+    float p = x, residual = 0.0f, square = 0.0f, enough = 0.0f;
+    for (int step = 0; step <= steps; ++step) {
+        if (i < PADDED) solver.direction[i] = p;
+        team.sync();
+        as_warp(team.warp, [&](auto warp) { multiply_vector(warp, sums, solver, team.lane); });
+        team.sync();
+        float q = ridge * p;
+        if (i < PADDED) {
 #pragma unroll
-        for (int j = 0; j + 4 <= FACTORS; j += 4) {
-            const float4 four = *reinterpret_cast<const float4*>(&matrix[i][j]);
-            row[j] = four.x, row[j + 1] = four.y, row[j + 2] = four.z, row[j + 3] = four.w;
+            for (int w = 0; w < WARPS; ++w) q += solver.parts[0][w][i] + solver.parts[1][w][i];
         }
-#pragma unroll
-        for (int j = FACTORS / 4 * 4; j < FACTORS; ++j) row[j] = matrix[i][j];
-    }
-    const float b = mine ? matrix[FIRST][i] + matrix[FIRST + 1][i] : 0.0f;
-    // The ridge is added to the product instead of to the diagonal: that would be an index known at run time only.
-    auto product = [&](float p) {
-        if (mine) direction[i] = p;
-        __syncthreads();
-        float sum = ridge * p;
-#pragma unroll
-        for (int j = 0; j < FACTORS; ++j) sum += row[j] * direction[j];
-        return sum;
-    };
-
-    float residual = b - product(x);  // zero beyond the factors, as b, x and the row are
-    float p = residual;
-    const float enough = tolerance * tolerance * block_sum(b * b, scratch[0]);
-    float square = block_sum(residual * residual, scratch[1]);
-    for (int step = 0; step < steps && square > enough; ++step) {
-        const float q = product(p);
-        const float alpha = square / block_sum(p * q, scratch[0]);
-        x += alpha * p;
-        residual -= alpha * q;
+        const float b = i < FACTORS ? solver.right[i] : 0.0f;
+        const float product = team_sum(step == 0 ? b * b : p * q, team, solver.sums[0]);
+        if (step == 0) {
+            residual = b - q;
+            enough = tolerance * tolerance * product;
+        } else {
+            const float alpha = square / product;
+            x += alpha * p;
+            residual -= alpha * q;
+        }
         const float old = square;
-        square = block_sum(residual * residual, scratch[1]);
-        p = residual + square / old * p;
+        square = team_sum(residual * residual, team, solver.sums[1]);
+        if (square <= enough) break;
+        p = residual + (step == 0 ? 0.0f : square / old * p);
     }
     return x;
 }
 
-// A block a segment. Dynamic shared memory: the stages, then in the same place the matrix, whichever is more.
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    tensor_core(const Segment* __restrict__ segments, const int* __restrict__ indices,
+// A team a segment. Dynamic shared memory: Work for each team of the block. The last three are for IMPLICIT.
+extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
+    tensor_core(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
                 const float* __restrict__ values, const half_bits* __restrict__ fixed, float* __restrict__ solved,
-                half_bits* __restrict__ solved_half, float* __restrict__ partial, int* __restrict__ arrived,
-                float regularization, int weighted, int cg_steps, float cg_tolerance) {
-    extern __shared__ __align__(16) float shared[];
-    __shared__ __align__(16) float direction[FACTORS];
-    __shared__ float scratch[2][WARPS];
-    __shared__ Rating ratings[STAGES][STAGE];
-    __shared__ bool last;
-
-    const Segment segment = segments[blockIdx.x];
-    const int i = threadIdx.x;
-    float* const solution = solved + segment.row * (long long)FACTORS;
-    half_bits* const solution_half = solved_half + segment.row * (long long)PADDED;
-    if (segment.count == 0) {
-        if (i < FACTORS) {
-            solution[i] = 0.0f;
-            solution_half[i] = 0;
-        }
-        return;
-    }
-
-    const float start = i < FACTORS ? solution[i] : 0.0f;  // read long before it is used
-    Sums sums = {};
-    const int n_stages = (segment.length + STAGE - 1) / STAGE;
-    Pipeline pipeline = {indices + segment.begin, values + segment.begin, fixed, segment.length,
-                         reinterpret_cast<half_bits(*)[STAGE][STRIDE]>(shared), ratings};
+                half_bits* __restrict__ solved_half, Quads* __restrict__ partial,
+                int* __restrict__ arrived, float regularization, int weighted, int cg_steps, float cg_tolerance,
+                float alpha, float unit, const Quads* __restrict__ gram) {
+    if (Team::index() >= n_segments) return;
+    const Team team = Team::here();
+    const Segment segment = segments[Team::index()];
+    const int i = team.thread;
+    const bool mine = i < FACTORS;
+    // Read long before it is used.
+    float x = mine && segment.count > 0 ? solved[segment.row * (long long)FACTORS + i] : 0.0f;
+    const Rows rows = {indices, values, fixed, alpha, unit};
+    Sums sums;
+    if (!sum_products(sums, team, segment, rows, partial, arrived)) return;
+#if IMPLICIT
 #pragma unroll
-    for (int stage = 0; stage <= AHEAD; ++stage) {
-        pipeline.read(stage);
-        pipeline.keep(stage);
-    }
-    pipeline.read(AHEAD + 1);
-    __syncthreads();
-#pragma unroll
-    for (int stage = 0; stage < AHEAD; ++stage) pipeline.copy(stage);
-    for (int stage = 0; stage < n_stages; ++stage) {
-        pipeline.copy(stage + AHEAD);
-        pipeline.keep(stage + AHEAD + 1);
-        pipeline.read(stage + AHEAD + 2);
-        pipeline.finish(stage);
-        const int here = min(STAGE, segment.length - stage * STAGE);
-        for (int k = 0; k < here; k += 16) multiply(sums, &pipeline.stages[stage % STAGES][k]);
-    }
-
-    if (segment.parts > 1) {
-        auto at = [&](int part) { return partial + (segment.slot + part) * (long long)(SUMS * THREADS) + i; };
-        float* const mine = at(segment.part);
-        for_each_sum(sums, [&](int k, float& sum) { mine[k * THREADS] = sum; });
-        __threadfence();
-        __syncthreads();
-        if (i == 0) last = atomicAdd(&arrived[segment.slot], 1) == segment.parts - 1;
-        __syncthreads();
-        if (!last) return;
-        __threadfence();
-        if (i == 0) arrived[segment.slot] = 0;  // for the next launch
-        sums = {};
-        for (int part = 0; part < segment.parts; ++part)
-            for_each_sum(sums, [&](int k, float& sum) { sum += __ldcg(&at(part)[k * THREADS]); });
-    }
-
-    copy_wait<0>();
-    __syncthreads();  // the stages have been used up
-    auto matrix = reinterpret_cast<float(*)[WIDTH]>(shared);
-    store_tiles(matrix, high_row(), sums.high, TILES);
-    store_tiles(matrix, low_row(), sums.low, LOW);
-    __syncthreads();
+    for (int q = 0; q < TILE_QUADS; ++q) add(sums[q], (*gram)[q][i]);
+#endif
     const float ridge = weighted ? regularization * (float)segment.count : regularization;
-    const float x = solve(matrix, direction, scratch, start, ridge, cg_steps, cg_tolerance);
-    if (i < FACTORS) {
-        solution[i] = x;
-        solution_half[i] = to_half(x);
+    if (segment.count > 0) x = solve(sums, team, x, ridge, cg_steps, cg_tolerance);
+    if (mine) {
+        solved[segment.row * (long long)FACTORS + i] = x;
+        solved_half[segment.row * (long long)PADDED + i] = to_half(x);
     }
 }
 
-// FP32 rows to padded rows of halves, zeros in the padding; a thread an element of the padded matrix.
+#if IMPLICIT
+// F^T F in the order in which the teams' threads want it, from a row of all columns with the weight that stands for 1.
+extern "C" __global__ void __launch_bounds__(THREADS * TEAMS)
+    gram(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
+         const float* __restrict__ values, const half_bits* __restrict__ fixed, Quads* __restrict__ partial, int* __restrict__ arrived, float alpha, float unit, Quads* __restrict__ product) {
+    if (Team::index() >= n_segments) return;
+    const Team team = Team::here();
+    const Rows rows = {indices, values, fixed, alpha, unit};
+    Sums sums;
+    if (!sum_products(sums, team, segments[Team::index()], rows, partial, arrived)) return;
+#pragma unroll
+    for (int q = 0; q < QUADS; ++q)
+        (*product)[q][team.thread] = {sums[q][0], sums[q][1], sums[q][2], sums[q][3]};
+}
+#endif
+
+// FP32 rows to padded rows of halves, zeros in the padding; a thread an element.
 extern "C" __global__ void round_factors(const float* __restrict__ factors, half_bits* __restrict__ rounded,
                                          int n_rows) {
     const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (k >= n_rows * (long long)PADDED) return;
     const int column = (int)(k % PADDED);
     rounded[k] = column < FACTORS ? to_half(factors[k / PADDED * FACTORS + column]) : 0;
+}
+
+// What the launcher has to know: threads and teams of a block, bytes of a team, PADDED, bytes of a part's sums.
+extern "C" __global__ void shape(int* __restrict__ numbers) {
+    numbers[0] = THREADS * TEAMS;
+    numbers[1] = TEAMS;
+    numbers[2] = sizeof(Work);
+    numbers[3] = PADDED;
+    numbers[4] = sizeof(Quads);
 }

@@ -23,12 +23,19 @@ __device__ inline float from_half(half_bits h) {
     return x;
 }
 
+// The products of two pairs of halves.
+__device__ inline unsigned multiply_halves(unsigned a, unsigned b) {
+    unsigned product;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+
 // Starts to copy 16 bytes from global to shared memory; zeros instead where `valid` is false.
 __device__ inline void copy_async(void* shared, const void* global, bool valid) {
 #if __CUDA_ARCH__ >= 800
     const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
     const int bytes = valid ? 16 : 0;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
 #else
     *static_cast<int4*>(shared) = valid ? *static_cast<const int4*>(global) : int4{0, 0, 0, 0};
 #endif
@@ -63,14 +70,14 @@ __device__ inline void load_transposed(unsigned (&tile)[4], const half_bits* row
 // holds of sum the rows l / 4 and l / 4 + 8, columns l % 4 * 2 and + 1.
 __device__ inline void multiply_add(float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
 #if __CUDA_ARCH__ >= 800
-    asm volatile(
+    asm(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #else
     for (int k = 0; k < 2; ++k)
-        asm volatile(
+        asm(
             "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
             : "r"(a[2 * k]), "r"(a[2 * k + 1]), "r"(k ? b1 : b0));

@@ -16,6 +16,7 @@
 
 #define __global__
 #define __device__
+#define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 

@@ -7,6 +7,13 @@ using half_bits = unsigned short;
 inline half_bits to_half(float x) { return __float2half(x).bits; }
 inline float from_half(half_bits h) { return __half2float({h}); }
 
+inline unsigned multiply_halves(unsigned a, unsigned b) {
+    auto product = [&](int shift) -> unsigned {
+        return to_half(from_half(half_bits(a >> shift)) * from_half(half_bits(b >> shift)));
+    };
+    return product(0) | product(16) << 16;
+}
+
 inline void copy_async(void* shared, const void* global, bool valid) {
     for (int k = 0; k < 4; ++k)
         static_cast<uint32_t*>(shared)[k] = valid ? static_cast<const uint32_t*>(global)[k] : 0;

@@ -59,9 +59,14 @@ class KernelTrainer(Trainer):
     def __init_subclass__(cls):
         cls.max_factors = max(sources.VARIANTS[cls.source]["FACTORS"])
 
+    @staticmethod
+    def defines(model):
+        """The preprocessor definitions that the source is compiled with for this model."""
+        return {"FACTORS": model.factors}
+
     @classmethod
     def compile(cls, model):
-        return gpu.device(model.device).kernel(cls.source, cls.entry, FACTORS=model.factors)
+        return gpu.device(model.device).kernel(cls.source, cls.entry, **cls.defines(model))
 
     def synchronize(self):
         self._device.synchronize()
@@ -106,6 +111,7 @@ class Factorization:
     """
 
     _trainers: dict[str, type[Trainer]]
+    implicit = False  # whether the ratings are confidences; see ImplicitALS
 
     def __init__(self, factors, regularization, *, kernel, device, threads, seed):
         if not (isinstance(factors, int | np.integer) and 1 <= factors <= MAX_FACTORS):

@@ -36,47 +36,68 @@ def segments_of(indptr, longest=8192):
     return segments[np.argsort(-segments["length"], kind="stable")], int(slots.sum())
 
 
+class _Side:
+    """What the kernel is told of the rows of one side: the work list, the ratings, where the parts of long rows meet."""
+
+    def __init__(self, device, indptr, indices, values, longest, part_bytes):
+        segments, slots = segments_of(indptr, longest)
+        self.n_segments = np.int32(len(segments))
+        self.given = (
+            device.array(segments.view(np.uint8)),
+            self.n_segments,
+            device.array(indices),
+            device.array(values),
+        )
+        partial = device.empty(max(slots, 1) * part_bytes, np.uint8)
+        self.meeting = partial, device.array(np.zeros(max(slots, 1), np.int32))
+
+
 class TensorCore(KernelTrainer, HalfSweeps):
-    """kernels/als/tensor_core.cu: FP16 factors, products on the tensor cores, the solve fused behind them."""
+    """kernels/als/tensor_core.cu: FP16 factors, products on the tensor cores, the solve fused behind them.
+
+    longest : ratings of a segment, see `segments_of`
+    """
 
     source, entry = "als/tensor_core.cu", "tensor_core"
 
+    @staticmethod
+    def defines(model):
+        return {"FACTORS": model.factors, "IMPLICIT": int(model.implicit)}
+
     def __init__(self, model, train, user_factors, item_factors, longest=8192):
         self._device = gpu.device(model.device)
+        self._defines = self.defines(model)
         self._kernel = self.compile(model)
-        # The shapes that the kernel derives from its factors.
-        f = model.factors
-        tiles = -(-((f + 1) // 2 * 2 + 2) // 16)
-        padded, self._block = 16 * tiles, 32 * ((tiles + 1) // 2)
-        width = 4 * (-(-f // 4) // 2 * 2 + 1)
-        self._shared = max(3 * 64 * (padded + 8) * 2, padded * width * 4)
-        sums = 8 * (tiles + tiles // 2) * self._block
+        shape = self._device.empty(5, np.int32)
+        self._entry("shape")(1, 1, shape)
+        self._block, self._teams, team_bytes, self._padded, part_bytes = map(int, self._device.to_numpy(shape))
+        self._shared = self._teams * team_bytes
 
-        self._p, self._q = (self._with_halves(factors, padded) for factors in (user_factors, item_factors))
-        self._users, self._items = (self._side(rows, longest, sums) for rows in (train.by_user, train.by_item))
-        ridge = np.float32(model.regularization), np.int32(model.weighted)
-        self._parameters = *ridge, np.int32(model.cg_steps), np.float32(model.cg_tolerance)
+        self._p, self._q = map(self._with_halves, (user_factors, item_factors))
+        self._users, self._items = (
+            _Side(self._device, rows.indptr, rows.indices, rows.values, longest, part_bytes)
+            for rows in (train.by_user, train.by_item)
+        )
+        self._ridge = np.float32(model.regularization), np.int32(model.weighted)
+        self._steps = np.int32(model.cg_steps), np.float32(model.cg_tolerance)
+        self._confidence = np.float32(0), np.float32(1), self._device.empty(part_bytes, np.uint8)
 
-    def _with_halves(self, factors, padded):
+    def _entry(self, name):
+        return self._device.kernel(self.source, name, **self._defines)
+
+    def _with_halves(self, factors):
         """Factors on the device, and their padded copy in half precision."""
         whole = self._device.array(factors)
-        halves = self._device.empty((len(factors), padded), np.uint16)
-        to_half = self._device.kernel(self.source, "round_factors", FACTORS=factors.shape[1])
-        to_half(-(-halves.size // 256), 256, whole, halves, np.int32(len(factors)))
+        halves = self._device.empty((len(factors), self._padded), np.uint16)
+        self._entry("round_factors")(-(-halves.size // 256), 256, whole, halves, np.int32(len(factors)))
         return whole, halves
 
-    def _side(self, rows, longest, sums):
-        """(number of segments, what the kernel wants to know of the rows, where the parts of long rows meet)."""
-        segments, slots = segments_of(rows.indptr, longest)
-        given = [self._device.array(a) for a in (segments.view(np.uint8), rows.indices, rows.values)]
-        partial = self._device.empty(max(slots, 1) * sums, np.float32)
-        arrived = self._device.array(np.zeros(max(slots, 1), np.int32))
-        return len(segments), given, (partial, arrived)
+    def _launch(self, kernel, side, *arguments):
+        kernel(-(-side.n_segments // self._teams), self._block, *side.given, *arguments, shared=self._shared)
 
     def _solve(self, rows, fixed, solved):
-        n_segments, given, meeting = rows
-        arguments = *given, fixed[1], *solved, *meeting, *self._parameters
-        self._kernel(n_segments, self._block, *arguments, shared=self._shared)
+        arguments = fixed[1], *solved, *rows.meeting, *self._ridge, *self._steps, *self._confidence
+        self._launch(self._kernel, rows, *arguments)
 
     def factors(self):
         return self._p[0], self._q[0]
