@@ -11,6 +11,7 @@ from conftest import fewer, kernels_on, ragged_ratings, random_factors, to_numpy
 from gpumf import ALS, gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
+from gpumf.gpu.occupancy import KEPLER, active_blocks
 from gpumf.models.als import tensor_core, thesis
 
 # Relative errors that a kernel may have: conjugate gradient ends at a residual, not at the solution.
@@ -163,6 +164,48 @@ def test_shared_memory_is_what_the_thesis_computed():
     without = thesis.ThesisGlobal.shared_bytes(16)
     assert without < 2_090
     assert thesis.ThesisHybrid.shared_bytes(16) - without == pytest.approx(4_350, rel=0.01)
+
+
+def test_active_blocks_are_those_of_the_thesis_and_of_a_hopper():
+    # Equation 6.2, and section 6.4: 16 blocks once the matrices are in global memory.
+    assert active_blocks(KEPLER, 128, shared_bytes=10_594) == 4
+    assert active_blocks(KEPLER, 128, shared_bytes=2_090) == 16
+    hopper = {
+        "threads_per_multiprocessor": 2048,
+        "blocks_per_multiprocessor": 32,
+        "registers_per_multiprocessor": 65536,
+        "shared_bytes_per_multiprocessor": 228 << 10,
+        "reserved_shared_bytes": 1024,
+    }
+    assert active_blocks(hopper, 32) == 32
+    assert active_blocks(hopper, 128) == 16
+    assert active_blocks(hopper, 128, registers=41) == 10  # 48 once rounded up
+    assert active_blocks(hopper, 1024, registers=64) == 1
+    assert active_blocks(hopper, 128, shared_bytes=227 << 10) == 1
+    assert active_blocks(hopper, 128, shared_bytes=(114 << 10) - 1024) == 2
+
+
+def test_active_blocks_are_what_the_driver_says(cuda):
+    for factors in (1, 8, 16, 32):
+        for version in (thesis.ThesisGlobal, thesis.ThesisHybrid, thesis.ThesisShared):
+            kernel = version.compile(ALS(factors, kernel=version.entry))
+            for block in (32, 96, 128, 256):
+                for scale in (1, 2, 4.75):
+                    shared = int(version.shared_bytes(factors, block) * scale)
+                    computed = active_blocks(cuda.facts, block, kernel.attributes["num_regs"], shared)
+                    assert computed == kernel.active_blocks(block, shared), (version.entry, factors, block, scale)
+
+
+def test_more_shared_memory_than_needed_changes_no_bit(launcher):
+    ratings = ragged_ratings(seed=4)
+    items = random_factors(ratings.n_items, 16, 4)
+    model = ALS(16, kernel="thesis_shared", device=launcher.name)
+    solved = set()
+    for scale in (1, 4.75):
+        trainer = thesis.ThesisShared(model, ratings, np.zeros((ratings.n_users, 16), np.float32), items, scale)
+        trainer.solve_users()
+        solved.add(launcher.to_numpy(trainer.factors()[0]).tobytes())
+    assert len(solved) == 1
 
 
 def test_parameters_are_checked():
