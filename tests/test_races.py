@@ -61,7 +61,7 @@ def test_only_the_wanted_races_happen(host):
     with host.shuffled(0, trace):
         for model in (ALS, SGD):
             for kernel in kernels_on(model, "host"):
-                model(5, kernel=kernel, device="host", threads=256).fit(train, 2, test)
+                model(5, kernel=kernel, device="host", threads=256).fit(train, 2, test).rank(test, 3)
         for access in ("coalesced", "strided"):
             elementwise_cube.cube(host, access)(a, a.copy())
     found = {}

@@ -13,6 +13,7 @@ VARIANTS = {
     "als/tensor_core.cu": {"FACTORS": range(1, 129)},
     "als/thesis.cu": {"FACTORS": range(1, 33)},
     "metrics/errors.cu": {"FACTORS": range(1, 257)},
+    "metrics/ranking.cu": {"FACTORS": range(1, 257)},
     "microbenchmarks/elementwise_cube.cu": {},
     "sgd/hogwild.cu": {"FACTORS": range(1, 257)},
 }
