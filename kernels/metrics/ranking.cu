@@ -94,8 +94,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int lane = threadIdx.x % 32, mine = threadIdx.x / 32 * USERS_PER_WARP;  // of the block's users
     const int first_user = blockIdx.x * USERS;
     Entry* const lists = reinterpret_cast<Entry*>(shared) + mine * k;
-    for (int j = lane; j < USERS_PER_WARP * k; j += 32) lists[j] = {LOWEST, -1};
-    __syncwarp();
+    for (int j = lane; j < USERS_PER_WARP * k; j += 32) lists[j] = {LOWEST, -1};  // a tile's barriers follow
     float worst[USERS_PER_WARP];  // of those in the list
 #pragma unroll
     for (int u = 0; u < USERS_PER_WARP; ++u) worst[u] = LOWEST;

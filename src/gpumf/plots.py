@@ -242,12 +242,9 @@ def thesis_threads(result):
             full = runs[runs.threads == runs.threads.max()].iloc[0]
             axes[1].plot(full.shared_bytes / 1024, full.active_blocks_computed, style[-1], **what)
             axes[1].plot(full.shared_bytes / 1024, full.active_blocks_driver, "x", color="black")
-    axes[0].set(xlabel="CUDA threads", ylabel="speed-up over one half-warp")
-    for axis in (axes[0].xaxis, axes[0].yaxis):
-        _log_scale(axis)
-    axes[1].set(
-        xlabel="shared memory that a block needs (kB)", ylabel="active blocks a multiprocessor", ylim=(0, None)
-    )
+    axes[0].set(xlabel="CUDA threads", ylabel="speed-up over one half-warp", xlim=(0, None), ylim=(0, None))
+    axes[1].set(xlabel="shared memory of a block (kB)", ylabel="active blocks a multiprocessor")
+    axes[1].set(xlim=(0, None), ylim=(0, None))
     axes[1].set_title("x: as the driver says", fontsize=9)
     _legend_below(figure, axes[0], 3)
     return figure
