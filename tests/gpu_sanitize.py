@@ -21,7 +21,7 @@ TOOLS = {
     "initcheck": [],
     "synccheck": [],
 }
-TESTS = ["als", "sgd", "metrics", "host", "results"]
+TESTS = ["als", "sgd", "metrics", "ranking", "host", "results"]
 TOO_LONG = ["100_000", "real_ratings", "300000", "converge", "loses_little", "every_experiment", "same_bits"]
 
 _ACCESS = re.compile(r"access at (\w+)(?:\(.*?\))?\+0x[0-9a-f]+ in (\S+?):\d+")

@@ -7,14 +7,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import kernels_on, ragged_ratings, random_factors, to_numpy
+from conftest import fewer, kernels_on, ragged_ratings, random_factors, to_numpy
 from gpumf import ALS, gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
+from gpumf.gpu.occupancy import KEPLER, active_blocks
 from gpumf.models.als import tensor_core, thesis
 
 # Relative errors that a kernel may have: conjugate gradient ends at a residual, not at the solution.
 TOLERANCE = {"tensor_core": 5e-3}
+
+THESIS = ["thesis_global", "thesis_hybrid", "thesis_shared"]
 
 
 def tolerance(kernel):
@@ -117,12 +120,20 @@ def test_any_ragged_shape(device, seed, longest, n_users):
         assert relative_error(actual, reference.als_half_sweep(ratings.by_user, items, 0.05)) < tolerance(kernel)
 
 
+@pytest.mark.parametrize("kernel", THESIS)
 @pytest.mark.parametrize("threads", [1, 128, 384, 100_000])
-def test_any_grid_solves_every_row_to_the_same_bits(cuda, threads):
-    ratings = ragged_ratings(n_users=700, seed=3)
-    whole, _ = solved_users("cuda", "thesis_shared", ratings, 16)
-    strided, _ = solved_users("cuda", "thesis_shared", ratings, 16, threads=threads)
+def test_any_grid_solves_every_row_to_the_same_bits(launcher, kernel, threads):
+    ratings = ragged_ratings(n_users=fewer(launcher.name, 3000), seed=3)
+    whole, _ = solved_users(launcher.name, kernel, ratings, 16)
+    strided, _ = solved_users(launcher.name, kernel, ratings, 16, threads=threads)
     assert np.array_equal(whole, strided)
+
+
+@pytest.mark.parametrize("factors", [5, 16, 32])
+def test_the_thesis_versions_give_the_same_bits(launcher, factors):
+    ratings = ragged_ratings(seed=9)
+    solved = {solved_users(launcher.name, kernel, ratings, factors)[0].tobytes() for kernel in THESIS}
+    assert len(solved) == 1
 
 
 def test_bit_identical_from_run_to_run(device):
@@ -149,6 +160,52 @@ def test_shared_memory_is_what_the_thesis_computed():
     # Section 6.4: 10.594 kB a block for 16 factors, of which the two symmetric matrices take 2 x 4.35 kB.
     assert thesis.ThesisShared.shared_bytes(16) == pytest.approx(10_594, rel=0.15)
     assert thesis.ThesisShared.shared_bytes(16) > 2 * 4_350
+    # Its global version is left with 2.09 kB; the hybrid keeps one matrix.
+    without = thesis.ThesisGlobal.shared_bytes(16)
+    assert without < 2_090
+    assert thesis.ThesisHybrid.shared_bytes(16) - without == pytest.approx(4_350, rel=0.01)
+
+
+def test_active_blocks_are_those_of_the_thesis_and_of_a_hopper():
+    # Equation 6.2, and section 6.4: 16 blocks once the matrices are in global memory.
+    assert active_blocks(KEPLER, 128, shared_bytes=10_594) == 4
+    assert active_blocks(KEPLER, 128, shared_bytes=2_090) == 16
+    hopper = {
+        "threads_per_multiprocessor": 2048,
+        "blocks_per_multiprocessor": 32,
+        "registers_per_multiprocessor": 65536,
+        "shared_bytes_per_multiprocessor": 228 << 10,
+        "reserved_shared_bytes": 1024,
+    }
+    assert active_blocks(hopper, 32) == 32
+    assert active_blocks(hopper, 128) == 16
+    assert active_blocks(hopper, 128, registers=41) == 10  # 48 once rounded up
+    assert active_blocks(hopper, 1024, registers=64) == 1
+    assert active_blocks(hopper, 128, shared_bytes=227 << 10) == 1
+    assert active_blocks(hopper, 128, shared_bytes=(114 << 10) - 1024) == 2
+
+
+def test_active_blocks_are_what_the_driver_says(cuda):
+    for factors in (1, 8, 16, 32):
+        for version in (thesis.ThesisGlobal, thesis.ThesisHybrid, thesis.ThesisShared):
+            kernel = version.compile(ALS(factors, kernel=version.entry))
+            for block in (32, 96, 128, 256):
+                for scale in (1, 2, 4.75):
+                    shared = int(version.shared_bytes(factors, block) * scale)
+                    computed = active_blocks(cuda.facts, block, kernel.attributes["num_regs"], shared)
+                    assert computed == kernel.active_blocks(block, shared), (version.entry, factors, block, scale)
+
+
+def test_more_shared_memory_than_needed_changes_no_bit(launcher):
+    ratings = ragged_ratings(seed=4)
+    items = random_factors(ratings.n_items, 16, 4)
+    model = ALS(16, kernel="thesis_shared", device=launcher.name)
+    solved = set()
+    for scale in (1, 4.75):
+        trainer = thesis.ThesisShared(model, ratings, np.zeros((ratings.n_users, 16), np.float32), items, scale)
+        trainer.solve_users()
+        solved.add(launcher.to_numpy(trainer.factors()[0]).tobytes())
+    assert len(solved) == 1
 
 
 def test_parameters_are_checked():

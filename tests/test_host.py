@@ -252,14 +252,15 @@ def test_only_what_the_table_of_variants_has_can_be_launched(host):
             host.kernel("als/thesis.cu", "thesis_shared", **wrong)
 
 
+@pytest.mark.parametrize("trainer_class", [thesis.ThesisGlobal, thesis.ThesisHybrid, thesis.ThesisShared])
 @pytest.mark.parametrize("factors", [5, 20])
-def test_als_is_the_same_in_20_orders(host, factors):
-    ratings = ragged_ratings(seed=factors)
+def test_als_is_the_same_in_20_orders(host, factors, trainer_class):
+    ratings = ragged_ratings(n_users=20, seed=factors)
     items = random_factors(ratings.n_items, factors, 1)
 
     def solved():
         model = ALS(factors, device="host", threads=128)
-        trainer = thesis.ThesisShared(model, ratings, host.empty((ratings.n_users, factors), np.float32), items)
+        trainer = trainer_class(model, ratings, host.empty((ratings.n_users, factors), np.float32), items)
         trainer.solve_users()
         return trainer.factors()[0]
 

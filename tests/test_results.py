@@ -29,6 +29,7 @@ SMALL = {
     "kernel_resources": {"architectures": [90], "factors": [16]},
     "race_demonstration": {"groups": [1, 4], "seeds": 3},
     "rating_counts": {"data": ["ml-100k-twin"], "points": 20},
+    "thesis_threads": {"data": "ml-100k-twin", "threads": [16], "blocks": [2]},
 }
 
 
@@ -44,6 +45,7 @@ NEEDS = {
     "kernel_resources": nvrtc.why_unavailable,
     "race_demonstration": partial(gpu.why_unavailable, "host"),
     "race_steps": partial(gpu.why_unavailable, "host"),
+    "thesis_threads": lambda: None if gpu.available() else gpu.why_unavailable("host"),
 }
 
 
@@ -157,6 +159,22 @@ def test_findings_compare_at_the_largest_side():
     expected = {"side": 16, "all_cores": 2, "gpu": 10, "gpu_transfer": 2, "crossover": 16, "strided": 4}
     assert {key: found[key] for key in expected} == expected
     assert found["strided_transfer"] == 1 and found["fraction"] == 0.5
+
+
+def test_threads_are_drawn_as_speedups_over_one_half_warp(repository):
+    columns = ["kernel", "multiprocessor_shared_bytes", "threads", "shared_bytes"]
+    columns += ["active_blocks_computed", "active_blocks_driver", "seconds"]
+    slower = {"thesis_shared": 1, "thesis_hybrid": 2, "thesis_global": 4}
+    rows = [
+        (kernel, 48 << 10, threads, 9216, 5, np.nan, times * 128 / threads)
+        for kernel, times in slower.items()
+        for threads in (16, 512)
+    ]
+    frame = pd.DataFrame(rows, columns=columns)
+    figure = plots.thesis_threads(results.store("thesis_threads", frame, {}, datetime.now(UTC), live=True))
+    speedups = [list(line.get_ydata()) for line in figure.axes[0].lines]
+    assert speedups == [[1, 32], [0.5, 16], [0.25, 8]]
+    assert all(axis.get_xlabel() and axis.get_ylabel() for axis in figure.axes)
 
 
 # What the repository holds

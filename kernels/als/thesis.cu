@@ -5,13 +5,20 @@
 //     (F_I^T F_I + lambda n E) x_r = F_I^T ratings_I            (lambda E alone if not weighted)
 // where F holds the factors of the other side. Both half-sweeps are this kernel with the sides swapped.
 //
-// Version thesis_shared: the symmetric matrix and its decomposition, f (f + 1) / 2 words each, live in shared
-// memory. One factor vector is read at a time, coalesced, and kept in shared memory where every lane forms at
-// most ceil((f + 1) / 2) products with it, each lane adding to entries of its own, so nothing is atomic and
-// the result is the same bits in every run. It is the first of its line; later versions are measured against it.
+// One factor vector is read at a time, coalesced, and kept in shared memory where every lane forms at most
+// ceil((f + 1) / 2) products with it, each lane adding to entries of its own, so nothing is atomic and the result is
+// the same bits in every run and every version. The versions differ in where a group keeps its two symmetric
+// matrices of f (f + 1) / 2 words, the one that is summed up and the one that is decomposed:
+//   thesis_shared: both in shared memory (section 6.4, Figure 6.7). The shared memory of a multiprocessor then limits
+//     how many blocks it runs at a time.
+//   thesis_global: both in global memory (section 6.4, Figure 6.9). Shared memory limits nothing any more; every
+//     product is a read and a write of global memory.
+//   thesis_hybrid: the sum in global memory, the system solved in shared memory alone (section 7.1, future work): half
+//     the shared memory, and the substitutions, whose steps wait for each other, keep the short latency.
 //
 // Where the source is silent or slips:
-//   - a running FP32 sum over a popular item's 100,000 ratings loses four digits; here it is a sum of sums;
+//   - a running FP32 sum over a popular item's 100,000 ratings loses four digits; here it is a sum of sums, the total
+//     of which lies where it is then decomposed in place;
 //   - equation 5.9 lacks the division by D_jj that makes L D L^T = A; it is done here;
 //   - a row without ratings has the system 0 = 0 and gets the zero vector.
 #include "common/group.cuh"
@@ -29,22 +36,22 @@ __device__ inline int packed(int i, int j) {
 }
 
 struct Workspace {  // of one group
-    float symmetric[PACKED];
-    float decomposed[PACKED];  // D on the diagonal, L below it (stored above, by symmetry)
-    float column[LANES];
+    float* symmetric;   // PACKED
+    float* decomposed;  // PACKED; in the end D on the diagonal, L below it (stored above, by symmetry)
+    float* column;      // LANES
 };
 
-// Adds the sums so far to their totals, for which the decomposition's place is free until it begins.
-__device__ inline void move_sums(Workspace& work) {
+// Adds the sums so far to their totals.
+__device__ inline void move_sums(const Workspace& work) {
     for (int k = group_lane(); k < PACKED; k += LANES) {
         work.decomposed[k] += work.symmetric[k];
         work.symmetric[k] = 0.0f;
     }
 }
 
-// Algorithm 5.2. Writes sum v v^T to `symmetric`; returns this lane's entry of sum r v.
-__device__ float multiply(Workspace& work, const int* indices, const float* values, long long begin,
-                          long long end, const float* fixed) {
+// Algorithm 5.2. Writes sum v v^T to `decomposed`; returns this lane's entry of sum r v.
+__device__ inline float multiply(const Workspace& work, const int* indices, const float* values, long long begin,
+                                 long long end, const float* fixed) {
     const int lane = group_lane();
     const unsigned mask = group_mask();
 
@@ -76,63 +83,91 @@ __device__ float multiply(Workspace& work, const int* indices, const float* valu
         }
     }
     __syncwarp(mask);
-    for (int k = lane; k < PACKED; k += LANES) work.symmetric[k] += work.decomposed[k];
+    move_sums(work);
     __syncwarp(mask);
     return right_side_total + right_side;
 }
 
-// Equations 5.6 to 5.9: A = L D L^T, column by column, lane i on row i.
-__device__ void decompose(Workspace& work, float ridge) {
+// Equations 5.6 to 5.9: A = L D L^T in the place of A, column by column, lane i on row i.
+__device__ inline void decompose(float* matrix, float ridge) {
     const int lane = group_lane();
     const unsigned mask = group_mask();
 
     for (int j = 0; j < FACTORS; ++j) {
         float entry = 0.0f;
         if (lane >= j && lane < FACTORS) {
-            entry = work.symmetric[packed(lane, j)] + (lane == j ? ridge : 0.0f);
+            entry = matrix[packed(lane, j)] + (lane == j ? ridge : 0.0f);
             for (int k = 0; k < j; ++k)
-                entry -= work.decomposed[packed(lane, k)] * work.decomposed[packed(k, k)] *
-                         work.decomposed[packed(j, k)];
+                entry -= matrix[packed(lane, k)] * matrix[packed(k, k)] * matrix[packed(j, k)];
         }
         const float pivot = __shfl_sync(mask, entry, j, LANES);
-        if (lane >= j && lane < FACTORS) work.decomposed[packed(lane, j)] = lane == j ? pivot : entry / pivot;
+        if (lane >= j && lane < FACTORS) matrix[packed(lane, j)] = lane == j ? pivot : entry / pivot;
         __syncwarp(mask);
     }
 }
 
 // Equations 5.10 to 5.16: forward substitution, scaling, backward substitution; lane i holds x_i.
-__device__ float substitute(const Workspace& work, float x) {
+__device__ inline float substitute(const float* decomposed, float x) {
     const int lane = group_lane();
     const unsigned mask = group_mask();
 
     for (int k = 0; k < FACTORS; ++k) {
         const float solved = __shfl_sync(mask, x, k, LANES);
-        if (lane > k && lane < FACTORS) x -= work.decomposed[packed(lane, k)] * solved;
+        if (lane > k && lane < FACTORS) x -= decomposed[packed(lane, k)] * solved;
     }
-    if (lane < FACTORS) x /= work.decomposed[packed(lane, lane)];
+    if (lane < FACTORS) x /= decomposed[packed(lane, lane)];
     for (int k = FACTORS - 1; k >= 0; --k) {
         const float solved = __shfl_sync(mask, x, k, LANES);
-        if (lane < k) x -= work.decomposed[packed(k, lane)] * solved;
+        if (lane < k) x -= decomposed[packed(k, lane)] * solved;
     }
     return x;
 }
 
-// Algorithm 5.3. Dynamic shared memory: sizeof(Workspace) for each group of the block.
-extern "C" __global__ void thesis_shared(const long long* __restrict__ indptr, const int* __restrict__ indices,
-                                         const float* __restrict__ values, const float* __restrict__ fixed,
-                                         float* __restrict__ solved, int n_rows, float regularization,
-                                         int weighted) {
-    extern __shared__ float shared[];
-    Workspace& work = reinterpret_cast<Workspace*>(shared)[threadIdx.x / LANES];
-
+// Algorithm 5.3.
+__device__ inline void solve_rows(const Workspace& work, const long long* indptr, const int* indices,
+                                  const float* values, const float* fixed, float* solved, int n_rows,
+                                  float regularization, int weighted) {
     for (long long row = group_index(); row < n_rows; row += group_count()) {
         const long long begin = indptr[row], end = indptr[row + 1];
         float x[1] = {0.0f};
         if (begin < end) {
             x[0] = multiply(work, indices, values, begin, end, fixed);
-            decompose(work, weighted ? regularization * (float)(end - begin) : regularization);
-            x[0] = substitute(work, x[0]);
+            decompose(work.decomposed, weighted ? regularization * (float)(end - begin) : regularization);
+            x[0] = substitute(work.decomposed, x[0]);
         }
         store_factors(solved, (int)row, x);
     }
+}
+
+// Dynamic shared memory: two matrices and a column for each group of the block.
+extern "C" __global__ void thesis_shared(const long long* __restrict__ indptr, const int* __restrict__ indices,
+                                         const float* __restrict__ values, const float* __restrict__ fixed,
+                                         float* __restrict__ solved, int n_rows, float regularization,
+                                         int weighted) {
+    extern __shared__ float shared[];
+    float* const mine = shared + threadIdx.x / LANES * (2 * PACKED + LANES);
+    const Workspace work = {mine, mine + PACKED, mine + 2 * PACKED};
+    solve_rows(work, indptr, indices, values, fixed, solved, n_rows, regularization, weighted);
+}
+
+// Dynamic shared memory: a matrix and a column for each group of the block. matrices: one for each of the grid.
+extern "C" __global__ void thesis_hybrid(const long long* __restrict__ indptr, const int* __restrict__ indices,
+                                         const float* __restrict__ values, const float* __restrict__ fixed,
+                                         float* __restrict__ solved, int n_rows, float regularization,
+                                         int weighted, float* __restrict__ matrices) {
+    extern __shared__ float shared[];
+    float* const mine = shared + threadIdx.x / LANES * (PACKED + LANES);
+    const Workspace work = {matrices + group_index() * PACKED, mine, mine + PACKED};
+    solve_rows(work, indptr, indices, values, fixed, solved, n_rows, regularization, weighted);
+}
+
+// Dynamic shared memory: a column for each group of the block. matrices: two for each of the grid.
+extern "C" __global__ void thesis_global(const long long* __restrict__ indptr, const int* __restrict__ indices,
+                                         const float* __restrict__ values, const float* __restrict__ fixed,
+                                         float* __restrict__ solved, int n_rows, float regularization,
+                                         int weighted, float* __restrict__ matrices) {
+    extern __shared__ float shared[];
+    float* const mine = matrices + group_index() * 2 * PACKED;
+    const Workspace work = {mine, mine + PACKED, shared + threadIdx.x / LANES * LANES};
+    solve_rows(work, indptr, indices, values, fixed, solved, n_rows, regularization, weighted);
 }

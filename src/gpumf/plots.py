@@ -215,3 +215,36 @@ def race_demonstration(result):
         axis.set_xscale("log", base=2)
     _legend_below(figure, axes[0, 0], 2)
     return figure
+
+
+_THESIS = {
+    "thesis_shared": ("shared memory", "green"),
+    "thesis_hybrid": ("hybrid", "purple"),
+    "thesis_global": ("global memory", "orange"),
+}
+
+
+def thesis_threads(result):
+    """Speed-up over one half-warp of the shared version against CUDA threads (left), active blocks beside it.
+
+    Solid lines as the device is, dashed ones with a multiprocessor's shared memory limited as in the thesis.
+    """
+    frame = result.frame
+    limits = sorted(frame.multiprocessor_shared_bytes.unique(), reverse=True)
+    one = frame[(frame.kernel == "thesis_shared") & (frame.threads == frame.threads.min())].seconds.median()
+    figure, (axes,) = _axes(result, columns=2, height=4.2, width_ratios=(2, 1))
+    for limit, style in zip(limits, ("-o", "--s"), strict=False):
+        for kernel, (label, colour) in _THESIS.items():
+            runs = frame[(frame.kernel == kernel) & (frame.multiprocessor_shared_bytes == limit)]
+            speedup = one / runs.groupby("threads").seconds.median()
+            what = {"color": _COLOURS[colour], "label": f"{label}, {limit / 1024:.0f} kB", "markersize": 4}
+            axes[0].plot(speedup, style, **what)
+            full = runs[runs.threads == runs.threads.max()].iloc[0]
+            axes[1].plot(full.shared_bytes / 1024, full.active_blocks_computed, style[-1], **what)
+            axes[1].plot(full.shared_bytes / 1024, full.active_blocks_driver, "x", color="black")
+    axes[0].set(xlabel="CUDA threads", ylabel="speed-up over one half-warp", xlim=(0, None), ylim=(0, None))
+    axes[1].set(xlabel="shared memory of a block (kB)", ylabel="active blocks a multiprocessor")
+    axes[1].set(xlim=(0, None), ylim=(0, None))
+    axes[1].set_title("x: as the driver says", fontsize=9)
+    _legend_below(figure, axes[0], 3)
+    return figure

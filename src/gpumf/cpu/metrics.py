@@ -1,4 +1,4 @@
-"""Errors of a model on the CPU."""
+"""Errors and rankings of a model on the CPU."""
 
 import numpy as np
 from numba import njit, prange
@@ -23,3 +23,59 @@ def sum_errors(users, items, values, user_factors, item_factors):
             sums[chunk, 0] += abs(error)
             sums[chunk, 1] += error * error
     return sums[:, 0].sum(), sums[:, 1].sum()
+
+
+@njit(nogil=True, parallel=True, cache=True)
+def top_items(scores, users, seen_indptr, seen_items, candidates, items, best):
+    """Writes the positions and scores of each row's best candidates that the row's user has not seen.
+
+    Parameters
+    ----------
+    scores : float32 (n, n_items), overwritten
+    users : int32 (n,), positions, of the rows of `seen_indptr` and `seen_items`
+    candidates : bool (n_items,)
+    items, best : int32 and float32 (n, k), the results, best first, -1 where there are fewer; of equal scores the
+        lower position first
+    """
+    k = items.shape[1]
+    for row in prange(len(users)):
+        for t in range(seen_indptr[users[row]], seen_indptr[users[row] + 1]):
+            scores[row, seen_items[t]] = np.nan
+        found = 0
+        for item in range(len(candidates)):
+            score = scores[row, item]
+            if not candidates[item] or np.isnan(score) or (found == k and score <= best[row, k - 1]):
+                continue
+            place = min(found, k - 1)
+            while place > 0 and best[row, place - 1] < score:
+                items[row, place], best[row, place] = items[row, place - 1], best[row, place - 1]
+                place -= 1
+            items[row, place], best[row, place] = item, score
+            found = min(found + 1, k)
+        items[row, found:] = -1
+
+
+@njit(nogil=True, parallel=True, cache=True)
+def ranking_metrics(users, test_indptr, test_items, items, metrics):
+    """Writes precision, recall, average precision and NDCG, float64 (n, 4), of each row of `items`, int32 (n, k).
+
+    The rows of `test_indptr` and `test_items` (ascending) are those of `users`, int32 (n,).
+    """
+    k = items.shape[1]
+    for row in prange(len(users)):
+        test = test_items[test_indptr[users[row]] : test_indptr[users[row] + 1]]
+        most = min(len(test), k)
+        hits, precisions, gain, ideal = 0, 0.0, 0.0, 0.0
+        for rank in range(k):
+            place = np.searchsorted(test, items[row, rank])
+            discounted = 1 / np.log2(rank + 2.0)
+            if place < len(test) and test[place] == items[row, rank]:
+                hits += 1
+                precisions += hits / (rank + 1)
+                gain += discounted
+            if rank < most:
+                ideal += discounted
+        metrics[row, 0] = hits / k
+        metrics[row, 1] = hits / len(test) if most else 0.0
+        metrics[row, 2] = precisions / most if most else 0.0
+        metrics[row, 3] = gain / ideal if most else 0.0

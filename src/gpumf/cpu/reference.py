@@ -58,3 +58,45 @@ def sum_errors(ratings, p, q):
     p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
     error = np.einsum("tk,tk->t", p[ratings.users], q[ratings.items]) - ratings.values
     return np.abs(error).sum(), (error**2).sum()
+
+
+def top_items(p, q, users, candidates, seen, k):
+    """The k best candidates, by p_u . q_i, that a user has not seen; of equal scores the lower position first.
+
+    Parameters
+    ----------
+    p, q : (n_users, f) and (n_items, f)
+    users : positions (n,)
+    candidates : bool (n_items,)
+    seen : CompressedRows of the users
+
+    Returns
+    -------
+    (items, scores) : int64 and float64 (n, k); -1 and NaN where there are fewer candidates
+    """
+    p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
+    items, scores = np.full((len(users), k), -1), np.full((len(users), k), np.nan)
+    for row, user in enumerate(users):
+        free = candidates.copy()
+        free[seen.indices[seen.indptr[user] : seen.indptr[user + 1]]] = False
+        positions = np.flatnonzero(free)
+        dots = q[positions] @ p[user]
+        best = np.argsort(-dots, kind="stable")[:k]
+        items[row, : len(best)], scores[row, : len(best)] = positions[best], dots[best]
+    return items, scores
+
+
+def ranking_metrics(items, relevant):
+    """Precision, recall, average precision and NDCG (binary relevance) of one list.
+
+    Parameters
+    ----------
+    items : positions (k,), best first; -1 is no item
+    relevant : positions of the test items, at least one
+    """
+    k, hit = len(items), np.isin(items, relevant)
+    ranks = np.arange(1, k + 1)
+    most = min(k, len(relevant))
+    average_precision = (np.cumsum(hit) / ranks)[hit].sum() / most
+    discounts = 1 / np.log2(ranks + 1)
+    return hit.sum() / k, hit.sum() / len(relevant), average_precision, discounts[hit].sum() / discounts[:most].sum()

@@ -26,14 +26,22 @@ class Kernel:
         for argument in arguments:
             if not isinstance(argument, (cupy.ndarray, np.generic)):
                 raise TypeError(f"{self.name}: pass {argument!r} as an array or a NumPy scalar")
-        if shared > _SHARED_WITHOUT_ASKING:
-            self.function.max_dynamic_shared_size_bytes = shared
+        self._ask_for(shared)
         self.function(_three(grid), _three(block), arguments, shared_mem=shared)
 
     @property
     def attributes(self):
         """Registers, local (spilled), shared and constant bytes, as the driver reports them."""
         return dict(self.function.attributes)
+
+    def active_blocks(self, block, shared=0):
+        """Blocks of `block` threads and `shared` bytes that a multiprocessor holds at a time, as the driver says."""
+        self._ask_for(shared)
+        return cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(self.function.kernel.ptr, block, shared)
+
+    def _ask_for(self, shared):
+        if shared > _SHARED_WITHOUT_ASKING:
+            self.function.max_dynamic_shared_size_bytes = shared
 
 
 def _three(shape):
@@ -125,7 +133,10 @@ class CudaDevice:
             "memory_bytes": properties["totalGlobalMem"],
             "l2_bytes": properties["l2CacheSize"],
             "shared_bytes_per_multiprocessor": properties["sharedMemPerMultiprocessor"],
+            "reserved_shared_bytes": properties["reservedSharedMemPerBlock"],
             "threads_per_multiprocessor": properties["maxThreadsPerMultiProcessor"],
+            "blocks_per_multiprocessor": properties["maxBlocksPerMultiProcessor"],
+            "registers_per_multiprocessor": properties["regsPerMultiprocessor"],
             "cuda_driver": _dotted(cupy.cuda.runtime.driverGetVersion()),
             "cuda_runtime": _dotted(cupy.cuda.runtime.runtimeGetVersion()),
             "cupy": cupy.__version__,

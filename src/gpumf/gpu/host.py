@@ -239,6 +239,7 @@ class HostDevice:
         return {
             "multiprocessors": _MULTIPROCESSORS,
             "threads_per_multiprocessor": _THREADS_PER_MULTIPROCESSOR,
+            "shared_bytes_per_multiprocessor": _MOST_SHARED,
             "compiler": _compiler_version(),
         }
 

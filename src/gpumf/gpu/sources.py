@@ -13,6 +13,7 @@ VARIANTS = {
     "als/tensor_core.cu": {"FACTORS": range(1, 257), "IMPLICIT": range(2)},
     "als/thesis.cu": {"FACTORS": range(1, 33)},
     "metrics/errors.cu": {"FACTORS": range(1, 257)},
+    "metrics/ranking.cu": {"FACTORS": range(1, 257)},
     "microbenchmarks/elementwise_cube.cu": {},
     "sgd/hogwild.cu": {"FACTORS": range(1, 257)},
 }
@@ -20,6 +21,9 @@ VARIANTS = {
 
 # The kernels whose threads may touch the same elements without order, one of them writing, and of which arrays.
 WANTED_RACES = {("sgd/hogwild.cu", "hogwild"): {"user_factors", "item_factors"}}
+
+# The arrays in which each group of lanes has a place of its own, used by its lanes in the order that they agree on.
+GROUP_MEMORY = {("als/thesis.cu", name): {"matrices"} for name in ("thesis_global", "thesis_hybrid")}
 
 
 @cache

@@ -13,6 +13,7 @@ from gpumf import gpu
 from gpumf.datasets import Ratings
 from gpumf.gpu import sources
 from gpumf.models.evaluation import Errors
+from gpumf.models.ranking import METRICS, MOST_ITEMS, CpuRanking, KernelRanking
 
 MAX_FACTORS = 256
 _FORMAT = 1  # of the files that `save` writes
@@ -263,11 +264,14 @@ class Factorization:
         if self.history is None:
             raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit() first")
 
+    def _check_shape(self, ratings):
+        if (ratings.n_users, ratings.n_items) != (len(self.user_factors), len(self.item_factors)):
+            raise ValueError("the ratings have other users or items than the model was trained on")
+
     def score(self, ratings):
         """Errors on a set of ratings of the same shape, as {"rmse": ..., "mae": ...} in rating units."""
         self._check_fitted()
-        if (ratings.n_users, ratings.n_items) != (len(self.user_factors), len(self.item_factors)):
-            raise ValueError("the ratings have other users or items than the model was trained on")
+        self._check_shape(ratings)
         factors = self.user_factors, self.item_factors
         if self.device != "cpu":
             factors = map(gpu.device(self.device).array, factors)
@@ -295,28 +299,84 @@ class Factorization:
     def recommend(self, user, k=10, seen=None):
         """The k items with the highest predicted ratings that the user has not rated.
 
+        Of equal ratings the item of the lower position comes first. Up to 128 items are found where the kernel runs,
+        more of them on the CPU.
+
         Parameters
         ----------
-        user : int position
+        user : int position, or an array (n,) of them
         k : int
         seen : Ratings whose items of this user are left out; the training set where the model still has it (a
             loaded model has not)
 
         Returns
         -------
-        (items, ratings) : int64 and float32, (<= k,), best first; items without a training rating never appear
+        (items, ratings) : int64 and float32, best first; items without a training rating never appear. For one user
+            (<= k,), for an array (n, k) with -1 and NaN where there are fewer items.
         """
         self._check_fitted()
-        _positions(user, len(self.user_factors), "user")
-        candidates = self._item_known.copy()
-        seen = seen if seen is not None else self._training
+        users = np.atleast_1d(_positions(user, len(self.user_factors), "user"))
+        _check_length(k)
+        within = min(k, len(self.item_factors))
+        items, ratings = self._ranking(seen, within).top_items(users, within)
+        items = items.astype(np.int64)
+        ratings[~self._user_known[users, None] & (items >= 0)] = self.mean
+        if np.ndim(user) == 0:
+            there = items[0] >= 0
+            return items[0, there], ratings[0, there]
+        beyond = (0, 0), (0, k - within)
+        return np.pad(items, beyond, constant_values=-1), np.pad(ratings, beyond, constant_values=np.nan)
+
+    def rank(self, test, k=10, seen=None, users=None):
+        """How many of the k best items that the model finds for a user are among those that the user rated later.
+
+        Every test rating counts as relevant, whatever its value; of a user's k items, best first, let hit j be one
+        where the item of rank j = 1..k is relevant, and n the number of the user's test items. Then
+
+            precision = hits / k,    recall = hits / n,
+            map  = 1 / min(k, n) * sum over hits j of (hits up to rank j) / j,
+            ndcg = sum over hits j of 1 / log2(j + 1), over the same sum for j = 1..min(k, n),
+
+        each averaged over the users with a test item. `map` is the mean average precision, scaled so that a perfect
+        list gets 1; `ndcg` the normalized discounted cumulative gain (Järvelin and Kekäläinen 2002, for relevance 0
+        or 1) with the discount of Burges et al. 2005, which counts from the first rank.
+
+        Parameters
+        ----------
+        test : Ratings of the same shape as the training set
+        k : int
+        seen : as in `recommend`
+        users : positions of the users to average over; all by default
+
+        Returns
+        -------
+        dict of precision, recall, map, ndcg, in 0..1
+
+        Raises
+        ------
+        ValueError : no user with a test item, a test set of another shape
+        """
+        self._check_fitted()
+        self._check_shape(test)
+        _check_length(k)
+        users = np.arange(test.n_users) if users is None else _positions(users, test.n_users, "user")
+        users = users[test.by_user.counts[users] > 0]
+        if not len(users):
+            raise ValueError("none of the users has a test item")
+        means = self._ranking(seen, k).metrics(test.by_user, users, k).mean(axis=0)
+        return dict(zip(METRICS, means.tolist(), strict=True))
+
+    def _ranking(self, seen, k):
         if seen is not None:
-            rows = seen.by_user
-            candidates[rows.indices[rows.indptr[user] : rows.indptr[user + 1]]] = False
-        items = np.flatnonzero(candidates)
-        ratings = self.predict(user, items)
-        best = np.argsort(-ratings, kind="stable")[:k]
-        return items[best], ratings[best]
+            self._check_shape(seen)
+        elif self._training is not None:
+            seen = self._training
+        # Without a training rating all items are alike.
+        user_factors = np.where(self._user_known[:, None], self.user_factors, np.float32(0))
+        arguments = user_factors, self.item_factors, self._item_known, None if seen is None else seen.by_user
+        if self.device == "cpu" or k > MOST_ITEMS:
+            return CpuRanking(*arguments)
+        return KernelRanking(*arguments, self.device)
 
     # Storage
 
@@ -382,6 +442,11 @@ def _check_training(train, validation):
             raise ValueError(f"{name}: rating {row} is {ratings.values[row]}; remove it or give its value")
     if validation is not None and (validation.n_users, validation.n_items) != (train.n_users, train.n_items):
         raise ValueError("the validation set has other users or items than the training set")
+
+
+def _check_length(k):
+    if not (isinstance(k, int | np.integer) and k >= 1):
+        raise ValueError(f"k must be a positive integer, not {k!r}")
 
 
 def _positions(values, n, what):

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from gpumf.models.als.half_sweeps import Parallel, Sequential
 from gpumf.models.als.tensor_core import TensorCore
-from gpumf.models.als.thesis import ThesisShared
+from gpumf.models.als.thesis import ThesisGlobal, ThesisHybrid, ThesisShared
 from gpumf.models.base import Factorization
 
 
@@ -20,13 +20,13 @@ class ALS(Factorization):
 
     Parameters
     ----------
-    factors : int, 1 to 256; kernel `thesis_shared` takes up to 32, `tensor_core` up to 128
+    factors : int, 1 to 256; the thesis's kernels take up to 32, `tensor_core` up to 128
     regularization : lambda > 0, in squared factor units
     weighted : bool, lambda times the row's number of ratings (ALS-WR) instead of lambda
     kernel : a name of `ALS.kernels()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     threads : number of CUDA threads of the grid, which strides over the rows (thesis, section 6.4); as many as the
-        device holds at once by default. For `thesis_shared` alone.
+        device holds at once by default. For the thesis's kernels alone.
     cg_steps, cg_tolerance : the most steps of conjugate gradient a half-sweep, from the solution before, and the
         residual, relative to the right side, at which they end (cumf, section 4). For `tensor_core` alone.
     seed : int, of the initial factors
@@ -40,6 +40,8 @@ class ALS(Factorization):
     _trainers: ClassVar = {
         "sequential": Sequential,
         "parallel": Parallel,
+        "thesis_global": ThesisGlobal,
+        "thesis_hybrid": ThesisHybrid,
         "thesis_shared": ThesisShared,
         "tensor_core": TensorCore,
     }

@@ -7,29 +7,55 @@ from gpumf.models.als.half_sweeps import HalfSweeps
 from gpumf.models.base import KernelTrainer, lanes, launch_shape
 
 
-class ThesisShared(KernelTrainer, HalfSweeps):
-    """kernels/als/thesis.cu: a half-warp a row, both symmetric matrices in shared memory."""
+class Thesis(KernelTrainer, HalfSweeps):
+    """kernels/als/thesis.cu: a half-warp a row, in whichever memory its two symmetric matrices lie."""
 
-    source, entry = "als/thesis.cu", "thesis_shared"
+    source = "als/thesis.cu"
+    shared_matrices: int  # of the two, how many lie in shared memory; the others in global memory
 
-    def __init__(self, model, train, user_factors, item_factors):
+    def __init__(self, model, train, user_factors, item_factors, shared_scale=1):
+        """shared_scale : times the shared memory that a block needs is what it asks for, as if there were less."""
         device = self._device = gpu.device(model.device)
         self._kernel = self.compile(model)
-        self._users, self._items = (
-            [device.array(a) for a in (rows.indptr, rows.indices, rows.values)]
-            for rows in (train.by_user, train.by_item)
-        )
+        self._users, self._items = (self._side(rows, model) for rows in (train.by_user, train.by_item))
         self._p, self._q = device.array(user_factors), device.array(item_factors)
         self._ridge = np.float32(model.regularization), np.int32(model.weighted)
-        self._threads = model.threads
+        words = (2 - self.shared_matrices) * model.factors * (model.factors + 1) // 2
+        groups = max(blocks * block for _, (blocks, block) in (self._users, self._items)) // lanes(model.factors)
+        self._matrices = [device.empty((groups, words), np.float32)] if words else []
+        self._shared_scale = shared_scale
 
-    @staticmethod
-    def shared_bytes(factors, block=128):
-        """Dynamic shared memory of a block: two packed matrices and a column for each of its groups."""
-        return block // lanes(factors) * (factors * (factors + 1) + lanes(factors)) * 4
+    def _side(self, rows, model):
+        """What the kernel wants to know of the rows, and the shape of its grid."""
+        arrays = [self._device.array(a) for a in (rows.indptr, rows.indices, rows.values)]
+        return arrays, launch_shape(model.threads, rows.n_rows, model.factors, self._device)
+
+    @classmethod
+    def shared_bytes(cls, factors, block=128):
+        """Dynamic shared memory of a block: the packed matrices and a column for each of its groups."""
+        return block // lanes(factors) * (cls.shared_matrices * factors * (factors + 1) // 2 + lanes(factors)) * 4
 
     def _solve(self, rows, fixed, solved):
+        arrays, (blocks, block) = rows
         n_rows, factors = solved.shape
-        blocks, block = launch_shape(self._threads, n_rows, factors, self._device)
-        shared = self.shared_bytes(factors, block)
-        self._kernel(blocks, block, *rows, fixed, solved, np.int32(n_rows), *self._ridge, shared=shared)
+        shared = int(self.shared_bytes(factors, block) * self._shared_scale)
+        arguments = *arrays, fixed, solved, np.int32(n_rows), *self._ridge, *self._matrices
+        self._kernel(blocks, block, *arguments, shared=shared)
+
+
+class ThesisGlobal(Thesis):
+    """Both matrices in global memory."""
+
+    entry, shared_matrices = "thesis_global", 0
+
+
+class ThesisHybrid(Thesis):
+    """The sum in global memory, the solve in shared memory."""
+
+    entry, shared_matrices = "thesis_hybrid", 1
+
+
+class ThesisShared(Thesis):
+    """Both matrices in shared memory."""
+
+    entry, shared_matrices = "thesis_shared", 2

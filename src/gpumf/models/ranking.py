@@ -1,0 +1,137 @@
+"""The best items of users, and how many of them are test items, where the factors are."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from gpumf import gpu
+from gpumf.cpu import metrics as cpu_metrics
+
+METRICS = ("precision", "recall", "map", "ndcg")
+MOST_ITEMS = 128  # of a list that a kernel keeps
+
+# As in kernels/metrics/ranking.cu.
+_USERS, _THREADS = 32, 128
+
+
+class Ranking(ABC):
+    """The items with the largest p_u . q_i among the candidates that a user has not seen.
+
+    Of equal scores the lower item position comes first; a score that is NaN never comes.
+
+    Parameters
+    ----------
+    user_factors, item_factors : float32 (n_users, f) and (n_items, f), NumPy arrays
+    candidates : bool (n_items,)
+    seen : CompressedRows of the users, or None for nothing seen
+    """
+
+    _batch: int  # users ranked at a time, which bounds the memory
+
+    def top_items(self, users, k):
+        """The best items of each user, best first.
+
+        Parameters
+        ----------
+        users : int (n,), positions
+        k : int
+
+        Returns
+        -------
+        (items, scores) : int32 and float32 (n, k); -1 and NaN where there are fewer candidates
+        """
+        items, scores = np.empty((len(users), k), np.int32), np.empty((len(users), k), np.float32)
+        for batch, chosen in self._batches(users):
+            items[batch], scores[batch] = map(self._to_numpy, self._top_items(self._array(chosen), k))
+        scores[items < 0] = np.nan
+        return items, scores
+
+    def metrics(self, test, users, k):
+        """METRICS of each user's k best items.
+
+        Parameters
+        ----------
+        test : CompressedRows of the users
+        users : int (n,), positions of users with a test item
+        k : int
+
+        Returns
+        -------
+        float64 (n, 4)
+        """
+        result = np.empty((len(users), len(METRICS)))
+        indptr, indices = self._array(test.indptr), self._array(test.indices)
+        for batch, chosen in self._batches(users):
+            chosen = self._array(chosen)
+            items, _ = self._top_items(chosen, k)
+            result[batch] = self._to_numpy(self._metrics(chosen, indptr, indices, items))
+        return result
+
+    def _batches(self, users):
+        for first in range(0, len(users), self._batch):
+            batch = slice(first, first + self._batch)
+            yield batch, users[batch].astype(np.int32)
+
+    @abstractmethod
+    def _top_items(self, users, k):
+        """(items, scores) of a batch; what the scores are where there is no item does not matter."""
+
+    @abstractmethod
+    def _metrics(self, users, indptr, indices, items):
+        """Metrics of a batch against the rows of test items."""
+
+
+class CpuRanking(Ranking):
+    """A matrix product for the scores of a batch, then Numba over all cores."""
+
+    _array = _to_numpy = staticmethod(lambda values: values)
+
+    def __init__(self, user_factors, item_factors, candidates, seen):
+        self._p, self._q, self._candidates = user_factors, item_factors, candidates
+        self._seen = _rows(seen, len(user_factors))
+        self._batch = max(1, (1 << 24) // len(item_factors))
+
+    def _top_items(self, users, k):
+        items, best = np.empty((len(users), k), np.int32), np.empty((len(users), k), np.float32)
+        scores = self._p[users] @ self._q.T
+        cpu_metrics.top_items(scores, users, *self._seen, self._candidates, items, best)
+        return items, best
+
+    def _metrics(self, users, indptr, indices, items):
+        result = np.empty((len(users), len(METRICS)))
+        cpu_metrics.ranking_metrics(users, indptr, indices, items, result)
+        return result
+
+
+class KernelRanking(Ranking):
+    """Launches kernels/metrics/ranking.cu; lists of up to MOST_ITEMS items."""
+
+    _batch = 1 << 18
+
+    def __init__(self, user_factors, item_factors, candidates, seen, device):
+        self._device = gpu.device(device)
+        self._array, self._to_numpy = self._device.array, self._device.to_numpy
+        names, factors = ("top_items", "ranking_metrics"), user_factors.shape[1]
+        self._kernels = [self._device.kernel("metrics/ranking.cu", name, FACTORS=factors) for name in names]
+        self._candidates = self._array(candidates.astype(np.uint8))
+        self._seen = [self._array(a) for a in _rows(seen, len(user_factors))]
+        self._factors = self._array(user_factors), self._array(item_factors)
+
+    def _top_items(self, users, k):
+        n, n_items = len(users), np.int32(len(self._candidates))
+        items, scores = (self._device.empty((n, k), dtype) for dtype in (np.int32, np.float32))
+        rows = *self._seen, self._candidates, n_items, *self._factors
+        arguments = users, np.int32(n), *rows, np.int32(k), items, scores
+        self._kernels[0](-(-n // _USERS), _THREADS, *arguments, shared=_USERS * k * 8)
+        return items, scores
+
+    def _metrics(self, users, indptr, indices, items):
+        n, k = items.shape
+        result = self._device.empty((n, len(METRICS)), np.float64)
+        arguments = users, np.int32(n), indptr, indices, items, np.int32(k), result
+        self._kernels[1](-(-n * 32 // _THREADS), _THREADS, *arguments)
+        return result
+
+
+def _rows(seen, n_users):
+    return (np.zeros(n_users + 1, np.int64), np.zeros(0, np.int32)) if seen is None else (seen.indptr, seen.indices)

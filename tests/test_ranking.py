@@ -1,0 +1,169 @@
+"""Best items and ranking metrics on every device against the reference."""
+
+import numpy as np
+import pytest
+
+from conftest import kernels_on, ragged_ratings
+from gpumf import ALS
+from gpumf.cpu import reference
+from gpumf.datasets import Ratings
+from gpumf.models.ranking import CpuRanking, KernelRanking
+
+FIRST = np.zeros(1, int)  # the first user alone
+
+
+def ranking_of(device, *arguments):
+    return CpuRanking(*arguments) if device == "cpu" else KernelRanking(*arguments, device)
+
+
+def integer_factors(rows, factors, seed):
+    """Small integers, so that scores are exact in any order of summation and often equal."""
+    return np.random.default_rng(seed).integers(-2, 3, (rows, factors)).astype(np.float32)
+
+
+def seen_ratings(n_users, n_items, seed):
+    """Rows of every length: the first users have seen all items, all but one, ..., the last ones none."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, n_items // 2 + 1, n_users)
+    counts[:4], counts[-2:] = np.maximum(n_items - np.arange(4), 0), 0
+    items = np.concatenate([rng.choice(n_items, count, replace=False) for count in counts])
+    return Ratings(np.repeat(np.arange(n_users), counts), items, np.ones(len(items)), n_users, n_items)
+
+
+@pytest.mark.parametrize("k", [1, 10, 33, 128])
+@pytest.mark.parametrize(("n_items", "factors"), [(1, 1), (50, 3), (130, 16), (300, 17), (128, 256)])
+def test_top_items_match_the_reference(device, n_items, factors, k):
+    n_users = 40
+    p, q = integer_factors(n_users, factors, k), integer_factors(n_items, factors, k + 1)
+    candidates = np.random.default_rng(k).random(n_items) < 0.8
+    seen = seen_ratings(n_users, n_items, k).by_user
+    users = np.random.default_rng(k + 2).permutation(n_users)[:37]
+    items, scores = ranking_of(device, p, q, candidates, seen).top_items(users, k)
+    expected_items, expected_scores = reference.top_items(p, q, users, candidates, seen, k)
+    assert np.array_equal(items, expected_items)
+    assert np.array_equal(scores, expected_scores, equal_nan=True)
+
+
+def test_top_items_are_the_same_in_20_orders(host):
+    p, q = integer_factors(9, 3, 1), integer_factors(150, 3, 2)
+    ranking = KernelRanking(p, q, np.ones(150, bool), seen_ratings(9, 150, 3).by_user, "host")
+    expected = ranking.top_items(np.arange(9), 40)[0]
+    for seed in range(20):
+        with host.shuffled(seed):
+            assert np.array_equal(ranking.top_items(np.arange(9), 40)[0], expected)
+
+
+def test_an_item_without_a_number_for_a_score_never_comes(device):
+    q = np.array([[1], [np.nan], [3]], np.float32)
+    items, scores = ranking_of(device, np.ones((1, 1), np.float32), q, np.ones(3, bool), None).top_items(FIRST, 3)
+    assert items.tolist() == [[2, 0, -1]] and np.array_equal(scores, [[3, 1, np.nan]], equal_nan=True)
+
+
+def test_metrics_of_a_list_computed_by_hand(device):
+    # Best first: items 5, 1, 2, 9. Of the test items 2, 5, 7 the first and the third of the list are hits.
+    q = np.array([[0, 8, 7, 0, 0, 9, 0, 0, 0, 6]], np.float32).T
+    test = Ratings([0, 0, 0], [7, 2, 5], [1, 1, 1], 1, 10).by_user
+    ranking = ranking_of(device, np.ones((1, 1), np.float32), q, np.ones(10, bool), None)
+    assert ranking.top_items(FIRST, 4)[0].tolist() == [[5, 1, 2, 9]]
+    (metrics,) = ranking.metrics(test, FIRST, 4)
+    gain, ideal = 1 + 1 / 2, 1 + 1 / np.log2(3) + 1 / 2
+    assert metrics == pytest.approx([2 / 4, 2 / 3, (1 + 2 / 3) / 3, gain / ideal], rel=1e-12)
+    assert reference.ranking_metrics(np.array([5, 1, 2, 9]), [2, 5, 7]) == pytest.approx(metrics, rel=1e-12)
+
+
+def test_a_perfect_list_gets_ones_and_a_wrong_one_zeros(device):
+    q = np.arange(40, 0, -1, dtype=np.float32)[:, None]
+    test = Ratings([0] * 35 + [1] * 2, [*range(35), 38, 39], np.ones(37), 2, 40).by_user
+    ranking = ranking_of(device, np.ones((2, 1), np.float32), q, np.ones(40, bool), None)
+    perfect, wrong = ranking.metrics(test, np.arange(2), 35)
+    assert perfect == pytest.approx([1, 1, 1, 1], rel=1e-12) and not wrong.any()
+
+
+@pytest.mark.parametrize("k", [1, 5, 40, 128])
+def test_metrics_match_the_reference(device, k):
+    n_users, n_items = 50, 70
+    p, q = integer_factors(n_users, 5, 1), integer_factors(n_items, 5, 2)
+    test = ragged_ratings(n_users, n_items, 60, seed=k).by_user
+    seen = seen_ratings(n_users, n_items, 3).by_user
+    candidates = np.random.default_rng(4).random(n_items) < 0.9
+    users = np.flatnonzero(test.counts)[::-1]
+    expected = [
+        reference.ranking_metrics(items, test.indices[test.indptr[user] : test.indptr[user + 1]])
+        for user, items in zip(users, reference.top_items(p, q, users, candidates, seen, k)[0], strict=True)
+    ]
+    ranking = ranking_of(device, p, q, candidates, seen)
+    ranking._batch = 11
+    metrics = ranking.metrics(test, users, k)
+    np.testing.assert_allclose(metrics, expected, rtol=1e-12, atol=1e-15)
+    assert len(np.unique(metrics[:, 3])) > min(k, 5)
+
+
+@pytest.fixture(scope="module")
+def sets():
+    return ragged_ratings(n_users=60, n_items=90, longest=60, seed=12).split(0.3, seed=1)
+
+
+def fitted(device, train):
+    return ALS(8, kernel=kernels_on(ALS, device)[-1], device=device).fit(train, 3)
+
+
+def test_rank_averages_over_users_with_a_test_item(device, sets):
+    train, test = sets
+    model = fitted(device, train)
+    users = np.flatnonzero(test.by_user.counts)
+    assert len(users) < test.n_users
+    items, _ = model.recommend(users, k=7)
+    rows = [
+        reference.ranking_metrics(row, test.items[test.users == user]) for user, row in zip(users, items, strict=True)
+    ]
+    expected = dict(zip(("precision", "recall", "map", "ndcg"), np.mean(rows, axis=0), strict=True))
+    assert model.rank(test, k=7) == pytest.approx(expected, rel=1e-12)
+    assert model.rank(test, k=7) == model.rank(test, k=7)
+    assert model.rank(test, k=7, users=users[:1])["recall"] == pytest.approx(rows[0][1])
+    assert model.rank(test, k=200)["recall"] <= 1
+    # What was seen is not found; what is known can be found once nothing counts as seen.
+    assert model.rank(train, k=7)["precision"] == 0
+    nothing = train.select(np.zeros(train.nnz, bool))
+    assert model.rank(train, k=7, seen=nothing)["precision"] > 0
+
+
+def test_recommend_takes_one_user_or_many(device, sets):
+    train, _ = sets
+    model = fitted(device, train)
+    users = np.arange(train.n_users)
+    for k in (5, 100, 300):
+        items, ratings = model.recommend(users, k)
+        assert items.shape == ratings.shape == (len(users), k)
+        assert items.dtype == np.int64 and ratings.dtype == np.float32
+        assert np.array_equal(items < 0, np.isnan(ratings))
+        for user in users[:: len(users) // 5]:
+            alone, rated = model.recommend(int(user), k)
+            n = len(alone)
+            assert np.array_equal(items[user, :n], alone) and (items[user, n:] < 0).all()
+            np.testing.assert_allclose(ratings[user, :n], rated, rtol=1e-5)
+            np.testing.assert_allclose(rated, model.predict(user, alone), rtol=1e-4)
+
+
+def test_a_user_without_a_training_rating_gets_the_first_items_at_the_mean(device):
+    train = Ratings([0, 0, 1], [0, 2, 2], [1, 2, 5], 3, 4)
+    items, ratings = fitted(device, train).recommend(2)
+    assert items.tolist() == [0, 2] and ratings == pytest.approx(train.mean)
+
+
+def test_wrong_use_of_rankings_gets_one_clear_error(sets):
+    train, test = sets
+    model = ALS(4, kernel="sequential").fit(train, 1)
+    other = Ratings([0], [0], [1], 1, 1)
+    for k in (0, -1, 2.5):
+        with pytest.raises(ValueError, match="k must be"):
+            model.recommend(0, k)
+        with pytest.raises(ValueError, match="k must be"):
+            model.rank(test, k)
+    with pytest.raises(ValueError, match="other users or items"):
+        model.rank(other)
+    with pytest.raises(ValueError, match="other users or items"):
+        model.recommend(0, seen=other)
+    with pytest.raises(ValueError, match="none of the users"):
+        model.rank(test, users=np.flatnonzero(test.by_user.counts == 0))
+    with pytest.raises(IndexError, match="positions must lie"):
+        model.recommend([0, train.n_users])
