@@ -162,7 +162,8 @@ def test_findings_compare_at_the_largest_side():
 # What the repository holds
 
 
-RECORDED = sorted((ROOT / "data/results").glob("*/*.csv"))
+# reach.csv is computed from the others; test_claims.py looks at it.
+RECORDED = [path for path in sorted((ROOT / "data/results").glob("*/*.csv")) if path.stem != "reach"]
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
