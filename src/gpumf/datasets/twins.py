@@ -99,10 +99,13 @@ def twin(name, seed=0):
 
     Raises
     ------
-    DataError : unknown name; "hugewiki", whose 3.1 billion ratings are not generated on a CPU
+    DataError : unknown name; "hugewiki", whose 3.1 billion ratings are generated on a GPU (`gpumf.datasets.gpu_twins`)
     """
     if name == "hugewiki":
-        raise DataError("the twin of hugewiki has 3,101,144,313 ratings (37 GB): too many to generate on a CPU")
+        raise DataError(
+            "the twin of hugewiki has 3,101,144,313 ratings (37 GB): too many to generate on a CPU; "
+            "gpumf.datasets.gpu_twins makes it on a GPU"
+        )
     if name not in TWINS:
         raise DataError(f"there is no twin of {name!r}; there are {', '.join(TWINS)}")
     return generate(TWINS[name], seed, f"{name}-twin")
@@ -172,19 +175,35 @@ def _normals(stream, rows, columns):
 # --- How many ratings each user and item has ----------------------------------------------------------------
 
 
-@numba.njit(cache=True)
 def _counts(n, total, lowest, highest, stream):
-    """n integers that sum to `total`, extremes exactly `lowest` and `highest`: a skewed log-normal distribution.
+    """n integers that sum to `total`, extremes exactly `lowest` and `highest`: a skewed log-normal distribution."""
+    level = _levels(n, stream)
+    sizes = np.bincount(level)
+    used = np.flatnonzero(sizes)
+    count_at = np.zeros(len(sizes), np.int64)
+    count_at[used] = _skewed(used, sizes[used], total, lowest, highest)
+    return _settled(count_at[level], total, lowest, highest)
 
-    ln count = middle + half * s - skew * (1 - s**2), where s is a normal deviate mapped linearly so that the
-    extreme ones become -1 and 1. `skew` moves the centre without moving the ends, and is set by the total.
+
+@numba.njit(cache=True, parallel=True)
+def _levels(n, stream):
+    """n normal deviates in units of 2**-16 and from 0, int32: there are few different ones, however large n is."""
+    level = np.empty(n, np.int32)
+    for i in numba.prange(n):
+        level[i] = np.int32(_normal(stream, i) * 65_536) + 393_210
+    return level
+
+
+@numba.njit(cache=True)
+def _skewed(levels, sizes, total, lowest, highest):
+    """A count for each level, ascending; sizes[i] counts are to be levels[i]'s, and all to sum to about `total`.
+
+    ln count = middle + half * s - skew * (1 - s**2), where s is the level mapped linearly so that the extreme ones
+    become -1 and 1. `skew` moves the centre without moving the ends, and is set by the total.
     """
-    s = np.empty(n)
-    for i in range(n):
-        s[i] = _normal(stream, i)
-    smallest, largest = s.min(), s.max()
+    s = (levels - 393_210) / 65_536
+    smallest, largest = s[0], s[-1]
     s = (2 * s - smallest - largest) / (largest - smallest)
-    s[np.argmin(s)], s[np.argmax(s)] = -1.0, 1.0
 
     width = 0.0  # ln(highest / lowest), by bisection
     step = 32.0
@@ -195,27 +214,33 @@ def _counts(n, total, lowest, highest, stream):
     half = width / 2
     middle = np.sqrt(float(lowest) * highest)
 
-    counts = np.empty(n, np.int64)
+    counts = np.empty(len(s), np.int64)
     low, high = -half, half
     for _ in range(60):
         skew = (low + high) / 2
         total_now = 0
-        for i in range(n):
+        for i in range(len(s)):
             count = int(np.floor(middle * _exp(half * s[i] - skew * (1 - s[i] * s[i])) + 0.5))
             counts[i] = min(max(count, lowest), highest)
-            total_now += counts[i]
+            total_now += sizes[i] * counts[i]
         if total_now > total:
             low = skew
         else:
             high = skew
+    return counts
 
-    i = 0  # rounding leaves a few too many or too few: one each from or to those between the extremes
+
+@numba.njit(cache=True)
+def _settled(counts, total, lowest, highest):
+    """Rounding leaves a few too many or too few: one each from or to those between the extremes."""
+    total_now = counts.sum()
+    i = 0
     while total_now != total:
         change = 1 if total_now < total else -1
         if lowest < counts[i] < highest and lowest <= counts[i] + change <= highest:
             counts[i] += change
             total_now += change
-        i = (i + 1) % n
+        i = (i + 1) % len(counts)
     return counts
 
 
@@ -374,16 +399,9 @@ def _fill(items, offsets, start, stop, threshold, alias, total, stream):
 def _rate(spec, streams, users, items, user_counts):
     """The ratings, float32: mean + biases + low-rank part + noise, rounded and clipped to the scale."""
     user_traits = _normals(streams[_USERS], spec.users, _RANK + 1)
-    item_traits = _normals(streams[_ITEMS], spec.items, _RANK + 1)
     _centre(user_traits, user_counts)
-    _centre(item_traits, np.bincount(items, minlength=spec.items))
-    spectrum, total = np.empty(_RANK), 0.0
-    for k in range(_RANK):
-        spectrum[k] = spectrum[k - 1] * spec.decay if k else 1.0
-        total += spectrum[k] * spectrum[k]
-    item_traits[:, :_RANK] *= spectrum * (spec.signal / np.sqrt(total))
     user_traits[:, _RANK] *= spec.user_bias
-    item_traits[:, _RANK] *= spec.item_bias
+    item_traits = _item_traits(spec, streams[_ITEMS], np.bincount(items, minlength=spec.items))
     return _values(
         users,
         items,
@@ -395,6 +413,19 @@ def _rate(spec, streams, users, items, user_counts):
         float(spec.step),
         streams[_NOISE],
     )
+
+
+def _item_traits(spec, stream, counts):
+    """Each item's part of the low-rank term, and its bias, float64 (items, _RANK + 1)."""
+    traits = _normals(stream, spec.items, _RANK + 1)
+    _centre(traits, counts)
+    spectrum, total = np.empty(_RANK), 0.0
+    for k in range(_RANK):
+        spectrum[k] = spectrum[k - 1] * spec.decay if k else 1.0
+        total += spectrum[k] * spectrum[k]
+    traits[:, :_RANK] *= spectrum * (spec.signal / np.sqrt(total))
+    traits[:, _RANK] *= spec.item_bias
+    return traits
 
 
 @numba.njit(cache=True)
