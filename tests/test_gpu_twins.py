@@ -9,7 +9,7 @@ import pytest
 from gpumf import gpu
 from gpumf.datasets import DataError, gpu_twins, twins
 from gpumf.datasets.ratings import row_offsets
-from gpumf.hashing import splitmix64
+from gpumf.experiments import als_hugewiki
 
 SPEC = twins.Twin(
     500, 60, 10_005, (3, 60), (30, 450), None, None, mean=2.0, user_bias=0.3, item_bias=0.2, signal=0.4, noise=0.5,
@@ -20,7 +20,7 @@ GOLDEN = "87dda8976d5ec4af9c4debfd00527267dfba10d741987b9bd986ae354a933a4d"
 
 @cache
 def made_on(device, seed=0, chunk=None):
-    """A twin, and its arrays as NumPy ones: train users, items and values by user, the same by item, and the test's."""
+    """A twin, and the users, items and values of its training ratings by user, by item, and of its test ratings."""
     made = gpu_twins.generate(SPEC, seed, "small", device, chunk)
     numpy = gpu.device(device).to_numpy
     users, items = (np.repeat(np.arange(rows.n_rows), rows.counts) for rows in (made.by_user, made.by_item))
@@ -94,8 +94,8 @@ def test_every_user_keeps_a_training_rating_and_a_tenth_is_tested(launcher):
 
 def test_popular_items_come_first(launcher):
     counts = np.bincount(everything(launcher.name)[1])
-    streams = splitmix64(splitmix64(np.uint64(0)) + np.arange(8, dtype=np.uint64))
-    wanted = np.sort(twins._counts(60, 10_005, 30, 450, streams[twins._ITEM_COUNTS]))[::-1]
+    streams = twins.streams_of(0)
+    wanted = np.sort(twins.draw_counts(60, 10_005, 30, 450, streams[twins.ITEM_COUNTS]))[::-1]
     assert np.abs(counts - wanted).max() < 0.2 * wanted.max()
     assert counts[:10].mean() > 3 * counts[-10:].mean()
 
@@ -103,11 +103,11 @@ def test_popular_items_come_first(launcher):
 def test_a_rating_is_its_parts(launcher):
     """Biases, low-rank part and noise as `gpumf.datasets.twins` draws them, in float64."""
     users, items, values = everything(launcher.name)
-    streams = splitmix64(splitmix64(np.uint64(0)) + np.arange(8, dtype=np.uint64))
-    p = twins._normals(streams[twins._USERS], SPEC.users, 15)
-    wanted = np.sort(twins._counts(60, 10_005, 30, 450, streams[twins._ITEM_COUNTS]))[::-1]
-    q = twins._item_traits(SPEC, streams[twins._ITEMS], wanted)
-    noise = np.array([twins._normal(streams[twins._NOISE], k) for k in pairs(users, items)])
+    streams = twins.streams_of(0)
+    p = twins._normals(streams[twins.USERS], SPEC.users, 15)
+    wanted = np.sort(twins.draw_counts(60, 10_005, 30, 450, streams[twins.ITEM_COUNTS]))[::-1]
+    q = twins.draw_item_traits(SPEC, streams[twins.ITEMS], wanted)
+    noise = np.array([twins._normal(streams[twins.NOISE], k) for k in pairs(users, items)])
     expected = SPEC.mean + SPEC.user_bias * p[users, 14] + q[items, 14] + SPEC.noise * noise
     expected += np.einsum("tk,tk->t", p[users, :14], q[items, :14])
     np.testing.assert_allclose(values, expected, rtol=0, atol=2e-6)
@@ -138,3 +138,11 @@ def test_positions_beyond_32_bits_count_their_tests():
     before = gpu_twins._tests_before(positions, n_tests, 10, key)
     assert before[-1] == n_tests and set(np.diff(before)) == {0, 1}
     assert row_offsets(np.diff(before))[-1] == before[-1] - before[0] == 31
+
+
+def test_als_learns_the_twin(host):
+    frame = als_hugewiki.run("hugewiki-small-twin", factors=5, iterations=2)
+    rmse = frame.rmse.dropna()
+    assert len(rmse) == 3 and (rmse.diff().iloc[1:] < 0).all()
+    seconds = frame[frame.iteration > 0].pivot(index="iteration", columns="step", values="seconds")
+    np.testing.assert_allclose(seconds["users"] + seconds["items"], seconds["iteration"])

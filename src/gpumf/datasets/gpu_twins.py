@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpumf import gpu
+from gpumf.datasets import twins
 from gpumf.datasets.checks import DataError
 from gpumf.datasets.ratings import CompressedRows, row_offsets
-from gpumf.datasets.twins import _DRAWS, _ITEM_COUNTS, _ITEMS, _NOISE, _RANK, _TEST, _USER_COUNTS, _USERS
-from gpumf.datasets.twins import Twin, _counts, _item_traits
+from gpumf.datasets.twins import Twin
 from gpumf.hashing import splitmix64
 
 # Published of Hugewiki are its users, items and ratings, the share of its test set (10 %), and the RMSE 0.52 that ALS
@@ -116,22 +116,24 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
     if not (spec.test and 3 <= spec.user_counts[0] <= spec.user_counts[1] <= spec.items):
         raise DataError(f"a test set and 3 to {spec.items} ratings a user are needed, not {spec}")
     device = gpu.device(device)
-    streams = splitmix64(splitmix64(np.uint64(seed)) + np.arange(8, dtype=np.uint64))
-    offsets = row_offsets(_counts(spec.users, spec.ratings, *spec.user_counts, streams[_USER_COUNTS]))
-    item_counts = np.sort(_counts(spec.items, spec.ratings, *spec.item_counts, streams[_ITEM_COUNTS]))[::-1]
+    streams = twins.streams_of(seed)
+    user_counts = twins.draw_counts(spec.users, spec.ratings, *spec.user_counts, streams[twins.USER_COUNTS])
+    item_counts = twins.draw_counts(spec.items, spec.ratings, *spec.item_counts, streams[twins.ITEM_COUNTS])
+    item_counts = np.sort(item_counts)[::-1]
+    offsets = row_offsets(user_counts)
     ends = ((np.cumsum(item_counts).astype(np.uint64) << np.uint64(32)) // np.uint64(spec.ratings))[:-1]
     every = spec.ratings // spec.test
-    user_offsets = offsets - _tests_before(offsets, spec.test, every, streams[_TEST])
+    user_offsets = offsets - _tests_before(offsets, spec.test, every, streams[twins.TEST])
 
     def kernel(entry):
-        return device.kernel("datasets/twin.cu", entry, RANK=_RANK)
+        return device.kernel("datasets/twin.cu", entry, RANK=twins.RANK)
 
-    user_traits = device.empty(spec.users * (_RANK + 1), np.float32)
+    user_traits = device.empty(spec.users * (twins.RANK + 1), np.float32)
     kernel("draw_traits")(
-        *_grid(user_traits.size), user_traits, np.int64(spec.users), streams[_USERS], np.float32(spec.user_bias)
+        *_grid(user_traits.size), user_traits, np.int64(spec.users), streams[twins.USERS], np.float32(spec.user_bias)
     )
-    item_traits = device.array(_item_traits(spec, streams[_ITEMS], item_counts).astype(np.float32))
-    parts = user_traits, item_traits, np.float32(spec.mean), np.float32(spec.noise), streams[_NOISE]
+    item_traits = device.array(twins.draw_item_traits(spec, streams[twins.ITEMS], item_counts).astype(np.float32))
+    parts = user_traits, item_traits, np.float32(spec.mean), np.float32(spec.noise), streams[twins.NOISE]
 
     n_train = int(user_offsets[-1])
     by_user, by_item = (
@@ -140,10 +142,10 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
     test = Coordinates(*(device.empty(spec.test, dtype) for dtype in (np.int32, np.int32, np.float32)))
     counted, checks = device.zeros(spec.items, np.int32), device.zeros(3, np.uint64)
     n_items = np.int32(spec.items)
-    split = np.int64(spec.test), np.int32(every), streams[_TEST]
+    split = np.int64(spec.test), np.int32(every), streams[twins.TEST]
     kernel("draw_ratings")(
         *_grid(32 * spec.users), device.array(offsets), np.int64(spec.users), device.array(ends.astype(np.uint32)),
-        n_items, streams[_DRAWS], *parts, *split, *by_user, *test, counted, checks,
+        n_items, streams[twins.DRAWS], *parts, *split, *by_user, *test, counted, checks,
     )  # fmt: skip
 
     item_offsets = row_offsets(device.to_numpy(counted))

@@ -77,9 +77,9 @@ TWINS = {
     ),
 }
 
-_RANK = 14
+RANK = 14
 """Factors of a twin's low-rank part: with the two biases as many as the f=16 that the thesis trains."""
-_USER_COUNTS, _ITEM_COUNTS, _RESERVED, _DRAWS, _USERS, _ITEMS, _NOISE, _TEST = range(8)
+USER_COUNTS, ITEM_COUNTS, RESERVED, DRAWS, USERS, ITEMS, NOISE, TEST = range(8)
 """The streams of random numbers that a twin is made of."""
 
 
@@ -99,7 +99,7 @@ def twin(name, seed=0):
 
     Raises
     ------
-    DataError : unknown name; "hugewiki", whose 3.1 billion ratings are generated on a GPU (`gpumf.datasets.gpu_twins`)
+    DataError : unknown name; "hugewiki", whose 3.1 billion ratings are generated on a GPU (by `gpu_twins`)
     """
     if name == "hugewiki":
         raise DataError(
@@ -113,9 +113,9 @@ def twin(name, seed=0):
 
 def generate(spec, seed=0, name="twin"):
     """Generate the ratings that a `Twin` describes; as `twin`, for a recipe of one's own."""
-    streams = splitmix64(splitmix64(np.uint64(seed)) + np.arange(8, dtype=np.uint64))
-    user_counts = _counts(spec.users, spec.ratings, *spec.user_counts, streams[_USER_COUNTS])
-    item_counts = _counts(spec.items, spec.ratings, *spec.item_counts, streams[_ITEM_COUNTS])
+    streams = streams_of(seed)
+    user_counts = draw_counts(spec.users, spec.ratings, *spec.user_counts, streams[USER_COUNTS])
+    item_counts = draw_counts(spec.items, spec.ratings, *spec.item_counts, streams[ITEM_COUNTS])
     users = np.repeat(np.arange(spec.users, dtype=np.int32), user_counts)
     items = _draw_items(spec, streams, user_counts, item_counts)
     values = _rate(spec, streams, users, items, user_counts)
@@ -131,8 +131,13 @@ def generate(spec, seed=0, name="twin"):
         scale=spec.scale,
         name=name,
         sha256=digest.hexdigest(),
-        test_mask=random_subset(spec.ratings, spec.test, streams[_TEST]) if spec.test else None,
+        test_mask=random_subset(spec.ratings, spec.test, streams[TEST]) if spec.test else None,
     )
+
+
+def streams_of(seed):
+    """Where each stream of random numbers starts, uint64 (8,)."""
+    return splitmix64(splitmix64(np.uint64(seed)) + np.arange(8, dtype=np.uint64))
 
 
 # --- Numbers ------------------------------------------------------------------------------------------------
@@ -175,7 +180,7 @@ def _normals(stream, rows, columns):
 # --- How many ratings each user and item has ----------------------------------------------------------------
 
 
-def _counts(n, total, lowest, highest, stream):
+def draw_counts(n, total, lowest, highest, stream):
     """n integers that sum to `total`, extremes exactly `lowest` and `highest`: a skewed log-normal distribution."""
     level = _levels(n, stream)
     sizes = np.bincount(level)
@@ -254,14 +259,14 @@ def _draw_items(spec, streams, user_counts, item_counts):
     # A count of a few would scatter too much to keep its minimum by chance; one of thousands does not.
     floor = spec.item_counts[0] if spec.items * spec.item_counts[0] < spec.ratings // 4 else 0
     if floor:
-        _reserve(items, spec.items, floor, streams[_RESERVED])
+        _reserve(items, spec.items, floor, streams[RESERVED])
     taken = np.add.reduceat(items >= 0, offsets[:-1], dtype=np.int64)
     weights = _weights(user_counts - taken, item_counts - floor)
     threshold, alias = _alias_table(weights)
     # The blocks only let a bar show progress; each user's draws are a stream of their own.
     blocks = np.linspace(0, spec.users, 65).astype(np.int64)
     for start, stop in tqdm(pairwise(blocks), total=64, desc="drawing items", disable=spec.ratings < 50_000_000):
-        _fill(items, offsets, start, stop, threshold, alias, weights.sum(), streams[_DRAWS])
+        _fill(items, offsets, start, stop, threshold, alias, weights.sum(), streams[DRAWS])
     return items
 
 
@@ -398,10 +403,10 @@ def _fill(items, offsets, start, stop, threshold, alias, total, stream):
 
 def _rate(spec, streams, users, items, user_counts):
     """The ratings, float32: mean + biases + low-rank part + noise, rounded and clipped to the scale."""
-    user_traits = _normals(streams[_USERS], spec.users, _RANK + 1)
+    user_traits = _normals(streams[USERS], spec.users, RANK + 1)
     _centre(user_traits, user_counts)
-    user_traits[:, _RANK] *= spec.user_bias
-    item_traits = _item_traits(spec, streams[_ITEMS], np.bincount(items, minlength=spec.items))
+    user_traits[:, RANK] *= spec.user_bias
+    item_traits = draw_item_traits(spec, streams[ITEMS], np.bincount(items, minlength=spec.items))
     return _values(
         users,
         items,
@@ -411,20 +416,20 @@ def _rate(spec, streams, users, items, user_counts):
         spec.noise,
         *map(float, spec.scale),
         float(spec.step),
-        streams[_NOISE],
+        streams[NOISE],
     )
 
 
-def _item_traits(spec, stream, counts):
-    """Each item's part of the low-rank term, and its bias, float64 (items, _RANK + 1)."""
-    traits = _normals(stream, spec.items, _RANK + 1)
+def draw_item_traits(spec, stream, counts):
+    """Each item's part of the low-rank term, and its bias, float64 (items, RANK + 1)."""
+    traits = _normals(stream, spec.items, RANK + 1)
     _centre(traits, counts)
-    spectrum, total = np.empty(_RANK), 0.0
-    for k in range(_RANK):
+    spectrum, total = np.empty(RANK), 0.0
+    for k in range(RANK):
         spectrum[k] = spectrum[k - 1] * spec.decay if k else 1.0
         total += spectrum[k] * spectrum[k]
-    traits[:, :_RANK] *= spectrum * (spec.signal / np.sqrt(total))
-    traits[:, _RANK] *= spec.item_bias
+    traits[:, :RANK] *= spectrum * (spec.signal / np.sqrt(total))
+    traits[:, RANK] *= spec.item_bias
     return traits
 
 
