@@ -66,7 +66,7 @@ def test_both_orders_hold_the_same_ratings(launcher):
         assert np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("chunk", [32, 96, 480])
+@pytest.mark.parametrize("chunk", [32, 77, 480])
 def test_the_chunk_does_not_matter(launcher, chunk):
     whole, parts = made_on(launcher.name), made_on(launcher.name, chunk=chunk)
     assert whole[0].sha256 == parts[0].sha256
@@ -79,6 +79,15 @@ def test_same_seed_same_twin_on_every_machine(launcher):
     assert again.sha256 == GOLDEN == made_on(launcher.name)[0].sha256
     assert np.array_equal(launcher.to_numpy(again.by_user.values), made_on(launcher.name)[1][2])
     assert made_on(launcher.name, seed=1)[0].sha256 != GOLDEN
+
+
+def test_the_order_of_the_threads_does_not_matter(host):
+    spec = dataclasses.replace(SPEC, users=70, ratings=1_400, item_counts=(3, 65), test=140)
+    digests = {gpu_twins.generate(spec, device="host").sha256}
+    for order in range(3):
+        with host.shuffled(order):
+            digests.add(gpu_twins.generate(spec, device="host").sha256)
+    assert len(digests) == 1
 
 
 def test_every_user_keeps_a_training_rating_and_a_tenth_is_tested(launcher):
@@ -138,6 +147,11 @@ def test_positions_beyond_32_bits_count_their_tests():
     before = gpu_twins._tests_before(positions, n_tests, 10, key)
     assert before[-1] == n_tests and set(np.diff(before)) == {0, 1}
     assert row_offsets(np.diff(before))[-1] == before[-1] - before[0] == 31
+
+
+def test_a_device_that_is_too_small_is_told_so_at_once(host):
+    with pytest.raises(gpu.DeviceError, match=r"hugewiki-twin with 100 factors takes about \d+ GB"):
+        als_hugewiki.run("hugewiki-twin", factors=100, iterations=1)
 
 
 def test_als_learns_the_twin(host):

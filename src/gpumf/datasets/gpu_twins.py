@@ -102,7 +102,7 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
     Parameters
     ----------
     spec : Twin with a test set, at least 3 ratings a user, and at most as many as there are items
-    chunk : users transposed at a time, a multiple of 32; by default as many as 4 GiB of bits hold
+    chunk : users transposed at a time; by default as many as 4 GiB of bits hold
 
     Returns
     -------
@@ -136,9 +136,7 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
     parts = user_traits, item_traits, np.float32(spec.mean), np.float32(spec.noise), streams[twins.NOISE]
 
     n_train = int(user_offsets[-1])
-    by_user, by_item = (
-        (device.empty(n_train, np.int32), device.empty(n_train, np.float32)) for _ in ("users", "items")
-    )
+    by_user, by_item = ((device.empty(n_train, np.int32), device.empty(n_train, np.float32)) for _ in range(2))
     test = Coordinates(*(device.empty(spec.test, dtype) for dtype in (np.int32, np.int32, np.float32)))
     counted, checks = device.zeros(spec.items, np.int32), device.zeros(3, np.uint64)
     n_items = np.int32(spec.items)

@@ -28,7 +28,8 @@ class Twin:
 
     users, items, ratings : the shape of the rating matrix and its exact number of ratings
     user_counts, item_counts : (fewest, most) ratings of one user, of one item
-    scale, step : (lowest, highest) rating, and the distance between two neighbouring ratings
+    scale, step : (lowest, highest) rating, and the distance between two neighbouring ratings; None where ratings are
+        neither clipped nor rounded (`gpu_twins`)
     mean : of the ratings before they are rounded and clipped to the scale, which pulls it to the scale's middle
     user_bias, item_bias, signal, noise : standard deviations, in ratings, of the four parts of a rating
     test : ratings in the official test set, counted in `ratings`
@@ -40,8 +41,8 @@ class Twin:
     ratings: int
     user_counts: tuple[int, int]
     item_counts: tuple[int, int]
-    scale: tuple[float, float]
-    step: float
+    scale: tuple[float, float] | None
+    step: float | None
     mean: float
     user_bias: float
     item_bias: float
