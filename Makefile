@@ -23,7 +23,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help book notebook test test-sanitize test-gpu test-gpu-sanitize record readme data lint format lock clean
+.PHONY: help book notebook test test-sanitize test-gpu test-gpu-sanitize record reach readme data lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -53,6 +53,9 @@ test-gpu-sanitize: $(READY) ## run small GPU tests under compute-sanitizer and r
 
 record: $(READY) ## run every notebook and keep its results in data/results (no Sphinx needed)
 	$(RUN) book/build.py --record --execute-only build/recorded $(ARGS)
+
+reach: $(READY) ## compute every claim from data/results, write it to reach.csv there and print it
+	$(RUN) -m gpumf.claims
 
 readme: $(READY) ## write the table of results in README.md from data/results
 	$(RUN) book/readme.py

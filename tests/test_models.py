@@ -7,7 +7,9 @@ import pytest
 from conftest import kernels_on, ragged_ratings
 from gpumf import ALS, SGD
 from gpumf.datasets import Ratings
+from gpumf.hashing import splitmix64
 from gpumf.models import NotFittedError
+from gpumf.models.initial import uniform_factors
 
 MODELS = pytest.mark.parametrize("model", [ALS, SGD])
 
@@ -175,3 +177,13 @@ def test_wrong_use_gets_one_clear_error(model, sets):
         model_.score(smaller)
     with pytest.raises(ValueError, match="same users and items"):
         model_.fit(smaller, 1, warm_start=True)
+
+
+def test_factors_made_on_a_device_are_hashes_of_their_positions(launcher):
+    made = launcher.to_numpy(uniform_factors(launcher, 70, 9, 4.0, key=1 << 60))
+    hashes = splitmix64(np.arange(630, dtype=np.uint64) + np.uint64(1 << 60)) >> np.uint64(40)
+    width = np.float32(2 * np.sqrt(4 / 9))
+    assert made.dtype == np.float32
+    assert np.array_equal(made, (hashes.astype(np.float32) * np.float32(2**-24) * width).reshape(70, 9))
+    # Inner products start near the mean.
+    assert (made[:35] @ made[35:].T).mean() == pytest.approx(4, rel=0.1)

@@ -20,6 +20,7 @@ from gpumf.gpu import nvrtc
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "src/gpumf/experiments").glob("[a-z]*.py"))
 SMALL = {
+    "als_hugewiki": {"data": "hugewiki-small-twin", "iterations": 1},
     "als_netflix": {"data": "ml-100k-twin", "epochs": 2},
     "ceilings": {"repeats": 2},
     "data_sets": {"data": ["ml-100k-twin"]},
@@ -27,6 +28,7 @@ SMALL = {
     "first_comparison": {"data": ["ml-100k-twin"], "als_epochs": 3, "sgd_epochs": 2, "repeats": 2},
     "kernel_limits": {"data": ["ml-100k-twin"], "repeats": 2},
     "kernel_resources": {"architectures": [90], "factors": [16]},
+    "picture_completion": {"reduction": 8, "factors": [4], "regularizations": [3.0, 5.0], "epochs": 5},
     "race_demonstration": {"groups": [1, 4], "seeds": 3},
     "rating_counts": {"data": ["ml-100k-twin"], "points": 20},
     "thesis_threads": {"data": "ml-100k-twin", "threads": [16], "blocks": [2]},
@@ -42,6 +44,7 @@ def repository(tmp_path, monkeypatch):
 
 
 NEEDS = {
+    "als_hugewiki": partial(gpu.why_unavailable, "host"),
     "kernel_resources": nvrtc.why_unavailable,
     "race_demonstration": partial(gpu.why_unavailable, "host"),
     "race_steps": partial(gpu.why_unavailable, "host"),
@@ -180,7 +183,8 @@ def test_threads_are_drawn_as_speedups_over_one_half_warp(repository):
 # What the repository holds
 
 
-RECORDED = sorted((ROOT / "data/results").glob("*/*.csv"))
+# reach.csv is computed from the others; test_claims.py looks at it.
+RECORDED = [path for path in sorted((ROOT / "data/results").glob("*/*.csv")) if path.stem != "reach"]
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")

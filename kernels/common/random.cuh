@@ -12,3 +12,14 @@ __device__ inline unsigned long long splitmix64(unsigned long long x) {
 __device__ inline long long random_position(unsigned long long key, unsigned long long draw, long long n) {
     return (long long)(((splitmix64(key + draw) >> 32) * (unsigned long long)n) >> 32);
 }
+
+// The k-th normal deviate of the stream `key`: twelve uniform 16-bit integers, as in gpumf.datasets.twins.
+__device__ inline float normal_deviate(unsigned long long key, unsigned long long k) {
+    int total = -393210;
+#pragma unroll
+    for (int j = 0; j < 3; ++j) {
+        const unsigned long long h = splitmix64(key + 3 * k + j);
+        total += (int)(h & 0xffff) + (int)(h >> 16 & 0xffff) + (int)(h >> 32 & 0xffff) + (int)(h >> 48);
+    }
+    return (float)total * 0x1p-16f;
+}

@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from gpumf import results
+from gpumf.experiments import picture_completion as pictures
 
 # Okabe and Ito's palette: told apart by readers with any colour vision.
 _COLOURS = {
@@ -247,4 +248,23 @@ def thesis_threads(result):
     axes[1].set(xlim=(0, None), ylim=(0, None))
     axes[1].set_title("x: as the driver says", fontsize=9)
     _legend_below(figure, axes[0], 3)
+
+
+def picture_completion(result):
+    """The picture, its known pixels with their mean for the rest, and what ALS makes of them."""
+    frame = result.frame
+    filled = pictures.fillings(frame)
+    decibels = pictures.summary(frame).set_index("filling").psnr
+    panels = {
+        "original": frame.original,
+        f"{frame.known.mean():.0%} of the pixels, else their mean\nPSNR {decibels['mean']:.1f} dB": filled["mean"],
+        f"completed by ALS\nPSNR {decibels['ALS']:.1f} dB": filled["ALS"],
+    }
+    figure, axes = _axes(result, columns=len(panels), height=4.2, sharey=True)
+    for axis, (title, values) in zip(axes[0], panels.items(), strict=True):
+        image = values.to_numpy(float).reshape(frame.row.max() + 1, -1)
+        axis.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        axis.grid(False)
+        axis.set(title=title, xlabel="column (pixels)")
+    axes[0, 0].set_ylabel("row (pixels)")
     return figure

@@ -28,7 +28,8 @@ class Twin:
 
     users, items, ratings : the shape of the rating matrix and its exact number of ratings
     user_counts, item_counts : (fewest, most) ratings of one user, of one item
-    scale, step : (lowest, highest) rating, and the distance between two neighbouring ratings
+    scale, step : (lowest, highest) rating, and the distance between two neighbouring ratings; None where ratings are
+        neither clipped nor rounded (`gpu_twins`)
     mean : of the ratings before they are rounded and clipped to the scale, which pulls it to the scale's middle
     user_bias, item_bias, signal, noise : standard deviations, in ratings, of the four parts of a rating
     test : ratings in the official test set, counted in `ratings`
@@ -40,8 +41,8 @@ class Twin:
     ratings: int
     user_counts: tuple[int, int]
     item_counts: tuple[int, int]
-    scale: tuple[float, float]
-    step: float
+    scale: tuple[float, float] | None
+    step: float | None
     mean: float
     user_bias: float
     item_bias: float
@@ -77,9 +78,9 @@ TWINS = {
     ),
 }
 
-_RANK = 14
+RANK = 14
 """Factors of a twin's low-rank part: with the two biases as many as the f=16 that the thesis trains."""
-_USER_COUNTS, _ITEM_COUNTS, _RESERVED, _DRAWS, _USERS, _ITEMS, _NOISE, _TEST = range(8)
+USER_COUNTS, ITEM_COUNTS, RESERVED, DRAWS, USERS, ITEMS, NOISE, TEST = range(8)
 """The streams of random numbers that a twin is made of."""
 
 
@@ -99,10 +100,13 @@ def twin(name, seed=0):
 
     Raises
     ------
-    DataError : unknown name; "hugewiki", whose 3.1 billion ratings are not generated on a CPU
+    DataError : unknown name; "hugewiki", whose 3.1 billion ratings are generated on a GPU (by `gpu_twins`)
     """
     if name == "hugewiki":
-        raise DataError("the twin of hugewiki has 3,101,144,313 ratings (37 GB): too many to generate on a CPU")
+        raise DataError(
+            "the twin of hugewiki has 3,101,144,313 ratings (37 GB): too many to generate on a CPU; "
+            "gpumf.datasets.gpu_twins makes it on a GPU"
+        )
     if name not in TWINS:
         raise DataError(f"there is no twin of {name!r}; there are {', '.join(TWINS)}")
     return generate(TWINS[name], seed, f"{name}-twin")
@@ -110,9 +114,9 @@ def twin(name, seed=0):
 
 def generate(spec, seed=0, name="twin"):
     """Generate the ratings that a `Twin` describes; as `twin`, for a recipe of one's own."""
-    streams = splitmix64(splitmix64(np.uint64(seed)) + np.arange(8, dtype=np.uint64))
-    user_counts = _counts(spec.users, spec.ratings, *spec.user_counts, streams[_USER_COUNTS])
-    item_counts = _counts(spec.items, spec.ratings, *spec.item_counts, streams[_ITEM_COUNTS])
+    streams = streams_of(seed)
+    user_counts = draw_counts(spec.users, spec.ratings, *spec.user_counts, streams[USER_COUNTS])
+    item_counts = draw_counts(spec.items, spec.ratings, *spec.item_counts, streams[ITEM_COUNTS])
     users = np.repeat(np.arange(spec.users, dtype=np.int32), user_counts)
     items = _draw_items(spec, streams, user_counts, item_counts)
     values = _rate(spec, streams, users, items, user_counts)
@@ -128,8 +132,13 @@ def generate(spec, seed=0, name="twin"):
         scale=spec.scale,
         name=name,
         sha256=digest.hexdigest(),
-        test_mask=random_subset(spec.ratings, spec.test, streams[_TEST]) if spec.test else None,
+        test_mask=random_subset(spec.ratings, spec.test, streams[TEST]) if spec.test else None,
     )
+
+
+def streams_of(seed):
+    """Where each stream of random numbers starts, uint64 (8,)."""
+    return splitmix64(splitmix64(np.uint64(seed)) + np.arange(8, dtype=np.uint64))
 
 
 # --- Numbers ------------------------------------------------------------------------------------------------
@@ -172,19 +181,35 @@ def _normals(stream, rows, columns):
 # --- How many ratings each user and item has ----------------------------------------------------------------
 
 
-@numba.njit(cache=True)
-def _counts(n, total, lowest, highest, stream):
-    """n integers that sum to `total`, extremes exactly `lowest` and `highest`: a skewed log-normal distribution.
+def draw_counts(n, total, lowest, highest, stream):
+    """n integers that sum to `total`, extremes exactly `lowest` and `highest`: a skewed log-normal distribution."""
+    level = _levels(n, stream)
+    sizes = np.bincount(level)
+    used = np.flatnonzero(sizes)
+    count_at = np.zeros(len(sizes), np.int64)
+    count_at[used] = _skewed(used, sizes[used], total, lowest, highest)
+    return _settled(count_at[level], total, lowest, highest)
 
-    ln count = middle + half * s - skew * (1 - s**2), where s is a normal deviate mapped linearly so that the
-    extreme ones become -1 and 1. `skew` moves the centre without moving the ends, and is set by the total.
+
+@numba.njit(cache=True, parallel=True)
+def _levels(n, stream):
+    """n normal deviates in units of 2**-16 and from 0, int32: there are few different ones, however large n is."""
+    level = np.empty(n, np.int32)
+    for i in numba.prange(n):
+        level[i] = np.int32(_normal(stream, i) * 65_536) + 393_210
+    return level
+
+
+@numba.njit(cache=True)
+def _skewed(levels, sizes, total, lowest, highest):
+    """A count for each level, ascending; sizes[i] counts are to be levels[i]'s, and all to sum to about `total`.
+
+    ln count = middle + half * s - skew * (1 - s**2), where s is the level mapped linearly so that the extreme ones
+    become -1 and 1. `skew` moves the centre without moving the ends, and is set by the total.
     """
-    s = np.empty(n)
-    for i in range(n):
-        s[i] = _normal(stream, i)
-    smallest, largest = s.min(), s.max()
+    s = (levels - 393_210) / 65_536
+    smallest, largest = s[0], s[-1]
     s = (2 * s - smallest - largest) / (largest - smallest)
-    s[np.argmin(s)], s[np.argmax(s)] = -1.0, 1.0
 
     width = 0.0  # ln(highest / lowest), by bisection
     step = 32.0
@@ -195,27 +220,33 @@ def _counts(n, total, lowest, highest, stream):
     half = width / 2
     middle = np.sqrt(float(lowest) * highest)
 
-    counts = np.empty(n, np.int64)
+    counts = np.empty(len(s), np.int64)
     low, high = -half, half
     for _ in range(60):
         skew = (low + high) / 2
         total_now = 0
-        for i in range(n):
+        for i in range(len(s)):
             count = int(np.floor(middle * _exp(half * s[i] - skew * (1 - s[i] * s[i])) + 0.5))
             counts[i] = min(max(count, lowest), highest)
-            total_now += counts[i]
+            total_now += sizes[i] * counts[i]
         if total_now > total:
             low = skew
         else:
             high = skew
+    return counts
 
-    i = 0  # rounding leaves a few too many or too few: one each from or to those between the extremes
+
+@numba.njit(cache=True)
+def _settled(counts, total, lowest, highest):
+    """Rounding leaves a few too many or too few: one each from or to those between the extremes."""
+    total_now = counts.sum()
+    i = 0
     while total_now != total:
         change = 1 if total_now < total else -1
         if lowest < counts[i] < highest and lowest <= counts[i] + change <= highest:
             counts[i] += change
             total_now += change
-        i = (i + 1) % n
+        i = (i + 1) % len(counts)
     return counts
 
 
@@ -229,14 +260,14 @@ def _draw_items(spec, streams, user_counts, item_counts):
     # A count of a few would scatter too much to keep its minimum by chance; one of thousands does not.
     floor = spec.item_counts[0] if spec.items * spec.item_counts[0] < spec.ratings // 4 else 0
     if floor:
-        _reserve(items, spec.items, floor, streams[_RESERVED])
+        _reserve(items, spec.items, floor, streams[RESERVED])
     taken = np.add.reduceat(items >= 0, offsets[:-1], dtype=np.int64)
     weights = _weights(user_counts - taken, item_counts - floor)
     threshold, alias = _alias_table(weights)
     # The blocks only let a bar show progress; each user's draws are a stream of their own.
     blocks = np.linspace(0, spec.users, 65).astype(np.int64)
     for start, stop in tqdm(pairwise(blocks), total=64, desc="drawing items", disable=spec.ratings < 50_000_000):
-        _fill(items, offsets, start, stop, threshold, alias, weights.sum(), streams[_DRAWS])
+        _fill(items, offsets, start, stop, threshold, alias, weights.sum(), streams[DRAWS])
     return items
 
 
@@ -373,17 +404,10 @@ def _fill(items, offsets, start, stop, threshold, alias, total, stream):
 
 def _rate(spec, streams, users, items, user_counts):
     """The ratings, float32: mean + biases + low-rank part + noise, rounded and clipped to the scale."""
-    user_traits = _normals(streams[_USERS], spec.users, _RANK + 1)
-    item_traits = _normals(streams[_ITEMS], spec.items, _RANK + 1)
+    user_traits = _normals(streams[USERS], spec.users, RANK + 1)
     _centre(user_traits, user_counts)
-    _centre(item_traits, np.bincount(items, minlength=spec.items))
-    spectrum, total = np.empty(_RANK), 0.0
-    for k in range(_RANK):
-        spectrum[k] = spectrum[k - 1] * spec.decay if k else 1.0
-        total += spectrum[k] * spectrum[k]
-    item_traits[:, :_RANK] *= spectrum * (spec.signal / np.sqrt(total))
-    user_traits[:, _RANK] *= spec.user_bias
-    item_traits[:, _RANK] *= spec.item_bias
+    user_traits[:, RANK] *= spec.user_bias
+    item_traits = draw_item_traits(spec, streams[ITEMS], np.bincount(items, minlength=spec.items))
     return _values(
         users,
         items,
@@ -393,8 +417,21 @@ def _rate(spec, streams, users, items, user_counts):
         spec.noise,
         *map(float, spec.scale),
         float(spec.step),
-        streams[_NOISE],
+        streams[NOISE],
     )
+
+
+def draw_item_traits(spec, stream, counts):
+    """Each item's part of the low-rank term, and its bias, float64 (items, RANK + 1)."""
+    traits = _normals(stream, spec.items, RANK + 1)
+    _centre(traits, counts)
+    spectrum, total = np.empty(RANK), 0.0
+    for k in range(RANK):
+        spectrum[k] = spectrum[k - 1] * spec.decay if k else 1.0
+        total += spectrum[k] * spectrum[k]
+    traits[:, :RANK] *= spectrum * (spec.signal / np.sqrt(total))
+    traits[:, RANK] *= spec.item_bias
+    return traits
 
 
 @numba.njit(cache=True)

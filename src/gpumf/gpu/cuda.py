@@ -55,13 +55,18 @@ class CudaDevice:
 
     @staticmethod
     def array(values):
-        """A copy of a NumPy array on the device."""
+        """A copy of a NumPy array on the device; an array that is there already, itself."""
         return cupy.asarray(values)
 
     @staticmethod
     def empty(shape, dtype):
         """An uninitialised array on the device."""
         return cupy.empty(shape, dtype)
+
+    @staticmethod
+    def zeros(shape, dtype):
+        """An array of zeros on the device."""
+        return cupy.zeros(shape, dtype)
 
     @staticmethod
     def to_numpy(array):

@@ -179,6 +179,11 @@ class HostDevice:
         return result
 
     @staticmethod
+    def zeros(shape, dtype):
+        """An array of zeros."""
+        return np.zeros(shape, dtype)
+
+    @staticmethod
     def to_numpy(array):
         """A copy."""
         return array.copy()

@@ -12,9 +12,11 @@ _PACKAGE = Path(__file__).parents[1]
 VARIANTS = {
     "als/tensor_core.cu": {"FACTORS": range(1, 257), "IMPLICIT": range(2)},
     "als/thesis.cu": {"FACTORS": range(1, 33)},
+    "datasets/twin.cu": {"RANK": [14]},
     "metrics/errors.cu": {"FACTORS": range(1, 257)},
     "metrics/ranking.cu": {"FACTORS": range(1, 257)},
     "microbenchmarks/elementwise_cube.cu": {},
+    "models/initial.cu": {},
     "sgd/hogwild.cu": {"FACTORS": range(1, 257)},
 }
 

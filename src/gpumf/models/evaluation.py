@@ -24,7 +24,7 @@ class Errors:
         # Ordered by user, neighbouring groups share a user's factors; the sums then meet the cache, not memory.
         order = np.argsort(chosen.users, kind="stable")
         arrays = chosen.users[order], chosen.items[order], chosen.values[order]
-        self._sums = _cpu_sums(arrays) if device == "cpu" else _kernel_sums(arrays, factors, gpu.device(device))
+        self._sums = _cpu_sums(arrays) if device == "cpu" else kernel_sums(arrays, factors, gpu.device(device))
 
     def __call__(self, user_factors, item_factors):
         absolute, squared = self._sums(user_factors, item_factors) + self._unknown
@@ -35,8 +35,11 @@ def _cpu_sums(arrays):
     return lambda p, q: np.array(sum_errors(*arrays, p, q))
 
 
-def _kernel_sums(arrays, factors, device):
-    """Launches kernels/metrics/errors.cu."""
+def kernel_sums(arrays, factors, device):
+    """A function of factors on a device that gives the sums of absolute and of squared errors, float64 (2,).
+
+    Launches kernels/metrics/errors.cu. arrays : users, items and values of the ratings, on the host or the device
+    """
     errors = device.kernel("metrics/errors.cu", "errors", FACTORS=factors)
     total_errors = device.kernel("metrics/errors.cu", "total_errors", FACTORS=factors)
     nnz = np.int64(len(arrays[0]))

@@ -33,7 +33,12 @@ def segments_of(indptr, longest=8192):
     segments["begin"], segments["row"], segments["part"], segments["parts"] = begin, row, part, parts[row]
     segments["length"] = np.clip(indptr[row + 1] - begin, 0, length)
     segments["slot"], segments["count"] = (np.cumsum(slots) - slots)[row], counts[row]
-    return segments[np.argsort(-segments["length"], kind="stable")], int(slots.sum())
+    # There are as many segments as rows, at the least: NumPy is quick at sorting 16-bit keys, and at taking rows of
+    # plain numbers.
+    shorter = (longest - segments["length"]).astype(np.min_scalar_type(longest))
+    records = segments.view(np.int64).reshape(len(row), -1)
+    records = records.take(np.argsort(shorter, kind="stable"), axis=0)
+    return records.reshape(-1).view(segments.dtype), int(slots.sum())
 
 
 class _Side:

@@ -1,0 +1,190 @@
+// A synthetic set of billions of ratings, made where it is used; src/gpumf/datasets/gpu_twins.py says what it is.
+//
+// Which items a user has follows from hashes of the positions of the user's ratings, and a rating from its user and
+// its item alone. So no order of threads matters, and the transpose needs no sort: the users of a chunk mark their
+// items in a matrix of bits, where each item then finds its users in ascending order and makes the ratings again.
+// Sums of float products are written as fmaf, which rounds once on every machine: the same bits everywhere.
+#include "common/random.cuh"
+
+#ifndef RANK
+#error "compile with -DRANK=r"
+#endif
+
+constexpr int TRAITS = RANK + 1;  // of a user or an item: its low-rank part, then its bias
+constexpr unsigned ALL = 0xffffffffu;
+
+// One rating of each run of `every` is a test rating, and none after the first n_tests runs.
+struct Split {
+    long long n_tests;
+    int every;
+    unsigned long long key;
+
+    __device__ int chosen(long long run) const { return (int)(splitmix64(key + run) % every); }
+    __device__ bool tests(long long position) const {
+        const long long run = position / every;
+        return run < n_tests && chosen(run) == position % every;
+    }
+    __device__ long long before(long long position) const {  // test ratings
+        const long long run = position / every;
+        return run < n_tests ? run + (chosen(run) < position % every) : n_tests;
+    }
+};
+
+struct Values {
+    const float* user_traits;
+    const float* item_traits;
+    int n_items;
+    float mean, noise;
+    unsigned long long key;
+
+    __device__ float operator()(long long user, int item) const {
+        const float* const p = user_traits + user * TRAITS;
+        const float* const q = item_traits + item * (long long)TRAITS;
+        float value = mean + p[RANK];
+        value += q[RANK];
+#pragma unroll
+        for (int k = 0; k < RANK; ++k) value = fmaf(p[k], q[k], value);
+        return fmaf(noise, normal_deviate(key, user * n_items + item), value);
+    }
+
+    // Added up over all ratings, modulo 2^64, it tells two sets apart, whatever their order.
+    __device__ unsigned long long check(long long user, int item, float value) const {
+        return splitmix64(splitmix64(user * n_items + item) + (unsigned long long)(long long)(value * 0x1p24f));
+    }
+};
+
+__device__ inline long long warp_index() { return (blockIdx.x * (long long)blockDim.x + threadIdx.x) / 32; }
+
+__device__ inline unsigned long long warp_sum(unsigned long long x) {
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(ALL, x, offset);
+    return x;
+}
+
+// (n_users, TRAITS), a thread a trait.
+extern "C" __global__ void draw_traits(float* __restrict__ traits, long long n_users, unsigned long long key,
+                                       float bias) {
+    const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (k < n_users * TRAITS) traits[k] = normal_deviate(key, k) * (k % TRAITS == RANK ? bias : 1.0f);
+}
+
+// A warp a user. The k-th of a user's n ratings falls in the k-th of n equal strata of the distribution whose item i ends
+// at ends[i] / 2^32 (the last one, at 1, is left out); where the item before has taken that place, it is the next one.
+// checks[0] adds up the training ratings' checks, checks[1] the test ratings'.
+extern "C" __global__ void draw_ratings(
+    const long long* __restrict__ offsets, long long n_users, const unsigned* __restrict__ ends, int n_items,
+    unsigned long long draws, const float* __restrict__ user_traits, const float* __restrict__ item_traits, float mean,
+    float noise, unsigned long long noise_key, long long n_tests, int every, unsigned long long test_key,
+    int* __restrict__ train_items, float* __restrict__ train_values, int* __restrict__ test_users,
+    int* __restrict__ test_items, float* __restrict__ test_values, int* __restrict__ item_counts,
+    unsigned long long* __restrict__ checks) {
+    const long long user = warp_index();
+    if (user >= n_users) return;
+    const Values values = {user_traits, item_traits, n_items, mean, noise, noise_key};
+    const Split split = {n_tests, every, test_key};
+    const int lane = threadIdx.x % 32;
+    const long long begin = offsets[user];
+    const int n = (int)(offsets[user + 1] - begin);
+    unsigned long long train_check = 0, test_check = 0;
+    int ahead = 0;  // how far the items so far are ahead of their numbers
+    for (int first = 0; first < n; first += 32) {
+        const int k = first + lane;
+        const long long position = begin + k;
+        int shift = 0;
+        if (k < n) {
+            const unsigned x = (unsigned)((((unsigned long long)k << 32) + (splitmix64(draws + position) >> 32)) / n);
+            int item = 0, last = n_items - 1;
+            while (item < last) {
+                const int middle = (item + last) / 2;
+                if (ends[middle] <= x)
+                    item = middle + 1;
+                else
+                    last = middle;
+            }
+            shift = item - k;
+        }
+        // item k is the largest draw j <= k, plus the k - j that come after it
+#pragma unroll
+        for (int offset = 1; offset < 32; offset *= 2) {
+            const int before = __shfl_up_sync(ALL, shift, offset);
+            if (lane >= offset) shift = max(shift, before);
+        }
+        shift = max(shift, ahead);
+        ahead = __shfl_sync(ALL, shift, 31);
+        if (k >= n) continue;
+        const int item = k + min(shift, n_items - n);
+        const float value = values(user, item);
+        const long long tests = split.before(position);
+        const unsigned long long check = values.check(user, item, value);
+        if (split.tests(position)) {
+            test_users[tests] = (int)user;
+            test_items[tests] = item;
+            test_values[tests] = value;
+            test_check += check;
+        } else {
+            train_items[position - tests] = item;
+            train_values[position - tests] = value;
+            atomicAdd(&item_counts[item], 1);
+            train_check += check;
+        }
+    }
+    train_check = warp_sum(train_check);
+    test_check = warp_sum(test_check);
+    if (lane == 0) {
+        atomicAdd(&checks[0], train_check);
+        atomicAdd(&checks[1], test_check);
+    }
+}
+
+// A warp a user of a chunk that begins with first_user: its training items' bits in `bits` (n_items, words), all zero
+// before. Every bit is set once, so that adding is setting.
+extern "C" __global__ void mark_items(const long long* __restrict__ offsets, const int* __restrict__ items,
+                                      long long first_user, int n_users, int words, unsigned* __restrict__ bits) {
+    const long long user = warp_index();
+    if (user >= n_users) return;
+    const long long end = offsets[first_user + user + 1];
+    for (long long k = offsets[first_user + user] + threadIdx.x % 32; k < end; k += 32)
+        atomicAdd(&bits[items[k] * (long long)words + user / 32], 1u << user % 32);
+}
+
+// A warp an item: appends the users of a chunk to its row, at next[item], and clears its bits. Their checks add up in
+// checks[2].
+extern "C" __global__ void append_users(unsigned* __restrict__ bits, int words, long long first_user, int n_items,
+                                        const float* __restrict__ user_traits, const float* __restrict__ item_traits,
+                                        float mean, float noise, unsigned long long noise_key,
+                                        long long* __restrict__ next, int* __restrict__ users,
+                                        float* __restrict__ user_values, unsigned long long* __restrict__ checks) {
+    const long long row = warp_index();
+    if (row >= n_items) return;
+    const int item = (int)row, lane = threadIdx.x % 32;
+    const Values values = {user_traits, item_traits, n_items, mean, noise, noise_key};
+    unsigned* const mine = bits + item * (long long)words;
+    unsigned long long check = 0;
+    long long at = next[item];
+    for (int first = 0; first < words; first += 32) {
+        const int w = first + lane;
+        unsigned word = w < words ? mine[w] : 0;
+        if (!__any_sync(ALL, word != 0)) continue;
+        if (word) mine[w] = 0;
+        int until = __popc(word);
+#pragma unroll
+        for (int offset = 1; offset < 32; offset *= 2) {
+            const int before = __shfl_up_sync(ALL, until, offset);
+            if (lane >= offset) until += before;
+        }
+        long long to = at + until - __popc(word);
+        at += __shfl_sync(ALL, until, 31);
+        for (; word; word &= word - 1) {
+            const long long user = first_user + w * 32ll + __ffs((int)word) - 1;
+            const float value = values(user, item);
+            users[to] = (int)user;
+            user_values[to++] = value;
+            check += values.check(user, item, value);
+        }
+    }
+    check = warp_sum(check);
+    if (lane == 0) {
+        next[item] = at;
+        atomicAdd(&checks[2], check);
+    }
+}

@@ -1,0 +1,9 @@
+// Initial factors, drawn on the device where they would take long to make and to move.
+#include "common/random.cuh"
+
+// factors: (n,), uniform on [0, width), multiples of 2^-24 width; a thread a factor.
+extern "C" __global__ void draw_uniform(float* __restrict__ factors, long long n, unsigned long long key,
+                                        float width) {
+    const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (k < n) factors[k] = (float)(splitmix64(key + k) >> 40) * 0x1p-24f * width;
+}

@@ -1,0 +1,175 @@
+"""What the project promises: one table of claims, and what the recorded results say of each.
+
+`python -m gpumf.claims` computes every claim from the stored results, writes `data/results/<device>/reach.csv` and
+prints the table. Nothing is measured here: a claim without a recorded full run is `missing`.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pandas as pd
+
+from gpumf import results
+from gpumf.experiments import first_comparison
+
+COLUMNS = ["claim", "value", "unit", "reach", "aim", "met", "source_file", "commit"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A number that the project promises.
+
+    id : the claim's name
+    what : one sentence
+    unit : of the value, 'x' for a ratio
+    reach : the value that counts as met; None where any measured value does
+    aim : the value hoped for, or None
+    better : 'lower' or 'higher'
+    experiment : whose recorded result holds the measurements
+    value : function of that result's frame, NaN where the frame has no such measurement
+    device : the folder of the recorded results
+    """
+
+    id: str
+    what: str
+    unit: str
+    reach: float | None
+    aim: float | None
+    better: str
+    experiment: str
+    value: Callable[[pd.DataFrame], float]
+    device: str = "h100"
+
+    def met(self, value):
+        """'aim' or 'reach', whichever the value meets first, or 'no'; 'missing' for NaN."""
+        if pd.isna(value):
+            return "missing"
+        if self.aim is not None and self._meets(value, self.aim):
+            return "aim"
+        return "reach" if self.reach is None or self._meets(value, self.reach) else "no"
+
+    def _meets(self, value, bound):
+        return value <= bound if self.better == "lower" else value >= bound
+
+
+# Values, as functions of frames
+
+
+def median_seconds(frame, **chosen):
+    """The median of `seconds` over the rows whose columns have the chosen values."""
+    for column, value in chosen.items():
+        frame = frame[frame[column] == value]
+    return frame.seconds.median()
+
+
+def epoch_seconds(frame, kernel):
+    """The median over epochs and repeats of what an epoch adds to a kernel's `seconds`."""
+    return frame[frame.kernel == kernel].groupby("repeat").seconds.diff().median()
+
+
+def rmse_gap(frame, kernel, exact, epoch):
+    """How far a kernel's test RMSE after an epoch is from the exact kernel's, above or below (median of repeats)."""
+    rmse = frame[frame.epoch == epoch].groupby("kernel").rmse.median()
+    return abs(rmse.get(kernel, float("nan")) - rmse.get(exact, float("nan")))
+
+
+def best_speedup(frame, data, model):
+    """The largest speed-up of a GPU kernel over the same model on one core, to the same error."""
+    table = first_comparison.summary(frame)
+    return table[(table.data == data) & (table.model == model) & (table.device == "cuda")].speedup.max()
+
+
+_iteration = partial(median_seconds, data="netflix-twin", step="iteration")
+
+CLAIMS = [
+    Claim(
+        "als-explicit-seconds",
+        "An ALS iteration of the fastest explicit version takes this long on the Netflix twin with 100 factors.",
+        "s", 0.030, 0.020, "lower", "als_netflix", partial(epoch_seconds, kernel="tensor_core"),
+    ),
+    Claim(
+        "als-explicit-rmse-gap",
+        "After 10 iterations its test RMSE differs from that of exact FP32 by this much.",
+        "rating", 0.001, 0.0003, "lower", "als_netflix",
+        partial(rmse_gap, kernel="tensor_core", exact="parallel", epoch=10),
+    ),
+    Claim(
+        "als-fp32-exact-seconds",
+        "An ALS iteration as in cumf takes this long there: get_hermitian in FP32 and an exact solution.",
+        "s", 0.12, None, "lower", "als_versions",
+        partial(_iteration, model="ALS", kernel="cumf_cholesky", factors=100),
+    ),
+    Claim(
+        "als-implicit64-seconds",
+        "An iteration of implicit-feedback ALS takes this long there with 64 factors.",
+        "s", 0.045, 0.025, "lower", "als_versions",
+        partial(_iteration, model="ImplicitALS", kernel="tensor_core", factors=64),
+    ),
+    Claim(
+        "als-implicit128-seconds",
+        "An iteration of implicit-feedback ALS takes this long there with 128 factors.",
+        "s", 0.09, 0.05, "lower", "als_versions",
+        partial(_iteration, model="ImplicitALS", kernel="tensor_core", factors=128),
+    ),
+    Claim(
+        "als-douban-speedup",
+        "The fastest ALS reaches the published MAE on the Douban twin, with 16 factors, this many times sooner than "
+        "one core of the same machine.",
+        "x", 1000, 3000, "higher", "first_comparison", partial(best_speedup, data="douban-twin", model="ALS"),
+    ),
+    Claim(
+        "als-hugewiki-seconds",
+        "An ALS iteration on the Hugewiki twin, 3.1 billion ratings, takes this long on one GPU with 100 factors.",
+        "s", None, 2.0, "lower", "als_hugewiki",
+        partial(median_seconds, data="hugewiki-twin", step="iteration"), "h200",
+    ),
+]  # fmt: skip
+
+
+def evaluate(claim):
+    """A row of the table, a dict of COLUMNS."""
+    row = {"claim": claim.id, "unit": claim.unit, "reach": claim.reach, "aim": claim.aim, "value": float("nan")}
+    try:
+        result = results.load(claim.experiment, claim.device)
+    except results.NoResult:
+        result = None
+    # A quick run has other shapes than the claim: it proves nothing.
+    if result is not None and result.provenance["parameters"].get("profile") == "full":
+        row["value"] = claim.value(result.frame)
+    row["met"] = claim.met(row["value"])
+    if row["met"] != "missing":
+        path = results.folder(live=False, device=claim.device) / f"{claim.experiment}.csv"
+        row["source_file"] = path.relative_to(results.repository()).as_posix()
+        row["commit"] = result.provenance["commit"]
+    return row
+
+
+def table(device, claims=CLAIMS):
+    """What the recorded results of a device say of its claims: a DataFrame of COLUMNS, a claim a row.
+
+    met is 'aim', 'reach', 'no', or 'missing' where no full run of the experiment is recorded.
+    """
+    frame = pd.DataFrame([evaluate(claim) for claim in claims if claim.device == device], columns=COLUMNS)
+    return frame.astype({"reach": float, "aim": float})
+
+
+def as_csv(frame):
+    """The text of reach.csv."""
+    return frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
+
+
+def main():
+    """Write and print the table of every device that has claims; return the exit status."""
+    for device in dict.fromkeys(claim.device for claim in CLAIMS):
+        frame = table(device)
+        to = results.folder(live=False, device=device)
+        to.mkdir(parents=True, exist_ok=True)
+        (to / "reach.csv").write_text(as_csv(frame), encoding="utf-8")
+        print(f"{device}\n{frame.drop(columns=['source_file', 'commit']).to_string(index=False, na_rep='-')}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""The twins that are made on a device: exact shapes, two orders of the same ratings, the same on every machine."""
+
+import dataclasses
+from functools import cache
+
+import numpy as np
+import pytest
+
+from gpumf import gpu
+from gpumf.datasets import DataError, gpu_twins, twins
+from gpumf.datasets.ratings import row_offsets
+from gpumf.experiments import als_hugewiki
+
+SPEC = twins.Twin(
+    500, 60, 10_005, (3, 60), (30, 450), None, None, mean=2.0, user_bias=0.3, item_bias=0.2, signal=0.4, noise=0.5,
+    test=1_000,
+)  # fmt: skip
+GOLDEN = "87dda8976d5ec4af9c4debfd00527267dfba10d741987b9bd986ae354a933a4d"
+
+
+@cache
+def made_on(device, seed=0, chunk=None):
+    """A twin, and the users, items and values of its training ratings by user, by item, and of its test ratings."""
+    made = gpu_twins.generate(SPEC, seed, "small", device, chunk)
+    numpy = gpu.device(device).to_numpy
+    users, items = (np.repeat(np.arange(rows.n_rows), rows.counts) for rows in (made.by_user, made.by_item))
+    by_user = users, numpy(made.by_user.indices), numpy(made.by_user.values)
+    by_item = numpy(made.by_item.indices), items, numpy(made.by_item.values)
+    return made, by_user, by_item, tuple(map(numpy, made.test))
+
+
+def pairs(users, items):
+    return users.astype(np.int64) * SPEC.items + items
+
+
+def everything(device, **options):
+    """(pairs, values) of training and test ratings, by user and then item."""
+    _, by_user, _, test = made_on(device, **options)
+    users, items, values = (np.concatenate(two) for two in zip(by_user, test, strict=True))
+    order = np.argsort(pairs(users, items), kind="stable")
+    return users[order], items[order], values[order]
+
+
+def test_it_has_the_recipes_users_items_and_ratings(launcher):
+    made, by_user, by_item, test = made_on(launcher.name)
+    assert (made.n_users, made.n_items, made.nnz) == (500, 60, 10_005)
+    assert len(test[0]) == 1_000 and len(by_user[0]) == len(by_item[0]) == 9_005
+    users, items, _ = everything(launcher.name)
+    counts = np.bincount(users)
+    assert (counts.min(), counts.max(), len(counts)) == (3, 60, 500)
+    assert items.min() == 0 and items.max() == 59
+
+
+def test_no_user_has_an_item_twice_and_items_ascend(launcher):
+    _, by_user, by_item, test = made_on(launcher.name)
+    for users, items, _ in (by_user, test):
+        assert (np.diff(pairs(users, items)) > 0).all()
+    assert (np.diff(pairs(*everything(launcher.name)[:2])) > 0).all()
+    assert (np.diff(by_item[1] * np.int64(SPEC.users) + by_item[0]) > 0).all()
+
+
+def test_both_orders_hold_the_same_ratings(launcher):
+    _, by_user, (users, items, values), _ = made_on(launcher.name)
+    order = np.argsort(pairs(users, items))
+    for one, other in zip(by_user, (users[order], items[order], values[order]), strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("chunk", [32, 77, 480])
+def test_the_chunk_does_not_matter(launcher, chunk):
+    whole, parts = made_on(launcher.name), made_on(launcher.name, chunk=chunk)
+    assert whole[0].sha256 == parts[0].sha256
+    for one, other in zip(whole[2], parts[2], strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_same_seed_same_twin_on_every_machine(launcher):
+    again = gpu_twins.generate(SPEC, 0, "again", launcher.name)
+    assert again.sha256 == GOLDEN == made_on(launcher.name)[0].sha256
+    assert np.array_equal(launcher.to_numpy(again.by_user.values), made_on(launcher.name)[1][2])
+    assert made_on(launcher.name, seed=1)[0].sha256 != GOLDEN
+
+
+def test_the_order_of_the_threads_does_not_matter(host):
+    spec = dataclasses.replace(SPEC, users=70, ratings=1_400, item_counts=(3, 65), test=140)
+    digests = {gpu_twins.generate(spec, device="host").sha256}
+    for order in range(3):
+        with host.shuffled(order):
+            digests.add(gpu_twins.generate(spec, device="host").sha256)
+    assert len(digests) == 1
+
+
+def test_every_user_keeps_a_training_rating_and_a_tenth_is_tested(launcher):
+    made, _, _, test = made_on(launcher.name)
+    assert made.by_user.counts.min() >= 1
+    # One rating of ten in order: the share of any thousand of them is a tenth, give or take one.
+    users, items, _ = everything(launcher.name)
+    tested = np.isin(pairs(users, items), pairs(*test[:2]))[:10_000]
+    assert (tested.reshape(-1, 10).sum(axis=1) == 1).all()
+    places = np.bincount(tested.reshape(-1, 10).argmax(axis=1), minlength=10)
+    assert places.min() > 60  # of a hundred each
+
+
+def test_popular_items_come_first(launcher):
+    counts = np.bincount(everything(launcher.name)[1])
+    streams = twins.streams_of(0)
+    wanted = np.sort(twins.draw_counts(60, 10_005, 30, 450, streams[twins.ITEM_COUNTS]))[::-1]
+    assert np.abs(counts - wanted).max() < 0.2 * wanted.max()
+    assert counts[:10].mean() > 3 * counts[-10:].mean()
+
+
+def test_a_rating_is_its_parts(launcher):
+    """Biases, low-rank part and noise as `gpumf.datasets.twins` draws them, in float64."""
+    users, items, values = everything(launcher.name)
+    streams = twins.streams_of(0)
+    p = twins._normals(streams[twins.USERS], SPEC.users, 15)
+    wanted = np.sort(twins.draw_counts(60, 10_005, 30, 450, streams[twins.ITEM_COUNTS]))[::-1]
+    q = twins.draw_item_traits(SPEC, streams[twins.ITEMS], wanted)
+    noise = np.array([twins._normal(streams[twins.NOISE], k) for k in pairs(users, items)])
+    expected = SPEC.mean + SPEC.user_bias * p[users, 14] + q[items, 14] + SPEC.noise * noise
+    expected += np.einsum("tk,tk->t", p[users, :14], q[items, :14])
+    np.testing.assert_allclose(values, expected, rtol=0, atol=2e-6)
+    spread = np.sqrt(SPEC.user_bias**2 + SPEC.item_bias**2 + SPEC.signal**2 + SPEC.noise**2)
+    assert values.mean() == pytest.approx(SPEC.mean, abs=0.1) and values.std() == pytest.approx(spread, rel=0.1)
+
+
+@pytest.mark.parametrize("wrong", [{"test": 0}, {"user_counts": (2, 60)}, {"user_counts": (3, 61)}])
+def test_recipes_that_do_not_fit_are_refused(wrong):
+    with pytest.raises(DataError, match="3 to 60 ratings a user"):
+        gpu_twins.generate(dataclasses.replace(SPEC, **wrong), device="host")
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(DataError, match=r"no 'netflix'.*hugewiki-twin"):
+        gpu_twins.twin("netflix")
+
+
+def test_hugewiki_has_the_published_shape():
+    spec = gpu_twins.TWINS["hugewiki-twin"]
+    assert (spec.users, spec.items, spec.ratings) == (50_082_603, 39_780, 3_101_144_313)
+    assert spec.test == round(0.1 * spec.ratings) and spec.ratings // spec.test == 10
+
+
+def test_positions_beyond_32_bits_count_their_tests():
+    key, n_tests = np.uint64(5), 310_114_431
+    positions = np.arange(3_101_144_000, 3_101_144_314)
+    before = gpu_twins._tests_before(positions, n_tests, 10, key)
+    assert before[-1] == n_tests and set(np.diff(before)) == {0, 1}
+    assert row_offsets(np.diff(before))[-1] == before[-1] - before[0] == 31
+
+
+def test_a_device_that_is_too_small_is_told_so_at_once(host):
+    with pytest.raises(gpu.DeviceError, match=r"hugewiki-twin with 100 factors takes about \d+ GB"):
+        als_hugewiki.run("hugewiki-twin", factors=100, iterations=1)
+
+
+def test_als_learns_the_twin(host):
+    frame = als_hugewiki.run("hugewiki-small-twin", factors=5, iterations=2)
+    rmse = frame.rmse.dropna()
+    assert len(rmse) == 3 and (rmse.diff().iloc[1:] < 0).all()
+    seconds = frame[frame.iteration > 0].pivot(index="iteration", columns="step", values="seconds")
+    np.testing.assert_allclose(seconds["users"] + seconds["items"], seconds["iteration"])
