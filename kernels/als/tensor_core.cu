@@ -15,6 +15,7 @@
 //   - The system is solved where it is made (cumf, section 4: conjugate gradient, few steps, from the last epoch's
 //     solution): thread i takes row i of the matrix into registers, and a step is one product with it.
 // The same bits in every run: no sum depends on the order in which blocks arrive.
+#include "common/segments.cuh"
 #include "common/tensor.cuh"
 
 #ifndef FACTORS
@@ -43,15 +44,6 @@ constexpr int READS = (STAGE + THREADS - 1) / THREADS;
 // The matrix in shared memory has 16-byte rows that eight threads can read at once without meeting a bank twice.
 constexpr int WIDTH = (FACTORS + 3) / 4 % 2 ? (FACTORS + 3) / 4 * 4 : (FACTORS + 3) / 4 * 4 + 4;
 constexpr int BLOCKS = FACTORS <= 100 ? 512 / THREADS : 2;  // to hold on a multiprocessor, by registers
-
-struct Segment {
-    long long begin;  // of its ratings
-    int length;
-    int row;
-    int part, parts;  // of the row
-    int slot;         // of the row's first part in `partial`; also of its counter
-    int count;        // ratings of the whole row
-};
 
 // What a thread holds of the product: lane's share of 16 x 16 tiles, each as two of 16 x 8.
 struct Sums {
@@ -246,7 +238,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     __shared__ __align__(16) float direction[FACTORS];
     __shared__ float scratch[2][WARPS];
     __shared__ Rating ratings[STAGES][STAGE];
-    __shared__ bool last;
 
     const Segment segment = segments[blockIdx.x];
     const int i = threadIdx.x;
@@ -287,13 +278,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         auto at = [&](int part) { return partial + (segment.slot + part) * (long long)(SUMS * THREADS) + i; };
         float* const mine = at(segment.part);
         for_each_sum(sums, [&](int k, float& sum) { mine[k * THREADS] = sum; });
-        __threadfence();
-        __syncthreads();
-        if (i == 0) last = atomicAdd(&arrived[segment.slot], 1) == segment.parts - 1;
-        __syncthreads();
-        if (!last) return;
-        __threadfence();
-        if (i == 0) arrived[segment.slot] = 0;  // for the next launch
+        if (!last_of_row(segment, arrived)) return;
         sums = {};
         for (int part = 0; part < segment.parts; ++part)
             for_each_sum(sums, [&](int k, float& sum) { sum += __ldcg(&at(part)[k * THREADS]); });

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from gpumf.models.als.cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
 from gpumf.models.als.half_sweeps import Parallel, Sequential
 from gpumf.models.als.tensor_core import TensorCore
 from gpumf.models.als.thesis import ThesisShared
@@ -28,7 +29,8 @@ class ALS(Factorization):
     threads : number of CUDA threads of the grid, which strides over the rows (thesis, section 6.4); as many as the
         device holds at once by default. For `thesis_shared` alone.
     cg_steps, cg_tolerance : the most steps of conjugate gradient a half-sweep, from the solution before, and the
-        residual, relative to the right side, at which they end (cumf, section 4). For `tensor_core` alone.
+        residual at which they end (cumf, section 4): its length for `cumf_cg` and `cumf_cg_fp16`, its length
+        relative to the right side's for `tensor_core`. For these alone.
     seed : int, of the initial factors
 
     Raises
@@ -41,6 +43,10 @@ class ALS(Factorization):
         "sequential": Sequential,
         "parallel": Parallel,
         "thesis_shared": ThesisShared,
+        "cumf_lu": CumfLu,
+        "cumf_cholesky": CumfCholesky,
+        "cumf_cg": CumfCg,
+        "cumf_cg_fp16": CumfCgHalf,
         "tensor_core": TensorCore,
     }
 

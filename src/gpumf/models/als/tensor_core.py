@@ -3,37 +3,8 @@
 import numpy as np
 
 from gpumf import gpu
-from gpumf.models.als.half_sweeps import HalfSweeps
+from gpumf.models.als.half_sweeps import HalfSweeps, segments_of
 from gpumf.models.base import KernelTrainer
-
-
-def segments_of(indptr, longest=8192):
-    """The work list of kernels/als/tensor_core.cu: every row as segments of at most `longest` ratings, longest first.
-
-    Parameters
-    ----------
-    indptr : int64 (rows + 1,), of the CSR rows
-    longest : int, ratings of a segment; long enough that few rows pay for adding up parts, short enough that the last
-        segment does not keep one multiprocessor busy alone
-
-    Returns
-    -------
-    (segments, slots) : the kernel's `Segment` records, and the number of parts of all rows that have several
-    """
-    counts = np.diff(indptr)
-    parts = np.maximum(-(-counts // longest), 1)
-    row = np.repeat(np.arange(len(counts)), parts)
-    part = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
-    length = -(-counts // parts)[row]
-    begin = indptr[row] + part * length
-    slots = np.where(parts > 1, parts, 0)
-    segments = np.empty(
-        len(row), [("begin", "i8")] + [(n, "i4") for n in ("length", "row", "part", "parts", "slot", "count")]
-    )
-    segments["begin"], segments["row"], segments["part"], segments["parts"] = begin, row, part, parts[row]
-    segments["length"] = np.clip(indptr[row + 1] - begin, 0, length)
-    segments["slot"], segments["count"] = (np.cumsum(slots) - slots)[row], counts[row]
-    return segments[np.argsort(-segments["length"], kind="stable")], int(slots.sum())
 
 
 class TensorCore(KernelTrainer, HalfSweeps):
