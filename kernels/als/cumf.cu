@@ -4,15 +4,16 @@
 // For every row u with ratings r over columns I, n = |I|, and theta_v the other side's factors, solve A x = b:
 //     A = sum theta_v theta_v^T + lambda n E,  b = sum r theta_v        (lambda E alone if not weighted)
 // and for implicit feedback (section 5.6; Hu, Koren, Volinsky 2008), where only ratings r > 0 count as seen,
-//     A = G + sum alpha r theta_v theta_v^T + lambda E,  b = sum (1 + alpha r) theta_v,  G = Theta^T Theta over all v.
+//     A = G + sum alpha r theta_v theta_v^T + lambda E,  b = sum (1 + alpha r) theta_v,
+//     G = Theta^T Theta over all v.
 //
-// get_hermitian   A. Batches of BIN theta are staged in shared memory, A is summed up in registers, lower triangle only,
-//                 and written once. LOAD says how theta comes to shared memory (Figure 3): 0 coalesced, neighbouring
+// get_hermitian   A. Batches of BIN theta are staged in shared memory, A is summed up in registers, lower triangle
+//                 only, and written once. LOAD says how theta comes to shared memory (Figure 3): 0 coalesced, neighbouring
 //                 threads read along one theta; 1 non-coalesced, each thread of a warp reads from a theta of its own,
 //                 and L1 puts the pieces together; 2 the same with L1 bypassed.
 // get_bias        b, as a phase of its own.
-// solve_lu        A = L U, as a batched LU does that knows nothing of symmetry. Without pivoting: A is symmetric positive
-//                 definite, so that no pivot is small against its row.
+// solve_lu        A = L U, as a batched LU does that knows nothing of symmetry. Without pivoting: A is symmetric
+//                 positive definite, for which elimination in any order of the diagonal is stable.
 // solve_cholesky  A = L L^T: half the work and half the memory of LU.
 // solve_cg        conjugate gradient (Algorithm 1) from the solution before: an approximation, and O(f^2). It reads A
 //                 anew in each step, in FP32 or, with A_HALF, in FP16: half the bytes.
@@ -23,16 +24,17 @@
 //     groups of threads take ratings in turn and add up at the end;
 //   - the copies to shared memory do not wait: the next batch comes while one is used;
 //   - the ratings are one more column of theta, so that get_hermitian has b too: the source reads theta twice;
-//   - long rows are split into segments, or an item with 232,944 ratings would keep one block busy for long, and its FP32
-//     sums would lose digits;
+//   - long rows are split into segments, or an item with 232,944 ratings would keep one block busy for long, and its
+//     FP32 sums would lose digits;
 //   - A is kept as the 16 x 16 tiles of the lower triangle: half the bytes of the full matrix.
 // Where the source is silent or slips:
 //   - equations 2 to 4 have lambda inside the sum, so that it counts n times, while their right side and inverse are
 //     written for one row alone; equation 1 says what is meant, and that is done here;
 //   - Algorithm 1, line 5, updates the residual by alpha p; it is alpha a_p;
-//   - Algorithm 1 divides 0 by 0 where x is already the solution; here it ends there, before the first step too;
-//   - FP16 ends at 65504, which a row with many ratings exceeds. A is stored divided by its largest diagonal entry, than
-//     which no entry of a positive definite matrix is larger; lambda is added in FP32 later;
+//   - Algorithm 1 looks at the residual only after a step, and divides 0 by 0 where there is none; here it may end
+//     before the first step, and ends where p^T a_p is no normal positive number;
+//   - FP16 ends at 65504, which a row with many ratings exceeds. A is stored divided by its largest diagonal entry,
+//     than which no entry of a positive definite matrix is larger; lambda is added in FP32 later;
 //   - a row without ratings gets the zero vector.
 // The same bits in every run: no sum depends on the order in which blocks or threads arrive.
 #include "common/group.cuh"
@@ -128,8 +130,9 @@ __device__ constexpr int place_of(int factor) {
     return factor / 4 % 2 * PLANE + factor / EDGE * 4 + factor % 4;
 }
 
-// Which patch a thread sums up. Four threads in a row have the patches of a tile, as far as there are whole tiles below
-// the diagonal: two by two they read the same operands. Then the three of each tile on the diagonal, and the last row.
+// Which patch a thread sums up. Four threads in a row have the patches of a tile, as far as there are whole tiles
+// below the diagonal: two by two they read the same operands. Then the three of each tile on the diagonal, and the
+// last row.
 __device__ inline Place patch_of(int thread) {
     constexpr int tiles = PATCH_ROWS / 2, below = tiles * (tiles - 1) / 2 * 4;
     if (thread < below) {
@@ -141,8 +144,8 @@ __device__ inline Place patch_of(int thread) {
     return {PATCH_ROWS - 1, rest - 3 * tiles};
 }
 
-// The ratings of a segment on their way to the registers: those of bin s + 3 are read while the theta of bin s + 1 are
-// copied and those of bin s are used.
+// The ratings of a segment on their way to the registers: those of bin s + 3 are read while the theta of bin s + 1
+// are copied and those of bin s are used.
 struct Staging {
     const int* indices;
     const float* values;
@@ -172,18 +175,26 @@ struct Staging {
 
     __device__ void copy(int bin) {
         const int n = ratings_of(bin), slot = bin % 2;
-#pragma unroll
-        for (int k = threadIdx.x; k < BIN * CHUNKS; k += THREADS) {
-            const int t = LOAD == 0 ? k / CHUNKS : k % BIN, first = (LOAD == 0 ? k % CHUNKS : k / BIN) * WIDTH;
-            if (t >= n) continue;
-            const float* from = fixed + columns[slot][t] * (long long)FACTORS + first;
-            float* to = bins[slot][t] + place_of(first);
+        // Which chunk of which theta, and how far on to the next, without a division for each.
+        constexpr int next_t = LOAD == 0 ? THREADS / CHUNKS : 0;
+        constexpr int next_chunk = LOAD == 0 ? THREADS % CHUNKS : THREADS / BIN;
+        int t = LOAD == 0 ? threadIdx.x / CHUNKS : threadIdx.x % BIN;
+        int chunk = LOAD == 0 ? threadIdx.x % CHUNKS : threadIdx.x / BIN;
+        while (t < n && chunk < CHUNKS) {
+            const float* from = fixed + columns[slot][t] * (long long)FACTORS + chunk * WIDTH;
+            float* to = bins[slot][t] + place_of(chunk * WIDTH);
             if (LOAD < 2)
                 copy_async<4 * WIDTH>(to, from);
             else if (WIDTH == 4)
                 copy_async_past_l1(to, from);
             else
                 for (int w = 0; w < WIDTH; ++w) to[w] = __ldcg(from + w);
+            t += next_t;
+            chunk += next_chunk;
+            if (LOAD == 0 && chunk >= CHUNKS) {
+                chunk -= CHUNKS;
+                ++t;
+            }
         }
         if ((int)threadIdx.x < n) {
             const float r = ratings[slot][threadIdx.x], weight = weight_in_a(r, alpha);
@@ -205,7 +216,8 @@ __device__ inline void load_operand(float (&out)[EDGE], const float* theta, int 
 #pragma unroll
     for (int plane = 0; plane < 2; ++plane) {
         const float4 four = *reinterpret_cast<const float4*>(theta + plane * PLANE + patch_row * 4);
-        out[4 * plane] = four.x, out[4 * plane + 1] = four.y, out[4 * plane + 2] = four.z, out[4 * plane + 3] = four.w;
+        out[4 * plane] = four.x, out[4 * plane + 1] = four.y;
+        out[4 * plane + 2] = four.z, out[4 * plane + 3] = four.w;
     }
 }
 
@@ -216,7 +228,8 @@ __device__ inline void for_each_sum(float (&sums)[EDGE][EDGE], Use use) {
 }
 
 // Writes a patch to A and what belongs to the ratings to b. In a tile on the diagonal the mirror image too.
-__device__ inline void store_patch(float (&sums)[EDGE][EDGE], Place patch, element* matrix, float* bias, float factor) {
+__device__ inline void store_patch(const float (&sums)[EDGE][EDGE], Place patch, element* matrix, float* bias,
+                                   float factor) {
     element* const tile = matrix + tile_number(patch.i / 2, patch.j / 2) * SIDE * SIDE;
     const int row = patch.i % 2 * EDGE, column = patch.j % 2 * EDGE;
 #pragma unroll
@@ -325,7 +338,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         const int row = patch.i % 2 * EDGE, column = patch.j % 2 * EDGE;
         for_each_sum(sums, [&](int k, float& sum) {
             const int i = k / EDGE, j = k % EDGE;
-            if (patch.i * EDGE + i < FACTORS && patch.j * EDGE + j < FACTORS) sum += tile[(row + i) * SIDE + column + j];
+            const bool inside = patch.i * EDGE + i < FACTORS && patch.j * EDGE + j < FACTORS;
+            if (inside) sum += tile[(row + i) * SIDE + column + j];
         });
     }
 
@@ -345,8 +359,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         if (threadIdx.x == 0) scales[segment.row] = most;
     }
     if (first_group)
-        store_patch(sums, patch, matrices + segment.row * (long long)MATRIX, biases + segment.row * (long long)FACTORS,
-                    factor);
+        store_patch(sums, patch, matrices + segment.row * (long long)MATRIX,
+                    biases + segment.row * (long long)FACTORS, factor);
 }
 
 // get_bias
@@ -678,9 +692,10 @@ extern "C" __global__ void __launch_bounds__(32 * CG_WARPS)
     const float ax = times_a(x);
     float residual = mine ? biases[row * (long long)FACTORS + i] - ax : 0.0f;
     float p = residual, square = block_sum(residual * residual, scratch[0]);
-    for (int step = 0; step < cg_steps && square > 0.0f && sqrtf(square) >= cg_tolerance; ++step) {
-        const float ap = times_a(p);
-        const float step_length = square / block_sum(p * ap, scratch[1]);
+    for (int step = 0; step < cg_steps && sqrtf(square) >= cg_tolerance; ++step) {
+        const float ap = times_a(p), curvature = block_sum(p * ap, scratch[1]);
+        if (!(curvature > 1e-37f)) break;
+        const float step_length = square / curvature;
         x += step_length * p;
         residual -= step_length * ap;
         const float before = square;

@@ -1,7 +1,7 @@
 // A work list over rows of very different lengths: gpumf.models.als.half_sweeps.segments_of makes it.
 //
-// A block works on one segment of a row. The blocks of a long row each leave their sums in global memory, and the last
-// one to arrive adds them, in the order of the parts: the same bits in every run.
+// A block works on one segment of a row. The blocks of a long row each leave their sums in global memory, and the
+// last one to arrive adds them, in the order of the parts: the same bits in every run.
 #pragma once
 
 struct Segment {
@@ -13,8 +13,8 @@ struct Segment {
     int count;        // ratings of the whole row
 };
 
-// For a row of several parts, called by the whole block: whether it is the last one to come here. What the other blocks
-// of the row wrote before is then visible, and the counter is ready for the next launch.
+// For a row of several parts, called by the whole block: whether it is the last one to come here. What the other
+// blocks of the row wrote before is then visible, and the counter is ready for the next launch.
 __device__ inline bool last_of_row(const Segment& segment, int* arrived) {
     __shared__ bool last;
     __threadfence();

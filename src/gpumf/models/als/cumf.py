@@ -68,10 +68,10 @@ class Cumf(KernelTrainer, HalfSweeps):
 
     Parameters
     ----------
-    model : of which factors, regularization, weighted, cg_steps, cg_tolerance and device are read; and alpha, where it
-        has one that is not None: then the ratings are implicit feedback (cumf, section 5.6)
-    load : how theta comes to shared memory: 'coalesced', 'l1' (each thread from its own theta, through L1) or 'no_l1'
-        (the same with L1 bypassed; cumf, Figure 3)
+    model : of which factors, regularization, weighted, cg_steps, cg_tolerance and device are read; and alpha, where
+        it has one that is not None: then the ratings are implicit feedback (cumf, section 5.6)
+    load : how theta comes to shared memory: 'coalesced', 'l1' (each thread from its own theta, through L1) or
+        'no_l1' (the same with L1 bypassed; cumf, Figure 3)
     longest : int, ratings of a segment
     """
 

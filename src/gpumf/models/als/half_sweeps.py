@@ -30,7 +30,7 @@ class HalfSweeps(Trainer):
 
 
 def segments_of(indptr, longest=8192):
-    """The work list of kernels/common/segments.cuh: every row as segments of at most `longest` ratings, longest first.
+    """The work list of kernels/common/segments.cuh: each row as segments of at most `longest` ratings, longest first.
 
     Parameters
     ----------
