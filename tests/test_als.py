@@ -13,8 +13,8 @@ from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.models.als import half_sweeps, tensor_core, thesis
 
-# Relative errors that a kernel may have: conjugate gradient ends at a residual, not at the solution. A in FP16 is off by
-# up to 2^-12 of the largest entry on its diagonal, which lambda n bounds the effect of, and plain lambda does not.
+# Relative errors that a kernel may have: conjugate gradient ends at a residual, not at the solution. A in FP16 is off
+# by up to 2^-12 of the largest entry on its diagonal; lambda n bounds what comes of that, and plain lambda does not.
 TOLERANCE = {"tensor_core": 5e-3, "cumf_cg": 5e-3, "cumf_cg_fp16": 5e-2}
 
 

@@ -65,7 +65,7 @@ def systems(trainer, device):
         matrices = matrices.view(np.float16).astype(np.float64) * np.repeat(scales, trainer._shapes.matrix)
     matrices = matrices.reshape(-1, tiles * (tiles + 1) // 2, 16, 16).astype(np.float64)
     full = np.empty((len(matrices), 16 * tiles, 16 * tiles))
-    for number, (i, j) in enumerate((i, j) for i in range(tiles) for j in range(i + 1)):
+    for number, (i, j) in enumerate(zip(*np.tril_indices(tiles), strict=True)):
         rows, columns = slice(16 * i, 16 * i + 16), slice(16 * j, 16 * j + 16)
         full[:, columns, rows] = matrices[:, number].transpose(0, 2, 1)
         full[:, rows, columns] = matrices[:, number]

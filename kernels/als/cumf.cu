@@ -8,9 +8,9 @@
 //     G = Theta^T Theta over all v.
 //
 // get_hermitian   A. Batches of BIN theta are staged in shared memory, A is summed up in registers, lower triangle
-//                 only, and written once. LOAD says how theta comes to shared memory (Figure 3): 0 coalesced, neighbouring
-//                 threads read along one theta; 1 non-coalesced, each thread of a warp reads from a theta of its own,
-//                 and L1 puts the pieces together; 2 the same with L1 bypassed.
+//                 only, and written once. LOAD says how theta comes to shared memory (Figure 3): 0 coalesced,
+//                 neighbouring threads read along one theta; 1 non-coalesced, each thread of a warp reads from a
+//                 theta of its own, and L1 puts the pieces together; 2 the same with L1 bypassed.
 // get_bias        b, as a phase of its own.
 // solve_lu        A = L U, as a batched LU does that knows nothing of symmetry. Without pivoting: A is symmetric
 //                 positive definite, for which elimination in any order of the diagonal is stable.

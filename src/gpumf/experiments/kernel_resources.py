@@ -27,7 +27,8 @@ def run(architectures, factors, versions):
     Returns
     -------
     DataFrame with a row a kernel: source, factors, load, a_half, implicit (its definitions, missing where the source
-    has none), architecture, kernel, registers, stack_bytes, spill_store_bytes, spill_load_bytes (all of a thread), static_shared_bytes (of a block)
+    has none), architecture, kernel, registers, stack_bytes, spill_store_bytes, spill_load_bytes (all of a thread),
+    static_shared_bytes (of a block)
     """
     rows = [
         {"source": source, **_definitions(defines), "architecture": architecture, **kernel}

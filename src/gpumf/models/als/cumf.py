@@ -55,7 +55,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Side:
-    """The ratings of all users or all items, in batches of rows; and the row that has every column, if it is needed."""
+    """The ratings of all users or all items, in batches of rows; and the row that has every column, if needed."""
 
     indices: Any
     values: Any
