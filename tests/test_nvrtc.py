@@ -33,6 +33,12 @@ def test_every_kernel_compiles_for_every_architecture(frame):
     assert frame.registers.between(1, 255).all()
 
 
+def test_every_version_compiles():
+    for source, defines in sources.variants(FACTORS=[100]):
+        names = {kernel["kernel"] for kernel in nvrtc.resources(source, 90, **defines)}
+        assert names == set(sources.kernels(sources.kernels_folder() / source)), defines
+
+
 def test_the_table_of_variants_has_every_source():
     folder = sources.kernels_folder()
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.cu")} == set(sources.VARIANTS)

@@ -19,6 +19,7 @@
 //     solution), with the matrix in the registers in which the tensor cores have left it: a lane multiplies its
 //     entries by the vector, once as they are and once transposed, and sums over lanes and warps follow.
 // The same bits in every run: no sum depends on the order in which teams arrive.
+#include "common/segments.cuh"
 #include "common/tensor.cuh"
 
 #ifndef FACTORS
@@ -44,15 +45,6 @@ constexpr int ROW_LANES = CHUNKS <= 2 ? 2 : CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : 
 constexpr int ROWS = THREADS / ROW_LANES;  // copied at a time, ROW_LANES threads a row
 constexpr int COPIES = (STAGE + ROWS - 1) / ROWS;
 constexpr int READS = (STAGE + THREADS - 1) / THREADS;
-
-struct Segment {
-    long long begin;  // of its ratings
-    int length;
-    int row;
-    int part, parts;  // of the row
-    int slot;         // of the row's first part in `partial`; also of its counter
-    int count;        // ratings of the whole row
-};
 
 // Numbers that are types, for loops of which every round is compiled on its own.
 template <int n>
@@ -338,13 +330,7 @@ __device__ __forceinline__ bool sum_products(Sums& sums, const Team& team, const
     Quads* const parts = partial + segment.slot;
 #pragma unroll
     for (int q = 0; q < QUADS; ++q) parts[segment.part][q][team.thread] = {sums[q][0], sums[q][1], sums[q][2], sums[q][3]};
-    __threadfence();
-    team.sync();
-    if (team.thread == 0) team.last = atomicAdd(&arrived[segment.slot], 1) == segment.parts - 1;
-    team.sync();
-    if (!team.last) return false;
-    __threadfence();
-    if (team.thread == 0) arrived[segment.slot] = 0;  // for the next launch
+    if (!last_of_row(segment, arrived, team.thread, team.last, [&] { team.sync(); })) return false;
     clear(sums);
 #pragma unroll
     for (int first = 0; first < QUADS; first += 4)  // as many as a thread has registers for on their way

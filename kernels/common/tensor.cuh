@@ -41,6 +41,27 @@ __device__ inline void copy_async(void* shared, const void* global, bool valid) 
 #endif
 }
 
+// Starts to copy `bytes` (4, 8 or 16) from global to shared memory, through L1.
+template <int bytes>
+__device__ inline void copy_async(void* shared, const void* global) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(bytes) : "memory");
+#else
+    for (int k = 0; k < bytes / 4; ++k) static_cast<int*>(shared)[k] = static_cast<const int*>(global)[k];
+#endif
+}
+
+// The same past L1, which is there for 16 bytes alone.
+__device__ inline void copy_async_past_l1(void* shared, const void* global) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+#else
+    *static_cast<int4*>(shared) = __ldcg(static_cast<const int4*>(global));
+#endif
+}
+
 // Ends a group of copies of this thread.
 __device__ inline void copy_commit() {
 #if __CUDA_ARCH__ >= 800

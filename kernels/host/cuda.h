@@ -30,6 +30,12 @@ struct uint3 {
     unsigned x, y, z;
 };
 using dim3 = uint3;
+struct __align__(8) uint2 {
+    unsigned x, y;
+};
+struct __align__(16) uint4 {
+    unsigned x, y, z, w;
+};
 struct __align__(8) float2 {
     float x, y;
 };

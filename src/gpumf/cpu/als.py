@@ -115,3 +115,22 @@ def _row_solver(factors):
             solved[row, i] = b[i]
 
     return solve_row
+
+
+@njit(nogil=True, parallel=True, cache=True)
+def implicit_half_sweep(indptr, indices, values, fixed, gram, solved, regularization, alpha):
+    """Half a sweep on implicit feedback, rows over all cores: see `gpumf.ImplicitALS`.
+
+    gram : float32 (f, f), fixed^T fixed; the others as of `half_sweep`
+    """
+    ridge = gram + regularization * np.eye(fixed.shape[1], dtype=np.float32)
+    for row in prange(len(indptr) - 1):
+        seen = indices[indptr[row] : indptr[row + 1]]
+        weights = alpha * np.maximum(values[indptr[row] : indptr[row + 1]], np.float32(0))
+        seen, weights = seen[weights > 0], weights[weights > 0]
+        if len(seen):
+            v = fixed[seen]
+            weighted = v * weights.reshape(-1, 1)
+            solved[row] = np.linalg.solve(ridge + v.T @ weighted, (weighted + v).sum(axis=0))
+        else:
+            solved[row] = np.float32(0)

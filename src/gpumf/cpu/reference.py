@@ -31,6 +31,35 @@ def als_half_sweep(rows, fixed, regularization, weighted=True):
     return solved
 
 
+def implicit_half_sweep(rows, fixed, regularization, alpha):
+    """Solve every row's normal equations for implicit feedback (Hu, Koren, Volinsky 2008; cumf, section 5.6).
+
+    A rating r > 0 says that the column was chosen, with confidence 1 + alpha r; any other, and every column without a
+    rating, that it was not, with confidence 1.
+
+    Parameters
+    ----------
+    rows : CompressedRows
+    fixed : (columns, f), the factors of the other side
+    regularization : lambda
+    alpha : confidence a rating
+
+    Returns
+    -------
+    float64 (rows, f); zeros for a row without ratings
+    """
+    fixed = np.asarray(fixed, np.float64)
+    everything = fixed.T @ fixed + regularization * np.eye(fixed.shape[1])
+    solved = np.zeros((rows.n_rows, fixed.shape[1]))
+    for row, (begin, end) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):
+        chosen = rows.values[begin:end] > 0
+        if chosen.any():
+            v = fixed[rows.indices[begin:end][chosen]]
+            weights = alpha * rows.values[begin:end][chosen].astype(np.float64)
+            solved[row] = np.linalg.solve(everything + (v.T * weights) @ v, v.T @ (1 + weights))
+    return solved
+
+
 def hogwild(ratings, p, q, rate, user_reg, item_reg, key, first_update, n_updates):
     """The updates of thesis Algorithm 4.1 one after another, on the samples that the kernels draw.
 

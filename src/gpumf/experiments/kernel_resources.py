@@ -7,26 +7,37 @@ from gpumf.gpu import nvrtc, sources
 
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 
-PROFILES = {name: {"architectures": ARCHITECTURES, "factors": [16, 32, 100, 128]} for name in ("quick", "full")}
+VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0]}
+
+PROFILES = {
+    name: {"architectures": ARCHITECTURES, "factors": [16, 32, 100, 128], "versions": VERSIONS}
+    for name in ("quick", "full")
+}
 
 
-def run(architectures, factors):
+def run(architectures, factors, versions):
     """Compile all that the package can launch.
 
     Parameters
     ----------
     architectures : list of int, as 90 for compute capability 9.0
     factors : list of int, for the sources that are compiled for a number of factors
+    versions : dict name -> list of int, of the other definitions that a source may have
 
     Returns
     -------
-    DataFrame with a row a kernel: source, factors (missing where the source has none), architecture, kernel,
-    registers, stack_bytes, spill_store_bytes, spill_load_bytes (all of a thread), static_shared_bytes (of a block)
+    DataFrame with a row a kernel: source, factors, load, a_half, implicit (its definitions, missing where the source
+    has none), architecture, kernel, registers, stack_bytes, spill_store_bytes, spill_load_bytes (all of a thread),
+    static_shared_bytes (of a block)
     """
     rows = [
-        {"source": source, "factors": defines.get("FACTORS", np.nan), "architecture": architecture, **kernel}
-        for source, defines in sources.variants(FACTORS=factors)
+        {"source": source, **_definitions(defines), "architecture": architecture, **kernel}
+        for source, defines in sources.variants(FACTORS=factors, **versions)
         for architecture in architectures
         for kernel in nvrtc.resources(source, architecture, **defines)
     ]
     return pd.DataFrame(rows)
+
+
+def _definitions(defines):
+    return {name.lower(): defines.get(name, np.nan) for name in ("FACTORS", "LOAD", "A_HALF", "IMPLICIT")}

@@ -10,6 +10,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 # The values that the package gives to each source's preprocessor definitions: all that it can launch.
 VARIANTS = {
+    "als/cumf.cu": {"FACTORS": range(1, 257), "LOAD": range(3), "A_HALF": range(2), "IMPLICIT": range(2)},
     "als/tensor_core.cu": {"FACTORS": range(1, 257), "IMPLICIT": range(2)},
     "als/thesis.cu": {"FACTORS": range(1, 33)},
     "datasets/twin.cu": {"RANK": [14]},

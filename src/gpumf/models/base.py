@@ -112,7 +112,6 @@ class Factorization:
     """
 
     _trainers: dict[str, type[Trainer]]
-    implicit = False  # whether the ratings are confidences; see ImplicitALS
 
     def __init__(self, factors, regularization, *, kernel, device, threads, seed):
         if not (isinstance(factors, int | np.integer) and 1 <= factors <= MAX_FACTORS):
@@ -173,12 +172,17 @@ class Factorization:
         -------
         (user_factors, item_factors) : float32
         """
-        rng = np.random.default_rng(self.seed)
-        width = np.float32(2 * np.sqrt(abs(train.mean) / self.factors)) if train.mean else np.float32(1)
-        centre = np.float32(0 if train.mean > 0 else 0.5)
+        rng, mean = np.random.default_rng(self.seed), self._target_mean(train)
+        width = np.float32(2 * np.sqrt(abs(mean) / self.factors)) if mean else np.float32(1)
+        centre = np.float32(0 if mean > 0 else 0.5)
         return tuple(
             (rng.random((rows, self.factors), np.float32) - centre) * width for rows in (train.n_users, train.n_items)
         )
+
+    @staticmethod
+    def _target_mean(train):
+        """The mean of what the inner products of known users and items are to be."""
+        return train.mean
 
     def fit(self, train, epochs=20, validation=None, *, stop=None, warm_start=False, progress=False):
         """Train on a set of ratings.

@@ -1,14 +1,37 @@
 """Alternating least squares."""
 
+from dataclasses import replace
 from typing import ClassVar
 
-from gpumf.models.als.half_sweeps import Parallel, Sequential
+import numpy as np
+
+from gpumf.models.als.cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
+from gpumf.models.als.half_sweeps import ImplicitParallel, Parallel, Sequential
 from gpumf.models.als.tensor_core import TensorCore
 from gpumf.models.als.thesis import ThesisGlobal, ThesisHybrid, ThesisShared
 from gpumf.models.base import Factorization
 
 
-class ALS(Factorization):
+class _LeastSquares(Factorization):
+    """What explicit and implicit feedback share: lambda, and the parameters of conjugate gradient."""
+
+    alpha = None  # of implicit feedback
+
+    def __init__(self, factors, regularization, *, weighted, cg_steps, cg_tolerance, **options):
+        super().__init__(factors, regularization, **options)
+        if self.regularization == 0:
+            raise ValueError("regularization must be positive: a row with fewer ratings than factors has no solution")
+        if cg_steps < 1 or not 0 <= cg_tolerance < 1:
+            raise ValueError(f"cg_steps must be positive, cg_tolerance in [0, 1), not {cg_steps!r}, {cg_tolerance!r}")
+        self.weighted = bool(weighted)
+        self.cg_steps, self.cg_tolerance = int(cg_steps), float(cg_tolerance)
+
+    @property
+    def _parameters(self):
+        return super()._parameters | {"cg_steps": self.cg_steps, "cg_tolerance": self.cg_tolerance}
+
+
+class ALS(_LeastSquares):
     """Alternating least squares with weighted-lambda regularization (ALS-WR).
 
     One epoch solves every user's, then every item's, regularized least-squares problem with the other side fixed:
@@ -20,7 +43,7 @@ class ALS(Factorization):
 
     Parameters
     ----------
-    factors : int, 1 to 256; the thesis's kernels take up to 32, `tensor_core` up to 128
+    factors : int, 1 to 256; the thesis's kernels take up to 32
     regularization : lambda > 0, in squared factor units
     weighted : bool, lambda times the row's number of ratings (ALS-WR) instead of lambda
     kernel : a name of `ALS.kernels()`; the fastest for the device by default
@@ -28,7 +51,8 @@ class ALS(Factorization):
     threads : number of CUDA threads of the grid, which strides over the rows (thesis, section 6.4); as many as the
         device holds at once by default. For the thesis's kernels alone.
     cg_steps, cg_tolerance : the most steps of conjugate gradient a half-sweep, from the solution before, and the
-        residual, relative to the right side, at which they end (cumf, section 4). For `tensor_core` alone.
+        residual at which they end (cumf, section 4): its length for `cumf_cg` and `cumf_cg_fp16`, its length
+        relative to the right side's for `tensor_core`. For these alone.
     seed : int, of the initial factors
 
     Raises
@@ -43,6 +67,10 @@ class ALS(Factorization):
         "thesis_global": ThesisGlobal,
         "thesis_hybrid": ThesisHybrid,
         "thesis_shared": ThesisShared,
+        "cumf_lu": CumfLu,
+        "cumf_cholesky": CumfCholesky,
+        "cumf_cg": CumfCg,
+        "cumf_cg_fp16": CumfCgHalf,
         "tensor_core": TensorCore,
     }
 
@@ -59,18 +87,100 @@ class ALS(Factorization):
         cg_tolerance=1e-4,
         seed=0,
     ):
-        super().__init__(factors, regularization, kernel=kernel, device=device, threads=threads, seed=seed)
-        if self.regularization == 0:
-            raise ValueError("regularization must be positive: a row with fewer ratings than factors has no solution")
-        if cg_steps < 1 or not 0 <= cg_tolerance < 1:
-            raise ValueError(f"cg_steps must be positive, cg_tolerance in [0, 1), not {cg_steps!r}, {cg_tolerance!r}")
-        self.weighted = bool(weighted)
-        self.cg_steps, self.cg_tolerance = int(cg_steps), float(cg_tolerance)
+        super().__init__(
+            factors,
+            regularization,
+            weighted=weighted,
+            cg_steps=cg_steps,
+            cg_tolerance=cg_tolerance,
+            kernel=kernel,
+            device=device,
+            threads=threads,
+            seed=seed,
+        )
 
     @property
     def _parameters(self):
-        return super()._parameters | {
-            "weighted": self.weighted,
-            "cg_steps": self.cg_steps,
-            "cg_tolerance": self.cg_tolerance,
-        }
+        return super()._parameters | {"weighted": self.weighted}
+
+
+class ImplicitALS(_LeastSquares):
+    """Alternating least squares on implicit feedback: how often or how long, not how much it was liked.
+
+    A rating r > 0 says that the user prefers the item, p = 1, with confidence c = 1 + alpha r; everything else, the
+    pairs without a rating and those with r <= 0, is p = 0 with c = 1. Over all pairs,
+
+        sum c_ui (p_ui - x_u . y_i)^2 + lambda (sum |x_u|^2 + sum |y_i|^2)
+
+    is made small. With Y^T Y for all items and a correction for the rated ones, a half-sweep costs no more than with
+    explicit ratings (Hu, Koren and Volinsky 2008; cumf, section 5.6).
+
+    `predict` gives preferences, near 0 to 1; errors in `history` and `score` are against preferences of 1, the
+    ratings above 0. What counts is the order: see `rank` and `recommend`.
+
+    Parameters
+    ----------
+    factors : int, 1 to 256
+    regularization : lambda > 0, in squared factor units, not weighted
+    alpha : > 0, confidence that a rating of 1 adds
+    kernel : a name of `ImplicitALS.kernels()`; the fastest for the device by default
+    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
+    cg_steps, cg_tolerance : as of `ALS`
+    seed : int, of the initial factors
+
+    Raises
+    ------
+    ValueError : a parameter out of range, a kernel that does not fit the device or the factors
+    gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
+    """
+
+    _trainers: ClassVar = {
+        "parallel": ImplicitParallel,
+        "cumf_lu": CumfLu,
+        "cumf_cholesky": CumfCholesky,
+        "cumf_cg": CumfCg,
+        "cumf_cg_fp16": CumfCgHalf,
+        "tensor_core": TensorCore,
+    }
+
+    def __init__(
+        self,
+        factors=64,
+        regularization=0.1,
+        *,
+        alpha=40.0,
+        kernel=None,
+        device="auto",
+        cg_steps=6,
+        cg_tolerance=1e-4,
+        seed=0,
+    ):
+        super().__init__(
+            factors,
+            regularization,
+            weighted=False,
+            cg_steps=cg_steps,
+            cg_tolerance=cg_tolerance,
+            kernel=kernel,
+            device=device,
+            threads=None,
+            seed=seed,
+        )
+        if not (np.isfinite(alpha) and alpha > 0):
+            raise ValueError(f"alpha must be finite and positive, not {alpha!r}")
+        self.alpha = float(alpha)
+
+    @property
+    def _parameters(self):
+        return super()._parameters | {"alpha": self.alpha}
+
+    @staticmethod
+    def _target_mean(train):
+        return 1.0
+
+    def _set_training(self, train):
+        super()._set_training(train)
+        self.mean, self.scale = 0.0, (0.0, 1.0)  # without ratings, nothing is preferred
+
+    def _errors(self, ratings):
+        return super()._errors(replace(ratings, values=(ratings.values > 0).astype(np.float32)))

@@ -29,6 +29,40 @@ class HalfSweeps(Trainer):
         return self._p, self._q
 
 
+def segments_of(indptr, longest=8192):
+    """The work list of kernels/common/segments.cuh: each row as segments of at most `longest` ratings, longest first.
+
+    Parameters
+    ----------
+    indptr : int64 (rows + 1,), of the CSR rows
+    longest : int, ratings of a segment; long enough that few rows pay for adding up parts, short enough that the last
+        segment does not keep one multiprocessor busy alone
+
+    Returns
+    -------
+    (segments, slots) : `Segment` records, and the number of parts of all rows that have several
+    """
+    counts = np.diff(indptr)
+    parts = np.maximum(-(-counts // longest), 1)
+    row = np.repeat(np.arange(len(counts)), parts)
+    part = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
+    length = -(-counts // parts)[row]
+    begin = indptr[row] + part * length
+    slots = np.where(parts > 1, parts, 0)
+    segments = np.empty(
+        len(row), [("begin", "i8")] + [(n, "i4") for n in ("length", "row", "part", "parts", "slot", "count")]
+    )
+    segments["begin"], segments["row"], segments["part"], segments["parts"] = begin, row, part, parts[row]
+    segments["length"] = np.clip(indptr[row + 1] - begin, 0, length)
+    segments["slot"], segments["count"] = (np.cumsum(slots) - slots)[row], counts[row]
+    # There are as many segments as rows, at the least: NumPy is quick at sorting 16-bit keys, and at taking rows of
+    # plain numbers.
+    shorter = (longest - segments["length"]).astype(np.min_scalar_type(longest))
+    records = segments.view(np.int64).reshape(len(row), -1)
+    records = records.take(np.argsort(shorter, kind="stable"), axis=0)
+    return records.reshape(-1).view(segments.dtype), int(slots.sum())
+
+
 class Sequential(HalfSweeps):
     """Numba on one core."""
 
@@ -52,3 +86,20 @@ class Parallel(Sequential):
     """Numba, rows over all cores."""
 
     parallel = True
+
+
+class ImplicitParallel(HalfSweeps):
+    """Numba and BLAS, rows over all cores, for implicit feedback."""
+
+    @classmethod
+    def compile(cls, model):
+        return cpu_als.implicit_half_sweep
+
+    def __init__(self, model, train, user_factors, item_factors):
+        self._users, self._items = train.by_user, train.by_item
+        self._p, self._q = user_factors.copy(), item_factors.copy()
+        self._parameters = np.float32(model.regularization), np.float32(model.alpha)
+
+    def _solve(self, rows, fixed, solved):
+        arrays = rows.indptr, rows.indices, rows.values
+        cpu_als.implicit_half_sweep(*arrays, fixed, fixed.T @ fixed, solved, *self._parameters)
