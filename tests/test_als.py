@@ -152,7 +152,7 @@ def test_shared_memory_is_what_the_thesis_computed():
 
 
 def test_parameters_are_checked():
-    for wrong in (0, 257, 1.5):
+    for wrong in (0, 301, 1.5):
         with pytest.raises(ValueError, match="factors"):
             ALS(wrong)
     for wrong in (0, -1, float("nan")):

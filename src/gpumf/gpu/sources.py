@@ -8,13 +8,16 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
 
+# Up to 300 factors, and two columns of biases.
+_COLUMNS, _BIASES = range(1, 303), range(3)
+
 # The values that the package gives to each source's preprocessor definitions: all that it can launch.
 VARIANTS = {
     "als/tensor_core.cu": {"FACTORS": range(1, 129)},
     "als/thesis.cu": {"FACTORS": range(1, 33)},
-    "metrics/errors.cu": {"FACTORS": range(1, 257)},
+    "metrics/errors.cu": {"FACTORS": _COLUMNS},
     "microbenchmarks/elementwise_cube.cu": {},
-    "sgd/hogwild.cu": {"FACTORS": range(1, 257)},
+    "sgd/hogwild.cu": {"FACTORS": _COLUMNS, "BIASES": _BIASES},
 }
 
 

@@ -20,7 +20,7 @@ class ALS(Factorization):
 
     Parameters
     ----------
-    factors : int, 1 to 256; kernel `thesis_shared` takes up to 32, `tensor_core` up to 128
+    factors : int, 1 to 300; kernel `thesis_shared` takes up to 32, `tensor_core` up to 128
     regularization : lambda > 0, in squared factor units
     weighted : bool, lambda times the row's number of ratings (ALS-WR) instead of lambda
     kernel : a name of `ALS.kernels()`; the fastest for the device by default
