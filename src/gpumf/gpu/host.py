@@ -17,6 +17,7 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -192,6 +193,12 @@ class HostDevice:
     def synchronize():
         """Nothing to wait for: a launch returns when it is done."""
 
+    @staticmethod
+    def stream(arrays, bounds):
+        """Yield the parts bounds[k]:bounds[k + 1] of NumPy arrays, copied."""
+        for begin, end in pairwise(bounds):
+            yield [np.array(array[begin:end]) for array in arrays]
+
     def kernel(self, source, name, **defines):
         """Compile (once) the kernel `name` of `kernels/<source>` with preprocessor definitions.
 
@@ -239,6 +246,7 @@ class HostDevice:
         return {
             "multiprocessors": _MULTIPROCESSORS,
             "threads_per_multiprocessor": _THREADS_PER_MULTIPROCESSOR,
+            "shared_bytes_per_multiprocessor": _MOST_SHARED + 1024,
             "compiler": _compiler_version(),
         }
 

@@ -77,16 +77,17 @@ def lanes(factors):
     return 16 if factors <= 16 else 32
 
 
-def launch_shape(threads, groups, factors, device):
+def launch_shape(threads, groups, factors, device, group_lanes=None):
     """(blocks, threads a block) of a grid in which a group of lanes takes a row or a rating at a time.
 
     As many CUDA threads as asked for, in whole groups; by default (None) those that `groups` need, at most what the
-    device holds at once.
+    device holds at once. A group has lanes(factors) lanes, or `group_lanes`.
     """
+    width = group_lanes or lanes(factors)
     if threads is None:
         held = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
-        threads = min(groups * lanes(factors), held)
-    block = min(_BLOCK, -(-threads // lanes(factors)) * lanes(factors))
+        threads = min(groups * width, held)
+    block = min(_BLOCK, -(-threads // width) * width)
     return -(-threads // block), block
 
 

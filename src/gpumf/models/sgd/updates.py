@@ -101,3 +101,18 @@ class Parallel(Sequential):
     """Numba, Hogwild over all cores."""
 
     parallel = True
+
+
+def quads(columns):
+    """Vectors of four factors in a row, as kernels/common/quads.cuh has them."""
+    return -(-columns // 4)
+
+
+def quad_lanes(columns):
+    """Lanes of a group of kernels/common/quads.cuh."""
+    return min(max(4, 1 << (quads(columns) - 1).bit_length()), 32)
+
+
+def with_quads(factors, dtype):
+    """Factors as rows of whole quads, zeros in the padding."""
+    return np.pad(factors, ((0, 0), (0, 4 * quads(factors.shape[1]) - factors.shape[1]))).astype(dtype)
