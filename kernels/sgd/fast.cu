@@ -1,0 +1,144 @@
+// fast: item rows stay on the chip, users' rows come by.
+//
+// What limits an update is not arithmetic but rows that are read and written: batch-Hogwild (cumf_sgd.cu) moves both
+// rows in and out, 8 f bytes an update in half precision, and the popular items' rows are wanted by all at once. Here
+// nobody waits for an item's row:
+//   - The items are dealt to tiles, about as many as there are multiprocessors, so that each tile has as many ratings
+//     as any other and its rows fit into shared memory, in FP32. A block owns a tile: of its item rows, nothing is
+//     read or written elsewhere while the block works. They are not rounded either.
+//   - The ratings of a tile are ordered by user. A group of lanes takes a user's ratings in this tile one after another
+//     with the user's row in registers: a run, for which the row is read and written once, 4 f bytes in FP16. The row
+//     that is wanted next is on its way while the one at hand is in use.
+//   - A row is rounded to FP16 up or down by chance, so that steps smaller than half a last digit count on average.
+//     (Version fast_single: users' rows in FP32.)
+//   - A launch takes a part of the users, whose rows fit into the L2 cache: all tiles pass over them while they are
+//     there. Each tile begins at another place of the part, so that few blocks want a row at the same time.
+// Bytes an update, with r ratings in a run: 12 for the rating, 4 f / r between L2 and registers, and of memory, per part
+// and not per update, 4 f for each user and 8 f for each item. With m users and T tiles, r is nnz over the number of
+// pairs of a user and a tile that have a rating, nnz / (m T) or more. On chip, an update reads and writes 4 f bytes of
+// shared memory each; a group's sum takes log2(lanes) shuffles.
+//
+// What may be lost: the groups of a block update the tile's rows in shared memory without locks; and two blocks may hold
+// the same user's row, of which the last one's run then counts.
+#include "common/quads.cuh"
+#include "common/random.cuh"
+
+constexpr int MOST_THREADS = QUADS_PER_LANE <= 2 ? 1024 : 512;  // of a block, by registers
+
+// x as a float, or as one of the two halves around it, the nearer one more often.
+__device__ inline void round_to(float& to, float x, unsigned) { to = x; }
+__device__ inline void round_to(half_bits& to, float x, unsigned random) {
+    to = to_half(__uint_as_float((__float_as_uint(x) + (random & 0x1fffu)) & ~0x1fffu));
+}
+
+// One segment: whole runs, ratings begin to end.
+template <class Stored>
+__device__ inline void descend(long long begin, long long end, const int* users, const int* items,
+                               const float* values, Quad<Stored>* user_rows, FloatQuad* tile,
+                               const Steps<float>& steps, unsigned& random) {
+    const int lane = group_lane();
+    const unsigned mask = group_mask();
+    int user_now = -1;
+    float p[4 * QUADS_PER_LANE] = {};
+    Quads<Stored> row = {};
+
+    auto write_back = [&] {
+        row.for_each([&](int k, int, Stored& to) {
+            random = random * 1664525u + 1013904223u;  // its high bits are random
+            round_to(to, p[k], random >> 16);
+        });
+        row.store(user_rows, user_now);
+    };
+    for (long long batch = begin; batch < end; batch += LANES) {
+        const int count = (int)min((long long)LANES, end - batch);
+        const int user = lane < count ? users[batch + lane] : -1;
+        const int item = lane < count ? items[batch + lane] : 0;
+        const float value = lane < count ? values[batch + lane] : 0.0f;
+        const int above = __shfl_up_sync(mask, user, 1, LANES);
+        // A bit for each rating of the batch that begins a run.
+        unsigned starts = __ballot_sync(mask, lane < count && user != (lane == 0 ? user_now : above));
+        starts = starts >> (threadIdx.x % 32 - lane);
+
+        Quads<Stored> next = {};
+        if (starts) next.load(user_rows, __shfl_sync(mask, user, __ffs(starts) - 1, LANES));
+        for (int t = 0; t < count; ++t, starts >>= 1) {
+            if (starts & 1) {
+                if (user_now >= 0) write_back();
+                user_now = __shfl_sync(mask, user, t, LANES);
+                row = next;
+                row.for_each([&](int k, int, Stored x) { p[k] = from_stored(x); });
+                if (starts >> 1) next.load(user_rows, __shfl_sync(mask, user, t + __ffs(starts >> 1), LANES));
+            }
+            FloatQuad* const at = tile + __shfl_sync(mask, item, t, LANES) * QUADS;
+            Quads<float> q;
+            q.load(at, 0);
+            float dot = 0.0f;
+            q.for_each([&](int k, int, float x) { dot += p[k] * x; });
+            const float error = group_sum(dot) - __shfl_sync(mask, value, t, LANES);
+            q.for_each([&](int k, int column, float& x) { update(p[k], x, error, column, steps); });
+            q.store(at, 0);
+        }
+    }
+    write_back();
+}
+
+// The part `part` of the users: tile t has its segments tile_segments[part * n_tiles + t] and on; a segment s is the
+// ratings segments[s] to segments[s + 1], counted from first_rating. `items` are rows of the tile, whose items are
+// tile_items[tile_rows[t]] and on. Dynamic shared memory: 16 QUADS bytes for each row of the largest tile.
+template <class Stored>
+__device__ inline void sweep(const long long* segments, const int* tile_segments, int part, const int* tile_items,
+                             const int* tile_rows, int n_tiles, const int* users, const int* items,
+                             const float* values, long long first_rating, Quad<Stored>* user_rows,
+                             float* item_factors, const Steps<float>& steps, unsigned rotation, unsigned key) {
+    extern __shared__ __align__(16) float shared[];
+    const int groups = blockDim.x / LANES;
+    unsigned random = (unsigned)splitmix64(((unsigned long long)key << 32) + blockIdx.x * blockDim.x + threadIdx.x);
+
+    for (int t = blockIdx.x; t < n_tiles; t += gridDim.x) {
+        const int first_row = tile_rows[t], words = (tile_rows[t + 1] - first_row) * QUADS * 4;
+        for (int k = threadIdx.x; k < words; k += blockDim.x) {
+            const int column = k % (QUADS * 4), item = tile_items[first_row + k / (QUADS * 4)];
+            shared[k] = column < FACTORS ? item_factors[item * (long long)FACTORS + column] : 0.0f;
+        }
+        __syncthreads();
+        const int begin = tile_segments[part * n_tiles + t], count = tile_segments[part * n_tiles + t + 1] - begin;
+        // In turns of 2^-32: every tile begins elsewhere.
+        const unsigned turn = 0xffffffffu / n_tiles * t + rotation;
+        const int start = (int)((unsigned long long)turn * count >> 32);
+        for (int s = threadIdx.x / LANES; s < count; s += groups) {
+            const int at = begin + (s + start < count ? s + start : s + start - count);
+            descend<Stored>(segments[at] - first_rating, segments[at + 1] - first_rating, users, items, values,
+                            user_rows, reinterpret_cast<FloatQuad*>(shared), steps, random);
+        }
+        __syncthreads();
+        for (int k = threadIdx.x; k < words; k += blockDim.x) {
+            const int column = k % (QUADS * 4), item = tile_items[first_row + k / (QUADS * 4)];
+            if (column < FACTORS) item_factors[item * (long long)FACTORS + column] = shared[k];
+        }
+        __syncthreads();
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
+    fast(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
+         const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
+         const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
+         long long first_rating, HalfQuad* user_factors, float* item_factors, float learning_rate,
+         float user_regularization, float item_regularization, float bias_regularization, unsigned rotation,
+         unsigned key) {
+    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+    sweep<half_bits>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values, first_rating,
+                     user_factors, item_factors, steps, rotation, key);
+}
+
+extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
+    fast_single(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
+                const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
+                const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
+                long long first_rating, FloatQuad* user_factors, float* item_factors, float learning_rate,
+                float user_regularization, float item_regularization, float bias_regularization,
+                unsigned rotation, unsigned key) {
+    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+    sweep<float>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values, first_rating,
+                 user_factors, item_factors, steps, rotation, key);
+}
