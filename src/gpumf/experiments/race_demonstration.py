@@ -65,7 +65,9 @@ def updates(ratings, user_factors, item_factors, rate, regularization, key, n_up
     draws = np.uint64(key), np.uint64(0), np.int64(n_updates)
     arrays = ratings.users, ratings.items, ratings.values, np.int64(ratings.nnz), p, q
     with device.shuffled(seed, trace):
-        device.kernel("sgd/hogwild.cu", "hogwild", FACTORS=factors, BIASES=0)(1, 16 * n_groups, *arrays, *steps, *draws)
+        device.kernel("sgd/hogwild.cu", "hogwild", FACTORS=factors, BIASES=0)(
+            1, 16 * n_groups, *arrays, *steps, *draws
+        )
     return p, q, trace[0]
 
 

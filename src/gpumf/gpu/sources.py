@@ -10,6 +10,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 # Up to 300 factors, and two columns of biases.
 _COLUMNS, _BIASES = range(1, 303), range(3)
+_SCHEMES = "bsgd", "cu2rec", "cumf_sgd", "esgd", "fast", "gpusgd", "hogwild", "kato_hosino", "newgpusgd"
 
 # The values that the package gives to each source's preprocessor definitions: all that it can launch.
 VARIANTS = {
@@ -17,12 +18,23 @@ VARIANTS = {
     "als/thesis.cu": {"FACTORS": range(1, 33)},
     "metrics/errors.cu": {"FACTORS": _COLUMNS},
     "microbenchmarks/elementwise_cube.cu": {},
-    "sgd/hogwild.cu": {"FACTORS": _COLUMNS, "BIASES": _BIASES},
+    **{f"sgd/{scheme}.cu": {"FACTORS": _COLUMNS, "BIASES": _BIASES} for scheme in _SCHEMES},
 }
 
 
 # The kernels whose threads may touch the same elements without order, one of them writing, and of which arrays.
-WANTED_RACES = {("sgd/hogwild.cu", "hogwild"): {"user_factors", "item_factors"}}
+_BOTH = {"user_factors", "item_factors"}
+WANTED_RACES = {
+    ("sgd/bsgd.cu", "bsgd"): _BOTH,
+    ("sgd/cu2rec.cu", "cu2rec"): {"item_factors", "newest"},
+    ("sgd/cu2rec.cu", "cu2rec_loses"): {"item_factors", "newest"},
+    ("sgd/cu2rec.cu", "cu2rec_atomic"): {"item_factors"},
+    ("sgd/cumf_sgd.cu", "cumf_sgd"): _BOTH,
+    ("sgd/esgd.cu", "esgd"): _BOTH,
+    ("sgd/fast.cu", "fast"): {"user_factors"},
+    ("sgd/fast.cu", "fast_single"): {"user_factors"},
+    ("sgd/hogwild.cu", "hogwild"): _BOTH,
+}
 
 
 @cache

@@ -7,7 +7,15 @@ import numpy as np
 
 from gpumf.models.base import Factorization, check_training
 from gpumf.models.sgd import schedules
+from gpumf.models.sgd.bsgd import Bsgd
+from gpumf.models.sgd.cu2rec import Cu2rec
+from gpumf.models.sgd.cumf_sgd import CumfSgd
+from gpumf.models.sgd.esgd import Esgd
+from gpumf.models.sgd.fast import Fast
+from gpumf.models.sgd.gpusgd import GpuSgd
 from gpumf.models.sgd.hogwild import Hogwild
+from gpumf.models.sgd.kato_hosino import KatoHosino
+from gpumf.models.sgd.newgpusgd import NewGpuSgd
 from gpumf.models.sgd.updates import Parallel, Sequential
 
 _BIAS_KINDS = {False: 0, True: 1, "baseline": 2}  # BIASES of kernels/common/sgd.cuh
@@ -49,7 +57,19 @@ class SGD(Factorization):
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
     """
 
-    _trainers: ClassVar = {"sequential": Sequential, "parallel": Parallel, "hogwild": Hogwild}
+    _trainers: ClassVar = {
+        "sequential": Sequential,
+        "parallel": Parallel,
+        "kato_hosino": KatoHosino,
+        "gpusgd": GpuSgd,
+        "newgpusgd": NewGpuSgd,
+        "bsgd": Bsgd,
+        "esgd": Esgd,
+        "cu2rec": Cu2rec,
+        "hogwild": Hogwild,
+        "cumf_sgd": CumfSgd,
+        "fast": Fast,
+    }
 
     def __init__(
         self,
@@ -205,7 +225,9 @@ def _joined(before, new):
     """Both sets of ratings, of the shape of the new one; None where there is no set from before."""
     if before is None:
         return None
-    columns = {name: np.concatenate([getattr(r, name) for r in (before, new)]) for name in ("users", "items", "values")}
+    columns = {
+        name: np.concatenate([getattr(r, name) for r in (before, new)]) for name in ("users", "items", "values")
+    }
     return replace(new, **columns, test_mask=None)
 
 
