@@ -28,6 +28,9 @@ SMALL = {
     "kernel_limits": {"data": ["ml-100k-twin"], "repeats": 2},
     "kernel_resources": {"architectures": [90], "factors": [16]},
     "race_demonstration": {"groups": [1, 4], "seeds": 3},
+    "sgd_conflicts": {"data": ["ml-100k-twin"], "at_once": [2, 8], "draws": 100, "seeds": 1, "traced": 50},
+    "sgd_ml100k": {"data": "ml-100k-twin", "regularization": [0.1], "epochs": 5},
+    "sgd_schemes": {"data": ["ml-100k-twin"], "epochs": 2},
     "rating_counts": {"data": ["ml-100k-twin"], "points": 20},
 }
 
@@ -44,6 +47,7 @@ NEEDS = {
     "kernel_resources": nvrtc.why_unavailable,
     "race_demonstration": partial(gpu.why_unavailable, "host"),
     "race_steps": partial(gpu.why_unavailable, "host"),
+    "sgd_conflicts": partial(gpu.why_unavailable, "host"),
 }
 
 

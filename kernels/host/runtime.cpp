@@ -51,6 +51,7 @@ enum Access : uint32_t { READ, WRITE, ATOMIC };
 struct Step {  // a thread touches an array
     uint32_t thread, array, offset;
     Access access;
+    uint32_t barriers;  // that the thread's block has passed
 };
 
 struct Launch {
@@ -158,6 +159,7 @@ class Core {
                 std::fill(region.written.begin(), region.written.end(), 0);
             }
         waiting = 0;
+        barriers = 0;
         for (Fiber& fiber : fibers) {
             fiber.ended = false;
             make_ready(fiber);
@@ -174,6 +176,7 @@ class Core {
                          std::all_of(fibers.begin(), fibers.end(), [](Fiber& f) { return f.wait.same(self->wait); });
         if (!all) return pause();
         waiting = 0;
+        ++barriers;
         for (Fiber& fiber : fibers) release(fiber);
     }
 
@@ -229,7 +232,8 @@ class Core {
         }
         const size_t array = last - regions.data();
         if (launch.n_steps < launch.most_steps && array < launch.n_arrays)
-            launch.steps[launch.n_steps++] = {first_thread + self->number, uint32_t(array), uint32_t(offset), access};
+            launch.steps[launch.n_steps++] = {first_thread + self->number, uint32_t(array), uint32_t(offset), access,
+                                              barriers};
     }
 
     [[noreturn]] void beyond(const OutOfBounds& found, size_t index) {
@@ -246,6 +250,7 @@ class Core {
     std::vector<unsigned> waiting_lanes;
     size_t first = 0, n_ready = 0, waiting = 0;
     uint32_t first_thread;  // of the block, counted through the grid
+    uint32_t barriers;      // that the block has passed
     size_t favoured = draw() % fibers.size(), favour_lasts = size_t(1) << draw() % 10;
     Fiber home;  // the core's own stack
     char* stacks;

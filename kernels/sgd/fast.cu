@@ -18,8 +18,11 @@
 // pairs of a user and a tile that have a rating, nnz / (m T) or more. On chip, an update reads and writes 4 f bytes of
 // shared memory each; a group's sum takes log2(lanes) shuffles.
 //
-// What may be lost: the groups of a block update the tile's rows in shared memory without locks; and two blocks may hold
-// the same user's row, of which the last one's run then counts.
+// What may be lost: the groups of a block update the tile's rows in shared memory without locks, and a popular item is in
+// the hands of many of them at a time. With `reread` a group reads the item's row once more when it knows the error, so
+// that only what others write between that and its own write is lost, not what they write while it sums up the error;
+// it costs 4 f bytes more of shared memory an update. And two blocks may hold the same user's row, of which the
+// last one's run then counts: rare where there are many more users in a part than groups.
 #include "common/quads.cuh"
 #include "common/random.cuh"
 
@@ -35,7 +38,7 @@ __device__ inline void round_to(half_bits& to, float x, unsigned random) {
 template <class Stored>
 __device__ inline void descend(long long begin, long long end, const int* users, const int* items,
                                const float* values, Quad<Stored>* user_rows, FloatQuad* tile,
-                               const Steps<float>& steps, unsigned& random) {
+                               const Steps<float>& steps, bool reread, unsigned& random) {
     const int lane = group_lane();
     const unsigned mask = group_mask();
     int user_now = -1;
@@ -75,6 +78,7 @@ __device__ inline void descend(long long begin, long long end, const int* users,
             float dot = 0.0f;
             q.for_each([&](int k, int, float x) { dot += p[k] * x; });
             const float error = group_sum(dot) - __shfl_sync(mask, value, t, LANES);
+            if (reread) q.load(at, 0);
             q.for_each([&](int k, int column, float& x) { update(p[k], x, error, column, steps); });
             q.store(at, 0);
         }
@@ -89,7 +93,8 @@ template <class Stored>
 __device__ inline void sweep(const long long* segments, const int* tile_segments, int part, const int* tile_items,
                              const int* tile_rows, int n_tiles, const int* users, const int* items,
                              const float* values, long long first_rating, Quad<Stored>* user_rows,
-                             float* item_factors, const Steps<float>& steps, unsigned rotation, unsigned key) {
+                             float* item_factors, const Steps<float>& steps, bool reread, unsigned rotation,
+                             unsigned key) {
     extern __shared__ __align__(16) float shared[];
     const int groups = blockDim.x / LANES;
     unsigned random = (unsigned)splitmix64(((unsigned long long)key << 32) + blockIdx.x * blockDim.x + threadIdx.x);
@@ -108,7 +113,7 @@ __device__ inline void sweep(const long long* segments, const int* tile_segments
         for (int s = threadIdx.x / LANES; s < count; s += groups) {
             const int at = begin + (s + start < count ? s + start : s + start - count);
             descend<Stored>(segments[at] - first_rating, segments[at + 1] - first_rating, users, items, values,
-                            user_rows, reinterpret_cast<FloatQuad*>(shared), steps, random);
+                            user_rows, reinterpret_cast<FloatQuad*>(shared), steps, reread, random);
         }
         __syncthreads();
         for (int k = threadIdx.x; k < words; k += blockDim.x) {
@@ -124,11 +129,11 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
          const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
          const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
          long long first_rating, HalfQuad* user_factors, float* item_factors, float learning_rate,
-         float user_regularization, float item_regularization, float bias_regularization, unsigned rotation,
-         unsigned key) {
+         float user_regularization, float item_regularization, float bias_regularization, int reread,
+         unsigned rotation, unsigned key) {
     const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
     sweep<half_bits>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values, first_rating,
-                     user_factors, item_factors, steps, rotation, key);
+                     user_factors, item_factors, steps, reread, rotation, key);
 }
 
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
@@ -137,8 +142,8 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
                 const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
                 long long first_rating, FloatQuad* user_factors, float* item_factors, float learning_rate,
                 float user_regularization, float item_regularization, float bias_regularization,
-                unsigned rotation, unsigned key) {
+                int reread, unsigned rotation, unsigned key) {
     const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
     sweep<float>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values, first_rating,
-                 user_factors, item_factors, steps, rotation, key);
+                 user_factors, item_factors, steps, reread, rotation, key);
 }

@@ -48,7 +48,7 @@ def run(groups, seeds, n_users, n_items, factors, n_updates):
             p, q, trace = updates(ratings, *start, RATE, REGULARIZATION, KEY, n_updates, n_groups, seed)
             _, squared = reference.sum_errors(ratings, p, q)
             distance = np.linalg.norm(np.concatenate([p, q]) - one_by_one) / way
-            rows.append((n_groups, seed, _lost_share(trace), distance, np.sqrt(squared / ratings.nnz)))
+            rows.append((n_groups, seed, lost_share(trace), distance, np.sqrt(squared / ratings.nnz)))
     return pd.DataFrame(rows, columns=["groups", "seed", "lost_share", "distance", "rmse"])
 
 
@@ -71,7 +71,7 @@ def updates(ratings, user_factors, item_factors, rate, regularization, key, n_up
     return p, q, trace[0]
 
 
-def _lost_share(trace):
+def lost_share(trace):
     """A thread reads a factor, then writes it; if others wrote it in between, their update is lost."""
     trace = trace[trace.array.str.endswith("factors")]
     wrote = trace.access == "write"

@@ -1,7 +1,8 @@
 """Compile, cache and launch `kernels/`; time them; say what the device is. The only place that imports CuPy.
 
-A device is an object with `array`, `empty`, `to_numpy`, `free_bytes`, `stream`, `kernel`, `synchronize`, `time` and `facts`;
-models and experiments see nothing else of it. 'cuda' is the GPU, 'host' this machine's processor in its place.
+A device is an object with `array`, `empty`, `to_numpy`, `free_bytes`, `stream`, `kernel`, `synchronize`, `time` and
+`facts`; models and experiments see nothing else of it. 'cuda' is the GPU, 'host' this machine's processor in its
+place.
 """
 
 from functools import cache

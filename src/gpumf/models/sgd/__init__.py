@@ -19,6 +19,7 @@ from gpumf.models.sgd.newgpusgd import NewGpuSgd
 from gpumf.models.sgd.updates import Parallel, Sequential
 
 _BIAS_KINDS = {False: 0, True: 1, "baseline": 2}  # BIASES of kernels/common/sgd.cuh
+_CONSTANT = schedules.Constant()
 _SMALL = np.float32(0.1)  # standard deviation of initial factors that have biases beside them
 
 
@@ -80,7 +81,7 @@ class SGD(Factorization):
         item_regularization=None,
         bias_regularization=None,
         biases=False,
-        schedule=schedules.Constant(),
+        schedule=_CONSTANT,
         kernel=None,
         device="auto",
         threads=None,
@@ -98,6 +99,8 @@ class SGD(Factorization):
         known = self._trainers[self.kernel].options
         if unknown := set(options) - set(known):
             raise TypeError(f"the kernel {self.kernel!r} has no options {sorted(unknown)}; it has {sorted(known)}")
+        if chunk is not None and not self._trainers[self.kernel].streams:
+            raise ValueError(f"the kernel {self.kernel!r} draws from all ratings at any time; it takes no chunk")
         self.learning_rate = float(learning_rate)
         self.item_regularization = self.regularization if item_regularization is None else float(item_regularization)
         self.bias_regularization = self.regularization if bias_regularization is None else float(bias_regularization)

@@ -18,6 +18,7 @@ class Cu2rec(DescentKernel):
     """
 
     source, entry = "sgd/cu2rec.cu", "cu2rec"
+    streams = False
     # conflict : which of an item's updates in a step count: 'early_bird_gets', 'early_bird_loses', or all ('atomic')
     # striding : whether each step begins with another user
     options: ClassVar = {"conflict": "early_bird_gets", "striding": True}

@@ -66,8 +66,8 @@ def independence_probability(n_users, n_items, draws, *, square=True):
     Parameters
     ----------
     n_users, n_items, draws : m, n and l
-    square : bool. The publication counts what is left after each draw as J_k = (sqrt(J_{k-1}) - 1)^2, J_0 = m n, which
-        holds in a square matrix; with False it is (m - k) (n - k), which holds in any.
+    square : bool. The publication counts what is left after each draw as J_k = (sqrt(J_{k-1}) - 1)^2, J_0 = m n,
+        which holds in a square matrix; with False it is (m - k) (n - k), which holds in any.
 
     Returns
     -------

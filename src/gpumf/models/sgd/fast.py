@@ -10,8 +10,8 @@ from gpumf.models.sgd.partition import tiled
 from gpumf.models.sgd.updates import DescentKernel, quad_lanes, quads, with_quads
 
 # Users for each group of lanes in flight: with fewer, two blocks often hold the same user's row, and lose a run.
-_USERS_A_GROUP = 8
-_PART_BYTES = 12 << 20  # of users' rows in a part: they stay in the L2 cache beside the ratings that come by
+_USERS_A_GROUP = 64
+_PART_BYTES = 32 << 20  # of users' rows in a part: most of them stay in the L2 cache of a large GPU
 
 
 class Fast(DescentKernel):
@@ -21,7 +21,8 @@ class Fast(DescentKernel):
     # tiles, parts : by default as many as the device, the memory of a multiprocessor and the number of users ask for
     # longest : ratings of a segment, which a group takes at a time
     # precision : bits of a user's factor in memory, 16 or 32
-    options: ClassVar = {"tiles": None, "parts": None, "longest": 32, "precision": 16}
+    # reread : whether an item's row is read once more before it is written: fewer of its updates are lost
+    options: ClassVar = {"tiles": None, "parts": None, "longest": 32, "precision": 16, "reread": True}
 
     @classmethod
     def compile(cls, model):
@@ -39,7 +40,7 @@ class Fast(DescentKernel):
         self._tiles = [
             self._device.array(a) for a in (tiles.segments, tiles.tile_segments, tiles.items, tiles.tile_rows)
         ]
-        self._seed = model.seed
+        self._reread, self._seed = np.int32(model.options["reread"]), model.seed
 
     @staticmethod
     def shape(model, train, device):
@@ -85,6 +86,7 @@ class Fast(DescentKernel):
                     self._p,
                     self._q,
                     *self.steps(),
+                    self._reread,
                     *self.rotation(number, self._seed),
                     shared=self._shared,
                 )

@@ -20,6 +20,7 @@ class Hogwild(DescentKernel, Updates):
     """kernels/sgd/hogwild.cu: a group of lanes an update, no locks."""
 
     source, entry = "sgd/hogwild.cu", "hogwild"
+    streams = False
 
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, item_factors)

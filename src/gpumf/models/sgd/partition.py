@@ -40,8 +40,8 @@ def sorted_by(keys, n):
 def diagonal_blocks(ratings, side, height, width):
     """side x side blocks of height users by width items; block (a, b) has the tag (b - a) mod side.
 
-    `height` * side and `width` * side cover all users and items: newgpusgd takes m / side and n / side, rounded up,
-    gpusgd the larger one of both twice, so that its blocks are square and some have no ratings.
+    `height` * side and `width` * side cover all users and items: newgpusgd takes m / side and n / side, rounded
+    up, gpusgd the larger one of both twice, so that its blocks are square and some have no ratings.
 
     Returns
     -------
@@ -53,16 +53,16 @@ def diagonal_blocks(ratings, side, height, width):
 
 
 def conflict_free_groups(ratings, blocks, edge):
-    """The ratings of each block of edge x edge once more by tag: groups no two ratings of which share a row or column.
+    """The ratings of each block of edge x edge by tag: groups no two ratings of which share a row or a column.
 
-    A rating's tag is its diagonal, (column - row) mod edge, so that a group has one rating of a row at most. Only tags
-    that occur make groups.
+    A rating's tag is its diagonal, (column - row) mod edge, so that a group has one rating of a row at most. Only
+    tags that occur make groups.
 
     Returns
     -------
-    (order, groups, of_blocks) : int64 (nnz,) positions of the ratings, block after block as in `blocks`, in each group
-    after group; int64 (n_groups + 1,), where the groups begin in that order; int32 (n_blocks + 1,), the groups of each
-    block
+    (order, groups, of_blocks) : int64 (nnz,) positions of the ratings, block after block as in `blocks`, in each
+    group after group; int64 (n_groups + 1,), where the groups begin in that order; int32 (n_blocks + 1,), the groups
+    of each block
     """
     tags = (ratings.items - ratings.users) % np.int32(edge)
     by_tag, _ = sorted_by(tags, edge)

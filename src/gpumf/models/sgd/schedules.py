@@ -1,7 +1,7 @@
 """Learning-rate schedules: the rate of an epoch as a function of the epochs before it.
 
-Every kernel takes the rate of an epoch as a number, so that every schedule goes with every scheme. A schedule keeps no
-state: a training that is interrupted, stored and continued goes on as if it had not been.
+Every kernel takes the rate of an epoch as a number, so that every schedule goes with every scheme. A schedule keeps
+no state: a training that is interrupted, stored and continued goes on as if it had not been.
 """
 
 from dataclasses import asdict, dataclass

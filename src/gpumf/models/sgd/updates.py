@@ -22,8 +22,11 @@ class Descent(Trainer):
     Attributes
     ----------
     options : parameters of this scheme alone, which `SGD` takes by name, and their defaults
+    streams : whether it takes ratings a chunk after another
     learning_rate : of the next epoch
     """
+
+    streams = False
 
     options: dict = {}  # noqa: RUF012 - a default to be replaced, not changed
 
@@ -41,6 +44,8 @@ class Descent(Trainer):
 
 class DescentKernel(KernelTrainer, Descent):
     """A kernel of kernels/sgd."""
+
+    streams = True
 
     @classmethod
     def compile(cls, model):
