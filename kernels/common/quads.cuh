@@ -10,6 +10,7 @@
 
 constexpr int QUADS = (FACTORS + 3) / 4;  // of a row
 constexpr int QUADS_PER_LANE = (QUADS + LANES - 1) / LANES;
+constexpr bool FULL = QUADS == QUADS_PER_LANE * LANES;  // every lane has as many
 
 struct __align__(8) HalfQuad {
     half_bits x[4];
@@ -44,7 +45,7 @@ struct Quads {
 #pragma unroll
         for (int k = 0; k < QUADS_PER_LANE; ++k) {
             const int quad = group_lane() + k * LANES;
-            if (quad < QUADS) quads[k] = rows[row * QUADS + quad];
+            if (FULL || quad < QUADS) quads[k] = rows[row * QUADS + quad];
         }
     }
 
@@ -52,7 +53,7 @@ struct Quads {
 #pragma unroll
         for (int k = 0; k < QUADS_PER_LANE; ++k) {
             const int quad = group_lane() + k * LANES;
-            if (quad < QUADS) rows[row * QUADS + quad] = quads[k];
+            if (FULL || quad < QUADS) rows[row * QUADS + quad] = quads[k];
         }
     }
 
@@ -62,7 +63,7 @@ struct Quads {
 #pragma unroll
         for (int k = 0; k < QUADS_PER_LANE; ++k) {
             const int quad = group_lane() + k * LANES;
-            if (quad >= QUADS) break;
+            if (!FULL && quad >= QUADS) break;
 #pragma unroll
             for (int e = 0; e < 4; ++e) use(4 * k + e, 4 * quad + e, quads[k].x[e]);
         }

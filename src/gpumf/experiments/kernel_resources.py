@@ -11,7 +11,7 @@ PROFILES = {name: {"architectures": ARCHITECTURES, "factors": [16, 32, 100, 128]
 
 
 def run(architectures, factors):
-    """Compile all that the package can launch.
+    """Compile all that the package can launch, models without biases for all.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def run(architectures, factors):
     """
     rows = [
         {"source": source, "factors": defines.get("FACTORS", np.nan), "architecture": architecture, **kernel}
-        for source, defines in sources.variants(FACTORS=factors)
+        for source, defines in sources.variants(FACTORS=factors, BIASES=[0])
         for architecture in architectures
         for kernel in nvrtc.resources(source, architecture, **defines)
     ]

@@ -43,9 +43,9 @@ def run(data, at_once, draws, seeds, traced):
 
     Returns
     -------
-    DataFrame with a row a share: data, at_once, how ('published', 'true shape', 'drawn', 'overwritten'), seed (of a run
-    of the kernel; 0 elsewhere), share. Of the first three: the share of sets in which any two updates meet; of the
-    last one: the share of the writes of a factor that are over another group's.
+    DataFrame with a row a share: data, at_once, how ('published', 'true shape', 'drawn', 'overwritten'), seed (of a
+    run of the kernel; 0 elsewhere), share. Of the first three: the share of sets in which any two updates meet; of
+    the last one: the share of the writes of a factor that are over another group's.
     """
     rows, identities = [], []
     for name in data:

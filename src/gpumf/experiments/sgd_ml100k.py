@@ -6,7 +6,6 @@ for as many epochs as were best there, and is judged on the fold's test ratings 
 
 from itertools import product
 
-import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
@@ -55,9 +54,9 @@ def run(data, kernel, factors, regularization, bias_regularization, learning_rat
 
     Returns
     -------
-    DataFrame with a row a training: fold, step ('choice' or 'test'), seed, kernel, device, the parameters, epochs (that
-    were best on the held-out ratings), rmse, mae (after these epochs, on the held-out ratings for 'choice', on the
-    fold's test ratings for 'test')
+    DataFrame with a row a training: fold, step ('choice' or 'test'), seed, kernel, device, the parameters, epochs
+    (that were best on the held-out ratings), rmse, mae (after these epochs, on the held-out ratings for 'choice', on
+    the fold's test ratings for 'test')
     """
     ratings = load_ratings(data)
     grid = [
@@ -87,8 +86,8 @@ def summary(frame):
 
     Returns
     -------
-    DataFrame with a row a measure: measure ('rmse', 'mae'), mean, spread (standard deviation over the seeds of the mean
-    over the folds; NaN with one seed)
+    DataFrame with a row a measure: measure ('rmse', 'mae'), mean, spread (standard deviation over the seeds of the
+    mean over the folds; NaN with one seed)
     """
     tests = frame[frame.step == "test"].groupby("seed")[["rmse", "mae"]].mean()
     return pd.DataFrame(

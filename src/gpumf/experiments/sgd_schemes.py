@@ -1,9 +1,10 @@
-"""Every scheme of SGD on the same data, from the same factors, at the same rates: only who updates what when differs.
+"""Every scheme of SGD on the same data, from the same factors, at the same rates: only who updates what differs.
 
-RMSE and MAE against epochs and seconds, and updates a second. The factors start at random from the seed of the repeat,
-which also splits the ratings where no official test set comes with them.
+RMSE and MAE against epochs and seconds, and updates a second. The factors start at random from the seed of the
+repeat, which also splits the ratings where no official test set comes with them.
 """
 
+import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
@@ -19,7 +20,7 @@ SCHEMES = {
     "gpusgd": ("gpusgd", {"side": 1024}),
     "newgpusgd": ("newgpusgd", {"side": 1024}),
     "newgpusgd, FP64": ("newgpusgd", {"side": 1024, "precision": 64}),
-    "bsgd": ("bsgd", {}),
+    "bsgd": ("bsgd", {"batch": 1024}),
     "esgd": ("esgd", {}),
     "cu2rec": ("cu2rec", {}),
     "cu2rec, early bird loses": ("cu2rec", {"conflict": "early_bird_loses"}),
@@ -61,8 +62,8 @@ def run(data, schemes, factors, epochs, repeats, threads):
     data : names of data sets
     schemes : labels of SCHEMES; all by default
     factors, epochs : int
-    repeats : int, runs of each; run k starts with seed k. Of `sequential` and `parallel` on more than ten million
-        ratings there is one.
+    repeats : int, runs of each; run k starts with seed k. On more than ten million ratings only `cumf_sgd` and
+        `fast` are run more than once.
     threads : dict, label -> CUDA threads of the grid, where another number than the default is wanted
 
     Returns
@@ -83,7 +84,7 @@ def run(data, schemes, factors, epochs, repeats, threads):
             official = ratings.test_mask is not None
             train, test = ratings.official_split() if official else ratings.split(0.2, seed=repeat)
             for label, (kernel, options) in tqdm(chosen.items(), desc=f"sgd_schemes {ratings.name}", leave=False):
-                if places[kernel] == "cpu" and repeat and train.nnz > 10**7:
+                if repeat and train.nnz > 10**7 and kernel not in ("cumf_sgd", "fast"):
                     continue
                 model = SGD(
                     factors,
@@ -103,7 +104,7 @@ def run(data, schemes, factors, epochs, repeats, threads):
                         device=model.device,
                         repeat=repeat,
                         factors=factors,
-                        threads=threads.get(label),
+                        threads=threads.get(label, np.nan),
                         nnz=train.nnz,
                         updates=model.history.epoch * train.nnz,
                         **tuned,
@@ -121,8 +122,8 @@ def summary(frame):
     Returns
     -------
     DataFrame with a row a data set and scheme: data, scheme, device, updates_per_second (median over all epochs),
-    best_rmse, last_rmse, last_mae (means over the repeats), spread (standard deviation of last_rmse over the repeats),
-    gap (last_rmse over that of `sequential` on the same data)
+    best_rmse, last_rmse, last_mae (means over the repeats), spread (standard deviation of last_rmse over them), gap
+    (last_rmse over that of `sequential` on the same data)
     """
     rows = []
     for (data, scheme, device), runs in frame.groupby(["data", "scheme", "device"], sort=False):
