@@ -22,7 +22,16 @@ TOOLS = {
     "synccheck": [],
 }
 TESTS = ["als", "sgd", "metrics", "host", "results"]
-TOO_LONG = ["100_000", "real_ratings", "300000", "converge", "loses_little", "every_experiment", "same_bits"]
+TOO_LONG = [
+    "100_000",
+    "real_ratings",
+    "300000",
+    "converge",
+    "loses_little",
+    "every_experiment",
+    "same_bits",
+    "ml_100k",
+]
 
 _ACCESS = re.compile(r"access at (\w+)(?:\(.*?\))?\+0x[0-9a-f]+ in (\S+?):\d+")
 

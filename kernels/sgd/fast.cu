@@ -39,16 +39,66 @@ __device__ inline void round_to(half_bits& to, float x, unsigned random) {
     to = to_half(__uint_as_float((__float_as_uint(x) + (random & 0x1fffu)) & ~0x1fffu));
 }
 
-// One segment: whole runs, ratings begin to end.
-template <class Stored>
-__device__ inline void descend(long long begin, long long end, const int* users, const int* items,
-                               const float* values, Quad<Stored>* user_rows, FloatQuad* tile,
-                               const Steps<float>& steps, bool reread, unsigned& random) {
+// Up to LANES ratings of a segment, one a lane.
+struct Batch {
+    int user, item;
+    float value;
+    int count;
+};
+
+// A group's segments of a tile, as batches: s, s + groups, ... of `count`, turned by `start`. The bounds of a segment are
+// read when the one before is begun, so that nobody waits for them.
+struct Batches {
+    const long long* segments;  // of the tile
+    int count, start, groups, s;
+    long long first_rating;
+    const int *users, *items;
+    const float* values;
+    long long begin = 0, end = 0, next_begin = 0, next_end = 0;
+
+    __device__ void look_ahead() {
+        if (s < count) {
+            const int at = s + start < count ? s + start : s + start - count;
+            next_begin = segments[at] - first_rating, next_end = segments[at + 1] - first_rating;
+        } else {
+            next_begin = next_end = 0;
+        }
+        s += groups;
+    }
+
+    // Of no ratings when there are no more.
+    __device__ Batch fetch() {
+        if (begin >= end) {
+            begin = next_begin, end = next_end;
+            look_ahead();
+        }
+        const long long t = begin + group_lane();
+        Batch batch = {-1, 0, 0.0f, (int)min((long long)LANES, end - begin)};
+        if (t < end) batch.user = users[t], batch.item = items[t], batch.value = values[t];
+        begin += LANES;
+        return batch;
+    }
+};
+
+// A bit for each rating of a batch that begins a run, given whose row is in use before it.
+__device__ inline unsigned starts_of(const Batch& batch, int user_before) {
     const int lane = group_lane();
+    const int above = __shfl_up_sync(group_mask(), batch.user, 1, LANES);
+    const bool begins = lane < batch.count && batch.user != (lane == 0 ? user_before : above);
+    return __ballot_sync(group_mask(), begins) >> (threadIdx.x % 32 - lane);
+}
+
+// A group's segments, one after another. While a run is worked on, the row of the next one is on its way, and while a
+// batch is, the ratings of the next one are.
+template <class Stored>
+__device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQuad* tile, const Steps<float>& steps,
+                               bool reread, unsigned& random) {
     const unsigned mask = group_mask();
+    batches.look_ahead();
+    Batch batch = batches.fetch();
     int user_now = -1;
     float p[4 * QUADS_PER_LANE] = {};
-    Quads<Stored> row = {};
+    Quads<Stored> row = {}, next = {};
 
     auto write_back = [&] {
         row.for_each([&](int k, int, Stored& to) {
@@ -57,32 +107,36 @@ __device__ inline void descend(long long begin, long long end, const int* users,
         });
         row.store(user_rows, user_now);
     };
-    for (long long batch = begin; batch < end; batch += LANES) {
-        const int count = (int)min((long long)LANES, end - batch);
-        const int user = lane < count ? users[batch + lane] : -1;
-        const int item = lane < count ? items[batch + lane] : 0;
-        const float value = lane < count ? values[batch + lane] : 0.0f;
-        const int above = __shfl_up_sync(mask, user, 1, LANES);
-        // A bit for each rating of the batch that begins a run.
-        unsigned starts = __ballot_sync(mask, lane < count && user != (lane == 0 ? user_now : above));
-        starts = starts >> (threadIdx.x % 32 - lane);
+    auto load_next = [&](const Batch& of, int t) { next.load(user_rows, __shfl_sync(mask, of.user, t, LANES)); };
 
-        Quads<Stored> next = {};
-        if (starts) next.load(user_rows, __shfl_sync(mask, user, __ffs(starts) - 1, LANES));
-        for (int t = 0; t < count; ++t, starts >>= 1) {
+    unsigned starts = starts_of(batch, -1);
+    if (starts) load_next(batch, 0);
+    while (batch.count > 0) {
+        const Batch following = batches.fetch();
+        unsigned following_starts = 0;
+        bool looked = false;
+        auto look_at_following = [&] {
+            looked = true;
+            following_starts = starts_of(following, __shfl_sync(mask, batch.user, batch.count - 1, LANES));
+            if (following_starts) load_next(following, __ffs(following_starts) - 1);
+        };
+        for (int t = 0; t < batch.count; ++t, starts >>= 1) {
             if (starts & 1) {
                 if (user_now >= 0) write_back();
-                user_now = __shfl_sync(mask, user, t, LANES);
+                user_now = __shfl_sync(mask, batch.user, t, LANES);
                 row = next;
                 row.for_each([&](int k, int, Stored x) { p[k] = from_stored(x); });
-                if (starts >> 1) next.load(user_rows, __shfl_sync(mask, user, t + __ffs(starts >> 1), LANES));
+                if (starts >> 1)
+                    load_next(batch, t + __ffs(starts >> 1));
+                else
+                    look_at_following();
             }
-            FloatQuad* const at = tile + __shfl_sync(mask, item, t, LANES) * QUADS;
+            FloatQuad* const at = tile + __shfl_sync(mask, batch.item, t, LANES) * QUADS;
             Quads<float> q;
             q.load(at, 0);
             float dot = 0.0f;
             q.for_each([&](int k, int, float x) { dot += p[k] * x; });
-            const float error = group_sum(dot) - __shfl_sync(mask, value, t, LANES);
+            const float error = group_sum(dot) - __shfl_sync(mask, batch.value, t, LANES);
             if (reread) {
                 __syncwarp(mask);  // or the compiler takes what it has read before
                 q.load(at, 0);
@@ -90,8 +144,11 @@ __device__ inline void descend(long long begin, long long end, const int* users,
             q.for_each([&](int k, int column, float& x) { update(p[k], x, error, column, steps); });
             q.store(at, 0);
         }
+        if (!looked) look_at_following();
+        batch = following;
+        starts = following_starts;
     }
-    write_back();
+    if (user_now >= 0) write_back();
 }
 
 // The part `part` of the users: tile t has its segments tile_segments[part * n_tiles + t] and on; a segment s is the
@@ -104,7 +161,6 @@ __device__ inline void sweep(const long long* segments, const int* tile_segments
                              float* item_factors, const Steps<float>& steps, bool reread, unsigned rotation,
                              unsigned key) {
     extern __shared__ __align__(16) float shared[];
-    const int groups = blockDim.x / LANES;
     unsigned random = (unsigned)splitmix64(((unsigned long long)key << 32) + blockIdx.x * blockDim.x + threadIdx.x);
 
     for (int t = blockIdx.x; t < n_tiles; t += gridDim.x) {
@@ -118,11 +174,9 @@ __device__ inline void sweep(const long long* segments, const int* tile_segments
         // In turns of 2^-32: every tile begins elsewhere.
         const unsigned turn = 0xffffffffu / n_tiles * t + rotation;
         const int start = (int)((unsigned long long)turn * count >> 32);
-        for (int s = threadIdx.x / LANES; s < count; s += groups) {
-            const int at = begin + (s + start < count ? s + start : s + start - count);
-            descend<Stored>(segments[at] - first_rating, segments[at + 1] - first_rating, users, items, values,
-                            user_rows, reinterpret_cast<FloatQuad*>(shared), steps, reread, random);
-        }
+        Batches batches = {segments + begin, count, start, (int)blockDim.x / LANES, (int)threadIdx.x / LANES,
+                           first_rating,     users, items, values};
+        descend<Stored>(batches, user_rows, reinterpret_cast<FloatQuad*>(shared), steps, reread, random);
         __syncthreads();
         for (int k = threadIdx.x; k < words; k += blockDim.x) {
             const int column = k % (QUADS * 4), item = tile_items[first_row + k / (QUADS * 4)];

@@ -11,6 +11,7 @@ from gpumf.models.sgd.updates import DescentKernel, quad_lanes, quads, with_quad
 
 # Users for each group of lanes in flight: with fewer, two blocks often hold the same user's row, and lose a run.
 _USERS_A_GROUP = 64
+_LEAST_THREADS = 128  # of a block, before it is worth another multiprocessor
 _PART_BYTES = 32 << 20  # of users' rows in a part: most of them stay in the L2 cache of a large GPU
 
 
@@ -48,14 +49,11 @@ class Fast(DescentKernel):
         lanes = quad_lanes(model.columns)
         held = min(1024 if model.columns <= 256 else 512, device.facts["threads_per_multiprocessor"])
         multiprocessors = device.facts["multiprocessors"]
-        if model.threads is None:
-            most_groups = max(train.n_users // _USERS_A_GROUP, 1)
-            blocks = min(multiprocessors, -(-most_groups * lanes // held))
-            block = min(held, max(most_groups // blocks, 1) * lanes)
-        else:
-            threads = -(-model.threads // lanes) * lanes
-            block = min(held, threads)
-            blocks = min(multiprocessors, -(-threads // block))
+        threads = (
+            -(-model.threads // lanes) * lanes if model.threads else max(train.n_users // _USERS_A_GROUP, 1) * lanes
+        )
+        blocks = min(multiprocessors, -(-threads // (held if model.threads else _LEAST_THREADS)))
+        block = min(held, max(threads // blocks // lanes, 1) * lanes)
         most = (device.facts["shared_bytes_per_multiprocessor"] - 1024) // (16 * quads(model.columns))
         n_tiles = model.options["tiles"] or max(blocks, -(-train.n_items // most))
         row_bytes = quads(model.columns) * model.options["precision"] // 2
