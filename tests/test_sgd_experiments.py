@@ -43,7 +43,7 @@ def test_parameters_are_chosen_on_held_out_training_ratings_alone():
 def test_popular_rows_meet_more_often_than_the_formula_says(host):
     frame = sgd_conflicts.run(["ml-100k-twin"], [2, 8, 32], draws=2000, seeds=1, traced=600)
     share = frame.pivot_table(index="at_once", columns="how", values="share")
-    assert (share["drawn"] > 1.5 * share["true shape"]).all() and share.drawn.is_monotonic_increasing
+    assert (share["drawn"] > 1.25 * share["true shape"]).all() and share.drawn.is_monotonic_increasing
     # In a matrix of about as many users as items, both counts are about the same.
     assert np.allclose(share["published"], share["true shape"], rtol=0.2)
     assert share.overwritten.between(0, 1).all() and share.overwritten[32] > 0
