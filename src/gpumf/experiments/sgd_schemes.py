@@ -33,28 +33,39 @@ SCHEMES = {
     "fast, FP32": ("fast", {"precision": 32}),
 }
 
-# Rates of one data set for all schemes: the best of a few on one split with `sequential`.
+# Rates of one data set for all schemes. Jester: the thesis's (Figures 6.1 and 6.2), Douban: those of
+# experiments/first_comparison.py, Netflix: lambda of cumf (Table 2).
 TUNED = {
     "jester": {"regularization": 0.06, "learning_rate": 0.016},
+    "douban": {"regularization": 0.03, "learning_rate": 0.01},
     "netflix": {"regularization": 0.05, "learning_rate": 0.01},
     "ml": {"regularization": 0.05, "learning_rate": 0.02},
 }
-SCHEDULE = {"name": "Power", "beta": 0.1, "power": 1.5}
+POWER = {"name": "Power", "beta": 0.1, "power": 1.5}
 
 PROFILES = {
-    "quick": {"data": ["ml-100k"], "schemes": None, "factors": 16, "epochs": 20, "repeats": 1, "threads": {}},
+    "quick": {
+        "data": ["ml-100k"],
+        "schemes": None,
+        "factors": 16,
+        "epochs": 20,
+        "repeats": 1,
+        "schedule": POWER,
+        "threads": {},
+    },
     "full": {
         "data": ["jester-1", "ml-100k", "netflix-twin"],
         "schemes": None,
         "factors": 128,
         "epochs": 20,
         "repeats": 3,
+        "schedule": POWER,
         "threads": {},
     },
 }
 
 
-def run(data, schemes, factors, epochs, repeats, threads):
+def run(data, schemes, factors, epochs, repeats, schedule, threads):
     """Train with every scheme that this machine has.
 
     Parameters
@@ -64,6 +75,7 @@ def run(data, schemes, factors, epochs, repeats, threads):
     factors, epochs : int
     repeats : int, runs of each; run k starts with seed k. On more than ten million ratings only `cumf_sgd` and
         `fast` are run more than once.
+    schedule : what `schedules.described` says of one
     threads : dict, label -> CUDA threads of the grid, where another number than the default is wanted
 
     Returns
@@ -90,7 +102,7 @@ def run(data, schemes, factors, epochs, repeats, threads):
                     factors,
                     kernel=kernel,
                     seed=repeat,
-                    schedule=schedules.made(SCHEDULE),
+                    schedule=schedules.made(schedule),
                     threads=threads.get(label),
                     **tuned,
                     **options,

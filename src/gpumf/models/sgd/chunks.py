@@ -2,9 +2,9 @@
 
 import numpy as np
 
-_SHARE = (
-    0.8  # of the free memory that ratings may take; the validation set comes first, the factors are there already
-)
+# Of the free memory, what ratings may take; the factors and the validation set are there already.
+_SHARE = 0.8
+_STREAMED = 512 << 20  # bytes of a chunk, at most: long transfers are fast ones, pinned memory is scarce
 
 
 class Chunks:
@@ -23,7 +23,8 @@ class Chunks:
         bytes_each, nnz = sum(a.itemsize for a in arrays), int(pieces[-1])
         if most is None:
             fit = int(device.free_bytes() * _SHARE) // bytes_each
-            most = nnz if nnz <= fit else max(fit // 2, 1)  # two chunks are there at a time
+            # Two chunks are there at a time.
+            most = nnz if nnz <= fit else max(min(fit // 2, _STREAMED // bytes_each), 1)
         cuts = [0]
         while cuts[-1] < len(pieces) - 1:
             end = int(np.searchsorted(pieces, pieces[cuts[-1]] + most, "right")) - 1
