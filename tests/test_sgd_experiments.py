@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gpumf import plots, results
 from gpumf.experiments import sgd_conflicts, sgd_ml100k, sgd_schemes
 
 
@@ -19,6 +20,19 @@ def test_schemes_are_summed_up_by_speed_and_by_their_gap_to_sequential():
     assert list(table.updates_per_second) == [50, 200]
     assert list(table.last_rmse) == pytest.approx([0.805, 0.755]) and list(table.gap) == pytest.approx([0, -0.05])
     assert list(table.spread) == pytest.approx([np.std([0, 0.01], ddof=1)] * 2)
+
+
+def test_the_figure_of_schemes_has_a_line_each():
+    rows = [("a", scheme, epoch, epoch + 1.0, 1 / epoch) for scheme in sgd_schemes.SCHEMES for epoch in (1, 2, 3)]
+    frame = pd.DataFrame(rows, columns=["data", "scheme", "epoch", "seconds", "rmse"])
+    provenance = {"gpu": "a", "started": "2020-01-01", "commit": "b", "clean": True}
+    result = results.Result("sgd_schemes", frame, provenance, live=True)
+    figure = plots.schemes(result, ["a"])
+    assert [len(axis.lines) for axis in figure.axes] == [len(sgd_schemes.SCHEMES)] * 2
+    assert len({(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines}) == len(
+        sgd_schemes.SCHEMES
+    )
+    assert all(axis.get_xlabel() for axis in figure.axes) and "RMSE" in figure.axes[0].get_ylabel()
 
 
 def test_every_label_of_a_scheme_is_a_kernel_with_options_that_it_has():

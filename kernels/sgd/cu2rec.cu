@@ -32,7 +32,7 @@ __device__ inline void step_of_users(const long long* indptr, const int* indices
                                      float* user_factors, float* item_rows, int* newest,
                                      const Steps<float>& steps, unsigned long long key, int step, int first_user) {
     for (long long g = group_index(); g < n_users; g += group_count()) {
-        const int user = (int)((g + first_user) % n_users);
+        const int user = (int)(g + first_user < n_users ? g + first_user : g + first_user - n_users);
         const long long low = indptr[user], high = indptr[user + 1];
         if (low == high) continue;
         const unsigned long long draw = (unsigned long long)step * n_users + user;
