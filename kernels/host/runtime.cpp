@@ -22,7 +22,9 @@
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
+constexpr bool SEES_PLAIN_WRITES = false;  // only atomic operations come to touch(): the others are the sanitizer's
 #else
+constexpr bool SEES_PLAIN_WRITES = true;
 inline void __asan_poison_memory_region(const void*, size_t) {}
 inline void __asan_unpoison_memory_region(const void*, size_t) {}
 inline void __sanitizer_start_switch_fiber(void**, const void*, size_t) {}
@@ -222,7 +224,7 @@ class Core {
                 if (address - region.begin < region.bytes) last = &region;
         const size_t offset = address - last->begin;
         if (offset >= last->bytes || bytes > last->bytes - offset) out_of_bounds(address, bytes, access, from);
-        if (last->shared()) {
+        if (SEES_PLAIN_WRITES && last->shared()) {
             uint8_t* const written = &last->written[offset];
             if (access == WRITE)
                 memset(written, 1, bytes);
