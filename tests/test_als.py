@@ -214,7 +214,7 @@ def test_more_shared_memory_than_needed_changes_no_bit(launcher):
 
 
 def test_parameters_are_checked():
-    for wrong in (0, 257, 1.5):
+    for wrong in (0, 301, 1.5):
         with pytest.raises(ValueError, match="factors"):
             ALS(wrong)
     for wrong in (0, -1, float("nan")):
