@@ -95,20 +95,28 @@ def test_the_time_of_an_epoch_is_that_of_one_kernel_without_the_initial_model():
 
 def test_the_values_of_versions_are_those_of_the_row_that_the_claim_names():
     rows = [
-        ("netflix-twin", "ALS", "cumf_cholesky", 100, "iteration", 0.11),
-        ("netflix-twin", "ALS", "cumf_cholesky", 100, "users", 0.07),
-        ("netflix-twin", "ImplicitALS", "tensor_core", 64, "iteration", 0.02),
-        ("netflix-twin", "ImplicitALS", "tensor_core", 128, "iteration", 0.04),
-        ("douban-twin", "ImplicitALS", "tensor_core", 128, "iteration", 0.01),
-        ("netflix-twin", "ALS", "tensor_core", 64, "iteration", 0.03),
+        ("netflix-twin", "ALS", "cumf_cholesky", 100, None, "iteration", 0.11),
+        ("netflix-twin", "ALS", "cumf_cholesky", 100, None, "users", 0.07),
+        ("netflix-twin", "ImplicitALS", "tensor_core", 64, 6, "iteration", 0.02),
+        ("netflix-twin", "ImplicitALS", "tensor_core", 64, 4, "iteration", 0.01),
+        ("netflix-twin", "ImplicitALS", "tensor_core", 128, 6, "iteration", 0.04),
+        ("douban-twin", "ImplicitALS", "tensor_core", 128, 6, "iteration", 0.01),
+        ("netflix-twin", "ALS", "tensor_core", 64, 6, "iteration", 0.03),
     ]
-    frame = pd.DataFrame(rows, columns=["data", "model", "kernel", "factors", "step", "seconds"])
+    frame = pd.DataFrame(rows, columns=["data", "model", "kernel", "factors", "cg_steps", "step", "seconds"])
     value = {c.id: c.value(frame) for c in claims.CLAIMS if c.experiment == "als_versions"}
     assert value == {
         "als-fp32-exact-seconds": 0.11,
         "als-implicit64-seconds": 0.02,
         "als-implicit128-seconds": 0.04,
     }
+
+
+@pytest.mark.parametrize(("exact", "met"), [("cumf_cholesky", "aim"), ("parallel", "missing")])
+def test_the_gap_of_errors_is_to_exact_fp32_on_the_gpu(exact, met, recorded):
+    rows = [(kernel, 0, 10, 0.88) for kernel in ("tensor_core", exact)]
+    recorded("als_netflix", pd.DataFrame(rows, columns=["kernel", "repeat", "epoch", "rmse"]))
+    assert only_row(next(c for c in claims.CLAIMS if c.id == "als-explicit-rmse-gap"))["met"] == met
 
 
 @pytest.mark.parametrize("device", DEVICES)

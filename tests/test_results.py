@@ -13,19 +13,32 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from gpumf import datasets, experiments, gpu, plots, results
-from gpumf.experiments import elementwise_cube, first_comparison
+from conftest import ragged_ratings
+from gpumf import ALS, ImplicitALS, datasets, experiments, gpu, plots, results
+from gpumf.experiments import (
+    _limits,
+    als_convergence,
+    als_versions,
+    elementwise_cube,
+    first_comparison,
+    kernel_counters,
+)
 from gpumf.gpu import nvrtc
 
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "src/gpumf/experiments").glob("[a-z]*.py"))
 SMALL = {
+    "als_convergence": {"data": ["ml-100k-twin"], "factors": 8, "epochs": 2},
     "als_hugewiki": {"data": "hugewiki-small-twin", "iterations": 1},
     "als_netflix": {"data": "ml-100k-twin", "epochs": 2},
+    "als_scaling": {"data": ["ml-100k-twin"] * 2, "factors": [8], "shares": [0.5], "share_factors": 8, "repeats": 2},
+    "als_versions": {"data": ["ml-100k-twin"], "factors": [[8]], "implicit_factors": [[8]], "repeats": 2},
     "ceilings": {"repeats": 2},
     "data_sets": {"data": ["ml-100k-twin"]},
     "elementwise_cube": {"sides": [64, 100], "repeats": 2},
     "first_comparison": {"data": ["ml-100k-twin"], "als_epochs": 3, "sgd_epochs": 2, "repeats": 2},
+    "implicit_quality": {"data": ["ml-100k-twin"], "factors": 8, "epochs": 2},
+    "kernel_counters": {"data": "ml-100k-twin", "factors": 16},
     "kernel_limits": {"data": ["ml-100k-twin"], "repeats": 2},
     "kernel_resources": {"architectures": [90], "factors": [16]},
     "picture_completion": {"reduction": 8, "factors": [4], "regularizations": [3.0, 5.0], "epochs": 5},
@@ -48,6 +61,7 @@ def repository(tmp_path, monkeypatch):
 
 NEEDS = {
     "als_hugewiki": partial(gpu.why_unavailable, "host"),
+    "kernel_counters": kernel_counters.why_unavailable,
     "kernel_resources": nvrtc.why_unavailable,
     "race_demonstration": partial(gpu.why_unavailable, "host"),
     "race_steps": partial(gpu.why_unavailable, "host"),
@@ -182,6 +196,106 @@ def test_threads_are_drawn_as_speedups_over_one_half_warp(repository):
     speedups = [list(line.get_ydata()) for line in figure.axes[0].lines]
     assert speedups == [[1, 32], [0.5, 16], [0.25, 8]]
     assert all(axis.get_xlabel() and axis.get_ylabel() for axis in figure.axes)
+
+
+def test_the_least_work_of_the_phases_is_that_of_the_half_sweep_and_the_matrices():
+    rows, columns, nnz, f = 30, 20, 200, 8
+    bytes_, flops = _limits.half_sweep(rows, columns, nnz, f)
+    assert bytes_ == 8 * nnz + 8 * 31 + 4 * 8 * 50 and flops == 200 * 88 + 30 * (8**3 / 3 + 128)
+    phases = _limits.phases(rows, columns, nnz, f)
+    through_memory = 2 * 4 * rows * f * (f + 1) // 2 + 3 * 4 * f * rows - 4 * f * rows
+    assert phases["get_hermitian"][0] + phases["solve"][0] == bytes_ + through_memory
+    assert phases["get_hermitian"][1] + phases["solve"][1] == pytest.approx(flops)
+    apart = _limits.phases(rows, columns, nnz, f, fused_bias=False)
+    assert apart["get_hermitian"][1] + apart["get_bias"][1] == phases["get_hermitian"][1]
+    half = _limits.phases(rows, columns, nnz, f, entry_bytes=2)
+    assert phases["solve"][0] - half["solve"][0] == 2 * rows * f * (f + 1) // 2
+    implicit = _limits.half_sweep(rows, columns, nnz, f, implicit=True)
+    assert implicit == (bytes_, flops + phases["get_gram"][1])
+
+
+def test_an_approximate_solution_counts_no_more_than_an_exact_one():
+    exact, two, many = (_limits.half_sweep(10, 10, 0, 100, steps)[1] for steps in (None, 2, 100))
+    assert two == 10 * 3 * 2 * 100**2 and many == exact
+
+
+def test_a_limit_is_the_longer_time_at_the_rate_of_the_units_that_do_the_work():
+    ceilings = {"copy_bytes_per_second": 10.0, "fp32_flops": 100.0, "fp16_flops": 1000.0}
+    assert _limits.limit_seconds(20, 100, ceilings, "cumf_lu") == 2
+    assert _limits.limit_seconds(20, 1000, ceilings, "cumf_lu") == 10
+    assert _limits.limit_seconds(10, 2000, ceilings, "ALS tensor_core") == 2
+
+
+def test_the_versions_of_cumf_are_timed_by_phases_and_loads(host):
+    train, rows = ragged_ratings(seed=1), []
+    ceilings = {"copy_bytes_per_second": 1e12, "fp32_flops": 1e12, "fp16_flops": 1e13}
+    for model in (ALS(5, kernel="cumf_cg_fp16", device="host"), ImplicitALS(5, kernel="cumf_lu", device="host")):
+        for load in als_versions.LOADS:
+            rows += als_versions._timings(model, train, load, ceilings, 2)
+    frame = pd.DataFrame(rows, columns=als_versions.COLUMNS)
+    hermitian = frame[frame.step == "users get_hermitian"]
+    assert (
+        hermitian.groupby(["kernel", "load"]).size().eq(2).all()
+        and hermitian.groupby("kernel").load.nunique().eq(3).all()
+    )
+    others = frame[~frame.step.str.endswith("get_hermitian")]
+    assert (others.load == "coalesced").all() and others.groupby(["kernel", "step"]).size().eq(2).all()
+    explicit, implicit = (set(others.step[others.model == name]) for name in ("ALS", "ImplicitALS"))
+    assert {"users", "items", "iteration", "users get_bias", "items solve"} <= explicit
+    assert implicit - explicit == {"users get_gram", "items get_gram"}
+    assert (frame.cg_steps.notna() == (frame.kernel == "cumf_cg_fp16")).all()
+    assert (frame.fraction_of_limit > 0).all() and frame.gather_seconds[frame.step == "users solve"].isna().all()
+
+
+def test_the_summary_of_convergence_is_against_one_core():
+    rows = [
+        ("a", kernel, "cpu", epoch, rmse + epoch, 1.0)
+        for kernel, rmse in (("sequential", 1), ("x", 1.5))
+        for epoch in (0, 1)
+    ]
+    table = als_convergence.summary(pd.DataFrame(rows, columns=["data", "kernel", "device", "epoch", "rmse", "mae"]))
+    assert (
+        list(table.rmse_difference) == [0, 0.5]
+        and list(table.mae_difference) == [0, 0]
+        and list(table.rmse) == [2, 2.5]
+    )
+
+
+COUNTED = """==PROF== Connected to process 12
+==PROF== Profiling "tensor_core" - 0: 0%....100% - 9 passes
+"ID","Process ID","Kernel Name","gpu__time_duration.sum","dram__bytes_read.sum","sm__inst_executed_pipe_tensor.avg.\
+pct_of_peak_sustained_active","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active","smsp__average_warps_\
+issue_stalled_long_scoreboard_per_issue_active.ratio","launch__waves_per_multiprocessor"
+"","","","ns","byte","%","%","inst",""
+"0","12","tensor_core(Segment *, int)","1,234","5,000,000","12.5","40.25","2.5","3"
+"1","12","get_hermitian","99","70","n/a","","0.5","3"
+"2","12","get_hermitian","98","71","n/a","","0.5","3"
+"3","12","tensor_core(Segment *, int)","2,345","6","1","2","1.5","3"
+"""
+
+
+def test_counters_are_read_from_nsight_computes_page():
+    frame = kernel_counters.parse(COUNTED)
+    values = frame.set_index(["kernel", "side", "metric"]).value.sort_index()
+    users, items = values["tensor_core", "users"], values["tensor_core", "items"]
+    assert dict(users) == {
+        "duration": 1234,
+        "DRAM bytes read": 5e6,
+        "tensor pipe": 40.25,
+        "stalled: long_scoreboard": 2.5,
+    }
+    assert items["duration"] == 2345 and items["tensor pipe"] == 2
+    assert (
+        values["get_hermitian", "items", "duration"] == 98 and "tensor pipe" not in values["get_hermitian", "users"]
+    )
+    assert set(frame.unit[frame.metric == "duration"]) == {"ns"}
+
+
+def test_without_nsight_compute_one_sentence_says_what_is_missing(monkeypatch):
+    monkeypatch.setattr(kernel_counters.gpu, "available", lambda: True)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(gpu.DeviceError, match="ncu was not found"):
+        kernel_counters.run("ml-100k-twin", 16)
 
 
 # What the repository holds

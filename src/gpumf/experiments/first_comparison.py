@@ -66,10 +66,9 @@ def run(data, als_epochs, sgd_epochs, repeats):
     for name in data:
         ratings = load_ratings(name)
         identities.append(identity(ratings))
-        tuned = TUNED.get(ratings.name) or TUNED[_family(ratings.name)]
         for model, kernel, epochs, repeat in tqdm(runs, desc=f"first_comparison {ratings.name}", leave=False):
             train, test = ratings.split(0.2, seed=repeat)
-            parameters = tuned[model.__name__]
+            parameters = tuned(ratings.name)[model.__name__]
             fitted = model(FACTORS, kernel=kernel, seed=repeat, **parameters).fit(train, epochs, test)
             frames.append(
                 fitted.history.assign(
@@ -125,6 +124,11 @@ def summary(frame):
     table["speedup"] = one_core.loc[list(zip(table.data, table.model, strict=True))].to_numpy()
     table["speedup"] /= table.seconds_to_threshold
     return table
+
+
+def tuned(data):
+    """The models' best known parameters for a data set: a dict model -> dict of arguments."""
+    return TUNED.get(data) or TUNED[_family(data)]
 
 
 def _family(data):

@@ -1,9 +1,7 @@
 """How far each kernel is from what the machine allows.
 
-For every kernel two numbers before any time: the bytes it cannot avoid to move (every input read once, every output
-written once) and the operations it must do, in FP16 where tensor cores do them and in FP32 elsewhere. Divided by the
-ceilings measured in the same run, the larger time is the limit. Reuse that does not fit a cache, latency and uneven
-rows all show as a fraction below one.
+For every kernel two numbers before any time: the bytes it cannot avoid to move and the operations it must do, in FP16
+where tensor cores do them and in FP32 elsewhere; see `_limits`.
 """
 
 from functools import partial
@@ -12,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gpumf import ALS, SGD, gpu
-from gpumf.cpu import machine
-from gpumf.experiments import identity, load_ratings
+from gpumf.experiments import _limits, identity, load_ratings
 from gpumf.models.evaluation import Errors
 
 # The schemes of SGD whose plan is to move little; the others are timed by experiments/sgd_schemes.py.
@@ -34,15 +31,13 @@ def run(data, factors, repeats):
     fraction_of_limit
     """
     device = "cuda" if gpu.available() else "cpu"
-    timed = gpu.device().time if gpu.available() else machine.seconds_of
-    ceilings = gpu.device().ceilings() if gpu.available() else machine.ceilings()
+    timed, ceilings = _limits.clock(device), _limits.ceilings(device)
     rows, identities = [], []
     for name in data:
         ratings = load_ratings(name)
         identities.append(identity(ratings))
         for kernel, step, work, moved, flops in _steps(ratings, factors, device):
-            rate = ceilings["fp16_flops" if "tensor_core" in kernel else "fp32_flops"]
-            limit = max(moved / ceilings["copy_bytes_per_second"], flops / rate)
+            limit = _limits.limit_seconds(moved, flops, ceilings, kernel)
             rows += [
                 (ratings.name, kernel, step, device, k, seconds, moved, flops, limit, limit / seconds)
                 for k, seconds in enumerate(timed(work, repeats))
@@ -62,16 +57,15 @@ def _steps(ratings, f, device):
         for kernel, where in model.kernels().items():
             if where == device and (model is not SGD or kernel in SGD_KERNELS):
                 made = model(f, kernel=kernel)
-                yield kernel, made._trainers[kernel](made, ratings, *made.initial_factors(ratings))
+                yield made, kernel, made._trainers[kernel](made, ratings, *made.initial_factors(ratings))
 
-    # A symmetric rank-one update and r v per rating; a third of f^3 and two substitutions per row.
-    for kernel, trainer in trainers(ALS):
-        for side, solve in (("users", trainer.solve_users), ("items", trainer.solve_items)):
-            flops = nnz * (f * (f + 1) + 2 * f) + rows[side] * (f**3 / 3 + 2 * f**2)
-            yield f"ALS {kernel}", side, solve, 8 * nnz + 8 * (rows[side] + 1) + factor_bytes, flops
+    for made, kernel, trainer in trainers(ALS):
+        steps = made.cg_steps if kernel in _limits.CONJUGATE_GRADIENT else None
+        for side, other, solve in (("users", "items", trainer.solve_users), ("items", "users", trainer.solve_items)):
+            yield f"ALS {kernel}", side, solve, *_limits.half_sweep(rows[side], rows[other], nnz, f, steps)
 
     # The inner product, and five operations for each of the 2 f factors.
-    for kernel, updates in trainers(SGD):
+    for _, kernel, updates in trainers(SGD):
         yield f"SGD {kernel}", "epoch", partial(updates.epoch, 0), 12 * nnz + 2 * factor_bytes, 12 * f * nnz
 
     errors = Errors(ratings, np.ones(nnz, bool), 0.0, f, device)

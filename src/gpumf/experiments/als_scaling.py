@@ -1,0 +1,88 @@
+"""Seconds of an ALS iteration against the number of factors, and against the number of ratings.
+
+An iteration is both half-sweeps with the data resident. Fewer ratings are a random part of a set, with all its users
+and items.
+"""
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import ALS, gpu
+from gpumf.experiments import _limits, identity, load_ratings
+from gpumf.hashing import random_subset
+
+KERNELS = ["parallel", "thesis_shared", "cumf_cholesky", "cumf_cg", "cumf_cg_fp16", "tensor_core"]
+_MOST_ON_CPU = 2e11  # multiplications of the products: what takes the CPU longer is not waited for
+
+PROFILES = {
+    "quick": {
+        "data": ["ml-100k-twin", "ml-1m-twin"],
+        "factors": [10, 16, 32],
+        "shares": [1 / 16, 1 / 4, 1],
+        "share_factors": 32,
+        "repeats": 3,
+    },
+    "full": {
+        "data": ["ml-10m-twin", "netflix-twin"],
+        "factors": [10, 16, 32, 50, 64, 100, 128, 200, 256],
+        "shares": [1 / 64, 1 / 16, 1 / 4, 1],
+        "share_factors": 100,
+        "repeats": 5,
+    },
+}
+
+
+def run(data, factors, shares, share_factors, repeats):
+    """Time iterations of the main versions on the GPU, and on all cores where that takes seconds.
+
+    Parameters
+    ----------
+    data : two names of data sets, for the factors and for the ratings
+    factors : list of int
+    shares : list of float in (0, 1], of the ratings of the second set
+    share_factors : int, with which these are factorized
+    repeats : int, timings of each
+
+    Returns
+    -------
+    DataFrame with a row an iteration: data, varied ('factors' or 'nnz'), kernel, device, factors, nnz, repeat,
+    seconds, limit_seconds (see `_limits`)
+    """
+    kernels = {k: where for k, where in ALS.kernels().items() if k in KERNELS and (gpu.available() or where == "cpu")}
+    ceilings = {device: _limits.ceilings(device) for device in set(kernels.values())}
+    many, large = map(load_ratings, data)
+    parts = [_part(large, share) for share in shares]
+    settings = [("factors", many, f) for f in factors] + [("nnz", part, share_factors) for part in parts]
+    rows = []
+    for varied, ratings, f in tqdm(settings, desc="als_scaling", leave=False):
+        for kernel, device in kernels.items():
+            if f > ALS._trainers[kernel].max_factors or (device == "cpu" and ratings.nnz * f**2 > _MOST_ON_CPU):
+                continue
+            limit = _limits.limit_seconds(*_work(kernel, ratings, f), ceilings[device], kernel)
+            what = ratings.name, varied, kernel, device, f, ratings.nnz
+            rows += [(*what, k, s, limit) for k, s in enumerate(_seconds(kernel, ratings, f, repeats))]
+    columns = ["data", "varied", "kernel", "device", "factors", "nnz", "repeat", "seconds", "limit_seconds"]
+    frame = pd.DataFrame(rows, columns=columns)
+    frame.attrs["datasets"] = [identity(many), identity(large)]
+    return frame
+
+
+def _part(ratings, share):
+    if share == 1:
+        return ratings
+    return ratings.select(random_subset(ratings.nnz, round(share * ratings.nnz), seed=0))
+
+
+def _seconds(kernel, ratings, factors, repeats):
+    """Of each iteration; what the trainer keeps on the device is freed when it returns."""
+    model = ALS(factors, kernel=kernel)
+    trainer = model._trainers[kernel](model, ratings, *model.initial_factors(ratings))
+    return _limits.clock(model.device)(lambda: trainer.epoch(0), repeats, warmup=1)
+
+
+def _work(kernel, ratings, f):
+    """(bytes, FLOP) of an iteration."""
+    steps = ALS(f).cg_steps if kernel in _limits.CONJUGATE_GRADIENT else None
+    shape = ratings.n_users, ratings.n_items
+    return np.sum([_limits.half_sweep(*sides, ratings.nnz, f, steps) for sides in (shape, shape[::-1])], axis=0)
