@@ -65,8 +65,9 @@ def run(data, factors, implicit_factors, fewer_cg_steps, repeats):
         models = [model for f in explicit for model in _models(ALS, f, device, fewer_cg_steps)]
         models += [model for f in implicit for model in _models(ImplicitALS, f, device, fewer_cg_steps, alpha=ALPHA)]
         for model in tqdm(models, desc=f"als_versions {ratings.name}", leave=False):
-            is_cumf = issubclass(model._trainers[model.kernel], Cumf)
-            for load in LOADS if is_cumf else [None]:
+            # The kernels of cumf share get_hermitian: its loads are compared once.
+            loads = LOADS if model.kernel == "cumf_cholesky" and model.alpha is None else LOADS[:1]
+            for load in loads if issubclass(model._trainers[model.kernel], Cumf) else [None]:
                 rows += _timings(model, train, load, ceilings, repeats)
     frame = pd.DataFrame(rows, columns=COLUMNS)
     frame.attrs["datasets"] = identities

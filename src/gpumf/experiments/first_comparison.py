@@ -33,8 +33,8 @@ PROFILES = {
     "full": {
         "data": ["ml-100k", "jester-1", "douban-twin"],
         "als_epochs": 20,
-        "sgd_epochs": 70,
-        "repeats": 2,
+        "sgd_epochs": 50,
+        "repeats": 1,
     },
 }
 
