@@ -60,6 +60,25 @@ def kernels_on(model, device):
     return [name for name, where in model.kernels().items() if where == kind]
 
 
+# Every kernel of kernels/sgd, as (kernel, options) of SGD, with sizes for small sets.
+SCHEMES = [
+    ("kato_hosino", {}),
+    ("gpusgd", {"side": 3}),
+    ("newgpusgd", {"side": 4}),
+    ("newgpusgd", {"side": 4, "precision": 64}),
+    ("bsgd", {"batch": 16}),
+    ("esgd", {"th_size": 10}),
+    ("cu2rec", {}),
+    ("cu2rec", {"conflict": "early_bird_loses"}),
+    ("cu2rec", {"conflict": "atomic", "striding": False}),
+    ("hogwild", {}),
+    ("cumf_sgd", {"run": 2}),
+    ("cumf_sgd", {"side": 4}),
+    ("fast", {"tiles": 3}),
+    ("fast", {"tiles": 3, "precision": 32}),
+]
+
+
 def to_numpy(device, *arrays):
     """Copies of a device's arrays."""
     return arrays if device == "cpu" else tuple(map(gpu.device(device).to_numpy, arrays))

@@ -21,8 +21,17 @@ TOOLS = {
     "initcheck": [],
     "synccheck": [],
 }
-TESTS = ["als", "sgd", "metrics", "ranking", "host", "results"]
-TOO_LONG = ["100_000", "real_ratings", "300000", "converge", "loses_little", "every_experiment", "same_bits"]
+TESTS = ["als", "cumf", "implicit", "sgd", "metrics", "ranking", "host", "results"]
+TOO_LONG = [
+    "100_000",
+    "real_ratings",
+    "300000",
+    "converge",
+    "loses_little",
+    "every_experiment",
+    "same_bits",
+    "ml_100k",
+]
 
 _ACCESS = re.compile(r"access at (\w+)(?:\(.*?\))?\+0x[0-9a-f]+ in (\S+?):\d+")
 

@@ -58,12 +58,14 @@ def test_half_sweep_matches_the_reference(device, factors, weighted):
         assert empty.any() and not actual[empty].any()
 
 
-@pytest.mark.parametrize("factors", [10, 33, 64, 100, 111, 128])
+@pytest.mark.parametrize("factors", [10, 33, 64, 100, 111, 128, 200, 256])
 def test_tensor_core_half_sweep_with_many_factors(launcher, factors):
-    longest = 150 if launcher.name == "host" else 400
-    ratings = ragged_ratings(n_users=8, n_items=500, longest=longest, seed=factors)
+    longest = 70 if launcher.name == "host" else 400
+    ratings = ragged_ratings(n_users=5, n_items=500, longest=longest, seed=factors)
     actual, items = solved_users(launcher.name, "tensor_core", ratings, factors)
-    assert relative_error(actual, reference.als_half_sweep(ratings.by_user, items, 0.05)) < tolerance("tensor_core")
+    expected = reference.als_half_sweep(ratings.by_user, items, 0.05)
+    # With more factors the systems are worse conditioned, and FP32 leaves conjugate gradient further off.
+    assert relative_error(actual, expected) < tolerance("tensor_core") * max(1, factors / 100)
 
 
 def test_segments_are_the_rows():
@@ -212,7 +214,7 @@ def test_more_shared_memory_than_needed_changes_no_bit(launcher):
 
 
 def test_parameters_are_checked():
-    for wrong in (0, 257, 1.5):
+    for wrong in (0, 301, 1.5):
         with pytest.raises(ValueError, match="factors"):
             ALS(wrong)
     for wrong in (0, -1, float("nan")):

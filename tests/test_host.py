@@ -88,7 +88,7 @@ def test_atomics(launcher):
 def test_arithmetic(launcher):
     a, b = np.random.default_rng(2).integers(0, 2**64, (2, 64), np.uint64)
     high, small = launcher.empty(64, np.uint64), launcher.empty((4, 64), np.int32)
-    real = launcher.empty((3, 64), np.float32)
+    real = launcher.empty((4, 64), np.float32)
     arithmetic = launcher.kernel(NAMES, "arithmetic")
     arithmetic(1, 64, launcher.array(a), launcher.array(b), np.float32("nan"), high, small, real)
     assert launcher.to_numpy(high).tolist() == [int(x) * int(y) >> 64 for x, y in zip(a, b, strict=True)]
@@ -96,7 +96,7 @@ def test_arithmetic(launcher):
     lowest_bit = [(int(v) & -int(v)).bit_length() for v in x]
     expected = [np.minimum(x, y), np.maximum(x, y), np.bitwise_count(x.view(np.uint32)), lowest_bit]
     assert np.array_equal(launcher.to_numpy(small), expected)
-    expected = [x, y, 1 / np.sqrt((x & 0xFFFF) + 1.0)]
+    expected = [x, y, 1 / np.sqrt((x & 0xFFFF) + 1.0), -x.astype(np.float32)]
     assert np.allclose(launcher.to_numpy(real), np.array(expected, np.float32), rtol=1e-6)
 
 

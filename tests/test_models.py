@@ -46,7 +46,8 @@ def test_score_is_the_error_of_predict(model, device, sets):
 def test_als_is_the_same_on_every_device(device, sets):
     train, test = sets
     reference = ALS(16, kernel="sequential").fit(train, 10, test)
-    fitted = fastest(ALS, 16, device).fit(train, 10, test)
+    steps = {"cg_steps": 10}  # on ratings without any structure the usual few leave more than that
+    fitted = ALS(16, kernel=kernels_on(ALS, device)[-1], device=device, **steps).fit(train, 10, test)
     assert np.abs(fitted.history.rmse - reference.history.rmse).max() < 1e-3
 
 

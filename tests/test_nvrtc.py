@@ -49,6 +49,13 @@ def test_static_shared_memory_is_what_the_source_asks_for(frame):
     assert (frame[frame.kernel == "hogwild"].static_shared_bytes == 0).all()
 
 
+@pytest.mark.parametrize(("columns", "biases"), [(18, 1), (18, 2), (302, 1)])
+def test_models_with_biases_compile_and_spill_nothing(columns, biases):
+    for source, defines in sources.variants(FACTORS=[columns], BIASES=[biases]):
+        if "BIASES" in defines:
+            assert spilling(pd.DataFrame(nvrtc.resources(source, 90, **defines))).empty
+
+
 def test_no_fast_kernel_spills(frame):
     assert spilling(frame).empty
 

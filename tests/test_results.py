@@ -43,6 +43,9 @@ SMALL = {
     "kernel_resources": {"architectures": [90], "factors": [16]},
     "picture_completion": {"reduction": 8, "factors": [4], "regularizations": [3.0, 5.0], "epochs": 5},
     "race_demonstration": {"groups": [1, 4], "seeds": 3},
+    "sgd_conflicts": {"data": ["ml-100k-twin"], "at_once": [2, 8], "draws": 100, "seeds": 1, "traced": 50},
+    "sgd_ml100k": {"data": "ml-100k-twin", "regularization": [0.1], "epochs": 5},
+    "sgd_schemes": {"data": ["ml-100k-twin"], "epochs": 2},
     "rating_counts": {"data": ["ml-100k-twin"], "points": 20},
     "thesis_threads": {"data": "ml-100k-twin", "threads": [16], "blocks": [2]},
 }
@@ -63,6 +66,7 @@ NEEDS = {
     "race_demonstration": partial(gpu.why_unavailable, "host"),
     "race_steps": partial(gpu.why_unavailable, "host"),
     "thesis_threads": lambda: None if gpu.available() else gpu.why_unavailable("host"),
+    "sgd_conflicts": partial(gpu.why_unavailable, "host"),
 }
 
 

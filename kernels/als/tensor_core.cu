@@ -42,8 +42,8 @@ constexpr int STAGES = AHEAD + 2;
 constexpr int STRIDE = PADDED + 8;  // halves from row to row of a stage: eight rows meet no bank twice
 constexpr int CHUNKS = PADDED / 8;  // of 16 bytes, in a row of factors
 constexpr int ROW_LANES = CHUNKS <= 2 ? 2 : CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32;
-constexpr int ROWS = THREADS / ROW_LANES;  // copied at a time, ROW_LANES threads a row
-constexpr int COPIES = (STAGE + ROWS - 1) / ROWS;
+constexpr int ROWS = THREADS / ROW_LANES;              // copied at a time
+constexpr int COPIES = (STAGE + ROWS - 1) / ROWS;  // rows, one after another, of which a thread copies a chunk each
 constexpr int READS = (STAGE + THREADS - 1) / THREADS;
 
 // Numbers that are types, for loops of which every round is compiled on its own.
@@ -62,8 +62,9 @@ __device__ __forceinline__ void for_each(Use use) {
 // Who has what: tiles ALL w / WARPS to ALL (w + 1) / WARPS - 1 are warp w's, and done in that order.
 struct Plan {
     int row[ALL], column[ALL];               // of a tile
-    bool new_row[ALL], new_column[ALL];      // the factors of the row, of the column were not used by the warp before
-    bool last_row[ALL], last_column[ALL];    // nor has it later tiles in that row, in that column off the diagonal
+    bool new_row[ALL], new_column[ALL];      // the warp has had no earlier tile in that row, in that column,
+    bool known_row[ALL], known_column[ALL];  // but has met these factors as those of a column, of a row
+    bool last_row[ALL], last_column[ALL];    // no later tiles in that row, in that column off the diagonal
     int right_warp[TILES], right_place[TILES];  // that multiplies these factors by the ratings; where its sums are
     int rights;                                 // of the warp that has the most
 };
@@ -82,14 +83,16 @@ __device__ constexpr Plan make_plan() {
                 plan.column[k++] = column;
             }
         }
-    bool has[WARPS][TILES] = {};
-    for (int w = 0; w < WARPS; ++w) {
+    bool rows[WARPS][TILES] = {}, columns[WARPS][TILES] = {};
+    for (int w = 0; w < WARPS; ++w)
         for (k = first_tile(w); k < first_tile(w + 1); ++k) {
             const int row = plan.row[k], column = plan.column[k];
-            plan.new_row[k] = !has[w][row];
-            has[w][row] = true;
-            plan.new_column[k] = !has[w][column];
-            has[w][column] = true;
+            plan.new_row[k] = !rows[w][row];
+            plan.known_row[k] = columns[w][row];
+            rows[w][row] = true;
+            plan.new_column[k] = !columns[w][column];
+            plan.known_column[k] = rows[w][column];
+            columns[w][column] = true;
             plan.last_row[k] = true;
             plan.last_column[k] = row != column;
             for (int j = k + 1; j < first_tile(w + 1); ++j) {
@@ -97,13 +100,12 @@ __device__ constexpr Plan make_plan() {
                 if (plan.column[j] == column && plan.row[j] != column) plan.last_column[k] = false;
             }
         }
-    }
-    // The products with the ratings go to warps that have the factors at hand, to each about as many.
+    // The products with the ratings go to warps that have the factors as left operands, to each about as many.
     int n[WARPS] = {};
     for (int t = 0; t < TILES; ++t) {
         int chosen = -1;
         for (int w = 0; w < WARPS; ++w)
-            if (has[w][t] && (chosen < 0 || n[w] < n[chosen])) chosen = w;
+            if (rows[w][t] && (chosen < 0 || n[w] < n[chosen])) chosen = w;
         plan.right_warp[t] = chosen;
         plan.right_place[t] = n[chosen]++;
         if (n[chosen] > plan.rights) plan.rights = n[chosen];
@@ -226,15 +228,21 @@ struct Pipeline {
 
     __device__ void copy(int s) {
         Stage& to = stage(s);
-        const int chunk = team.thread % ROW_LANES, first = team.thread / ROW_LANES, here = length - s * STAGE;
-        if (chunk < CHUNKS) {
+        const int chunk = team.thread % ROW_LANES, first = team.thread / ROW_LANES * COPIES;
+        const int left = min(STAGE, length - s * STAGE);
+        if (chunk < CHUNKS && first < STAGE) {
+            const char* const from = reinterpret_cast<const char*>(rows.fixed) + chunk * 16;
+            half_bits* const row = to.rows[first] + chunk * 8;
+            const int* const columns = to.columns + first;
+            auto copy_row = [&](int k, bool valid) {
+                copy_async(row + k * STRIDE, from + columns[k] * (long long)(2 * PADDED), valid);
+            };
+            if (first + COPIES <= left) {
 #pragma unroll
-            for (int k = 0; k < COPIES; ++k) {
-                const int row = first + k * ROWS;
-                if (row < STAGE && row < (here + 15) / 16 * 16) {  // what is multiplied; zeros behind the last rating
-                    const half_bits* from = rows.fixed + to.columns[row] * (long long)PADDED;
-                    copy_async(&to.rows[row][chunk * 8], from + chunk * 8, row < here);
-                }
+                for (int k = 0; k < COPIES; ++k) copy_row(k, true);
+            } else {
+                const int end = min(COPIES, (left + 15) / 16 * 16 - first);  // of what is multiplied, zeros at its end
+                for (int k = 0; k < end; ++k) copy_row(k, first + k < left);
             }
         }
         copy_commit();
@@ -249,7 +257,9 @@ struct Pipeline {
 // Adds the products of ratings k to k + 15 of a stage to the sums of a warp.
 template <int warp>
 __device__ __forceinline__ void multiply(Number<warp>, Sums& sums, const Stage& stage, int k, int lane) {
-    const half_bits* mine = &stage.rows[k + lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8];
+    // The same four 8 x 8 parts, in the order in which left and in which right operands want them in registers.
+    const half_bits* as_left = &stage.rows[k + lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8];
+    const half_bits* as_right = &stage.rows[k + lane % 16][lane / 16 * 8];
     unsigned ratings[2] = {};
     for (int h = 0; h < 2 && lane < 8; ++h)
         ratings[h] = *reinterpret_cast<const unsigned*>(&stage.ratings[lane / 4][k + h * 8 + lane % 4 * 2]);
@@ -258,28 +268,35 @@ __device__ __forceinline__ void multiply(Number<warp>, Sums& sums, const Stage& 
     for (int h = 0; h < 2; ++h)
         weights[h] = *reinterpret_cast<const unsigned*>(&stage.weights[k + h * 8 + lane % 4 * 2]);
 #endif
-    unsigned factors[TILES][4];
-    auto load = [&](auto t) {
-        load_transposed(factors[t.value], mine + t.value * 16);
-        constexpr int place = TILE_QUADS + PLAN.right_place[t.value];
-        if constexpr (PLAN.right_warp[t.value] == warp)
-            multiply_add(sums[place], factors[t.value], ratings[0], ratings[1]);
+    unsigned left[TILES][4], right[TILES][4];
+    auto reorder = [](unsigned (&to)[4], const unsigned (&from)[4]) {
+        to[0] = from[0], to[1] = from[2], to[2] = from[1], to[3] = from[3];
     };
     for_each<n_tiles(warp)>([&](auto n) {
         constexpr int tile = first_tile(warp) + n.value, row = PLAN.row[tile], column = PLAN.column[tile];
-        if constexpr (PLAN.new_row[tile]) load(Number<row>{});
-        if constexpr (PLAN.new_column[tile]) load(Number<column>{});
-        const unsigned(&right)[4] = factors[column];
-        unsigned left[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            left[j] = factors[row][j];
-#if IMPLICIT
-            left[j] = multiply_halves(left[j], weights[j / 2]);
-#endif
+        if constexpr (PLAN.new_row[tile]) {
+            if constexpr (PLAN.known_row[tile])
+                reorder(left[row], right[row]);
+            else
+                load_transposed(left[row], as_left + row * 16);
+            constexpr int place = TILE_QUADS + PLAN.right_place[row];
+            if constexpr (PLAN.right_warp[row] == warp) multiply_add(sums[place], left[row], ratings[0], ratings[1]);
         }
-        multiply_add(sums[2 * n.value], left, right[0], right[2]);
-        multiply_add(sums[2 * n.value + 1], left, right[1], right[3]);
+        if constexpr (PLAN.new_column[tile]) {
+            if constexpr (PLAN.known_column[tile])
+                reorder(right[column], left[column]);
+            else
+                load_transposed(right[column], as_right + column * 16);
+        }
+#if IMPLICIT
+        unsigned weighted[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) weighted[j] = multiply_halves(left[row][j], weights[j / 2]);
+#else
+        const unsigned(&weighted)[4] = left[row];
+#endif
+        multiply_add(sums[2 * n.value], weighted, right[column][0], right[column][1]);
+        multiply_add(sums[2 * n.value + 1], weighted, right[column][2], right[column][3]);
     });
 }
 
@@ -365,21 +382,22 @@ template <int warp>
 __device__ __forceinline__ void multiply_vector(Number<warp>, const Sums& sums, Solver& solver, int lane) {
     float of_row[TILES][2], of_column[TILES][4];  // of the direction, as a lane's entries of a tile lie in it
     float by_row[TILES][2], by_column[TILES][4];
-    auto load = [&](auto t) {
-        const float* from = &solver.direction[t.value * 16];
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            of_row[t.value][h] = from[lane / 4 + h * 8];
-            const float2 two = *reinterpret_cast<const float2*>(&from[lane % 4 * 2 + h * 8]);
-            of_column[t.value][2 * h] = two.x;
-            of_column[t.value][2 * h + 1] = two.y;
-            by_row[t.value][h] = by_column[t.value][2 * h] = by_column[t.value][2 * h + 1] = 0.0f;
-        }
-    };
     for_each<n_tiles(warp)>([&](auto n) {
         constexpr int tile = first_tile(warp) + n.value, row = PLAN.row[tile], column = PLAN.column[tile];
-        if constexpr (PLAN.new_row[tile]) load(Number<row>{});
-        if constexpr (PLAN.new_column[tile]) load(Number<column>{});
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            if constexpr (PLAN.new_row[tile]) {
+                of_row[row][h] = solver.direction[row * 16 + h * 8 + lane / 4];
+                by_row[row][h] = 0.0f;
+            }
+            if constexpr (PLAN.new_column[tile]) {
+                const float* const from = &solver.direction[column * 16 + h * 8 + lane % 4 * 2];
+                const float2 two = *reinterpret_cast<const float2*>(from);
+                of_column[column][2 * h] = two.x;
+                of_column[column][2 * h + 1] = two.y;
+                by_column[column][2 * h] = by_column[column][2 * h + 1] = 0.0f;
+            }
+        }
 #pragma unroll
         for (int e = 0; e < 8; ++e) {
             const float entry = sums[2 * n.value + e / 4][e % 4];
@@ -481,7 +499,6 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
     }
 }
 
-#if IMPLICIT
 // F^T F in the order in which the teams' threads want it, from a row of all columns with the weight that stands for 1.
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS)
     gram(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
@@ -495,7 +512,6 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS)
     for (int q = 0; q < QUADS; ++q)
         (*product)[q][team.thread] = {sums[q][0], sums[q][1], sums[q][2], sums[q][3]};
 }
-#endif
 
 // FP32 rows to padded rows of halves, zeros in the padding; a thread an element.
 extern "C" __global__ void round_factors(const float* __restrict__ factors, half_bits* __restrict__ rounded,

@@ -9,7 +9,11 @@
 #error "compile with -DFACTORS=f"
 #endif
 
-constexpr int LANES = FACTORS <= 16 ? 16 : 32;
+#ifndef GROUP_LANES
+#define GROUP_LANES (FACTORS <= 16 ? 16 : 32)
+#endif
+
+constexpr int LANES = GROUP_LANES;
 constexpr int FACTORS_PER_LANE = (FACTORS + LANES - 1) / LANES;
 
 __device__ inline int group_lane() { return threadIdx.x % LANES; }
@@ -21,10 +25,10 @@ __device__ inline long long group_index() {
 
 __device__ inline long long group_count() { return gridDim.x * (long long)blockDim.x / LANES; }
 
-// The lanes of this thread's group within its warp. Two half-warps of a warp run rows of different
-// lengths, so each may only ever wait for itself.
+// The lanes of this thread's group within its warp. The groups of a warp run rows of different lengths, so each may
+// only ever wait for itself.
 __device__ inline unsigned group_mask() {
-    return LANES == 32 ? 0xffffffffu : 0xffffu << (threadIdx.x & 16u);
+    return 0xffffffffu >> (32 - LANES) << (threadIdx.x % 32 / LANES * LANES);
 }
 
 // The sum over the group, the same bits on every lane.

@@ -35,7 +35,7 @@ __device__ inline void copy_async(void* shared, const void* global, bool valid) 
 #if __CUDA_ARCH__ >= 800
     const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
     const int bytes = valid ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
 #else
     *static_cast<int4*>(shared) = valid ? *static_cast<const int4*>(global) : int4{0, 0, 0, 0};
 #endif

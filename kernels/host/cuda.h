@@ -189,6 +189,9 @@ inline float from_bits(uint32_t bits) {
     return __builtin_memcpy(&x, &bits, sizeof x), x;
 }
 
+inline unsigned __float_as_uint(float x) { return bits_of(x); }
+inline float __uint_as_float(unsigned bits) { return from_bits(bits); }
+
 // How host.py starts one thread: with pointers to the arguments, as cuLaunchKernel takes them.
 
 template <class... T, size_t... k>

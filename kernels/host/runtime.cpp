@@ -22,7 +22,9 @@
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
+constexpr bool SEES_PLAIN_WRITES = false;  // only atomic operations come to touch(): the others are the sanitizer's
 #else
+constexpr bool SEES_PLAIN_WRITES = true;
 inline void __asan_poison_memory_region(const void*, size_t) {}
 inline void __asan_unpoison_memory_region(const void*, size_t) {}
 inline void __sanitizer_start_switch_fiber(void**, const void*, size_t) {}
@@ -51,6 +53,7 @@ enum Access : uint32_t { READ, WRITE, ATOMIC };
 struct Step {  // a thread touches an array
     uint32_t thread, array, offset;
     Access access;
+    uint32_t barriers;  // that the thread's block has passed
 };
 
 struct Launch {
@@ -158,6 +161,7 @@ class Core {
                 std::fill(region.written.begin(), region.written.end(), 0);
             }
         waiting = 0;
+        barriers = 0;
         for (Fiber& fiber : fibers) {
             fiber.ended = false;
             make_ready(fiber);
@@ -174,6 +178,7 @@ class Core {
                          std::all_of(fibers.begin(), fibers.end(), [](Fiber& f) { return f.wait.same(self->wait); });
         if (!all) return pause();
         waiting = 0;
+        ++barriers;
         for (Fiber& fiber : fibers) release(fiber);
     }
 
@@ -219,7 +224,7 @@ class Core {
                 if (address - region.begin < region.bytes) last = &region;
         const size_t offset = address - last->begin;
         if (offset >= last->bytes || bytes > last->bytes - offset) out_of_bounds(address, bytes, access, from);
-        if (last->shared()) {
+        if (SEES_PLAIN_WRITES && last->shared()) {
             uint8_t* const written = &last->written[offset];
             if (access == WRITE)
                 memset(written, 1, bytes);
@@ -229,7 +234,8 @@ class Core {
         }
         const size_t array = last - regions.data();
         if (launch.n_steps < launch.most_steps && array < launch.n_arrays)
-            launch.steps[launch.n_steps++] = {first_thread + self->number, uint32_t(array), uint32_t(offset), access};
+            launch.steps[launch.n_steps++] = {first_thread + self->number, uint32_t(array), uint32_t(offset), access,
+                                              barriers};
     }
 
     [[noreturn]] void beyond(const OutOfBounds& found, size_t index) {
@@ -246,6 +252,7 @@ class Core {
     std::vector<unsigned> waiting_lanes;
     size_t first = 0, n_ready = 0, waiting = 0;
     uint32_t first_thread;  // of the block, counted through the grid
+    uint32_t barriers;      // that the block has passed
     size_t favoured = draw() % fibers.size(), favour_lasts = size_t(1) << draw() % 10;
     Fiber home;  // the core's own stack
     char* stacks;

@@ -10,12 +10,15 @@
 // the very same samples.
 #include "common/group.cuh"
 #include "common/random.cuh"
+#include "common/sgd.cuh"
 
 extern "C" __global__ void hogwild(const int* __restrict__ users, const int* __restrict__ items,
                                    const float* __restrict__ values, long long nnz, float* user_factors,
                                    float* item_factors, float learning_rate, float user_regularization,
-                                   float item_regularization, unsigned long long key,
-                                   unsigned long long first_update, long long n_updates) {
+                                   float item_regularization, float bias_regularization,
+                                   unsigned long long key, unsigned long long first_update,
+                                   long long n_updates) {
+    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
     for (long long t = group_index(); t < n_updates; t += group_count()) {
         const long long sample = random_position(key, first_update + t, nnz);
         const int user = users[sample], item = items[sample];
@@ -26,11 +29,7 @@ extern "C" __global__ void hogwild(const int* __restrict__ users, const int* __r
 
         const float error = group_dot(p, q) - values[sample];
 #pragma unroll
-        for (int k = 0; k < FACTORS_PER_LANE; ++k) {
-            const float p_old = p[k];
-            p[k] -= learning_rate * (error * q[k] + user_regularization * p_old);
-            q[k] -= learning_rate * (error * p_old + item_regularization * q[k]);
-        }
+        for (int k = 0; k < FACTORS_PER_LANE; ++k) update(p[k], q[k], error, group_lane() + k * LANES, steps);
         store_factors(user_factors, user, p);
         store_factors(item_factors, item, q);
     }

@@ -2,6 +2,7 @@
 
 import matplotlib
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
@@ -155,11 +156,30 @@ def convergence(result, data, metric="mae"):
 
     data : names of data sets, one row of axes each; metric : 'mae' or 'rmse'
     """
+    lines = [
+        ({"model": model, "kernel": kernel}, label, colour, style)
+        for (model, kernel), (label, colour, style) in _KERNELS.items()
+    ]
+    return _errors_by_epoch_and_time(result, data, metric, lines)
+
+
+def schemes(result, data, metric="rmse"):
+    """As `convergence`, one line a scheme of SGD, in the order of the frame."""
+    colours, styles = list(_COLOURS), ("-", "--", ":")
+    lines = [
+        ({"scheme": label}, label, colours[k % len(colours)], styles[k // len(colours)])
+        for k, label in enumerate(result.frame.scheme.unique())
+    ]
+    return _errors_by_epoch_and_time(result, data, metric, lines)
+
+
+def _errors_by_epoch_and_time(result, data, metric, lines):
+    """A row of two axes for each data set; lines : (values of columns, label, colour, style) of each line."""
     figure, axes = _axes(result, columns=2, rows=len(data), height=1 + 2.7 * len(data), sharey="row")
     for (by_epoch, by_time), name in zip(axes, data, strict=True):
         runs = result.frame[(result.frame.data == name) & (result.frame.epoch > 0)]
-        for key, (label, colour, style) in _KERNELS.items():
-            run = runs[(runs.model == key[0]) & (runs.kernel == key[1])]
+        for chosen, label, colour, style in lines:
+            run = runs[(runs[list(chosen)] == pd.Series(chosen)).all(axis=1)]
             if run.empty:
                 continue
             median = run.groupby("epoch")[["seconds", metric]].median()

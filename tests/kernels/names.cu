@@ -50,6 +50,7 @@ extern "C" __global__ void arithmetic(const unsigned long long* a, const unsigne
     real[t] = min((float)x, not_a_number);
     real[n + t] = max((double)not_a_number, (double)y);
     real[2 * n + t] = rsqrtf((float)(x & 0xffff) + 1.0f);
+    real[3 * n + t] = __uint_as_float(__float_as_uint((float)x) ^ 0x80000000u);
 }
 
 extern "C" __global__ void conversions(const float* values, int n, __half* halves, float* from_halves,

@@ -60,26 +60,86 @@ def implicit_half_sweep(rows, fixed, regularization, alpha):
     return solved
 
 
-def hogwild(ratings, p, q, rate, user_reg, item_reg, key, first_update, n_updates):
-    """The updates of thesis Algorithm 4.1 one after another, on the samples that the kernels draw.
+def sgd_replay(ratings, order, p, q, rate, user_reg, item_reg, bias_reg=0.0, biases=0, sides="both", stored=None):
+    """Updates of SGD one after another (thesis, Algorithm 4.1; with biases, cu2rec), in a given order of the ratings.
+
+    Parameters
+    ----------
+    ratings : Ratings, counted from their mean where there are biases
+    order : positions of the ratings, each as often as it counts
+    p, q : (n_users, columns) and (n_items, columns)
+    biases : 0, 1 or 2, as BIASES of kernels/common/sgd.cuh
+    sides : 'both', or 'users' or 'items' alone (Algorithm 2.2)
+    stored : dtype to which factors are rounded after every update; float64 by default
 
     Returns
     -------
     (p, q) : float64 copies of the given factors after the updates
     """
     p, q = p.astype(np.float64), q.astype(np.float64)
-    draws = np.arange(first_update, first_update + n_updates, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        hashes = splitmix64(np.uint64(key) + draws)
-    samples = (hashes >> np.uint64(32)) * np.uint64(ratings.nnz) >> np.uint64(32)
-    for sample in samples.astype(np.int64):
-        u, i = ratings.users[sample], ratings.items[sample]
-        error = p[u] @ q[i] - np.float64(ratings.values[sample])
-        p[u], q[i] = (
-            p[u] - rate * (error * q[i] + user_reg * p[u]),
-            q[i] - rate * (error * p[u] + item_reg * q[i]),
-        )
+    columns = np.arange(p.shape[1])
+    plain = columns < p.shape[1] - (2 if biases else 0)
+    learned_p, learned_q = plain.copy(), plain.copy()
+    if biases == 1:
+        learned_p[-2] = learned_q[-1] = True
+    p_reg, q_reg = (np.where(plain, reg, bias_reg) for reg in (user_reg, item_reg))
+    for t in order:
+        u, i = ratings.users[t], ratings.items[t]
+        error = p[u] @ q[i] - np.float64(ratings.values[t])
+        new_p = p[u] - learned_p * rate * (error * q[i] + p_reg * p[u])
+        new_q = q[i] - learned_q * rate * (error * p[u] + q_reg * q[i])
+        if sides != "items":
+            p[u] = new_p.astype(stored)
+        if sides != "users":
+            q[i] = new_q.astype(stored)
     return p, q
+
+
+def hogwild(ratings, p, q, rate, user_reg, item_reg, key, first_update, n_updates, bias_reg=0.0, biases=0):
+    """`sgd_replay` on the samples that the kernels draw.
+
+    Returns
+    -------
+    (p, q) : float64 copies of the given factors after the updates
+    """
+    draws = np.arange(first_update, first_update + n_updates, dtype=np.uint64)
+    samples = _positions(key, draws, ratings.nnz)
+    return sgd_replay(ratings, samples, p, q, rate, user_reg, item_reg, bias_reg, biases)
+
+
+def _positions(key, draws, n):
+    """Positions below n: `random_position` of kernels/common/random.cuh."""
+    with np.errstate(over="ignore"):
+        hashes = splitmix64(np.uint64(key) + np.asarray(draws, np.uint64))
+    return ((hashes >> np.uint64(32)) * np.asarray(n, np.uint64) >> np.uint64(32)).astype(np.int64)
+
+
+def cu2rec_step(ratings, p, q, rate, user_reg, item_reg, bias_reg, biases, key, step, first_user, conflict):
+    """A step of cu2rec, the users one after another: of each one rating of its CSR row, drawn as the kernel does.
+
+    Parameters
+    ----------
+    conflict : 'early_bird_gets', the first update of an item counts; 'early_bird_loses', the last one; 'atomic', all
+
+    Returns
+    -------
+    (p, q) : float64 copies of the given factors after the step
+    """
+    rows, n = ratings.by_user, ratings.n_users
+    before, new_q = q.astype(np.float64), q.astype(np.float64)
+    p, seen = p.astype(np.float64), set()
+    for user in (np.arange(n) + first_user) % n:
+        if rows.counts[user] == 0:
+            continue
+        t = rows.indptr[user] + _positions(key, step * n + user, rows.counts[user])
+        item = rows.indices[t]
+        one = type(ratings)([user], [item], [rows.values[t]], n, ratings.n_items)
+        read = new_q if conflict == "atomic" else before
+        p, q_of_item = sgd_replay(one, [0], p, read, rate, user_reg, item_reg, bias_reg, biases)
+        if conflict != "early_bird_gets" or item not in seen:
+            new_q[item] = q_of_item[item]
+        seen.add(item)
+    return p, new_q
 
 
 def sum_errors(ratings, p, q):

@@ -23,12 +23,13 @@ def random_position(key, draw, n):
 
 
 @cache
-def hogwild(factors, parallel):
-    """Compile hogwild(users, items, values, p, q, rate, user_reg, item_reg, key, first_update, n_updates, chunks).
+def hogwild(columns, biases, parallel):
+    """Compile hogwild(users, items, values, p, q, rate, user_reg, item_reg, bias_reg, key, first, count, chunks).
 
     Parameters
     ----------
-    factors : int f
+    columns : int f, the last two of which are biases where there are some
+    biases : 0, 1 or 2, as BIASES of kernels/common/sgd.cuh
     parallel : bool. One core makes the chunks' updates in order. Several cores make the chunks at the same time,
         without locks: updates of the same vector may be lost, as in Recht et al. 2011.
 
@@ -36,9 +37,11 @@ def hogwild(factors, parallel):
     -------
     A function that updates p, float32 (users, f), and q, float32 (items, f), in place.
     """
+    factors = columns - 2 if biases else columns
+    user_bias, item_bias = columns - 2, columns - 1
 
     @njit(fastmath=True, nogil=True)
-    def updates(users, items, values, p, q, rate, user_reg, item_reg, key, begin, end):
+    def updates(users, items, values, p, q, rate, user_reg, item_reg, bias_reg, key, begin, end):
         n = np.uint64(len(values))
         user, item, value = (
             np.empty(_BATCH, np.int32),
@@ -54,24 +57,27 @@ def hogwild(factors, parallel):
             for t in range(count):
                 u, v = p[user[t]], q[item[t]]
                 error = -value[t]
-                for k in range(factors):
+                for k in range(columns):
                     error += u[k] * v[k]
                 for k in range(factors):
                     old = u[k]
                     u[k] -= rate * (error * v[k] + user_reg * old)
                     v[k] -= rate * (error * old + item_reg * v[k])
+                if biases == 1:
+                    u[user_bias] -= rate * (error + bias_reg * u[user_bias])
+                    v[item_bias] -= rate * (error + bias_reg * v[item_bias])
 
     # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
     @njit(
-        "void(int32[::1], int32[::1], float32[::1], float32[:, ::1], float32[:, ::1], float32, float32, float32, "
-        "uint64, int64, int64, int64)",
+        "void(int32[::1], int32[::1], float32[::1], float32[:, ::1], float32[:, ::1], "
+        "float32, float32, float32, float32, uint64, int64, int64, int64)",
         nogil=True,
         parallel=parallel,
     )
-    def hogwild(users, items, values, p, q, rate, user_reg, item_reg, key, first_update, n_updates, chunks):
+    def hogwild(users, items, values, p, q, rate, user_reg, item_reg, bias_reg, key, first, count, chunks):
         for c in prange(chunks):
-            begin = first_update + n_updates * c // chunks
-            end = first_update + n_updates * (c + 1) // chunks
-            updates(users, items, values, p, q, rate, user_reg, item_reg, key, begin, end)
+            begin = first + count * c // chunks
+            end = first + count * (c + 1) // chunks
+            updates(users, items, values, p, q, rate, user_reg, item_reg, bias_reg, key, begin, end)
 
     return hogwild

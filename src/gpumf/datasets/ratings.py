@@ -21,7 +21,7 @@ def row_offsets(counts):
 
 
 @numba.njit(cache=True)
-def _grouped(rows, offsets):
+def grouped(rows, offsets):
     """The positions of each row's ratings, one row after another, each in the order given (a counting sort)."""
     order = np.empty(len(rows), np.int64)
     free = offsets[:-1].copy()
@@ -169,9 +169,9 @@ class Ratings:
         return self._compress(self.items, self.users, (self.n_items, self.n_users))
 
     def _compress(self, rows, columns, shape):
-        by_column = _grouped(columns, row_offsets(np.bincount(columns, minlength=shape[1])))
+        by_column = grouped(columns, row_offsets(np.bincount(columns, minlength=shape[1])))
         offsets = row_offsets(np.bincount(rows, minlength=shape[0]))
-        order = by_column[_grouped(rows[by_column], offsets)]
+        order = by_column[grouped(rows[by_column], offsets)]
         return CompressedRows(offsets, columns[order], self.values[order])
 
     def select(self, chosen, name=None):

@@ -13,6 +13,9 @@ from gpumf import ALS, SGD, gpu
 from gpumf.experiments import _limits, identity, load_ratings
 from gpumf.models.evaluation import Errors
 
+# The schemes of SGD whose plan is to move little; the others are timed by experiments/sgd_schemes.py.
+SGD_KERNELS = "sequential", "parallel", "hogwild", "cumf_sgd", "fast"
+
 PROFILES = {
     "quick": {"data": ["jester-1"], "factors": 16, "repeats": 10},
     "full": {"data": ["jester-twin", "douban-twin"], "factors": 16, "repeats": 20},
@@ -20,7 +23,7 @@ PROFILES = {
 
 
 def run(data, factors, repeats):
-    """Time every ALS and SGD kernel of this machine's GPU, or of its CPU where there is none, and the error metric.
+    """Time this machine's GPU, or its CPU where there is none: ALS, SGD (the kernels of SGD_KERNELS), the errors.
 
     Returns
     -------
@@ -52,7 +55,7 @@ def _steps(ratings, f, device):
 
     def trainers(model):
         for kernel, where in model.kernels().items():
-            if where == device:
+            if where == device and (model is not SGD or kernel in SGD_KERNELS):
                 made = model(f, kernel=kernel)
                 yield made, kernel, made._trainers[kernel](made, ratings, *made.initial_factors(ratings))
 

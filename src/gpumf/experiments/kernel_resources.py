@@ -7,7 +7,7 @@ from gpumf.gpu import nvrtc, sources
 
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 
-VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0]}
+VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0]}
 
 PROFILES = {
     name: {"architectures": ARCHITECTURES, "factors": [16, 32, 100, 128], "versions": VERSIONS}
@@ -16,7 +16,7 @@ PROFILES = {
 
 
 def run(architectures, factors, versions):
-    """Compile all that the package can launch.
+    """Compile all that the package can launch, models without biases for all.
 
     Parameters
     ----------

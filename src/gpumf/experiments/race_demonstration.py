@@ -48,7 +48,7 @@ def run(groups, seeds, n_users, n_items, factors, n_updates):
             p, q, trace = updates(ratings, *start, RATE, REGULARIZATION, KEY, n_updates, n_groups, seed)
             _, squared = reference.sum_errors(ratings, p, q)
             distance = np.linalg.norm(np.concatenate([p, q]) - one_by_one) / way
-            rows.append((n_groups, seed, _lost_share(trace), distance, np.sqrt(squared / ratings.nnz)))
+            rows.append((n_groups, seed, lost_share(trace), distance, np.sqrt(squared / ratings.nnz)))
     return pd.DataFrame(rows, columns=["groups", "seed", "lost_share", "distance", "rmse"])
 
 
@@ -61,15 +61,17 @@ def updates(ratings, user_factors, item_factors, rate, regularization, key, n_up
     """
     device, factors, trace = gpu.device("host"), user_factors.shape[1], []
     p, q = device.array(user_factors), device.array(item_factors)
-    steps = np.float32(rate), np.float32(regularization), np.float32(regularization)
+    steps = np.float32(rate), *[np.float32(regularization)] * 3
     draws = np.uint64(key), np.uint64(0), np.int64(n_updates)
     arrays = ratings.users, ratings.items, ratings.values, np.int64(ratings.nnz), p, q
     with device.shuffled(seed, trace):
-        device.kernel("sgd/hogwild.cu", "hogwild", FACTORS=factors)(1, 16 * n_groups, *arrays, *steps, *draws)
+        device.kernel("sgd/hogwild.cu", "hogwild", FACTORS=factors, BIASES=0)(
+            1, 16 * n_groups, *arrays, *steps, *draws
+        )
     return p, q, trace[0]
 
 
-def _lost_share(trace):
+def lost_share(trace):
     """A thread reads a factor, then writes it; if others wrote it in between, their update is lost."""
     trace = trace[trace.array.str.endswith("factors")]
     wrote = trace.access == "write"

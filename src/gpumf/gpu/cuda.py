@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from itertools import pairwise
 
 import cupy
+import cupyx
 import numpy as np
 
 from gpumf.gpu import DeviceError, sources
@@ -48,6 +50,15 @@ def _three(shape):
     return tuple(shape) if np.ndim(shape) else (int(shape),)
 
 
+class _Slot:
+    """Room for a part of arrays, in pinned memory and on the device, and events: when it is copied, when used up."""
+
+    def __init__(self, arrays, longest):
+        self.pinned = [cupyx.empty_pinned((longest, *a.shape[1:]), a.dtype) for a in arrays]
+        self.arrays = [cupy.empty((longest, *a.shape[1:]), a.dtype) for a in arrays]
+        self.copied, self.used = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
+
+
 class CudaDevice:
     """Arrays, kernels and time on the current CUDA device."""
 
@@ -82,6 +93,41 @@ class CudaDevice:
     def synchronize():
         """Wait for all launched work; errors of earlier launches are raised here."""
         cupy.cuda.get_current_stream().synchronize()
+
+    @staticmethod
+    def stream(arrays, bounds):
+        """Yield the parts bounds[k]:bounds[k + 1] of NumPy arrays on the device, copied while others are worked on.
+
+        The next part is on its way, through pinned memory and a stream of its own, while the kernels that were
+        launched on this one run. They have to be launched before the next part is asked for.
+
+        Yields
+        ------
+        list of device arrays, valid until the next but one
+        """
+        kernels, copies = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
+        longest = max(end - begin for begin, end in pairwise(bounds))
+        slots = [_Slot(arrays, longest) for _ in range(2)]
+
+        def fetch(k):
+            slot, part = slots[k % 2], slice(bounds[k], bounds[k + 1])
+            slot.copied.synchronize()
+            copies.wait_event(slot.used)
+            for array, pinned, there in zip(arrays, slot.pinned, slot.arrays, strict=True):
+                chosen = array[part]
+                pinned[: len(chosen)] = chosen
+                there[: len(chosen)].set(pinned[: len(chosen)], stream=copies)
+            slot.copied.record(copies)
+
+        fetch(0)
+        for k, (begin, end) in enumerate(pairwise(bounds)):
+            if k + 2 < len(bounds):
+                fetch(k + 1)
+            slot = slots[k % 2]
+            kernels.wait_event(slot.copied)
+            yield [array[: end - begin] for array in slot.arrays]
+            slot.used.record(kernels)
+        kernels.synchronize()  # before the slots go
 
     @staticmethod
     @cache

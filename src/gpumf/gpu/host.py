@@ -17,6 +17,7 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,7 @@ _SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fn
 _MOST_THREADS, _MOST_SHARED = 1024, 227 << 10  # of a block; kernels/host/cuda.h has the second too
 
 _MOST_STEPS = 1_000_000
-_STEP = np.dtype([("thread", np.uint32), ("array", np.uint32), ("offset", np.uint32), ("access", np.uint32)])
+_STEP = np.dtype([(name, np.uint32) for name in ("thread", "array", "offset", "access", "barriers")])
 
 
 class _Array(ctypes.Structure):
@@ -104,6 +105,7 @@ class Kernel:
         values = [np.array(a.ctypes.data if isinstance(a, np.ndarray) else a) for a in arguments]
         order, trace = self.device.order()
         steps = np.empty(0 if trace is None else _MOST_STEPS, _STEP)
+        threads = np.prod(block)
         launch = _Launch(
             run_thread=ctypes.cast(library.run_thread, ctypes.c_void_p),
             dynamic_shared=ctypes.cast(library.dynamic_shared, ctypes.c_void_p),
@@ -121,7 +123,7 @@ class Kernel:
         if launch.error:
             raise DeviceError(f"{self.name}: {launch.error.decode()}{_line(self.library, launch.error_at)}")
         if trace is not None:
-            trace.append(_readable(steps[: launch.n_steps], arrays))
+            trace.append(_readable(steps[: launch.n_steps], arrays, threads))
             trace[-1].attrs["kernel"] = self.source, self.name
 
     def _check(self, library, arguments):
@@ -139,12 +141,14 @@ def _three(shape):
     return (ctypes.c_uint * 3)(*(*np.atleast_1d(shape).tolist(), 1, 1)[:3])
 
 
-def _readable(steps, arrays):
-    """The steps of a launch as a DataFrame: thread, array, element, access."""
+def _readable(steps, arrays, threads):
+    """The steps of a launch with `threads` a block as a DataFrame, its columns as `HostDevice.shuffled` says."""
     names, widths = list(arrays), np.array([a.itemsize for a in arrays.values()])
     return pd.DataFrame(
         {
             "thread": steps["thread"],
+            "block": steps["thread"] // threads,
+            "barriers": steps["barriers"],
             "array": np.array(names)[steps["array"]],
             "element": steps["offset"] // widths[steps["array"]],
             "access": np.array(["read", "write", "atomic"])[steps["access"]],
@@ -197,6 +201,12 @@ class HostDevice:
     def synchronize():
         """Nothing to wait for: a launch returns when it is done."""
 
+    @staticmethod
+    def stream(arrays, bounds):
+        """Yield the parts bounds[k]:bounds[k + 1] of NumPy arrays, copied."""
+        for begin, end in pairwise(bounds):
+            yield [np.array(array[begin:end]) for array in arrays]
+
     def kernel(self, source, name, **defines):
         """Compile (once) the kernel `name` of `kernels/<source>` with preprocessor definitions.
 
@@ -220,8 +230,8 @@ class HostDevice:
         ----------
         seed : int
         trace : list, to which each launch adds a DataFrame of how threads touched arrays, the first million times:
-            thread (counted through the grid), array, element, access ('read', 'write' or 'atomic'); attrs["kernel"]
-            is its (source, name)
+            thread and block (counted through the grid), barriers (that the block had passed), array, element, access
+            ('read', 'write' or 'atomic'); attrs["kernel"] is its (source, name)
         """
         before, self._shuffle = self._shuffle, (random.Random(seed), trace)
         try:
@@ -244,7 +254,7 @@ class HostDevice:
         return {
             "multiprocessors": _MULTIPROCESSORS,
             "threads_per_multiprocessor": _THREADS_PER_MULTIPROCESSOR,
-            "shared_bytes_per_multiprocessor": _MOST_SHARED,
+            "shared_bytes_per_multiprocessor": _MOST_SHARED + 1024,
             "compiler": _compiler_version(),
         }
 

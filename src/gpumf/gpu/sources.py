@@ -8,25 +8,44 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
 
+# Up to 300 factors, and two columns of biases.
+_COLUMNS, _BIASES = range(1, 303), range(3)
+_SCHEMES = "bsgd", "cu2rec", "cumf_sgd", "esgd", "fast", "gpusgd", "hogwild", "kato_hosino", "newgpusgd"
+
 # The values that the package gives to each source's preprocessor definitions: all that it can launch.
 VARIANTS = {
     "als/cumf.cu": {"FACTORS": range(1, 257), "LOAD": range(3), "A_HALF": range(2), "IMPLICIT": range(2)},
     "als/tensor_core.cu": {"FACTORS": range(1, 257), "IMPLICIT": range(2)},
     "als/thesis.cu": {"FACTORS": range(1, 33)},
     "datasets/twin.cu": {"RANK": [14]},
-    "metrics/errors.cu": {"FACTORS": range(1, 257)},
-    "metrics/ranking.cu": {"FACTORS": range(1, 257)},
+    "metrics/errors.cu": {"FACTORS": _COLUMNS},
+    "metrics/ranking.cu": {"FACTORS": _COLUMNS},
     "microbenchmarks/elementwise_cube.cu": {},
     "models/initial.cu": {},
-    "sgd/hogwild.cu": {"FACTORS": range(1, 257)},
+    **{f"sgd/{scheme}.cu": {"FACTORS": _COLUMNS, "BIASES": _BIASES} for scheme in _SCHEMES},
 }
 
 
 # The kernels whose threads may touch the same elements without order, one of them writing, and of which arrays.
-WANTED_RACES = {("sgd/hogwild.cu", "hogwild"): {"user_factors", "item_factors"}}
+_BOTH = {"user_factors", "item_factors"}
+WANTED_RACES = {
+    ("sgd/bsgd.cu", "bsgd"): _BOTH,
+    ("sgd/cu2rec.cu", "cu2rec"): {"item_factors", "newest"},
+    ("sgd/cu2rec.cu", "cu2rec_loses"): {"item_factors", "newest"},
+    ("sgd/cu2rec.cu", "cu2rec_atomic"): {"item_factors"},
+    ("sgd/cumf_sgd.cu", "cumf_sgd"): _BOTH,
+    ("sgd/esgd.cu", "esgd"): _BOTH,
+    ("sgd/fast.cu", "fast"): {"user_factors"},
+    ("sgd/fast.cu", "fast_single"): {"user_factors"},
+    ("sgd/hogwild.cu", "hogwild"): _BOTH,
+}
 
-# The arrays in which each group of lanes has a place of its own, used by its lanes in the order that they agree on.
-GROUP_MEMORY = {("als/thesis.cu", name): {"matrices"} for name in ("thesis_global", "thesis_hybrid")}
+# The arrays in which each group of so many lanes has a place of its own, which they use in an order that they keep.
+GROUP_MEMORY = {
+    ("als/thesis.cu", "thesis_global"): (16, {"matrices"}),
+    ("als/thesis.cu", "thesis_hybrid"): (16, {"matrices"}),
+    ("datasets/twin.cu", "append_users"): (32, {"next"}),
+}
 
 
 @cache

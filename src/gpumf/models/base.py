@@ -4,6 +4,7 @@ import json
 import time
 import zipfile
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from gpumf.gpu import sources
 from gpumf.models.evaluation import Errors
 from gpumf.models.ranking import METRICS, MOST_ITEMS, CpuRanking, KernelRanking
 
-MAX_FACTORS = 256
+MAX_FACTORS = 300
 _FORMAT = 1  # of the files that `save` writes
 
 
@@ -58,7 +59,8 @@ class KernelTrainer(Trainer):
     entry: str
 
     def __init_subclass__(cls):
-        cls.max_factors = max(sources.VARIANTS[cls.source]["FACTORS"])
+        if hasattr(cls, "source"):
+            cls.max_factors = max(sources.VARIANTS[cls.source]["FACTORS"])
 
     @staticmethod
     def defines(model):
@@ -81,21 +83,24 @@ def lanes(factors):
     return 16 if factors <= 16 else 32
 
 
-def launch_shape(threads, groups, factors, device):
+def launch_shape(threads, groups, factors, device, group_lanes=None):
     """(blocks, threads a block) of a grid in which a group of lanes takes a row or a rating at a time.
 
     As many CUDA threads as asked for, in whole groups; by default (None) those that `groups` need, at most what the
-    device holds at once.
+    device holds at once. A group has lanes(factors) lanes, or `group_lanes`.
     """
+    width = group_lanes or lanes(factors)
     if threads is None:
         held = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
-        threads = min(groups * lanes(factors), held)
-    block = min(_BLOCK, -(-threads // lanes(factors)) * lanes(factors))
+        threads = min(groups * width, held)
+    block = min(_BLOCK, -(-threads // width) * width)
     return -(-threads // block), block
 
 
 class Factorization:
     """Approximates a rating by the inner product of a user's and an item's factors: r_ui ~ p_u . q_i.
+
+    A model with biases has two more columns (see `SGD`), and counts ratings from their mean.
 
     Subclasses name their kernels in `_trainers` (kernel name -> Trainer class), fastest last. A user or item without
     a training rating has no factors worth using; for it the mean of the training ratings is predicted, and counted
@@ -103,7 +108,7 @@ class Factorization:
 
     Attributes
     ----------
-    user_factors, item_factors : float32 (n_users, factors) and (n_items, factors), after `fit`
+    user_factors, item_factors : float32 (n_users, columns) and (n_items, columns), after `fit`
     history : DataFrame with one row an epoch and the columns
         epoch (0 is the initial model), seconds (of training alone, summed up), rmse, mae (of the validation set;
         NaN without one)
@@ -154,6 +159,16 @@ class Factorization:
                 + ", ".join(f"{n} ({t.device}, up to {t.max_factors})" for n, t in self._trainers.items())
             )
         return fitting[-1], "host" if device == "host" else self._trainers[fitting[-1]].device
+
+    @property
+    def columns(self):
+        """Columns of `user_factors` and `item_factors`."""
+        return self.factors
+
+    @property
+    def _offset(self):
+        """What is added to an inner product to predict a rating."""
+        return 0.0
 
     @property
     def _parameters(self):
@@ -207,24 +222,29 @@ class Factorization:
         ------
         ValueError : ratings that are not finite, an empty training set, a validation set of another shape
         """
-        _check_training(train, validation)
+        check_training(train, validation)
         if warm_start:
             self._check_fitted()
-            user_factors, item_factors = self.user_factors, self.item_factors
-            if (len(user_factors), len(item_factors)) != (train.n_users, train.n_items):
+            factors = self.user_factors, self.item_factors
+            if tuple(map(len, factors)) != (train.n_users, train.n_items):
                 raise ValueError("warm_start needs ratings of the same users and items as before")
             rows = self.history.to_dict("records")
         else:
-            user_factors, item_factors = self.initial_factors(train)
+            factors = self.initial_factors(train)
             rows = []
 
         self._set_training(train)
+        return self._train(train, factors, rows, epochs, validation, stop, progress)
+
+    def _train(self, train, factors, rows, epochs, validation, stop, progress):
+        """Train from these factors, with this history so far."""
+        train = self._from_offset(train)
         errors = self._errors(validation) if validation is not None else None
         make_trainer = self._trainers[self.kernel]
         make_trainer.compile(self)
         _ = train.by_user, train.by_item  # belongs to loading, not to the transfer
         started = time.perf_counter()
-        trainer = make_trainer(self, train, user_factors, item_factors)
+        trainer = make_trainer(self, train, *factors)
         trainer.synchronize()
         self.transfer_seconds = time.perf_counter() - started
 
@@ -238,7 +258,7 @@ class Factorization:
         try:
             for epoch in tqdm(range(first, first + epochs), disable=not progress, desc=self.kernel, unit="epoch"):
                 started = time.perf_counter()
-                trainer.epoch(epoch)
+                self._epoch(trainer, epoch, rows)
                 trainer.synchronize()
                 record(epoch + 1, rows[-1]["seconds"] + time.perf_counter() - started)
                 if stop is not None and stop(rows[-1]):
@@ -247,6 +267,14 @@ class Factorization:
             self.user_factors, self.item_factors = self._to_host(trainer.factors())
             self.history = pd.DataFrame(rows)
         return self
+
+    def _epoch(self, trainer, number, rows):
+        """Start epoch `number` after these rows of history."""
+        trainer.epoch(number)
+
+    def _from_offset(self, ratings):
+        """The ratings as inner products approximate them."""
+        return replace(ratings, values=ratings.values - np.float32(self._offset)) if self._offset else ratings
 
     def _to_host(self, factors):
         return factors if self.device == "cpu" else tuple(map(gpu.device(self.device).to_numpy, factors))
@@ -260,7 +288,7 @@ class Factorization:
 
     def _errors(self, ratings):
         known = self._user_known[ratings.users] & self._item_known[ratings.items]
-        return Errors(ratings, known, self.mean, self.factors, self.device)
+        return Errors(self._from_offset(ratings), known, self.mean - self._offset, self.columns, self.device)
 
     # Use
 
@@ -298,6 +326,7 @@ class Factorization:
             _positions(items, len(self.item_factors), "item"),
         )
         dots = np.einsum("...k,...k->...", self.user_factors[users], self.item_factors[items])
+        dots += np.float32(self._offset)
         return np.where(self._user_known[users] & self._item_known[items], dots, np.float32(self.mean))
 
     def recommend(self, user, k=10, seen=None):
@@ -435,7 +464,7 @@ class Factorization:
         return model
 
 
-def _check_training(train, validation):
+def check_training(train, validation):
     if not isinstance(train, Ratings):
         raise TypeError(f"train must be Ratings (see gpumf.datasets), not {type(train).__name__}")
     if train.nnz == 0:

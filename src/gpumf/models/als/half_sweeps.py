@@ -11,6 +11,8 @@ from gpumf.models.base import Trainer
 class HalfSweeps(Trainer):
     """An epoch is two half-sweeps: the users' factors from the items', then the items' from the users'."""
 
+    cg_steps = 6  # of conjugate gradient, where it is used and nothing else is asked for (cumf, section 4)
+
     def epoch(self, number):
         self.solve_users()
         self.solve_items()

@@ -28,6 +28,7 @@ class TensorCore(KernelTrainer, HalfSweeps):
     """
 
     source, entry = "als/tensor_core.cu", "tensor_core"
+    cg_steps = 4
 
     @staticmethod
     def defines(model):

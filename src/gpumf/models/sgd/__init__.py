@@ -1,38 +1,76 @@
 """Stochastic gradient descent."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from gpumf.models.base import Factorization
+from gpumf.models.base import Factorization, check_training
+from gpumf.models.sgd import schedules
+from gpumf.models.sgd.bsgd import Bsgd
+from gpumf.models.sgd.cu2rec import Cu2rec
+from gpumf.models.sgd.cumf_sgd import CumfSgd
+from gpumf.models.sgd.esgd import Esgd
+from gpumf.models.sgd.fast import Fast
+from gpumf.models.sgd.gpusgd import GpuSgd
 from gpumf.models.sgd.hogwild import Hogwild
+from gpumf.models.sgd.kato_hosino import KatoHosino
+from gpumf.models.sgd.newgpusgd import NewGpuSgd
 from gpumf.models.sgd.updates import Parallel, Sequential
+
+_BIAS_KINDS = {False: 0, True: 1, "baseline": 2}  # BIASES of kernels/common/sgd.cuh
+_CONSTANT = schedules.Constant()
+_SMALL = np.float32(0.1)  # standard deviation of initial factors that have biases beside them
 
 
 class SGD(Factorization):
     """Stochastic gradient descent on sum (r_ui - p_u . q_i)^2 / 2 + lambda/2 (|p_u|^2 + |q_i|^2) per rating.
 
-    An epoch is nnz updates on ratings drawn with replacement (thesis, sections 2.3.2 and 4.1, Algorithm 4.1). With
-    a kernel that updates in parallel without locks (Recht et al. 2011) two runs differ slightly.
+    An epoch is nnz updates: `sequential`, `parallel` and `hogwild` draw ratings with replacement (thesis, sections
+    2.3.2 and 4.1, Algorithm 4.1), `cu2rec` one of each user's at a time, the others take every rating once. With a
+    kernel that updates in parallel without locks (Recht et al. 2011) two runs differ slightly.
+
+    With biases a rating is approximated by mu + b_u + b_i + p_u . q_i (cu2rec), mu the mean of the training ratings.
+    The biases are two more columns of the factors, (.., b_u, 1) and (.., 1, b_i), so that all else stays as it is.
 
     Parameters
     ----------
-    factors : int, 1 to 256
-    regularization : lambda >= 0 of the users, and of the items too unless `item_regularization` is given
+    factors : int, 1 to 300
+    regularization : lambda >= 0 of the users, and of the items and biases too unless those are given
     learning_rate : mu > 0
+    item_regularization, bias_regularization : lambda >= 0 of the items and of all biases
+    biases : True, learned from zero; 'baseline', baseline predictors that stay as they are (esgd, section 4); False
+    schedule : how the learning rate changes from epoch to epoch, of `gpumf.models.sgd.schedules`
     kernel : a name of `SGD.kernels()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
-    threads : number of CUDA threads of the grid. By default as many as `safe_updates` lets be in flight: with more,
-        updates of popular vectors overwrite each other and an epoch learns less. Ignored on the CPU.
-    seed : int, of the initial factors and of the draws
+    threads : number of CUDA threads of the grid, where the scheme leaves it open. By default as many as
+        `safe_updates` lets be in flight: with more, updates of popular vectors overwrite each other and an epoch
+        learns less. Ignored on the CPU.
+    chunk : most ratings on the device at a time; by default all that fit. With less than all, the next ones are
+        copied while these are worked on, with the same result. Not for `hogwild` and `cu2rec`, which draw from all.
+    seed : int, of the initial factors, of the draws and of every shuffled order
+    **options : parameters of the scheme; see the `options` of its module in `gpumf.models.sgd`
 
     Raises
     ------
     ValueError : a parameter out of range, a kernel that does not fit the device
+    TypeError : an option that the scheme has not
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
     """
 
-    _trainers: ClassVar = {"sequential": Sequential, "parallel": Parallel, "hogwild": Hogwild}
+    _trainers: ClassVar = {
+        "sequential": Sequential,
+        "parallel": Parallel,
+        "kato_hosino": KatoHosino,
+        "gpusgd": GpuSgd,
+        "newgpusgd": NewGpuSgd,
+        "bsgd": Bsgd,
+        "esgd": Esgd,
+        "cu2rec": Cu2rec,
+        "hogwild": Hogwild,
+        "cumf_sgd": CumfSgd,
+        "fast": Fast,
+    }
 
     def __init__(
         self,
@@ -41,20 +79,173 @@ class SGD(Factorization):
         *,
         learning_rate=0.02,
         item_regularization=None,
+        bias_regularization=None,
+        biases=False,
+        schedule=_CONSTANT,
         kernel=None,
         device="auto",
         threads=None,
+        chunk=None,
         seed=0,
+        **options,
     ):
         super().__init__(factors, regularization, kernel=kernel, device=device, threads=threads, seed=seed)
         if not (np.isfinite(learning_rate) and learning_rate > 0):
             raise ValueError(f"learning_rate must be finite and positive, not {learning_rate!r}")
+        if biases not in _BIAS_KINDS:
+            raise ValueError(f"biases must be True, False or 'baseline', not {biases!r}")
+        if chunk is not None and chunk < 1:
+            raise ValueError(f"chunk must be positive, not {chunk!r}")
+        known = self._trainers[self.kernel].options
+        if unknown := set(options) - set(known):
+            raise TypeError(f"the kernel {self.kernel!r} has no options {sorted(unknown)}; it has {sorted(known)}")
+        if chunk is not None and not self._trainers[self.kernel].streams:
+            raise ValueError(f"the kernel {self.kernel!r} draws from all ratings at any time; it takes no chunk")
         self.learning_rate = float(learning_rate)
         self.item_regularization = self.regularization if item_regularization is None else float(item_regularization)
+        self.bias_regularization = self.regularization if bias_regularization is None else float(bias_regularization)
+        self.biases = biases
+        self.bias_kind = _BIAS_KINDS[biases]
+        self.schedule = schedules.made(schedule)
+        self.chunk = chunk
+        self.options = known | options
+
+    @classmethod
+    def from_model(cls, model, **parameters):
+        """SGD that goes on from another fitted model, such as ALS (cumf, section 7); its `partial_fit` adds ratings.
+
+        Parameters
+        ----------
+        model : fitted Factorization without biases
+        **parameters : of the constructor, but factors
+
+        Returns
+        -------
+        SGD, fitted, with the model's factors and history
+        """
+        model._check_fitted()
+        if model.columns != model.factors:
+            raise ValueError("from_model takes a model without biases")
+        result = cls(model.factors, **parameters)
+        if result.biases:
+            raise ValueError("the other model has no biases to go on from")
+        result.user_factors, result.item_factors = model.user_factors.copy(), model.item_factors.copy()
+        result._user_known, result._item_known = model._user_known.copy(), model._item_known.copy()
+        result.mean, result.scale, result._training = model.mean, model.scale, model._training
+        result.history, result.transfer_seconds = model.history.copy(), model.transfer_seconds
+        return result
+
+    @property
+    def columns(self):
+        return self.factors + (2 if self.biases else 0)
+
+    @property
+    def _offset(self):
+        return self.mean if self.biases else 0.0
+
+    @property
+    def user_biases(self):
+        """b_u, float32 (n_users,), of a model with biases."""
+        return self.user_factors[:, -2]
+
+    @property
+    def item_biases(self):
+        """b_i, float32 (n_items,), of a model with biases."""
+        return self.item_factors[:, -1]
 
     @property
     def _parameters(self):
         return super()._parameters | {
             "learning_rate": self.learning_rate,
             "item_regularization": self.item_regularization,
+            "bias_regularization": self.bias_regularization,
+            "biases": self.biases,
+            "schedule": schedules.described(self.schedule),
         }
+
+    def initial_factors(self, train):
+        """As of `Factorization`; with biases, normal with mean 0 and small, the biases zero or baseline predictors.
+
+        Returns
+        -------
+        (user_factors, item_factors) : float32
+        """
+        if not self.biases:
+            return super().initial_factors(train)
+        rng = np.random.default_rng(self.seed)
+        shapes = ((rows, self.columns) for rows in (train.n_users, train.n_items))
+        p, q = (rng.standard_normal(shape, np.float32) * _SMALL for shape in shapes)
+        p[:, -2], p[:, -1], q[:, -2], q[:, -1] = 0, 1, 1, 0
+        if self.biases == "baseline":
+            p[:, -2], q[:, -1] = baseline_predictors(train)
+        return p, q
+
+    def _epoch(self, trainer, number, rows):
+        trainer.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])
+        trainer.epoch(number)
+
+    def partial_fit(self, new, epochs=1, validation=None, *, progress=False):
+        """Train the fitted model further, on new ratings alone.
+
+        Users and items may be new too: positions up to `new.n_users` and `new.n_items`, which are not below the
+        model's. They start with random factors. The mean from which biases count stays as it was.
+
+        Parameters
+        ----------
+        new : Ratings
+        epochs : int, how often each new rating counts
+        validation : Ratings of the same shape as `new`
+        progress : bool, show a bar
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NotFittedError, ValueError : as of `fit`; fewer users or items than the model has
+        """
+        self._check_fitted()
+        check_training(new, validation)
+        old_rows, shape = (len(self.user_factors), len(self.item_factors)), (new.n_users, new.n_items)
+        if any(rows > wanted for rows, wanted in zip(old_rows, shape, strict=True)):
+            raise ValueError(f"the model has {old_rows} users and items, the new ratings only {shape}")
+        factors = tuple(
+            np.concatenate([old, fresh[len(old) :]])
+            for old, fresh in zip((self.user_factors, self.item_factors), self.initial_factors(new), strict=True)
+        )
+        known = self._user_known, self._item_known
+        mean, scale, before = self.mean, self.scale, self._training
+        self._set_training(new)
+        self.mean, self.scale = mean, scale
+        self._user_known[: len(known[0])] |= known[0]
+        self._item_known[: len(known[1])] |= known[1]
+        self._training = _joined(before, new)
+        return self._train(new, factors, self.history.to_dict("records"), epochs, validation, None, progress)
+
+
+def _joined(before, new):
+    """Both sets of ratings, of the shape of the new one; None where there is no set from before."""
+    if before is None:
+        return None
+    columns = {
+        name: np.concatenate([getattr(r, name) for r in (before, new)]) for name in ("users", "items", "values")
+    }
+    return replace(new, **columns, test_mask=None)
+
+
+def baseline_predictors(train):
+    """b_u and b_i such that r_ui is about mu + b_u + b_i (esgd, section 4).
+
+    Returns
+    -------
+    (b_u, b_i) : float64 (n_users,) the mean of r - mu over a user's ratings, and (n_items,) that of r - mu - b_u over
+    an item's; 0 without ratings
+    """
+
+    def means(rows, n_rows, values):
+        return np.bincount(rows, values, n_rows) / np.maximum(np.bincount(rows, minlength=n_rows), 1)
+
+    rest = train.values - np.float64(train.mean)
+    of_user = means(train.users, train.n_users, rest)
+    return of_user, means(train.items, train.n_items, rest - of_user[train.users])

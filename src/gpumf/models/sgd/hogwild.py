@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from gpumf import gpu
-from gpumf.models.base import KernelTrainer, launch_shape
-from gpumf.models.sgd.updates import Updates, draw_key, step_parameters
+from gpumf.models.base import launch_shape
+from gpumf.models.sgd.updates import DescentKernel, Updates, draw_key
 
 
 def safe_updates(train):
@@ -17,19 +16,18 @@ def safe_updates(train):
     return int(np.ceil(1 / sum((share**2).sum() for share in shares)))
 
 
-class Hogwild(KernelTrainer, Updates):
+class Hogwild(DescentKernel, Updates):
     """kernels/sgd/hogwild.cu: a group of lanes an update, no locks."""
 
     source, entry = "sgd/hogwild.cu", "hogwild"
+    streams = False
 
     def __init__(self, model, train, user_factors, item_factors):
-        device = self._device = gpu.device(model.device)
-        self._kernel = self.compile(model)
-        self._ratings = [device.array(a) for a in (train.users, train.items, train.values)]
+        super().__init__(model, user_factors, item_factors)
+        self._ratings = [self._device.array(a) for a in (train.users, train.items, train.values)]
         self._nnz = train.nnz
-        self._p, self._q = device.array(user_factors), device.array(item_factors)
-        self._steps = *step_parameters(model), draw_key(model)
-        self._shape = launch_shape(model.threads, safe_updates(train), model.factors, device)
+        self._key = draw_key(model)
+        self._shape = launch_shape(model.threads, safe_updates(train), model.columns, self._device)
 
     def updates(self, first, count):
         self._kernel(
@@ -38,7 +36,8 @@ class Hogwild(KernelTrainer, Updates):
             np.int64(self._nnz),
             self._p,
             self._q,
-            *self._steps,
+            *self.steps(),
+            self._key,
             np.uint64(first),
             np.int64(count),
         )

@@ -1,0 +1,71 @@
+// Rows in vectors of four factors: the group of group.cuh where lane l holds the quads l, l + LANES, ... of a row.
+//
+// A lane reads or writes a quad with one instruction, 8 bytes in half precision, and a row of f factors takes only as
+// many lanes as it has quads. Rows are padded with zeros to whole quads, and zeros they stay.
+#pragma once
+#define GROUP_LANES (FACTORS <= 16 ? 4 : FACTORS <= 32 ? 8 : FACTORS <= 64 ? 16 : 32)
+#include "common/group.cuh"
+#include "common/sgd.cuh"
+#include "common/tensor.cuh"
+
+constexpr int QUADS = (FACTORS + 3) / 4;  // of a row
+constexpr int QUADS_PER_LANE = (QUADS + LANES - 1) / LANES;
+constexpr bool FULL = QUADS == QUADS_PER_LANE * LANES;  // every lane has as many
+
+struct __align__(8) HalfQuad {
+    half_bits x[4];
+};
+
+__device__ inline float from_stored(float x) { return x; }
+__device__ inline float from_stored(half_bits x) { return from_half(x); }
+
+// Four factors in global memory, as floats or as halves.
+template <class Stored>
+struct QuadOf;
+template <>
+struct QuadOf<half_bits> {
+    using type = HalfQuad;
+};
+struct __align__(16) FloatQuad {
+    float x[4];
+};
+template <>
+struct QuadOf<float> {
+    using type = FloatQuad;
+};
+template <class Stored>
+using Quad = typename QuadOf<Stored>::type;
+
+// This lane's quads of a row, as they are stored.
+template <class Stored>
+struct Quads {
+    Quad<Stored> quads[QUADS_PER_LANE];
+
+    __device__ void load(const Quad<Stored>* rows, long long row) {
+#pragma unroll
+        for (int k = 0; k < QUADS_PER_LANE; ++k) {
+            const int quad = group_lane() + k * LANES;
+            if (FULL || quad < QUADS) quads[k] = rows[row * QUADS + quad];
+        }
+    }
+
+    __device__ void store(Quad<Stored>* rows, long long row) const {
+#pragma unroll
+        for (int k = 0; k < QUADS_PER_LANE; ++k) {
+            const int quad = group_lane() + k * LANES;
+            if (FULL || quad < QUADS) rows[row * QUADS + quad] = quads[k];
+        }
+    }
+
+    // Calls use(number of the factor among this lane's, its column, the factor as it is stored).
+    template <class Use>
+    __device__ void for_each(Use use) {
+#pragma unroll
+        for (int k = 0; k < QUADS_PER_LANE; ++k) {
+            const int quad = group_lane() + k * LANES;
+            if (!FULL && quad >= QUADS) break;
+#pragma unroll
+            for (int e = 0; e < 4; ++e) use(4 * k + e, 4 * quad + e, quads[k].x[e]);
+        }
+    }
+};

@@ -1,0 +1,41 @@
+// One update of stochastic gradient descent, as every scheme of kernels/sgd makes it; the schemes differ in which
+// updates are made when, by whom, and where the factors are meanwhile.
+//     e = p_u . q_i - r;   p_u -= rate (e q_i + lambda_u p_u);   q_i -= rate (e p_u + lambda_i q_i)
+// computed as p_u = (1 - rate lambda_u) p_u - (rate e) q_i, two instructions a factor, and q_i likewise.
+//
+// Biases are two more columns, of which each side has a constant one, so that the inner product has them too:
+//     p_u = (.., b_u, 1),   q_i = (.., 1, b_i),   p_u . q_i = .. + b_u + b_i,   ratings counted from their mean
+// BIASES is 0 without them, 1 where they are learned, 2 where they stay as they are (a baseline predictor).
+#pragma once
+
+#if !defined(FACTORS) || !defined(BIASES)
+#error "compile with -DFACTORS=columns -DBIASES=0, 1 or 2"
+#endif
+
+constexpr int USER_BIAS = FACTORS - 2, ITEM_BIAS = FACTORS - 1;  // columns, where there are biases
+
+template <class Real>
+struct Steps {
+    Real rate, user_decay, item_decay, bias_decay;
+
+    __device__ Steps(Real rate, Real user_regularization, Real item_regularization, Real bias_regularization)
+        : rate(rate),
+          user_decay(1 - rate * user_regularization),
+          item_decay(1 - rate * item_regularization),
+          bias_decay(1 - rate * bias_regularization) {}
+};
+
+__device__ inline bool is_factor(int column) { return BIASES == 0 || column < USER_BIAS || column >= FACTORS; }
+
+// One column of both vectors; error = p_u . q_i - r.
+template <class Real>
+__device__ inline void update(Real& p, Real& q, Real error, int column, const Steps<Real>& steps) {
+    const Real step = steps.rate * error, p_old = p;
+    if (is_factor(column)) {
+        p = steps.user_decay * p_old - step * q;
+        q = steps.item_decay * q - step * p_old;
+    } else if (BIASES == 1) {
+        Real& bias = column == USER_BIAS ? p : q;
+        bias = steps.bias_decay * bias - step;
+    }
+}

@@ -1,0 +1,30 @@
+// BSGD: a batch of ratings at a time, one thread block a rating, one thread a factor.
+// Source: Nassar et al., section 2.4, after Tang 2015.
+//
+// The ratings are shuffled once and come in batches of s; a launch is one batch, of s blocks of k threads. The gradients
+// of the whole batch are added to the vectors, atomically, so that none is lost where ratings of a batch share a row;
+// a block that begins late may see what an earlier one has added. A popular row gets many gradients at a time, which
+// limits s: rate times ratings of a row in a batch is the step that the row takes.
+//
+// Where the source is silent: how a sum over k threads is made; here by the tree of newgpusgd.cu.
+#include "common/sgd.cuh"
+#include "common/tree_sum.cuh"
+
+// FACTORS threads a block.
+extern "C" __global__ void bsgd(const int* __restrict__ users, const int* __restrict__ items,
+                                const float* __restrict__ values, long long begin, float* user_factors,
+                                float* item_factors, float learning_rate, float user_regularization,
+                                float item_regularization, float bias_regularization) {
+    __shared__ float products[FACTORS];
+    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+    const long long t = begin + blockIdx.x;
+    const int k = threadIdx.x;
+    float* const to_p = &user_factors[users[t] * (long long)FACTORS + k];
+    float* const to_q = &item_factors[items[t] * (long long)FACTORS + k];
+    const float p = *to_p, q = *to_q;
+    const float error = tree_sum(p * q, products) - values[t];
+    float new_p = p, new_q = q;
+    update(new_p, new_q, error, k, steps);
+    atomicAdd(to_p, new_p - p);
+    atomicAdd(to_q, new_q - q);
+}

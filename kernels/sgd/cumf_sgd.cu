@@ -1,0 +1,67 @@
+// CuMF_SGD: rows in half precision, a warp an update, its sum by shuffles.
+// Source: Tan et al. 2018, sections 2 and 6.1 (GPU-SGD), after Xie et al. 2017.
+//
+// Version cumf_sgd, batch-Hogwild: the ratings are shuffled once; a group of lanes takes a run of consecutive ones, which
+// it reads coalesced, then the next run that nobody has. Rows are read from and written to memory for every update,
+// without locks; what two groups write at the same time is lost.
+//
+// Version cumf_sgd_blocked: the matrix in blocks, a launch a set of blocks that share no row and no column, a group a
+// block. Nothing is lost, and a group is as slow as the fullest block of its launch.
+//
+// Rows of up to 64 factors take a part of a warp (common/quads.cuh). The sums and the update itself are FP32.
+#include "common/quads.cuh"
+
+// The ratings begin to end, one after another, by a group.
+__device__ inline void descend(const int* users, const int* items, const float* values, long long begin,
+                               long long end, HalfQuad* user_rows, HalfQuad* item_rows,
+                               const Steps<float>& steps) {
+    const int lane = group_lane();
+    const unsigned mask = group_mask();
+    for (long long batch = begin; batch < end; batch += LANES) {
+        const int count = (int)min((long long)LANES, end - batch);
+        const int user = lane < count ? users[batch + lane] : 0;
+        const int item = lane < count ? items[batch + lane] : 0;
+        const float value = lane < count ? values[batch + lane] : 0.0f;
+        for (int t = 0; t < count; ++t) {
+            const int u = __shfl_sync(mask, user, t, LANES), i = __shfl_sync(mask, item, t, LANES);
+            Quads<half_bits> p = {}, q = {};
+            p.load(user_rows, u);
+            q.load(item_rows, i);
+            float x[4 * QUADS_PER_LANE] = {}, dot = 0.0f;
+            p.for_each([&](int k, int, half_bits h) { x[k] = from_half(h); });
+            q.for_each([&](int k, int, half_bits h) { dot += x[k] * from_half(h); });
+            const float error = group_sum(dot) - __shfl_sync(mask, value, t, LANES);
+            q.for_each([&](int k, int column, half_bits& h) {
+                float y = from_half(h);
+                update(x[k], y, error, column, steps);
+                h = to_half(y);
+            });
+            p.for_each([&](int k, int, half_bits& h) { h = to_half(x[k]); });
+            p.store(user_rows, u);
+            q.store(item_rows, i);
+        }
+    }
+}
+
+extern "C" __global__ void cumf_sgd(const int* __restrict__ users, const int* __restrict__ items,
+                                    const float* __restrict__ values, long long n_ratings, int run,
+                                    HalfQuad* user_factors, HalfQuad* item_factors, float learning_rate,
+                                    float user_regularization, float item_regularization,
+                                    float bias_regularization) {
+    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+    for (long long begin = group_index() * run; begin < n_ratings; begin += group_count() * run)
+        descend(users, items, values, begin, min(begin + run, n_ratings), user_factors, item_factors, steps);
+}
+
+// Block b of the launch is the ratings offsets[first_block + b] and on, counted from first_rating.
+extern "C" __global__ void cumf_sgd_blocked(const long long* __restrict__ offsets, int first_block, int n_blocks,
+                                            const int* __restrict__ users, const int* __restrict__ items,
+                                            const float* __restrict__ values, long long first_rating,
+                                            HalfQuad* user_factors, HalfQuad* item_factors,
+                                            float learning_rate, float user_regularization,
+                                            float item_regularization, float bias_regularization) {
+    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+    for (long long b = group_index(); b < n_blocks; b += group_count())
+        descend(users, items, values, offsets[first_block + b] - first_rating,
+                offsets[first_block + b + 1] - first_rating, user_factors, item_factors, steps);
+}

@@ -1,0 +1,211 @@
+// fast: item rows stay on the chip, users' rows come by.
+//
+// What limits an update is not arithmetic but rows that are read and written: batch-Hogwild (cumf_sgd.cu) moves both
+// rows in and out, 8 f bytes an update in half precision, and the popular items' rows are wanted by all at once. Here
+// nobody waits for an item's row:
+//   - The items are dealt to tiles, about as many as there are multiprocessors, so that each tile has as many ratings
+//     as any other and its rows fit into shared memory, in FP32. A block owns a tile: of its item rows, nothing is
+//     read or written elsewhere while the block works. They are not rounded either.
+//   - The ratings of a tile are ordered by user. A group of lanes takes a user's ratings in this tile one after another
+//     with the user's row in registers: a run, for which the row is read and written once, 4 f bytes in FP16. The row
+//     that is wanted next is on its way while the one at hand is in use.
+//   - A row is rounded to FP16 up or down by chance, so that steps smaller than half a last digit count on average.
+//     (Version fast_single: users' rows in FP32.)
+//   - A launch takes a part of the users, whose rows fit into the L2 cache: all tiles pass over them while they are
+//     there. Each tile begins at another place of the part, so that few blocks want a row at the same time.
+// Bytes an update, with r ratings in a run: 12 for the rating and 4 f / r between L2 and registers; of memory, per epoch
+// and not per update, 4 f for each user and 8 f for each item and part. r is nnz over the number of pairs of a user and
+// a tile that have a rating, so nnz / (m T) or more with m users and T tiles. On chip, an update reads and writes 4 f
+// bytes of shared memory each; a group's sum takes log2(lanes) shuffles.
+//
+// At the Netflix shape with f = 128 and a tile for each of 132 multiprocessors, a tile has 135 rows, 69 KB, and a user
+// with n ratings has runs in 132 (1 - (131/132)^n) tiles: with the mean of 209 ratings, 2 in a run. Then an update
+// moves 12 + 256 bytes, where batch-Hogwild moves 12 + 1024 of which half are written to popular rows. Shared memory
+// gives 128 bytes a cycle: 8 cycles an update, 12 with `reread`, and 7 more for the shuffles.
+//
+// What may be lost: the groups of a block update the tile's rows in shared memory without locks, and a popular item is
+// in the hands of many of them at a time. With `reread` a group reads the item's row once more when it knows the error, so
+// that only what others write between that and its own write is lost, not what they write while it sums up the error;
+// it costs 4 f bytes more of shared memory an update. And two blocks may hold the same user's row, of which the
+// last one's run then counts: rare where there are many more users in a part than groups.
+#include "common/quads.cuh"
+#include "common/random.cuh"
+
+constexpr int MOST_THREADS = QUADS_PER_LANE <= 2 ? 1024 : 512;  // of a block, by registers
+
+// x as a float, or as one of the two halves around it, the nearer one more often.
+__device__ inline void round_to(float& to, float x, unsigned) { to = x; }
+__device__ inline void round_to(half_bits& to, float x, unsigned random) {
+    to = to_half(__uint_as_float((__float_as_uint(x) + (random & 0x1fffu)) & ~0x1fffu));
+}
+
+// Up to LANES ratings of a segment, one a lane.
+struct Batch {
+    int user, item;
+    float value;
+    int count;
+};
+
+// A group's segments of a tile, as batches: s, s + groups, ... of `count`, turned by `start`. The bounds of a segment are
+// read when the one before is begun, so that nobody waits for them.
+struct Batches {
+    const long long* segments;  // of the tile
+    int count, start, groups, s;
+    long long first_rating;
+    const int *users, *items;
+    const float* values;
+    long long begin = 0, end = 0, next_begin = 0, next_end = 0;
+
+    __device__ void look_ahead() {
+        if (s < count) {
+            const int at = s + start < count ? s + start : s + start - count;
+            next_begin = segments[at] - first_rating, next_end = segments[at + 1] - first_rating;
+        } else {
+            next_begin = next_end = 0;
+        }
+        s += groups;
+    }
+
+    // Of no ratings when there are no more.
+    __device__ Batch fetch() {
+        if (begin >= end) {
+            begin = next_begin, end = next_end;
+            look_ahead();
+        }
+        const long long t = begin + group_lane();
+        Batch batch = {-1, 0, 0.0f, (int)min((long long)LANES, end - begin)};
+        if (t < end) batch.user = users[t], batch.item = items[t], batch.value = values[t];
+        begin += LANES;
+        return batch;
+    }
+};
+
+// A bit for each rating of a batch that begins a run, given whose row is in use before it.
+__device__ inline unsigned starts_of(const Batch& batch, int user_before) {
+    const int lane = group_lane();
+    const int above = __shfl_up_sync(group_mask(), batch.user, 1, LANES);
+    const bool begins = lane < batch.count && batch.user != (lane == 0 ? user_before : above);
+    return __ballot_sync(group_mask(), begins) >> (threadIdx.x % 32 - lane);
+}
+
+// A group's segments, one after another. While a run is worked on, the row of the next one is on its way, and while a
+// batch is, the ratings of the next one are.
+template <class Stored>
+__device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQuad* tile, const Steps<float>& steps,
+                               bool reread, unsigned& random) {
+    const unsigned mask = group_mask();
+    batches.look_ahead();
+    Batch batch = batches.fetch();
+    int user_now = -1;
+    float p[4 * QUADS_PER_LANE] = {};
+    Quads<Stored> row = {}, next = {};
+
+    auto write_back = [&] {
+        row.for_each([&](int k, int, Stored& to) {
+            random = random * 1664525u + 1013904223u;  // its high bits are random
+            round_to(to, p[k], random >> 16);
+        });
+        row.store(user_rows, user_now);
+    };
+    auto load_next = [&](const Batch& of, int t) { next.load(user_rows, __shfl_sync(mask, of.user, t, LANES)); };
+
+    unsigned starts = starts_of(batch, -1);
+    if (starts) load_next(batch, 0);
+    while (batch.count > 0) {
+        const Batch following = batches.fetch();
+        unsigned following_starts = 0;
+        bool looked = false;
+        auto look_at_following = [&] {
+            looked = true;
+            following_starts = starts_of(following, __shfl_sync(mask, batch.user, batch.count - 1, LANES));
+            if (following_starts) load_next(following, __ffs(following_starts) - 1);
+        };
+        for (int t = 0; t < batch.count; ++t, starts >>= 1) {
+            if (starts & 1) {
+                if (user_now >= 0) write_back();
+                user_now = __shfl_sync(mask, batch.user, t, LANES);
+                row = next;
+                row.for_each([&](int k, int, Stored x) { p[k] = from_stored(x); });
+                if (starts >> 1)
+                    load_next(batch, t + __ffs(starts >> 1));
+                else
+                    look_at_following();
+            }
+            FloatQuad* const at = tile + __shfl_sync(mask, batch.item, t, LANES) * QUADS;
+            Quads<float> q;
+            q.load(at, 0);
+            float dot = 0.0f;
+            q.for_each([&](int k, int, float x) { dot += p[k] * x; });
+            const float error = group_sum(dot) - __shfl_sync(mask, batch.value, t, LANES);
+            if (reread) {
+                __syncwarp(mask);  // or the compiler takes what it has read before
+                q.load(at, 0);
+            }
+            q.for_each([&](int k, int column, float& x) { update(p[k], x, error, column, steps); });
+            q.store(at, 0);
+        }
+        if (!looked) look_at_following();
+        batch = following;
+        starts = following_starts;
+    }
+    if (user_now >= 0) write_back();
+}
+
+// The part `part` of the users: tile t has its segments tile_segments[part * n_tiles + t] and on; a segment s is the
+// ratings segments[s] to segments[s + 1], counted from first_rating. `items` are rows of the tile, whose items are
+// tile_items[tile_rows[t]] and on. Dynamic shared memory: 16 QUADS bytes for each row of the largest tile.
+template <class Stored>
+__device__ inline void sweep(const long long* segments, const int* tile_segments, int part, const int* tile_items,
+                             const int* tile_rows, int n_tiles, const int* users, const int* items,
+                             const float* values, long long first_rating, Quad<Stored>* user_rows,
+                             float* item_factors, const Steps<float>& steps, bool reread, unsigned rotation,
+                             unsigned key) {
+    extern __shared__ __align__(16) float shared[];
+    unsigned random = (unsigned)splitmix64(((unsigned long long)key << 32) + blockIdx.x * blockDim.x + threadIdx.x);
+
+    for (int t = blockIdx.x; t < n_tiles; t += gridDim.x) {
+        const int first_row = tile_rows[t], words = (tile_rows[t + 1] - first_row) * QUADS * 4;
+        for (int k = threadIdx.x; k < words; k += blockDim.x) {
+            const int column = k % (QUADS * 4), item = tile_items[first_row + k / (QUADS * 4)];
+            shared[k] = column < FACTORS ? item_factors[item * (long long)FACTORS + column] : 0.0f;
+        }
+        __syncthreads();
+        const int begin = tile_segments[part * n_tiles + t], count = tile_segments[part * n_tiles + t + 1] - begin;
+        // In turns of 2^-32: every tile begins elsewhere.
+        const unsigned turn = 0xffffffffu / n_tiles * t + rotation;
+        const int start = (int)((unsigned long long)turn * count >> 32);
+        Batches batches = {segments + begin, count, start, (int)blockDim.x / LANES, (int)threadIdx.x / LANES,
+                           first_rating,     users, items, values};
+        descend<Stored>(batches, user_rows, reinterpret_cast<FloatQuad*>(shared), steps, reread, random);
+        __syncthreads();
+        for (int k = threadIdx.x; k < words; k += blockDim.x) {
+            const int column = k % (QUADS * 4), item = tile_items[first_row + k / (QUADS * 4)];
+            if (column < FACTORS) item_factors[item * (long long)FACTORS + column] = shared[k];
+        }
+        __syncthreads();
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
+    fast(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
+         const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
+         const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
+         long long first_rating, HalfQuad* user_factors, float* item_factors, float learning_rate,
+         float user_regularization, float item_regularization, float bias_regularization, int reread,
+         unsigned rotation, unsigned key) {
+    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+    sweep<half_bits>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values, first_rating,
+                     user_factors, item_factors, steps, reread, rotation, key);
+}
+
+extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
+    fast_single(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
+                const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
+                const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
+                long long first_rating, FloatQuad* user_factors, float* item_factors, float learning_rate,
+                float user_regularization, float item_regularization, float bias_regularization,
+                int reread, unsigned rotation, unsigned key) {
+    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+    sweep<float>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values, first_rating,
+                 user_factors, item_factors, steps, reread, rotation, key);
+}

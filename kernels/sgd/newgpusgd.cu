@@ -1,0 +1,54 @@
+// NewGPUSGD: rectangular blocks, a thread block takes a data block, rating after rating, each thread one factor.
+// Source: Li et al. 2019, section 4, Algorithm 1.
+//
+// The matrix is cut into l x l blocks of m/l users by n/l items, none of them blank for want of rows or columns. A
+// launch is one tag of l blocks that share no row and no column; the next launch is the synchronization between tags.
+// The inner product is summed up by a tree in shared memory. Nothing is ever lost: two runs give the same bits.
+//
+// Version newgpusgd: FP32. Version newgpusgd_double: FP64, the second precision of section 5.
+//
+// Slips of Algorithm 1, implemented as the text and equation 3 say:
+//   - line 14 updates the item's vector with the item's own where the user's belongs; it is the user's before line 13;
+//   - line 9 lets every even thread add in all rounds; in round `sign` it is every 2 sign-th thread;
+//   - line 8 stops a round early, at sign * 2 < f instead of sign < f, and the sum misses half its terms;
+//   - nobody waits before line 10 first reads what other threads write in line 6;
+//   - equation 2 subtracts the regularization, which minimizing the error adds.
+#include "common/sgd.cuh"
+#include "common/tree_sum.cuh"
+
+// Block b of the launch is the ratings offsets[first_block + b] and on, counted from first_rating. FACTORS threads.
+template <class Real>
+__device__ inline void descend(const long long* offsets, int first_block, const int* users, const int* items,
+                               const float* values, long long first_rating, Real* user_factors,
+                               Real* item_factors, const Steps<Real>& steps) {
+    __shared__ Real pre_score[FACTORS];
+    const int k = threadIdx.x;
+    const long long end = offsets[first_block + blockIdx.x + 1] - first_rating;
+    for (long long t = offsets[first_block + blockIdx.x] - first_rating; t < end; ++t) {
+        Real& p = user_factors[users[t] * (long long)FACTORS + k];
+        Real& q = item_factors[items[t] * (long long)FACTORS + k];
+        const Real error = tree_sum(p * q, pre_score) - values[t];
+        update(p, q, error, k, steps);
+        __syncthreads();
+    }
+}
+
+extern "C" __global__ void newgpusgd(const long long* __restrict__ offsets, int first_block,
+                                     const int* __restrict__ users, const int* __restrict__ items,
+                                     const float* __restrict__ values, long long first_rating,
+                                     float* user_factors, float* item_factors, float learning_rate,
+                                     float user_regularization, float item_regularization,
+                                     float bias_regularization) {
+    descend<float>(offsets, first_block, users, items, values, first_rating, user_factors, item_factors,
+                   {learning_rate, user_regularization, item_regularization, bias_regularization});
+}
+
+extern "C" __global__ void newgpusgd_double(const long long* __restrict__ offsets, int first_block,
+                                            const int* __restrict__ users, const int* __restrict__ items,
+                                            const float* __restrict__ values, long long first_rating,
+                                            double* user_factors, double* item_factors, float learning_rate,
+                                            float user_regularization, float item_regularization,
+                                            float bias_regularization) {
+    descend<double>(offsets, first_block, users, items, values, first_rating, user_factors, item_factors,
+                    {learning_rate, user_regularization, item_regularization, bias_regularization});
+}

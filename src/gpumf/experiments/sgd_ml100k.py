@@ -1,0 +1,108 @@
+"""The error of SGD with biases on MovieLens 100K: five folds, parameters chosen without looking at the test folds.
+
+Every fold chooses its own parameters on a tenth of its training ratings that is held out, then trains on all of them
+for as many epochs as were best there, and is judged on the fold's test ratings once.
+"""
+
+from itertools import product
+
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import SGD
+from gpumf.experiments import identity, load_ratings
+from gpumf.models.sgd import schedules
+
+PROFILES = {
+    "quick": {
+        "data": "ml-100k",
+        "kernel": "sequential",
+        "factors": [16],
+        "regularization": [0.06, 0.1],
+        "bias_regularization": [0.02],
+        "learning_rate": [0.02],
+        "beta": [0.05],
+        "epochs": 60,
+        "seeds": 1,
+    },
+    "full": {
+        "data": "ml-100k",
+        "kernel": None,
+        "factors": [32, 128, 256],
+        "regularization": [0.06, 0.08, 0.1, 0.12],
+        "bias_regularization": [0.0, 0.02],
+        "learning_rate": [0.01, 0.02],
+        "beta": [0.01, 0.05],
+        "epochs": 150,
+        "seeds": 3,
+    },
+}
+_GRID = "factors", "regularization", "bias_regularization", "learning_rate", "beta"
+
+
+def run(data, kernel, factors, regularization, bias_regularization, learning_rate, beta, epochs, seeds):
+    """Choose and judge, fold by fold.
+
+    Parameters
+    ----------
+    data : name of a data set
+    kernel : of SGD; the fastest of this machine by default
+    factors, regularization, bias_regularization, learning_rate, beta (of `schedules.Power`) : lists, all of whose
+        combinations are tried
+    epochs : int, the most
+    seeds : int, of the initial factors when the chosen parameters are judged
+
+    Returns
+    -------
+    DataFrame with a row a training: fold, step ('choice' or 'test'), seed, kernel, device, the parameters, epochs
+    (that were best on the held-out ratings), rmse, mae (after these epochs, on the held-out ratings for 'choice', on
+    the fold's test ratings for 'test')
+    """
+    ratings = load_ratings(data)
+    grid = [
+        dict(zip(_GRID, values, strict=True))
+        for values in product(factors, regularization, bias_regularization, learning_rate, beta)
+    ]
+    rows = []
+    for fold, (train, test) in enumerate(tqdm(ratings.kfold(5), total=5, desc="sgd_ml100k", leave=False)):
+        inner, held_out = train.split(0.1, seed=fold)
+        choices = []
+        for parameters in grid:
+            fitted = _model(kernel, 0, **parameters).fit(inner, epochs, held_out)
+            best = fitted.history.loc[fitted.history.rmse.idxmin()]
+            choices.append((best.rmse, int(best.epoch), parameters))
+            rows.append(_row(fold, "choice", 0, fitted, parameters, int(best.epoch), best))
+        _, n_epochs, parameters = min(choices, key=lambda choice: choice[0])
+        for seed in range(seeds):
+            fitted = _model(kernel, seed, **parameters).fit(train, n_epochs, test)
+            rows.append(_row(fold, "test", seed, fitted, parameters, n_epochs, fitted.history.iloc[-1]))
+    frame = pd.DataFrame(rows)
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def summary(frame):
+    """RMSE and MAE over the folds, from the frame of `run`: mean over folds and seeds, and the spread over the seeds.
+
+    Returns
+    -------
+    DataFrame with a row a measure: measure ('rmse', 'mae'), mean, spread (standard deviation over the seeds of the
+    mean over the folds; NaN with one seed)
+    """
+    tests = frame[frame.step == "test"].groupby("seed")[["rmse", "mae"]].mean()
+    return pd.DataFrame(
+        {"measure": ["rmse", "mae"], "mean": tests.mean().to_numpy(), "spread": tests.std().to_numpy()}
+    )
+
+
+def _model(kernel, seed, factors, beta, **parameters):
+    return SGD(factors, kernel=kernel, seed=seed, biases=True, schedule=schedules.Power(beta), **parameters)
+
+
+def _row(fold, step, seed, fitted, parameters, epochs, errors):
+    measured = {"epochs": epochs, "rmse": errors.rmse, "mae": errors.mae}
+    return (
+        {"fold": fold, "step": step, "seed": seed, "kernel": fitted.kernel, "device": fitted.device}
+        | parameters
+        | measured
+    )

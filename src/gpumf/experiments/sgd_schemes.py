@@ -1,0 +1,160 @@
+"""Every scheme of SGD on the same data, from the same factors, at the same rates: only who updates what differs.
+
+RMSE and MAE against epochs and seconds, and updates a second. The factors start at random from the seed of the
+repeat, which also splits the ratings where no official test set comes with them.
+"""
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import SGD, gpu
+from gpumf.experiments import identity, load_ratings
+from gpumf.models.sgd import schedules
+
+# A label in the results, and the kernel and options that it stands for.
+SCHEMES = {
+    "sequential": ("sequential", {}),
+    "parallel": ("parallel", {}),
+    "kato_hosino": ("kato_hosino", {}),
+    "gpusgd": ("gpusgd", {"side": 1024}),
+    "newgpusgd": ("newgpusgd", {"side": 1024}),
+    "newgpusgd, FP64": ("newgpusgd", {"side": 1024, "precision": 64}),
+    "bsgd": ("bsgd", {"batch": 1024}),
+    "esgd": ("esgd", {}),
+    "cu2rec": ("cu2rec", {}),
+    "cu2rec, early bird loses": ("cu2rec", {"conflict": "early_bird_loses"}),
+    "cu2rec, atomic": ("cu2rec", {"conflict": "atomic"}),
+    "cu2rec, no striding": ("cu2rec", {"striding": False}),
+    "hogwild": ("hogwild", {}),
+    "cumf_sgd": ("cumf_sgd", {}),
+    "cumf_sgd, blocked": ("cumf_sgd", {"side": 1024}),
+    "fast": ("fast", {}),
+    "fast, FP32": ("fast", {"precision": 32}),
+}
+
+# Rates of one data set for all schemes. Jester: the thesis's (Figures 6.1 and 6.2), Douban: those of
+# experiments/first_comparison.py, Netflix: lambda of cumf (Table 2).
+TUNED = {
+    "jester": {"regularization": 0.06, "learning_rate": 0.016},
+    "douban": {"regularization": 0.03, "learning_rate": 0.01},
+    "netflix": {"regularization": 0.05, "learning_rate": 0.01},
+    "ml": {"regularization": 0.05, "learning_rate": 0.02},
+}
+POWER = {"name": "Power", "beta": 0.1, "power": 1.5}
+
+PROFILES = {
+    "quick": {
+        "data": ["ml-100k"],
+        "schemes": None,
+        "factors": 16,
+        "epochs": 20,
+        "repeats": 1,
+        "schedule": POWER,
+        "threads": {},
+    },
+    "full": {
+        "data": ["jester-1", "ml-100k", "netflix-twin"],
+        "schemes": None,
+        "factors": 128,
+        "epochs": 20,
+        "repeats": 3,
+        "schedule": POWER,
+        "threads": {},
+    },
+}
+
+
+def run(data, schemes, factors, epochs, repeats, schedule, threads):
+    """Train with every scheme that this machine has.
+
+    Parameters
+    ----------
+    data : names of data sets
+    schemes : labels of SCHEMES; all by default
+    factors, epochs : int
+    repeats : int, runs of each; run k starts with seed k. On more than ten million ratings only `cumf_sgd` and
+        `fast` are run more than once.
+    schedule : what `schedules.described` says of one
+    threads : dict, label -> CUDA threads of the grid, where another number than the default is wanted
+
+    Returns
+    -------
+    DataFrame with a row an epoch: data, scheme (a label), kernel, device, repeat, factors, regularization,
+    learning_rate (of the first epoch), threads (missing where it is the default), nnz (of the training set), epoch,
+    seconds (of training alone, summed up), updates (so far), rmse, mae (both on the test set)
+    """
+    usable = {"cpu", "cuda"} if gpu.available() else {"cpu"}
+    places = SGD.kernels()
+    chosen = {label: SCHEMES[label] for label in schemes or SCHEMES if places[SCHEMES[label][0]] in usable}
+    frames, identities = [], []
+    for name in data:
+        ratings = load_ratings(name)
+        identities.append(identity(ratings))
+        tuned = TUNED[ratings.name.split("-")[0]]
+        for repeat in range(repeats):
+            official = ratings.test_mask is not None
+            train, test = ratings.official_split() if official else ratings.split(0.2, seed=repeat)
+            for label, (kernel, options) in tqdm(chosen.items(), desc=f"sgd_schemes {ratings.name}", leave=False):
+                if repeat and train.nnz > 10**7 and kernel not in ("cumf_sgd", "fast"):
+                    continue
+                model = SGD(
+                    factors,
+                    kernel=kernel,
+                    seed=repeat,
+                    schedule=schedules.made(schedule),
+                    threads=threads.get(label),
+                    **tuned,
+                    **options,
+                ).fit(train, epochs, test)
+                # cu2rec's steps make about as many updates as there are ratings; every other scheme makes as many.
+                frames.append(
+                    model.history.assign(
+                        data=ratings.name,
+                        scheme=label,
+                        kernel=kernel,
+                        device=model.device,
+                        repeat=repeat,
+                        factors=factors,
+                        threads=threads.get(label, np.nan),
+                        nnz=train.nnz,
+                        updates=model.history.epoch * train.nnz,
+                        **tuned,
+                    )
+                )
+    first = ["data", "scheme", "kernel", "device", "repeat", "factors", "regularization", "learning_rate", "threads"]
+    frame = pd.concat(frames, ignore_index=True)[[*first, "nnz", "epoch", "seconds", "updates", "rmse", "mae"]]
+    frame.attrs["datasets"] = identities
+    return frame
+
+
+def summary(frame):
+    """What each scheme reached, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a data set and scheme: data, scheme, device, updates_per_second (median over all epochs),
+    best_rmse, last_rmse, last_mae (means over the repeats), spread (standard deviation of last_rmse over them), gap
+    (last_rmse over that of `sequential` on the same data)
+    """
+    rows = []
+    for (data, scheme, device), runs in frame.groupby(["data", "scheme", "device"], sort=False):
+        repeats = runs.groupby("repeat")
+        speed = runs.updates.diff() / runs.seconds.diff()
+        last = repeats.last()
+        rows.append(
+            {
+                "data": data,
+                "scheme": scheme,
+                "device": device,
+                "updates_per_second": speed[runs.epoch > 0].median(),
+                "best_rmse": repeats.rmse.min().mean(),
+                "last_rmse": last.rmse.mean(),
+                "last_mae": last.mae.mean(),
+                "spread": last.rmse.std(),
+            }
+        )
+    table = pd.DataFrame(rows)
+    reference = table[table.scheme == "sequential"].set_index("data").last_rmse
+    table["gap"] = table.last_rmse - table.data.map(reference)
+    return table

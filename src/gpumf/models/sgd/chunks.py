@@ -1,0 +1,41 @@
+"""Ratings in a fixed order on a device: whole where they fit, else one chunk after another."""
+
+import numpy as np
+
+# Of the free memory, what ratings may take; the factors and the validation set are there already.
+_SHARE = 0.8
+_STREAMED = 512 << 20  # bytes of a chunk, at most: long transfers are fast ones, pinned memory is scarce
+
+
+class Chunks:
+    """Ratings whose order is cut into pieces that are launched as a whole or together, whichever chunk they are in.
+
+    Parameters
+    ----------
+    device : of `gpumf.gpu.device`
+    arrays : NumPy arrays of one length, what the kernel wants of each rating in its order
+    pieces : int64 (n + 1,), ascending from 0 to that length: where the order may be cut
+    most : ratings in a chunk (a piece that has more is a chunk by itself); all that fit by default
+    """
+
+    def __init__(self, device, arrays, pieces, most=None):
+        self._device, self._arrays = device, arrays
+        bytes_each, nnz = sum(a.itemsize for a in arrays), int(pieces[-1])
+        if most is None:
+            fit = int(device.free_bytes() * _SHARE) // bytes_each
+            # Two chunks are there at a time.
+            most = nnz if nnz <= fit else max(min(fit // 2, _STREAMED // bytes_each), 1)
+        cuts = [0]
+        while cuts[-1] < len(pieces) - 1:
+            end = int(np.searchsorted(pieces, pieces[cuts[-1]] + most, "right")) - 1
+            cuts.append(max(end, cuts[-1] + 1))
+        self._cuts, self._bounds = cuts, [int(pieces[cut]) for cut in cuts]
+        self._resident = [device.array(a) for a in arrays] if len(cuts) == 2 else None
+
+    def __iter__(self):
+        """Yield (first piece, end piece, where the first one begins, its arrays on the device) of each chunk.
+
+        What is launched on a chunk has to be launched before the next one is asked for.
+        """
+        chunks = [self._resident] if self._resident else self._device.stream(self._arrays, self._bounds)
+        yield from zip(self._cuts[:-1], self._cuts[1:], self._bounds[:-1], chunks, strict=True)

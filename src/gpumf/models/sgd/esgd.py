@@ -1,0 +1,92 @@
+"""Launches kernels/sgd/esgd.cu; and how likely it is that ratings meet."""
+
+from math import lgamma
+from typing import ClassVar
+
+import numpy as np
+
+from gpumf.hashing import random_order
+from gpumf.models.sgd.chunks import Chunks
+from gpumf.models.sgd.updates import DescentKernel
+
+_MOST_THREADS = 1024  # of a block
+
+
+class Esgd(DescentKernel):
+    """kernels/sgd/esgd.cu: ratings as they lie, in a random order out of shared memory, atomic additions.
+
+    As published with `biases="baseline"`, and with `biases=False` on ratings as they are.
+    """
+
+    source, entry = "sgd/esgd.cu", "esgd"
+    # th_size : threads of a block, taken down to a multiple of the columns
+    # st : steps in which they load the ratings of a block
+    options: ClassVar = {"th_size": 1000, "st": 2}
+
+    def __init__(self, model, train, user_factors, item_factors):
+        super().__init__(model, user_factors, item_factors)
+        self._block = self.block(model)
+        self._ratings_a_block = self._block * model.options["st"]
+        pieces = np.append(np.arange(0, train.nnz, self._ratings_a_block), train.nnz)
+        arrays = train.users, train.items, train.values
+        self._chunks = Chunks(self._device, arrays, pieces, model.chunk)
+        self._rand = self._device.array(self.permutation(model))
+
+    @staticmethod
+    def block(model):
+        """Threads of a block: a multiple of the columns, at least one of it."""
+        th_size = min(model.options["th_size"], _MOST_THREADS)
+        return max(th_size // model.columns, 1) * model.columns
+
+    @classmethod
+    def permutation(cls, model):
+        """Rand: the order in which a block takes its ratings, int32 (sh_size,)."""
+        return random_order(cls.block(model) * model.options["st"], model.seed).astype(np.int32)
+
+    def epoch(self, number):
+        size = self._ratings_a_block
+        for first, end, _, arrays in self._chunks:
+            self._kernel(
+                end - first,
+                self._block,
+                *arrays,
+                np.int64(len(arrays[0])),
+                self._rand,
+                np.int32(size),
+                self._p,
+                self._q,
+                *self.steps(),
+                shared=12 * size,
+            )
+
+
+def independence_probability(n_users, n_items, draws, *, square=True):
+    """How likely random entries of the rating matrix share neither row nor column (esgd, section 3: P_u = U / A).
+
+    Parameters
+    ----------
+    n_users, n_items, draws : m, n and l
+    square : bool. The publication counts what is left after each draw as J_k = (sqrt(J_{k-1}) - 1)^2, J_0 = m n,
+        which holds in a square matrix; with False it is (m - k) (n - k), which holds in any.
+
+    Returns
+    -------
+    float : U / A, A the ways to draw l of m n entries; 0 where draws exceed m or n: then entries must meet
+    """
+    if draws > min(n_users, n_items):
+        return 0.0
+    cells, k = n_users * n_items, np.arange(draws)
+    left = (np.sqrt(cells) - k) ** 2 if square else (n_users - k) * np.float64(n_items - k)
+    ways = lgamma(cells + 1) - lgamma(draws + 1) - lgamma(cells - draws + 1)
+    return float(np.exp(np.log(left).sum() - lgamma(draws + 1) - ways))
+
+
+def overwriting_probability(density, steps):
+    """How likely an update of ESGD meets another one, as published for more draws than rows: x / st (section 3).
+
+    Parameters
+    ----------
+    density : x, the filled fraction of the rating matrix, which the publication calls its sparsity
+    steps : st
+    """
+    return density / steps

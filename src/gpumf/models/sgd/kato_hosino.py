@@ -1,0 +1,35 @@
+"""Launches kernels/sgd/kato_hosino.cu."""
+
+import numpy as np
+
+from gpumf.models.base import launch_shape
+from gpumf.models.sgd.chunks import Chunks
+from gpumf.models.sgd.updates import DescentKernel
+
+
+class KatoHosino(DescentKernel):
+    """kernels/sgd/kato_hosino.cu: all users for all ratings, then all items; a group of lanes a row."""
+
+    source, entry = "sgd/kato_hosino.cu", "kato_hosino_users"
+
+    def __init__(self, model, train, user_factors, item_factors):
+        super().__init__(model, user_factors, item_factors)
+        self._items_kernel = self.kernel(model, "kato_hosino_items")
+        self._users, self._items = (
+            (
+                Chunks(self._device, (rows.indices, rows.values), rows.indptr, model.chunk),
+                self._device.array(rows.indptr),
+            )
+            for rows in (train.by_user, train.by_item)
+        )
+        self._shape = [launch_shape(model.threads, len(rows), model.columns, self._device) for rows in self.factors()]
+
+    def epoch(self, number):
+        self._descend(self._kernel, self._users, self._shape[0], self._q, self._p)
+        self._descend(self._items_kernel, self._items, self._shape[1], self._p, self._q)
+
+    def _descend(self, kernel, rows, shape, fixed, moved):
+        chunks, indptr = rows
+        for first_row, end_row, first_rating, (indices, values) in chunks:
+            bounds = np.int32(first_row), np.int32(end_row)
+            kernel(*shape, indptr, *bounds, indices, values, np.int64(first_rating), fixed, moved, *self.steps())
