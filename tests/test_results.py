@@ -74,7 +74,12 @@ NEEDS = {
 def test_every_experiment_stores_a_tidy_frame_with_provenance(name, repository):
     if name in NEEDS and (why := NEEDS[name]()):
         pytest.skip(why)
-    stored = experiments.run(name, "quick", **SMALL.get(name, {}))
+    try:
+        stored = experiments.run(name, "quick", **SMALL.get(name, {}))
+    except gpu.DeviceError as error:
+        if "ERR_NVGPUCTRPERM" not in str(error):  # the right to read hardware counters, which many machines keep back
+            raise
+        pytest.skip(str(error))
     loaded = results.load(name, results.device_name(), live=True)
     assert stored.live and loaded.live
     pd.testing.assert_frame_equal(loaded.frame, stored.frame, check_dtype=False, rtol=1e-6)
@@ -265,12 +270,13 @@ COUNTED = """==PROF== Connected to process 12
 ==PROF== Profiling "tensor_core" - 0: 0%....100% - 9 passes
 "ID","Process ID","Kernel Name","gpu__time_duration.sum","dram__bytes_read.sum","sm__inst_executed_pipe_tensor.avg.\
 pct_of_peak_sustained_active","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active","smsp__average_warps_\
-issue_stalled_long_scoreboard_per_issue_active.ratio","launch__waves_per_multiprocessor"
-"","","","ns","byte","%","%","inst",""
-"0","12","tensor_core(Segment *, int)","1,234","5,000,000","12.5","40.25","2.5","3"
-"1","12","get_hermitian","99","70","n/a","","0.5","3"
-"2","12","get_hermitian","98","71","n/a","","0.5","3"
-"3","12","tensor_core(Segment *, int)","2,345","6","1","2","1.5","3"
+issue_stalled_long_scoreboard_per_issue_active.ratio","smsp__average_warps_issue_stalled_selected_per_issue_active.\
+ratio","launch__waves_per_multiprocessor"
+"","","","ns","byte","%","%","inst","inst",""
+"0","12","tensor_core(Segment *, int)","1,234","5,000,000","12.5","40.25","2.5","1","3"
+"1","12","get_hermitian","99","70","n/a","","0.5","1","3"
+"2","12","get_hermitian","98","71","n/a","","0.5","1","3"
+"3","12","tensor_core(Segment *, int)","2,345","6","1","2","1.5","1","3"
 """
 
 

@@ -7,6 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from gpumf import results
+from gpumf.experiments import als_convergence as convergences
+from gpumf.experiments import als_versions as versions
 from gpumf.experiments import picture_completion as pictures
 
 # Okabe and Ito's palette: told apart by readers with any colour vision.
@@ -135,7 +137,13 @@ def elementwise_cube(result, series=tuple(_CUBE_SERIES)):
 _KERNELS = {
     ("ALS", "sequential"): ("ALS, one core", "blue", "--"),
     ("ALS", "parallel"): ("ALS, all cores", "sky", "--"),
+    ("ALS", "thesis_global"): ("ALS, thesis, global memory", "orange", ":"),
+    ("ALS", "thesis_hybrid"): ("ALS, thesis, hybrid", "purple", ":"),
     ("ALS", "thesis_shared"): ("ALS, GPU as in the thesis", "green", "-"),
+    ("ALS", "cumf_lu"): ("ALS, cuMF, LU", "red", "-s"),
+    ("ALS", "cumf_cholesky"): ("ALS, cuMF, Cholesky", "blue", "-D"),
+    ("ALS", "cumf_cg"): ("ALS, cuMF, CG in FP32", "orange", "-^"),
+    ("ALS", "cumf_cg_fp16"): ("ALS, cuMF, CG in FP16", "purple", "-v"),
     ("ALS", "tensor_core"): ("ALS, GPU tensor cores", "black", "-"),
     ("SGD", "sequential"): ("SGD, one core", "red", "--"),
     ("SGD", "parallel"): ("SGD, all cores", "orange", "--"),
@@ -268,6 +276,7 @@ def thesis_threads(result):
     axes[1].set(xlim=(0, None), ylim=(0, None))
     axes[1].set_title("x: as the driver says", fontsize=9)
     _legend_below(figure, axes[0], 3)
+    return figure
 
 
 def picture_completion(result):
@@ -287,4 +296,189 @@ def picture_completion(result):
         axis.grid(False)
         axis.set(title=title, xlabel="column (pixels)")
     axes[0, 0].set_ylabel("row (pixels)")
+    return figure
+
+
+def _curve(axis, series, kernel, model="ALS"):
+    """One line of a kernel, in its own style."""
+    label, colour, style = _KERNELS[model, kernel]
+    axis.plot(series.index, series, style, color=_COLOURS[colour], label=label, markersize=4)
+
+
+def als_versions(result, model, settings):
+    """Seconds of an iteration of every version beside the limit and beside what the gathers alone would take.
+
+    model : 'ALS' or 'ImplicitALS'; settings : (name of a data set, factors) of each of the axes
+    """
+    table = versions.summary(result.frame)
+    iterations = result.frame[result.frame.step == "iteration"]
+    figure, (axes,) = _axes(result, columns=len(settings), height=4.4)
+    for axis, (name, factors) in zip(axes, settings, strict=True):
+        shown = {"data": name, "model": model, "factors": factors}
+        rows, of_setting = (f[(f[list(shown)] == shown).all(axis=1)] for f in (table, iterations))
+        rows = rows[::-1]
+        place = np.arange(len(rows))
+        limit = rows.seconds * rows.fraction_of_limit
+        axis.barh(place + 0.2, rows.seconds, 0.38, color=_COLOURS["green"], label="measured (median)")
+        axis.barh(place - 0.2, limit, 0.38, color=_COLOURS["orange"], label="limit")
+        gathers = rows.version.str.split(",").str[0].map(of_setting.groupby("kernel").gather_seconds.first())
+        axis.plot(gathers, place, "|", color=_COLOURS["black"], markersize=16, label="gathers, without caches")
+        axis.set_yticks(place, rows.version)
+        axis.set(xlabel="seconds an iteration", title=f"{name}, {factors} factors")
+        _log_scale(axis.xaxis)
+    _legend_below(figure, axes[0], 3)
+    return figure
+
+
+_LOADS = {
+    "coalesced": ("coalesced", "blue"),
+    "l1": ("non-coalesced, L1", "green"),
+    "no_l1": ("non-coalesced, no L1", "orange"),
+}
+_SOLVERS = {"cumf_lu": "LU", "cumf_cholesky": "Cholesky", "cumf_cg": "CG, FP32", "cumf_cg_fp16": "CG, FP16"}
+
+
+def cumf_phases(result, data, factors):
+    """get_hermitian by its ways to load (left; Tan et al. 2018, Figure 4), and the solvers (right; Figure 5)."""
+    frame = result.frame
+    frame = frame[(frame.data == data) & (frame.factors == factors) & (frame.model == "ALS")]
+    median = frame.groupby(["kernel", "load", "step"]).seconds.median()
+    figure, (axes,) = _axes(result, columns=2, height=3.8)
+    for k, (load, (label, colour)) in enumerate(_LOADS.items()):
+        seconds = [median["cumf_cholesky", load, f"{side} get_hermitian"] for side in ("users", "items")]
+        axes[0].bar(np.arange(2) + 0.27 * (k - 1), seconds, 0.25, color=_COLOURS[colour], label=label)
+    axes[0].set_xticks([0, 1], ["users (update X)", "items (update Θ)"])
+    place = np.arange(len(_SOLVERS))
+    of_sides = [[median[kernel, "coalesced", f"{side} solve"] for kernel in _SOLVERS] for side in ("users", "items")]
+    axes[1].bar(place, of_sides[0], 0.6, color=_COLOURS["sky"], label="solve, users")
+    axes[1].bar(place, of_sides[1], 0.6, bottom=of_sides[0], color=_COLOURS["purple"], label="solve, items")
+    hermitian = sum(median["cumf_cholesky", "coalesced", f"{side} get_hermitian"] for side in ("users", "items"))
+    axes[1].axhline(hermitian, linestyle="--", color=_COLOURS["black"], label="get_hermitian, both")
+    axes[1].set_xticks(place, _SOLVERS.values())
+    axes[0].set(ylabel="seconds", xlabel=f"get_hermitian, {data}, {factors} factors")
+    axes[1].set(ylabel="seconds", xlabel="solver, an iteration")
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
+    return figure
+
+
+_ROOFS = {"fp16_flops": ("FP16 products", "--"), "fp32_flops": ("FP32 products", "-")}
+_STEPS = {
+    ("cumf_cholesky", "users get_hermitian"): ("get_hermitian, users", "blue", "o"),
+    ("cumf_cholesky", "items get_hermitian"): ("get_hermitian, items", "blue", "s"),
+    ("cumf_cholesky", "users solve"): ("Cholesky, users", "green", "o"),
+    ("cumf_cg", "users solve"): ("CG in FP32, users", "orange", "o"),
+    ("cumf_cg_fp16", "users solve"): ("CG in FP16, users", "purple", "o"),
+    ("tensor_core", "users"): ("tensor_core, users", "black", "o"),
+    ("tensor_core", "items"): ("tensor_core, items", "black", "s"),
+}
+
+
+def roofline(result, ceilings, data, factors):
+    """FLOP/s against operations a byte, under the roofs that were measured (Williams et al. 2009).
+
+    Filled marks count the bytes that cannot be avoided, open ones a row of factors for each rating too, as if no
+    cache answered any.
+
+    ceilings : Result of the experiment of that name, of the same device
+    """
+    roofs = ceilings.frame[ceilings.frame.device == "cuda"].set_index("ceiling").value
+    frame = result.frame
+    frame = frame[(frame.data == data) & (frame.factors == factors) & (frame.model == "ALS")]
+    frame = frame[frame.load.isna() | (frame.load == versions.LOADS[0])]
+    figure, ((axis,),) = _axes(result, height=4.8)
+    intensity = np.logspace(-1, 4, 100)
+    bandwidth = roofs["copy_bytes_per_second"]
+    for roof, (label, style) in _ROOFS.items():
+        reach = np.minimum(intensity * bandwidth, roofs[roof])
+        axis.plot(intensity, reach, style, color="0.4", label=f"device copy, {label}")
+    for (kernel, step), (label, colour, marker) in _STEPS.items():
+        runs = frame[(frame.kernel == kernel) & (frame.step == step)]
+        if runs.empty:
+            continue
+        runs = runs[(runs.cg_steps == runs.cg_steps.max()) | runs.cg_steps.isna()]
+        flops, least, rate = runs.flops.iloc[0], runs.bytes.iloc[0], (runs.flops / runs.seconds).median()
+        axis.plot(flops / least, rate, marker, color=_COLOURS[colour], label=label)
+        gathered = runs.gather_seconds.iloc[0] * bandwidth
+        if gathered > 0:
+            axis.plot(flops / (least + gathered), rate, marker, color=_COLOURS[colour], markerfacecolor="white")
+    axis.set(xlabel="operational intensity (FLOP/byte)", ylabel="FLOP/s")
+    _log_scale(axis.xaxis)
+    _log_scale(axis.yaxis)
+    _legend_below(figure, axis, 3)
+    return figure
+
+
+def als_scaling(result):
+    """Seconds of an iteration against the factors (left) and against the ratings (right); dotted, the limits."""
+    figure, (axes,) = _axes(result, columns=2, height=4.6)
+    for axis, varied in zip(axes, ("factors", "nnz"), strict=True):
+        runs = result.frame[result.frame.varied == varied]
+        for kernel in runs.kernel.unique():
+            _curve(axis, runs[runs.kernel == kernel].groupby(varied).seconds.median(), kernel)
+        for kernel, colour in (("cumf_cholesky", "blue"), ("tensor_core", "black")):
+            limit = runs[runs.kernel == kernel].groupby(varied).limit_seconds.first()
+            axis.plot(limit, ":", color=_COLOURS[colour], linewidth=1)
+        of = runs.iloc[0]
+        axis.set(xlabel="factors" if varied == "factors" else f"ratings ({of.factors} factors)")
+        axis.set(ylabel="seconds an iteration", title=of.data)
+        _log_scale(axis.xaxis)
+        _log_scale(axis.yaxis)
+    _legend_below(figure, max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[1])), 3)
+    return figure
+
+
+def als_convergence(result):
+    """Test RMSE against seconds of training (left), and how far it is from the exact one after each epoch (right)."""
+    names = result.frame.data.unique()
+    figure, axes = _axes(result, columns=2, rows=len(names), height=1.2 + 2.8 * len(names))
+    for (by_time, differences), name in zip(axes, names, strict=True):
+        runs = result.frame[(result.frame.data == name) & (result.frame.epoch > 0)]
+        exact = runs[runs.kernel == convergences.EXACT].set_index("epoch").rmse
+        for kernel in runs.kernel.unique():
+            run = runs[runs.kernel == kernel]
+            _curve(by_time, run.set_index("seconds").rmse, kernel)
+            # A logarithmic axis has no place for a difference of nothing.
+            apart = (run.set_index("epoch").rmse - exact).abs().clip(lower=1e-9)
+            if kernel != convergences.EXACT:
+                _curve(differences, apart, kernel)
+        differences.axhline(1e-3, color="0.4", linewidth=1)
+        by_time.set(xlabel="seconds of training", ylabel=f"test RMSE on {name}")
+        differences.set(xlabel="epochs", ylabel="difference to the exact one")
+        differences.xaxis.set_major_locator(MaxNLocator(integer=True))
+        _log_scale(by_time.xaxis)
+        _log_scale(differences.yaxis)
+    _legend_below(figure, axes[0, 0], 3)
+    return figure
+
+
+def implicit_quality(result, metrics=("ndcg", "recall")):
+    """Ranking metrics against epochs, the exact version and the tensor cores."""
+    names = result.frame.data.unique()
+    figure, axes = _axes(result, columns=len(metrics), rows=len(names), height=1 + 2.6 * len(names))
+    for row, name in zip(axes, names, strict=True):
+        for axis, metric in zip(row, metrics, strict=True):
+            runs = result.frame[result.frame.data == name]
+            for kernel, style in zip(runs.kernel.unique(), ("-o", "--x"), strict=False):
+                values = runs[runs.kernel == kernel].set_index("epoch")[metric]
+                label, colour, _ = _KERNELS["ALS", kernel]
+                axis.plot(values, style, color=_COLOURS[colour], label=label.removeprefix("ALS, "), markersize=5)
+            axis.set(xlabel="epochs", ylabel=f"{metric} on {name}", ylim=(0, None))
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _legend_below(figure, axes[0, 0], 2)
+    return figure
+
+
+def als_netflix(result):
+    """Test RMSE against iterations (left) and against seconds of training (right), one line a kernel."""
+    figure, (axes,) = _axes(result, columns=2, height=3.8, sharey=True)
+    runs = result.frame[result.frame.epoch > 0]
+    for kernel in runs.kernel.unique():
+        median = runs[runs.kernel == kernel].groupby("epoch")[["seconds", "rmse"]].median()
+        _curve(axes[0], median.rmse, kernel)
+        _curve(axes[1], median.set_index("seconds").rmse, kernel)
+    axes[0].set(xlabel="iterations", ylabel="test RMSE")
+    axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[1].set(xlabel="seconds of training")
+    _log_scale(axes[1].xaxis)
+    _legend_below(figure, axes[0], 3)
     return figure

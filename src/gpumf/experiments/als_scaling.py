@@ -86,3 +86,19 @@ def _work(kernel, ratings, f):
     steps = ALS(f).cg_steps if kernel in _limits.CONJUGATE_GRADIENT else None
     shape = ratings.n_users, ratings.n_items
     return np.sum([_limits.half_sweep(*sides, ratings.nnz, f, steps) for sides in (shape, shape[::-1])], axis=0)
+
+
+def slopes(frame):
+    """How fast the time grows, from the frame of `run`: the exponent between the largest setting and the one before.
+
+    Returns
+    -------
+    Series with the index (varied, kernel); 1 is a time in proportion
+    """
+    found = {}
+    for (varied, kernel), runs in frame.groupby(["varied", "kernel"], sort=False):
+        medians = runs.groupby(varied).seconds.median()
+        if len(medians) > 1:
+            seconds, settings = np.log(medians.iloc[-2:]), np.log(medians.index[-2:])
+            found[varied, kernel] = np.diff(seconds)[0] / np.diff(settings)[0]
+    return pd.Series(found, dtype=float)

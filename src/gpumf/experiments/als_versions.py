@@ -19,6 +19,18 @@ LOADS = ["coalesced", "l1", "no_l1"]  # cumf's ways to load, its default first
 COLUMNS = ["data", "model", "kernel", "device", "load", "factors", "cg_steps", "nnz", "step", "repeat", "seconds"]
 COLUMNS += ["bytes", "flops", "limit_seconds", "fraction_of_limit", "gather_seconds"]
 
+# An iteration of the published programs on an H100, at the shape of Netflix. This package has not measured them: they
+# may be set beside its times, but not divided by them.
+PUBLISHED = pd.DataFrame(
+    [
+        ("cuMF_ALS, LU", "ALS", 100, 0.47),
+        ("cuMF_ALS, CG with A in FP16", "ALS", 100, 0.27),
+        ("implicit", "ImplicitALS", 64, 0.46),
+        ("implicit", "ImplicitALS", 128, 0.61),
+    ],
+    columns=["program", "model", "factors", "seconds"],
+)
+
 PROFILES = {
     "quick": {
         "data": ["ml-100k-twin"],
@@ -162,3 +174,25 @@ def _work(model, train):
         for side, shape in shapes.items():
             work |= {f"{side} {phase}": least for phase, least in _limits.phases(*shape, **matrix).items()}
     return work
+
+
+def summary(frame):
+    """What an iteration of each version takes, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a version, in the order of the model's kernels: data, model, factors, version (the kernel,
+    and its steps of conjugate gradient where these are fewer than by default), seconds (median), spread (largest less
+    smallest), fraction_of_limit (median), gain (the time of the version before over its own; missing for the first)
+    """
+    rows = frame[frame.step == "iteration"]
+    fewer = rows.cg_steps < rows.groupby("kernel").cg_steps.transform("max")
+    rows = rows.assign(version=rows.kernel.where(~fewer, rows.kernel + rows.cg_steps.map(", {:.0f} steps".format)))
+    groups = rows.groupby(["data", "model", "factors", "version"], sort=False)
+    table = groups.agg(
+        seconds=("seconds", "median"),
+        spread=("seconds", lambda seconds: seconds.max() - seconds.min()),
+        fraction_of_limit=("fraction_of_limit", "median"),
+    ).reset_index()
+    before = table.groupby(["data", "model", "factors"]).seconds.shift()
+    return table.assign(gain=before / table.seconds)

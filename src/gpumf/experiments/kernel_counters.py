@@ -37,7 +37,8 @@ _MORE = [
 ]
 _MORE += ["smsp__issue_active.avg.pct_of_peak_sustained_active", "sm__warps_active.avg.pct_of_peak_sustained_active"]
 
-_STALL = r"smsp__average_warps_issue_stalled_(\w+?)_per_issue_active\.ratio"
+# A warp that is selected waits for nothing; 'not issued' counts the same waits over fewer cycles.
+_STALL = r"smsp__average_warps_issue_stalled_(?!selected|\w+_not_issued)(\w+?)_per_issue_active\.ratio"
 # Metric as Nsight Compute calls it -> as it is called here; of several that match, the largest counts.
 _METRICS = {
     r"gpu__time_duration\.sum": "duration",
