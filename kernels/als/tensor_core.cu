@@ -134,13 +134,17 @@ constexpr int BLOCKS = REGISTERS * THREADS * TEAMS < 65536 ? 65536 / (REGISTERS 
 
 // Shared memory of a team.
 
-struct __align__(16) Stage {
-    half_bits rows[STAGE][STRIDE];
-    half_bits ratings[2][STAGE];  // the right side's values, and the rest of them
+using Stage = half_bits[STAGE][STRIDE];
+struct Ratings {  // of a stage
+    half_bits right[2][STAGE];  // the right side's values, and the rest of them
 #if IMPLICIT
     half_bits weights[STAGE];
 #endif
     int columns[STAGE];
+};
+struct __align__(16) Buffers {
+    Stage stages[STAGES];
+    Ratings ratings[STAGES + 1];  // those of the next stage but one are written while a slow warp has not used its last
 };
 struct Solver {
     float direction[PADDED];
@@ -149,7 +153,7 @@ struct Solver {
     float sums[2][WARPS];
 };
 union __align__(16) Work {
-    Stage stages[STAGES];
+    Buffers buffers;
     Solver solver;  // when the stages have been used up
 };
 
@@ -195,7 +199,8 @@ struct Pipeline {
     int column[READS];  // of this thread's ratings, read but not yet used
     float value[READS];
 
-    __device__ Stage& stage(int s) { return team.work.stages[s % STAGES]; }
+    __device__ Stage& stage(int s) const { return team.work.buffers.stages[s % STAGES]; }
+    __device__ Ratings& ratings(int s) const { return team.work.buffers.ratings[s % (STAGES + 1)]; }
 
     __device__ void read(int s) {
 #pragma unroll
@@ -208,7 +213,7 @@ struct Pipeline {
     }
 
     __device__ void keep(int s) {
-        Stage& to = stage(s);
+        Ratings& to = ratings(s);
 #pragma unroll
         for (int k = 0; k < READS; ++k) {
             const int t = team.thread + k * THREADS;
@@ -221,19 +226,18 @@ struct Pipeline {
 #endif
             const half_bits whole = to_half(right);
             to.columns[t] = column[k];
-            to.ratings[0][t] = whole;
-            to.ratings[1][t] = to_half(right - from_half(whole));
+            to.right[0][t] = whole;
+            to.right[1][t] = to_half(right - from_half(whole));
         }
     }
 
     __device__ void copy(int s) {
-        Stage& to = stage(s);
         const int chunk = team.thread % ROW_LANES, first = team.thread / ROW_LANES * COPIES;
         const int left = min(STAGE, length - s * STAGE);
         if (chunk < CHUNKS && first < STAGE) {
             const char* const from = reinterpret_cast<const char*>(rows.fixed) + chunk * 16;
-            half_bits* const row = to.rows[first] + chunk * 8;
-            const int* const columns = to.columns + first;
+            half_bits* const row = stage(s)[first] + chunk * 8;
+            const int* const columns = ratings(s).columns + first;
             auto copy_row = [&](int k, bool valid) {
                 copy_async(row + k * STRIDE, from + columns[k] * (long long)(2 * PADDED), valid);
             };
@@ -256,17 +260,18 @@ struct Pipeline {
 
 // Adds the products of ratings k to k + 15 of a stage to the sums of a warp.
 template <int warp>
-__device__ __forceinline__ void multiply(Number<warp>, Sums& sums, const Stage& stage, int k, int lane) {
+__device__ __forceinline__ void multiply(Number<warp>, Sums& sums, const Stage& stage, const Ratings& given, int k,
+                                         int lane) {
     // The same four 8 x 8 parts, in the order in which left and in which right operands want them in registers.
-    const half_bits* as_left = &stage.rows[k + lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8];
-    const half_bits* as_right = &stage.rows[k + lane % 16][lane / 16 * 8];
+    const half_bits* as_left = &stage[k + lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8];
+    const half_bits* as_right = &stage[k + lane % 16][lane / 16 * 8];
     unsigned ratings[2] = {};
     for (int h = 0; h < 2 && lane < 8; ++h)
-        ratings[h] = *reinterpret_cast<const unsigned*>(&stage.ratings[lane / 4][k + h * 8 + lane % 4 * 2]);
+        ratings[h] = *reinterpret_cast<const unsigned*>(&given.right[lane / 4][k + h * 8 + lane % 4 * 2]);
 #if IMPLICIT
     unsigned weights[2];
     for (int h = 0; h < 2; ++h)
-        weights[h] = *reinterpret_cast<const unsigned*>(&stage.weights[k + h * 8 + lane % 4 * 2]);
+        weights[h] = *reinterpret_cast<const unsigned*>(&given.weights[k + h * 8 + lane % 4 * 2]);
 #endif
     unsigned left[TILES][4], right[TILES][4];
     auto reorder = [](unsigned (&to)[4], const unsigned (&from)[4]) {
@@ -334,10 +339,11 @@ __device__ __forceinline__ bool sum_products(Sums& sums, const Team& team, const
         pipeline.read(s + AHEAD + 2);
         pipeline.finish();
         const Stage& stage = pipeline.stage(s);
+        const Ratings& given = pipeline.ratings(s);
         const int here = min(STAGE, segment.length - s * STAGE);
         as_warp(team.warp, [&](auto warp) {
 #pragma unroll 1  // the next round's operands would not fit into the registers
-            for (int k = 0; k < here; k += 16) multiply(warp, sums, stage, k, team.lane);
+            for (int k = 0; k < here; k += 16) multiply(warp, sums, stage, given, k, team.lane);
         });
     }
     copy_wait<0>();
