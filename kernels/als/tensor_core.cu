@@ -129,7 +129,7 @@ using Sums = float[QUADS][4];
 using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
 
 // About what a thread needs besides, when the products are made: operands, addresses.
-constexpr int REGISTERS = 4 * QUADS + 64 + 16 * IMPLICIT;
+constexpr int REGISTERS = 4 * QUADS + (WARPS == 1 ? 48 : 64) + 16 * IMPLICIT;
 constexpr int BLOCKS = REGISTERS * THREADS * TEAMS < 65536 ? 65536 / (REGISTERS * THREADS * TEAMS) : 1;
 
 // Shared memory of a team.
