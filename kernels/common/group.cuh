@@ -47,6 +47,16 @@ __device__ inline void load_factors(float (&out)[FACTORS_PER_LANE], const float*
     }
 }
 
+// The same for rows that other multiprocessors write at the same time: past L1, which would go on showing what they have
+// overwritten for as long as the kernel runs.
+__device__ inline void load_current(float (&out)[FACTORS_PER_LANE], const float* matrix, int row) {
+#pragma unroll
+    for (int k = 0; k < FACTORS_PER_LANE; ++k) {
+        const int factor = group_lane() + k * LANES;
+        out[k] = factor < FACTORS ? __ldcg(&matrix[row * (long long)FACTORS + factor]) : 0.0f;
+    }
+}
+
 __device__ inline void store_factors(float* matrix, int row, const float (&in)[FACTORS_PER_LANE]) {
 #pragma unroll
     for (int k = 0; k < FACTORS_PER_LANE; ++k) {

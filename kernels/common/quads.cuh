@@ -25,6 +25,7 @@ struct QuadOf;
 template <>
 struct QuadOf<half_bits> {
     using type = HalfQuad;
+    using bits = uint2;
 };
 struct __align__(16) FloatQuad {
     float x[4];
@@ -32,6 +33,7 @@ struct __align__(16) FloatQuad {
 template <>
 struct QuadOf<float> {
     using type = FloatQuad;
+    using bits = float4;
 };
 template <class Stored>
 using Quad = typename QuadOf<Stored>::type;
@@ -46,6 +48,23 @@ struct Quads {
         for (int k = 0; k < QUADS_PER_LANE; ++k) {
             const int quad = group_lane() + k * LANES;
             if (FULL || quad < QUADS) quads[k] = rows[row * QUADS + quad];
+        }
+    }
+
+    // The same past L1: see load_current of group.cuh.
+    __device__ void load_current(const Quad<Stored>* rows, long long row) {
+#pragma unroll
+        for (int k = 0; k < QUADS_PER_LANE; ++k) {
+            const int quad = group_lane() + k * LANES;
+            using Bits = typename QuadOf<Stored>::bits;
+            union {
+                Bits bits;
+                Quad<Stored> quad;
+            } read;
+            if (FULL || quad < QUADS) {
+                read.bits = __ldcg(reinterpret_cast<const Bits*>(&rows[row * QUADS + quad]));
+                quads[k] = read.quad;
+            }
         }
     }
 

@@ -21,7 +21,7 @@ extern "C" __global__ void bsgd(const int* __restrict__ users, const int* __rest
     const int k = threadIdx.x;
     float* const to_p = &user_factors[users[t] * (long long)FACTORS + k];
     float* const to_q = &item_factors[items[t] * (long long)FACTORS + k];
-    const float p = *to_p, q = *to_q;
+    const float p = __ldcg(to_p), q = __ldcg(to_q);  // past L1: other multiprocessors write them too
     const float error = tree_sum(p * q, products) - values[t];
     float new_p = p, new_q = q;
     update(new_p, new_q, error, k, steps);

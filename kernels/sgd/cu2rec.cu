@@ -49,7 +49,7 @@ __device__ inline void step_of_users(const long long* indptr, const int* indices
 
         float p[FACTORS_PER_LANE], q[FACTORS_PER_LANE], q_old[FACTORS_PER_LANE];
         load_factors(p, user_factors, user);
-        load_factors(q, item_rows, source);
+        load_current(q, item_rows, source);
         const float error = group_dot(p, q) - values[rating];
 #pragma unroll
         for (int k = 0; k < FACTORS_PER_LANE; ++k) {

@@ -25,8 +25,8 @@ __device__ inline void descend(const int* users, const int* items, const float* 
         for (int t = 0; t < count; ++t) {
             const int u = __shfl_sync(mask, user, t, LANES), i = __shfl_sync(mask, item, t, LANES);
             Quads<half_bits> p = {}, q = {};
-            p.load(user_rows, u);
-            q.load(item_rows, i);
+            p.load_current(user_rows, u);
+            q.load_current(item_rows, i);
             float x[4 * QUADS_PER_LANE] = {}, dot = 0.0f;
             p.for_each([&](int k, int, half_bits h) { x[k] = from_half(h); });
             q.for_each([&](int k, int, half_bits h) { dot += x[k] * from_half(h); });

@@ -54,7 +54,7 @@ extern "C" __global__ void esgd(const int* __restrict__ users, const int* __rest
         if (mine) {
             to_p = &user_factors[sh_user[chosen] * (long long)FACTORS + column];
             to_q = &item_factors[sh_item[chosen] * (long long)FACTORS + column];
-            p = *to_p, q = *to_q;
+            p = __ldcg(to_p), q = __ldcg(to_q);  // past L1: other multiprocessors write them too
             atomicAdd(&sh_pred[group], p * q);
         }
         __syncthreads();

@@ -107,7 +107,7 @@ __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQ
         });
         row.store(user_rows, user_now);
     };
-    auto load_next = [&](const Batch& of, int t) { next.load(user_rows, __shfl_sync(mask, of.user, t, LANES)); };
+    auto load_next = [&](const Batch& of, int t) { next.load_current(user_rows, __shfl_sync(mask, of.user, t, LANES)); };
 
     unsigned starts = starts_of(batch, -1);
     if (starts) load_next(batch, 0);

@@ -24,8 +24,8 @@ extern "C" __global__ void hogwild(const int* __restrict__ users, const int* __r
         const int user = users[sample], item = items[sample];
 
         float p[FACTORS_PER_LANE], q[FACTORS_PER_LANE];
-        load_factors(p, user_factors, user);
-        load_factors(q, item_factors, item);
+        load_current(p, user_factors, user);
+        load_current(q, item_factors, item);
 
         const float error = group_dot(p, q) - values[sample];
 #pragma unroll
