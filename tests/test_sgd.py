@@ -1,7 +1,7 @@
 """SGD: every kernel against the float64 replay of its own order, what its races may do, and how it converges."""
 
 from dataclasses import replace
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 import pandas as pd
@@ -297,8 +297,8 @@ def test_every_scheme_converges_like_the_sequential_reference(launcher, kernel, 
 
 
 def best_on_ml_100k(kernel, epochs=40, **parameters):
-    """The best test RMSE of a training, the mean over five folds."""
-    folds = datasets.load("ml-100k").kfold(5)
+    """The best test RMSE of a training, the mean over two of five folds."""
+    folds = islice(datasets.load("ml-100k").kfold(5), 2)
     fits = (SGD(16, biases=True, kernel=kernel, **parameters).fit(train, epochs, test) for train, test in folds)
     return np.mean([fitted.history.rmse.min() for fitted in fits])
 

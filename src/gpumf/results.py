@@ -91,7 +91,12 @@ def provenance():
 
 @cache
 def _commit():
-    """(commit, whether the tree was clean). Outside a repository, what GPUMF_COMMIT says: 'hash' or 'hash-dirty'."""
+    """(commit, whether the tree was clean), or what GPUMF_COMMIT says where it is set: 'hash' or 'hash-dirty'.
+
+    A copy of the tree on another machine may lack its repository, or have one whose head is elsewhere.
+    """
+    if told := os.environ.get("GPUMF_COMMIT"):
+        return told.removesuffix("-dirty"), not told.endswith("-dirty")
     git = ["git", "-C", str(repository())]
     try:
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
@@ -104,8 +109,7 @@ def _commit():
         ).stdout
         return head, not status
     except (OSError, subprocess.CalledProcessError):
-        told = os.environ.get("GPUMF_COMMIT", "")
-        return told.removesuffix("-dirty") or None, bool(told) and not told.endswith("-dirty")
+        return None, False
 
 
 def _cpu_name():
