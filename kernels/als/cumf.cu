@@ -632,7 +632,10 @@ constexpr int CG_WARPS = (TILE_ROWS + 1) / 2;
 __device__ inline float block_sum(float x, float* scratch) {
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
-    if (CG_WARPS == 1) return x;
+    if (CG_WARPS == 1) {
+        __syncwarp();  // as the barrier below: what was read before may be overwritten
+        return x;
+    }
     if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
     __syncthreads();
     float total = 0.0f;
