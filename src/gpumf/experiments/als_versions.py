@@ -36,27 +36,24 @@ PROFILES = {
         "data": ["ml-100k-twin"],
         "factors": [[16, 32]],
         "implicit_factors": [[16]],
-        "fewer_cg_steps": 4,
         "repeats": 5,
     },
     "full": {
         "data": ["netflix-twin", "douban-twin"],
         "factors": [[100], [16]],
         "implicit_factors": [[64, 128], []],
-        "fewer_cg_steps": 4,
         "repeats": 10,
     },
 }
 
 
-def run(data, factors, implicit_factors, fewer_cg_steps, repeats):
+def run(data, factors, implicit_factors, repeats):
     """Time every version that this machine's GPU runs, or its CPU where there is none.
 
     Parameters
     ----------
     data : names of data sets; where one has an official test set, the others of its ratings are used
     factors, implicit_factors : for each set a list of int, of ALS and of ImplicitALS
-    fewer_cg_steps : int, with which the tensor-core version is timed once more
     repeats : int, timings of each step
 
     Returns
@@ -74,8 +71,8 @@ def run(data, factors, implicit_factors, fewer_cg_steps, repeats):
         ratings = load_ratings(name)
         identities.append(identity(ratings))
         train = ratings if ratings.test_mask is None else ratings.official_split()[0]
-        models = [model for f in explicit for model in _models(ALS, f, device, fewer_cg_steps)]
-        models += [model for f in implicit for model in _models(ImplicitALS, f, device, fewer_cg_steps, alpha=ALPHA)]
+        models = [model for f in explicit for model in _models(ALS, f, device)]
+        models += [model for f in implicit for model in _models(ImplicitALS, f, device, alpha=ALPHA)]
         for model in tqdm(models, desc=f"als_versions {ratings.name}", leave=False):
             # The kernels of cumf share get_hermitian: its loads are compared once.
             loads = LOADS if model.kernel == "cumf_cholesky" and model.alpha is None else LOADS[:1]
@@ -86,13 +83,11 @@ def run(data, factors, implicit_factors, fewer_cg_steps, repeats):
     return frame
 
 
-def _models(model, factors, device, fewer_cg_steps, **options):
-    """Each version that takes so many factors; that of the tensor cores twice."""
+def _models(model, factors, device, **options):
+    """Each version that takes so many factors."""
     for kernel, where in model.kernels().items():
         if where == device and factors <= model._trainers[kernel].max_factors:
             yield model(factors, kernel=kernel, **options)
-            if kernel == "tensor_core":
-                yield model(factors, kernel=kernel, cg_steps=fewer_cg_steps, **options)
 
 
 def _timings(model, train, load, ceilings, repeats):
