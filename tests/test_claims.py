@@ -97,10 +97,10 @@ def test_the_values_of_versions_are_those_of_the_row_that_the_claim_names():
     rows = [
         ("netflix-twin", "ALS", "cumf_cholesky", 100, None, "iteration", 0.11),
         ("netflix-twin", "ALS", "cumf_cholesky", 100, None, "users", 0.07),
-        ("netflix-twin", "ImplicitALS", "tensor_core", 64, 6, "iteration", 0.02),
-        ("netflix-twin", "ImplicitALS", "tensor_core", 64, 4, "iteration", 0.01),
-        ("netflix-twin", "ImplicitALS", "tensor_core", 128, 6, "iteration", 0.04),
-        ("douban-twin", "ImplicitALS", "tensor_core", 128, 6, "iteration", 0.01),
+        ("netflix-twin", "ImplicitALS", "tensor_core", 64, 4, "iteration", 0.02),
+        ("netflix-twin", "ImplicitALS", "tensor_core", 64, 6, "iteration", 0.01),
+        ("netflix-twin", "ImplicitALS", "tensor_core", 128, 4, "iteration", 0.04),
+        ("douban-twin", "ImplicitALS", "tensor_core", 128, 4, "iteration", 0.01),
         ("netflix-twin", "ALS", "tensor_core", 64, 6, "iteration", 0.03),
     ]
     frame = pd.DataFrame(rows, columns=["data", "model", "kernel", "factors", "cg_steps", "step", "seconds"])

@@ -128,8 +128,14 @@ constexpr int TILE_QUADS = 2 * MOST, QUADS = TILE_QUADS + PLAN.rights;
 using Sums = float[QUADS][4];
 using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
 
-// About what a thread needs besides, when the products are made: operands, addresses.
-constexpr int REGISTERS = 4 * QUADS + (WARPS == 1 ? 48 : 64) + 16 * IMPLICIT;
+// About what a thread needs besides, when the products are made: operands, addresses. On Hopper teams of one warp are
+// faster with fewer, since more of them run; on other architectures they would spill.
+#if __CUDA_ARCH__ == 900
+constexpr int BESIDES = WARPS == 1 ? 48 : 64;
+#else
+constexpr int BESIDES = 64;
+#endif
+constexpr int REGISTERS = 4 * QUADS + BESIDES + 16 * IMPLICIT;
 constexpr int BLOCKS = REGISTERS * THREADS * TEAMS < 65536 ? 65536 / (REGISTERS * THREADS * TEAMS) : 1;
 
 // Shared memory of a team.

@@ -395,6 +395,7 @@ def roofline(result, ceilings, data, factors):
         runs = frame[(frame.kernel == kernel) & (frame.step == step)]
         if runs.empty:
             continue
+        runs = runs[(runs.cg_steps == runs.cg_steps.max()) | runs.cg_steps.isna()]
         flops, least, rate = runs.flops.iloc[0], runs.bytes.iloc[0], (runs.flops / runs.seconds).median()
         axis.plot(flops / least, rate, marker, color=_COLOURS[colour], label=label)
         gathered = runs.gather_seconds.iloc[0] * bandwidth
