@@ -16,7 +16,7 @@ KERNELS = Path(__file__).parent / "kernels"
 
 @pytest.fixture(scope="module")
 def frame():
-    return kernel_resources.run(**kernel_resources.PROFILES["quick"])
+    return kernel_resources.run(kernel_resources.ARCHITECTURES, [16, 100], kernel_resources.VERSIONS)
 
 
 def spilling(frame):

@@ -10,8 +10,8 @@ ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0]}
 
 PROFILES = {
-    name: {"architectures": ARCHITECTURES, "factors": [16, 32, 100, 128], "versions": VERSIONS}
-    for name in ("quick", "full")
+    "quick": {"architectures": [75, 90, 120], "factors": [16, 100], "versions": VERSIONS},
+    "full": {"architectures": ARCHITECTURES, "factors": [16, 32, 100, 128], "versions": VERSIONS},
 }
 
 
