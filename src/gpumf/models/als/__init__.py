@@ -17,8 +17,20 @@ class _LeastSquares(Factorization):
 
     alpha = None  # of implicit feedback
 
-    def __init__(self, factors, regularization, *, weighted, cg_steps, cg_tolerance, **options):
-        super().__init__(factors, regularization, **options)
+    def __init__(
+        self,
+        factors=16,
+        regularization=0.05,
+        *,
+        weighted=True,
+        kernel=None,
+        device="auto",
+        threads=None,
+        cg_steps=None,
+        cg_tolerance=1e-4,
+        seed=0,
+    ):
+        super().__init__(factors, regularization, kernel=kernel, device=device, threads=threads, seed=seed)
         if self.regularization == 0:
             raise ValueError("regularization must be positive: a row with fewer ratings than factors has no solution")
         if cg_steps is None:
@@ -76,31 +88,6 @@ class ALS(_LeastSquares):
         "cumf_cg_fp16": CumfCgHalf,
         "tensor_core": TensorCore,
     }
-
-    def __init__(
-        self,
-        factors=16,
-        regularization=0.05,
-        *,
-        weighted=True,
-        kernel=None,
-        device="auto",
-        threads=None,
-        cg_steps=None,
-        cg_tolerance=1e-4,
-        seed=0,
-    ):
-        super().__init__(
-            factors,
-            regularization,
-            weighted=weighted,
-            cg_steps=cg_steps,
-            cg_tolerance=cg_tolerance,
-            kernel=kernel,
-            device=device,
-            threads=threads,
-            seed=seed,
-        )
 
     @property
     def _parameters(self):
@@ -166,7 +153,6 @@ class ImplicitALS(_LeastSquares):
             cg_tolerance=cg_tolerance,
             kernel=kernel,
             device=device,
-            threads=None,
             seed=seed,
         )
         if not (np.isfinite(alpha) and alpha > 0):
