@@ -1,8 +1,8 @@
 """What moves in an epoch of SGD, and how long that takes at least: where the speed of a scheme comes from.
 
 Two plans beside each other: Hogwild and batch-Hogwild fetch and store both rows for every update; `fast` a user's row
-for a run of its ratings, an item's once. The time of an epoch is that of the device, with the data resident; the limit
-is that of `_limits`, which counts every rating and every row once.
+for a run of its ratings, an item's once. The time of an epoch is that of the device, with the data resident; the
+limit is that of `_limits`, which counts every rating and every row once.
 """
 
 import numpy as np

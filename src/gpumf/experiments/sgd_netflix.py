@@ -1,7 +1,7 @@
 """SGD at the size of the Netflix Prize: updates a second and test error of the fastest schemes, against one core.
 
-The twin, the official test set, 128 factors, lambda of cumf (Table 2), and one schedule for all: that of CuMF_SGD (Xie
-et al. 2017).
+The twin, the official test set, 128 factors, lambda of cumf (Table 2), and one schedule for all: that of CuMF_SGD
+(Xie et al. 2017).
 """
 
 import pandas as pd
