@@ -1,5 +1,7 @@
 """One function a kind of figure: takes a `results.Result`, says where that was measured, returns the figure."""
 
+from dataclasses import replace
+
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -168,9 +170,13 @@ def convergence(result, data, metric="mae"):
     return _errors_by_epoch_and_time(result, data, metric, lines)
 
 
-def schemes(result, data, metric="rmse"):
-    """As `convergence`, one line a scheme of SGD, in the order of the frame."""
+def schemes(result, data, metric="rmse", labels=None):
+    """As `convergence`, one line a scheme of SGD, in the order of the frame.
+
+    labels : of the schemes; all by default
+    """
     colours, styles = list(_COLOURS), ("-", "--", ":")
+    result = replace(result, frame=result.frame[result.frame.scheme.isin(labels or result.frame.scheme)])
     lines = [
         ({"scheme": label}, label, colours[k % len(colours)], styles[k // len(colours)])
         for k, label in enumerate(result.frame.scheme.unique())
@@ -194,6 +200,7 @@ def _errors_by_epoch_and_time(result, data, metric, lines):
         shown = runs[metric]
         by_epoch.set_ylim(shown.min() - 0.02 * np.ptp(shown), np.quantile(shown, 0.95))
         by_epoch.set(xlabel="epochs", ylabel=f"test {metric.upper()} on {name}")
+        by_epoch.xaxis.set_major_locator(MaxNLocator(integer=True))
         by_time.set(xlabel="seconds of training")
         _log_scale(by_time.xaxis)
     _legend_below(figure, axes[0, 0], 3)
