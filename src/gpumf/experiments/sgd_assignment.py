@@ -144,10 +144,12 @@ def _bsgd(ratings, model):
 
 def _esgd(ratings, model):
     rand = Esgd.permutation(model)
-    for block, first in enumerate(range(0, ratings.nnz, len(rand))):
+    turns_of_block = len(rand) // MEMBERS
+    for number, first in enumerate(range(0, ratings.nnz, len(rand))):
+        wave, block = divmod(number, BLOCKS)
         for j, chosen in enumerate(rand):
             if first + chosen < ratings.nnz:
-                yield block % BLOCKS, j % MEMBERS, j // MEMBERS, first + chosen, "both"
+                yield block, j % MEMBERS, wave * turns_of_block + j // MEMBERS, first + chosen, "both"
 
 
 def _cumf_sgd(ratings, model, run=4):
