@@ -12,7 +12,7 @@ ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0]}
 
 PROFILES = {
-    "quick": {"architectures": [75, 90, 120], "factors": [16, 100], "versions": VERSIONS},
+    "quick": {"architectures": [75, 90], "factors": [16, 100], "versions": VERSIONS},
     "full": {"architectures": ARCHITECTURES, "factors": [16, 32, 100, 128], "versions": VERSIONS},
 }
 

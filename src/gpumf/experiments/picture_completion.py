@@ -14,10 +14,13 @@ from gpumf import ALS
 from gpumf.datasets import Ratings
 from gpumf.hashing import random_subset
 
-_TRIED = {"factors": [4, 8, 12, 16], "regularizations": [2.0, 3.0, 5.0, 8.0], "epochs": 30}
+_TRIED = {
+    "quick": {"factors": [8, 12], "regularizations": [3.0, 5.0]},
+    "full": {"factors": [4, 8, 12, 16], "regularizations": [2.0, 3.0, 5.0, 8.0]},
+}
 PROFILES = {
-    name: {"picture": "grace_hopper.jpg", "reduction": 4, "known": 0.2, "seed": 0, **_TRIED}
-    for name in ("quick", "full")
+    name: {"picture": "grace_hopper.jpg", "reduction": 4, "known": 0.2, "seed": 0, "epochs": 30, **tried}
+    for name, tried in _TRIED.items()
 }
 
 

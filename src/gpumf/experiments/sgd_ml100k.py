@@ -22,7 +22,7 @@ PROFILES = {
         "bias_regularization": [0.02],
         "learning_rate": [0.02],
         "beta": [0.05],
-        "epochs": 60,
+        "epochs": 40,
         "seeds": 1,
     },
     "full": {
