@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from gpumf import gpu, results
@@ -58,6 +59,22 @@ def wanted(report):
     return "Race reported" in report[0] and len(at_home) == len(report) and all(at_home)
 
 
+def check(command):
+    """Run the tests under a tool: (outcome, its whole output)."""
+    started = time.perf_counter()
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    reports = findings(done.stdout)
+    unwanted = [report for report in reports if not wanted(report)]
+    outcome = {
+        "tests": re.findall(r"^\d+ (?:passed|failed).*", done.stdout, re.MULTILINE)[-1:],
+        "exit_status": done.returncode,
+        "wanted_races": len(reports) - len(unwanted),
+        "findings": ["\n".join(report) for report in unwanted],
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+    return outcome, done.stdout
+
+
 def main(arguments):
     if why := gpu.why_unavailable():
         sys.exit(f"compute-sanitizer needs a GPU: {why}")
@@ -66,26 +83,16 @@ def main(arguments):
         sys.exit("compute-sanitizer was not found; it comes with the CUDA toolkit")
     files = [str(Path(__file__).with_name(f"test_{name}.py")) for name in TESTS]
     chosen = ["-m", "gpu", "-k", " and ".join(f"not {name}" for name in TOO_LONG), "--unpooled", *arguments]
-    outcome, failed = {}, False
-    for tool, options in TOOLS.items():
-        started = time.perf_counter()
-        command = [program, "--tool", tool, "--print-limit", "0", "--target-processes", "application-only", *options]
-        done = subprocess.run(
-            [*command, sys.executable, "-m", "pytest", *files, *chosen], stdout=subprocess.PIPE, text=True
-        )
-        print(done.stdout, flush=True)
-        reports = findings(done.stdout)
-        unwanted = [report for report in reports if not wanted(report)]
-        failed |= bool(unwanted) or done.returncode != 0
-        outcome[tool] = {
-            "tests": re.findall(r"^\d+ (?:passed|failed).*", done.stdout, re.MULTILINE)[-1:],
-            "exit_status": done.returncode,
-            "wanted_races": len(reports) - len(unwanted),
-            "findings": ["\n".join(report) for report in unwanted],
-            "seconds": round(time.perf_counter() - started, 1),
-        }
-    results.store_tests("gpu_sanitize", {"tools": outcome})
-    return int(failed)
+    tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *files, *chosen]
+    common = [program, "--print-limit", "0", "--target-processes", "application-only"]
+    commands = [[*common, "--tool", tool, *options, *tests] for tool, options in TOOLS.items()]
+    outcomes = {}
+    with ThreadPoolExecutor() as pool:  # the tools wait for the host most of the time
+        for tool, (outcome, output) in zip(TOOLS, pool.map(check, commands), strict=True):
+            print(output, flush=True)
+            outcomes[tool] = outcome
+    results.store_tests("gpu_sanitize", {"tools": outcomes})
+    return int(any(outcome["findings"] or outcome["exit_status"] for outcome in outcomes.values()))
 
 
 if __name__ == "__main__":
