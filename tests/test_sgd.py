@@ -137,10 +137,11 @@ def test_one_rating_at_a_time_bsgd_and_esgd_match_their_own_order(launcher, fact
 
     # One group of k threads makes one block, which has to have all ratings in its shared memory, and room to spare.
     one_block = {"th_size": 1, "st": -(-ratings.nnz // factors) + 1}
-    trainer, model, p, q, counted = made(device, "esgd", ratings, factors, biases, **one_block)
-    trainer.epoch(0)
-    rand = Esgd.permutation(model)
-    assert distance(device, trainer, replayed(model, counted, p, q, rand[rand < ratings.nnz])) < 1e-5
+    for shuffle, lie in ((False, np.arange(ratings.nnz)), (True, order)):
+        trainer, model, p, q, counted = made(device, "esgd", ratings, factors, biases, **one_block, shuffle=shuffle)
+        trainer.epoch(0)
+        rand = Esgd.permutation(model)
+        assert distance(device, trainer, replayed(model, counted, p, q, lie[rand[rand < ratings.nnz]])) < 1e-5
 
 
 @pytest.mark.parametrize("batch", [7, 64])

@@ -22,6 +22,7 @@ SCHEMES = {
     "newgpusgd, FP64": ("newgpusgd", {"side": 1024, "precision": 64}),
     "bsgd": ("bsgd", {"batch": 1024}),
     "esgd": ("esgd", {}),
+    "esgd, shuffled": ("esgd", {"shuffle": True}),
     "cu2rec": ("cu2rec", {}),
     "cu2rec, early bird loses": ("cu2rec", {"conflict": "early_bird_loses"}),
     "cu2rec, atomic": ("cu2rec", {"conflict": "atomic"}),
