@@ -35,7 +35,7 @@ TOO_LONG = [
     "ml_100k",
 ]
 
-_ACCESS = re.compile(r"access at ([\w:<>]+)(?:\(.*?\))?\+0x[0-9a-f]+ in (\S+?):\d+")
+_ACCESS = re.compile(r"access at ([\w:<>]+)(?:\(.*?\)(?: const)?)?\+0x[0-9a-f]+ in (\S+?):\d+")
 # What is compiled into a kernel stands in its place: rows of floats in shared memory are in `fast` alone.
 _INSIDE = {f"Quads<float>::{name}": "fast" for name in ("load", "store")}
 

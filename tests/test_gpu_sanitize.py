@@ -55,7 +55,7 @@ def test_reports_are_told_apart():
     [
         ("Error", "hogwild", "hogwild.cu", "hogwild.cu", True),
         ("Warning", "hogwild(const int *, float *)", "hogwild.cu", "group.cuh", True),
-        ("Error", "Quads<float>::store(FloatQuad *, long long)", "quads.cuh", "quads.cuh", True),
+        ("Error", "Quads<float>::store(FloatQuad *, long long) const", "quads.cuh", "quads.cuh", True),
         ("Error", "hogwild", "hogwild.cu", "thesis.cu", False),
         ("Error", "errors", "errors.cu", "errors.cu", False),
         ("Error", "errors", "hogwild.cu", "hogwild.cu", False),

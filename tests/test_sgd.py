@@ -346,9 +346,11 @@ def test_the_default_grid_of_hogwild_loses_little(launcher):
 def test_safe_updates_counts_meetings():
     # 50 users and 20 items with equal shares: of n draws at once, n (1/50 + 1/20) meet a given one.
     users, items = (a.ravel() for a in np.meshgrid(np.arange(50), np.arange(20)))
-    assert safe_updates(Ratings(users, items, np.ones(1000), 50, 20)) == np.ceil(1 / (1 / 50 + 1 / 20))
+    ratings = Ratings(users, items, np.ones(1000), 50, 20)
+    assert safe_updates(ratings, 1) == np.ceil(1 / (1 / 50 + 1 / 20))
+    assert safe_updates(ratings, 200) == 5 and safe_updates(ratings, 2000) == 1
     # One item in every rating: whatever else is in flight meets it.
-    assert safe_updates(Ratings(np.arange(1000), np.zeros(1000), np.ones(1000), 1000, 9)) == 1
+    assert safe_updates(Ratings(np.arange(1000), np.zeros(1000), np.ones(1000), 1000, 9), 1) == 1
 
 
 # Biases
