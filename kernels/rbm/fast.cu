@@ -21,6 +21,7 @@
 
 constexpr int QUADS = (HIDDEN + 3) / 4;  // of a row, the last one filled up with zeros
 constexpr int QUADS_PER_LANE = (QUADS + LANES - 1) / LANES;
+constexpr int AT_ONCE = LEVELS <= 10 ? 2 : 1;  // entries whose loads overlap, where the sums leave registers for them
 
 __device__ inline float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 __device__ inline float dot(float4 a, float4 b) { return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w; }
@@ -182,7 +183,7 @@ extern "C" __global__ void fast_update(
     const long long begin = rows[first_row + row], end = rows[first_row + row + 1];
     float4 gradient[LEVELS] = {};
     float bias_gradients[LEVELS] = {};
-#pragma unroll 2
+#pragma unroll(AT_ONCE)
     for (long long s = begin; s < end; ++s) {
         const int t = mapping[s];
         const long long place = entry_users[first_entry + t] * (long long)QUADS + quad;
