@@ -36,24 +36,24 @@ def trainer_of(device, kernel, train, hidden, seed=0, **options):
     return model, arrays, RBM._trainers[kernel](model, train, *arrays, **parts)
 
 
-def uniform(stream, draws):
+def uniform(key, draws):
     with np.errstate(over="ignore"):
-        return (splitmix64(stream + np.asarray(draws, np.uint64)) >> np.uint64(40)) * 2.0**-24
+        return (splitmix64(key + np.asarray(draws, np.uint64)) >> np.uint64(40)) * 2.0**-24
 
 
-def reference_batch(model, batch, first_entry, streams, weights, visible_biases, hidden_biases):
+def reference_batch(model, batch, keys, weights, visible_biases, hidden_biases):
     """`reference.contrastive_divergence` on a batch and its draws; the reconstruction of its entries alone."""
     columns = np.repeat(np.arange(len(batch.users)), np.diff(batch.indptr))
     chosen = np.zeros((len(batch.users), *weights.shape[:2]))
     chosen[columns, batch.items, batch.levels] = 1
     draws = []
-    for hidden_stream, visible_stream in streams:
+    for hidden_key, visible_key in keys:
         visible = np.zeros(chosen.shape[:2])
-        visible[columns, batch.items] = uniform(visible_stream, first_entry + np.arange(len(batch.items)))
+        visible[columns, batch.items] = uniform(visible_key, np.arange(len(batch.items)))
         units = batch.users[:, None].astype(np.uint64) * np.uint64(model.hidden) + np.arange(
             model.hidden, dtype=np.uint64
         )
-        draws.append((uniform(hidden_stream, units), visible))
+        draws.append((uniform(hidden_key, units), visible))
     statistics, gradients = reference.contrastive_divergence(chosen, weights, visible_biases, hidden_biases, draws)
     positive, negative, reconstruction = statistics
     return (positive, negative, reconstruction[columns, batch.items]), gradients
@@ -76,9 +76,8 @@ def test_every_kernel_follows_the_reference(device, hidden, n_levels, options):
         learned = [a.astype(np.float64) for a in arrays[1:]]
         changes = [np.zeros_like(a) for a in learned]
         for number in (1, 0, 1):
-            batch, streams = trainer.batches[number], trainer.streams(2)
-            first, _ = trainer.batches.entries(number)
-            statistics, gradients = reference_batch(model, batch, first, streams, *learned)
+            batch, keys = trainer.batches[number], trainer.keys(2, number)
+            statistics, gradients = reference_batch(model, batch, keys, *learned)
             counts = np.bincount(batch.items, minlength=train.n_items)
             over = np.maximum(counts, 1) if model.average == "item" else np.full(train.n_items, len(batch.users))
             over = over[:, None, None], over[:, None], len(batch.users)
@@ -87,7 +86,7 @@ def test_every_kernel_follows_the_reference(device, hidden, n_levels, options):
                 step = 0.3 * (gradients[k] / over[k] - decay * learned[k])
                 changes[k][touched] = model.momentum * changes[k][touched] + step[touched]
                 learned[k][touched] += changes[k][touched]
-            trainer.train_batch(number, streams)
+            trainer.train_batch(number, keys)
             for actual, expected in zip(to_numpy(device, *trainer.statistics()), statistics, strict=True):
                 assert np.abs(actual - expected).max() < 1e-4
         chosen = np.zeros((train.n_users, train.n_items, n_levels))
