@@ -112,6 +112,40 @@ def test_the_values_of_versions_are_those_of_the_row_that_the_claim_names():
     }
 
 
+def test_the_values_of_sgd_are_those_that_the_claims_name():
+    def values(experiment, frame):
+        return {c.id: c.value(frame) for c in claims.CLAIMS if c.experiment == experiment}
+
+    times = {"sequential": (10, 0.92), "cumf_sgd": (0.5, 0.921), "fast": (0.25, 0.918)}
+    rows = [(k, 0, 1e9, e, e * s, rmse if e == 20 else 1) for k, (s, rmse) in times.items() for e in range(21)]
+    frame = pd.DataFrame(rows, columns=["kernel", "repeat", "nnz", "epoch", "seconds", "rmse"])
+    assert values("sgd_netflix", frame) == {
+        "sgd-fast-updates": 4,
+        "sgd-fast-rmse-gap": pytest.approx(-0.002),
+        "sgd-cumf-updates": 2,
+    }
+
+    rows = [("ml-10m-twin", 50, 3000, 0.2), ("ml-10m-twin", 300, 3000, 1.5), ("ml-10m-twin", 300, 30, 0.015)]
+    frame = pd.DataFrame(rows, columns=["data", "factors", "steps", "seconds"])
+    assert values("sgd_cu2rec", frame) == {"sgd-cu2rec50-seconds": 0.2, "sgd-cu2rec300-seconds": 1.5}
+
+    rows = [
+        ("douban-twin", "SGD", kernel, device, 0, epoch, epoch * seconds, 1, mae)
+        for kernel, device, seconds in (("sequential", "cpu", 10), ("hogwild", "cuda", 0.001), ("fast", "cuda", 0.01))
+        for epoch, mae in enumerate((0.9, 0.6, 0.57))
+    ]
+    columns = ["data", "model", "kernel", "device", "repeat", "epoch", "seconds", "rmse", "mae"]
+    assert values("sgd_douban", pd.DataFrame(rows, columns=columns)) == {"sgd-douban-speedup": pytest.approx(1000)}
+
+    rows = [(fold, "test", seed, 0.9 + fold / 10, 0.7) for fold in (0, 1) for seed in (0, 1)]
+    rows += [(0, "choice", 0, 0.1, 0.1)]
+    frame = pd.DataFrame(rows, columns=["fold", "step", "seed", "rmse", "mae"])
+    assert values("sgd_ml100k", frame) == {
+        "sgd-ml100k-rmse": pytest.approx(0.95),
+        "sgd-ml100k-mae": pytest.approx(0.7),
+    }
+
+
 @pytest.mark.parametrize(("exact", "met"), [("cumf_cholesky", "aim"), ("parallel", "missing")])
 def test_the_gap_of_errors_is_to_exact_fp32_on_the_gpu(exact, met, recorded):
     rows = [(kernel, 0, 10, 0.88) for kernel in ("tensor_core", exact)]

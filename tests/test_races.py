@@ -62,19 +62,17 @@ def raced_for(trace, lanes=1):
 
     lanes : of a group that counts as one thread
     """
-    trace = trace.assign(thread=trace.thread // lanes)
+    trace = trace.assign(
+        thread=trace.thread // lanes, written=trace.access != "read", plain=trace.access != "atomic"
+    )
 
-    def raced(trace, who, where):
+    def raced(who, where):
         touched = trace.groupby(where)
-        shared = touched[who].nunique() > 1
-        written, plain = (
-            touched.access.agg(lambda a: (a != "read").any()),
-            touched.access.agg(lambda a: (a != "atomic").any()),
-        )
-        return set(shared[shared & written & plain].index.get_level_values("array"))
+        of = (touched[who].nunique() > 1) & touched.written.any() & touched.plain.any()
+        return set(of[of].index.get_level_values("array"))
 
     element = ["array", "element"]
-    return raced(trace, "block", element) | raced(trace, "thread", [*element, "block", "barriers"])
+    return raced("block", element) | raced("thread", [*element, "block", "barriers"])
 
 
 def test_only_the_wanted_races_happen(host):

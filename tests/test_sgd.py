@@ -190,7 +190,7 @@ def order_of_fast(model, ratings, epoch):
     result = []
     for part, tile in product(range(n_parts), range(n_tiles)):
         begin, end = tiles.tile_segments[part * n_tiles + tile :][:2]
-        start = ((0xFFFFFFFF // n_tiles * tile + int(rotation)) % 2**32 * int(end - begin)) >> 32
+        start = Fast.start(tile, n_tiles, rotation, end - begin)
         for s in np.roll(np.arange(begin, end), -start):
             result += list(tiles.order[tiles.segments[s] : tiles.segments[s + 1]])
     return result

@@ -42,3 +42,13 @@ def random_subset(n, size, seed):
     """A boolean mask (n,) of exactly `size` (1..n) pseudorandom positions, that depends on the arguments alone."""
     key = positional_hash(n, seed)
     return key <= np.partition(key, size - 1)[size - 1]
+
+
+def random_positions(key, draws, n):
+    """Uniform positions below n (n < 2^32), int64, for these draws of the stream `key`: one a draw, maybe repeated.
+
+    As `random_position` of kernels/common/random.cuh.
+    """
+    with np.errstate(over="ignore"):
+        hashes = splitmix64(np.uint64(key) + np.asarray(draws, np.uint64))
+    return ((hashes >> np.uint64(32)) * np.asarray(n, np.uint64) >> np.uint64(32)).astype(np.int64)

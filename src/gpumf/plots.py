@@ -1,15 +1,20 @@
 """One function a kind of figure: takes a `results.Result`, says where that was measured, returns the figure."""
 
+from dataclasses import replace
+
 import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from gpumf import results
 from gpumf.experiments import als_convergence as convergences
 from gpumf.experiments import als_versions as versions
 from gpumf.experiments import picture_completion as pictures
+from gpumf.experiments import sgd_schemes as descents
+from gpumf.experiments import sgd_spread as spreads
 
 # Okabe and Ito's palette: told apart by readers with any colour vision.
 _COLOURS = {
@@ -52,11 +57,11 @@ def keep(figure, name):
     return figure
 
 
-def _axes(result, columns=1, height=3.6, rows=1, **options):
+def _axes(result, columns=1, height=3.6, rows=1, width=_WIDTH, **options):
     """A figure that says below where its data was measured."""
     # Not pyplot, whose open figures a notebook shows once more than asked.
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **options)
     figure.supxlabel(result.where, fontsize=8, color="0.35")
     return figure, axes
@@ -148,6 +153,8 @@ _KERNELS = {
     ("SGD", "sequential"): ("SGD, one core", "red", "--"),
     ("SGD", "parallel"): ("SGD, all cores", "orange", "--"),
     ("SGD", "hogwild"): ("SGD, GPU Hogwild", "purple", "-"),
+    ("SGD", "cumf_sgd"): ("SGD, GPU cuMF_SGD", "blue", "-"),
+    ("SGD", "fast"): ("SGD, GPU fast", "black", "-"),
 }
 
 
@@ -163,9 +170,13 @@ def convergence(result, data, metric="mae"):
     return _errors_by_epoch_and_time(result, data, metric, lines)
 
 
-def schemes(result, data, metric="rmse"):
-    """As `convergence`, one line a scheme of SGD, in the order of the frame."""
+def schemes(result, data, metric="rmse", labels=None):
+    """As `convergence`, one line a scheme of SGD, in the order of the frame.
+
+    labels : of the schemes; all by default
+    """
     colours, styles = list(_COLOURS), ("-", "--", ":")
+    result = replace(result, frame=result.frame[result.frame.scheme.isin(labels or result.frame.scheme)])
     lines = [
         ({"scheme": label}, label, colours[k % len(colours)], styles[k // len(colours)])
         for k, label in enumerate(result.frame.scheme.unique())
@@ -189,6 +200,7 @@ def _errors_by_epoch_and_time(result, data, metric, lines):
         shown = runs[metric]
         by_epoch.set_ylim(shown.min() - 0.02 * np.ptp(shown), np.quantile(shown, 0.95))
         by_epoch.set(xlabel="epochs", ylabel=f"test {metric.upper()} on {name}")
+        by_epoch.xaxis.set_major_locator(MaxNLocator(integer=True))
         by_time.set(xlabel="seconds of training")
         _log_scale(by_time.xaxis)
     _legend_below(figure, axes[0, 0], 3)
@@ -481,4 +493,118 @@ def als_netflix(result):
     axes[1].set(xlabel="seconds of training")
     _log_scale(axes[1].xaxis)
     _legend_below(figure, axes[0], 3)
+    return figure
+
+
+# Of members 0 and 1 of both thread blocks, and of the numbers on them.
+_WORKERS = {
+    (0, 0): ("blue", "white"),
+    (0, 1): ("sky", "black"),
+    (1, 0): ("red", "white"),
+    (1, 1): ("orange", "black"),
+}
+
+
+def sgd_assignment(result):
+    """A small matrix for each scheme: the colour says who takes a rating, the number in which turn.
+
+    A frame instead of a filled square: the update moves the user's vector alone. A plus: the rating is drawn again. A
+    grey square: it is not drawn at all.
+    """
+    figure, axes = _axes(result, columns=3, rows=3, width=5.2, height=8.7)
+    frame = result.frame
+    ratings = frame[["user", "item"]].drop_duplicates()
+
+    def square(axis, user, item, **style):
+        axis.add_patch(Rectangle((item + 0.06, user + 0.06), 0.88, 0.88, linewidth=2, **style))
+
+    for axis, (scheme, updates) in zip(axes.ravel(), frame.groupby("scheme", sort=False), strict=True):
+        for user, item in ratings.itertuples(index=False):
+            square(axis, user, item, color="0.9")
+        for (user, item), here in updates.groupby(["user", "item"]):
+            first = here.iloc[0]
+            colour, number = _WORKERS[first.block, first.member]
+            both = first.moves == "both"
+            square(axis, user, item, facecolor=_COLOURS[colour] if both else "white", edgecolor=_COLOURS[colour])
+            turn = f"{first.turn + 1}{'+' if len(here) > 1 else ''}"
+            colour = number if both else "black"
+            axis.text(item + 0.5, user + 0.54, turn, ha="center", va="center", fontsize=8, color=colour)
+        axis.set(xlim=(0, frame.item.max() + 1), ylim=(frame.user.max() + 1, 0), aspect="equal", xticks=[], yticks=[])
+        axis.set(xlabel="items", ylabel="users")
+        axis.set_title(scheme, fontsize=10, family="monospace")
+        axis.spines[:].set_visible(False)
+        axis.grid(False)
+    handles = [
+        Patch(color=_COLOURS[colour], label=f"thread block {block}, member {member}")
+        for (block, member), (colour, _) in _WORKERS.items()
+    ]
+    handles.append(Patch(facecolor="white", edgecolor="0.3", label="moves the user alone"))
+    handles.append(Patch(color="0.9", label="not drawn"))
+    figure.legend(handles=handles, loc="outside upper center", ncols=2, frameon=False, fontsize=9)
+    figure.supxlabel("Computed from the package's partitions and orders, not measured.", fontsize=8)
+    return figure
+
+
+def sgd_updates(result):
+    """Updates a second of every scheme (medians over epochs), a data set each."""
+    table = descents.summary(result.frame)
+    names = table.data.unique()
+    height = 1.4 + 0.22 * table.scheme.nunique()
+    figure, (axes,) = _axes(result, columns=len(names), height=height, sharey=True)
+    order = list(table.scheme.unique())[::-1]
+    for axis, name in zip(axes, names, strict=True):
+        speeds = table[table.data == name].set_index("scheme").updates_per_second.reindex(order)
+        on_gpu = table.set_index("scheme").device.groupby("scheme").first().reindex(order) == "cuda"
+        for where, colour, label in ((on_gpu, "green", "GPU"), (~on_gpu, "blue", "CPU")):
+            if where.any():
+                place = np.flatnonzero(where)
+                axis.plot(speeds[where], place, "o", color=_COLOURS[colour], label=label)
+                axis.hlines(place, speeds.min() / 2, speeds[where], color=_COLOURS[colour], alpha=0.4)
+        axis.set_yticks(np.arange(len(order)), order)
+        axis.set(xlabel="updates a second", title=name)
+        _log_scale(axis.xaxis)
+    _legend_below(figure, axes[0], 2)
+    return figure
+
+
+_MEETINGS = {
+    "published": ("formula as published", "black", "--"),
+    "true shape": ("formula, true shape", "sky", "-"),
+    "drawn": ("ratings drawn", "blue", "-o"),
+    "overwritten": ("writes overwritten", "red", "-s"),
+}
+
+
+def sgd_conflicts(result):
+    """How often updates meet, against how many are made at a time: by formula, as drawn, and overwritten."""
+    names = result.frame.data.unique()
+    figure, (axes,) = _axes(result, columns=len(names), height=3.8, sharey=True)
+    for axis, name in zip(axes, names, strict=True):
+        shares = result.frame[result.frame.data == name].groupby(["how", "at_once"]).share.mean()
+        for how, (label, colour, style) in _MEETINGS.items():
+            # A logarithmic axis has no place for a share of nothing.
+            of = shares[how].where(shares[how] > 0)
+            axis.plot(of, style, color=_COLOURS[colour], label=label, markersize=4)
+        axis.set(xlabel="updates at a time", ylabel="share", title=name)
+        axis.set_xscale("log", base=2)
+        _log_scale(axis.yaxis)
+    _legend_below(figure, axes[0], 4)
+    return figure
+
+
+def sgd_spread(result, bound=0.005):
+    """How far the RMSE of every scheme is above that of `sequential` from the same seed, a point a seed.
+
+    bound : a distance that is marked
+    """
+    gaps = spreads.by_seed(result.frame)
+    order = list(gaps.scheme.unique())[::-1]
+    figure, ((axis,),) = _axes(result, height=1.2 + 0.24 * len(order))
+    axis.axvspan(-bound, bound, color=_COLOURS["sky"], alpha=0.15, label=f"within {bound:g} of sequential")
+    axis.plot(gaps.gap, gaps.scheme.map(order.index), "o", color=_COLOURS["blue"], alpha=0.4, label="a seed")
+    means = gaps.groupby("scheme").gap.mean()
+    axis.plot(means, means.index.map(order.index), "|", color=_COLOURS["black"], markersize=14, label="mean")
+    axis.set_yticks(np.arange(len(order)), order)
+    axis.set(xlabel="test RMSE above that of sequential, mean of the folds")
+    _legend_below(figure, axis, 3)
     return figure

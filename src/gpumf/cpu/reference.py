@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpumf.hashing import splitmix64
+from gpumf.hashing import random_positions
 
 
 def als_half_sweep(rows, fixed, regularization, weighted=True):
@@ -103,15 +103,8 @@ def hogwild(ratings, p, q, rate, user_reg, item_reg, key, first_update, n_update
     (p, q) : float64 copies of the given factors after the updates
     """
     draws = np.arange(first_update, first_update + n_updates, dtype=np.uint64)
-    samples = _positions(key, draws, ratings.nnz)
+    samples = random_positions(key, draws, ratings.nnz)
     return sgd_replay(ratings, samples, p, q, rate, user_reg, item_reg, bias_reg, biases)
-
-
-def _positions(key, draws, n):
-    """Positions below n: `random_position` of kernels/common/random.cuh."""
-    with np.errstate(over="ignore"):
-        hashes = splitmix64(np.uint64(key) + np.asarray(draws, np.uint64))
-    return ((hashes >> np.uint64(32)) * np.asarray(n, np.uint64) >> np.uint64(32)).astype(np.int64)
 
 
 def cu2rec_step(ratings, p, q, rate, user_reg, item_reg, bias_reg, biases, key, step, first_user, conflict):
@@ -131,7 +124,7 @@ def cu2rec_step(ratings, p, q, rate, user_reg, item_reg, bias_reg, biases, key, 
     for user in (np.arange(n) + first_user) % n:
         if rows.counts[user] == 0:
             continue
-        t = rows.indptr[user] + _positions(key, step * n + user, rows.counts[user])
+        t = rows.indptr[user] + random_positions(key, step * n + user, rows.counts[user])
         item = rows.indices[t]
         one = type(ratings)([user], [item], [rows.values[t]], n, ratings.n_items)
         read = new_q if conflict == "atomic" else before

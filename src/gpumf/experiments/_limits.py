@@ -40,6 +40,12 @@ def half_sweep(rows, columns, nnz, f, cg_steps=None, implicit=False):
     return moved, flops + (columns * f * (f + 1) if implicit else 0)
 
 
+def epoch_of_updates(rows, columns, nnz, f):
+    """(bytes, FLOP) of SGD's updates by all ratings, each once: an inner product, and two rows that are decayed and
+    moved by a multiple of the other one."""
+    return 12 * nnz + 2 * 4 * f * (rows + columns), 8 * f * nnz
+
+
 def phases(rows, columns, nnz, f, cg_steps=None, entry_bytes=4, fused_bias=True):
     """The same of each phase where A is written to memory and read from it: a dict of (bytes, FLOP).
 

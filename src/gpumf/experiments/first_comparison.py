@@ -101,9 +101,9 @@ def summary(frame):
     """
     rows = []
     for (data, model, kernel, device), runs in frame.groupby(["data", "model", "kernel", "device"], sort=False):
-        threshold = THRESHOLDS[_family(data)]
+        trained = threshold(data)
         repeats = runs.groupby("repeat")
-        reached = repeats.apply(lambda run, t=threshold: run[run.mae <= t].head(1)[["epoch", "seconds"]])
+        reached = repeats.apply(lambda run, t=trained: run[run.mae <= t].head(1)[["epoch", "seconds"]])
         everywhere = len(reached) == repeats.ngroups
         rows.append(
             {
@@ -114,7 +114,7 @@ def summary(frame):
                 "best_rmse": repeats.rmse.min().mean(),
                 "best_mae": repeats.mae.min().mean(),
                 "seconds_per_epoch": repeats.seconds.diff().median(),
-                "threshold": threshold,
+                "threshold": trained,
                 "epochs_to_threshold": reached.epoch.median() if everywhere else float("nan"),
                 "seconds_to_threshold": reached.seconds.median() if everywhere else float("nan"),
             }
@@ -129,6 +129,11 @@ def summary(frame):
 def tuned(data):
     """The models' best known parameters for a data set: a dict model -> dict of arguments."""
     return TUNED.get(data) or TUNED[_family(data)]
+
+
+def threshold(data):
+    """The test MAE that counts as trained on a data set."""
+    return THRESHOLDS[_family(data)]
 
 
 def _family(data):

@@ -64,9 +64,9 @@ def _steps(ratings, f, device):
         for side, other, solve in (("users", "items", trainer.solve_users), ("items", "users", trainer.solve_items)):
             yield f"ALS {kernel}", side, solve, *_limits.half_sweep(rows[side], rows[other], nnz, f, steps)
 
-    # The inner product, and five operations for each of the 2 f factors.
+    epoch = _limits.epoch_of_updates(*rows.values(), nnz, f)
     for _, kernel, updates in trainers(SGD):
-        yield f"SGD {kernel}", "epoch", partial(updates.epoch, 0), 12 * nnz + 2 * factor_bytes, 12 * f * nnz
+        yield f"SGD {kernel}", "epoch", partial(updates.epoch, 0), *epoch
 
     errors = Errors(ratings, np.ones(nnz, bool), 0.0, f, device)
     factors = trainer.factors()

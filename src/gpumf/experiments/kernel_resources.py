@@ -1,5 +1,7 @@
 """What each kernel takes of a multiprocessor, as NVRTC's assembler reports it for every architecture."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 
@@ -30,11 +32,12 @@ def run(architectures, factors, versions):
     where the source has none), architecture, kernel, registers, stack_bytes, spill_store_bytes, spill_load_bytes (all
     of a thread), static_shared_bytes (of a block)
     """
+    variants = list(product(sources.variants(FACTORS=factors, **versions), architectures))
+    compiled = nvrtc.resources_of((source, architecture, defines) for (source, defines), architecture in variants)
     rows = [
         {"source": source, **_definitions(defines), "architecture": architecture, **kernel}
-        for source, defines in sources.variants(FACTORS=factors, **versions)
-        for architecture in architectures
-        for kernel in nvrtc.resources(source, architecture, **defines)
+        for ((source, defines), architecture), kernels in zip(variants, compiled, strict=True)
+        for kernel in kernels
     ]
     return pd.DataFrame(rows)
 

@@ -5,7 +5,9 @@ NVRTC comes with the extra `test` (the package nvidia-cuda-nvrtc).
 
 import ctypes
 import importlib.util
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -71,3 +73,9 @@ def resources(source, architecture, **defines):
         {key: value if key == "kernel" else int(value or 0) for key, value in match.groupdict().items()}
         for match in _RESOURCES.finditer(text)
     ]
+
+
+def resources_of(variants):
+    """`resources` of each (source, architecture, definitions), in order, compiled on all cores at a time."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda variant: resources(*variant[:2], **variant[2]), variants))

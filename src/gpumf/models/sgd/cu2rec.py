@@ -11,6 +11,11 @@ _LOSS_BLOCKS, _LOSS_THREADS = 128, 256
 _GOLDEN = 0.6180339887498949
 
 
+def first_user(step, n_users):
+    """Who begins a step: far from where the steps before began."""
+    return int(step * _GOLDEN % 1 * n_users)
+
+
 class Cu2rec(DescentKernel):
     """kernels/sgd/cu2rec.cu: every user once a step, of an item's updates in a step one counts.
 
@@ -47,8 +52,8 @@ class Cu2rec(DescentKernel):
         self.take_steps(number * self._steps_an_epoch, self._steps_an_epoch)
 
     def first_user(self, step):
-        """Who begins: far from where the steps before began, where there is striding."""
-        return int(step * _GOLDEN % 1 * self._n_users) if self._striding else 0
+        """Who begins a step of this trainer: always the same where there is no striding."""
+        return first_user(step, self._n_users) if self._striding else 0
 
     def take_steps(self, first, count):
         """Start the steps first, first + 1, ..., first + count - 1: an update of each user with ratings."""

@@ -66,6 +66,11 @@ class Fast(DescentKernel):
         draw = int(splitmix64(np.uint64((seed << 32) + number)))
         return np.uint32(draw >> 32), np.uint32(draw & 0xFFFFFFFF)
 
+    @staticmethod
+    def start(tile, n_tiles, rotation, count):
+        """Which of its `count` segments of a part a tile begins with, as the kernel reckons."""
+        return ((0xFFFFFFFF // n_tiles * tile + int(rotation)) % 2**32 * int(count)) >> 32
+
     def epoch(self, number):
         segments, tile_segments, items, tile_rows = self._tiles
         for first_part, end_part, first_rating, arrays in self._chunks:

@@ -1,0 +1,60 @@
+"""Steps of cu2rec at the size of MovieLens 10M, as its publication times them: few and many factors.
+
+A step updates every user once. With biases, 80 % of the ratings for training. Its learning rate decays on patience,
+which takes validation; the steps are timed alone.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import SGD, gpu
+from gpumf.experiments import identity, load_ratings
+
+# The published program on an H100, at this shape: seconds of 3000 steps. This package has not measured it.
+PUBLISHED = pd.DataFrame([(50, 0.50), (300, 2.23)], columns=["factors", "seconds"])
+
+_COMMON = {"regularization": 0.02, "learning_rate": 0.01}
+PROFILES = {
+    "quick": {"data": "ml-100k-twin", "factors": [4], "steps": 3, "repeats": 2, **_COMMON},
+    "full": {"data": "ml-10m-twin", "factors": [50, 300], "steps": 3000, "repeats": 10, **_COMMON},
+}
+
+
+def run(data, factors, steps, repeats, regularization, learning_rate):
+    """Time steps on the GPU, or on the processor in its place where there is none.
+
+    Parameters
+    ----------
+    data : name of a data set
+    factors : list of int
+    steps : int, of a timing; a repeat goes on where the one before ended
+    repeats : int
+    regularization, learning_rate : as of SGD
+
+    Returns
+    -------
+    DataFrame with a row a timing: data, kernel, device, factors, repeat, steps, updates (as many as there are users
+    with ratings, a step), seconds, rmse, mae (on the training set, after it, by the publication's loss kernels)
+    """
+    device = gpu.device("cuda" if gpu.available() else "host")
+    ratings = load_ratings(data)
+    train, _ = ratings.split(0.2)
+    train = replace(train, values=train.values - np.float32(train.mean))  # as a model with biases counts them
+    updates = steps * int((train.by_user.counts > 0).sum())
+    rows = []
+    for f in tqdm(factors, desc="sgd_cu2rec", leave=False):
+        model = SGD(f, regularization, learning_rate=learning_rate, biases=True, kernel="cu2rec", device=device.name)
+        trainer = SGD._trainers[model.kernel](model, train, *model.initial_factors(train))
+        trainer.take_steps(0, 1)  # whatever the first launch has to do
+        for repeat in range(repeats):
+            first = 1 + repeat * steps
+            (seconds,) = device.time(lambda t=trainer, s=first: t.take_steps(s, steps), repeats=1, warmup=0)
+            rows.append((ratings.name, "cu2rec", device.name, f, repeat, steps, updates, seconds))
+            rows[-1] += trainer.training_errors()
+    columns = ["data", "kernel", "device", "factors", "repeat", "steps", "updates", "seconds", "rmse", "mae"]
+    frame = pd.DataFrame(rows, columns=columns)
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame

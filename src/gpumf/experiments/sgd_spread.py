@@ -1,0 +1,87 @@
+"""How far the races of a scheme take its error: MovieLens 100K, five folds, many seeds, against one core.
+
+A seed is that of the initial factors and of every order. Schemes whose updates race differ from run to run too, which
+the spread contains. All have the same rates, but `cu2rec`: a rating of each user a step is another weighting of the
+ratings, which asks for rates of its own.
+"""
+
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import SGD, gpu
+from gpumf.experiments import identity, load_ratings
+from gpumf.experiments.sgd_schemes import SCHEMES
+from gpumf.models.sgd import schedules
+
+RATES = {"regularization": 0.06, "learning_rate": 0.02, "schedule": schedules.Power(0.1)}
+RATES_OF_CU2REC = {
+    "regularization": 0.12,
+    "bias_regularization": 0.02,
+    "learning_rate": 0.05,
+    "schedule": schedules.Power(0.02),
+}
+
+_COMMON = {"data": "ml-100k", "factors": 16, "epochs": 40, "epochs_of_cu2rec": 100}
+PROFILES = {
+    "quick": {"schemes": ["sequential", "parallel"], "folds": 2, "seeds": 2, **_COMMON},
+    "full": {"schemes": None, "folds": 5, "seeds": 10, **_COMMON},
+}
+
+
+def run(data, schemes, factors, folds, seeds, epochs, epochs_of_cu2rec):
+    """Train every scheme that this machine has, with biases, from every seed on every fold.
+
+    Parameters
+    ----------
+    data : name of a data set
+    schemes : labels of `sgd_schemes.SCHEMES`; all by default
+    factors, seeds, epochs, epochs_of_cu2rec : int
+    folds : int, of five, that are used
+
+    Returns
+    -------
+    DataFrame with a row a training: scheme, kernel, device, fold, seed, rmse, mae (on the fold's test ratings, after
+    the last epoch)
+    """
+    usable = {"cpu", "cuda"} if gpu.available() else {"cpu"}
+    places = SGD.kernels()
+    chosen = {label: SCHEMES[label] for label in schemes or SCHEMES if places[SCHEMES[label][0]] in usable}
+    ratings = load_ratings(data)
+    rows = []
+    for fold, (train, test) in enumerate(ratings.kfold(5)):
+        if fold == folds:
+            break
+        for label, (kernel, options) in tqdm(chosen.items(), desc=f"sgd_spread, fold {fold}", leave=False):
+            rates, n = (RATES_OF_CU2REC, epochs_of_cu2rec) if kernel == "cu2rec" else (RATES, epochs)
+            for seed in range(seeds):
+                fitted = SGD(factors, kernel=kernel, seed=seed, biases=True, **rates, **options).fit(train, n)
+                errors = fitted.score(test)
+                rows.append((label, kernel, fitted.device, fold, seed, errors["rmse"], errors["mae"]))
+    frame = pd.DataFrame(rows, columns=["scheme", "kernel", "device", "fold", "seed", "rmse", "mae"])
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def by_seed(frame):
+    """The mean RMSE over the folds from each seed, and how far it is above that of `sequential` from the same seed.
+
+    Returns
+    -------
+    DataFrame with a row a scheme and seed: scheme, seed, rmse, gap
+    """
+    means = frame.groupby(["scheme", "seed"], sort=False).rmse.mean().reset_index()
+    reference = means[means.scheme == "sequential"].set_index("seed").rmse
+    return means.assign(gap=means.rmse - means.seed.map(reference))
+
+
+def summary(frame):
+    """Where each scheme ends, over the seeds, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a scheme: scheme, rmse (mean), spread (standard deviation), gap (mean), largest_gap
+    """
+    seeds = by_seed(frame).groupby("scheme", sort=False)
+    return seeds.agg(
+        rmse=("rmse", "mean"), spread=("rmse", "std"), gap=("gap", "mean"), largest_gap=("gap", "max")
+    ).reset_index()
