@@ -62,9 +62,7 @@ def raced_for(trace, lanes=1):
 
     lanes : of a group that counts as one thread
     """
-    trace = trace.assign(
-        thread=trace.thread // lanes, written=trace.access != "read", plain=trace.access != "atomic"
-    )
+    trace = trace.assign(thread=trace.thread // lanes, written=trace.access != "read", plain=trace.access != "atomic")
 
     def raced(who, where):
         touched = trace.groupby(where)
