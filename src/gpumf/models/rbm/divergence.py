@@ -79,9 +79,9 @@ class Divergence(Trainer):
 
 
 class DivergenceKernel(KernelTrainer, Divergence):
-    """The kernels `entries` of a source in kernels/rbm."""
+    """The kernels `names` of a source in kernels/rbm."""
 
-    entries: tuple[str, ...]
+    names: tuple[str, ...]
 
     @staticmethod
     def defines(model):
@@ -90,7 +90,7 @@ class DivergenceKernel(KernelTrainer, Divergence):
     @classmethod
     def compile(cls, model):
         device = gpu.device(model.device)
-        return [device.kernel(cls.source, entry, **cls.defines(model)) for entry in cls.entries]
+        return [device.kernel(cls.source, name, **cls.defines(model)) for name in cls.names]
 
     def __init__(self, model, train):
         super().__init__(model, train)
