@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from gpumf import gpu, results
@@ -21,7 +23,7 @@ TOOLS = {
     "initcheck": [],
     "synccheck": [],
 }
-TESTS = ["als", "cumf", "implicit", "sgd", "metrics", "ranking", "host", "results"]
+TESTS = ["als", "cumf", "implicit", "sgd", "metrics", "ranking", "rbm", "host", "results"]
 TOO_LONG = [
     "100_000",
     "real_ratings",
@@ -33,7 +35,9 @@ TOO_LONG = [
     "ml_100k",
 ]
 
-_ACCESS = re.compile(r"access at (\w+)(?:\(.*?\))?\+0x[0-9a-f]+ in (\S+?):\d+")
+_ACCESS = re.compile(r"access at ([\w:<>]+)(?:\(.*?\)(?: const)?)?\+0x[0-9a-f]+ in (\S+?):\d+")
+# What is compiled into a kernel stands in its place: rows of floats in shared memory are in `fast` alone.
+_INSIDE = {f"Quads<float>::{name}": "fast" for name in ("load", "store")}
 
 
 def findings(output):
@@ -54,8 +58,27 @@ def wanted(report):
     """Whether a report is of a race that a kernel is meant to have, in its source or a helper that it includes."""
     sources = {kernel: Path(source).name for source, kernel in WANTED_RACES}
     accesses = _ACCESS.findall(" ".join(report))
-    at_home = [kernel in sources and (file == sources[kernel] or file.endswith(".cuh")) for kernel, file in accesses]
+    kernels = [(_INSIDE.get(function, function), file) for function, file in accesses]
+    at_home = [kernel in sources and (file == sources[kernel] or file.endswith(".cuh")) for kernel, file in kernels]
     return "Race reported" in report[0] and len(at_home) == len(report) and all(at_home)
+
+
+def check(command):
+    """Run a command whose {log} compute-sanitizer writes: (outcome, all that was printed)."""
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        done = subprocess.run([part.format(log=log) for part in command], stdout=subprocess.PIPE, text=True)
+        reports = findings(log.read_text())
+    unwanted = [report for report in reports if not wanted(report)]
+    outcome = {
+        "tests": re.findall(r"^\d+ (?:passed|failed).*", done.stdout, re.MULTILINE)[-1:],
+        "exit_status": done.returncode,
+        "wanted_races": len(reports) - len(unwanted),
+        "findings": ["\n".join(report) for report in unwanted],
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+    return outcome, done.stdout + "\n".join(outcome["findings"])
 
 
 def main(arguments):
@@ -66,26 +89,16 @@ def main(arguments):
         sys.exit("compute-sanitizer was not found; it comes with the CUDA toolkit")
     files = [str(Path(__file__).with_name(f"test_{name}.py")) for name in TESTS]
     chosen = ["-m", "gpu", "-k", " and ".join(f"not {name}" for name in TOO_LONG), "--unpooled", *arguments]
-    outcome, failed = {}, False
-    for tool, options in TOOLS.items():
-        started = time.perf_counter()
-        command = [program, "--tool", tool, "--print-limit", "0", "--target-processes", "application-only", *options]
-        done = subprocess.run(
-            [*command, sys.executable, "-m", "pytest", *files, *chosen], stdout=subprocess.PIPE, text=True
-        )
-        print(done.stdout, flush=True)
-        reports = findings(done.stdout)
-        unwanted = [report for report in reports if not wanted(report)]
-        failed |= bool(unwanted) or done.returncode != 0
-        outcome[tool] = {
-            "tests": re.findall(r"^\d+ (?:passed|failed).*", done.stdout, re.MULTILINE)[-1:],
-            "exit_status": done.returncode,
-            "wanted_races": len(reports) - len(unwanted),
-            "findings": ["\n".join(report) for report in unwanted],
-            "seconds": round(time.perf_counter() - started, 1),
-        }
-    results.store_tests("gpu_sanitize", {"tools": outcome})
-    return int(failed)
+    tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *files, *chosen]
+    common = [program, "--print-limit", "0", "--target-processes", "application-only", "--log-file", "{log}"]
+    commands = [[*common, "--tool", tool, *options, *tests] for tool, options in TOOLS.items()]
+    outcomes = {}
+    with ThreadPoolExecutor() as pool:  # the tools wait for the host most of the time
+        for tool, (outcome, output) in zip(TOOLS, pool.map(check, commands), strict=True):
+            print(output, flush=True)
+            outcomes[tool] = outcome
+    results.store_tests("gpu_sanitize", {"tools": outcomes})
+    return int(any(outcome["findings"] or outcome["exit_status"] for outcome in outcomes.values()))
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def test_the_values_of_sgd_are_those_that_the_claims_name():
 
     times = {"sequential": (10, 0.92), "cumf_sgd": (0.5, 0.921), "fast": (0.25, 0.918)}
     rows = [(k, 0, 1e9, e, e * s, rmse if e == 20 else 1) for k, (s, rmse) in times.items() for e in range(21)]
-    frame = pd.DataFrame(rows, columns=["kernel", "repeat", "nnz", "epoch", "seconds", "rmse"])
+    frame = pd.DataFrame(rows, columns=["scheme", "repeat", "nnz", "epoch", "seconds", "rmse"])
     assert values("sgd_netflix", frame) == {
         "sgd-fast-updates": 4,
         "sgd-fast-rmse-gap": pytest.approx(-0.002),

@@ -36,13 +36,17 @@ def model_of(device, factors, *, weighted=True, alpha=None, regularization=0.05,
 
 
 def trainer_of(kernel, ratings, model, *, users=None, longest=25, **options):
-    """A trainer with poisoned user factors, of which conjugate gradient gets random ones, and its item factors."""
+    """A trainer with poisoned systems and user factors (random for conjugate gradient), and its item factors."""
     f = model.factors
     if users is None:
         shape = ratings.n_users, f
         users = random_factors(*shape, seed=1) if kernel in CG else np.full(shape, np.nan, np.float32)
     items = random_factors(ratings.n_items, f, seed=2)
-    return (EXACT | CG)[kernel](model, ratings, users, items, longest=longest, **options), items
+    trainer = (EXACT | CG)[kernel](model, ratings, users, items, longest=longest, **options)
+    for batch in trainer._users.batches:
+        for array in (batch.matrices, batch.scales, batch.biases):
+            array[...] = 0xFFFF if array.dtype == np.uint16 else np.nan  # the bits of a NaN of half precision
+    return trainer, items
 
 
 def solved_users(kernel, ratings, model, **options):

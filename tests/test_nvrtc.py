@@ -34,7 +34,8 @@ def test_every_kernel_compiles_for_every_architecture(frame):
 
 
 def test_every_version_compiles():
-    variants = [(source, 90, defines) for source, defines in sources.variants(FACTORS=[100])]
+    chosen = sources.variants(FACTORS=[100], HIDDEN=[100], LEVELS=[5])
+    variants = [(source, 90, defines) for source, defines in chosen]
     for (source, _, defines), kernels in zip(variants, nvrtc.resources_of(variants), strict=True):
         names = {kernel["kernel"] for kernel in kernels}
         assert names == set(sources.kernels(sources.kernels_folder() / source)), defines
@@ -55,6 +56,13 @@ def test_models_with_biases_compile_and_spill_nothing(columns, biases):
     variants = sources.variants(FACTORS=[columns], BIASES=[biases])
     of_sgd = [(source, 90, defines) for source, defines in variants if "BIASES" in defines]
     for kernels in nvrtc.resources_of(of_sgd):
+        assert spilling(pd.DataFrame(kernels)).empty
+
+
+@pytest.mark.parametrize("levels", [2, 10, 32])
+@pytest.mark.parametrize("hidden", [20, 512])
+def test_boltzmann_machines_of_every_size_spill_nothing(hidden, levels):
+    for kernels in nvrtc.resources_of([("rbm/fast.cu", sm, {"HIDDEN": hidden, "LEVELS": levels}) for sm in (75, 90)]):
         assert spilling(pd.DataFrame(kernels)).empty
 
 

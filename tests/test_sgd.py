@@ -137,10 +137,11 @@ def test_one_rating_at_a_time_bsgd_and_esgd_match_their_own_order(launcher, fact
 
     # One group of k threads makes one block, which has to have all ratings in its shared memory, and room to spare.
     one_block = {"th_size": 1, "st": -(-ratings.nnz // factors) + 1}
-    trainer, model, p, q, counted = made(device, "esgd", ratings, factors, biases, **one_block)
-    trainer.epoch(0)
-    rand = Esgd.permutation(model)
-    assert distance(device, trainer, replayed(model, counted, p, q, rand[rand < ratings.nnz])) < 1e-5
+    for shuffle, lie in ((False, np.arange(ratings.nnz)), (True, order)):
+        trainer, model, p, q, counted = made(device, "esgd", ratings, factors, biases, **one_block, shuffle=shuffle)
+        trainer.epoch(0)
+        rand = Esgd.permutation(model)
+        assert distance(device, trainer, replayed(model, counted, p, q, lie[rand[rand < ratings.nnz]])) < 1e-5
 
 
 @pytest.mark.parametrize("batch", [7, 64])
@@ -345,9 +346,11 @@ def test_the_default_grid_of_hogwild_loses_little(launcher):
 def test_safe_updates_counts_meetings():
     # 50 users and 20 items with equal shares: of n draws at once, n (1/50 + 1/20) meet a given one.
     users, items = (a.ravel() for a in np.meshgrid(np.arange(50), np.arange(20)))
-    assert safe_updates(Ratings(users, items, np.ones(1000), 50, 20)) == np.ceil(1 / (1 / 50 + 1 / 20))
+    ratings = Ratings(users, items, np.ones(1000), 50, 20)
+    assert safe_updates(ratings, 1) == np.ceil(1 / (1 / 50 + 1 / 20))
+    assert safe_updates(ratings, 200) == 5 and safe_updates(ratings, 2000) == 1
     # One item in every rating: whatever else is in flight meets it.
-    assert safe_updates(Ratings(np.arange(1000), np.zeros(1000), np.ones(1000), 1000, 9)) == 1
+    assert safe_updates(Ratings(np.arange(1000), np.zeros(1000), np.ones(1000), 1000, 9), 1) == 1
 
 
 # Biases

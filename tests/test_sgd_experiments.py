@@ -12,7 +12,6 @@ from gpumf.experiments import (
     sgd_douban,
     sgd_limits,
     sgd_ml100k,
-    sgd_netflix,
     sgd_schemes,
     sgd_spread,
 )
@@ -151,9 +150,9 @@ def _squares(axis):
 
 
 def test_only_a_gpu_repeats_and_training_ends_at_the_error_that_counts(monkeypatch):
-    monkeypatch.setattr(sgd_netflix.gpu, "available", lambda: True)
-    assert list(sgd_netflix._runs(["sequential", "fast"], 2)) == [("sequential", 0), ("fast", 0), ("fast", 1)]
-    monkeypatch.setattr(sgd_netflix.gpu, "available", lambda: False)
+    monkeypatch.setattr(sgd_douban.gpu, "available", lambda: True)
+    assert list(sgd_douban._runs(["sequential", "fast"], 2)) == [("sequential", 0), ("fast", 0), ("fast", 1)]
+    monkeypatch.setattr(sgd_douban.gpu, "available", lambda: False)
     parameters = sgd_douban.PROFILES["quick"] | {"data": "ml-100k-twin", "epochs": 30}
     frame = sgd_douban.run(**parameters)
     assert set(frame.kernel) == {"sequential", "parallel"}

@@ -426,7 +426,7 @@ __device__ inline void load_system(float* lower, float* upper, const element* ma
             const int j = k / (SIDE * 4), row = k / 4 % SIDE, column = k % 4 * 4;
             const int r = i * SIDE + row, c = j * SIDE + column;
             float4 four = {0.0f, 0.0f, 0.0f, 0.0f};
-            if (r < FACTORS) four = load4(matrix + tile_number(i, j) * SIDE * SIDE + row * SIDE + column);
+            if (r < FACTORS && c < FACTORS) four = load4(matrix + tile_number(i, j) * SIDE * SIDE + row * SIDE + column);
             auto entry = [&](float a, int at) {
                 const int low = min(r, at), high = max(r, at);
                 return high < FACTORS ? a * scale + (low == high ? ridge : 0.0f)

@@ -5,8 +5,11 @@ share factors at the start, rates and schedule; all have biases, which the thesi
 does not get there on the twin in many more epochs (see `first_comparison`).
 """
 
-from gpumf.experiments import first_comparison, load_ratings
-from gpumf.experiments.sgd_netflix import histories
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import SGD, gpu
+from gpumf.experiments import first_comparison, identity, load_ratings
 from gpumf.models.sgd import schedules
 
 _COMMON = {"kernels": ["sequential", "parallel", "hogwild", "fast"], "factors": 16}
@@ -38,7 +41,9 @@ def run(data, kernels, factors, regularization, learning_rate, schedule, epochs,
     Parameters
     ----------
     data : name of a data set of `first_comparison.THRESHOLDS`
-    kernels, factors, regularization, learning_rate, schedule : as of `sgd_netflix`
+    kernels : of SGD
+    factors, regularization, learning_rate : as of SGD
+    schedule : what `schedules.described` says of one
     epochs : int, the most
     repeats : int, runs of the kernels on a GPU, run k with seed k; the others run once
 
@@ -52,6 +57,21 @@ def run(data, kernels, factors, regularization, learning_rate, schedule, epochs,
     threshold = first_comparison.threshold(ratings.name)
     parameters = {"factors": factors, "regularization": regularization, "learning_rate": learning_rate}
     parameters |= {"schedule": schedules.made(schedule), "biases": True}
-    return histories(
-        ratings, train, test, kernels, repeats, epochs, lambda row: row["mae"] <= threshold, **parameters
-    )
+    frames = []
+    for kernel, repeat in tqdm(list(_runs(kernels, repeats)), desc=f"sgd_douban {ratings.name}", leave=False):
+        model = SGD(kernel=kernel, seed=repeat, **parameters)
+        fitted = model.fit(train, epochs, test, stop=lambda row: row["mae"] <= threshold)
+        frames.append(fitted.history.assign(kernel=kernel, device=fitted.device, repeat=repeat))
+    frame = pd.concat(frames, ignore_index=True).assign(data=ratings.name, model="SGD", nnz=train.nnz)
+    frame = frame[["data", "model", "kernel", "device", "repeat", "nnz", "epoch", "seconds", "rmse", "mae"]]
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def _runs(kernels, repeats):
+    """(kernel, repeat) of all that run here."""
+    for kernel in kernels:
+        device = SGD.kernels()[kernel]
+        if device == "cpu" or gpu.available():
+            for repeat in range(repeats if device == "cuda" else 1):
+                yield kernel, repeat

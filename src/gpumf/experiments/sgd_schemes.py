@@ -22,6 +22,7 @@ SCHEMES = {
     "newgpusgd, FP64": ("newgpusgd", {"side": 1024, "precision": 64}),
     "bsgd": ("bsgd", {"batch": 1024}),
     "esgd": ("esgd", {}),
+    "esgd, shuffled": ("esgd", {"shuffle": True}),
     "cu2rec": ("cu2rec", {}),
     "cu2rec, early bird loses": ("cu2rec", {"conflict": "early_bird_loses"}),
     "cu2rec, atomic": ("cu2rec", {"conflict": "atomic"}),
@@ -38,7 +39,7 @@ SCHEMES = {
 TUNED = {
     "jester": {"regularization": 0.06, "learning_rate": 0.016},
     "douban": {"regularization": 0.03, "learning_rate": 0.01},
-    "netflix": {"regularization": 0.05, "learning_rate": 0.01},
+    "netflix": {"regularization": 0.05, "learning_rate": 0.03},
     "ml": {"regularization": 0.05, "learning_rate": 0.02},
 }
 POWER = {"name": "Power", "beta": 0.1, "power": 1.5}
@@ -52,20 +53,22 @@ PROFILES = {
         "repeats": 1,
         "schedule": POWER,
         "threads": {},
+        "shorter": {},
     },
     "full": {
-        "data": ["jester-1", "ml-100k", "netflix-twin"],
+        "data": ["jester-1", "ml-100k"],
         "schemes": None,
         "factors": 128,
         "epochs": 20,
         "repeats": 3,
         "schedule": POWER,
         "threads": {},
+        "shorter": {},
     },
 }
 
 
-def run(data, schemes, factors, epochs, repeats, schedule, threads):
+def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter):
     """Train with every scheme that this machine has.
 
     Parameters
@@ -77,6 +80,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads):
         `fast` are run more than once.
     schedule : what `schedules.described` says of one
     threads : dict, label -> CUDA threads of the grid, where another number than the default is wanted
+    shorter : dict, label -> epochs, where fewer are wanted
 
     Returns
     -------
@@ -106,7 +110,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads):
                     threads=threads.get(label),
                     **tuned,
                     **options,
-                ).fit(train, epochs, test)
+                ).fit(train, shorter.get(label, epochs), test)
                 # cu2rec's steps make about as many updates as there are ratings; every other scheme makes as many.
                 frames.append(
                     model.history.assign(

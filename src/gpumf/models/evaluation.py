@@ -10,7 +10,7 @@ _MOST_BLOCKS, _THREADS = 1024, 256
 
 
 class Errors:
-    """The errors of p_u . q_i on fixed ratings; call it with factors to get (rmse, mae).
+    """The errors of p_u . q_i on fixed ratings; call it with the factors to get (rmse, mae).
 
     Ratings whose user or item is not known from training are predicted the training mean: their part of the sums
     does not depend on the factors and is computed once.
@@ -24,10 +24,15 @@ class Errors:
         # Ordered by user, neighbouring groups share a user's factors; the sums then meet the cache, not memory.
         order = np.argsort(chosen.users, kind="stable")
         arrays = chosen.users[order], chosen.items[order], chosen.values[order]
-        self._sums = _cpu_sums(arrays) if device == "cpu" else kernel_sums(arrays, factors, gpu.device(device))
+        self._sums = self._summing(arrays, factors, device)
 
-    def __call__(self, user_factors, item_factors):
-        absolute, squared = self._sums(user_factors, item_factors) + self._unknown
+    @staticmethod
+    def _summing(arrays, factors, device):
+        """A function of the model's arrays that gives the sums of absolute and squared errors, float64 (2,)."""
+        return _cpu_sums(arrays) if device == "cpu" else kernel_sums(arrays, factors, gpu.device(device))
+
+    def __call__(self, *learned):
+        absolute, squared = self._sums(*learned) + self._unknown
         return float(np.sqrt(squared / self._nnz)), float(absolute / self._nnz)
 
 
@@ -41,16 +46,30 @@ def kernel_sums(arrays, factors, device):
     Launches kernels/metrics/errors.cu. arrays : users, items and values of the ratings, on the host or the device
     """
     errors = device.kernel("metrics/errors.cu", "errors", FACTORS=factors)
-    total_errors = device.kernel("metrics/errors.cu", "total_errors", FACTORS=factors)
     nnz = np.int64(len(arrays[0]))
     arrays = [device.array(a) for a in arrays]
-    held = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
-    blocks = min(_MOST_BLOCKS, held // _THREADS)
-    partial, total = device.empty((blocks, 2), np.float64), device.empty(2, np.float64)
+    blocks, threads, partial, total = totals(device)
 
     def sums(p, q):
-        errors(blocks, _THREADS, *arrays, nnz, p, q, partial)
-        total_errors(1, _THREADS, partial, np.int32(blocks), total)
-        return device.to_numpy(total)
+        errors(blocks, threads, *arrays, nnz, p, q, partial)
+        return total()
 
     return sums
+
+
+def totals(device):
+    """For a kernel that sums up errors: its blocks, its threads, float64 (blocks, 2) for its sums, and their total.
+
+    That is a function without arguments that returns float64 (2,) on the host.
+    """
+    # The number of factors is nothing to this kernel.
+    total_errors = device.kernel("metrics/errors.cu", "total_errors", FACTORS=1)
+    held = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
+    blocks = min(_MOST_BLOCKS, held // _THREADS)
+    partial, sums = device.empty((blocks, 2), np.float64), device.empty(2, np.float64)
+
+    def total():
+        total_errors(1, _THREADS, partial, np.int32(blocks), sums)
+        return device.to_numpy(sums)
+
+    return blocks, _THREADS, partial, total

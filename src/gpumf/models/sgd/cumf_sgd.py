@@ -22,6 +22,7 @@ class CumfSgd(DescentKernel):
     # run : consecutive shuffled ratings that a group takes at a time
     # side : l, for l x l blocks that share nothing instead of batch-Hogwild
     options: ClassVar = {"run": 256, "side": None}
+    rounds = 4000  # more than hogwild's: a group holds its rows for nearly all of the time
 
     @classmethod
     def compile(cls, model):
@@ -37,7 +38,7 @@ class CumfSgd(DescentKernel):
         else:
             order = random_order(train.nnz, model.seed)
             pieces = np.append(np.arange(0, train.nnz, self._run), train.nnz)
-            groups = min(safe_updates(train), len(pieces) - 1)
+            groups = min(safe_updates(train, self.rounds), len(pieces) - 1)
         arrays = train.users[order], train.items[order], train.values[order]
         self._chunks = Chunks(self._device, arrays, pieces, model.chunk)
         self._shape = launch_shape(model.threads, groups, model.columns, self._device, quad_lanes(model.columns))

@@ -15,20 +15,23 @@ _MOST_THREADS = 1024  # of a block
 class Esgd(DescentKernel):
     """kernels/sgd/esgd.cu: ratings as they lie, in a random order out of shared memory, atomic additions.
 
-    As published with `biases="baseline"`, and with `biases=False` on ratings as they are.
+    As published with `biases="baseline"`, and with `biases=False` on ratings as they are. Their order is that of the
+    data set: where it is sorted, the updates in flight are of few users, and add up to too large a step.
     """
 
     source, entry = "sgd/esgd.cu", "esgd"
     # th_size : threads of a block, taken down to a multiple of the columns
     # st : steps in which they load the ratings of a block
-    options: ClassVar = {"th_size": 1000, "st": 2}
+    # shuffle : lay the ratings in a random order first, which is not published
+    options: ClassVar = {"th_size": 1000, "st": 2, "shuffle": False}
 
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, item_factors)
         self._block = self.block(model)
         self._ratings_a_block = self._block * model.options["st"]
         pieces = np.append(np.arange(0, train.nnz, self._ratings_a_block), train.nnz)
-        arrays = train.users, train.items, train.values
+        order = random_order(train.nnz, model.seed) if model.options["shuffle"] else slice(None)
+        arrays = train.users[order], train.items[order], train.values[order]
         self._chunks = Chunks(self._device, arrays, pieces, model.chunk)
         self._rand = self._device.array(self.permutation(model))
 

@@ -6,14 +6,16 @@ from gpumf.models.base import launch_shape
 from gpumf.models.sgd.updates import DescentKernel, Updates, draw_key
 
 
-def safe_updates(train):
-    """How many updates may be in flight so that one meets, on average, one other with its user or its item.
+def safe_updates(train, rounds):
+    """How many updates may be in flight: so few that one meets, on average, at most one with its user or its item.
 
     Two draws share the user with probability sum_u (n_u / nnz)^2, and likewise the item: n updates at once make an
-    expected n (sum_u + sum_i) meetings each. Few popular rows, not the number of rows, set the limit.
+    expected n (sum_u + sum_i) meetings each. Few popular rows, not the number of rows, set the limit. A small set has
+    too few updates to make up for lost ones, and a lower limit: an epoch is at least `rounds` times so many updates.
     """
     shares = (np.bincount(rows) / train.nnz for rows in (train.users, train.items))
-    return int(np.ceil(1 / sum((share**2).sum() for share in shares)))
+    meet_one = int(np.ceil(1 / sum((share**2).sum() for share in shares)))
+    return max(min(meet_one, train.nnz // rounds), 1)
 
 
 class Hogwild(DescentKernel, Updates):
@@ -21,13 +23,14 @@ class Hogwild(DescentKernel, Updates):
 
     source, entry = "sgd/hogwild.cu", "hogwild"
     streams = False
+    rounds = 1000
 
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, item_factors)
         self._ratings = [self._device.array(a) for a in (train.users, train.items, train.values)]
         self._nnz = train.nnz
         self._key = draw_key(model)
-        self._shape = launch_shape(model.threads, safe_updates(train), model.columns, self._device)
+        self._shape = launch_shape(model.threads, safe_updates(train, self.rounds), model.columns, self._device)
 
     def updates(self, first, count):
         self._kernel(

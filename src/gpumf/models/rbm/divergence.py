@@ -1,0 +1,156 @@
+"""What every version of contrastive divergence does in an epoch, and the versions that run on the CPU."""
+
+from abc import abstractmethod
+from functools import lru_cache
+
+import numpy as np
+
+from gpumf import gpu
+from gpumf.cpu import rbm as cpu_rbm
+from gpumf.hashing import random_order, splitmix64
+from gpumf.models.base import KernelTrainer, Trainer
+from gpumf.models.rbm.batches import Batches
+from gpumf.models.rbm.levels import to_levels
+
+_MOST_STEPS = 1 << 16  # of Gibbs sampling: how the streams of the draws are numbered
+
+
+def batch_order(seed, epoch, n_batches):
+    """The order of the batches in an epoch."""
+    return random_order(n_batches, splitmix64(np.uint64((seed << 32) + epoch)))
+
+
+@lru_cache  # asked for by every batch of an epoch
+def draw_streams(seed, epoch, step):
+    """The streams of the draws of hidden and of visible units in a step of Gibbs sampling, uint64.
+
+    Of the first one user u takes for unit j draw number u * hidden + j, of the second one entry t of `Batches` takes
+    draw number t. Epochs and steps are counted from 0.
+    """
+    with np.errstate(over="ignore"):
+        stream = splitmix64(np.uint64(seed)) + np.uint64(2 * (epoch * _MOST_STEPS + step))
+        return splitmix64(stream), splitmix64(stream + np.uint64(1))
+
+
+class Divergence(Trainer):
+    """A version of contrastive divergence, whose epoch takes every batch once, in an order drawn for the epoch.
+
+    Attributes
+    ----------
+    batches : Batches
+    learning_rate : of the next epoch
+    transfers : whether it takes weights="transfer"
+    """
+
+    transfers = False
+
+    def __init__(self, model, train):
+        levels = to_levels(train.by_user.values, model.scale, model.n_levels)
+        self.batches = Batches.of(train.by_user, levels, train.n_items, model.batch, model.seed)
+        self._model, self.learning_rate = model, model.learning_rate
+
+    def epoch(self, number):
+        for batch in batch_order(self._model.seed, number, len(self.batches)).tolist():
+            self.train_batch(batch, self.keys(number, batch))
+
+    def keys(self, epoch, batch):
+        """`draw_streams` of each step of Gibbs sampling, the second ones from the batch's first entry on."""
+        first, _ = self.batches.entries(batch)
+        streams = (draw_streams(self._model.seed, epoch, step) for step in range(self._model.steps_in(epoch)))
+        return [(hidden, np.uint64((int(visible) + first) % 2**64)) for hidden, visible in streams]
+
+    @abstractmethod
+    def statistics(self):
+        """What the last update took, where the kernel keeps it.
+
+        Returns
+        -------
+        (positive, negative, reconstruction) : p(h | v) and p(h | v') of the batch's users, float32 (users, hidden),
+        and p(v' | h) of its entries, (entries, K)
+        """
+
+    @abstractmethod
+    def train_batch(self, number, keys):
+        """Start the update with batch `number`, with a step of Gibbs sampling for each pair of `keys`."""
+
+    def _rates(self):
+        """Learning rate, momentum and weight decay, as the kernels take them."""
+        return tuple(np.float32(x) for x in (self.learning_rate, self._model.momentum, self._model.weight_decay))
+
+
+class DivergenceKernel(KernelTrainer, Divergence):
+    """The kernels `names` of a source in kernels/rbm."""
+
+    names: tuple[str, ...]
+
+    @staticmethod
+    def defines(model):
+        return {"HIDDEN": model.hidden, "LEVELS": model.n_levels}
+
+    @classmethod
+    def compile(cls, model):
+        device = gpu.device(model.device)
+        return [device.kernel(cls.source, name, **cls.defines(model)) for name in cls.names]
+
+    def __init__(self, model, train):
+        super().__init__(model, train)
+        self._device = gpu.device(model.device)
+
+
+class Sequential(Divergence):
+    """Numba on one core."""
+
+    parallel = False
+
+    @classmethod
+    def compile(cls, model):
+        return cpu_rbm.updates(model.hidden, model.n_levels, cls.parallel)
+
+    def __init__(self, model, train, user_hidden, weights, visible_biases, hidden_biases):
+        super().__init__(model, train)
+        self._updates = self.compile(model)
+        self._positive, self._negative = user_hidden.copy(), np.empty_like(user_hidden)
+        self._weights, self._visible_biases = weights.copy(), visible_biases.copy()
+        self._hidden_biases = hidden_biases.copy()
+        self._reconstruction = np.empty((self.batches.most_entries, model.n_levels), np.float32)
+        self._sampled = np.empty(self.batches.most_entries, np.uint8)
+        kept = slice(None) if model.momentum else slice(0)
+        self._changes = [np.zeros_like(a[kept]) for a in (weights, visible_biases)]
+        self._hidden_change = np.zeros_like(hidden_biases)
+
+    def train_batch(self, number, keys):
+        batch = self.batches[number]
+        self._last = batch.users, len(batch.items)
+        w, a, reconstruction, sampled = self._weights, self._visible_biases, self._reconstruction, self._sampled
+        known = self._positive
+        self._hidden_update(batch, batch.levels, known)
+        for draws in keys:
+            columns = batch.users, batch.indptr, batch.items
+            self._updates.visible_update(*columns, w, a, known, *draws, reconstruction, sampled)
+            known = self._negative
+            self._hidden_update(batch, sampled, known)
+        rate, momentum, decay = self._rates()
+        rows = batch.row_items, batch.rows, batch.mapping, batch.entry_users, batch.levels, reconstruction
+        hidden = self._positive, self._negative
+        how = rate, len(batch.users), self._model.average == "item", momentum, decay
+        self._updates.weight_update(*rows, *hidden, w, a, *self._changes, *how)
+        biases = self._hidden_biases, self._hidden_change
+        self._updates.hidden_bias_update(batch.users, *hidden, *biases, rate, momentum)
+
+    def statistics(self):
+        users, entries = self._last
+        return self._positive[users], self._negative[users], self._reconstruction[:entries]
+
+    def _hidden_update(self, batch, levels, probabilities):
+        learned = self._weights, self._hidden_biases
+        self._updates.hidden_update(batch.users, batch.indptr, batch.items, levels, *learned, probabilities)
+
+    def arrays(self):
+        self._hidden_update(self.batches, self.batches.levels, self._positive)
+        return self._positive, self._weights, self._visible_biases, self._hidden_biases
+
+
+class Parallel(Sequential):
+    """Numba, users and items over all cores."""
+
+    parallel = True
