@@ -46,7 +46,7 @@ SMALL = {
     "sgd_cu2rec": {"data": "ml-100k-twin", "steps": 1},
     "sgd_douban": {"data": "ml-100k-twin", "epochs": 2},
     "sgd_limits": {"data": "ml-100k-twin", "repeats": 2},
-    "sgd_netflix": {"epochs": 2},
+    "sgd_netflix": {"data": ["ml-100k-twin"], "epochs": 2},
     "sgd_spread": {"data": "ml-100k-twin", "folds": 1, "epochs": 2},
     "sgd_conflicts": {"data": ["ml-100k-twin"], "at_once": [2, 8], "draws": 100, "seeds": 1, "traced": 50},
     "sgd_ml100k": {"data": "ml-100k-twin", "regularization": [0.1], "epochs": 5},
