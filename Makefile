@@ -23,7 +23,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help book notebook test test-sanitize test-gpu test-gpu-sanitize record reach readme data lint format lock clean
+.PHONY: help book notebook experiment test test-sanitize test-gpu test-gpu-sanitize record reach readme data lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -35,6 +35,9 @@ book: $(READY) ## run the notebooks that changed, render the book and print wher
 notebook: $(READY) ## run one notebook and render: make notebook NB=data PARAMS="-p repeats 3"
 	@test -n "$(NB)" || { echo 'Say which one, as in: make notebook NB=data PARAMS="-p repeats 3"' >&2; exit 2; }
 	$(RUN) book/build.py --only $(NB) $(PARAMS) $(ARGS)
+
+experiment: $(READY) ## run one experiment: make experiment NAME=sgd_netflix ARGS="--profile full epochs=5"
+	$(RUN) -m gpumf.experiments $(NAME) $(ARGS)
 
 test: $(READY) ## run the tests, those of the rendered book among them
 	$(RUN) -m pytest $(ARGS)

@@ -4,12 +4,12 @@ Findings fail, but for the races in gpumf.gpu.sources.WANTED_RACES. (racecheck l
 those of Hogwild, which are in global memory, do not come up; tests/test_races.py sees them on the processor.)
 """
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -64,21 +64,23 @@ def wanted(report):
 
 
 def check(command):
-    """Run a command whose {log} compute-sanitizer writes: (outcome, all that was printed)."""
-    started = time.perf_counter()
+    """Run tests under a tool, with a command whose {log} it writes: (what is said of it, all that was printed)."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         done = subprocess.run([part.format(log=log) for part in command], stdout=subprocess.PIPE, text=True)
         reports = findings(log.read_text())
-    unwanted = [report for report in reports if not wanted(report)]
-    outcome = {
-        "tests": re.findall(r"^\d+ (?:passed|failed).*", done.stdout, re.MULTILINE)[-1:],
-        "exit_status": done.returncode,
-        "wanted_races": len(reports) - len(unwanted),
-        "findings": ["\n".join(report) for report in unwanted],
-        "seconds": round(time.perf_counter() - started, 1),
+    unwanted = ["\n".join(report) for report in reports if not wanted(report)]
+    counts = {
+        outcome: sum(map(int, re.findall(rf"\b(\d+) {outcome}", done.stdout))) for outcome in ("passed", "failed")
     }
-    return outcome, done.stdout + "\n".join(outcome["findings"])
+    outcome = {
+        **counts,
+        # 5: none of the tests was chosen
+        "runs_that_failed": int(done.returncode not in (0, 5)),
+        "wanted_races": len(reports) - len(unwanted),
+        "findings": unwanted,
+    }
+    return outcome, done.stdout + "\n".join(unwanted)
 
 
 def main(arguments):
@@ -87,18 +89,25 @@ def main(arguments):
     program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if program is None:
         sys.exit("compute-sanitizer was not found; it comes with the CUDA toolkit")
-    files = [str(Path(__file__).with_name(f"test_{name}.py")) for name in TESTS]
     chosen = ["-m", "gpu", "-k", " and ".join(f"not {name}" for name in TOO_LONG), "--unpooled", *arguments]
-    tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *files, *chosen]
     common = [program, "--print-limit", "0", "--target-processes", "application-only", "--log-file", "{log}"]
-    commands = [[*common, "--tool", tool, *options, *tests] for tool, options in TOOLS.items()]
-    outcomes = {}
-    with ThreadPoolExecutor() as pool:  # the tools wait for the host most of the time
-        for tool, (outcome, output) in zip(TOOLS, pool.map(check, commands), strict=True):
+    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    jobs = [
+        (
+            tool,
+            [*common, "--tool", tool, *options, *pytest, str(Path(__file__).with_name(f"test_{name}.py")), *chosen],
+        )
+        for name in TESTS
+        for tool, options in TOOLS.items()
+    ]
+    outcomes = {tool: {} for tool in TOOLS}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # the runs wait for the host most of the time
+        for (tool, _), (outcome, output) in zip(jobs, pool.map(check, [job for _, job in jobs]), strict=True):
             print(output, flush=True)
-            outcomes[tool] = outcome
+            for key, value in outcome.items():
+                outcomes[tool][key] = outcomes[tool][key] + value if key in outcomes[tool] else value
     results.store_tests("gpu_sanitize", {"tools": outcomes})
-    return int(any(outcome["findings"] or outcome["exit_status"] for outcome in outcomes.values()))
+    return int(any(outcome["findings"] or outcome["runs_that_failed"] for outcome in outcomes.values()))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What the project promises, against what is recorded."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -17,8 +18,8 @@ def recorded(tmp_path, monkeypatch):
     """Stores a frame as the recorded result of an experiment on an H100."""
     monkeypatch.setattr(results, "repository", lambda: tmp_path)
 
-    def store(name, frame, profile="full"):
-        to = results.folder(live=False, device="h100")
+    def store(name, frame, profile="full", device="h100"):
+        to = results.folder(live=False, device=device)
         to.mkdir(parents=True, exist_ok=True)
         frame.to_csv(to / f"{name}.csv", index=False)
         (to / f"{name}.json").write_text(json.dumps({"commit": "c0ffee", "parameters": {"profile": profile}}))
@@ -51,6 +52,14 @@ def only_row(of):
 )
 def test_a_value_meets_the_aim_or_the_reach_or_neither(better, reach, aim, value, met):
     assert claim(better, reach, aim).met(value) == met
+
+
+def test_rows_from_another_machine_are_added_but_do_not_stand_alone(recorded):
+    with_cpu = replace(claim(), besides="cpu")
+    recorded("measured", pd.DataFrame({"seconds": [3.0, 4.0]}), device="cpu")
+    assert only_row(with_cpu)["met"] == "missing"
+    recorded("measured", pd.DataFrame({"seconds": [1.0]}))
+    assert only_row(with_cpu)["value"] == 3.0 and only_row(claim())["value"] == 1.0
 
 
 def test_a_row_names_the_file_and_the_commit_of_its_value(recorded):

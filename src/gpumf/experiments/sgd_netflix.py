@@ -1,7 +1,10 @@
 """SGD at the size of the Netflix Prize: every scheme on the twin, as `sgd_schemes` does it on smaller sets.
 
 The official test set, 128 factors, lambda of cumf (Table 2), and one schedule for all: that of CuMF_SGD (Xie et al.
-2017).
+2017). A full run gives one core as many epochs as say how long they take. What it learns in all of them depends on no
+GPU, and is recorded without one:
+
+    make experiment NAME=sgd_netflix ARGS='--profile full --record schemes=["sequential"] shorter={}'
 """
 
 import pandas as pd
@@ -18,8 +21,13 @@ PUBLISHED = pd.DataFrame(
 
 PROFILES = {
     "quick": sgd_schemes.PROFILES["quick"] | {"data": ["ml-100k-twin"], "schemes": [REFERENCE, "fast"]},
-    # An epoch of GPUSGD takes seconds: as many as say how long.
-    "full": sgd_schemes.PROFILES["full"] | {"data": ["netflix-twin"], "repeats": 2, "shorter": {"gpusgd": 3}},
+    # Where an epoch takes seconds, as many as say how long.
+    "full": sgd_schemes.PROFILES["full"]
+    | {
+        "data": ["netflix-twin"],
+        "repeats": 1,
+        "shorter": {REFERENCE: 2, "parallel": 5, "gpusgd": 2, "newgpusgd, FP64": 5},
+    },
 }
 
 

@@ -132,8 +132,10 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter):
     return frame
 
 
-def summary(frame):
+def summary(frame, reference=None):
     """What each scheme reached, from the frame of `run`.
+
+    reference : a frame of `run` to whose `sequential` the errors are compared; by default the same
 
     Returns
     -------
@@ -141,6 +143,8 @@ def summary(frame):
     best_rmse, last_rmse, last_mae (means over the repeats), spread (standard deviation of last_rmse over them), gap
     (last_rmse over that of `sequential` on the same data)
     """
+    reference = frame if reference is None else reference
+    one_core = reference[reference.scheme == "sequential"].groupby(["data", "epoch"]).rmse.mean()
     rows = []
     for (data, scheme, device), runs in frame.groupby(["data", "scheme", "device"], sort=False):
         repeats = runs.groupby("repeat")
@@ -156,9 +160,7 @@ def summary(frame):
                 "last_rmse": last.rmse.mean(),
                 "last_mae": last.mae.mean(),
                 "spread": last.rmse.std(),
+                "gap": last.rmse.mean() - one_core.get((data, runs.epoch.max()), np.nan),
             }
         )
-    table = pd.DataFrame(rows)
-    reference = table[table.scheme == "sequential"].set_index("data").last_rmse
-    table["gap"] = table.last_rmse - table.data.map(reference)
-    return table
+    return pd.DataFrame(rows)

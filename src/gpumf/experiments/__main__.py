@@ -1,0 +1,46 @@
+"""Run one experiment from the command line, and store its result as a notebook would."""
+
+import argparse
+import json
+import os
+import sys
+from pkgutil import iter_modules
+
+from gpumf import experiments
+
+
+def parameter(text):
+    """('name', value) of a text name=value, whose value is JSON, or else a string."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def main(arguments=None):
+    """Run the experiment that the arguments name; return the exit status."""
+    names = [module.name for module in iter_modules(experiments.__path__) if not module.name.startswith("_")]
+    parser = argparse.ArgumentParser(prog="python -m gpumf.experiments", description=__doc__)
+    parser.add_argument("name", choices=names, metavar="name", help=", ".join(names))
+    parser.add_argument(
+        "parameters", nargs="*", type=parameter, metavar="name=value", help="instead of the profile's"
+    )
+    parser.add_argument("--profile", choices=["quick", "full"], default="quick")
+    parser.add_argument("--record", action="store_true", help="keep the result in data/results, not in data/live")
+    chosen = parser.parse_args(arguments)
+    if chosen.record:
+        os.environ["GPUMF_RECORD"] = "1"
+    try:
+        result = experiments.run(chosen.name, chosen.profile, **dict(chosen.parameters))
+    except TypeError as error:
+        parser.error(str(error))
+    print(result.frame.to_string(max_rows=20))
+    print(result.where)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
