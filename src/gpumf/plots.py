@@ -43,8 +43,10 @@ def setup():
     set_matplotlib_formats("svg")
 
 
-def keep(figure, name):
-    """Write a figure of recorded results to figures/<name>.svg, and return it."""
+def keep(figure, name, result=None):
+    """Write a figure of recorded results to figures/<name>.svg, and return it; one of a live result only return."""
+    if result is not None and result.live:
+        return figure
     to = results.repository() / "figures"
     to.mkdir(exist_ok=True)
     with matplotlib.rc_context(_STYLE):

@@ -21,6 +21,7 @@ VARIANTS = {
     "metrics/errors.cu": {"FACTORS": _COLUMNS},
     "metrics/ranking.cu": {"FACTORS": _COLUMNS},
     "microbenchmarks/elementwise_cube.cu": {},
+    "microbenchmarks/occupy.cu": {},
     "models/initial.cu": {},
     **{f"sgd/{scheme}.cu": {"FACTORS": _COLUMNS, "BIASES": _BIASES} for scheme in _SCHEMES},
 }
