@@ -165,7 +165,7 @@ def load(name, device="h100", live=False):
 
 
 def recorded(name, device="h100"):
-    """The recorded result of a full run, which may be shown and read by other experiments; None where there is none."""
+    """The recorded result of a full run, which other experiments may read too; None where there is none."""
     try:
         result = load(name, device)
     except NoResult:

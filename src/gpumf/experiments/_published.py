@@ -1,4 +1,4 @@
-"""What the thesis states in words or in tables: `published.csv`, beside this module. Nothing is read off a picture."""
+"""What the thesis states in words or in tables: `published.csv`, beside this module. Nothing is read off a figure."""
 
 from functools import cache
 from importlib import resources
@@ -12,8 +12,8 @@ def table():
 
     Returns
     -------
-    DataFrame with a row a value: artefact, section, data ('douban', 'jester', or missing where it is of neither), model,
-    quantity, value, unit
+    DataFrame with a row a value: artefact, section, data ('douban', 'jester', or missing where it is of neither),
+    model, quantity, value, unit
     """
     with resources.files(__package__).joinpath("published.csv").open() as file:
         return pd.read_csv(file)

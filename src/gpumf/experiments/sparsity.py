@@ -1,15 +1,15 @@
 """What fewer ratings do to the best lambda and to the error that it reaches.
 
-After the thesis, section 6.3, Figures 6.5 and 6.6: Jester, whose training set is thinned to less and less of the rating
-matrix, the test set always the same; 16 factors, new training sets in every repeat. The thesis has ALS; SGD and the
-Boltzmann machine, of which lambda is the weight decay, are beyond it.
+After the thesis, section 6.3, Figures 6.5 and 6.6: Jester, whose training set is thinned to less and less of the
+rating matrix, the test set always the same; 16 factors, new training sets in every repeat. The thesis has ALS; SGD and
+the Boltzmann machine, of which lambda is the weight decay, are beyond it.
 """
 
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, SGD, gpu
+from gpumf import ALS, RBM, SGD, gpu
 from gpumf.experiments import identity, load_ratings, parameter_search
 from gpumf.hashing import random_subset
 
@@ -20,9 +20,9 @@ PROFILES = {
         "data": "jester-1",
         "users": 2000,
         "densities": [0.45, 0.1, 0.02],
-        "regularization": {"ALS": [0.05, 0.1, 0.2, 0.4], "SGD": [0.03, 0.1, 0.3]},
-        "epochs": {"ALS": 10, "SGD": 20},
-        "repeats": {"ALS": 2, "SGD": 1},
+        "regularization": {"ALS": [0.05, 0.1, 0.2, 0.4], "SGD": [0.03, 0.1, 0.3], "RBM": [0.0, 1e-3]},
+        "epochs": {"ALS": 10, "SGD": 20, "RBM": 5},
+        "repeats": {"ALS": 2, "SGD": 1, "RBM": 1},
     },
     "full": {
         "data": "jester-1",
@@ -31,9 +31,10 @@ PROFILES = {
         "regularization": {
             "ALS": [0.03, 0.05, 0.07, 0.09, 0.12, 0.16, 0.21, 0.28, 0.37, 0.5, 0.65, 0.85],
             "SGD": [0.03, 0.06, 0.09, 0.13, 0.19, 0.28, 0.4],
+            "RBM": [0.0, 1e-4, 1e-3, 1e-2],
         },
-        "epochs": {"ALS": 50, "SGD": 200},
-        "repeats": {"ALS": 10, "SGD": 3},
+        "epochs": {"ALS": 50, "SGD": 200, "RBM": 20},
+        "repeats": {"ALS": 10, "SGD": 3, "RBM": 2},
     },
 }
 
@@ -52,13 +53,13 @@ def run(data, users, densities, regularization, epochs, repeats):
 
     Returns
     -------
-    DataFrame with a row a run: data, model, kernel, device, density, nnz (of the training set), repeat, regularization,
-    epochs (made), best_epoch, rmse, mae (both on the test set, after the best epoch)
+    DataFrame with a row a run: data, model, kernel, device, density, nnz (of the training set), repeat,
+    regularization, epochs (made), best_epoch, rmse, mae (both on the test set, after the best epoch)
     """
     ratings = load_ratings(data)
     identities = [identity(ratings)]
     if users is not None:
-        ratings = first_users(ratings, users)
+        ratings = parameter_search.first_users(ratings, users)
     rows = []
     for repeat in tqdm(range(max(repeats.values())), desc="sparsity", leave=False):
         train, test = ratings.split(0.2, seed=repeat)
@@ -78,12 +79,6 @@ def run(data, users, densities, regularization, epochs, repeats):
     return frame
 
 
-def first_users(ratings, users):
-    """The ratings of the first users, of a matrix with as many rows less."""
-    part = ratings.select(ratings.users < users)
-    return type(ratings)(part.users, part.items, part.values, users, part.n_items, scale=part.scale, name=part.name)
-
-
 def thinned(ratings, density, seed=0):
     """A random part of the ratings that fills this share of the matrix; all where they fill less."""
     n = min(round(density * ratings.n_users * ratings.n_items), ratings.nnz)
@@ -93,9 +88,12 @@ def thinned(ratings, density, seed=0):
 def _model(name, regularization, data, seed):
     if name == "ALS":
         return ALS(FACTORS, regularization, kernel=parameter_search.als_kernel(), seed=seed)
+    parameters = parameter_search.best(data, name)[0]
+    if name == "RBM":
+        units = {"batch": parameter_search.RBM_BATCH, "weight_decay": regularization}
+        return RBM(parameter_search.RBM_HIDDEN, seed=seed, **units, **parameters)
     kernel, threads = ("hogwild", parameter_search.SGD_THREADS) if gpu.available() else ("parallel", None)
-    parameters = parameter_search.best(data, name)[0] | {"regularization": regularization}
-    return SGD(FACTORS, kernel=kernel, threads=threads, seed=seed, **parameters)
+    return SGD(FACTORS, kernel=kernel, threads=threads, seed=seed, **parameters | {"regularization": regularization})
 
 
 def summary(frame):

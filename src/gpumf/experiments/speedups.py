@@ -2,8 +2,8 @@
 
 After the thesis, section 6.5, Table 6.3 and Figures 6.11 and 6.12: 16 factors, the best parameters of each model, the
 time of training to a test MAE of 0.5732 on Douban and of 0.71 on Jester. On the GPU ALS runs in the thesis's
-configuration of 32 blocks of 128 threads, SGD in the same and in its own of 128 blocks; beside them, what the thesis has
-not: as many threads as this GPU asks for, all cores, and the fastest versions of this package.
+configuration of 32 blocks of 128 threads, SGD in the same and in its own of 128 blocks; beside them, what the thesis
+has not: as many threads as this GPU asks for, all cores, and the fastest versions of this package.
 """
 
 import numpy as np
@@ -126,8 +126,9 @@ def summary(frame):
 
     Returns
     -------
-    DataFrame with a row a data set, level and version: data, level, mae, version, model, epochs, seconds (medians over
-    the repeats; missing where one did not reach it), speedup (over one core, same model), over_all_cores (the same)
+    DataFrame with a row a data set, level and version: data, level, mae, version, model, epochs, seconds (medians
+    over the repeats; missing where one did not reach it), speedup (over one core, same model), over_all_cores (the
+    same)
     """
     rows = []
     for level in levels(frame).itertuples():
