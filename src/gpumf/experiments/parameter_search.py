@@ -1,9 +1,9 @@
 """The best parameters of the thesis's models: test MAE against lambda and against the learning rate.
 
 After the thesis, section 6.2, Figures 6.1 to 6.4: 16 factors, new training sets of 80 % in every repeat. Hogwild
-makes 7.6e8 updates in the thesis's best configuration, 128 blocks of 128 threads; ALS 50 epochs; of both the best test
-MAE of a run counts. The Boltzmann machine, with 128 hidden units and batches of 100 users, gets a few epochs on part
-of Jester's users.
+makes 7.6e8 updates in the thesis's best configuration, 128 blocks of 128 threads; ALS 50 epochs; of both the best
+test MAE of a run counts. The Boltzmann machine, with 128 hidden units and batches of 100 users, gets a few epochs on
+part of Jester's users.
 
 Hogwild has two parameters. Lambda is searched at the published learning rate, then the rate at the lambda that was
 best on the first training set. A run of Hogwild ends before its last update once it has gone on for twice as long as
@@ -71,20 +71,14 @@ PROFILES = {
 def run(data, sgd_regularization, learning_rate, als_regularization, updates, als_epochs, rbm, repeats):
     """Train with every parameter of the grids.
 
-    Parameters
-    ----------
-    data : names of data sets
-    sgd_regularization, learning_rate, als_regularization : lists of float
-    updates : float, of Hogwild at the most
-    als_epochs : int
-    rbm : dict of data (name of a data set), users (how many of its users), learning_rate (list of float), epochs (int)
-    repeats : int, training sets; set k is split off, and its factors initialised, with seed k
+    Parameters ---------- data : names of data sets sgd_regularization, learning_rate, als_regularization : lists of
+    float updates : float, of Hogwild at the most als_epochs : int rbm : dict of data (name of a data set), users
+    (how many of its users), learning_rate (list of float), epochs (int) repeats : int, training sets; set k is split
+    off, and its factors initialised, with seed k
 
-    Returns
-    -------
-    DataFrame with a row a run: data, model, varied (the parameter of the figure), kernel, device, repeat,
-    regularization (missing for RBM), learning_rate (missing for ALS), epochs (made), best_epoch, rmse, mae (both on the test set, after
-    the best epoch)
+    Returns ------- DataFrame with a row a run: data, model, varied (the parameter of the figure), kernel, device,
+    repeat, regularization (missing for RBM), learning_rate (missing for ALS), epochs (made), best_epoch, rmse, mae
+    (both on the test set, after the best epoch)
     """
     rows, identities = [], []
     for name in data:

@@ -1,8 +1,8 @@
 """What fewer ratings do to the best lambda and to the error that it reaches.
 
 After the thesis, section 6.3, Figures 6.5 and 6.6: Jester, whose training set is thinned to less and less of the
-rating matrix, the test set always the same; 16 factors, new training sets in every repeat. The thesis has ALS; SGD and
-the Boltzmann machine, of which lambda is the weight decay, are beyond it.
+rating matrix, the test set always the same; 16 factors, new training sets in every repeat. The thesis has ALS; SGD
+and the Boltzmann machine, of which lambda is the weight decay, are beyond it.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Speed of the thesis's ALS against the number of CUDA threads, and what limits the blocks of a multiprocessor.
 
-After the thesis, section 6.4, Figures 6.7 to 6.10: 16 factors, blocks of 128 threads that stride over the rows, the time
-to a test MAE of 0.5732. Every version and number of threads learns the same, bit for bit, so that the epochs to that
-error are counted once and the time is theirs times the seconds of an epoch.
+After the thesis, section 6.4, Figures 6.7 to 6.10: 16 factors, blocks of 128 threads that stride over the rows, the
+time to a test MAE of 0.5732. Every version and number of threads learns the same, bit for bit, so that the epochs to
+that error are counted once and the time is theirs times the seconds of an epoch.
 
 Each version runs on three machines:
   as it is       the whole GPU
@@ -10,9 +10,9 @@ Each version runs on three machines:
                  multiprocessor has 48 kB
   48 kB, 8 SMs   the same, while 124 of 132 multiprocessors (or however many there are but 8) are kept busy
 
-The last is what a GTX 770 gives to a grid, in blocks and in multiprocessors, and the GPU's own scheduler hands blocks
-out to it. What stays today's are the clock, the caches, the bandwidth, the registers (which allow the versions in global
-memory fewer active blocks than the thesis's had), and how a multiprocessor issues instructions.
+The last is what a GTX 770 gives to a grid, in blocks and in multiprocessors, and the GPU's own scheduler hands
+blocks out to it. What stays today's are the clock, the caches, the bandwidth, the registers (which allow the
+versions in global memory fewer active blocks than the thesis's had), and how a multiprocessor issues instructions.
 """
 
 from contextlib import nullcontext
@@ -81,8 +81,8 @@ def run(data, threads, blocks, most_epochs, repeats):
     for kernel in KERNELS:
         first, last, step = threads[kernel]
         steps = list(range(first, last + 1, step))
-        # Half a warp takes long and is timed for the one version that all is compared with (Figure 6.10). With at most
-        # one block on every multiprocessor, less shared memory changes nothing.
+        # Half a warp takes long and is timed for the one version that all is compared with (Figure 6.10). With at
+        # most one block on every multiprocessor, less shared memory changes nothing.
         alone = [HALF_WARP] if kernel == "thesis_shared" else []
         counts = {OWN: alone + steps + more}
         if device.name == "cuda":
@@ -154,11 +154,10 @@ def _timings(device, trainer, repeats):
 
 
 def speedups(frame):
-    """How many times as fast as one half-warp of the version in shared memory on the same GPU, from the frame of `run`.
+    """How many times as fast as one half-warp of the version in shared memory on the whole GPU, from `run`'s frame.
 
-    Returns
-    -------
-    DataFrame with a row a point: machine, kernel, threads, seconds (of an epoch, median), seconds_to_threshold, speedup
+    Returns ------- DataFrame with a row a point: machine, kernel, threads, seconds (of an epoch, median),
+    seconds_to_threshold, speedup
     """
     points = frame.groupby(["machine", "kernel", "threads"], sort=False)
     table = points[["seconds", "epochs_to_threshold"]].median().reset_index()
@@ -168,7 +167,7 @@ def speedups(frame):
 
 
 def drops(frame, machine, kernel, share=0.1):
-    """Numbers of threads after which one block more costs more than this share of the speed, from the frame of `run`."""
+    """Numbers of threads after which the next one measured has lost more than this share of the speed."""
     points = speedups(frame)
     curve = points[(points.machine == machine) & (points.kernel == kernel)].set_index("threads").speedup.sort_index()
     after = curve.shift(-1)
