@@ -71,14 +71,20 @@ PROFILES = {
 def run(data, sgd_regularization, learning_rate, als_regularization, updates, als_epochs, rbm, repeats):
     """Train with every parameter of the grids.
 
-    Parameters ---------- data : names of data sets sgd_regularization, learning_rate, als_regularization : lists of
-    float updates : float, of Hogwild at the most als_epochs : int rbm : dict of data (name of a data set), users
-    (how many of its users), learning_rate (list of float), epochs (int) repeats : int, training sets; set k is split
-    off, and its factors initialised, with seed k
+    Parameters
+    ----------
+    data : names of data sets
+    sgd_regularization, learning_rate, als_regularization : lists of float
+    updates : float, of Hogwild at the most
+    als_epochs : int
+    rbm : dict of data (name of a data set), users (how many of its users), learning_rate (list of float), epochs
+    repeats : int, training sets; set k is split off, and its factors initialised, with seed k
 
-    Returns ------- DataFrame with a row a run: data, model, varied (the parameter of the figure), kernel, device,
-    repeat, regularization (missing for RBM), learning_rate (missing for ALS), epochs (made), best_epoch, rmse, mae
-    (both on the test set, after the best epoch)
+    Returns
+    -------
+    DataFrame with a row a run: data, model, varied (the parameter of the figure), kernel, device, repeat,
+    regularization (missing for RBM), learning_rate (missing for ALS), epochs (made), best_epoch, rmse, mae (both on
+    the test set, after the best epoch)
     """
     rows, identities = [], []
     for name in data:
