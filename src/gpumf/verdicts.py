@@ -68,8 +68,8 @@ def _flops(frame):
     first, last = ahead.iloc[[0, -1]]
     word = "reproduced" if last > first else "changed" if ahead.min() > 1 else "refuted"
     return word, (
-        f"by data sheets the fastest GPU is {ahead.min():.1f} to {ahead.max():.1f} times ahead of the fastest CPU of its "
-        f"year, {first:.1f} in {ahead.index[0]} and {last:.1f} in {ahead.index[-1]}"
+        f"by data sheets the fastest GPU is {ahead.min():.1f} to {ahead.max():.1f} times ahead of the fastest CPU of "
+        f"its year, {first:.1f} in {ahead.index[0]} and {last:.1f} in {ahead.index[-1]}"
     )
 
 
