@@ -42,7 +42,7 @@ class Artefact:
 
     name : as the thesis calls it
     what : what it shows
-    thesis : what the thesis found, after 'The thesis found that'
+    thesis : what the thesis found, after 'The thesis found that', or asks, after 'The thesis asks'
     chapter : the notebook that shows it again
     experiment : whose recorded result holds the measurements
     verdict : function of that result's frame that returns one of WORDS and one line why
@@ -360,16 +360,16 @@ ARTEFACTS = [
         "als_sgd_rbm", "als_sgd_rbm", _machine, "als_sgd_rbm",
     ),
     Artefact(
-        "Section 7.1: SGD or ALS?", "when SGD is sooner at the same error", "it is out of scope",
+        "Section 7.1: SGD or ALS?", "when SGD is sooner at the same error", "when SGD is better than ALS, and when ALS is better",
         "crossover", "crossover", _when_sgd, "crossover",
     ),
     Artefact(
-        "Section 7.1: newer GPUs", "more shared memory, and a hybrid of the two memories",
-        "more shared memory and a hybrid should pay",
+        "Section 7.1: newer GPUs", "the versions of ALS with all that a newer GPU has",
+        "what more shared memory will bring, and a hybrid of the two memories",
         "thread_scaling", "thread_scaling", _newer_gpus, "thread_scaling",
     ),
     Artefact(
-        "Section 7.1: other uses", "ALS beyond recommending", "it could complete pictures, or group documents",
+        "Section 7.1: other uses", "ALS beyond recommending", "what ALS does where nothing is recommended",
         "als_uses", "picture_completion", _picture, "picture_completion",
     ),
 ]  # fmt: skip
@@ -406,7 +406,8 @@ def sentence(name, because):
     because : the reason, or a dict verdict -> reason where it depends on that
     """
     row = of(name).iloc[0]
-    found = f"**The thesis found** that {row.thesis} ({name}). "
+    says = "**The thesis asks**" if name.startswith("Section") else "**The thesis found** that"
+    found = f"{says} {row.thesis} ({name}). "
     if row.verdict == NOT_RECORDED:
         return found + "No full run of this is recorded yet: what is shown was measured on this machine alone."
     reason = because.get(row.verdict, "") if isinstance(because, dict) else because
