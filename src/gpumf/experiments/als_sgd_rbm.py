@@ -26,7 +26,7 @@ VERSIONS = {
 }
 
 PROFILES = {
-    "quick": {"data": ["jester-1"], "users": 2000, "epochs": {"ALS": 10, "SGD": 25, "RBM": 10}, "repeats": 1},
+    "quick": {"data": ["jester-1"], "users": 1000, "epochs": {"ALS": 8, "SGD": 20, "RBM": 8}, "repeats": 1},
     "full": {
         "data": ["jester-1", "jester-twin"],
         "users": None,

@@ -42,12 +42,12 @@ _OF_OTHER_SETS = {
 PROFILES = {
     "quick": {
         "data": ["ml-100k-twin"],
-        "sgd_regularization": [0.02, 0.06, 0.1, 0.15],
-        "learning_rate": [0.005, 0.01, 0.02, 0.04],
-        "als_regularization": [0.03, 0.06, 0.1, 0.15, 0.2],
+        "sgd_regularization": [0.03, 0.1, 0.2],
+        "learning_rate": [0.005, 0.015, 0.04],
+        "als_regularization": [0.05, 0.1, 0.15, 0.25],
         "updates": 1e6,
         "als_epochs": 10,
-        "rbm": {"data": "jester-1", "users": 1000, "learning_rate": [0.02, 0.2, 0.5], "epochs": 5},
+        "rbm": {"data": "jester-1", "users": 500, "learning_rate": [0.02, 0.2, 0.5], "epochs": 4},
         "repeats": 2,
     },
     "full": {
