@@ -138,6 +138,18 @@ def test_the_same_seed_gives_the_same_bits(device):
             assert np.array_equal(first, again) and not np.array_equal(first, other)
 
 
+def test_the_parts_of_a_long_user_meet_in_any_order(host):
+    train = rated(5, seed=2, n_users=6, n_items=14, longest=11)
+    options = {"learning_rate": 0.3, "batch": 3, "gibbs_steps": 2}
+    results = set()
+    for seed in range(4):
+        *_, trainer = trainer_of("host", "fast", train, 7, **options)
+        with host.shuffled(seed):
+            trainer.epoch(0)
+        results.add(b"".join(a.tobytes() for a in trainer.arrays()))
+    assert len(results) == 1
+
+
 def test_moving_the_weights_changes_nothing(launcher):
     train = rated(5, n_users=20, n_items=12, longest=9)
     arrays = []

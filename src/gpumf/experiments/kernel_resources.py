@@ -27,8 +27,8 @@ def run(architectures, factors, versions):
     Returns
     -------
     DataFrame with a row a kernel: source, factors, load, a_half, implicit, hidden, levels (its definitions, missing
-    where the source has none), architecture, kernel, registers, stack_bytes, spill_store_bytes, spill_load_bytes (all of a thread),
-    static_shared_bytes (of a block)
+    where the source has none), architecture, kernel, registers, stack_bytes, spill_store_bytes, spill_load_bytes (all
+    of a thread), static_shared_bytes (of a block)
     """
     rows = [
         {"source": source, **_definitions(defines), "architecture": architecture, **kernel}
@@ -40,7 +40,5 @@ def run(architectures, factors, versions):
 
 
 def _definitions(defines):
-    return {
-        name.lower(): defines.get(name, np.nan)
-        for name in ("FACTORS", "LOAD", "A_HALF", "IMPLICIT", "HIDDEN", "LEVELS")
-    }
+    names = "FACTORS", "LOAD", "A_HALF", "IMPLICIT", "HIDDEN", "LEVELS"
+    return {name.lower(): defines.get(name, np.nan) for name in names}

@@ -1,6 +1,7 @@
 """What every version of contrastive divergence does in an epoch, and the versions that run on the CPU."""
 
 from abc import abstractmethod
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,14 +20,16 @@ def batch_order(seed, epoch, n_batches):
     return random_order(n_batches, splitmix64(np.uint64((seed << 32) + epoch)))
 
 
-def draw_keys(seed, epoch, step, first):
-    """The streams of the draws of hidden and of visible units, the second from its draw number `first` on.
+@lru_cache  # asked for by every batch of an epoch
+def draw_streams(seed, epoch, step):
+    """The streams of the draws of hidden and of visible units in a step of Gibbs sampling, uint64.
 
-    step : of Gibbs sampling, counted from 0, as epochs are
+    Of the first one user u takes for unit j draw number u * hidden + j, of the second one entry t of `Batches` takes
+    draw number t. Epochs and steps are counted from 0.
     """
     with np.errstate(over="ignore"):
         stream = splitmix64(np.uint64(seed)) + np.uint64(2 * (epoch * _MOST_STEPS + step))
-        return splitmix64(stream), splitmix64(stream + np.uint64(1)) + np.uint64(first)
+        return splitmix64(stream), splitmix64(stream + np.uint64(1))
 
 
 class Divergence(Trainer):
@@ -47,17 +50,14 @@ class Divergence(Trainer):
         self._model, self.learning_rate = model, model.learning_rate
 
     def epoch(self, number):
-        for batch in batch_order(self._model.seed, number, len(self.batches)):
-            self.train_batch(int(batch), self.keys(number, batch))
+        for batch in batch_order(self._model.seed, number, len(self.batches)).tolist():
+            self.train_batch(batch, self.keys(number, batch))
 
     def keys(self, epoch, batch):
-        """The streams of the draws of a batch, (hidden, visible) for each step of Gibbs sampling.
-
-        Of the hidden stream user u takes for unit j draw number u * hidden + j, of the visible one entry t of the
-        batch draw number t.
-        """
+        """`draw_streams` of each step of Gibbs sampling, the second ones from the batch's first entry on."""
         first, _ = self.batches.entries(batch)
-        return [draw_keys(self._model.seed, epoch, step, first) for step in range(self._model.steps_in(epoch))]
+        streams = (draw_streams(self._model.seed, epoch, step) for step in range(self._model.steps_in(epoch)))
+        return [(hidden, np.uint64((int(visible) + first) % 2**64)) for hidden, visible in streams]
 
     @abstractmethod
     def statistics(self):
@@ -79,9 +79,9 @@ class Divergence(Trainer):
 
 
 class DivergenceKernel(KernelTrainer, Divergence):
-    """The kernels `entries` of a source in kernels/rbm."""
+    """The kernels `names` of a source in kernels/rbm."""
 
-    entries: tuple[str, ...]
+    names: tuple[str, ...]
 
     @staticmethod
     def defines(model):
@@ -90,7 +90,7 @@ class DivergenceKernel(KernelTrainer, Divergence):
     @classmethod
     def compile(cls, model):
         device = gpu.device(model.device)
-        return [device.kernel(cls.source, entry, **cls.defines(model)) for entry in cls.entries]
+        return [device.kernel(cls.source, name, **cls.defines(model)) for name in cls.names]
 
     def __init__(self, model, train):
         super().__init__(model, train)

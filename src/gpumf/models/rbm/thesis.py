@@ -44,7 +44,7 @@ class Thesis(DivergenceKernel):
     """
 
     source = "rbm/thesis.cu"
-    entries = (
+    names = (
         "thesis_hidden",
         "thesis_sigmoid",
         "thesis_draw",
