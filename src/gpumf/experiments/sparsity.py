@@ -106,7 +106,7 @@ def summary(frame):
     """
     best = frame.loc[frame.groupby(["data", "model", "density", "repeat"]).mae.idxmin()]
     groups = best.groupby(["data", "model", "density"])[["regularization", "mae"]]
-    return groups.mean().join(groups.std(), rsuffix="_deviation").reset_index()
+    return groups.mean().join(groups.std().add_suffix("_deviation")).reset_index()
 
 
 def steepness(frame, model="ALS"):

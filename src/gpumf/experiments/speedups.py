@@ -113,7 +113,7 @@ def levels(frame):
     rows = []
     for data, runs in frame.groupby("data", sort=False):
         published = _published.threshold(data)
-        reached = runs.groupby(["version", "repeat"]).mae.min().max()
+        reached = runs[runs.epoch > 0].groupby(["version", "repeat"]).mae.min().max()
         if published is not None:
             rows.append((data, "published", published))
         if published is None or reached > published:
@@ -133,7 +133,7 @@ def summary(frame):
     rows = []
     for level in levels(frame).itertuples():
         for version, runs in frame[frame.data == level.data].groupby("version", sort=False):
-            reached = runs[runs.mae <= level.mae].groupby("repeat")[["epoch", "seconds"]].first()
+            reached = runs[(runs.epoch > 0) & (runs.mae <= level.mae)].groupby("repeat")[["epoch", "seconds"]].first()
             times = reached.median() if len(reached) == runs.repeat.nunique() else reached.median() * np.nan
             rows.append((*level[1:], version, runs.model.iloc[0], times.epoch, times.seconds))
     table = pd.DataFrame(rows, columns=["data", "level", "mae", "version", "model", "epochs", "seconds"])

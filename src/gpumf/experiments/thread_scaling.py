@@ -58,7 +58,7 @@ def run(data, threads, blocks, most_epochs, repeats):
     Parameters
     ----------
     data : name of a data set, 80 % of which are for training
-    threads : dict, kernel -> [first, last, step] of the numbers of CUDA threads
+    threads : dict, kernel -> [first, last, step] of the numbers of CUDA threads; `thesis_shared` is one of them
     blocks : numbers of blocks for each multiprocessor of the device, for more threads than that; and one block more
     most_epochs : int, after which the error counts as not reached
     repeats : int, timings of each; one where an epoch takes long
@@ -78,8 +78,7 @@ def run(data, threads, blocks, most_epochs, repeats):
     processors = device.facts["multiprocessors"]
     more = [BLOCK * (processors * b + one) for b in blocks for one in (0, 1)]
     rows = []
-    for kernel in KERNELS:
-        first, last, step = threads[kernel]
+    for kernel, (first, last, step) in threads.items():
         steps = list(range(first, last + 1, step))
         # Half a warp takes long and is timed for the one version that all is compared with (Figure 6.10). With at
         # most one block on every multiprocessor, less shared memory changes nothing.
