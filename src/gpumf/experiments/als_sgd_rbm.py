@@ -30,7 +30,7 @@ PROFILES = {
     "full": {
         "data": ["jester-1", "jester-twin"],
         "users": None,
-        "epochs": {"ALS": 20, "SGD": 100, "RBM": 60},
+        "epochs": {"ALS": 20, "SGD": 100, "RBM": 40},
         "repeats": 3,
     },
 }

@@ -16,12 +16,14 @@ versions in global memory fewer active blocks than the thesis's had), and how a 
 """
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, gpu
+from gpumf.datasets import CompressedRows
 from gpumf.experiments import _published, identity, load_ratings, parameter_search
 from gpumf.gpu.occupancy import KEPLER, active_blocks
 
@@ -42,7 +44,7 @@ PROFILES = {
         "data": "douban-twin",
         "threads": {
             "thesis_shared": [128, 8192, 128],
-            "thesis_hybrid": [256, 16384, 256],
+            "thesis_hybrid": [512, 16384, 512],
             "thesis_global": [256, 16384, 256],
         },
         "blocks": [1, 2, 3, 4, 6, 8, 10, 12, 16, 20],
@@ -75,6 +77,7 @@ def run(data, threads, blocks, most_epochs, repeats):
     train, test = ratings.split(0.2)
     parameters, _ = parameter_search.best(ratings.name, "ALS")
     epochs = _epochs_to_threshold(train, test, parameters, most_epochs)
+    resident, factors = _resident(device, train), ALS(FACTORS, **parameters).initial_factors(train)
     processors = device.facts["multiprocessors"]
     more = [BLOCK * (processors * b + one) for b in blocks for one in (0, 1)]
     rows = []
@@ -90,7 +93,7 @@ def run(data, threads, blocks, most_epochs, repeats):
             limited = machine == KEPLER_LIKE
             for count in tqdm(of_machine, desc=f"thread_scaling {kernel}, {machine}", leave=False):
                 model = ALS(FACTORS, kernel=kernel, device=device.name, threads=count, **parameters)
-                taken, trainer = _taken(model, train, device, machine)
+                taken, trainer = _taken(model, resident, factors, device, machine)
                 with device.limited_to(KEPLER["multiprocessors"]) if limited else nullcontext():
                     seconds = _timings(device, trainer, repeats)
                 what = (
@@ -127,7 +130,14 @@ def published_bytes(kernel):
     return int(stated.get(kernel) or stated["thesis_shared"] - matrices)
 
 
-def _taken(model, train, device, machine):
+def _resident(device, train):
+    """The ratings as a trainer reads them, on the device already: they are put there once, not for every grid."""
+    sides = {"by_user": train.by_user, "by_item": train.by_item}
+    arrays = {name: (rows.indptr, rows.indices, rows.values) for name, rows in sides.items()}
+    return SimpleNamespace(**{name: CompressedRows(*map(device.array, of)) for name, of in arrays.items()})
+
+
+def _taken(model, resident, factors, device, machine):
     """(what a block takes and how many are active, a trainer whose blocks take that)."""
     make_trainer, block = ALS._trainers[model.kernel], min(BLOCK, model.threads)
     needed = asked = make_trainer.shared_bytes(FACTORS, block)
@@ -136,7 +146,7 @@ def _taken(model, train, device, machine):
         facts = device.facts
         most = facts["shared_bytes_per_multiprocessor"] // wanted // 128 * 128 - facts["reserved_shared_bytes"]
         asked = max(needed, most)
-    trainer = make_trainer(model, train, *model.initial_factors(train), shared_bytes=asked)
+    trainer = make_trainer(model, resident, *factors, shared_bytes=asked)
     compiled, on_gpu = make_trainer.compile(model), device.name == "cuda"
     registers = compiled.attributes["num_regs"] if on_gpu else 0
     computed = active_blocks(device.facts, block, registers, asked)
