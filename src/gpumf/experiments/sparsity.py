@@ -60,6 +60,7 @@ def run(data, users, densities, regularization, epochs, repeats):
     identities = [identity(ratings)]
     if users is not None:
         ratings = parameter_search.first_users(ratings, users)
+    found = {name: parameter_search.best(ratings.name, name)[0] for name in regularization}
     rows = []
     for repeat in tqdm(range(max(repeats.values())), desc="sparsity", leave=False):
         train, test = ratings.split(0.2, seed=repeat)
@@ -67,7 +68,7 @@ def run(data, users, densities, regularization, epochs, repeats):
             part = thinned(train, density, seed=repeat)
             for name, grid in regularization.items():
                 for value in grid if repeat < repeats[name] else []:
-                    model = _model(name, value, ratings.name, repeat)
+                    model = _model(name, value, found[name], repeat)
                     history = model.fit(part, epochs[name], test, stop=parameter_search.OverfittingStop()).history
                     best = parameter_search.best_epoch(history)
                     what = {"data": ratings.name, "model": name, "kernel": model.kernel, "device": model.device}
@@ -85,10 +86,9 @@ def thinned(ratings, density, seed=0):
     return ratings.select(random_subset(ratings.nnz, n, seed)) if n < ratings.nnz else ratings
 
 
-def _model(name, regularization, data, seed):
+def _model(name, regularization, parameters, seed):
     if name == "ALS":
         return ALS(FACTORS, regularization, kernel=parameter_search.als_kernel(), seed=seed)
-    parameters = parameter_search.best(data, name)[0]
     if name == "RBM":
         units = {"batch": parameter_search.RBM_BATCH, "weight_decay": regularization}
         return RBM(parameter_search.RBM_HIDDEN, seed=seed, **units, **parameters)

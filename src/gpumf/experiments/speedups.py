@@ -32,6 +32,7 @@ VERSIONS = {
     "SGD, safe threads": (SGD, "hogwild", None),
     "SGD, fast": (SGD, "fast", None),
 }
+_TRIED = "SGD, 4 times the threads", "SGD, 16 times the threads"  # with which updates may be lost in numbers
 COLUMNS = {"ALS": "ALS (32/128)", "SGD, 32/128": "SGD (32/128)", "SGD, 128/128": "SGD (128/128)"}
 """The columns of Table 6.3 as `published.csv` calls them, and the versions that they are measured with."""
 
@@ -108,12 +109,12 @@ def levels(frame):
     Returns
     -------
     DataFrame with a row a level: data, level ('published', and 'reached by all' where not every version reaches that,
-    or the thesis has none), mae
+    or the thesis has none), mae. More threads than published, which are tried alone, need not reach it.
     """
     rows = []
     for data, runs in frame.groupby("data", sort=False):
         published = _published.threshold(data)
-        reached = runs[runs.epoch > 0].groupby(["version", "repeat"]).mae.min().max()
+        reached = runs[(runs.epoch > 0) & ~runs.version.isin(_TRIED)].groupby(["version", "repeat"]).mae.min().max()
         if published is not None:
             rows.append((data, "published", published))
         if published is None or reached > published:

@@ -35,8 +35,8 @@ _LONG = 0.1  # seconds; what takes longer is timed once
 PROFILES = {
     "quick": {
         "data": "ml-100k-twin",
-        "threads": {kernel: [128, 128, 128] for kernel in KERNELS},
-        "blocks": [1],
+        "threads": {kernel: [128, 256, 128] for kernel in KERNELS},
+        "blocks": [],
         "most_epochs": 3,
         "repeats": 1,
     },
