@@ -276,29 +276,22 @@ def test_asking_for_more_shared_memory_changes_no_factor(launcher):
         np.testing.assert_array_equal(with_less, with_more)
 
 
-def test_a_block_that_occupies_counts_itself_and_goes_when_told(launcher):
+def test_a_block_that_occupies_goes_when_told_or_gives_up(launcher):
+    kernel = launcher.kernel("microbenchmarks/occupy.cu", "occupy")
     for told in (1, 0):
-        waiting, go = launcher.zeros(1, np.int32), launcher.array(np.array([told], np.int32))
-        kernel = launcher.kernel("microbenchmarks/occupy.cu", "occupy")
-        kernel(3, 1, waiting, go, np.int64(10))
-        assert launcher.to_numpy(waiting)[0] == 3
+        waiting, gave_up = launcher.zeros(1, np.int32), launcher.zeros(1, np.int32)
+        kernel(3, 1, waiting, gave_up, launcher.array(np.array([told], np.int32)), np.int64(10))
+        assert launcher.to_numpy(waiting)[0] == 3 and launcher.to_numpy(gave_up)[0] == (0 if told else 3)
 
 
 def test_a_limited_gpu_runs_blocks_on_so_many_multiprocessors_alone(cuda):
-    kernel, everywhere = cuda.kernel(KERNELS / "multiprocessors.cu", "multiprocessors"), cuda.facts["multiprocessors"]
-
-    def used():
-        blocks = cuda.zeros(2 * everywhere, np.int32)
-        yield lambda: kernel(8 * everywhere, 128, blocks)
-        yield blocks
-
+    everywhere = cuda.facts["multiprocessors"]
+    kernel, blocks = cuda.kernel(KERNELS / "multiprocessors.cu", "multiprocessors"), cuda.zeros(1024, np.int32)
+    kernel(8 * everywhere, 128, blocks)  # loaded before the device is limited
     for few in (everywhere, 2, everywhere):
-        launch, blocks = used()
-        launch()  # loaded before the device is limited
-        cuda.synchronize()
         before = cuda.to_numpy(blocks)
         with cuda.limited_to(few):
-            launch()
+            kernel(8 * everywhere, 128, blocks)
             cuda.synchronize()
         assert np.count_nonzero(cuda.to_numpy(blocks) - before) == few
     with pytest.raises(ValueError, match="multiprocessors"), cuda.limited_to(everywhere + 1):

@@ -11,8 +11,8 @@ import numpy as np
 
 from gpumf.gpu import DeviceError, sources
 
-# About a minute, after which a block that only occupies a multiprocessor gives it up.
-_MOST_POLLS = 100_000_000
+# Twenty seconds or more, after which a block that only occupies a multiprocessor gives it up.
+_MOST_POLLS = 30_000_000
 
 # Above this a kernel must ask for its dynamic shared memory (CUDA programming guide, "Shared Memory").
 _SHARED_WITHOUT_ASKING = 48 * 1024
@@ -183,12 +183,12 @@ class CudaDevice:
 
         On each of the others a block waits that takes all its shared memory (kernels/microbenchmarks/occupy.cu).
         Neither may anything be compiled meanwhile, nor a kernel be launched for the first time, nor memory be
-        allocated: each of these may wait for all that runs on the device. After about a minute the others are given
-        back.
+        allocated: each of these may wait for all that runs on the device.
 
         Raises
         ------
         ValueError : the device has fewer multiprocessors
+        DeviceError : on leaving, where some of the others were given back before, after twenty seconds or more
         """
         facts = self.facts
         others = facts["multiprocessors"] - multiprocessors
@@ -196,7 +196,7 @@ class CudaDevice:
             raise ValueError(f"this device has {facts['multiprocessors']} multiprocessors, not {multiprocessors}")
         shared = facts["shared_bytes_per_multiprocessor"] - facts["reserved_shared_bytes"]
         occupy = self.kernel("microbenchmarks/occupy.cu", "occupy")
-        waiting, go = cupy.zeros(1, np.int32), cupy.zeros(1, np.int32)
+        waiting, gave_up, go = (cupy.zeros(1, np.int32) for _ in range(3))
         seen, told = cupyx.zeros_pinned(1, np.int32), cupyx.zeros_pinned(1, np.int32)
         told[:] = 1
         # They do not wait for the stream in which everything else is launched, nor it for them.
@@ -204,7 +204,7 @@ class CudaDevice:
         self.synchronize()
         if others:
             with beside:
-                occupy(others, 1, waiting, go, np.int64(_MOST_POLLS), shared=shared)
+                occupy(others, 1, waiting, gave_up, go, np.int64(_MOST_POLLS), shared=shared)
         try:
             while seen[0] < others:
                 waiting.get(stream=signals, out=seen)
@@ -213,6 +213,8 @@ class CudaDevice:
         finally:
             go.set(told, stream=signals)
             beside.synchronize()
+        if int(gave_up[0]):
+            raise DeviceError(f"not all was done on {multiprocessors} multiprocessors: the others were given back")
 
     @cached_property
     def facts(self):
