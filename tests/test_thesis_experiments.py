@@ -315,6 +315,8 @@ def test_versions_are_compared_at_the_published_error_and_at_one_that_all_reach(
     shown = speedups.table(frame).set_index(["level", "column"])
     assert shown.published["published", "ALS"] == 131.3 and shown.speedup["published", "ALS"] == 100
     assert list(speedups.fastest(frame, "ALS").version.unique()) == ["ALS, tensor cores"]
+    theirs = speedups.fastest(frame, "ALS", speedups.PUBLISHED_KERNELS)
+    assert list(theirs.version.unique()) == ["ALS (32/128)"] and list(theirs.level) == ["published", "reached by all"]
 
 
 # Three models, and the crossover

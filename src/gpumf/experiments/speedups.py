@@ -166,9 +166,15 @@ def table(frame):
     return pd.DataFrame(result, columns=columns)
 
 
-def fastest(frame, model, device="cuda"):
-    """Of a model's versions on a device the one that is soonest at each level: the rows of `summary`."""
-    on_device = frame[frame.device == device].version.unique()
+PUBLISHED_KERNELS = "thesis_shared", "hogwild"
+
+
+def fastest(frame, model, kernels=None):
+    """Of a model's versions on the GPU the one that is soonest at each level: the rows of `summary`.
+
+    kernels : of which it is to be; all by default
+    """
+    versions = frame[(frame.device == "cuda") & (frame.kernel.isin(kernels or frame.kernel))].version
     rows = summary(frame)
-    rows = rows[(rows.model == model) & rows.version.isin(on_device)].dropna(subset="seconds")
+    rows = rows[(rows.model == model) & rows.version.isin(versions)].dropna(subset="seconds")
     return rows.loc[rows.groupby(["data", "level"], sort=False).seconds.idxmin()]
