@@ -90,6 +90,8 @@ def test_only_the_wanted_races_happen(host):
         SGD._trainers["cu2rec"](model, train, *model.initial_factors(train)).training_errors()
         for access in ("coalesced", "strided"):
             elementwise_cube.cube(host, access)(a, a.copy())
+        counts = np.zeros((3, 1), np.int32)
+        host.kernel("microbenchmarks/occupy.cu", "occupy")(2, 1, *counts, np.int64(3))
         gpu_twins.generate(TWIN, device="host")
         uniform_factors(host, 4, 3, 1.0, 0)
     found = {}

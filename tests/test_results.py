@@ -53,7 +53,38 @@ SMALL = {
     "sgd_ml100k": {"data": "ml-100k-twin", "regularization": [0.1], "epochs": 5},
     "sgd_schemes": {"data": ["ml-100k-twin"], "epochs": 2},
     "rating_counts": {"data": ["ml-100k-twin"], "points": 20},
-    "thesis_threads": {"data": "ml-100k-twin", "threads": [16], "blocks": [2]},
+    "als_sgd_rbm": {
+        "data": ["ml-100k-twin"],
+        "users": 60,
+        "epochs": {"ALS": 2, "SGD": 2, "RBM": 2},
+        "repeats": 1,
+    },
+    "crossover": {
+        "data": {"ml-100k-twin": [0.1]},
+        "factors": [8],
+        "regularization": [0.1],
+        "epochs": {"ALS": 2, "SGD": 2},
+    },
+    "parameter_search": {
+        "data": ["ml-100k-twin"],
+        "sgd_regularization": [0.1],
+        "learning_rate": [0.01],
+        "als_regularization": [0.1],
+        "updates": 1e5,
+        "als_epochs": 2,
+        "rbm": {"data": "ml-100k-twin", "users": 60, "learning_rate": [0.1], "epochs": 1},
+        "repeats": 1,
+    },
+    "sparsity": {
+        "data": "ml-100k-twin",
+        "users": 60,
+        "densities": [0.02],
+        "regularization": {"ALS": [0.1], "SGD": [0.1], "RBM": [0.0]},
+        "epochs": {"ALS": 2, "SGD": 2, "RBM": 2},
+        "repeats": {"ALS": 1, "SGD": 1, "RBM": 1},
+    },
+    "speedups": {"data": ["ml-100k-twin"], "als_epochs": 2, "updates": 1e5},
+    "thread_scaling": {"data": "ml-100k-twin", "threads": {"thesis_shared": [128, 128, 128]}, "blocks": []},
 }
 
 
@@ -72,7 +103,7 @@ NEEDS = {
     "race_demonstration": partial(gpu.why_unavailable, "host"),
     "race_steps": partial(gpu.why_unavailable, "host"),
     "sgd_cu2rec": lambda: None if gpu.available() else gpu.why_unavailable("host"),
-    "thesis_threads": lambda: None if gpu.available() else gpu.why_unavailable("host"),
+    "thread_scaling": lambda: None if gpu.available() else gpu.why_unavailable("host"),
     "sgd_conflicts": partial(gpu.why_unavailable, "host"),
 }
 
@@ -94,7 +125,8 @@ def test_every_experiment_stores_a_tidy_frame_with_provenance(name, repository):
     facts = loaded.provenance
     assert facts["experiment"] == name and facts["parameters"]["profile"] == "quick"
     assert facts["duration_seconds"] > 0 and facts["cpu_count"] and facts["kernels_sha256"]
-    used = np.atleast_1d(SMALL.get(name, {}).get("data", [])).tolist()
+    used = SMALL.get(name, {}).get("data", [])
+    used = [used] if isinstance(used, str) else list(used)
     assert [d["name"] for d in facts["datasets"]] == used and all(len(d["sha256"]) == 64 for d in facts["datasets"])
     assert set(import_module(f"gpumf.experiments.{name}").PROFILES) == {"quick", "full"}
 
@@ -192,22 +224,6 @@ def test_findings_compare_at_the_largest_side():
     expected = {"side": 16, "all_cores": 2, "gpu": 10, "gpu_transfer": 2, "crossover": 16, "strided": 4}
     assert {key: found[key] for key in expected} == expected
     assert found["strided_transfer"] == 1 and found["fraction"] == 0.5
-
-
-def test_threads_are_drawn_as_speedups_over_one_half_warp(repository):
-    columns = ["kernel", "multiprocessor_shared_bytes", "threads", "shared_bytes"]
-    columns += ["active_blocks_computed", "active_blocks_driver", "seconds"]
-    slower = {"thesis_shared": 1, "thesis_hybrid": 2, "thesis_global": 4}
-    rows = [
-        (kernel, 48 << 10, threads, 9216, 5, np.nan, times * 128 / threads)
-        for kernel, times in slower.items()
-        for threads in (16, 512)
-    ]
-    frame = pd.DataFrame(rows, columns=columns)
-    figure = plots.thesis_threads(results.store("thesis_threads", frame, {}, datetime.now(UTC), live=True))
-    speedups = [list(line.get_ydata()) for line in figure.axes[0].lines]
-    assert speedups == [[1, 32], [0.5, 16], [0.25, 8]]
-    assert all(axis.get_xlabel() and axis.get_ylabel() for axis in figure.axes)
 
 
 def test_the_least_work_of_the_phases_is_that_of_the_half_sweep_and_the_matrices():

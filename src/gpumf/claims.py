@@ -198,21 +198,13 @@ CLAIMS = [
 ]  # fmt: skip
 
 
-def _full(experiment, device):
-    """The recorded result of a full run, or None: a quick one has other shapes than a claim and proves nothing."""
-    try:
-        result = results.load(experiment, device) if device else None
-    except results.NoResult:
-        return None
-    return result if result and result.provenance["parameters"].get("profile") == "full" else None
-
-
 def evaluate(claim):
     """A row of the table, a dict of COLUMNS."""
     row = {"claim": claim.id, "unit": claim.unit, "reach": claim.reach, "aim": claim.aim, "value": float("nan")}
-    result, besides = _full(claim.experiment, claim.device), _full(claim.experiment, claim.besides)
+    result = results.recorded(claim.experiment, claim.device)
     if result is not None:
-        frames = [result.frame] if besides is None else [result.frame, besides.frame]
+        besides = claim.besides and results.recorded(claim.experiment, claim.besides)
+        frames = [result.frame, besides.frame] if besides else [result.frame]
         row["value"] = claim.value(pd.concat(frames, ignore_index=True))
     row["met"] = claim.met(row["value"])
     if row["met"] != "missing":

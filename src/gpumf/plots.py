@@ -10,11 +10,19 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from gpumf import results
+from gpumf.experiments import _published
 from gpumf.experiments import als_convergence as convergences
+from gpumf.experiments import als_sgd_rbm as rates
 from gpumf.experiments import als_versions as versions
+from gpumf.experiments import crossover as maps
+from gpumf.experiments import parameter_search as searches
 from gpumf.experiments import picture_completion as pictures
 from gpumf.experiments import sgd_schemes as descents
 from gpumf.experiments import sgd_spread as spreads
+from gpumf.experiments import sparsity as sparsities
+from gpumf.experiments import speedups as gains
+from gpumf.experiments import thread_scaling as threads
+from gpumf.gpu import occupancy
 
 # Okabe and Ito's palette: told apart by readers with any colour vision.
 _COLOURS = {
@@ -48,8 +56,10 @@ def setup():
     set_matplotlib_formats("svg")
 
 
-def keep(figure, name):
-    """Write a figure of recorded results to figures/<name>.svg, and return it."""
+def keep(figure, name, result=None):
+    """Write a figure of recorded results to figures/<name>.svg, and return it; one of a live result only return."""
+    if result is not None and result.live:
+        return figure
     to = results.repository() / "figures"
     to.mkdir(exist_ok=True)
     with matplotlib.rc_context(_STYLE):
@@ -265,29 +275,195 @@ _THESIS = {
 }
 
 
-def thesis_threads(result):
-    """Speed-up over one half-warp of the shared version against CUDA threads (left), active blocks beside it.
+_MACHINES = {threads.KEPLER_LIKE: "-", threads.OWN: "--", threads.SHARED: ":"}
 
-    Solid lines as the device is, dashed ones with a multiprocessor's shared memory limited as in the thesis.
+
+def thread_scaling(result):
+    """Speed-up over one half-warp against CUDA threads: the published range (left), and all that the GPU holds.
+
+    Solid lines have 8 multiprocessors and 48 kB of shared memory on each, dashed ones the whole GPU, dotted ones 48
+    kB on each of its multiprocessors. Vertical are the numbers up to which the thesis found linear scaling.
     """
-    frame = result.frame
-    limits = sorted(frame.multiprocessor_shared_bytes.unique(), reverse=True)
-    one = frame[(frame.kernel == "thesis_shared") & (frame.threads == frame.threads.min())].seconds.median()
-    figure, (axes,) = _axes(result, columns=2, height=4.2, width_ratios=(2, 1))
-    for limit, style in zip(limits, ("-o", "--s"), strict=False):
-        for kernel, (label, colour) in _THESIS.items():
-            runs = frame[(frame.kernel == kernel) & (frame.multiprocessor_shared_bytes == limit)]
-            speedup = one / runs.groupby("threads").seconds.median()
-            what = {"color": _COLOURS[colour], "label": f"{label}, {limit / 1024:.0f} kB", "markersize": 4}
-            axes[0].plot(speedup, style, **what)
-            full = runs[runs.threads == runs.threads.max()].iloc[0]
-            axes[1].plot(full.shared_bytes / 1024, full.active_blocks_computed, style[-1], **what)
-            axes[1].plot(full.shared_bytes / 1024, full.active_blocks_driver, "x", color="black")
-    axes[0].set(xlabel="CUDA threads", ylabel="speed-up over one half-warp", xlim=(0, None), ylim=(0, None))
-    axes[1].set(xlabel="shared memory of a block (kB)", ylabel="active blocks a multiprocessor")
-    axes[1].set(xlim=(0, None), ylim=(0, None))
-    axes[1].set_title("x: as the driver says", fontsize=9)
-    _legend_below(figure, axes[0], 3)
+    points = threads.speedups(result.frame)
+    figure, (axes,) = _axes(result, columns=2, height=4.8)
+    published_range = points[points.machine == threads.KEPLER_LIKE].threads.max()
+    left = points[points.threads <= published_range] if published_range == published_range else points
+    machines = (threads.KEPLER_LIKE, threads.OWN), (threads.OWN, threads.SHARED)
+    for axis, shown, of in zip(axes, (left, points), machines, strict=True):
+        for machine in of:
+            for kernel, (label, colour) in _THESIS.items():
+                curve = shown[(shown.machine == machine) & (shown.kernel == kernel)].set_index("threads").speedup
+                if len(curve):
+                    what = {"color": _COLOURS[colour], "label": f"{label}, {machine}", "linewidth": 1.3}
+                    axis.plot(curve.sort_index(), _MACHINES[machine], **what)
+        axis.set(xlabel="CUDA threads", ylabel="speed-up over one half-warp", xlim=(0, None), ylim=(0, None))
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    lines = {line.get_label(): line for axis in axes for line in axis.lines}
+    for kernel, artefact in (("thesis_shared", "Figure 6.7"), ("thesis_global", "Figure 6.9")):
+        colour = _COLOURS[_THESIS[kernel][1]]
+        axes[0].axvline(_published.value(artefact, "linear up to"), linestyle=":", linewidth=1, color=colour)
+    figure.legend(lines.values(), lines, loc="outside upper center", ncols=3, frameon=False)
+    return figure
+
+
+def active_blocks(result):
+    """Active blocks of a multiprocessor against the shared memory of a block: computed, of the driver, published."""
+    frame, facts = result.frame, result.provenance
+    figure, ((axis,),) = _axes(result, height=4.0)
+    size = np.arange(128, 16 << 10, 128)
+    machines = {"thesis's GPU": (occupancy.KEPLER, "sky")}
+    if "shared_bytes_per_multiprocessor" in facts:
+        machines[facts["gpu"]] = facts, "black"
+    for name, (machine, colour) in machines.items():
+        blocks = [occupancy.active_blocks(machine, threads.BLOCK, shared_bytes=int(s)) for s in size]
+        axis.step(size / 1000, blocks, where="mid", color=_COLOURS[colour], label=f"computed, {name}", linewidth=1.2)
+    for kernel, (label, colour) in _THESIS.items():
+        rows = frame[(frame.kernel == kernel) & (frame.machine == threads.OWN) & (frame.threads >= threads.BLOCK)]
+        row = rows.iloc[0]
+        here = row.active_blocks_computed if np.isnan(row.active_blocks_driver) else row.active_blocks_driver
+        axis.plot(row.shared_bytes / 1000, here, "o", color=_COLOURS[colour], label=f"{label}, with its registers")
+        stated = {
+            quantity: _published.value("Figure 6.8", quantity, model=f"ALS {kernel}")
+            for quantity in ("shared memory of a block", "active blocks")
+        }
+        if all(stated.values()):
+            x, y = stated.values()
+            axis.plot(x / 1000, y, "D", color=_COLOURS[colour], markerfacecolor="white", label=f"{label}, published")
+    axis.set(xlabel="shared memory of a block (kB)", ylabel="active blocks of a multiprocessor", xlim=(0, None))
+    axis.set_ylim(0, None)
+    _legend_below(figure, axis, 3)
+    return figure
+
+
+_VARIED = {"regularization": "regularization λ", "learning_rate": "learning rate μ"}
+
+
+def parameter_search(result, model, varied):
+    """Test MAE against one parameter, an axis a data set; the standard deviation over the repeats shaded.
+
+    model : 'ALS', 'SGD' or 'RBM'; varied : 'regularization' or 'learning_rate'
+    """
+    points = searches.summary(result.frame)
+    points = points[(points.model == model) & (points.varied == varied)]
+    best = searches.optima(result.frame).set_index(["data", "model", "varied"])
+    names = points.data.unique()
+    figure, (axes,) = _axes(result, columns=len(names), height=3.6)
+    for axis, name in zip(axes, names, strict=True):
+        curve = points[points.data == name].sort_values("value").dropna(subset="mae")
+        found = best.loc[(name, model, varied)]
+        axis.plot(curve.value, curve.mae, "-o", color=_COLOURS["blue"], label="mean", markersize=4)
+        if curve.deviation.notna().all():
+            band = curve.mae - curve.deviation, curve.mae + curve.deviation
+            axis.fill_between(curve.value, *band, color=_COLOURS["blue"], alpha=0.2, label="standard deviation")
+        axis.plot(found.value, found.mae, "*", color=_COLOURS["black"], markersize=13, label="best here")
+        if found.published == found.published:
+            axis.axvline(found.published, linestyle="--", color=_COLOURS["orange"], label="best in the thesis")
+        axis.set(xlabel=_VARIED[varied], ylabel=f"test MAE on {name}")
+        if curve.value.max() > 20 * curve.value.min():
+            _log_scale(axis.xaxis)
+    _legend_below(figure, axes[0], 4)
+    return figure
+
+
+_MODELS = {"ALS": ("green", "-o"), "SGD": ("purple", "-s"), "RBM": ("orange", "-^")}
+
+
+def sparsity(result):
+    """The best lambda (left) and its test MAE (right) against the density of the training set.
+
+    The machine's weight decay is in other units than lambda and is left out.
+    """
+    curves = sparsities.summary(result.frame)
+    figure, (axes,) = _axes(result, columns=2, height=3.8)
+    for axis, column in zip(axes, ("regularization", "mae"), strict=True):
+        for model, (colour, style) in _MODELS.items():
+            curve = curves[curves.model == model].sort_values("density")
+            if len(curve) and (model, column) != ("RBM", "regularization"):
+                what = {"color": _COLOURS[colour], "label": model, "markersize": 4, "capsize": 2}
+                axis.errorbar(100 * curve.density, curve[column], curve[f"{column}_deviation"], fmt=style, **what)
+        axis.set(xlabel="density of the training set (%)")
+        _log_scale(axis.xaxis)
+    axes[0].set(ylabel="best λ", ylim=(0, None))
+    axes[1].set(ylabel="test MAE")
+    _legend_below(figure, axes[1], 3)
+    return figure
+
+
+def speedups(result, level=None, on_gpu=False):
+    """Seconds of training to the same test MAE, a bar a version, an axis a data set.
+
+    level : 'published' or 'reached by all'; for each set the last one that it has by default
+    on_gpu : the versions on the GPU alone (Figure 6.12), on a linear scale
+    """
+    frame = result.frame[result.frame.device == "cuda"] if on_gpu else result.frame
+    table = gains.summary(result.frame)
+    table = table[table.version.isin(frame.version)]
+    names = table.data.unique()
+    figure, (axes,) = _axes(result, columns=len(names), height=4.2, sharey=True)
+    versions_ = list(frame.version.unique())[::-1]
+    for axis, name in zip(axes, names, strict=True):
+        rows = table[table.data == name]
+        chosen = level if level in rows.level.unique() else rows.level.iloc[-1]
+        rows = rows[rows.level == chosen].set_index("version").reindex(versions_)
+        colours = [_COLOURS[_MODELS[version[:3]][0]] for version in versions_]
+        bars = axis.barh(np.arange(len(rows)), rows.seconds, 0.7, color=colours)
+        axis.bar_label(bars, rows.seconds.map("{:.3g}".format).where(rows.seconds.notna(), "not reached"), fontsize=8)
+        axis.set_yticks(np.arange(len(rows)), versions_)
+        axis.set(xlabel=f"seconds to MAE {rows['mae'].dropna().iloc[0]:g}", title=name)
+        axis.margins(x=0.25)
+        if not on_gpu:
+            axis.set_xscale("log")
+    return figure
+
+
+def als_sgd_rbm(result):
+    """What each model takes off the test MAE in a second until it converges, an axis a data set."""
+    table = rates.summary(result.frame)
+    names = table.data.unique()
+    figure, (axes,) = _axes(result, columns=len(names), height=3.4, sharey=True)
+    order = list(table.version.unique())[::-1]
+    for axis, name in zip(axes, names, strict=True):
+        rows = table[table.data == name].set_index("version").reindex(order)
+        colours = [_COLOURS[_MODELS[version[:3]][0]] for version in order]
+        spread = rows.deviation.where(rows.deviation.notna(), 0)
+        place = np.arange(len(rows))
+        axis.barh(place, rows.reduction_per_second, 0.6, color=colours, xerr=spread, error_kw={"capsize": 2})
+        axis.set_yticks(place, order)
+        axis.set(xlabel="reduction in MAE a second", title=name)
+        axis.set_xscale("log")
+    return figure
+
+
+def crossover(result):
+    """Which of ALS and SGD is sooner at the same error, against the ratings of a row and the factors.
+
+    A mark is a part of a data set; purple ones have SGD sooner, green ones ALS, by the factor that stands beside it.
+    """
+    table = maps.summary(result.frame).dropna(subset="ratio")
+    pairs = [pair for pair in maps.PAIRS if pair in set(table.pair)]
+    names = table.data.unique()
+    markers = dict(zip(names, "osD^v"[: len(names)], strict=True))
+    figure, (axes,) = _axes(result, columns=len(pairs), height=4.6, sharey=True)
+    for axis, pair in zip(axes, pairs, strict=True):
+        rows = table[table.pair == pair]
+        for row in rows.itertuples():
+            colour = _COLOURS["green" if row.ratio > 1 else "purple"]
+            strength = min(0.25 + abs(np.log10(row.ratio)) / 1.5, 1)
+            axis.plot(row.row_ratings, row.factors, markers[row.data], color=colour, alpha=strength, markersize=11)
+            by, place = max(row.ratio, 1 / row.ratio), (row.row_ratings, row.factors)
+            label = f"{by:.{0 if by > 10 else 1}f}"
+            axis.annotate(label, place, (0, 9), textcoords="offset points", ha="center", size=7)
+        axis.set(xlabel="ratings of a row", ylabel="factors", title=f"{pair} versions")
+        axis.set_xscale("log")
+        axis.set_yscale("log", base=2)
+        axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.margins(0.12)
+    for name, marker in markers.items():
+        axes[0].plot([], [], marker, color="0.6", label=name, markersize=8)
+    axes[0].plot([], [], "s", color=_COLOURS["green"], label="ALS sooner", markersize=8)
+    axes[0].plot([], [], "s", color=_COLOURS["purple"], label="SGD sooner", markersize=8)
+    _legend_below(figure, axes[0], 5)
     return figure
 
 

@@ -164,6 +164,16 @@ def load(name, device="h100", live=False):
     return Result(name, pd.read_csv(path), facts, live)
 
 
+def recorded(name, device="h100"):
+    """The recorded result of a full run, which other experiments may read too; None where there is none."""
+    try:
+        result = load(name, device)
+    except NoResult:
+        return None
+    # A quick run has other shapes: it proves nothing.
+    return result if result.provenance["parameters"].get("profile") == "full" else None
+
+
 def store_tests(name, outcome):
     """Write <name>.json: what a run of tests on this GPU came to (a dict), with date, commit and machine."""
     to = folder(live=False)

@@ -1,5 +1,6 @@
 """One CUDA device through CuPy."""
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from itertools import pairwise
@@ -9,6 +10,9 @@ import cupyx
 import numpy as np
 
 from gpumf.gpu import DeviceError, sources
+
+# Twenty seconds or more, after which a block that only occupies a multiprocessor gives it up.
+_MOST_POLLS = 30_000_000
 
 # Above this a kernel must ask for its dynamic shared memory (CUDA programming guide, "Shared Memory").
 _SHARED_WITHOUT_ASKING = 48 * 1024
@@ -172,6 +176,45 @@ class CudaDevice:
             end.synchronize()
             seconds[k] = cupy.cuda.get_elapsed_time(begin, end) * 1e-3
         return seconds
+
+    @contextmanager
+    def limited_to(self, multiprocessors):
+        """While it lasts, kernels run on so many multiprocessors, as if the device had no others.
+
+        On each of the others a block waits that takes all its shared memory (kernels/microbenchmarks/occupy.cu).
+        Neither may anything be compiled meanwhile, nor a kernel be launched for the first time, nor memory be
+        allocated: each of these may wait for all that runs on the device.
+
+        Raises
+        ------
+        ValueError : the device has fewer multiprocessors
+        DeviceError : on leaving, where some of the others were given back before, after twenty seconds or more
+        """
+        facts = self.facts
+        others = facts["multiprocessors"] - multiprocessors
+        if others < 0:
+            raise ValueError(f"this device has {facts['multiprocessors']} multiprocessors, not {multiprocessors}")
+        shared = facts["shared_bytes_per_multiprocessor"] - facts["reserved_shared_bytes"]
+        occupy = self.kernel("microbenchmarks/occupy.cu", "occupy")
+        waiting, gave_up, go = (cupy.zeros(1, np.int32) for _ in range(3))
+        seen, told = cupyx.zeros_pinned(1, np.int32), cupyx.zeros_pinned(1, np.int32)
+        told[:] = 1
+        # They do not wait for the stream in which everything else is launched, nor it for them.
+        beside, signals = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+        self.synchronize()
+        if others:
+            with beside:
+                occupy(others, 1, waiting, gave_up, go, np.int64(_MOST_POLLS), shared=shared)
+        try:
+            while seen[0] < others:
+                waiting.get(stream=signals, out=seen)
+                signals.synchronize()
+            yield
+        finally:
+            go.set(told, stream=signals)
+            beside.synchronize()
+        if int(gave_up[0]):
+            raise DeviceError(f"not all was done on {multiprocessors} multiprocessors: the others were given back")
 
     @cached_property
     def facts(self):

@@ -22,6 +22,7 @@ VARIANTS = {
     "metrics/errors.cu": {"FACTORS": _COLUMNS},
     "metrics/ranking.cu": {"FACTORS": _COLUMNS},
     "microbenchmarks/elementwise_cube.cu": {},
+    "microbenchmarks/occupy.cu": {},
     "models/initial.cu": {},
     **{f"rbm/{name}.cu": _UNITS for name in ("errors", "fast", "thesis")},
     **{f"sgd/{scheme}.cu": {"FACTORS": _COLUMNS, "BIASES": _BIASES} for scheme in _SCHEMES},

@@ -13,8 +13,8 @@ class Thesis(KernelTrainer, HalfSweeps):
     source = "als/thesis.cu"
     shared_matrices: int  # of the two, how many lie in shared memory; the others in global memory
 
-    def __init__(self, model, train, user_factors, item_factors, shared_scale=1):
-        """shared_scale : times the shared memory that a block needs is what it asks for, as if there were less."""
+    def __init__(self, model, train, user_factors, item_factors, shared_bytes=None):
+        """shared_bytes : what a block asks for where it is more than it needs, as if there were less of it."""
         device = self._device = gpu.device(model.device)
         self._kernel = self.compile(model)
         self._users, self._items = (self._side(rows, model) for rows in (train.by_user, train.by_item))
@@ -23,7 +23,7 @@ class Thesis(KernelTrainer, HalfSweeps):
         words = (2 - self.shared_matrices) * model.factors * (model.factors + 1) // 2
         groups = max(blocks * block for _, (blocks, block) in (self._users, self._items)) // lanes(model.factors)
         self._matrices = [device.empty((groups, words), np.float32)] if words else []
-        self._shared_scale = shared_scale
+        self._asked = shared_bytes
 
     def _side(self, rows, model):
         """What the kernel wants to know of the rows, and the shape of its grid."""
@@ -38,7 +38,7 @@ class Thesis(KernelTrainer, HalfSweeps):
     def _solve(self, rows, fixed, solved):
         arrays, (blocks, block) = rows
         n_rows, factors = solved.shape
-        shared = int(self.shared_bytes(factors, block) * self._shared_scale)
+        shared = self._asked or self.shared_bytes(factors, block)
         arguments = *arrays, fixed, solved, np.int32(n_rows), *self._ridge, *self._matrices
         self._kernel(blocks, block, *arguments, shared=shared)
 

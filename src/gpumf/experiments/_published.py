@@ -1,0 +1,43 @@
+"""What the thesis states in words or in tables: `published.csv`, beside this module. Nothing is read off a figure."""
+
+from functools import cache
+from importlib import resources
+
+import pandas as pd
+
+
+@cache
+def table():
+    """All of it.
+
+    Returns
+    -------
+    DataFrame with a row a value: artefact, section, data ('douban', 'jester', or missing where it is of neither),
+    model, quantity, value, unit
+    """
+    with resources.files(__package__).joinpath("published.csv").open() as file:
+        return pd.read_csv(file)
+
+
+def value(artefact, quantity, data=None, model=None):
+    """The one value of an artefact, such as 'Figure 6.1', that these words name; None where there is none.
+
+    data : name of a data set of any size, such as 'jester-1'
+    """
+    rows = table()
+    rows = rows[(rows.artefact == artefact) & (rows.quantity == quantity)]
+    if data is not None:
+        rows = rows[rows.data == family(data)]
+    if model is not None:
+        rows = rows[rows.model == model]
+    return rows.value.item() if len(rows) else None
+
+
+def threshold(data):
+    """The test MAE that counts as trained on a set of the thesis (section 6.5); None for other sets."""
+    return value("Section 6.5", "threshold", data)
+
+
+def family(data):
+    """What the thesis calls the set that this one is, is part of, or is the twin of."""
+    return data.split("-")[0]

@@ -1,0 +1,165 @@
+"""When does SGD beat ALS? The time of each to the same error, over density, ratings of a row, and factors.
+
+The thesis (section 6.5) finds ALS the faster one on dense Jester and SGD on sparse Douban, and leaves open (section
+7.1) when which is better. Here real and synthetic sets are thinned, users and items staying, and trained with more
+and more factors. What suits a dense set does not suit a sparse one (`sparsity`), so that lambda and the learning
+rate are searched for each of them, with the fastest versions: first the best test MAE of either model, of which the
+higher one and 0.5 % more is the error that both are to reach; then the parameters with which each is there soonest.
+The published versions run with the same.
+"""
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import ALS, SGD, gpu
+from gpumf.experiments import identity, load_ratings, parameter_search
+from gpumf.hashing import random_subset
+
+SLACK = 0.005  # of the error to which both are timed
+
+# Which versions of the two models are held against each other; the first pair is searched with. The fastest on a CPU
+# are those of all cores.
+PAIRS = {
+    "fastest": {"ALS": ("tensor_core", {}), "SGD": ("fast", {})},
+    "published": {"ALS": ("thesis_shared", {}), "SGD": ("hogwild", {"threads": parameter_search.SGD_THREADS})},
+}
+_ON_CPU = {"fastest": {"ALS": ("parallel", {}), "SGD": ("parallel", {})}}
+
+PROFILES = {
+    "quick": {
+        "data": {"ml-100k-twin": [1, 0.1]},
+        "factors": [8, 32],
+        "regularization": [0.05, 0.15],
+        "learning_rate": [0.02],
+        "epochs": {"ALS": 6, "SGD": 25},
+        "repeats": 1,
+    },
+    "full": {
+        "data": {
+            "jester-1": [1, 0.3, 0.1, 0.03],
+            "ml-100k": [1, 0.3, 0.1],
+            "ml-1m-twin": [1, 0.3, 0.1, 0.03],
+        },
+        "factors": [8, 16, 32, 64, 128],
+        "regularization": [0.05, 0.12, 0.25],
+        "learning_rate": [0.01, 0.04],
+        "epochs": {"ALS": 20, "SGD": 100},
+        "repeats": 2,
+    },
+}
+
+
+def run(data, factors, regularization, learning_rate, epochs, repeats):
+    """Train both models on every part of every set.
+
+    Parameters
+    ----------
+    data : dict, name of a data set -> list of float in (0, 1], the shares of its ratings
+    factors : list of int; those that the thesis's ALS takes, of the published versions
+    regularization, learning_rate : lists of float, among which the best are searched
+    epochs : dict, model -> int, at the most
+    repeats : int, timed runs with the best parameters, all with the same training set, initial factors of seed k
+
+    Returns
+    -------
+    DataFrame with a row a timed run: data, share, n_users, n_items, nnz and density (of the training set), pair,
+    model, kernel, device, factors, regularization, learning_rate (missing for ALS), repeat, level (the test MAE to
+    reach), epochs and seconds (of training alone, until then; missing where it is not reached), mae (the best of the
+    run)
+    """
+    pairs = PAIRS if gpu.available() else _ON_CPU
+    grids = {
+        ALS: [{"regularization": r} for r in regularization],
+        SGD: [{"regularization": r, "learning_rate": m} for r in regularization for m in learning_rate],
+    }
+    rows, identities = [], []
+    for name, shares in data.items():
+        ratings = load_ratings(name)
+        identities.append(identity(ratings))
+        whole, test = ratings.split(0.2)
+        for share in shares:
+            train = whole.select(random_subset(whole.nnz, round(share * whole.nnz), 0)) if share < 1 else whole
+            of_part = {"data": ratings.name, "share": share, "n_users": train.n_users, "n_items": train.n_items}
+            of_part |= {"nnz": train.nnz, "density": train.density}
+            for f in tqdm(factors, desc=f"crossover {ratings.name}, {share:g}", leave=False):
+
+                def fit(model, versions, parameters, seed, sets=(train, test), f=f):
+                    kernel, options = versions[model.__name__]
+                    fitted = model(f, kernel=kernel, seed=seed, **options, **parameters)
+                    stop = parameter_search.OverfittingStop()
+                    return fitted.fit(sets[0], epochs[model.__name__], sets[1], stop=stop)
+
+                searched = {
+                    model: [(fit(model, pairs["fastest"], p, 0).history, p) for p in grid]
+                    for model, grid in grids.items()
+                }
+                level = (1 + SLACK) * max(
+                    min(parameter_search.best_epoch(history).mae for history, _ in runs) for runs in searched.values()
+                )
+                for model, runs in searched.items():
+                    _, parameters = min(runs, key=lambda run, level=level: _reached(run[0], level)[1])
+                    for pair, versions in pairs.items():
+                        if f > model._trainers[versions[model.__name__][0]].max_factors:
+                            continue
+                        for repeat in range(repeats):
+                            fitted = fit(model, versions, parameters, repeat)
+                            n_epochs, seconds = _reached(fitted.history, level)
+                            what = {"pair": pair, "model": model.__name__, "kernel": fitted.kernel}
+                            what |= {"device": fitted.device, "factors": f, "learning_rate": np.nan, **parameters}
+                            what |= {"repeat": repeat, "level": level, "epochs": n_epochs}
+                            what |= {"seconds": seconds if np.isfinite(seconds) else np.nan}
+                            rows.append(of_part | what | {"mae": parameter_search.best_epoch(fitted.history).mae})
+    frame = pd.DataFrame(rows)
+    frame.attrs["datasets"] = identities
+    return frame
+
+
+def _reached(history, level):
+    """(epochs, seconds) until the test MAE is at this level; (NaN, infinity) where it never is."""
+    reached = history[(history.epoch > 0) & (history.mae <= level)]
+    return tuple(reached[["epoch", "seconds"]].iloc[0]) if len(reached) else (np.nan, np.inf)
+
+
+def summary(frame):
+    """Which model is sooner at the same error, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a part of a set, number of factors and pair of versions: data, density, row_ratings (nnz
+    over n_users + n_items, the ratings of a row of either side), nnz, pair, factors, als and sgd (seconds to the
+    same error, medians over the repeats; missing where one did not reach it), ratio (sgd over als, above 1 where ALS
+    is sooner), als_mae and sgd_mae (best, means over the repeats)
+    """
+    row_ratings = frame.nnz / (frame.n_users + frame.n_items)
+    keys = ["data", "density", "row_ratings", "nnz", "pair", "factors"]
+    groups = frame.assign(row_ratings=row_ratings).groupby([*keys, "model"], sort=False)
+    runs = groups.agg(seconds=("seconds", lambda s: s.median(skipna=False)), mae=("mae", "mean"))
+    wide = runs.unstack("model")
+    table = pd.DataFrame(
+        {
+            "als": wide["seconds", "ALS"],
+            "sgd": wide["seconds", "SGD"],
+            "ratio": wide["seconds", "SGD"] / wide["seconds", "ALS"],
+            "als_mae": wide["mae", "ALS"],
+            "sgd_mae": wide["mae", "SGD"],
+        }
+    )
+    return table.reset_index().sort_values(["pair", "data", "density", "factors"], ignore_index=True)
+
+
+def crossings(frame, pair):
+    """The factors from which on SGD is sooner, on each part of each set, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a part of a set: data, density, row_ratings, factors (the fewest from which on SGD is sooner
+    with all more that were measured; missing where ALS is with the most)
+    """
+    table = summary(frame)
+    rows = []
+    for key, part in table[table.pair == pair].groupby(["data", "density", "row_ratings"], sort=False):
+        from_most = part.sort_values("factors", ascending=False)
+        of_sgd = from_most[(from_most.ratio < 1).cummin()]
+        rows.append((*key, of_sgd.factors.min() if len(of_sgd) else np.nan))
+    return pd.DataFrame(rows, columns=["data", "density", "row_ratings", "factors"])

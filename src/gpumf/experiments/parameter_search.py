@@ -1,0 +1,272 @@
+"""The best parameters of the thesis's models: test MAE against lambda and against the learning rate.
+
+After the thesis, section 6.2, Figures 6.1 to 6.4: 16 factors, new training sets of 80 % in every repeat. Hogwild
+makes 7.6e8 updates in the thesis's best configuration, 128 blocks of 128 threads; ALS 50 epochs; of both the best
+test MAE of a run counts. The Boltzmann machine, with 128 hidden units and batches of 100 users, gets a few epochs on
+part of Jester's users.
+
+Hogwild has two parameters. Lambda is searched at the published learning rate, then the rate at the lambda that was
+best on the first training set. A run of Hogwild ends before its last update once it has gone on for twice as long as
+to its best error so far: by then it fits the training set ever closer.
+"""
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import ALS, RBM, SGD, gpu, results
+from gpumf.datasets import Ratings
+from gpumf.experiments import _published, identity, load_ratings
+
+FACTORS = 16
+SGD_THREADS = 128 * 128  # the thesis's best configuration (section 6.5): 2048 threads on each of 8 multiprocessors
+
+RBM_HIDDEN, RBM_BATCH = 128, 100  # section 6.2.3
+
+# What is varied in each figure, and the words for it in `published.csv`.
+FIGURES = {
+    ("SGD", "regularization"): ("Figure 6.1", "best regularization"),
+    ("SGD", "learning_rate"): ("Figure 6.2", "best learning rate"),
+    ("ALS", "regularization"): ("Figure 6.3", "best regularization"),
+    ("RBM", "learning_rate"): ("Figure 6.4", "best learning rate"),
+}
+
+# For sets that the thesis does not use: the best of a few values on one split (MovieLens, ALS lambda 0.05 to 0.12,
+# SGD lambda 0.03 to 0.1, rates 0.01 to 0.04; the machine's is the thesis's).
+_OF_OTHER_SETS = {
+    "ALS": {"regularization": 0.1},
+    "SGD": {"regularization": 0.1, "learning_rate": 0.01},
+    "RBM": {"learning_rate": 0.02},
+}
+
+PROFILES = {
+    "quick": {
+        "data": ["ml-100k-twin"],
+        "sgd_regularization": [0.03, 0.1, 0.2],
+        "learning_rate": [0.005, 0.015, 0.04],
+        "als_regularization": [0.05, 0.1, 0.15, 0.25],
+        "updates": 1e6,
+        "als_epochs": 10,
+        "rbm": {"data": "jester-1", "users": 500, "learning_rate": [0.02, 0.2, 0.5], "epochs": 4},
+        "repeats": 2,
+    },
+    "full": {
+        "data": ["douban-twin", "jester-twin", "jester-1"],
+        "sgd_regularization": [0.01, 0.021, 0.03, 0.045, 0.06, 0.08],
+        "learning_rate": [0.004, 0.008, 0.016, 0.026, 0.04],
+        "als_regularization": [0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.09, 0.12],
+        "updates": 7.6e8,
+        "als_epochs": 50,
+        "rbm": {
+            "data": "jester-1",
+            "users": 5000,
+            "learning_rate": [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5],
+            "epochs": 10,
+        },
+        "repeats": 10,
+    },
+}
+
+
+def run(data, sgd_regularization, learning_rate, als_regularization, updates, als_epochs, rbm, repeats):
+    """Train with every parameter of the grids.
+
+    Parameters
+    ----------
+    data : names of data sets
+    sgd_regularization, learning_rate, als_regularization : lists of float
+    updates : float, of Hogwild at the most
+    als_epochs : int
+    rbm : dict of data (name of a data set), users (how many of its users), learning_rate (list of float), epochs
+    repeats : int, training sets; set k is split off, and its factors initialised, with seed k
+
+    Returns
+    -------
+    DataFrame with a row a run: data, model, varied (the parameter of the figure), kernel, device, repeat,
+    regularization (missing for RBM), learning_rate (missing for ALS), epochs (made), best_epoch, rmse, mae (both on
+    the test set, after the best epoch)
+    """
+    rows, identities = [], []
+    for name in data:
+        ratings = load_ratings(name)
+        identities.append(identity(ratings))
+        best_regularization = None
+        for repeat in tqdm(range(repeats), desc=f"parameter_search {ratings.name}", leave=False):
+            train, test = ratings.split(0.2, seed=repeat)
+            for regularization in als_regularization:
+                model = ALS(FACTORS, regularization, kernel=als_kernel(), seed=repeat)
+                rows.append(_row("regularization", model.fit(train, als_epochs, test), ratings.name, repeat))
+            epochs = int(np.ceil(updates / train.nnz))
+            rate = _start(ratings.name)["learning_rate"]
+            first = [
+                _row("regularization", _hogwild(r, rate, repeat, train, test, epochs), ratings.name, repeat)
+                for r in sgd_regularization
+            ]
+            if best_regularization is None:
+                best_regularization = min(first, key=lambda row: row["mae"])["regularization"]
+            rows += first
+            rows += [
+                _row(
+                    "learning_rate",
+                    _hogwild(best_regularization, r, repeat, train, test, epochs),
+                    ratings.name,
+                    repeat,
+                )
+                for r in learning_rate
+            ]
+    ratings = load_ratings(rbm["data"])
+    identities += [identity(ratings)] if ratings.name not in data else []
+    part = first_users(ratings, rbm["users"])
+    for repeat in range(repeats):
+        train, test = part.split(0.2, seed=repeat)
+        for rate in rbm["learning_rate"]:
+            model = RBM(RBM_HIDDEN, learning_rate=rate, batch=RBM_BATCH, seed=repeat)
+            rows.append(_row("learning_rate", model.fit(train, rbm["epochs"], test), ratings.name, repeat))
+    frame = pd.DataFrame(rows)
+    frame.attrs["datasets"] = identities
+    return frame
+
+
+def first_users(ratings, users):
+    """The ratings of the first users, of a matrix with as many rows less."""
+    part = ratings.select(ratings.users < users)
+    return Ratings(part.users, part.items, part.values, users, part.n_items, scale=part.scale, name=part.name)
+
+
+def als_kernel():
+    """Of the exact versions of ALS, all of which learn the same, the fastest here."""
+    return "cumf_cholesky" if gpu.available() else "parallel"
+
+
+def _hogwild(regularization, rate, seed, train, test, epochs):
+    kernel, threads = ("hogwild", SGD_THREADS) if gpu.available() else ("parallel", None)
+    model = SGD(FACTORS, regularization, learning_rate=rate, kernel=kernel, threads=threads, seed=seed)
+    return model.fit(train, epochs, test, stop=OverfittingStop())
+
+
+class OverfittingStop:
+    """True of an epoch that is more than twice as late as the best one so far, and ten more."""
+
+    def __init__(self):
+        self._best, self._epoch = np.inf, 0
+
+    def __call__(self, row):
+        if row["epoch"] and row["mae"] < self._best:
+            self._best, self._epoch = row["mae"], row["epoch"]
+        return row["epoch"] > 2 * self._epoch + 10
+
+
+def best_epoch(history):
+    """The row of a history with the least test MAE; the last one where all are NaN, as where the rate is too high."""
+    trained = history[history.epoch > 0]
+    return trained.loc[trained.mae.idxmin()] if trained.mae.notna().any() else history.iloc[-1]
+
+
+def _row(varied, fitted, data, repeat):
+    history = fitted.history
+    best = best_epoch(history)
+    return {
+        "data": data,
+        "model": type(fitted).__name__,
+        "varied": varied,
+        "kernel": fitted.kernel,
+        "device": fitted.device,
+        "repeat": repeat,
+        "regularization": getattr(fitted, "regularization", np.nan),
+        "learning_rate": getattr(fitted, "learning_rate", np.nan),
+        "epochs": history.epoch.iloc[-1],
+        "best_epoch": best.epoch,
+        "rmse": best.rmse,
+        "mae": best.mae,
+    }
+
+
+def summary(frame):
+    """The error at each value of each parameter, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a point of a figure: data, model, varied, value, mae (mean over the repeats), deviation
+    (their standard deviation; missing with one repeat)
+    """
+    value = np.where(frame.varied == "regularization", frame.regularization, frame.learning_rate)
+    groups = frame.assign(value=value).groupby(["data", "model", "varied", "value"], sort=False).mae
+    return groups.agg(mae="mean", deviation="std").reset_index()
+
+
+def optima(frame):
+    """The best value of each parameter, beside the published one.
+
+    Returns
+    -------
+    DataFrame with a row a curve: data, model, varied, value, mae (there), deviation (the largest along the curve),
+    published, published_deviation (missing where the thesis has none), published_mae (here, by straight lines
+    between the points, at the published value)
+    """
+    rows = []
+    for (data, model, varied), curve in summary(frame).groupby(["data", "model", "varied"], sort=False):
+        best = curve.loc[curve.mae.idxmin()]
+        artefact, quantity = FIGURES[model, varied]
+        published = _published.value(artefact, quantity, data)
+        curve = curve.sort_values("value")
+        rows.append(
+            {
+                "data": data,
+                "model": model,
+                "varied": varied,
+                "value": best.value,
+                "mae": best.mae,
+                "deviation": curve.deviation.max(),
+                "published": published,
+                "published_deviation": _published.value(artefact, "largest standard deviation", data),
+                "published_mae": np.nan if published is None else np.interp(published, curve.value, curve.mae),
+            }
+        )
+    return pd.DataFrame(rows).astype({"published": float, "published_deviation": float})
+
+
+def best(data, model):
+    """The best parameters known for a data set.
+
+    Parameters
+    ----------
+    data : name of a data set
+    model : 'ALS', 'SGD' or 'RBM'
+
+    Returns
+    -------
+    (parameters, source) : dict of the model's arguments, and where they are from: 'recorded search', 'live search' of
+    this machine, 'published' for sets of the thesis that neither has, 'tuned by hand' for the others
+    """
+    for source, load in (("recorded search", _recorded), ("live search", _live)):
+        found = load()
+        if found is not None:
+            table = optima(found.frame)
+            values = table[(table.data == data) & (table.model == model)].set_index("varied")["value"]
+            if len(values):
+                return dict(values), source
+    published = _start(data) if model == "SGD" else _published_optima(data, model)
+    if published:
+        return published, "published"
+    return _OF_OTHER_SETS[model], "tuned by hand"
+
+
+def _recorded():
+    return results.recorded("parameter_search")
+
+
+def _live():
+    try:
+        return results.load("parameter_search", results.device_name(), live=True)
+    except results.NoResult:
+        return None
+
+
+def _published_optima(data, model):
+    found = {varied: _published.value(*words, data) for (of, varied), words in FIGURES.items() if of == model}
+    return {varied: value for varied, value in found.items() if value is not None}
+
+
+def _start(data):
+    """The parameters of SGD from which the search sets out."""
+    return _published_optima(data, "SGD") or _OF_OTHER_SETS["SGD"]

@@ -1,0 +1,127 @@
+"""What fewer ratings do to the best lambda and to the error that it reaches.
+
+After the thesis, section 6.3, Figures 6.5 and 6.6: Jester, whose training set is thinned to less and less of the
+rating matrix, the test set always the same; 16 factors, new training sets in every repeat. The thesis has ALS; SGD
+and the Boltzmann machine, of which lambda is the weight decay, are beyond it.
+"""
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import ALS, RBM, SGD, gpu
+from gpumf.experiments import identity, load_ratings, parameter_search
+from gpumf.hashing import random_subset
+
+FACTORS = 16
+
+PROFILES = {
+    "quick": {
+        "data": "jester-1",
+        "users": 1000,
+        "densities": [0.45, 0.1, 0.02],
+        "regularization": {"ALS": [0.05, 0.1, 0.2, 0.4], "SGD": [0.03, 0.1, 0.3], "RBM": [0.0]},
+        "epochs": {"ALS": 10, "SGD": 20, "RBM": 4},
+        "repeats": {"ALS": 2, "SGD": 1, "RBM": 1},
+    },
+    "full": {
+        "data": "jester-1",
+        "users": None,
+        "densities": [0.45, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01],
+        "regularization": {
+            "ALS": [0.03, 0.05, 0.07, 0.09, 0.12, 0.16, 0.21, 0.28, 0.37, 0.5, 0.65, 0.85],
+            "SGD": [0.03, 0.06, 0.09, 0.13, 0.19, 0.28, 0.4],
+            "RBM": [0.0, 1e-3, 1e-2],
+        },
+        "epochs": {"ALS": 50, "SGD": 200, "RBM": 15},
+        "repeats": {"ALS": 10, "SGD": 3, "RBM": 2},
+    },
+}
+
+
+def run(data, users, densities, regularization, epochs, repeats):
+    """Train with every lambda on every density.
+
+    Parameters
+    ----------
+    data : name of a data set
+    users : int, the first ones of the set; all by default
+    densities : list of float, of the training set: the filled fraction of the rating matrix
+    regularization : dict, model -> list of float
+    epochs : dict, model -> int, at the most
+    repeats : dict, model -> int, training sets; set k is split off, and thinned, with seed k
+
+    Returns
+    -------
+    DataFrame with a row a run: data, model, kernel, device, density, nnz (of the training set), repeat,
+    regularization, epochs (made), best_epoch, rmse, mae (both on the test set, after the best epoch)
+    """
+    ratings = load_ratings(data)
+    identities = [identity(ratings)]
+    if users is not None:
+        ratings = parameter_search.first_users(ratings, users)
+    found = {name: parameter_search.best(ratings.name, name)[0] for name in regularization}
+    rows = []
+    for repeat in tqdm(range(max(repeats.values())), desc="sparsity", leave=False):
+        train, test = ratings.split(0.2, seed=repeat)
+        for density in densities:
+            part = thinned(train, density, seed=repeat)
+            for name, grid in regularization.items():
+                for value in grid if repeat < repeats[name] else []:
+                    model = _model(name, value, found[name], repeat)
+                    history = model.fit(part, epochs[name], test, stop=parameter_search.OverfittingStop()).history
+                    best = parameter_search.best_epoch(history)
+                    what = {"data": ratings.name, "model": name, "kernel": model.kernel, "device": model.device}
+                    what |= {"density": density, "nnz": part.nnz, "repeat": repeat, "regularization": value}
+                    what |= {"epochs": history.epoch.iloc[-1], "best_epoch": best.epoch}
+                    rows.append(what | {"rmse": best.rmse, "mae": best.mae})
+    frame = pd.DataFrame(rows)
+    frame.attrs["datasets"] = identities
+    return frame
+
+
+def thinned(ratings, density, seed=0):
+    """A random part of the ratings that fills this share of the matrix; all where they fill less."""
+    n = min(round(density * ratings.n_users * ratings.n_items), ratings.nnz)
+    return ratings.select(random_subset(ratings.nnz, n, seed)) if n < ratings.nnz else ratings
+
+
+def _model(name, regularization, parameters, seed):
+    if name == "ALS":
+        return ALS(FACTORS, regularization, kernel=parameter_search.als_kernel(), seed=seed)
+    if name == "RBM":
+        units = {"batch": parameter_search.RBM_BATCH, "weight_decay": regularization}
+        return RBM(parameter_search.RBM_HIDDEN, seed=seed, **units, **parameters)
+    kernel, threads = ("hogwild", parameter_search.SGD_THREADS) if gpu.available() else ("parallel", None)
+    return SGD(FACTORS, kernel=kernel, threads=threads, seed=seed, **parameters | {"regularization": regularization})
+
+
+def summary(frame):
+    """The best lambda and its error at each density, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a model and density: data, model, density, regularization and mae (means over the repeats of
+    each one's best), regularization_deviation, mae_deviation (their standard deviations; missing with one repeat)
+    """
+    best = frame.loc[frame.groupby(["data", "model", "density", "repeat"]).mae.idxmin()]
+    groups = best.groupby(["data", "model", "density"])[["regularization", "mae"]]
+    return groups.mean().join(groups.std().add_suffix("_deviation")).reset_index()
+
+
+def steepness(frame, model="ALS"):
+    """How the best lambda and the error change from the fullest to the sparsest matrix.
+
+    Returns
+    -------
+    dict: regularization, mae (sparsest over fullest), monotonous (whether the error never falls with the density by
+    more than its deviation)
+    """
+    curve = summary(frame)
+    curve = curve[curve.model == model].sort_values("density", ascending=False)
+    ends = curve[["regularization", "mae"]].iloc[[0, -1]]
+    slack = curve.mae_deviation.fillna(0).max()
+    return {
+        **(ends.iloc[1] / ends.iloc[0]).to_dict(),
+        "monotonous": bool((np.diff(curve.mae) >= -slack).all()),
+    }

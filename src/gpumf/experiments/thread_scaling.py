@@ -1,0 +1,193 @@
+"""Speed of the thesis's ALS against the number of CUDA threads, and what limits the blocks of a multiprocessor.
+
+After the thesis, section 6.4, Figures 6.7 to 6.10: 16 factors, blocks of 128 threads that stride over the rows, the
+time to a test MAE of 0.5732. Every version and number of threads learns the same, bit for bit, so that the epochs to
+that error are counted once and the time is theirs times the seconds of an epoch.
+
+Each version runs on three machines:
+  as it is       the whole GPU
+  48 kB          blocks ask for so much shared memory that no more of them are active than the thesis's took where a
+                 multiprocessor has 48 kB
+  48 kB, 8 SMs   the same, while 124 of 132 multiprocessors (or however many there are but 8) are kept busy
+
+The last is what a GTX 770 gives to a grid, in blocks and in multiprocessors, and the GPU's own scheduler hands
+blocks out to it. What stays today's are the clock, the caches, the bandwidth, the registers (which allow the
+versions in global memory fewer active blocks than the thesis's had), and how a multiprocessor issues instructions.
+"""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import ALS, gpu
+from gpumf.datasets import CompressedRows
+from gpumf.experiments import _published, identity, load_ratings, parameter_search
+from gpumf.gpu.occupancy import KEPLER, active_blocks
+
+FACTORS, BLOCK, HALF_WARP = 16, 128, 16
+KERNELS = ["thesis_shared", "thesis_hybrid", "thesis_global"]
+OWN, SHARED, KEPLER_LIKE = MACHINES = "as it is", "48 kB", "48 kB, 8 SMs"
+_LONG = 0.1  # seconds; what takes longer is timed once
+
+PROFILES = {
+    "quick": {
+        "data": "ml-100k-twin",
+        "threads": {kernel: [128, 256, 128] for kernel in KERNELS},
+        "blocks": [],
+        "most_epochs": 3,
+        "repeats": 1,
+    },
+    "full": {
+        "data": "douban-twin",
+        "threads": {
+            "thesis_shared": [128, 8192, 128],
+            "thesis_hybrid": [512, 16384, 512],
+            "thesis_global": [256, 16384, 256],
+        },
+        "blocks": [1, 2, 3, 4, 6, 8, 10, 12, 16, 20],
+        "most_epochs": 20,
+        "repeats": 3,
+    },
+}
+
+
+def run(data, threads, blocks, most_epochs, repeats):
+    """Time epochs of the three versions on the GPU, or on the processor in its place where there is none.
+
+    Parameters
+    ----------
+    data : name of a data set, 80 % of which are for training
+    threads : dict, kernel -> [first, last, step] of the numbers of CUDA threads; `thesis_shared` is one of them
+    blocks : numbers of blocks for each multiprocessor of the device, for more threads than that; and one block more
+    most_epochs : int, after which the error counts as not reached
+    repeats : int, timings of each; one where an epoch takes long
+
+    Returns
+    -------
+    DataFrame with a row an epoch: data, kernel, device, machine (see above), multiprocessors, threads, shared_bytes
+    (that a block needs), asked_bytes (that it asks for), registers (of a thread), active_blocks_computed (of a
+    multiprocessor), active_blocks_driver (NaN without a GPU, as the registers), epochs_to_threshold (NaN where the
+    data set has no threshold or it is not reached), repeat, seconds
+    """
+    device = gpu.device("cuda" if gpu.available() else "host")
+    ratings = load_ratings(data)
+    train, test = ratings.split(0.2)
+    parameters, _ = parameter_search.best(ratings.name, "ALS")
+    epochs = _epochs_to_threshold(train, test, parameters, most_epochs)
+    resident, factors = _resident(device, train), ALS(FACTORS, **parameters).initial_factors(train)
+    processors = device.facts["multiprocessors"]
+    more = [BLOCK * (processors * b + one) for b in blocks for one in (0, 1)]
+    rows = []
+    for kernel, (first, last, step) in threads.items():
+        steps = list(range(first, last + 1, step))
+        # Half a warp takes long and is timed for the one version that all is compared with (Figure 6.10). With at
+        # most one block on every multiprocessor, less shared memory changes nothing.
+        alone = [HALF_WARP] if kernel == "thesis_shared" else []
+        counts = {OWN: alone + steps + more}
+        if device.name == "cuda":
+            counts |= {SHARED: more, KEPLER_LIKE: steps}
+        for machine, of_machine in counts.items():
+            limited = machine == KEPLER_LIKE
+            for count in tqdm(of_machine, desc=f"thread_scaling {kernel}, {machine}", leave=False):
+                model = ALS(FACTORS, kernel=kernel, device=device.name, threads=count, **parameters)
+                taken, trainer = _taken(model, resident, factors, device, machine)
+                with device.limited_to(KEPLER["multiprocessors"]) if limited else nullcontext():
+                    seconds = _timings(device, trainer, repeats)
+                what = (
+                    ratings.name,
+                    kernel,
+                    device.name,
+                    machine,
+                    KEPLER["multiprocessors"] if limited else processors,
+                )
+                rows += [(*what, count, *taken, epochs, k, s) for k, s in enumerate(seconds)]
+    columns = ["data", "kernel", "device", "machine", "multiprocessors", "threads", "shared_bytes", "asked_bytes"]
+    columns += ["registers", "active_blocks_computed", "active_blocks_driver", "epochs_to_threshold"]
+    frame = pd.DataFrame(rows, columns=[*columns, "repeat", "seconds"])
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def _epochs_to_threshold(train, test, parameters, most):
+    threshold = _published.threshold(train.name)
+    if threshold is None:
+        return np.nan
+    model = ALS(FACTORS, kernel=parameter_search.als_kernel(), **parameters)
+    history = model.fit(train, most, test, stop=lambda row: row["mae"] <= threshold).history
+    return history.epoch.iloc[-1] if history.mae.iloc[-1] <= threshold else np.nan
+
+
+def published_bytes(kernel):
+    """Shared memory of a block of the thesis (section 6.4). Its hybrid was not built: one of the two matrices."""
+    stated = {
+        of: _published.value("Figure 6.8", "shared memory of a block", model=f"ALS {of}")
+        for of in ("thesis_shared", "thesis_global")
+    }
+    matrices = BLOCK // HALF_WARP * FACTORS * (FACTORS + 1) // 2 * 4
+    return int(stated.get(kernel) or stated["thesis_shared"] - matrices)
+
+
+def _resident(device, train):
+    """The ratings as a trainer reads them, on the device already: they are put there once, not for every grid."""
+    sides = {"by_user": train.by_user, "by_item": train.by_item}
+    arrays = {name: (rows.indptr, rows.indices, rows.values) for name, rows in sides.items()}
+    return SimpleNamespace(**{name: CompressedRows(*map(device.array, of)) for name, of in arrays.items()})
+
+
+def _taken(model, resident, factors, device, machine):
+    """(what a block takes and how many are active, a trainer whose blocks take that)."""
+    make_trainer, block = ALS._trainers[model.kernel], min(BLOCK, model.threads)
+    needed = asked = make_trainer.shared_bytes(FACTORS, block)
+    if machine != OWN:
+        wanted = active_blocks(KEPLER, block, shared_bytes=published_bytes(model.kernel))
+        facts = device.facts
+        most = facts["shared_bytes_per_multiprocessor"] // wanted // 128 * 128 - facts["reserved_shared_bytes"]
+        asked = max(needed, most)
+    trainer = make_trainer(model, resident, *factors, shared_bytes=asked)
+    compiled, on_gpu = make_trainer.compile(model), device.name == "cuda"
+    registers = compiled.attributes["num_regs"] if on_gpu else 0
+    computed = active_blocks(device.facts, block, registers, asked)
+    driver = compiled.active_blocks(block, asked) if on_gpu else np.nan
+    return (needed, asked, registers if on_gpu else np.nan, computed, driver), trainer
+
+
+def _timings(device, trainer, repeats):
+    def epoch():
+        trainer.epoch(0)
+
+    seconds = device.time(epoch, repeats=1, warmup=0)
+    return device.time(epoch, repeats, warmup=0) if seconds[0] < _LONG else seconds
+
+
+def speedups(frame):
+    """How many times as fast as one half-warp of the version in shared memory on the whole GPU, from `run`'s frame.
+
+    Returns ------- DataFrame with a row a point: machine, kernel, threads, seconds (of an epoch, median),
+    seconds_to_threshold, speedup
+    """
+    points = frame.groupby(["machine", "kernel", "threads"], sort=False)
+    table = points[["seconds", "epochs_to_threshold"]].median().reset_index()
+    one = table[(table.machine == OWN) & (table.kernel == KERNELS[0])].set_index("threads").seconds[HALF_WARP]
+    table["seconds_to_threshold"] = table.seconds * table.pop("epochs_to_threshold")
+    return table.assign(speedup=one / table.seconds)
+
+
+def drops(frame, machine, kernel, share=0.1):
+    """Numbers of threads after which the next one measured has lost more than this share of the speed."""
+    points = speedups(frame)
+    curve = points[(points.machine == machine) & (points.kernel == kernel)].set_index("threads").speedup.sort_index()
+    after = curve.shift(-1)
+    return list(curve.index[after < (1 - share) * curve])
+
+
+def linearity(frame, machine, kernel, threads):
+    """The speed-up at so many threads, over what it is at the fewest threads of the curve times as many threads."""
+    points = speedups(frame)
+    curve = points[(points.machine == machine) & (points.kernel == kernel) & (points.threads >= BLOCK)]
+    curve = curve.set_index("threads").speedup.sort_index()
+    if threads not in curve.index:
+        return np.nan
+    return curve[threads] / curve.iloc[0] / (threads / curve.index[0])
