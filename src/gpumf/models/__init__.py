@@ -2,6 +2,7 @@
 
 from gpumf.models.als import ALS, ImplicitALS
 from gpumf.models.base import Factorization, NotFittedError
+from gpumf.models.blend import Blend
 from gpumf.models.sgd import SGD
 
-__all__ = ["ALS", "SGD", "Factorization", "ImplicitALS", "NotFittedError"]
+__all__ = ["ALS", "SGD", "Blend", "Factorization", "ImplicitALS", "NotFittedError"]
