@@ -1,4 +1,4 @@
-"""What all factorizations share: training with a history, errors, prediction, and storage."""
+"""What all models share: training with a history, errors, recommendation, and storage; and what factorizations do."""
 
 import json
 import time
@@ -21,18 +21,17 @@ _FORMAT = 1  # of the files that `save` writes
 
 
 class NotFittedError(RuntimeError):
-    """The model has no factors yet."""
+    """The model has learned nothing yet."""
 
 
 class Trainer(ABC):
     """One kernel at work on one training set: holds the arrays where the kernel wants them.
 
-    Made from the model, the training set and the initial factors, float32 on the host, which it copies. `epoch` may
-    return before the work is done; `synchronize` waits.
+    Made from the model, the training set and the model's initial arrays, float32 on the host, which it copies.
+    `epoch` may return before the work is done; `synchronize` waits.
     """
 
     device = "cpu"
-    max_factors = MAX_FACTORS
 
     @classmethod
     @abstractmethod
@@ -47,8 +46,21 @@ class Trainer(ABC):
         """Wait for the started epochs."""
 
     @abstractmethod
+    def arrays(self):
+        """What is learned, in the order of the model's `_arrays`, where the kernel keeps it."""
+
+
+class FactorTrainer(Trainer):
+    """A trainer of a `Factorization`, with at most `max_factors` factors."""
+
+    max_factors = MAX_FACTORS
+
+    @abstractmethod
     def factors(self):
         """(user_factors, item_factors) where the kernel keeps them."""
+
+    def arrays(self):
+        return self.factors()
 
 
 class KernelTrainer(Trainer):
@@ -59,7 +71,7 @@ class KernelTrainer(Trainer):
     entry: str
 
     def __init_subclass__(cls):
-        if hasattr(cls, "source"):
+        if "FACTORS" in sources.VARIANTS.get(getattr(cls, "source", None), {}):
             cls.max_factors = max(sources.VARIANTS[cls.source]["FACTORS"])
 
     @staticmethod
@@ -97,37 +109,25 @@ def launch_shape(threads, groups, factors, device, group_lanes=None):
     return -(-threads // block), block
 
 
-class Factorization:
-    """Approximates a rating by the inner product of a user's and an item's factors: r_ui ~ p_u . q_i.
+class Model(ABC):
+    """Trains on ratings, keeps a history, predicts ratings.
 
-    A model with biases has two more columns (see `SGD`), and counts ratings from their mean.
-
-    Subclasses name their kernels in `_trainers` (kernel name -> Trainer class), fastest last. A user or item without
-    a training rating has no factors worth using; for it the mean of the training ratings is predicted, and counted
-    so in every error.
+    Subclasses name their kernels in `_trainers` (kernel name -> Trainer class), fastest last, and in `_arrays` the
+    attributes that hold what is learned, float32: first that of the users, then that of the items, row by row.
 
     Attributes
     ----------
-    user_factors, item_factors : float32 (n_users, columns) and (n_items, columns), after `fit`
     history : DataFrame with one row an epoch and the columns
         epoch (0 is the initial model), seconds (of training alone, summed up), rmse, mae (of the validation set;
         NaN without one)
     device : where the kernel runs: 'cpu', 'cuda', or 'host' for a CUDA kernel on the processor
-    transfer_seconds : time to put ratings and factors where the kernel wants them; not part of `history.seconds`
+    transfer_seconds : time to put ratings and arrays where the kernel wants them; not part of `history.seconds`
     """
 
     _trainers: dict[str, type[Trainer]]
+    _arrays: tuple[str, ...]
 
-    def __init__(self, factors, regularization, *, kernel, device, threads, seed):
-        if not (isinstance(factors, int | np.integer) and 1 <= factors <= MAX_FACTORS):
-            raise ValueError(f"factors must be an integer from 1 to {MAX_FACTORS}, not {factors!r}")
-        if not (np.isfinite(regularization) and regularization >= 0):
-            raise ValueError(f"regularization must be finite and not negative, not {regularization!r}")
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads must be positive, not {threads!r}")
-        self.factors = int(factors)
-        self.regularization = float(regularization)
-        self.threads = threads
+    def __init__(self, *, kernel, device, seed):
         self.seed = int(seed)
         self.kernel, self.device = self._choose(kernel, device)
         self.history = None
@@ -151,53 +151,50 @@ class Factorization:
         fitting = [
             name
             for name, trainer in self._trainers.items()
-            if kernel in (None, name) and trainer.device in usable and self.factors <= trainer.max_factors
+            if kernel in (None, name) and trainer.device in usable and self._fits(trainer)
         ]
         if not fitting:
             raise ValueError(
-                f"{model} has no kernel for kernel={kernel!r}, device={device!r}, factors={self.factors}; there are "
-                + ", ".join(f"{n} ({t.device}, up to {t.max_factors})" for n, t in self._trainers.items())
+                f"{model} has no kernel for kernel={kernel!r}, device={device!r}{self._misfit}; there are "
+                + ", ".join(f"{name} ({self._described(trainer)})" for name, trainer in self._trainers.items())
             )
         return fitting[-1], "host" if device == "host" else self._trainers[fitting[-1]].device
 
-    @property
-    def columns(self):
-        """Columns of `user_factors` and `item_factors`."""
-        return self.factors
+    _misfit = ""  # what else than kernel and device a kernel may not fit
 
-    @property
-    def _offset(self):
-        """What is added to an inner product to predict a rating."""
-        return 0.0
+    def _fits(self, trainer):
+        """Whether a kernel is made for a model of this size."""
+        return True
+
+    @staticmethod
+    def _described(trainer):
+        """What `_choose` says of a kernel that does not fit."""
+        return trainer.device
 
     @property
     def _parameters(self):
         """The constructor's arguments, by name, that make an equal model on any device."""
-        return {"factors": self.factors, "regularization": self.regularization, "seed": self.seed}
+        return {"seed": self.seed}
+
+    @property
+    def _learned(self):
+        """The arrays named in `_arrays`."""
+        return tuple(getattr(self, name) for name in self._arrays)
+
+    def _keep(self, arrays):
+        for name, array in zip(self._arrays, arrays, strict=True):
+            setattr(self, name, array)
+
+    @property
+    def _shape(self):
+        """(users, items) that the model was trained on."""
+        return tuple(map(len, self._learned[:2]))
 
     # Training
 
-    def initial_factors(self, train):
-        """Random factors, uniform on [0, 2 sqrt(mean / f)), so that inner products start near the mean rating.
-
-        For a mean of 4 and 16 factors that is the thesis's [0, 1) (section 6.2.1). The same for every kernel and
-        device. A mean that is not positive gets factors centred on zero.
-
-        Returns
-        -------
-        (user_factors, item_factors) : float32
-        """
-        rng, mean = np.random.default_rng(self.seed), self._target_mean(train)
-        width = np.float32(2 * np.sqrt(abs(mean) / self.factors)) if mean else np.float32(1)
-        centre = np.float32(0 if mean > 0 else 0.5)
-        return tuple(
-            (rng.random((rows, self.factors), np.float32) - centre) * width for rows in (train.n_users, train.n_items)
-        )
-
-    @staticmethod
-    def _target_mean(train):
-        """The mean of what the inner products of known users and items are to be."""
-        return train.mean
+    @abstractmethod
+    def _initial(self, train):
+        """The arrays before the first epoch, float32."""
 
     def fit(self, train, epochs=20, validation=None, *, stop=None, warm_start=False, progress=False):
         """Train on a set of ratings.
@@ -211,7 +208,7 @@ class Factorization:
         epochs : int, how many to add
         validation : Ratings of the same shape, whose errors the history records after each epoch
         stop : function of the newest history row (a dict); true ends the training early
-        warm_start : bool, go on from this model's factors and history instead of from random ones
+        warm_start : bool, go on from what this model has learned, and its history, instead of from the start
         progress : bool, show a bar
 
         Returns
@@ -225,31 +222,31 @@ class Factorization:
         check_training(train, validation)
         if warm_start:
             self._check_fitted()
-            factors = self.user_factors, self.item_factors
-            if tuple(map(len, factors)) != (train.n_users, train.n_items):
+            if self._shape != (train.n_users, train.n_items):
                 raise ValueError("warm_start needs ratings of the same users and items as before")
+            arrays = self._learned
             rows = self.history.to_dict("records")
+            self._set_training(train)
         else:
-            factors = self.initial_factors(train)
+            self._set_training(train)
+            arrays = self._initial(train)
             rows = []
+        return self._train(train, arrays, rows, epochs, validation, stop, progress)
 
-        self._set_training(train)
-        return self._train(train, factors, rows, epochs, validation, stop, progress)
-
-    def _train(self, train, factors, rows, epochs, validation, stop, progress):
-        """Train from these factors, with this history so far."""
-        train = self._from_offset(train)
+    def _train(self, train, arrays, rows, epochs, validation, stop, progress):
+        """Train from these arrays, with this history so far."""
+        train = self._as_trained(train)
         errors = self._errors(validation) if validation is not None else None
         make_trainer = self._trainers[self.kernel]
         make_trainer.compile(self)
         _ = train.by_user, train.by_item  # belongs to loading, not to the transfer
         started = time.perf_counter()
-        trainer = make_trainer(self, train, *factors)
+        trainer = make_trainer(self, train, *arrays)
         trainer.synchronize()
         self.transfer_seconds = time.perf_counter() - started
 
         def record(epoch, seconds):
-            rmse, mae = errors(*trainer.factors()) if errors else (np.nan, np.nan)
+            rmse, mae = errors(*trainer.arrays()) if errors else (np.nan, np.nan)
             rows.append({"epoch": epoch, "seconds": seconds, "rmse": rmse, "mae": mae})
 
         if not rows:
@@ -264,7 +261,7 @@ class Factorization:
                 if stop is not None and stop(rows[-1]):
                     break
         finally:
-            self.user_factors, self.item_factors = self._to_host(trainer.factors())
+            self._keep(self._to_host(trainer.arrays()))
             self.history = pd.DataFrame(rows)
         return self
 
@@ -272,12 +269,12 @@ class Factorization:
         """Start epoch `number` after these rows of history."""
         trainer.epoch(number)
 
-    def _from_offset(self, ratings):
-        """The ratings as inner products approximate them."""
-        return replace(ratings, values=ratings.values - np.float32(self._offset)) if self._offset else ratings
+    def _as_trained(self, ratings):
+        """The ratings as the trainer wants them."""
+        return ratings
 
-    def _to_host(self, factors):
-        return factors if self.device == "cpu" else tuple(map(gpu.device(self.device).to_numpy, factors))
+    def _to_host(self, arrays):
+        return arrays if self.device == "cpu" else tuple(map(gpu.device(self.device).to_numpy, arrays))
 
     def _set_training(self, train):
         self.mean = train.mean
@@ -286,9 +283,9 @@ class Factorization:
         self._item_known = np.bincount(train.items, minlength=train.n_items) > 0
         self._training = train
 
+    @abstractmethod
     def _errors(self, ratings):
-        known = self._user_known[ratings.users] & self._item_known[ratings.items]
-        return Errors(self._from_offset(ratings), known, self.mean - self._offset, self.columns, self.device)
+        """A function of the model's arrays, where they are, that gives (rmse, mae) on these ratings."""
 
     # Use
 
@@ -297,24 +294,21 @@ class Factorization:
             raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit() first")
 
     def _check_shape(self, ratings):
-        if (ratings.n_users, ratings.n_items) != (len(self.user_factors), len(self.item_factors)):
+        if (ratings.n_users, ratings.n_items) != self._shape:
             raise ValueError("the ratings have other users or items than the model was trained on")
 
     def score(self, ratings):
         """Errors on a set of ratings of the same shape, as {"rmse": ..., "mae": ...} in rating units."""
         self._check_fitted()
         self._check_shape(ratings)
-        factors = self.user_factors, self.item_factors
+        arrays = self._learned
         if self.device != "cpu":
-            factors = map(gpu.device(self.device).array, factors)
-        rmse, mae = self._errors(ratings)(*factors)
+            arrays = map(gpu.device(self.device).array, arrays)
+        rmse, mae = self._errors(ratings)(*arrays)
         return {"rmse": rmse, "mae": mae}
 
     def predict(self, users, items):
         """Predicted ratings, float32, for positions of users and items (broadcast against each other).
-
-        Not clipped to the rating scale, as the errors in `history` are not. A user or item without a training
-        rating is predicted the mean of the training ratings.
 
         Raises
         ------
@@ -322,12 +316,17 @@ class Factorization:
         """
         self._check_fitted()
         users, items = np.broadcast_arrays(
-            _positions(users, len(self.user_factors), "user"),
-            _positions(items, len(self.item_factors), "item"),
+            _positions(users, self._shape[0], "user"), _positions(items, self._shape[1], "item")
         )
-        dots = np.einsum("...k,...k->...", self.user_factors[users], self.item_factors[items])
-        dots += np.float32(self._offset)
-        return np.where(self._user_known[users] & self._item_known[items], dots, np.float32(self.mean))
+        return np.where(self._known(users, items), self._predicted(users, items), np.float32(self.mean))
+
+    @abstractmethod
+    def _predicted(self, users, items):
+        """Predictions for positions of one shape, as if all were known."""
+
+    def _known(self, users, items):
+        """Whether the model has learned enough of these positions to predict more than the mean."""
+        return self._user_known[users] & self._item_known[items]
 
     def recommend(self, user, k=10, seen=None):
         """The k items with the highest predicted ratings that the user has not rated.
@@ -348,12 +347,12 @@ class Factorization:
             (<= k,), for an array (n, k) with -1 and NaN where there are fewer items.
         """
         self._check_fitted()
-        users = np.atleast_1d(_positions(user, len(self.user_factors), "user"))
+        users = np.atleast_1d(_positions(user, self._shape[0], "user"))
         _check_length(k)
-        within = min(k, len(self.item_factors))
+        within = min(k, self._shape[1])
         items, ratings = self._ranking(seen, within).top_items(users, within)
         items = items.astype(np.int64)
-        ratings[~self._user_known[users, None] & (items >= 0)] = self.mean
+        ratings[~self._known(users[:, None], items) & (items >= 0)] = self.mean
         if np.ndim(user) == 0:
             there = items[0] >= 0
             return items[0, there], ratings[0, there]
@@ -400,21 +399,21 @@ class Factorization:
         return dict(zip(METRICS, means.tolist(), strict=True))
 
     def _ranking(self, seen, k):
+        """A `Ranking` for lists of k items without those of `seen`, by default of the training set."""
         if seen is not None:
             self._check_shape(seen)
         elif self._training is not None:
             seen = self._training
-        # Without a training rating all items are alike.
-        user_factors = np.where(self._user_known[:, None], self.user_factors, np.float32(0))
-        arguments = user_factors, self.item_factors, self._item_known, None if seen is None else seen.by_user
-        if self.device == "cpu" or k > MOST_ITEMS:
-            return CpuRanking(*arguments)
-        return KernelRanking(*arguments, self.device)
+        return self._ranking_without(None if seen is None else seen.by_user, k)
+
+    @abstractmethod
+    def _ranking_without(self, seen, k):
+        """As `_ranking`, with `seen` as CompressedRows or None."""
 
     # Storage
 
     def save(self, path):
-        """Write the fitted model to one .npz file: factors, parameters, history, no ratings."""
+        """Write the fitted model to one .npz file: what it learned, its parameters and history, no ratings."""
         self._check_fitted()
         header = {
             "format": _FORMAT,
@@ -429,8 +428,7 @@ class Factorization:
             np.savez(
                 file,
                 header=json.dumps(header),
-                user_factors=self.user_factors,
-                item_factors=self.item_factors,
+                **dict(zip(self._arrays, self._learned, strict=True)),
                 user_known=self._user_known,
                 item_known=self._item_known,
             )
@@ -455,13 +453,110 @@ class Factorization:
                 f"not a {cls.__name__} (format {_FORMAT})"
             )
         model = cls(**header["parameters"], device=device)
-        model.user_factors, model.item_factors = arrays["user_factors"], arrays["item_factors"]
+        model._keep(arrays[name] for name in cls._arrays)
         model._user_known, model._item_known = arrays["user_known"], arrays["item_known"]
         model.mean, model.transfer_seconds = header["mean"], header["transfer_seconds"]
         model.scale = tuple(header["scale"]) if header["scale"] else None
         model.history = pd.DataFrame(header["history"])
         model._training = None
         return model
+
+
+class Factorization(Model):
+    """Approximates a rating by the inner product of a user's and an item's factors: r_ui ~ p_u . q_i.
+
+    A model with biases has two more columns (see `SGD`), and counts ratings from their mean. Predictions are not
+    clipped to the rating scale, as the errors in `history` are not. A user or item without a training rating has no
+    factors worth using; for it the mean of the training ratings is predicted, and counted so in every error.
+
+    Attributes
+    ----------
+    user_factors, item_factors : float32 (n_users, columns) and (n_items, columns), after `fit`
+    """
+
+    _arrays = "user_factors", "item_factors"
+
+    def __init__(self, factors, regularization, *, kernel, device, threads, seed):
+        if not (isinstance(factors, int | np.integer) and 1 <= factors <= MAX_FACTORS):
+            raise ValueError(f"factors must be an integer from 1 to {MAX_FACTORS}, not {factors!r}")
+        if not (np.isfinite(regularization) and regularization >= 0):
+            raise ValueError(f"regularization must be finite and not negative, not {regularization!r}")
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be positive, not {threads!r}")
+        self.factors = int(factors)
+        self.regularization = float(regularization)
+        self.threads = threads
+        super().__init__(kernel=kernel, device=device, seed=seed)
+
+    @property
+    def _misfit(self):
+        return f", factors={self.factors}"
+
+    def _fits(self, trainer):
+        return self.factors <= trainer.max_factors
+
+    @staticmethod
+    def _described(trainer):
+        return f"{trainer.device}, up to {trainer.max_factors}"
+
+    @property
+    def columns(self):
+        """Columns of `user_factors` and `item_factors`."""
+        return self.factors
+
+    @property
+    def _offset(self):
+        """What is added to an inner product to predict a rating."""
+        return 0.0
+
+    @property
+    def _parameters(self):
+        return super()._parameters | {"factors": self.factors, "regularization": self.regularization}
+
+    def initial_factors(self, train):
+        """Random factors, uniform on [0, 2 sqrt(mean / f)), so that inner products start near the mean rating.
+
+        For a mean of 4 and 16 factors that is the thesis's [0, 1) (section 6.2.1). The same for every kernel and
+        device. A mean that is not positive gets factors centred on zero.
+
+        Returns
+        -------
+        (user_factors, item_factors) : float32
+        """
+        rng, mean = np.random.default_rng(self.seed), self._target_mean(train)
+        width = np.float32(2 * np.sqrt(abs(mean) / self.factors)) if mean else np.float32(1)
+        centre = np.float32(0 if mean > 0 else 0.5)
+        return tuple(
+            (rng.random((rows, self.factors), np.float32) - centre) * width for rows in (train.n_users, train.n_items)
+        )
+
+    @staticmethod
+    def _target_mean(train):
+        """The mean of what the inner products of known users and items are to be."""
+        return train.mean
+
+    def _as_trained(self, ratings):
+        """The ratings as inner products approximate them."""
+        return replace(ratings, values=ratings.values - np.float32(self._offset)) if self._offset else ratings
+
+    def _initial(self, train):
+        return self.initial_factors(train)
+
+    def _errors(self, ratings):
+        known = self._known(ratings.users, ratings.items)
+        return Errors(self._as_trained(ratings), known, self.mean - self._offset, self.columns, self.device)
+
+    def _predicted(self, users, items):
+        dots = np.einsum("...k,...k->...", self.user_factors[users], self.item_factors[items])
+        return dots + np.float32(self._offset)
+
+    def _ranking_without(self, seen, k):
+        # Without a training rating all items are alike.
+        user_factors = np.where(self._user_known[:, None], self.user_factors, np.float32(0))
+        arguments = user_factors, self.item_factors, self._item_known, seen
+        if self.device == "cpu" or k > MOST_ITEMS:
+            return CpuRanking(*arguments)
+        return KernelRanking(*arguments, self.device)
 
 
 def check_training(train, validation):

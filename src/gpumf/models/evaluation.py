@@ -10,7 +10,7 @@ _MOST_BLOCKS, _THREADS = 1024, 256
 
 
 class Errors:
-    """The errors of p_u . q_i on fixed ratings; call it with factors to get (rmse, mae).
+    """The errors of p_u . q_i on fixed ratings; call it with the factors to get (rmse, mae).
 
     Ratings whose user or item is not known from training are predicted the training mean: their part of the sums
     does not depend on the factors and is computed once.
@@ -24,10 +24,15 @@ class Errors:
         # Ordered by user, neighbouring groups share a user's factors; the sums then meet the cache, not memory.
         order = np.argsort(chosen.users, kind="stable")
         arrays = chosen.users[order], chosen.items[order], chosen.values[order]
-        self._sums = _cpu_sums(arrays) if device == "cpu" else kernel_sums(arrays, factors, gpu.device(device))
+        self._sums = self._summing(arrays, factors, device)
 
-    def __call__(self, user_factors, item_factors):
-        absolute, squared = self._sums(user_factors, item_factors) + self._unknown
+    @staticmethod
+    def _summing(arrays, factors, device):
+        """A function of the model's arrays that gives the sums of absolute and squared errors, float64 (2,)."""
+        return _cpu_sums(arrays) if device == "cpu" else kernel_sums(arrays, factors, gpu.device(device))
+
+    def __call__(self, *learned):
+        absolute, squared = self._sums(*learned) + self._unknown
         return float(np.sqrt(squared / self._nnz)), float(absolute / self._nnz)
 
 

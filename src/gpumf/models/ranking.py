@@ -93,9 +93,12 @@ class CpuRanking(Ranking):
 
     def _top_items(self, users, k):
         items, best = np.empty((len(users), k), np.int32), np.empty((len(users), k), np.float32)
-        scores = self._p[users] @ self._q.T
-        cpu_metrics.top_items(scores, users, *self._seen, self._candidates, items, best)
+        cpu_metrics.top_items(self._scores(users), users, *self._seen, self._candidates, items, best)
         return items, best
+
+    def _scores(self, users):
+        """Of all items, float32 (len(users), n_items)."""
+        return self._p[users] @ self._q.T
 
     def _metrics(self, users, indptr, indices, items):
         result = np.empty((len(users), len(METRICS)))

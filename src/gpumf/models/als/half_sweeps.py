@@ -5,10 +5,10 @@ from abc import abstractmethod
 import numpy as np
 
 from gpumf.cpu import als as cpu_als
-from gpumf.models.base import Trainer
+from gpumf.models.base import FactorTrainer
 
 
-class HalfSweeps(Trainer):
+class HalfSweeps(FactorTrainer):
     """An epoch is two half-sweeps: the users' factors from the items', then the items' from the users'."""
 
     cg_steps = 6  # of conjugate gradient, where it is used and nothing else is asked for (cumf, section 4)

@@ -8,7 +8,7 @@ from numba import get_num_threads
 from gpumf import gpu
 from gpumf.cpu import sgd as cpu_sgd
 from gpumf.hashing import splitmix64
-from gpumf.models.base import KernelTrainer, Trainer
+from gpumf.models.base import FactorTrainer, KernelTrainer
 
 
 def draw_key(model):
@@ -16,7 +16,7 @@ def draw_key(model):
     return splitmix64(np.uint64(model.seed))
 
 
-class Descent(Trainer):
+class Descent(FactorTrainer):
     """A version of SGD.
 
     Attributes

@@ -1,0 +1,193 @@
+"""A restricted Boltzmann machine for ratings on the CPU, compiled for its numbers of hidden units and levels.
+
+The three updates of the thesis (section 4.2): hidden units from visible ones, visible ones from hidden ones, weights
+from both. The draws are hashes of what they are for (gpumf.hashing), so that every kernel makes the same ones.
+Weights lie as (items, levels, hidden units): what a rating needs, and all K levels of an item, is read in a row.
+"""
+
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+from numba import njit, prange
+
+from gpumf.hashing import splitmix64
+
+_40, _ULP = np.uint64(40), np.float32(2**-24)
+
+
+_INT32, _INT64, _BYTES = "int32[::1]", "int64[::1]", "uint8[::1]"
+_VECTOR, _MATRIX, _CUBE = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
+
+
+@njit(nogil=True, cache=True)
+def uniform(key, draw):
+    """Draw number `draw` of the stream `key`, both uint64, uniform on [0, 1): `random_uniform` of random.cuh."""
+    return np.float32(splitmix64(key + draw) >> _40) * _ULP
+
+
+@cache
+def updates(hidden, levels, parallel):
+    """Compile the updates, over users or items, on one core or on all: the result is the same but for rounding.
+
+    Returns
+    -------
+    An object with the functions
+    hidden_update(users, indptr, items, levels, weights, hidden_biases, probabilities): of these users, whose entries
+        are indptr[c] to indptr[c + 1], row u of `probabilities` becomes that of user u given the levels
+    visible_update(users, indptr, items, weights, visible_biases, probabilities, hidden_key, visible_key, sampled):
+        `sampled` becomes a level for each entry, drawn given hidden units that are drawn from their probabilities
+    weight_update(row_items, rows, mapping, entry_users, levels, sampled, positive, negative, weights, visible_biases,
+        weights_change, visible_biases_change, rate, n_users, per_item, momentum, weight_decay): of these items
+    hidden_bias_update(users, positive, negative, hidden_biases, change, rate, momentum)
+    """
+    zero, one = np.float32(0), np.float32(1)
+
+    # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
+    def compiled(*types, parallel=parallel):
+        return njit(f"void({', '.join(types)})", fastmath=True, nogil=True, parallel=parallel)
+
+    @njit(fastmath=True, nogil=True)
+    def add_row(total, row):
+        for j in range(hidden):
+            total[j] += row[j]
+
+    @njit(fastmath=True, nogil=True)
+    def dot(a, b):
+        result = zero
+        for j in range(hidden):
+            result += a[j] * b[j]
+        return result
+
+    @compiled(_INT32, _INT64, _INT32, _BYTES, _CUBE, _VECTOR, _MATRIX)
+    def hidden_update(users, indptr, items, chosen, weights, hidden_biases, probabilities):
+        for c in prange(len(users)):
+            total = probabilities[users[c]]
+            total[:] = hidden_biases
+            for t in range(indptr[c], indptr[c + 1]):
+                add_row(total, weights[items[t], chosen[t]])
+            for j in range(hidden):
+                total[j] = one / (one + np.exp(-total[j]))
+
+    @compiled(_INT32, _INT64, _INT32, _CUBE, _MATRIX, _MATRIX, "uint64", "uint64", _BYTES)
+    def visible_update(
+        users, indptr, items, weights, visible_biases, probabilities, hidden_key, visible_key, sampled
+    ):
+        for c in prange(len(users)):
+            user = users[c]
+            units, inputs = np.empty(hidden, np.float32), np.empty(levels, np.float32)
+            for j in range(hidden):
+                draw = uniform(hidden_key, np.uint64(user * hidden + j))
+                units[j] = one if draw < probabilities[user, j] else zero
+            for t in range(indptr[c], indptr[c + 1]):
+                item = items[t]
+                for k in range(levels):
+                    inputs[k] = visible_biases[item, k] + dot(weights[item, k], units)
+                largest, total = inputs.max(), zero
+                for k in range(levels):
+                    inputs[k] = np.exp(inputs[k] - largest)
+                    total += inputs[k]
+                # The first level up to which the probabilities add up to more than the draw.
+                draw, below, level = uniform(visible_key, np.uint64(t)) * total, zero, 0
+                for k in range(levels - 1):
+                    below += inputs[k]
+                    level += below <= draw
+                sampled[t] = level
+
+    @compiled(
+        _INT32,
+        _INT64,
+        _INT64,
+        _INT32,
+        _BYTES,
+        _BYTES,
+        _MATRIX,
+        _MATRIX,
+        _CUBE,
+        _MATRIX,
+        _CUBE,
+        _MATRIX,
+        "float32",
+        "int64",
+        "boolean",
+        "float32",
+        "float32",
+    )
+    def weight_update(
+        row_items,
+        rows,
+        mapping,
+        entry_users,
+        chosen,
+        sampled,
+        positive,
+        negative,
+        weights,
+        visible_biases,
+        weights_change,
+        visible_biases_change,
+        rate,
+        n_users,
+        per_item,
+        momentum,
+        weight_decay,
+    ):
+        for r in prange(len(row_items)):
+            item = row_items[r]
+            gradient, counts = np.zeros((levels, hidden), np.float32), np.zeros(levels, np.float32)
+            for s in range(rows[r], rows[r + 1]):
+                t = mapping[s]
+                data, model, user = chosen[t], sampled[t], entry_users[t]
+                add_row(gradient[data], positive[user])
+                for j in range(hidden):
+                    gradient[model, j] -= negative[user, j]
+                counts[data] += one
+                counts[model] -= one
+            step = rate / np.float32(rows[r + 1] - rows[r] if per_item else n_users)
+            for k in range(levels):
+                w, change = weights[item, k], gradient[k]
+                for j in range(hidden):
+                    change[j] = step * change[j] - rate * weight_decay * w[j]
+                bias_change = step * counts[k]
+                if momentum > zero:
+                    for j in range(hidden):
+                        change[j] += momentum * weights_change[item, k, j]
+                    weights_change[item, k] = change
+                    bias_change += momentum * visible_biases_change[item, k]
+                    visible_biases_change[item, k] = bias_change
+                add_row(w, change)
+                visible_biases[item, k] += bias_change
+
+    @compiled(_INT32, _MATRIX, _MATRIX, _VECTOR, _VECTOR, "float32", "float32", parallel=False)
+    def hidden_bias_update(users, positive, negative, hidden_biases, change, rate, momentum):
+        gradient = np.zeros(hidden, np.float32)
+        for user in users:
+            for j in range(hidden):
+                gradient[j] += positive[user, j] - negative[user, j]
+        step = rate / np.float32(len(users))
+        for j in range(hidden):
+            change[j] = momentum * change[j] + step * gradient[j]
+            hidden_biases[j] += change[j]
+
+    return SimpleNamespace(
+        hidden_update=hidden_update,
+        visible_update=visible_update,
+        weight_update=weight_update,
+        hidden_bias_update=hidden_bias_update,
+    )
+
+
+@njit(nogil=True, parallel=True, cache=True, fastmath=True)
+def expectations(users, items, user_hidden, weights, visible_biases, level_values):
+    """Expected ratings, float32 (n,), of these users and items given the users' hidden probabilities."""
+    result, levels, hidden = np.empty(len(users), np.float32), weights.shape[1], weights.shape[2]
+    for t in prange(len(users)):
+        h, w, inputs = user_hidden[users[t]], weights[items[t]], visible_biases[items[t]].copy()
+        for k in range(levels):
+            total = np.float32(0)
+            for j in range(hidden):
+                total += w[k, j] * h[j]
+            inputs[k] += total
+        inputs = np.exp(inputs - inputs.max())
+        result[t] = (inputs * level_values).sum() / inputs.sum()
+    return result

@@ -1,0 +1,46 @@
+"""Errors and rankings of expected ratings."""
+
+import numpy as np
+
+from gpumf.cpu.rbm import expectations
+from gpumf.models.evaluation import Errors
+from gpumf.models.ranking import CpuRanking
+
+
+class ExpectationErrors(Errors):
+    """The errors of expected ratings on fixed ratings; call it with the arrays of an `RBM` to get (rmse, mae)."""
+
+    def __init__(self, ratings, known, mean, level_values, hidden, device):
+        self._level_values = level_values
+        super().__init__(ratings, known, mean, hidden, device)
+
+    def _summing(self, arrays, hidden, device):
+        users, items, values = arrays
+
+        def sums(user_hidden, weights, visible_biases, hidden_biases):
+            expected = expectations(users, items, user_hidden, weights, visible_biases, self._level_values)
+            error = expected - values.astype(np.float64)
+            return np.array([np.abs(error).sum(), (error**2).sum()])
+
+        return sums
+
+
+class ExpectationRanking(CpuRanking):
+    """The items with the largest expected ratings, whose inputs are a matrix product.
+
+    Parameters
+    ----------
+    user_hidden, weights, visible_biases, level_values : of an `RBM`
+    candidates, seen : as of `Ranking`
+    """
+
+    def __init__(self, user_hidden, weights, visible_biases, level_values, candidates, seen):
+        n_items, self._levels, hidden = weights.shape
+        super().__init__(user_hidden, weights.reshape(n_items * self._levels, hidden), candidates, seen)
+        self._biases, self._level_values = visible_biases, level_values
+
+    def _scores(self, users):
+        inputs = super()._scores(users).reshape(len(users), *self._biases.shape) + self._biases
+        inputs -= inputs.max(axis=-1, keepdims=True)
+        np.exp(inputs, out=inputs)
+        return inputs @ self._level_values / inputs.sum(axis=-1)

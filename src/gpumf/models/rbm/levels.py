@@ -1,0 +1,44 @@
+"""Ratings as levels 0..K-1, equally spaced on the rating scale, and back."""
+
+import numpy as np
+
+MOST_LEVELS = 32
+
+
+def level_values(scale, n_levels):
+    """The rating of each level, float32 (n_levels,)."""
+    return np.linspace(*scale, n_levels, dtype=np.float32)
+
+
+def n_levels_of(ratings, scale):
+    """The number of levels of ratings that are whole or half steps of their scale.
+
+    Raises
+    ------
+    ValueError : the ratings are no such steps, or there are more than MOST_LEVELS
+    """
+    lowest, highest = scale
+    for step in (1.0, 0.5):
+        last = (highest - lowest) / step
+        steps = (ratings.values - np.float64(lowest)) / step
+        if last == round(last) and np.array_equal(steps, np.rint(steps)) and last < MOST_LEVELS:
+            return round(last) + 1
+    raise ValueError(
+        f"the ratings of {ratings.name} are not at most {MOST_LEVELS} whole or half steps of {lowest} to {highest}; "
+        "say with levels= to how many levels they are to be rounded"
+    )
+
+
+def to_levels(values, scale, n_levels):
+    """The nearest level of each rating, uint8; halfway between two of them the even one.
+
+    Raises
+    ------
+    ValueError : a rating off the scale
+    """
+    lowest, highest = scale
+    off = np.flatnonzero((values < lowest) | (values > highest))
+    if len(off):
+        raise ValueError(f"rating {off[0]} is {values[off[0]]}, off the scale {lowest} to {highest}")
+    steps = (values.astype(np.float64) - lowest) / (highest - lowest) * (n_levels - 1)
+    return np.rint(steps).astype(np.uint8)
