@@ -16,7 +16,7 @@ from gpumf.hashing import splitmix64
 _40, _ULP = np.uint64(40), np.float32(2**-24)
 
 
-_INT32, _INT64, _BYTES = "int32[::1]", "int64[::1]", "uint8[::1]"
+_INT32, _INT64, _BYTES, _F32 = "int32[::1]", "int64[::1]", "uint8[::1]", "float32"
 _VECTOR, _MATRIX, _CUBE = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 
 
@@ -35,10 +35,12 @@ def updates(hidden, levels, parallel):
     An object with the functions
     hidden_update(users, indptr, items, levels, weights, hidden_biases, probabilities): of these users, whose entries
         are indptr[c] to indptr[c + 1], row u of `probabilities` becomes that of user u given the levels
-    visible_update(users, indptr, items, weights, visible_biases, probabilities, hidden_key, visible_key, sampled):
-        `sampled` becomes a level for each entry, drawn given hidden units that are drawn from their probabilities
-    weight_update(row_items, rows, mapping, entry_users, levels, sampled, positive, negative, weights, visible_biases,
-        weights_change, visible_biases_change, rate, n_users, per_item, momentum, weight_decay): of these items
+    visible_update(users, indptr, items, weights, visible_biases, probabilities, hidden_key, visible_key,
+        reconstruction, sampled): `reconstruction`, float32 (entries, K), becomes the probabilities of the levels
+        given hidden units that are drawn from theirs, and `sampled` a level that is drawn from it
+    weight_update(row_items, rows, mapping, entry_users, levels, reconstruction, positive, negative, weights,
+        visible_biases, weights_change, visible_biases_change, rate, n_users, per_item, momentum, weight_decay): of
+        these items
     hidden_bias_update(users, positive, negative, hidden_biases, change, rate, momentum)
     """
     zero, one = np.float32(0), np.float32(1)
@@ -69,57 +71,42 @@ def updates(hidden, levels, parallel):
             for j in range(hidden):
                 total[j] = one / (one + np.exp(-total[j]))
 
-    @compiled(_INT32, _INT64, _INT32, _CUBE, _MATRIX, _MATRIX, "uint64", "uint64", _BYTES)
+    @compiled(_INT32, _INT64, _INT32, _CUBE, _MATRIX, _MATRIX, "uint64", "uint64", _MATRIX, _BYTES)
     def visible_update(
-        users, indptr, items, weights, visible_biases, probabilities, hidden_key, visible_key, sampled
+        users, indptr, items, weights, visible_biases, probabilities, hidden_key, visible_key, reconstruction, sampled
     ):
         for c in prange(len(users)):
             user = users[c]
-            units, inputs = np.empty(hidden, np.float32), np.empty(levels, np.float32)
+            units = np.empty(hidden, np.float32)
             for j in range(hidden):
                 draw = uniform(hidden_key, np.uint64(user * hidden + j))
                 units[j] = one if draw < probabilities[user, j] else zero
             for t in range(indptr[c], indptr[c + 1]):
-                item = items[t]
+                item, p = items[t], reconstruction[t]
                 for k in range(levels):
-                    inputs[k] = visible_biases[item, k] + dot(weights[item, k], units)
-                largest, total = inputs.max(), zero
+                    p[k] = visible_biases[item, k] + dot(weights[item, k], units)
+                largest, total = p.max(), zero
                 for k in range(levels):
-                    inputs[k] = np.exp(inputs[k] - largest)
-                    total += inputs[k]
+                    p[k] = np.exp(p[k] - largest)
+                    total += p[k]
                 # The first level up to which the probabilities add up to more than the draw.
-                draw, below, level = uniform(visible_key, np.uint64(t)) * total, zero, 0
-                for k in range(levels - 1):
-                    below += inputs[k]
-                    level += below <= draw
+                draw, below, level = uniform(visible_key, np.uint64(t)), zero, 0
+                for k in range(levels):
+                    p[k] /= total
+                    below += p[k]
+                    level += k < levels - 1 and below <= draw
                 sampled[t] = level
 
-    @compiled(
-        _INT32,
-        _INT64,
-        _INT64,
-        _INT32,
-        _BYTES,
-        _BYTES,
-        _MATRIX,
-        _MATRIX,
-        _CUBE,
-        _MATRIX,
-        _CUBE,
-        _MATRIX,
-        "float32",
-        "int64",
-        "boolean",
-        "float32",
-        "float32",
-    )
+    rows, learned = (_INT32, _INT64, _INT32, _INT32, _BYTES), (_CUBE, _MATRIX)
+
+    @compiled(*rows, _MATRIX, _MATRIX, _MATRIX, *learned, *learned, _F32, "int64", "boolean", _F32, _F32)
     def weight_update(
         row_items,
         rows,
         mapping,
         entry_users,
         chosen,
-        sampled,
+        reconstruction,
         positive,
         negative,
         weights,
@@ -137,12 +124,13 @@ def updates(hidden, levels, parallel):
             gradient, counts = np.zeros((levels, hidden), np.float32), np.zeros(levels, np.float32)
             for s in range(rows[r], rows[r + 1]):
                 t = mapping[s]
-                data, model, user = chosen[t], sampled[t], entry_users[t]
+                user, data, model = entry_users[t], chosen[t], reconstruction[t]
                 add_row(gradient[data], positive[user])
-                for j in range(hidden):
-                    gradient[model, j] -= negative[user, j]
                 counts[data] += one
-                counts[model] -= one
+                for k in range(levels):
+                    for j in range(hidden):
+                        gradient[k, j] -= model[k] * negative[user, j]
+                    counts[k] -= model[k]
             step = rate / np.float32(rows[r + 1] - rows[r] if per_item else n_users)
             for k in range(levels):
                 w, change = weights[item, k], gradient[k]
@@ -158,7 +146,7 @@ def updates(hidden, levels, parallel):
                 add_row(w, change)
                 visible_biases[item, k] += bias_change
 
-    @compiled(_INT32, _MATRIX, _MATRIX, _VECTOR, _VECTOR, "float32", "float32", parallel=False)
+    @compiled(_INT32, _MATRIX, _MATRIX, _VECTOR, _VECTOR, _F32, _F32, parallel=False)
     def hidden_bias_update(users, positive, negative, hidden_biases, change, rate, momentum):
         gradient = np.zeros(hidden, np.float32)
         for user in users:

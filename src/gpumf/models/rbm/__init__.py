@@ -27,16 +27,17 @@ class RBM(Model):
     users (section 4.2, Algorithm 4.2): h is drawn given their ratings, then T times the ratings given h and h given
     those, and
 
-        W_ikj += mu avg([v_i = k] p(h_j | v) - [v'_i = k] p(h_j | v'))
+        W_ikj += mu avg([v_i = k] p(h_j | v) - p(v'_i = k | h) p(h_j | v'))
 
     for the data v and the reconstruction v', and likewise the biases a and b. A rating is predicted by its
     expectation over the levels k, given the user's p(h | v) of the training ratings (equation 2.34).
 
     Where the publications leave a choice: units are drawn as zeros and ones wherever the chain goes on, while the
-    update takes the probabilities of the hidden units; the average is over the users of the batch, or with
-    average="item" over those of them who rated the item; momentum and weight decay of an item's weights act in the
-    batches in which somebody rated it; batches are made once, and come in another order in each epoch; biases a start
-    as the logarithms of how often the item got each level, weights normal with standard deviation 0.01.
+    update takes their probabilities; the average is over those users of the batch who rated the item, so that the
+    rate means the same for popular and for rare items, or with average="batch" over all of them; momentum and weight
+    decay of an item's weights act in the batches in which somebody rated it; batches are made once, and come in
+    another order in each epoch; the biases a start as the logarithms of how often the item got each level, weights
+    normal with standard deviation 0.01 (section 6.2.3), the biases b as zeros.
 
     An item without a training rating is predicted the mean of the training ratings; a user without one by what the
     biases say. Going on with `warm_start` starts without momentum.
@@ -49,7 +50,8 @@ class RBM(Model):
     batch : int, users of a batch
     momentum : in [0, 1), share of the last change that is added to the next one
     weight_decay : >= 0, mu times this share of the weights is taken from them
-    average : 'batch' (thesis) or 'item', what changes of an item's weights are averages over
+    average : 'item' or 'batch', what changes of an item's weights are averages over: its ratings in the batch, or all
+        users of the batch
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.models.sgd.schedules`
     levels : K, int, 2 to 32, to which ratings are rounded, equally spaced on the scale of the training set (without
         one, between its lowest and highest rating); by default the whole or half steps of the scale
@@ -83,7 +85,7 @@ class RBM(Model):
         batch=100,
         momentum=0.0,
         weight_decay=0.0,
-        average="batch",
+        average="item",
         schedule=_CONSTANT,
         levels=None,
         kernel=None,

@@ -9,12 +9,27 @@ from gpumf.hashing import random_order
 
 
 @dataclass(frozen=True, eq=False)
+class Batch:
+    """One of `Batches`, by itself."""
+
+    users: np.ndarray
+    indptr: np.ndarray
+    items: np.ndarray
+    levels: np.ndarray
+    entry_users: np.ndarray
+    row_items: np.ndarray
+    rows: np.ndarray
+    mapping: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class Batches:
     """The ratings of a training set, one batch of users after another: what the thesis calls the binary batch matrix.
 
     A batch is a sparse matrix of items and users whose entries are the levels of ratings (thesis, section 4.2.2,
     Figures 4.3 and 4.4). Its columns are users and its entries lie in their order (CSC); `mapping` says where the
-    entries of its rows, which are items, lie among them (CSR).
+    entries of its rows, which are items, lie among them (CSR). `batches[b]` is batch number b by itself: the same
+    attributes, with positions counted from its own first entry.
 
     users : int32 (n_users,), all of them in the order in which they come: random, those without ratings last
     indptr : int64 (n_users + 1,); the entries of users[c] are indptr[c] to indptr[c + 1]
@@ -23,7 +38,7 @@ class Batches:
     row_items : int32 (n_rows,), the items of each batch that have ratings in it, those with most ratings first
     rows : int64 (n_rows + 1,), where in `mapping` the entries of each begin
     batch_rows : int64 (n_batches + 1,), where each batch's items begin
-    mapping : int64 (nnz,), positions of entries
+    mapping : int32 (nnz,), positions of entries, counted from the batch's first
     """
 
     users: np.ndarray
@@ -37,9 +52,31 @@ class Batches:
     batch_rows: np.ndarray
     mapping: np.ndarray
 
-    @property
-    def n_batches(self):
+    def __len__(self):
         return len(self.batch_users) - 1
+
+    @property
+    def most_entries(self):
+        """Of a batch."""
+        return int(np.diff(self.indptr[self.batch_users]).max())
+
+    def entries(self, number):
+        """(first, end) of the entries of batch `number`."""
+        return tuple(self.indptr[self.batch_users[number : number + 2]].tolist())
+
+    def __getitem__(self, number):
+        users, rows = (slice(*starts[number : number + 2]) for starts in (self.batch_users, self.batch_rows))
+        entries = slice(*self.entries(number))
+        return Batch(
+            users=self.users[users],
+            indptr=self.indptr[users.start : users.stop + 1] - entries.start,
+            items=self.items[entries],
+            levels=self.levels[entries],
+            entry_users=self.entry_users[entries],
+            row_items=self.row_items[rows],
+            rows=self.rows[rows.start : rows.stop + 1] - entries.start,
+            mapping=self.mapping[entries],
+        )
 
     @classmethod
     def of(cls, by_user, levels, n_items, size, seed):
@@ -79,4 +116,6 @@ def _rows(batch, items, n_items):
     first, counts = first[by_length], counts[by_length]
     rows = row_offsets(counts)
     mapping = order[np.repeat(first - rows[:-1], counts) + np.arange(len(key))]
-    return items[mapping[rows[:-1]]], rows, row_offsets(np.bincount(batch[mapping[rows[:-1]]])), mapping
+    firsts, of_rows = mapping[rows[:-1]], batch[mapping[rows[:-1]]]
+    starts = row_offsets(np.bincount(batch))
+    return items[firsts], rows, row_offsets(np.bincount(of_rows)), (mapping - starts[batch]).astype(np.int32)

@@ -18,14 +18,14 @@ def batch_order(seed, epoch, n_batches):
     return random_order(n_batches, splitmix64(np.uint64((seed << 32) + epoch)))
 
 
-def draw_keys(seed, epoch, step):
-    """The streams of the draws of hidden and of visible units in a step of Gibbs sampling, both counted from 0.
+def draw_keys(seed, epoch, step, first):
+    """The streams of the draws of hidden and of visible units, the second from its draw number `first` on.
 
-    Of user u the hidden unit j takes draw number u * hidden + j, the visible units of entry t of `Batches` draw t.
+    step : of Gibbs sampling, counted from 0, as epochs are
     """
     with np.errstate(over="ignore"):
         stream = splitmix64(np.uint64(seed)) + np.uint64(2 * (epoch * _MOST_STEPS + step))
-        return splitmix64(stream), splitmix64(stream + np.uint64(1))
+        return splitmix64(stream), splitmix64(stream + np.uint64(1)) + np.uint64(first)
 
 
 class Divergence(Trainer):
@@ -46,14 +46,21 @@ class Divergence(Trainer):
         self._model, self.learning_rate = model, model.learning_rate
 
     def epoch(self, number):
-        steps = self._model.steps_in(number)
-        keys = [draw_keys(self._model.seed, number, step) for step in range(steps)]
-        for batch in batch_order(self._model.seed, number, self.batches.n_batches):
-            self.train_batch(int(batch), keys)
+        for batch in batch_order(self._model.seed, number, len(self.batches)):
+            self.train_batch(int(batch), self.keys(number, batch))
+
+    def keys(self, epoch, batch):
+        """The streams of the draws of a batch, (hidden, visible) for each step of Gibbs sampling.
+
+        Of the hidden stream user u takes for unit j draw number u * hidden + j, of the visible one entry t of the
+        batch draw number t.
+        """
+        first, _ = self.batches.entries(batch)
+        return [draw_keys(self._model.seed, epoch, step, first) for step in range(self._model.steps_in(epoch))]
 
     @abstractmethod
-    def train_batch(self, batch, keys):
-        """Start the update with batch number `batch`, with a step of Gibbs sampling for each pair of `draw_keys`."""
+    def train_batch(self, number, keys):
+        """Start the update with batch `number`, with a step of Gibbs sampling for each pair of `keys`."""
 
     def _rates(self):
         """Learning rate, momentum and weight decay, as the kernels take them."""
@@ -75,51 +82,36 @@ class Sequential(Divergence):
         self._positive, self._negative = user_hidden.copy(), np.empty_like(user_hidden)
         self._weights, self._visible_biases = weights.copy(), visible_biases.copy()
         self._hidden_biases = hidden_biases.copy()
-        self._sampled = np.empty_like(self.batches.levels)
+        self._reconstruction = np.empty((self.batches.most_entries, model.n_levels), np.float32)
+        self._sampled = np.empty(self.batches.most_entries, np.uint8)
         kept = slice(None) if model.momentum else slice(0)
         self._changes = [np.zeros_like(a[kept]) for a in (weights, visible_biases)]
         self._hidden_change = np.zeros_like(hidden_biases)
 
-    def train_batch(self, batch, keys):
-        b, of = self.batches, slice(*self.batches.batch_users[batch : batch + 2])
-        rows = slice(*b.batch_rows[batch : batch + 2])
-        users, indptr = b.users[of], b.indptr[of.start : of.stop + 1]
-        w, a = self._weights, self._visible_biases
-        self._hidden_update(users, indptr, b.levels, self._positive)
+    def train_batch(self, number, keys):
+        batch = self.batches[number]
+        w, a, reconstruction, sampled = self._weights, self._visible_biases, self._reconstruction, self._sampled
         known = self._positive
-        for hidden_key, visible_key in keys:
-            self._updates.visible_update(users, indptr, b.items, w, a, known, hidden_key, visible_key, self._sampled)
+        self._hidden_update(batch, batch.levels, known)
+        for draws in keys:
+            columns = batch.users, batch.indptr, batch.items
+            self._updates.visible_update(*columns, w, a, known, *draws, reconstruction, sampled)
             known = self._negative
-            self._hidden_update(users, indptr, self._sampled, known)
+            self._hidden_update(batch, sampled, known)
         rate, momentum, decay = self._rates()
-        self._updates.weight_update(
-            b.row_items[rows],
-            b.rows[rows.start : rows.stop + 1],
-            b.mapping,
-            b.entry_users,
-            b.levels,
-            self._sampled,
-            self._positive,
-            self._negative,
-            w,
-            a,
-            *self._changes,
-            rate,
-            len(users),
-            self._model.average == "item",
-            momentum,
-            decay,
-        )
-        self._updates.hidden_bias_update(
-            users, self._positive, self._negative, self._hidden_biases, self._hidden_change, rate, momentum
-        )
+        rows = batch.row_items, batch.rows, batch.mapping, batch.entry_users, batch.levels, reconstruction
+        hidden = self._positive, self._negative
+        how = rate, len(batch.users), self._model.average == "item", momentum, decay
+        self._updates.weight_update(*rows, *hidden, w, a, *self._changes, *how)
+        biases = self._hidden_biases, self._hidden_change
+        self._updates.hidden_bias_update(batch.users, *hidden, *biases, rate, momentum)
 
-    def _hidden_update(self, users, indptr, levels, probabilities):
-        b = self.batches
-        self._updates.hidden_update(users, indptr, b.items, levels, self._weights, self._hidden_biases, probabilities)
+    def _hidden_update(self, batch, levels, probabilities):
+        learned = self._weights, self._hidden_biases
+        self._updates.hidden_update(batch.users, batch.indptr, batch.items, levels, *learned, probabilities)
 
     def arrays(self):
-        self._hidden_update(self.batches.users, self.batches.indptr, self.batches.levels, self._positive)
+        self._hidden_update(self.batches, self.batches.levels, self._positive)
         return self._positive, self._weights, self._visible_biases, self._hidden_biases
 
 
