@@ -1,4 +1,4 @@
-"""What a Boltzmann machine adds to factorizations: errors of models and of their blends on MovieLens 100K, five folds.
+"""What a Boltzmann machine adds to factorizations: errors of models and blends on MovieLens 100K, five folds.
 
 After the thesis, sections 1 and 7.1: both kinds of models find other patterns, and hybrids of them win. Every fold
 chooses the parameters and epochs of each model, and the weights of each blend, on a tenth of its training ratings

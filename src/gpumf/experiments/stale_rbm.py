@@ -1,4 +1,4 @@
-"""What a stale Boltzmann machine is worth: a factorization trained on every new chunk of ratings, an RBM on every n-th.
+"""What a stale Boltzmann machine is worth: a factorization trained on every new chunk of ratings, it on every n-th.
 
 The thesis (section 7.1) asks whether a hybrid may update its slower half less often. Ratings arrive in chunks. Before
 each chunk the factorization trains on all ratings that came before, an RBM did so at the last multiple of n chunks;
