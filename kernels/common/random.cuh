@@ -8,6 +8,11 @@ __device__ inline unsigned long long splitmix64(unsigned long long x) {
     return x ^ (x >> 31);
 }
 
+// A number on [0, 1), a multiple of 2^-24, for draw number `draw` of the stream `key`.
+__device__ inline float random_uniform(unsigned long long key, unsigned long long draw) {
+    return (float)(splitmix64(key + draw) >> 40) * 0x1p-24f;
+}
+
 // A uniform position below n (n < 2^32) for draw number `draw` of the stream `key`.
 __device__ inline long long random_position(unsigned long long key, unsigned long long draw, long long n) {
     return (long long)(((splitmix64(key + draw) >> 32) * (unsigned long long)n) >> 32);

@@ -4,25 +4,8 @@
 // Version errors: one group of lanes a rating, sums kept per group in double, reduced per block in shared memory,
 // then over the blocks by a second launch of one block. The order of the additions is fixed by the launch, so
 // the same factors give the same bits.
+#include "common/block_sum.cuh"
 #include "common/group.cuh"
-
-constexpr int MAX_THREADS = 1024;
-
-// Adds up a pair over the block; the result is valid on thread 0.
-__device__ inline void block_sum(double& a, double& b) {
-    __shared__ double sums[2][MAX_THREADS];
-    sums[0][threadIdx.x] = a;
-    sums[1][threadIdx.x] = b;
-    for (int half = blockDim.x / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) {
-            sums[0][threadIdx.x] += sums[0][threadIdx.x + half];
-            sums[1][threadIdx.x] += sums[1][threadIdx.x + half];
-        }
-    }
-    a = sums[0][0];
-    b = sums[1][0];
-}
 
 // partial: (grid, 2). The block size is a power of two.
 extern "C" __global__ void errors(const int* __restrict__ users, const int* __restrict__ items,

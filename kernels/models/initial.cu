@@ -5,5 +5,5 @@
 extern "C" __global__ void draw_uniform(float* __restrict__ factors, long long n, unsigned long long key,
                                         float width) {
     const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-    if (k < n) factors[k] = (float)(splitmix64(key + k) >> 40) * 0x1p-24f * width;
+    if (k < n) factors[k] = random_uniform(key, k) * width;
 }

@@ -142,6 +142,76 @@ def cu2rec_step(ratings, p, q, rate, user_reg, item_reg, bias_reg, biases, key, 
     return p, new_q
 
 
+def rbm_hidden(chosen, weights, hidden_biases):
+    """p(h_j = 1 | v) (thesis, equation 2.32).
+
+    Parameters
+    ----------
+    chosen : (users, n_items, K), one where the user gave the item the level, else zero
+    weights : (n_items, K, hidden)
+    hidden_biases : (hidden,)
+
+    Returns
+    -------
+    float64 (users, hidden)
+    """
+    return 1 / (1 + np.exp(-(hidden_biases + np.einsum("uik,ikj->uj", chosen, weights.astype(np.float64)))))
+
+
+def rbm_visible(units, weights, visible_biases):
+    """p(v_i = k | h) (thesis, equation 2.31).
+
+    Parameters
+    ----------
+    units : (users, hidden)
+    weights : (n_items, K, hidden)
+    visible_biases : (n_items, K)
+
+    Returns
+    -------
+    float64 (users, n_items, K)
+    """
+    inputs = visible_biases + np.einsum("uj,ikj->uik", units, weights.astype(np.float64))
+    odds = np.exp(inputs - inputs.max(axis=-1, keepdims=True))
+    return odds / odds.sum(axis=-1, keepdims=True)
+
+
+def contrastive_divergence(chosen, weights, visible_biases, hidden_biases, draws):
+    """What a batch of users says of how to change the parameters of an RBM (thesis, Algorithm 4.2, equation 4.3).
+
+    Parameters
+    ----------
+    chosen : (users, n_items, K), one where the user gave the item the level, else zero
+    weights, visible_biases, hidden_biases : (n_items, K, hidden), (n_items, K) and (hidden,)
+    draws : for each step of Gibbs sampling uniform numbers for hidden units, (users, hidden), and for visible ones,
+        (users, n_items). A hidden unit is on where its number is below its probability; a visible one takes the first
+        level up to which the probabilities add up to more than its number.
+
+    Returns
+    -------
+    (positive, negative, reconstruction) : float64 p(h | v) and p(h | v') (users, hidden), p(v' | h) (users, n_items, K)
+    gradients : of weights, visible and hidden biases: sums over the batch, of their shapes
+    """
+    rated = chosen.any(axis=-1, keepdims=True)
+    positive = negative = rbm_hidden(chosen, weights, hidden_biases)
+    for hidden_draws, visible_draws in draws:
+        reconstruction = rbm_visible(hidden_draws < negative, weights, visible_biases)
+        below = np.cumsum(reconstruction[..., :-1], axis=-1) <= visible_draws[..., None]
+        drawn = np.eye(chosen.shape[-1])[below.sum(axis=-1)]
+        negative = rbm_hidden(drawn * rated, weights, hidden_biases)
+    statistics = positive, negative, reconstruction
+    data, model = (
+        (np.einsum("uik,uj->ikj", v, h), v.sum(axis=0), h.sum(axis=0))
+        for v, h in ((chosen, positive), (reconstruction * rated, negative))
+    )
+    return statistics, tuple(a - b for a, b in zip(data, model, strict=True))
+
+
+def rbm_expectations(units, weights, visible_biases, level_values):
+    """Expected ratings, float64 (users, n_items) (thesis, equation 2.34); arguments as of `rbm_visible`."""
+    return rbm_visible(units, weights, visible_biases) @ np.asarray(level_values, np.float64)
+
+
 def sum_errors(ratings, p, q):
     """(sum |e|, sum e^2) over e = p_u . q_i - r_ui (thesis, equation 6.1)."""
     p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)

@@ -10,6 +10,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 # Up to 300 factors, and two columns of biases.
 _COLUMNS, _BIASES = range(1, 303), range(3)
+_UNITS = {"HIDDEN": range(1, 513), "LEVELS": range(2, 33)}
 _SCHEMES = "bsgd", "cu2rec", "cumf_sgd", "esgd", "fast", "gpusgd", "hogwild", "kato_hosino", "newgpusgd"
 
 # The values that the package gives to each source's preprocessor definitions: all that it can launch.
@@ -22,6 +23,7 @@ VARIANTS = {
     "metrics/ranking.cu": {"FACTORS": _COLUMNS},
     "microbenchmarks/elementwise_cube.cu": {},
     "models/initial.cu": {},
+    **{f"rbm/{name}.cu": _UNITS for name in ("errors", "fast", "thesis")},
     **{f"sgd/{scheme}.cu": {"FACTORS": _COLUMNS, "BIASES": _BIASES} for scheme in _SCHEMES},
 }
 

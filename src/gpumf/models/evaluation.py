@@ -46,16 +46,30 @@ def kernel_sums(arrays, factors, device):
     Launches kernels/metrics/errors.cu. arrays : users, items and values of the ratings, on the host or the device
     """
     errors = device.kernel("metrics/errors.cu", "errors", FACTORS=factors)
-    total_errors = device.kernel("metrics/errors.cu", "total_errors", FACTORS=factors)
     nnz = np.int64(len(arrays[0]))
     arrays = [device.array(a) for a in arrays]
-    held = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
-    blocks = min(_MOST_BLOCKS, held // _THREADS)
-    partial, total = device.empty((blocks, 2), np.float64), device.empty(2, np.float64)
+    blocks, threads, partial, total = totals(device)
 
     def sums(p, q):
-        errors(blocks, _THREADS, *arrays, nnz, p, q, partial)
-        total_errors(1, _THREADS, partial, np.int32(blocks), total)
-        return device.to_numpy(total)
+        errors(blocks, threads, *arrays, nnz, p, q, partial)
+        return total()
 
     return sums
+
+
+def totals(device):
+    """For a kernel that sums up errors: its blocks, its threads, float64 (blocks, 2) for its sums, and what adds them up.
+
+    That is a function without arguments that returns float64 (2,) on the host.
+    """
+    # The number of factors is nothing to this kernel.
+    total_errors = device.kernel("metrics/errors.cu", "total_errors", FACTORS=1)
+    held = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
+    blocks = min(_MOST_BLOCKS, held // _THREADS)
+    partial, sums = device.empty((blocks, 2), np.float64), device.empty(2, np.float64)
+
+    def total():
+        total_errors(1, _THREADS, partial, np.int32(blocks), sums)
+        return device.to_numpy(sums)
+
+    return blocks, _THREADS, partial, total

@@ -8,7 +8,9 @@ from gpumf.cpu.rbm import expectations
 from gpumf.models.base import Model
 from gpumf.models.rbm.divergence import Parallel, Sequential
 from gpumf.models.rbm.evaluation import ExpectationErrors, ExpectationRanking
+from gpumf.models.rbm.fast import Fast
 from gpumf.models.rbm.levels import MOST_LEVELS, level_values, n_levels_of, to_levels
+from gpumf.models.rbm.thesis import Thesis
 from gpumf.models.sgd import schedules
 
 MAX_HIDDEN = 512
@@ -73,7 +75,7 @@ class RBM(Model):
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
     """
 
-    _trainers: ClassVar = {"sequential": Sequential, "parallel": Parallel}
+    _trainers: ClassVar = {"sequential": Sequential, "parallel": Parallel, "thesis": Thesis, "fast": Fast}
     _arrays = "user_hidden", "item_weights", "visible_biases", "hidden_biases"
 
     def __init__(

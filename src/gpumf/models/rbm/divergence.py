@@ -4,9 +4,10 @@ from abc import abstractmethod
 
 import numpy as np
 
+from gpumf import gpu
 from gpumf.cpu import rbm as cpu_rbm
 from gpumf.hashing import random_order, splitmix64
-from gpumf.models.base import Trainer
+from gpumf.models.base import KernelTrainer, Trainer
 from gpumf.models.rbm.batches import Batches
 from gpumf.models.rbm.levels import to_levels
 
@@ -59,12 +60,41 @@ class Divergence(Trainer):
         return [draw_keys(self._model.seed, epoch, step, first) for step in range(self._model.steps_in(epoch))]
 
     @abstractmethod
+    def statistics(self):
+        """What the last update took, where the kernel keeps it.
+
+        Returns
+        -------
+        (positive, negative, reconstruction) : p(h | v) and p(h | v') of the batch's users, float32 (users, hidden),
+        and p(v' | h) of its entries, (entries, K)
+        """
+
+    @abstractmethod
     def train_batch(self, number, keys):
         """Start the update with batch `number`, with a step of Gibbs sampling for each pair of `keys`."""
 
     def _rates(self):
         """Learning rate, momentum and weight decay, as the kernels take them."""
         return tuple(np.float32(x) for x in (self.learning_rate, self._model.momentum, self._model.weight_decay))
+
+
+class DivergenceKernel(KernelTrainer, Divergence):
+    """The kernels `entries` of a source in kernels/rbm."""
+
+    entries: tuple[str, ...]
+
+    @staticmethod
+    def defines(model):
+        return {"HIDDEN": model.hidden, "LEVELS": model.n_levels}
+
+    @classmethod
+    def compile(cls, model):
+        device = gpu.device(model.device)
+        return [device.kernel(cls.source, entry, **cls.defines(model)) for entry in cls.entries]
+
+    def __init__(self, model, train):
+        super().__init__(model, train)
+        self._device = gpu.device(model.device)
 
 
 class Sequential(Divergence):
@@ -90,6 +120,7 @@ class Sequential(Divergence):
 
     def train_batch(self, number, keys):
         batch = self.batches[number]
+        self._last = batch.users, len(batch.items)
         w, a, reconstruction, sampled = self._weights, self._visible_biases, self._reconstruction, self._sampled
         known = self._positive
         self._hidden_update(batch, batch.levels, known)
@@ -105,6 +136,10 @@ class Sequential(Divergence):
         self._updates.weight_update(*rows, *hidden, w, a, *self._changes, *how)
         biases = self._hidden_biases, self._hidden_change
         self._updates.hidden_bias_update(batch.users, *hidden, *biases, rate, momentum)
+
+    def statistics(self):
+        users, entries = self._last
+        return self._positive[users], self._negative[users], self._reconstruction[:entries]
 
     def _hidden_update(self, batch, levels, probabilities):
         learned = self._weights, self._hidden_biases

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from gpumf import gpu
 from gpumf.cpu.rbm import expectations
-from gpumf.models.evaluation import Errors
+from gpumf.models.evaluation import Errors, totals
 from gpumf.models.ranking import CpuRanking
 
 
@@ -15,6 +16,8 @@ class ExpectationErrors(Errors):
         super().__init__(ratings, known, mean, hidden, device)
 
     def _summing(self, arrays, hidden, device):
+        if device != "cpu":
+            return expected_sums(arrays, self._level_values, hidden, gpu.device(device))
         users, items, values = arrays
 
         def sums(user_hidden, weights, visible_biases, hidden_biases):
@@ -23,6 +26,20 @@ class ExpectationErrors(Errors):
             return np.array([np.abs(error).sum(), (error**2).sum()])
 
         return sums
+
+
+def expected_sums(arrays, level_values, hidden, device):
+    """As `evaluation.kernel_sums`, of expected ratings: launches kernels/rbm/errors.cu."""
+    kernel = device.kernel("rbm/errors.cu", "expected_errors", HIDDEN=hidden, LEVELS=len(level_values))
+    nnz, values_there = np.int64(len(arrays[0])), device.array(level_values)
+    arrays = [device.array(a) for a in arrays]
+    blocks, threads, partial, total = totals(device)
+
+    def sums(user_hidden, weights, visible_biases, hidden_biases):
+        kernel(blocks, threads, *arrays, nnz, user_hidden, weights, visible_biases, values_there, partial)
+        return total()
+
+    return sums
 
 
 class ExpectationRanking(CpuRanking):

@@ -1,0 +1,42 @@
+// Sums of absolute and squared errors of expected ratings, as kernels/metrics/errors.cu has them for inner products.
+//     expected = sum_k p(v_i = k | h) value_k    (thesis, equation 2.34), h the user's hidden probabilities
+//
+// Version expected_errors: one group of lanes a rating, whose weights it reads coalesced; total_errors of
+// metrics/errors.cu adds up the blocks' sums.
+#define FACTORS HIDDEN
+#include "common/block_sum.cuh"
+#include "common/group.cuh"
+#include "common/units.cuh"
+
+// partial: (grid, 2). The block size is a power of two.
+extern "C" __global__ void expected_errors(const int* __restrict__ users, const int* __restrict__ items,
+                                           const float* __restrict__ values, long long nnz,
+                                           const float* __restrict__ user_hidden, const float* __restrict__ weights,
+                                           const float* __restrict__ visible_biases,
+                                           const float* __restrict__ level_values, double* __restrict__ partial) {
+    double absolute = 0.0, squared = 0.0;
+    for (long long t = group_index(); t < nnz; t += group_count()) {
+        float h[FACTORS_PER_LANE], w[FACTORS_PER_LANE], p[LEVELS];
+        load_factors(h, user_hidden, users[t]);
+        const int first = items[t] * LEVELS;
+#pragma unroll
+        for (int k = 0; k < LEVELS; ++k) {
+            load_factors(w, weights, first + k);
+            p[k] = visible_biases[first + k] + group_dot(h, w);
+        }
+        softmax(p);
+        float expected = 0.0f;
+#pragma unroll
+        for (int k = 0; k < LEVELS; ++k) expected += p[k] * level_values[k];
+        if (group_lane() == 0) {
+            const double error = (double)expected - (double)values[t];
+            absolute += fabs(error);
+            squared += error * error;
+        }
+    }
+    block_sum(absolute, squared);
+    if (threadIdx.x == 0) {
+        partial[2 * blockIdx.x] = absolute;
+        partial[2 * blockIdx.x + 1] = squared;
+    }
+}

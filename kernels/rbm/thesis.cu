@@ -1,0 +1,113 @@
+// RBM-CF: contrastive divergence on a batch of users, one matrix product for each of the K levels.
+// Source: Kampffmeyer 2015, section 4.2.2, Algorithm 4.2 and Table 4.1, after Cai et al. 2012.
+//
+// A batch is a sparse matrix of items (rows) and users (columns) for each level k; its entries are 1 where a user gave
+// an item this level, 0 where another one, and absent where none. All k share the arrays that say where entries lie.
+// Weights are K matrices W^k of items by hidden units. The versions are one a step of Algorithm 4.2:
+//   thesis_hidden: tr(W^k) v^k from columns (CSC): one block a user, one thread a hidden unit; v^k is zero or one, so
+//     that the product is a sum;
+//   thesis_sigmoid: adds up the K products and the bias;
+//   thesis_draw: the hidden units, zeros and ones;
+//   thesis_visible: W^k h from single entries (COO): one block an entry, one thread a hidden unit, a parallel reduction;
+//     h is zero or one, so that the product is a sum;
+//   thesis_softmax: the probabilities of an entry's K levels, and one that is drawn from them, as zeros and ones;
+//   thesis_weights: v^k tr(h) from rows (CSR), which find the entries' values by `mapping`: one block a row, also of
+//     items that nobody in the batch rated, one thread a hidden unit; changes W^k and the visible biases;
+//   thesis_hidden_biases: one thread a hidden unit.
+//
+// Where the source is silent or slips:
+//   - what is drawn and what stays a probability: the two products with zeros and ones need draws, the third one (of
+//     which it says that neither factor is zeros and ones alone) takes probabilities but for the data;
+//   - its equation 4.4 writes one visible bias an item; there is one for each level;
+//   - what avg() in line 19 goes over: see gpumf.RBM.
+#include "common/tree_sum.cuh"
+#include "common/units.cuh"
+
+// products: (users, HIDDEN) of the batch. values: (entries,).
+extern "C" __global__ void thesis_hidden(const long long* __restrict__ indptr, const int* __restrict__ items,
+                                         const unsigned char* __restrict__ values, const float* __restrict__ weights,
+                                         float* __restrict__ products) {
+    float sum = 0.0f;
+    for (long long t = indptr[blockIdx.x]; t < indptr[blockIdx.x + 1]; ++t)
+        if (values[t]) sum += weights[items[t] * (long long)HIDDEN + threadIdx.x];
+    products[blockIdx.x * HIDDEN + threadIdx.x] = sum;
+}
+
+// products: (LEVELS, users, HIDDEN).
+extern "C" __global__ void thesis_sigmoid(const float* __restrict__ products, const float* __restrict__ hidden_biases,
+                                          float* __restrict__ probabilities) {
+    float sum = hidden_biases[threadIdx.x];
+    for (int k = 0; k < LEVELS; ++k) sum += products[(k * gridDim.x + blockIdx.x) * HIDDEN + threadIdx.x];
+    probabilities[blockIdx.x * HIDDEN + threadIdx.x] = sigmoid(sum);
+}
+
+extern "C" __global__ void thesis_draw(const int* __restrict__ users, const float* __restrict__ probabilities,
+                                       unsigned long long key, unsigned char* __restrict__ units) {
+    const int place = blockIdx.x * HIDDEN + threadIdx.x;
+    units[place] = drawn_unit(probabilities[place], key, users[blockIdx.x], threadIdx.x);
+}
+
+// columns: (entries,), the user's place in the batch. biases: (items,), of this level. inputs: (entries,). Dynamic
+// shared memory: a float a thread.
+extern "C" __global__ void thesis_visible(const int* __restrict__ items, const int* __restrict__ columns,
+                                          const unsigned char* __restrict__ units, const float* __restrict__ weights,
+                                          const float* __restrict__ biases, float* __restrict__ inputs) {
+    extern __shared__ float shared[];
+    const int item = items[blockIdx.x], j = threadIdx.x;
+    const bool on = units[columns[blockIdx.x] * HIDDEN + j];
+    const float sum = tree_sum(on ? weights[item * (long long)HIDDEN + j] : 0.0f, shared);
+    if (j == 0) inputs[blockIdx.x] = biases[item] + sum;
+}
+
+// probabilities: (LEVELS, entries), inputs before. values: (LEVELS, entries).
+extern "C" __global__ void thesis_softmax(int n_entries, unsigned long long key, float* __restrict__ probabilities,
+                                          unsigned char* __restrict__ values) {
+    const int t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (t >= n_entries) return;
+    float p[LEVELS];
+#pragma unroll
+    for (int k = 0; k < LEVELS; ++k) p[k] = probabilities[k * n_entries + t];
+    softmax(p);
+    const int level = drawn_level(p, random_uniform(key, t));
+#pragma unroll
+    for (int k = 0; k < LEVELS; ++k) {
+        probabilities[k * n_entries + t] = p[k];
+        values[k * n_entries + t] = k == level;
+    }
+}
+
+// values: (entries,), of the data. probabilities: (entries,), of the reconstruction. positive, negative: (users,
+// HIDDEN). weights, biases and their last changes (unused without momentum): of this level.
+extern "C" __global__ void thesis_weights(const int* __restrict__ row_indptr, const int* __restrict__ mapping,
+                                          const int* __restrict__ columns, const unsigned char* __restrict__ values,
+                                          const float* __restrict__ probabilities,
+                                          const float* __restrict__ positive, const float* __restrict__ negative,
+                                          float* __restrict__ weights, float* __restrict__ biases,
+                                          float* __restrict__ last_weights, float* __restrict__ last_biases,
+                                          float rate, int n_users, int per_item, float momentum, float weight_decay) {
+    const int begin = row_indptr[blockIdx.x], end = row_indptr[blockIdx.x + 1], j = threadIdx.x;
+    if (begin == end) return;
+    float gradient = 0.0f, bias_gradient = 0.0f;
+    for (int s = begin; s < end; ++s) {
+        const int t = mapping[s], place = columns[t] * HIDDEN + j;
+        gradient += values[t] * positive[place] - probabilities[t] * negative[place];
+        bias_gradient += values[t] - probabilities[t];
+    }
+    const Change change = {rate, momentum, weight_decay};
+    const float step = rate / (float)(per_item ? end - begin : n_users);
+    const long long place = blockIdx.x * (long long)HIDDEN + j;
+    weights[place] = change.applied(weights[place], gradient, step, weight_decay, last_weights + place);
+    if (j == 0) biases[blockIdx.x] = change.applied(biases[blockIdx.x], bias_gradient, step, 0.0f, last_biases + blockIdx.x);
+}
+
+// One block.
+extern "C" __global__ void thesis_hidden_biases(const float* __restrict__ positive, const float* __restrict__ negative,
+                                                int n_users, float* __restrict__ biases, float* __restrict__ last,
+                                                float rate, float momentum) {
+    float gradient = 0.0f;
+    for (int c = 0; c < n_users; ++c)
+        gradient += positive[c * HIDDEN + threadIdx.x] - negative[c * HIDDEN + threadIdx.x];
+    const Change change = {rate, momentum, 0.0f};
+    biases[threadIdx.x] =
+        change.applied(biases[threadIdx.x], gradient, rate / (float)n_users, 0.0f, last + threadIdx.x);
+}

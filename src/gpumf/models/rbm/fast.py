@@ -1,0 +1,151 @@
+"""Launches kernels/rbm/fast.cu."""
+
+import numpy as np
+
+from gpumf.models.als.half_sweeps import segments_of
+from gpumf.models.rbm.divergence import DivergenceKernel
+
+_BLOCK = 128  # CUDA threads
+
+
+def in_quads(array):
+    """An array with rows of hidden units, filled up with zeros to whole vectors of four."""
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, -array.shape[-1] % 4)])
+
+
+class HiddenUpdate:
+    """p(h | v) of users from their training ratings, where rows of hidden units are in whole vectors of four.
+
+    Parameters
+    ----------
+    model, device, batches : of a `DivergenceKernel`
+    longest : ratings of a segment, see `segments_of`
+
+    Attributes
+    ----------
+    groups, groups_a_row : lanes of a row, which take a quad each at a time: how many a block has, and a row needs
+    shared : bytes of dynamic shared memory
+    work_list, begins : the segments on the device, batch by batch, and where those of each batch begin; the last ones
+        are of users without ratings
+    meeting : where the parts of users with several segments meet, and how many have arrived
+    """
+
+    def __init__(self, model, device, batches, longest=32):
+        self._kernel = device.kernel(Fast.source, "fast_hidden", **Fast.defines(model))
+        quads = -(-model.hidden // 4)
+        lanes = min(max(4, 1 << (quads - 1).bit_length()), 32)
+        self.groups, self.groups_a_row = _BLOCK // lanes, -(-quads // lanes)
+        self.shared = self.groups * quads * 16
+
+        segments, slots = segments_of(batches.indptr, longest)
+        batch = np.searchsorted(batches.batch_users, segments["row"], "right") - 1
+        order = np.argsort(batch, kind="stable")
+        segments["row"] = batches.users[segments["row"]]
+        self.begins = np.searchsorted(batch[order], np.arange(len(batches) + 2)).tolist()
+        self.work_list = device.array(segments[order].view(np.uint8))
+        self.meeting = device.empty((max(slots, 1), 4 * quads), np.float32), device.zeros(max(slots, 1), np.int32)
+        self.items, self.levels = device.array(batches.items), device.array(batches.levels)
+
+    def of_all(self, weights, hidden_biases, probabilities):
+        """Overwrite the rows of all users, (n_users, hidden), given weights (n_items, K, hidden)."""
+        self._of_segments(0, self.begins[-1], weights, hidden_biases, probabilities)
+
+    def of_batch(self, number, weights, hidden_biases, probabilities):
+        """As `of_all`, of the users of a batch alone."""
+        self._of_segments(*self.begins[number : number + 2], weights, hidden_biases, probabilities)
+
+    def _of_segments(self, begin, end, weights, hidden_biases, probabilities):
+        ratings = self.work_list, np.int32(begin), self.items, self.levels
+        arguments = *ratings, weights, hidden_biases, *self.meeting, probabilities
+        self._kernel(end - begin, _BLOCK, *arguments, shared=self.shared)
+
+
+class Fast(DivergenceKernel):
+    """kernels/rbm/fast.cu: all levels at once, two launches a batch and one for each step of Gibbs sampling."""
+
+    source = "rbm/fast.cu"
+    entries = "fast_reconstruct", "fast_update"
+
+    def __init__(self, model, train, user_hidden, weights, visible_biases, hidden_biases, longest=32):
+        super().__init__(model, train)
+        device, b = self._device, self.batches
+        self._reconstruct, self._update = self.compile(model)
+        self._hidden = HiddenUpdate(model, device, b, longest)
+        self._weights, self._positive = device.array(in_quads(weights)), device.array(in_quads(user_hidden))
+        self._visible_biases, self._hidden_biases = device.array(visible_biases), device.array(hidden_biases)
+        self._negative = device.empty(self._positive.shape, np.float32)
+        self._reconstruction = device.empty((b.most_entries, model.n_levels), np.float32)
+        learned = self._weights, self._visible_biases, self._hidden_biases
+        self._changes = [device.zeros(a.shape if model.momentum else 1, np.float32) for a in learned]
+        self._rows = device.array(b.row_items), device.array(b.rows)
+        self._mapping, self._entry_users, self._users = map(device.array, (b.mapping, b.entry_users, b.users))
+
+    def train_batch(self, number, keys):
+        b, hidden = self.batches, self._hidden
+        first_user, end_user = b.batch_users[number : number + 2].tolist()
+        first_row, end_row = b.batch_rows[number : number + 2].tolist()
+        first, end = b.entries(number)
+        self._last = first_user, end_user, end - first
+
+        hidden.of_batch(number, self._weights, self._hidden_biases, self._positive)
+        begin, stop = hidden.begins[number : number + 2]
+        known = self._positive
+        for draws in keys:
+            self._reconstruct(
+                stop - begin,
+                _BLOCK,
+                hidden.work_list,
+                np.int32(begin),
+                hidden.items,
+                self._weights,
+                self._visible_biases,
+                self._hidden_biases,
+                known,
+                np.int64(first),
+                *draws,
+                *hidden.meeting,
+                self._reconstruction,
+                self._negative,
+                shared=hidden.shared,
+            )
+            known = self._negative
+        rate, momentum, decay = self._rates()
+        self._update(
+            1 + -(-(end_row - first_row) * hidden.groups_a_row // hidden.groups),
+            _BLOCK,
+            *self._rows,
+            np.int64(first_row),
+            np.int32(end_row - first_row),
+            self._mapping,
+            np.int64(first),
+            self._entry_users,
+            hidden.levels,
+            self._reconstruction,
+            self._positive,
+            self._negative,
+            self._users,
+            np.int64(first_user),
+            np.int32(end_user - first_user),
+            self._weights,
+            self._visible_biases,
+            self._hidden_biases,
+            *self._changes,
+            rate,
+            np.int32(self._model.average == "item"),
+            momentum,
+            decay,
+        )
+
+    def statistics(self):
+        first, end, entries = self._last
+        users = self._users[first:end]
+        hidden = (self._without_padding(a[users]) for a in (self._positive, self._negative))
+        return *hidden, self._reconstruction[:entries]
+
+    def _without_padding(self, array):
+        return array[..., : self._model.hidden].copy()
+
+    def arrays(self):
+        self._hidden.of_all(self._weights, self._hidden_biases, self._positive)
+        whole = map(self._without_padding, (self._positive, self._weights))
+        return *whole, self._visible_biases, self._hidden_biases

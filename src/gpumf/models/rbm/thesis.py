@@ -1,0 +1,167 @@
+"""Launches kernels/rbm/thesis.cu."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpumf.datasets.ratings import row_offsets
+from gpumf.models.rbm.divergence import DivergenceKernel
+from gpumf.models.rbm.fast import HiddenUpdate, in_quads
+
+_BLOCK = 128  # CUDA threads, where a thread works by itself
+
+
+@dataclass(frozen=True, eq=False)
+class _Matrices:
+    """The binary matrices of a batch, v^1 to v^K, on a device (thesis, Figure 4.4)."""
+
+    users: Any
+    indptr: Any  # of the columns
+    items: Any  # the row of each entry
+    columns: Any  # the column of each entry
+    row_indptr: Any
+    mapping: Any  # of the rows' entries to those of the columns
+    values: Any  # uint8 (K, entries), zeros and ones
+
+    @classmethod
+    def of(cls, batch, n_items, n_levels, device):
+        columns = np.repeat(np.arange(len(batch.users), dtype=np.int32), np.diff(batch.indptr))
+        row_indptr = row_offsets(np.bincount(batch.items, minlength=n_items)).astype(np.int32)
+        mapping = np.argsort(batch.items, kind="stable").astype(np.int32)
+        values = (batch.levels == np.arange(n_levels)[:, None]).astype(np.uint8)
+        arrays = batch.users, batch.indptr, batch.items, columns, row_indptr, mapping, values
+        return cls(*map(device.array, arrays))
+
+
+class Thesis(DivergenceKernel):
+    """kernels/rbm/thesis.cu: a launch for each level, in which a block takes a user, an entry or an item.
+
+    The batches' matrices are made before the first epoch and stay on the device. The weights do so too, K matrices
+    (items, hidden), or with weights='transfer' they are copied to the device for each of the updates, and back after
+    that of the weights. The updates can be called one by one to time them: `take` a batch, then `hidden_update`,
+    `visible_update`, `hidden_update(reconstructed=True)` and `weight_update`.
+    """
+
+    source = "rbm/thesis.cu"
+    entries = (
+        "thesis_hidden",
+        "thesis_sigmoid",
+        "thesis_draw",
+        "thesis_visible",
+        "thesis_softmax",
+        "thesis_weights",
+        "thesis_hidden_biases",
+    )
+    transfers = True
+
+    def __init__(self, model, train, user_hidden, weights, visible_biases, hidden_biases):
+        super().__init__(model, train)
+        device, b = self._device, self.batches
+        compiled = self.compile(model)
+        self._hidden, self._sigmoid, self._draw, self._visible, self._softmax = compiled[:5]
+        self._change_weights, self._change_hidden_biases = compiled[5:]
+        self._transfer = model.weights == "transfer"
+        levels, hidden = model.n_levels, model.hidden
+
+        by_level = [np.ascontiguousarray(weights[:, k]) for k in range(levels)]
+        self._weights = by_level if self._transfer else [device.array(w) for w in by_level]
+        self._visible_biases = [device.array(visible_biases[:, k]) for k in range(levels)]
+        self._hidden_biases = device.array(hidden_biases)
+        kept = (len(weights) if model.momentum else 1, hidden)
+        self._weight_changes = [device.zeros(kept, np.float32) for _ in range(levels)]
+        self._visible_changes = [device.zeros(kept[0], np.float32) for _ in range(levels)]
+        self._hidden_change = device.zeros(hidden, np.float32)
+
+        self._matrices = [_Matrices.of(b[k], train.n_items, levels, device) for k in range(len(b))]
+        most_users = int(np.diff(b.batch_users).max())
+        self._products = device.empty(levels * most_users * hidden, np.float32)
+        self._both = [device.empty((most_users, hidden), np.float32) for _ in range(2)]  # positive and negative
+        self._units = device.empty((most_users, hidden), np.uint8)
+        self._probabilities = device.empty(levels * b.most_entries, np.float32)
+        self._drawn = device.empty(levels * b.most_entries, np.uint8)
+        self._all_hidden = HiddenUpdate(model, device, b)
+        self._all_probabilities = device.array(in_quads(user_hidden))
+
+    def train_batch(self, number, keys):
+        self.take(number)
+        self.hidden_update()
+        for draws in keys:
+            self.visible_update(*draws)
+            self.hidden_update(reconstructed=True)
+        self.weight_update()
+
+    def take(self, number):
+        """Go on with batch `number`."""
+        self._of, self._known = self._matrices[number], None
+        self._n_users, self._n_entries = len(self._of.users), len(self._of.items)
+
+    def hidden_update(self, reconstructed=False):
+        """p(h | v) of the batch's users from the data, or from the last `visible_update`."""
+        of, block = self._of, self._model.hidden
+        values = self._levels_of(self._drawn) if reconstructed else of.values
+        products = self._products[: len(values) * self._n_users * block].reshape(len(values), -1)
+        for k, product in enumerate(products):
+            self._hidden(self._n_users, block, of.indptr, of.items, values[k], self._weights_there(k), product)
+        self._known = self._both[int(reconstructed)]
+        self._sigmoid(self._n_users, block, products, self._hidden_biases, self._known)
+
+    def visible_update(self, hidden_key, visible_key):
+        """A step of Gibbs sampling from the last `hidden_update`: probabilities of the levels, and drawn ones."""
+        of, block = self._of, self._model.hidden
+        self._draw(self._n_users, block, of.users, self._known, hidden_key, self._units)
+        probabilities, drawn = map(self._levels_of, (self._probabilities, self._drawn))
+        for k, biases in enumerate(self._visible_biases):
+            arguments = of.items, of.columns, self._units, self._weights_there(k), biases, probabilities[k]
+            self._visible(self._n_entries, block, *arguments, shared=4 * block)
+        blocks = -(-self._n_entries // _BLOCK)
+        self._softmax(blocks, _BLOCK, np.int32(self._n_entries), visible_key, probabilities, drawn)
+
+    def weight_update(self):
+        """Weights and biases from the data, the last reconstruction, and the hidden probabilities of both."""
+        of, block = self._of, self._model.hidden
+        rate, momentum, decay = self._rates()
+        n_users, per_item = np.int32(self._n_users), np.int32(self._model.average == "item")
+        for k, probabilities in enumerate(self._levels_of(self._probabilities)):
+            weights = self._weights_there(k)
+            self._change_weights(
+                len(of.row_indptr) - 1,
+                block,
+                of.row_indptr,
+                of.mapping,
+                of.columns,
+                of.values[k],
+                probabilities,
+                *self._both,
+                weights,
+                self._visible_biases[k],
+                self._weight_changes[k],
+                self._visible_changes[k],
+                rate,
+                n_users,
+                per_item,
+                momentum,
+                decay,
+            )
+            if self._transfer:
+                self._weights[k] = self._device.to_numpy(weights)
+        biases = self._hidden_biases, self._hidden_change
+        self._change_hidden_biases(1, block, *self._both, n_users, *biases, rate, momentum)
+
+    def _weights_there(self, k):
+        """W^k on the device."""
+        return self._device.array(self._weights[k]) if self._transfer else self._weights[k]
+
+    def _levels_of(self, array):
+        """(K, entries of the batch) of an array that has room for any batch."""
+        return array[: self._model.n_levels * self._n_entries].reshape(-1, self._n_entries)
+
+    def statistics(self):
+        hidden = (a[: self._n_users] for a in self._both)
+        return *hidden, self._levels_of(self._probabilities).T
+
+    def arrays(self):
+        weights = self._device.array(np.stack(self._weights, axis=1))
+        self._all_hidden.of_all(in_quads(weights), self._hidden_biases, self._all_probabilities)
+        hidden = self._all_probabilities[:, : self._model.hidden].copy()
+        return hidden, weights, np.stack(self._visible_biases, axis=1), self._hidden_biases
