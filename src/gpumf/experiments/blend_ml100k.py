@@ -16,7 +16,11 @@ from gpumf.models.sgd import schedules
 
 MODELS = {"RBM": RBM, "SGD": SGD, "ALS": ALS}
 BLENDS = [("RBM", "SGD"), ("RBM", "ALS"), ("SGD", "ALS"), ("RBM", "SGD", "ALS")]
-FIXED = {"RBM": {"momentum": 0.9, "batch": 50}, "SGD": {"biases": True, "bias_regularization": 0.02}, "ALS": {}}
+FIXED = {
+    "RBM": {"momentum": 0.9, "average": "batch", "batch": 50},
+    "SGD": {"biases": True, "bias_regularization": 0.02},
+    "ALS": {},
+}
 """What every model of a kind has in common; `beta` in a grid is that of `schedules.Power`."""
 
 PROFILES = {
@@ -38,10 +42,9 @@ PROFILES = {
         "grids": {
             "RBM": {
                 "hidden": [250, 500],
-                "learning_rate": [0.04],
-                "weight_decay": [0.005, 0.01],
+                "learning_rate": [0.02, 0.04],
+                "weight_decay": [0.01, 0.02],
                 "beta": [0.02],
-                "gibbs_steps": [1, 3],
             },
             "SGD": {"factors": [256], "regularization": [0.09, 0.1, 0.11], "learning_rate": [0.02], "beta": [0.02]},
             "ALS": {"factors": [16, 32], "regularization": [0.1, 0.12, 0.14]},

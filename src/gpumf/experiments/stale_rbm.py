@@ -23,7 +23,14 @@ from gpumf.models.sgd import schedules
 
 SHOWN = "trained on", "all so far"
 _SGD = {"biases": True, "regularization": 0.1, "bias_regularization": 0.02, "schedule": schedules.Power(0.02)}
-_RBM = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.01, "batch": 50, "schedule": schedules.Power(0.01)}
+_RBM = {
+    "learning_rate": 0.05,
+    "momentum": 0.9,
+    "weight_decay": 0.01,
+    "average": "batch",
+    "batch": 50,
+    "schedule": schedules.Power(0.01),
+}
 
 PROFILES = {
     "quick": {
