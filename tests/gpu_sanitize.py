@@ -21,7 +21,7 @@ TOOLS = {
     "initcheck": [],
     "synccheck": [],
 }
-TESTS = ["als", "cumf", "implicit", "sgd", "metrics", "ranking", "host", "results"]
+TESTS = ["als", "cumf", "implicit", "sgd", "metrics", "ranking", "rbm", "host", "results"]
 TOO_LONG = [
     "100_000",
     "real_ratings",

@@ -34,7 +34,7 @@ def test_every_kernel_compiles_for_every_architecture(frame):
 
 
 def test_every_version_compiles():
-    for source, defines in sources.variants(FACTORS=[100]):
+    for source, defines in sources.variants(FACTORS=[100], HIDDEN=[100], LEVELS=[5]):
         names = {kernel["kernel"] for kernel in nvrtc.resources(source, 90, **defines)}
         assert names == set(sources.kernels(sources.kernels_folder() / source)), defines
 
@@ -54,6 +54,14 @@ def test_models_with_biases_compile_and_spill_nothing(columns, biases):
     for source, defines in sources.variants(FACTORS=[columns], BIASES=[biases]):
         if "BIASES" in defines:
             assert spilling(pd.DataFrame(nvrtc.resources(source, 90, **defines))).empty
+
+
+@pytest.mark.parametrize("levels", [2, 10, 32])
+@pytest.mark.parametrize("hidden", [20, 512])
+def test_boltzmann_machines_of_every_size_spill_nothing(hidden, levels):
+    for architecture in (75, 90):
+        resources = nvrtc.resources("rbm/fast.cu", architecture, HIDDEN=hidden, LEVELS=levels)
+        assert spilling(pd.DataFrame(resources)).empty
 
 
 def test_no_fast_kernel_spills(frame):

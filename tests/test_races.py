@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from conftest import SCHEMES, kernels_on, ragged_ratings
-from gpumf import ALS, SGD, ImplicitALS
+from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf.datasets import gpu_twins
 from gpumf.experiments import elementwise_cube, race_demonstration, race_steps
 from gpumf.gpu import sources
@@ -88,6 +88,8 @@ def test_only_the_wanted_races_happen(host):
             ALS(5, kernel=kernel, device="host", threads=256).fit(train, 2, test)
         for kernel, options in SCHEMES:
             SGD(5, kernel=kernel, device="host", threads=512, **options).fit(train, 2, test)
+        for kernel in kernels_on(RBM, "host"):
+            RBM(5, gibbs_steps=2, momentum=0.5, batch=7, kernel=kernel, device="host").fit(train, 1, test)
         model = SGD(5, kernel="cu2rec", device="host")
         SGD._trainers["cu2rec"](model, train, *model.initial_factors(train)).training_errors()
         for access in ("coalesced", "strided"):

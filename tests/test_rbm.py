@@ -1,26 +1,317 @@
 """The restricted Boltzmann machine: every kernel against the float64 reference on the same draws, and the model."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from conftest import kernels_on, ragged_ratings, to_numpy
-from gpumf import RBM, datasets
+from conftest import fewer, kernels_on, ragged_ratings, to_numpy
+from gpumf import ALS, RBM
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.datasets.twins import Twin, generate
 from gpumf.hashing import splitmix64
-from gpumf.models.rbm import levels as rating_levels
+from gpumf.models import NotFittedError
 from gpumf.models.rbm import level_logarithms
 from gpumf.models.rbm.batches import Batches
-from gpumf.models.rbm.divergence import batch_order
-from gpumf.models.rbm.fast import HiddenUpdate
+from gpumf.models.rbm.levels import level_values, to_levels
 
-KERNELS = [
-    pytest.param("cpu", "sequential"),
-    pytest.param("cpu", "parallel"),
-    *(
-        pytest.param(device, kernel, marks=getattr(pytest.mark, {"cuda": "gpu"}.get(device, device)))
-        for device in ("host", "cuda")
-        for kernel in ("thesis", "fast")
-    ),
-]
+
+def rated(n_levels, seed=0, **shape):
+    """Ragged ratings 1..n_levels: a user without one, one with one, two items without any."""
+    ratings = ragged_ratings(seed=seed, **shape)
+    values = np.random.default_rng(seed).integers(1, n_levels + 1, ratings.nnz)
+    return Ratings(ratings.users, ratings.items, values, ratings.n_users, ratings.n_items, scale=(1, n_levels))
+
+
+def trainer_of(device, kernel, train, hidden, seed=0, **options):
+    """A trainer with weights that are not small."""
+    model = RBM(hidden, kernel=kernel, device=device, seed=seed, **options)
+    model._set_training(train)
+    user_hidden, weights, visible_biases, hidden_biases = model._initial(train)
+    rng = np.random.default_rng(seed)
+    weights = (weights * 50).astype(np.float32)
+    hidden_biases = rng.standard_normal(hidden).astype(np.float32)
+    arrays = user_hidden, weights, visible_biases, hidden_biases
+    parts = {"longest": 4} if kernel == "fast" else {}  # some users have several segments, some one
+    return model, arrays, RBM._trainers[kernel](model, train, *arrays, **parts)
+
+
+def uniform(stream, draws):
+    with np.errstate(over="ignore"):
+        return (splitmix64(stream + np.asarray(draws, np.uint64)) >> np.uint64(40)) * 2.0**-24
+
+
+def reference_batch(model, batch, first_entry, streams, weights, visible_biases, hidden_biases):
+    """`reference.contrastive_divergence` on a batch and its draws; the reconstruction of its entries alone."""
+    columns = np.repeat(np.arange(len(batch.users)), np.diff(batch.indptr))
+    chosen = np.zeros((len(batch.users), *weights.shape[:2]))
+    chosen[columns, batch.items, batch.levels] = 1
+    draws = []
+    for hidden_stream, visible_stream in streams:
+        visible = np.zeros(chosen.shape[:2])
+        visible[columns, batch.items] = uniform(visible_stream, first_entry + np.arange(len(batch.items)))
+        units = batch.users[:, None].astype(np.uint64) * np.uint64(model.hidden) + np.arange(
+            model.hidden, dtype=np.uint64
+        )
+        draws.append((uniform(hidden_stream, units), visible))
+    statistics, gradients = reference.contrastive_divergence(chosen, weights, visible_biases, hidden_biases, draws)
+    positive, negative, reconstruction = statistics
+    return (positive, negative, reconstruction[columns, batch.items]), gradients
+
+
+@pytest.mark.parametrize(
+    ("hidden", "n_levels", "options"),
+    [
+        (7, 2, {}),
+        (20, 5, {"gibbs_steps": 3, "momentum": 0.5, "weight_decay": 0.1, "average": "batch"}),
+        (64, 3, {"momentum": 0.9}),
+        (131, 10, {"weight_decay": 0.05}),
+    ],
+)
+def test_every_kernel_follows_the_reference(device, hidden, n_levels, options):
+    train = rated(n_levels, seed=hidden, n_users=15, n_items=14, longest=11)
+    # What all cores do differs by rounding alone, which another test sees.
+    for kernel in kernels_on(RBM, device) if device != "cpu" else ["sequential"]:
+        model, arrays, trainer = trainer_of(device, kernel, train, hidden, learning_rate=0.3, batch=6, **options)
+        learned = [a.astype(np.float64) for a in arrays[1:]]
+        changes = [np.zeros_like(a) for a in learned]
+        for number in (1, 0, 1):
+            batch, streams = trainer.batches[number], trainer.streams(2)
+            first, _ = trainer.batches.entries(number)
+            statistics, gradients = reference_batch(model, batch, first, streams, *learned)
+            counts = np.bincount(batch.items, minlength=train.n_items)
+            over = np.maximum(counts, 1) if model.average == "item" else np.full(train.n_items, len(batch.users))
+            over = over[:, None, None], over[:, None], len(batch.users)
+            for k, touched in enumerate((counts > 0, counts > 0, slice(None))):
+                decay = model.weight_decay if k == 0 else 0.0
+                step = 0.3 * (gradients[k] / over[k] - decay * learned[k])
+                changes[k][touched] = model.momentum * changes[k][touched] + step[touched]
+                learned[k][touched] += changes[k][touched]
+            trainer.train_batch(number, streams)
+            for actual, expected in zip(to_numpy(device, *trainer.statistics()), statistics, strict=True):
+                assert np.abs(actual - expected).max() < 1e-4
+        chosen = np.zeros((train.n_users, train.n_items, n_levels))
+        chosen[train.users, train.items, train.values.astype(int) - 1] = 1
+        user_hidden, *after = to_numpy(device, *trainer.arrays())
+        for actual, expected, before in zip(after, learned, arrays[1:], strict=True):
+            assert actual.shape == before.shape and np.abs(actual - expected).max() < 1e-4
+            assert np.abs(actual - before).max() > 0.01
+        assert np.abs(user_hidden - reference.rbm_hidden(chosen, learned[0], learned[2])).max() < 1e-4
+
+
+def test_errors_and_predictions_are_of_expected_ratings(device):
+    train, test = rated(5, n_users=fewer(device, 900), n_items=20, longest=15).split(0.3)
+    for kernel in kernels_on(RBM, device):
+        model = RBM(20, learning_rate=0.3, kernel=kernel, device=device).fit(train, 1, test)
+        chosen = np.zeros((train.n_users, train.n_items, 5))
+        chosen[train.users, train.items, train.values.astype(int) - 1] = 1
+        hidden = reference.rbm_hidden(chosen, model.item_weights, model.hidden_biases)
+        assert np.abs(model.user_hidden - hidden).max() < 1e-5
+        expected = reference.rbm_expectations(hidden, model.item_weights, model.visible_biases, [1, 2, 3, 4, 5])
+        known = np.bincount(train.items, minlength=train.n_items) > 0
+        expected = np.where(known, expected, train.mean)
+        assert (~known).sum() > 0 and np.abs(model.predict(*np.indices(expected.shape)) - expected).max() < 1e-5
+        error = expected[test.users, test.items] - test.values
+        assert model.history.mae.iloc[-1] == pytest.approx(np.abs(error).mean(), rel=1e-5)
+        assert model.score(test)["rmse"] == pytest.approx(np.sqrt((error**2).mean()), rel=1e-5)
+
+
+def test_without_training_ratings_the_biases_or_the_mean_are_predicted():
+    train = Ratings([0, 0, 1, 2], [0, 1, 1, 0], [1, 2, 5, 2], 4, 3, scale=(1, 5))
+    model = RBM(20, kernel="sequential").fit(train, 3)
+    assert (model.predict(np.arange(4), 2) == np.float32(train.mean)).all()
+    assert np.allclose(model.user_hidden[3], 1 / (1 + np.exp(-model.hidden_biases)), atol=1e-6)
+    expected = reference.rbm_expectations(
+        model.user_hidden[3:], model.item_weights, model.visible_biases, model.level_values
+    )
+    assert model.predict(3, [0, 1]) == pytest.approx(expected[0, :2], rel=1e-6)
+
+
+def test_the_same_seed_gives_the_same_bits(device):
+    train = rated(5, n_users=30, n_items=12, longest=9)
+    for kernel in kernels_on(RBM, device):
+        models = [
+            RBM(20, kernel=kernel, device=device, seed=seed, batch=8, learning_rate=0.5, momentum=0.5).fit(train, 2)
+            for seed in (5, 5, 6)
+        ]
+        for name in RBM._arrays:
+            first, again, other = (getattr(model, name) for model in models)
+            assert np.array_equal(first, again) and not np.array_equal(first, other)
+
+
+def test_moving_the_weights_changes_nothing(launcher):
+    train = rated(5, n_users=20, n_items=12, longest=9)
+    arrays = []
+    for weights in ("device", "transfer"):
+        options = {"gibbs_steps": 2, "momentum": 0.5, "weight_decay": 0.1, "batch": 7}
+        model = RBM(9, kernel="thesis", device=launcher.name, weights=weights, **options).fit(train, 2)
+        arrays.append(model._learned)
+    assert all(np.array_equal(a, b) for a, b in zip(*arrays, strict=True))
+    with pytest.raises(ValueError, match="transfer"):
+        RBM(9, kernel="fast", device=launcher.name, weights="transfer")
+
+
+def test_batches_hold_every_rating_once_by_user_and_by_item():
+    train = rated(5, n_users=50, n_items=30, longest=20)
+    levels = to_levels(train.by_user.values, (1, 5), 5)
+    batches = Batches.of(train.by_user, levels, train.n_items, 8, seed=3)
+    rated_users = np.unique(train.users)
+    assert len(batches) == -(-len(rated_users) // 8)
+    assert np.array_equal(np.sort(batches.users), np.arange(50))
+    assert set(batches.users[: len(rated_users)]) == set(rated_users)
+    seen, most = set(), 0
+    for number in range(len(batches)):
+        batch = batches[number]
+        most = max(most, len(batch.items))
+        assert np.array_equal(batch.entry_users, np.repeat(batch.users, np.diff(batch.indptr)))
+        seen |= set(zip(batch.entry_users, batch.items, batch.levels + 1, strict=True))
+        assert np.array_equal(np.sort(batch.mapping), np.arange(len(batch.items)))
+        assert np.array_equal(batch.items[batch.mapping], np.repeat(batch.row_items, np.diff(batch.rows)))
+        assert len(np.unique(batch.row_items)) == len(batch.row_items) and (np.diff(np.diff(batch.rows)) <= 0).all()
+    assert seen == set(zip(train.users, train.items, train.values, strict=True)) and most == batches.most_entries
+
+
+@pytest.mark.parametrize(
+    ("values", "scale", "levels", "back"),
+    [
+        ([1, 2, 5], (1, 5), None, [1, 2, 5]),
+        ([0.5, 3.5, 5], (0.5, 5), None, [0.5, 3.5, 5]),
+        ([-1, 1], None, None, [-1, 1]),
+        ([-10, -4.9, 2.6, 9.8], (-10, 10), 5, [-10, -5, 5, 10]),
+        ([0, 50, 74], (0, 100), 3, [0, 50, 50]),
+    ],
+)
+def test_ratings_become_levels_and_return(values, scale, levels, back):
+    n = len(values)
+    train = Ratings(np.arange(n), np.zeros(n), values, n, 1, scale=scale)
+    model = RBM(2, levels=levels, kernel="sequential").fit(train, 1)
+    chosen = to_levels(train.values, model.scale, model.n_levels)
+    assert np.allclose(model.level_values[chosen], back)
+    assert model.item_weights.shape[1] == len(model.level_values)
+    assert (model.level_values.min() <= model.predict(np.arange(n), 0)).all()
+    assert (model.level_values.max() >= model.predict(np.arange(n), 0)).all()
+
+
+def test_jester_is_rounded_as_when_it_is_loaded():
+    raw = np.linspace(-10, 10, 1001).astype(np.float32)
+    loaded = np.rint((raw + 10) / 20 * 4 + 1)  # gpumf.datasets.load, rescale
+    assert np.array_equal(to_levels(raw, (-10, 10), 5) + 1, loaded)
+    assert np.array_equal(level_values((-10, 10), 5), [-10, -5, 0, 5, 10])
+
+
+def test_initial_biases_are_the_shares_of_the_levels():
+    items, levels = np.array([0, 0, 0, 0, 1]), np.array([0, 2, 2, 2, 1])
+    shares = np.exp(level_logarithms(items, levels, (3, 3)).astype(np.float64))
+    overall = np.array([2, 2, 4]) / 8
+    assert np.allclose(shares.sum(axis=1), 1)
+    assert np.allclose(shares[0], (np.array([1, 0, 3]) + overall) / 5, rtol=1e-5)
+    assert np.allclose(shares[2], overall, rtol=1e-5)
+
+
+def test_gibbs_steps_rise_by_their_schedule():
+    train = rated(5, n_users=20, n_items=10, longest=8)
+    rising = RBM(20, gibbs_steps=((0, 1), (2, 3)), kernel="sequential")
+    assert [rising.steps_in(epoch) for epoch in range(5)] == [1, 1, 3, 3, 3]
+    before = RBM(20, gibbs_steps=1, kernel="sequential").fit(train, 2)
+    assert np.array_equal(before.item_weights, rising.fit(train, 2).item_weights)
+    before.fit(train, 1, warm_start=True), rising.fit(train, 1, warm_start=True)
+    assert not np.array_equal(before.item_weights, rising.item_weights)
+
+
+def test_it_learns_more_than_the_items_means():
+    spec = Twin(1000, 60, 30000, (5, 55), (20, 900), (1, 5), 1, 3.5, 0.2, 0.3, 0.9, 0.3)
+    train, test = generate(spec, seed=1).split(0.2)
+    means = np.bincount(train.items, train.values, 60) / np.bincount(train.items, minlength=60)
+    baseline = np.sqrt(((means[test.items] - test.values) ** 2).mean())
+    history = RBM(20, learning_rate=0.05, batch=20, kernel="sequential").fit(train, 25, test).history
+    assert history.rmse[0] == pytest.approx(baseline, rel=0.02)
+    assert history.rmse.min() < 0.9 * baseline
+
+
+def test_every_kernel_has_the_same_history(device):
+    train, test = rated(5, n_users=fewer(device, 900), n_items=20, longest=15).split(0.3)
+    histories = [
+        RBM(20, learning_rate=0.3, kernel=kernel, device=where).fit(train, 3, test).history
+        for kernel, where in [("sequential", "cpu"), *((name, device) for name in kernels_on(RBM, device))]
+    ]
+    # Where a probability is within rounding of its draw, a unit may differ.
+    assert all(np.abs(other.rmse - histories[0].rmse).max() < 1e-3 for other in histories[1:])
+
+
+def test_stop_warm_start_save_and_load(tmp_path):
+    train, test = rated(5, n_users=60, n_items=30, longest=20).split(0.2)
+    options = {"learning_rate": 0.3, "gibbs_steps": ((0, 1), (3, 2)), "batch": 10, "kernel": "sequential"}
+    through = RBM(20, **options).fit(train, 5, test)
+    stopped = RBM(20, **options).fit(train, 5, test, stop=lambda row: row["epoch"] == 2)
+    stopped.save(tmp_path / "rbm.npz")
+    loaded = RBM.load(tmp_path / "rbm.npz", device="cpu")
+    pd.testing.assert_frame_equal(loaded.history, stopped.history)
+    assert loaded._parameters == stopped._parameters and loaded.n_levels == 5
+    assert np.array_equal(loaded.predict(test.users, test.items), stopped.predict(test.users, test.items))
+    assert loaded.score(test) == stopped.score(test)
+    assert np.array_equal(loaded.recommend(4, seen=train)[0], stopped.recommend(4)[0])
+    resumed = stopped.fit(train, 3, test, warm_start=True)
+    assert np.array_equal(resumed.item_weights, through.item_weights)
+    with pytest.raises(ValueError, match="holds a RBM"):
+        ALS.load(tmp_path / "rbm.npz")
+
+
+def test_recommend_takes_the_highest_expected_ratings():
+    train, test = rated(5, n_users=40, n_items=30, longest=20).split(0.3)
+    model = RBM(20, learning_rate=0.3, kernel="sequential").fit(train, 4)
+    users = np.arange(train.n_users)
+    everything = model.predict(users[:, None], np.arange(train.n_items))
+    everything[:, np.bincount(train.items, minlength=train.n_items) == 0] = np.nan
+    everything[train.users, train.items] = np.nan
+    items, ratings = model.recommend(users, k=4)
+    for user in users:
+        best = np.sort(everything[user][~np.isnan(everything[user])])[::-1][:4]
+        assert np.allclose(ratings[user][: len(best)], best, atol=1e-5)
+        assert np.allclose(everything[user, items[user][items[user] >= 0]], best, atol=1e-5)
+    assert 0 < model.rank(test, 4)["recall"] <= 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"hidden": 0},
+        {"hidden": 513},
+        {"learning_rate": 0.0},
+        {"gibbs_steps": 0},
+        {"gibbs_steps": ()},
+        {"gibbs_steps": ((1, 2),)},
+        {"gibbs_steps": ((0, 1), (5, 0))},
+        {"gibbs_steps": 1.5},
+        {"batch": 0},
+        {"momentum": 1.0},
+        {"weight_decay": -1.0},
+        {"average": "user"},
+        {"levels": 1},
+        {"levels": 33},
+        {"weights": "host"},
+        {"weights": "transfer"},
+    ],
+)
+def test_a_wrong_parameter_gets_one_clear_error(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        RBM(**{"kernel": "sequential"} | wrong)
+
+
+def test_ratings_that_are_no_levels_get_one_clear_error():
+    def fitted(values, scale=None, **options):
+        n = len(values)
+        return RBM(2, kernel="sequential", **options).fit(Ratings(range(n), [0] * n, values, n, 1, scale=scale), 1)
+
+    with pytest.raises(ValueError, match="levels="):
+        fitted([1, 2.3, 5], (1, 5))
+    with pytest.raises(ValueError, match="levels="):
+        fitted([0, 50, 100], (0, 100))
+    with pytest.raises(ValueError, match="rating 1 is 6"):
+        fitted([1, 6], (1, 5), levels=5)
+    with pytest.raises(ValueError, match="two different"):
+        fitted([3, 3])
+    model = fitted([1, 5], (1, 5))
+    with pytest.raises(ValueError, match="5 levels as before"):
+        model.fit(Ratings([0, 1], [0, 0], [1, 2], 2, 1, scale=(1, 2)), 1, warm_start=True)
+    with pytest.raises(NotFittedError):
+        RBM(2).predict(0, 0)

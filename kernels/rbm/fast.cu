@@ -21,6 +21,7 @@
 
 constexpr int QUADS = (HIDDEN + 3) / 4;  // of a row, the last one filled up with zeros
 constexpr int QUADS_PER_LANE = (QUADS + LANES - 1) / LANES;
+constexpr int AT_ONCE = LEVELS <= 10 ? 4 : 1;  // entries whose loads overlap, where the sums leave registers for them
 
 __device__ inline float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 __device__ inline float dot(float4 a, float4 b) { return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w; }
@@ -128,8 +129,12 @@ extern "C" __global__ void fast_reconstruct(const Segment* __restrict__ segments
     sum.clear();
     __syncthreads();  // the units are in registers, the sums may take their place
 
-    for (int t = threadIdx.x / LANES; t < segment.length; t += groups) {
-        const long long entry = segment.begin + t, first = items[entry] * (long long)LEVELS;
+    int item = 0;  // of the entry, looked up while the one before is worked on
+    const int mine = threadIdx.x / LANES;
+    if (mine < segment.length) item = items[segment.begin + mine];
+    for (int t = mine; t < segment.length; t += groups) {
+        const long long entry = segment.begin + t, first = item * (long long)LEVELS;
+        if (t + groups < segment.length) item = items[entry + groups];
         float p[LEVELS];
 #pragma unroll
         for (int k = 0; k < LEVELS; ++k) {
@@ -177,25 +182,46 @@ extern "C" __global__ void fast_update(
     }
     const int work = (blockIdx.x - 1) * (blockDim.x / LANES) + threadIdx.x / LANES;
     const int row = work / QUADS_PER_LANE, quad = work % QUADS_PER_LANE * LANES + group_lane();
-    if (row >= n_rows || quad >= QUADS) return;
+    if (row >= n_rows) return;
+    const bool there = quad < QUADS;  // lanes beyond the row help to look up entries
 
     const long long begin = rows[first_row + row], end = rows[first_row + row + 1];
     float4 gradient[LEVELS] = {};
     float bias_gradients[LEVELS] = {};
-#pragma unroll 2
-    for (long long s = begin; s < end; ++s) {
-        const int t = mapping[s];
-        const long long place = entry_users[first_entry + t] * (long long)QUADS + quad;
-        const float4 data = positive[place], model = negative[place];
-        const int level = levels[first_entry + t];
+    for (long long first = begin; first < end; first += LANES) {
+        // A lane looks up an entry each, then all take them in turn.
+        const int count = (int)min(end - first, (long long)LANES);
+        const int mine = mapping[first + min(group_lane(), count - 1)];
+        const int user = entry_users[first_entry + mine], its_level = levels[first_entry + mine];
+        for (int e = 0; e < count; e += AT_ONCE) {
+            float4 data[AT_ONCE], model[AT_ONCE];
+            float p[AT_ONCE][LEVELS];
+            int level[AT_ONCE];
 #pragma unroll
-        for (int k = 0; k < LEVELS; ++k) {
-            const float on = level == k, p = reconstruction[t * LEVELS + k];
-            add_product(gradient[k], on, data);
-            add_product(gradient[k], -p, model);
-            bias_gradients[k] += on - p;
+            for (int a = 0; a < AT_ONCE; ++a) {
+                const int source = min(e + a, count - 1);
+                const long long place = __shfl_sync(group_mask(), user, source, LANES) * (long long)QUADS + quad;
+                data[a] = there ? positive[place] : float4{};
+                model[a] = there ? negative[place] : float4{};
+                const int entry = __shfl_sync(group_mask(), mine, source, LANES);
+                level[a] = __shfl_sync(group_mask(), its_level, source, LANES);
+#pragma unroll
+                for (int k = 0; k < LEVELS; ++k) p[a][k] = reconstruction[entry * LEVELS + k];
+            }
+#pragma unroll
+            for (int a = 0; a < AT_ONCE; ++a) {
+                if (e + a >= count) break;
+#pragma unroll
+                for (int k = 0; k < LEVELS; ++k) {
+                    const float on = level[a] == k;
+                    add_product(gradient[k], on, data[a]);
+                    add_product(gradient[k], -p[a][k], model[a]);
+                    bias_gradients[k] += on - p[a][k];
+                }
+            }
         }
     }
+    if (!there) return;
 
     const long long item = row_items[first_row + row];
     const float step = rate / (float)(per_item ? end - begin : n_users);

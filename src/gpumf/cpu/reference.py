@@ -189,7 +189,7 @@ def contrastive_divergence(chosen, weights, visible_biases, hidden_biases, draws
 
     Returns
     -------
-    (positive, negative, reconstruction) : float64 p(h | v) and p(h | v') (users, hidden), p(v' | h) (users, n_items, K)
+    (positive, negative, reconstruction) : p(h | v) and p(h | v') (users, hidden), p(v' | h) (users, n_items, K)
     gradients : of weights, visible and hidden biases: sums over the batch, of their shapes
     """
     rated = chosen.any(axis=-1, keepdims=True)

@@ -7,7 +7,7 @@ from gpumf.gpu import nvrtc, sources
 
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 
-VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0]}
+VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0], "HIDDEN": [128], "LEVELS": [5]}
 
 PROFILES = {
     "quick": {"architectures": [75, 90, 120], "factors": [16, 100], "versions": VERSIONS},
@@ -26,9 +26,9 @@ def run(architectures, factors, versions):
 
     Returns
     -------
-    DataFrame with a row a kernel: source, factors, load, a_half, implicit (its definitions, missing where the source
-    has none), architecture, kernel, registers, stack_bytes, spill_store_bytes, spill_load_bytes (all of a thread),
-    static_shared_bytes (of a block)
+    DataFrame with a row a kernel: source, factors, load, a_half, implicit, hidden, levels (its definitions, missing
+    where the source has none), architecture, kernel, registers, stack_bytes, spill_store_bytes, spill_load_bytes (all
+    of a thread), static_shared_bytes (of a block)
     """
     rows = [
         {"source": source, **_definitions(defines), "architecture": architecture, **kernel}
@@ -40,4 +40,5 @@ def run(architectures, factors, versions):
 
 
 def _definitions(defines):
-    return {name.lower(): defines.get(name, np.nan) for name in ("FACTORS", "LOAD", "A_HALF", "IMPLICIT")}
+    names = "FACTORS", "LOAD", "A_HALF", "IMPLICIT", "HIDDEN", "LEVELS"
+    return {name.lower(): defines.get(name, np.nan) for name in names}

@@ -58,7 +58,7 @@ def kernel_sums(arrays, factors, device):
 
 
 def totals(device):
-    """For a kernel that sums up errors: its blocks, its threads, float64 (blocks, 2) for its sums, and what adds them up.
+    """For a kernel that sums up errors: its blocks, its threads, float64 (blocks, 2) for its sums, and their total.
 
     That is a function without arguments that returns float64 (2,) on the host.
     """

@@ -19,14 +19,15 @@ def batch_order(seed, epoch, n_batches):
     return random_order(n_batches, splitmix64(np.uint64((seed << 32) + epoch)))
 
 
-def draw_keys(seed, epoch, step, first):
-    """The streams of the draws of hidden and of visible units, the second from its draw number `first` on.
+def draw_streams(seed, epoch, step):
+    """The streams of the draws of hidden and of visible units in a step of Gibbs sampling, uint64.
 
-    step : of Gibbs sampling, counted from 0, as epochs are
+    Of the first one user u takes for unit j draw number u * hidden + j, of the second one entry t of `Batches` takes
+    draw number t. Epochs and steps are counted from 0.
     """
     with np.errstate(over="ignore"):
         stream = splitmix64(np.uint64(seed)) + np.uint64(2 * (epoch * _MOST_STEPS + step))
-        return splitmix64(stream), splitmix64(stream + np.uint64(1)) + np.uint64(first)
+        return splitmix64(stream), splitmix64(stream + np.uint64(1))
 
 
 class Divergence(Trainer):
@@ -47,17 +48,18 @@ class Divergence(Trainer):
         self._model, self.learning_rate = model, model.learning_rate
 
     def epoch(self, number):
-        for batch in batch_order(self._model.seed, number, len(self.batches)):
-            self.train_batch(int(batch), self.keys(number, batch))
+        streams = self.streams(number)
+        for batch in batch_order(self._model.seed, number, len(self.batches)).tolist():
+            self.train_batch(batch, streams)
 
-    def keys(self, epoch, batch):
-        """The streams of the draws of a batch, (hidden, visible) for each step of Gibbs sampling.
+    def streams(self, epoch):
+        """`draw_streams` of each step of Gibbs sampling in an epoch."""
+        return [draw_streams(self._model.seed, epoch, step) for step in range(self._model.steps_in(epoch))]
 
-        Of the hidden stream user u takes for unit j draw number u * hidden + j, of the visible one entry t of the
-        batch draw number t.
-        """
-        first, _ = self.batches.entries(batch)
-        return [draw_keys(self._model.seed, epoch, step, first) for step in range(self._model.steps_in(epoch))]
+    def _keys(self, number, streams):
+        """The streams from the draws of batch `number` on, whose kernels count its entries from 0."""
+        first, _ = self.batches.entries(number)
+        return [(hidden, np.uint64((int(visible) + first) % 2**64)) for hidden, visible in streams]
 
     @abstractmethod
     def statistics(self):
@@ -70,8 +72,8 @@ class Divergence(Trainer):
         """
 
     @abstractmethod
-    def train_batch(self, number, keys):
-        """Start the update with batch `number`, with a step of Gibbs sampling for each pair of `keys`."""
+    def train_batch(self, number, streams):
+        """Start the update with batch `number`, with a step of Gibbs sampling for each pair of `streams`."""
 
     def _rates(self):
         """Learning rate, momentum and weight decay, as the kernels take them."""
@@ -118,13 +120,13 @@ class Sequential(Divergence):
         self._changes = [np.zeros_like(a[kept]) for a in (weights, visible_biases)]
         self._hidden_change = np.zeros_like(hidden_biases)
 
-    def train_batch(self, number, keys):
+    def train_batch(self, number, streams):
         batch = self.batches[number]
         self._last = batch.users, len(batch.items)
         w, a, reconstruction, sampled = self._weights, self._visible_biases, self._reconstruction, self._sampled
         known = self._positive
         self._hidden_update(batch, batch.levels, known)
-        for draws in keys:
+        for draws in self._keys(number, streams):
             columns = batch.users, batch.indptr, batch.items
             self._updates.visible_update(*columns, w, a, known, *draws, reconstruction, sampled)
             known = self._negative

@@ -5,7 +5,7 @@ import numpy as np
 from gpumf.models.als.half_sweeps import segments_of
 from gpumf.models.rbm.divergence import DivergenceKernel
 
-_BLOCK = 128  # CUDA threads
+_BLOCK = 256  # CUDA threads
 
 
 def in_quads(array):
@@ -79,45 +79,26 @@ class Fast(DivergenceKernel):
         self._changes = [device.zeros(a.shape if model.momentum else 1, np.float32) for a in learned]
         self._rows = device.array(b.row_items), device.array(b.rows)
         self._mapping, self._entry_users, self._users = map(device.array, (b.mapping, b.entry_users, b.users))
+        self._per_item = np.int32(model.average == "item")
+        self._of_batches = [self._arguments(number) for number in range(len(b))]
 
-    def train_batch(self, number, keys):
+    def _arguments(self, number):
+        """All that the launches of a batch are told but draws and rates, made once: launches are short."""
         b, hidden = self.batches, self._hidden
         first_user, end_user = b.batch_users[number : number + 2].tolist()
         first_row, end_row = b.batch_rows[number : number + 2].tolist()
-        first, end = b.entries(number)
-        self._last = first_user, end_user, end - first
-
-        hidden.of_batch(number, self._weights, self._hidden_biases, self._positive)
-        begin, stop = hidden.begins[number : number + 2]
-        known = self._positive
-        for draws in keys:
-            self._reconstruct(
-                stop - begin,
-                _BLOCK,
-                hidden.work_list,
-                np.int32(begin),
-                hidden.items,
-                self._weights,
-                self._visible_biases,
-                self._hidden_biases,
-                known,
-                np.int64(first),
-                *draws,
-                *hidden.meeting,
-                self._reconstruction,
-                self._negative,
-                shared=hidden.shared,
-            )
-            known = self._negative
-        rate, momentum, decay = self._rates()
-        self._update(
+        first_entry, _ = b.entries(number)
+        begin, end = hidden.begins[number : number + 2]
+        learned = self._weights, self._visible_biases, self._hidden_biases
+        reconstruct = end - begin, _BLOCK, hidden.work_list, np.int32(begin), hidden.items, *learned
+        update = (
             1 + -(-(end_row - first_row) * hidden.groups_a_row // hidden.groups),
             _BLOCK,
             *self._rows,
             np.int64(first_row),
             np.int32(end_row - first_row),
             self._mapping,
-            np.int64(first),
+            np.int64(first_entry),
             self._entry_users,
             hidden.levels,
             self._reconstruction,
@@ -126,21 +107,28 @@ class Fast(DivergenceKernel):
             self._users,
             np.int64(first_user),
             np.int32(end_user - first_user),
-            self._weights,
-            self._visible_biases,
-            self._hidden_biases,
+            *learned,
             *self._changes,
-            rate,
-            np.int32(self._model.average == "item"),
-            momentum,
-            decay,
         )
+        return reconstruct, np.int64(first_entry), update
+
+    def train_batch(self, number, streams):
+        hidden, self._last = self._hidden, number
+        reconstruct, first_entry, update = self._of_batches[number]
+        hidden.of_batch(number, self._weights, self._hidden_biases, self._positive)
+        known, out = self._positive, (*hidden.meeting, self._reconstruction, self._negative)
+        for draws in self._keys(number, streams):
+            self._reconstruct(*reconstruct, known, first_entry, *draws, *out, shared=hidden.shared)
+            known = self._negative
+        rate, momentum, decay = self._rates()
+        self._update(*update, rate, self._per_item, momentum, decay)
 
     def statistics(self):
-        first, end, entries = self._last
-        users = self._users[first:end]
+        b, number = self.batches, self._last
+        users = self._users[slice(*b.batch_users[number : number + 2])]
+        first_entry, end_entry = b.entries(number)
         hidden = (self._without_padding(a[users]) for a in (self._positive, self._negative))
-        return *hidden, self._reconstruction[:entries]
+        return *hidden, self._reconstruction[: end_entry - first_entry]
 
     def _without_padding(self, array):
         return array[..., : self._model.hidden].copy()

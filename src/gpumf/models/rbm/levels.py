@@ -30,7 +30,7 @@ def n_levels_of(ratings, scale):
 
 
 def to_levels(values, scale, n_levels):
-    """The nearest level of each rating, uint8; halfway between two of them the even one.
+    """The nearest level of each rating, uint8; halfway between two of them the one that is even, counted from 1.
 
     Raises
     ------
@@ -41,4 +41,4 @@ def to_levels(values, scale, n_levels):
     if len(off):
         raise ValueError(f"rating {off[0]} is {values[off[0]]}, off the scale {lowest} to {highest}")
     steps = (values.astype(np.float64) - lowest) / (highest - lowest) * (n_levels - 1)
-    return np.rint(steps).astype(np.uint8)
+    return (np.rint(steps + 1) - 1).astype(np.uint8)

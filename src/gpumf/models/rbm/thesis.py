@@ -83,10 +83,10 @@ class Thesis(DivergenceKernel):
         self._all_hidden = HiddenUpdate(model, device, b)
         self._all_probabilities = device.array(in_quads(user_hidden))
 
-    def train_batch(self, number, keys):
+    def train_batch(self, number, streams):
         self.take(number)
         self.hidden_update()
-        for draws in keys:
+        for draws in self._keys(number, streams):
             self.visible_update(*draws)
             self.hidden_update(reconstructed=True)
         self.weight_update()
