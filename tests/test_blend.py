@@ -21,24 +21,27 @@ class Told:
         return self.predictions
 
 
-def rmse(predictions, values):
-    return np.sqrt(np.mean((predictions - values) ** 2))
+ERRORS = {
+    "rmse": lambda predictions, values: np.sqrt(np.mean((predictions - values) ** 2)),
+    "mae": lambda predictions, values: np.abs(predictions - values).mean(),
+}
 
 
-@pytest.mark.parametrize("models", [2, 3, 4])
+@pytest.mark.parametrize("metric", ERRORS)
+@pytest.mark.parametrize("models", [1, 2, 3, 4])
 @pytest.mark.parametrize("seed", range(5))
-def test_no_convex_weights_on_a_grid_are_better(models, seed):
+def test_no_convex_weights_on_a_grid_are_better(models, seed, metric):
     rng = np.random.default_rng(seed)
     values = rng.integers(1, 6, 200).astype(float)
     # Errors of several sizes and a bias each: some models are worth nothing beside the others.
     predictions = values[:, None] + rng.standard_normal((200, models)) * rng.uniform(0.2, 3, models)
     predictions += rng.standard_normal((200, 1)) * rng.uniform(0, 2, models) + rng.uniform(-1, 1, models)
-    weights = convex_weights(predictions, values)
+    weights = convex_weights(predictions, values, metric)
     assert weights.min() >= 0 and weights.sum() == pytest.approx(1)
-    steps = 10
+    error, steps = ERRORS[metric], 10
     grid = [np.array(w) / steps for w in product(range(steps + 1), repeat=models) if sum(w) == steps]
-    best = min(rmse(predictions @ w, values) for w in grid)
-    assert rmse(predictions @ weights, values) <= best + 1e-12
+    best = min(error(predictions @ w, values) for w in grid)
+    assert error(predictions @ weights, values) <= best + 1e-12
 
 
 def test_two_models_have_the_weights_of_the_closed_form():
@@ -50,15 +53,16 @@ def test_two_models_have_the_weights_of_the_closed_form():
     np.testing.assert_allclose(convex_weights(np.stack([a, b], 1), values), [share, 1 - share], rtol=1e-9)
 
 
-def test_models_that_are_equal_right_or_useless():
+@pytest.mark.parametrize("metric", ERRORS)
+def test_models_that_are_equal_right_or_useless(metric):
     values = np.random.default_rng(1).standard_normal(30) * 40
     noisy = values + np.random.default_rng(2).standard_normal(30)
-    twice = convex_weights(np.stack([noisy, noisy], 1), values)
+    twice = convex_weights(np.stack([noisy, noisy], 1), values, metric)
     assert twice.sum() == pytest.approx(1) and twice.min() >= 0
-    np.testing.assert_allclose(convex_weights(np.stack([noisy, values], 1), values), [0, 1], atol=1e-9)
+    np.testing.assert_allclose(convex_weights(np.stack([noisy, values], 1), values, metric), [0, 1], atol=1e-9)
     worse = values + 3 * (noisy - values)
-    np.testing.assert_allclose(convex_weights(np.stack([noisy, worse], 1), values), [1, 0], atol=1e-9)
-    assert convex_weights(values[:, None], values) == [1]
+    np.testing.assert_allclose(convex_weights(np.stack([noisy, worse], 1), values, metric), [1, 0], atol=1e-9)
+    assert convex_weights(values[:, None], values, metric) == [1]
 
 
 def test_a_blend_of_trained_models_is_no_worse_than_its_parts_on_what_it_was_fitted_to():
@@ -82,6 +86,8 @@ def test_blends_without_models_or_weights_are_refused():
         Blend()
     with pytest.raises(NotFittedError, match="call fit"):
         Blend(Told(0)).predict([0], [0])
+    with pytest.raises(ValueError, match="'rmse' or 'mae'"):
+        convex_weights(np.ones((3, 2)), np.ones(3), "mse")
     for weights in ([1.0], [0.5, 0.6], [-0.5, 1.5]):
         with pytest.raises(ValueError, match="2 numbers from 0 of sum 1"):
             Blend(Told(0), Told(0), weights=weights)

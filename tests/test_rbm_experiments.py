@@ -175,26 +175,33 @@ def test_models_and_weights_are_chosen_on_held_out_training_ratings_alone(blends
         for names in blend_ml100k.BLENDS:
             blended = fold[fold.model == " + ".join(names)]
             weights = blended[[f"weight_{name}" for name in names]]
-            assert len(blended) == 3 and (weights.nunique() == 1).all(), "those of the held-out ratings"
             assert weights.sum(axis=1).to_numpy() == pytest.approx(1)
-            chosen = blended[blended.step == "choice"].rmse.item()
-            parts = choices[choices.model.isin(names)].groupby("model").rmse.min()
-            assert chosen <= parts.min() + 1e-6
+            for metric, fitted in blended.groupby("fitted_to"):
+                assert len(fitted) == 3 and (weights.loc[fitted.index].nunique() == 1).all(), (
+                    "of the held-out ratings"
+                )
+                of_parts = choices[choices.model.isin(names)].groupby("model")
+                best = choices.loc[of_parts.rmse.idxmin(), metric].min()
+                assert fitted[fitted.step == "choice"][metric].item() <= best + 1e-6
 
 
 def test_blends_are_summed_up_over_folds_and_seeds_and_drawn(blends, stored):
-    table = blend_ml100k.summary(blends).set_index("model")
+    table = blend_ml100k.summary(blends).set_index(["measure", "model"])
+    names = [*blend_ml100k.MODELS, *(" + ".join(names) for names in blend_ml100k.BLENDS)]
     tests = blends[blends.step == "test"]
-    assert list(table.index) == [*blend_ml100k.MODELS, *(" + ".join(names) for names in blend_ml100k.BLENDS)]
-    assert table.rmse["RBM"] == pytest.approx(tests[tests.model == "RBM"].rmse.mean())
-    assert table.rmse_spread["SGD"] > 0 and pd.isna(table.weight_ALS["RBM + SGD"])
-    assert claims.blend_error(blends, "mae") == table.mae["RBM + SGD + ALS"]
-    assert claims.best_part(blends, "mae") == table.mae[["RBM", "SGD", "ALS"]].min()
+    for measure in ("rmse", "mae"):
+        of = table.loc[measure]
+        assert list(of.index) == names and pd.isna(of.weight_ALS["RBM + SGD"]) and of.spread["SGD"] > 0
+        assert of["mean"]["RBM"] == pytest.approx(tests[tests.model == "RBM"][measure].mean())
+        both = tests[(tests.model == "RBM + SGD") & (tests.fitted_to == measure)]
+        assert of["mean"]["RBM + SGD"] == pytest.approx(both[measure].mean())
+        assert claims.blend_error(blends, measure) == of["mean"]["RBM + SGD + ALS"]
+        assert claims.best_part(blends, measure) == of["mean"][["RBM", "SGD", "ALS"]].min()
     figure = plots.blend_errors(stored(blends), {"rmse": 0.9, "mae": 0.7})
     for axis, measure in zip(figure.axes, ("rmse", "mae"), strict=True):
         points, means = axis.lines[:2]
-        assert len(points.get_xdata()) == 2 * len(table)
-        np.testing.assert_allclose(means.get_xdata(), table[measure])
+        assert len(points.get_xdata()) == 2 * len(names)
+        np.testing.assert_allclose(means.get_xdata(), table.loc[measure]["mean"])
     assert labelled(figure)
 
 

@@ -578,12 +578,13 @@ def blend_errors(result, aims):
 
     aims : dict of errors that are marked, by measure
     """
-    tests = result.frame[result.frame.step == "test"]
-    order = list(tests.model.unique())[::-1]
+    table = blends.summary(result.frame)
+    order = list(table.model.unique())[::-1]
     figure, (axes,) = _axes(result, columns=2, height=1.4 + 0.3 * len(order), sharey=True)
-    for axis, measure in zip(axes, ("rmse", "mae"), strict=True):
+    for axis, measure in zip(axes, blends.METRICS, strict=True):
+        tests = blends.errors_of(result.frame, measure)
         seeds = tests.groupby(["model", "seed"])[measure].mean().reset_index()
-        means = blends.summary(result.frame).set_index("model")[measure]
+        means = table[table.measure == measure].set_index("model")["mean"]
         axis.plot(
             seeds[measure], seeds.model.map(order.index), "o", color=_COLOURS["blue"], alpha=0.4, label="a seed"
         )
@@ -591,6 +592,7 @@ def blend_errors(result, aims):
         axis.axvline(aims[measure], color=_COLOURS["orange"], linewidth=1, label="SVD++ of Surprise")
         axis.set_yticks(np.arange(len(order)), order)
         axis.set(xlabel=f"test {measure.upper()}, mean of {tests.fold.nunique()} folds")
+        axis.xaxis.set_major_locator(MaxNLocator(5))
     _legend_below(figure, axes[0], 3)
     return figure
 

@@ -16,6 +16,7 @@ from gpumf.models.sgd import schedules
 
 MODELS = {"RBM": RBM, "SGD": SGD, "ALS": ALS}
 BLENDS = [("RBM", "SGD"), ("RBM", "ALS"), ("SGD", "ALS"), ("RBM", "SGD", "ALS")]
+METRICS = "rmse", "mae"
 FIXED = {
     "RBM": {"momentum": 0.9, "average": "batch", "batch": 50},
     "SGD": {"biases": True, "bias_regularization": 0.02},
@@ -32,7 +33,7 @@ PROFILES = {
             "SGD": {"factors": [32], "regularization": [0.08, 0.1], "learning_rate": [0.02], "beta": [0.02]},
             "ALS": {"factors": [16], "regularization": [0.1, 0.12]},
         },
-        "epochs": {"RBM": 50, "SGD": 60, "ALS": 15},
+        "epochs": {"RBM": 40, "SGD": 60, "ALS": 12},
         "kernels": {"RBM": "sequential", "SGD": "sequential", "ALS": "sequential"},
         "seeds": 1,
     },
@@ -72,7 +73,8 @@ def run(data, folds, grids, epochs, kernels, seeds):
     -------
     DataFrame with a row a model or blend: fold, step ('choice' on the held-out ratings or 'test'), seed, model (of a
     blend the models' names joined by ' + '), kernel and device (of a model), the parameters of the grids, epochs
-    (that were best on the held-out ratings), weight_RBM, weight_SGD, weight_ALS (of a blend), rmse, mae
+    (that were best on the held-out ratings), fitted_to (the error that the weights of a blend make least, 'rmse' or
+    'mae'; missing for a model), weight_RBM, weight_SGD, weight_ALS (of a blend), rmse, mae
     """
     ratings = load_ratings(data)
     rows = []
@@ -89,17 +91,21 @@ def run(data, folds, grids, epochs, kernels, seeds):
             best = min(tried, key=lambda row: row["rmse"])
             chosen[name] = {key: best[key] for key in grids[name]}, best["epochs"]
         fitted = _fitted(chosen, kernels, 0, inner)
-        blends = {names: Blend(*(fitted[name] for name in names)).fit(held_out) for names in BLENDS}
-        rows += [choice | _blended(names, blend, held_out) for names, blend in blends.items()]
+        blends = {
+            (names, metric): Blend(*(fitted[name] for name in names)).fit(held_out, metric)
+            for names in BLENDS
+            for metric in METRICS
+        }
+        rows += [choice | _blended(*key, blend, held_out) for key, blend in blends.items()]
         for seed in range(seeds):
             judged = {"fold": fold, "step": "test", "seed": seed}
             fitted = _fitted(chosen, kernels, seed, train)
             rows += [
                 judged | _described(name, fitted[name], *chosen[name]) | fitted[name].score(test) for name in MODELS
             ]
-            for names, blend in blends.items():
+            for (names, metric), blend in blends.items():
                 trained_on_all = Blend(*(fitted[name] for name in names), weights=blend.weights)
-                rows.append(judged | _blended(names, trained_on_all, test))
+                rows.append(judged | _blended(names, metric, trained_on_all, test))
     frame = pd.DataFrame(rows)
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
@@ -136,21 +142,31 @@ def _fitted(chosen, kernels, seed, train):
     }
 
 
-def _blended(names, blend, ratings):
+def _blended(names, metric, blend, ratings):
     weights = {f"weight_{name}": weight for name, weight in zip(names, blend.weights, strict=True)}
-    return {"model": " + ".join(names)} | weights | blend.score(ratings)
+    return {"model": " + ".join(names), "fitted_to": metric} | weights | blend.score(ratings)
 
 
 def summary(frame):
-    """Errors over the folds, from the frame of `run`: means over folds and seeds, and the spread over the seeds.
+    """Errors over the folds, from the frame of `run`: of a blend each with the weights that were fitted to it.
 
     Returns
     -------
-    DataFrame with a row a model or blend: model, rmse, mae, rmse_spread, mae_spread (standard deviation over the
-    seeds of the mean over the folds; NaN with one seed), weight_RBM, weight_SGD, weight_ALS (of a blend: means)
+    DataFrame with a row a model or blend and measure: model, measure ('rmse' or 'mae'), mean (over folds and seeds),
+    spread (standard deviation over the seeds of the mean over the folds; NaN with one seed), weight_RBM, weight_SGD,
+    weight_ALS (of a blend: means)
     """
-    tests = frame[frame.step == "test"]
-    by_seed = tests.groupby(["model", "seed"], sort=False)[["rmse", "mae"]].mean()
-    groups = by_seed.groupby("model", sort=False)
-    weights = tests.groupby("model", sort=False)[[f"weight_{name}" for name in MODELS]].mean()
-    return groups.mean().join(groups.std().add_suffix("_spread")).join(weights).reset_index()
+    tables = []
+    for measure in METRICS:
+        tests = errors_of(frame, measure)
+        seeds = tests.groupby(["model", "seed"], sort=False)[measure].mean().groupby("model", sort=False)
+        weights = tests.groupby("model", sort=False)[[f"weight_{name}" for name in MODELS]].mean()
+        table = seeds.agg(mean="mean", spread="std").join(weights).reset_index()
+        tables.append(table.assign(measure=measure))
+    table = pd.concat(tables, ignore_index=True)
+    return table[["model", "measure", *table.columns.drop(["model", "measure"])]]
+
+
+def errors_of(frame, measure):
+    """The rows on test ratings that count for a measure: models, and blends fitted to it."""
+    return frame[(frame.step == "test") & (frame.fitted_to.isna() | (frame.fitted_to == measure))]

@@ -77,8 +77,9 @@ def _timings(model, ratings, few, slow, repeats, ceilings):
     limit = _limits.limit_seconds(moved, flops, ceilings, model.kernel)
 
     def epoch():
-        for number in chosen:
-            trainer.train_batch(int(number), trainer.keys(0, number))
+        streams = trainer.streams(0)
+        for number in chosen.tolist():
+            trainer.train_batch(number, streams)
 
     for repeat, seconds in enumerate(timed(epoch, few_repeats if slow else repeats, warmup=1)):
         least = {"bytes": moved / share, "flops": flops / share, "limit_seconds": limit / share}
@@ -101,10 +102,10 @@ def _updates(trainer, numbers, timed):
     def add(update, work):
         seconds[update] += timed(work, 1, warmup=0)[0]
 
-    for number in numbers:
-        trainer.take(int(number))
+    for number in numbers.tolist():
+        trainer.take(number)
         add("hidden update", trainer.hidden_update)
-        for draws in trainer.keys(0, number):
+        for draws in trainer.streams(0):
             add("visible update", partial(trainer.visible_update, *draws))
             add("hidden update", partial(trainer.hidden_update, reconstructed=True))
         add("weight update", trainer.weight_update)

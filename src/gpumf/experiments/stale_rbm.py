@@ -42,7 +42,7 @@ PROFILES = {
         "factors": 32,
         "factor_epochs": 40,
         "hidden": 50,
-        "hidden_epochs": 40,
+        "hidden_epochs": 30,
         "kernel": "sequential",
         "seeds": 1,
     },
