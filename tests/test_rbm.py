@@ -36,24 +36,24 @@ def trainer_of(device, kernel, train, hidden, seed=0, **options):
     return model, arrays, RBM._trainers[kernel](model, train, *arrays, **parts)
 
 
-def uniform(stream, draws):
+def uniform(key, draws):
     with np.errstate(over="ignore"):
-        return (splitmix64(stream + np.asarray(draws, np.uint64)) >> np.uint64(40)) * 2.0**-24
+        return (splitmix64(key + np.asarray(draws, np.uint64)) >> np.uint64(40)) * 2.0**-24
 
 
-def reference_batch(model, batch, first_entry, streams, weights, visible_biases, hidden_biases):
+def reference_batch(model, batch, keys, weights, visible_biases, hidden_biases):
     """`reference.contrastive_divergence` on a batch and its draws; the reconstruction of its entries alone."""
     columns = np.repeat(np.arange(len(batch.users)), np.diff(batch.indptr))
     chosen = np.zeros((len(batch.users), *weights.shape[:2]))
     chosen[columns, batch.items, batch.levels] = 1
     draws = []
-    for hidden_stream, visible_stream in streams:
+    for hidden_key, visible_key in keys:
         visible = np.zeros(chosen.shape[:2])
-        visible[columns, batch.items] = uniform(visible_stream, first_entry + np.arange(len(batch.items)))
+        visible[columns, batch.items] = uniform(visible_key, np.arange(len(batch.items)))
         units = batch.users[:, None].astype(np.uint64) * np.uint64(model.hidden) + np.arange(
             model.hidden, dtype=np.uint64
         )
-        draws.append((uniform(hidden_stream, units), visible))
+        draws.append((uniform(hidden_key, units), visible))
     statistics, gradients = reference.contrastive_divergence(chosen, weights, visible_biases, hidden_biases, draws)
     positive, negative, reconstruction = statistics
     return (positive, negative, reconstruction[columns, batch.items]), gradients
@@ -76,9 +76,8 @@ def test_every_kernel_follows_the_reference(device, hidden, n_levels, options):
         learned = [a.astype(np.float64) for a in arrays[1:]]
         changes = [np.zeros_like(a) for a in learned]
         for number in (1, 0, 1):
-            batch, streams = trainer.batches[number], trainer.streams(2)
-            first, _ = trainer.batches.entries(number)
-            statistics, gradients = reference_batch(model, batch, first, streams, *learned)
+            batch, keys = trainer.batches[number], trainer.keys(2, number)
+            statistics, gradients = reference_batch(model, batch, keys, *learned)
             counts = np.bincount(batch.items, minlength=train.n_items)
             over = np.maximum(counts, 1) if model.average == "item" else np.full(train.n_items, len(batch.users))
             over = over[:, None, None], over[:, None], len(batch.users)
@@ -87,7 +86,7 @@ def test_every_kernel_follows_the_reference(device, hidden, n_levels, options):
                 step = 0.3 * (gradients[k] / over[k] - decay * learned[k])
                 changes[k][touched] = model.momentum * changes[k][touched] + step[touched]
                 learned[k][touched] += changes[k][touched]
-            trainer.train_batch(number, streams)
+            trainer.train_batch(number, keys)
             for actual, expected in zip(to_numpy(device, *trainer.statistics()), statistics, strict=True):
                 assert np.abs(actual - expected).max() < 1e-4
         chosen = np.zeros((train.n_users, train.n_items, n_levels))
@@ -137,6 +136,18 @@ def test_the_same_seed_gives_the_same_bits(device):
         for name in RBM._arrays:
             first, again, other = (getattr(model, name) for model in models)
             assert np.array_equal(first, again) and not np.array_equal(first, other)
+
+
+def test_the_parts_of_a_long_user_meet_in_any_order(host):
+    train = rated(5, seed=2, n_users=6, n_items=14, longest=11)
+    options = {"learning_rate": 0.3, "batch": 3, "gibbs_steps": 2}
+    results = set()
+    for seed in range(4):
+        *_, trainer = trainer_of("host", "fast", train, 7, **options)
+        with host.shuffled(seed):
+            trainer.epoch(0)
+        results.add(b"".join(a.tobytes() for a in trainer.arrays()))
+    assert len(results) == 1
 
 
 def test_moving_the_weights_changes_nothing(launcher):

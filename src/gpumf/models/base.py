@@ -331,8 +331,8 @@ class Model(ABC):
     def recommend(self, user, k=10, seen=None):
         """The k items with the highest predicted ratings that the user has not rated.
 
-        Of equal ratings the item of the lower position comes first. Up to 128 items are found where the kernel runs,
-        more of them on the CPU.
+        Of equal ratings the item of the lower position comes first. Up to 128 items of a factorization are found
+        where the kernel runs, all else on the CPU.
 
         Parameters
         ----------

@@ -42,7 +42,7 @@ class RBM(Model):
     normal with standard deviation 0.01 (section 6.2.3), the biases b as zeros.
 
     An item without a training rating is predicted the mean of the training ratings; a user without one by what the
-    biases say. Going on with `warm_start` starts without momentum.
+    biases say. Going on with `warm_start` starts without momentum. `recommend` and `rank` work on the CPU.
 
     Parameters
     ----------

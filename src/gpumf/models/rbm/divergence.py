@@ -1,6 +1,7 @@
 """What every version of contrastive divergence does in an epoch, and the versions that run on the CPU."""
 
 from abc import abstractmethod
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,6 +20,7 @@ def batch_order(seed, epoch, n_batches):
     return random_order(n_batches, splitmix64(np.uint64((seed << 32) + epoch)))
 
 
+@lru_cache  # asked for by every batch of an epoch
 def draw_streams(seed, epoch, step):
     """The streams of the draws of hidden and of visible units in a step of Gibbs sampling, uint64.
 
@@ -48,17 +50,13 @@ class Divergence(Trainer):
         self._model, self.learning_rate = model, model.learning_rate
 
     def epoch(self, number):
-        streams = self.streams(number)
         for batch in batch_order(self._model.seed, number, len(self.batches)).tolist():
-            self.train_batch(batch, streams)
+            self.train_batch(batch, self.keys(number, batch))
 
-    def streams(self, epoch):
-        """`draw_streams` of each step of Gibbs sampling in an epoch."""
-        return [draw_streams(self._model.seed, epoch, step) for step in range(self._model.steps_in(epoch))]
-
-    def _keys(self, number, streams):
-        """The streams from the draws of batch `number` on, whose kernels count its entries from 0."""
-        first, _ = self.batches.entries(number)
+    def keys(self, epoch, batch):
+        """`draw_streams` of each step of Gibbs sampling, the second ones from the batch's first entry on."""
+        first, _ = self.batches.entries(batch)
+        streams = (draw_streams(self._model.seed, epoch, step) for step in range(self._model.steps_in(epoch)))
         return [(hidden, np.uint64((int(visible) + first) % 2**64)) for hidden, visible in streams]
 
     @abstractmethod
@@ -72,8 +70,8 @@ class Divergence(Trainer):
         """
 
     @abstractmethod
-    def train_batch(self, number, streams):
-        """Start the update with batch `number`, with a step of Gibbs sampling for each pair of `streams`."""
+    def train_batch(self, number, keys):
+        """Start the update with batch `number`, with a step of Gibbs sampling for each pair of `keys`."""
 
     def _rates(self):
         """Learning rate, momentum and weight decay, as the kernels take them."""
@@ -81,9 +79,9 @@ class Divergence(Trainer):
 
 
 class DivergenceKernel(KernelTrainer, Divergence):
-    """The kernels `entries` of a source in kernels/rbm."""
+    """The kernels `names` of a source in kernels/rbm."""
 
-    entries: tuple[str, ...]
+    names: tuple[str, ...]
 
     @staticmethod
     def defines(model):
@@ -92,7 +90,7 @@ class DivergenceKernel(KernelTrainer, Divergence):
     @classmethod
     def compile(cls, model):
         device = gpu.device(model.device)
-        return [device.kernel(cls.source, entry, **cls.defines(model)) for entry in cls.entries]
+        return [device.kernel(cls.source, name, **cls.defines(model)) for name in cls.names]
 
     def __init__(self, model, train):
         super().__init__(model, train)
@@ -120,13 +118,13 @@ class Sequential(Divergence):
         self._changes = [np.zeros_like(a[kept]) for a in (weights, visible_biases)]
         self._hidden_change = np.zeros_like(hidden_biases)
 
-    def train_batch(self, number, streams):
+    def train_batch(self, number, keys):
         batch = self.batches[number]
         self._last = batch.users, len(batch.items)
         w, a, reconstruction, sampled = self._weights, self._visible_biases, self._reconstruction, self._sampled
         known = self._positive
         self._hidden_update(batch, batch.levels, known)
-        for draws in self._keys(number, streams):
+        for draws in keys:
             columns = batch.users, batch.indptr, batch.items
             self._updates.visible_update(*columns, w, a, known, *draws, reconstruction, sampled)
             known = self._negative

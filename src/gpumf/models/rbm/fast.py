@@ -64,7 +64,7 @@ class Fast(DivergenceKernel):
     """kernels/rbm/fast.cu: all levels at once, two launches a batch and one for each step of Gibbs sampling."""
 
     source = "rbm/fast.cu"
-    entries = "fast_reconstruct", "fast_update"
+    names = "fast_reconstruct", "fast_update"
 
     def __init__(self, model, train, user_hidden, weights, visible_biases, hidden_biases, longest=32):
         super().__init__(model, train)
@@ -112,12 +112,12 @@ class Fast(DivergenceKernel):
         )
         return reconstruct, np.int64(first_entry), update
 
-    def train_batch(self, number, streams):
+    def train_batch(self, number, keys):
         hidden, self._last = self._hidden, number
         reconstruct, first_entry, update = self._of_batches[number]
         hidden.of_batch(number, self._weights, self._hidden_biases, self._positive)
         known, out = self._positive, (*hidden.meeting, self._reconstruction, self._negative)
-        for draws in self._keys(number, streams):
+        for draws in keys:
             self._reconstruct(*reconstruct, known, first_entry, *draws, *out, shared=hidden.shared)
             known = self._negative
         rate, momentum, decay = self._rates()

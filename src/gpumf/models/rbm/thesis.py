@@ -44,7 +44,7 @@ class Thesis(DivergenceKernel):
     """
 
     source = "rbm/thesis.cu"
-    entries = (
+    names = (
         "thesis_hidden",
         "thesis_sigmoid",
         "thesis_draw",
@@ -83,10 +83,10 @@ class Thesis(DivergenceKernel):
         self._all_hidden = HiddenUpdate(model, device, b)
         self._all_probabilities = device.array(in_quads(user_hidden))
 
-    def train_batch(self, number, streams):
+    def train_batch(self, number, keys):
         self.take(number)
         self.hidden_update()
-        for draws in self._keys(number, streams):
+        for draws in keys:
             self.visible_update(*draws)
             self.hidden_update(reconstructed=True)
         self.weight_update()
