@@ -77,9 +77,8 @@ def _timings(model, ratings, few, slow, repeats, ceilings):
     limit = _limits.limit_seconds(moved, flops, ceilings, model.kernel)
 
     def epoch():
-        streams = trainer.streams(0)
         for number in chosen.tolist():
-            trainer.train_batch(number, streams)
+            trainer.train_batch(number, trainer.keys(0, number))
 
     for repeat, seconds in enumerate(timed(epoch, few_repeats if slow else repeats, warmup=1)):
         least = {"bytes": moved / share, "flops": flops / share, "limit_seconds": limit / share}
@@ -105,7 +104,7 @@ def _updates(trainer, numbers, timed):
     for number in numbers.tolist():
         trainer.take(number)
         add("hidden update", trainer.hidden_update)
-        for draws in trainer.streams(0):
+        for draws in trainer.keys(0, number):
             add("visible update", partial(trainer.visible_update, *draws))
             add("hidden update", partial(trainer.hidden_update, reconstructed=True))
         add("weight update", trainer.weight_update)
