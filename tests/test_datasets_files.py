@@ -71,6 +71,38 @@ def test_one_rating_a_line(data, name, path, template, header, zipped):
     assert ratings.scale == ((1, 5) if name in ("ml-100k", "ml-1m", "douban") else (0.5, 5))
 
 
+@pytest.mark.parametrize("name", ["ml-100k", "ml-1m", "ml-20m"])
+def test_times_are_in_the_order_of_the_ratings(data, name):
+    path, template, header = next((p, t, h) for n, p, t, h in ONE_A_LINE if n == name)
+    given = [template.rstrip("0123456789") + str(900 - k) for k in range(len(PAIRS))]
+    rows = [line.format(u=u, i=i, r=int(r)) for line, ((u, i), r) in zip(given, PAIRS.items(), strict=True)]
+    write(data / name / path, header + "\n".join(rows) + "\n")
+    assert list(datasets.times(name)) == [900, 899, 898, 897] and datasets.load(name).nnz == 4
+
+
+def test_sets_that_do_not_say_when_their_ratings_were_given(data):
+    for name in ("jester-1", "ml-100k-twin", "netflix", "nothing"):
+        with pytest.raises(DataError, match="does not say when"):
+            datasets.times(name)
+    with pytest.raises(DataError, match=r"no file u\.data"):
+        datasets.times("ml-100k")
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text"),
+    [
+        ("ml-100k", "u.item", '7|Amélie, or "so" (1)|01-Jan||http|0\n2|B|\n'),
+        ("ml-1m", "movies.dat", '7::Amélie, or "so" (1)::Comedy|Drama\n2::B::Drama\n'),
+        ("ml-20m", "movies.csv", 'movieId,title,genres\n7,"Amélie, or ""so"" (1)",Comedy|Drama\n2,B,Drama\n'),
+    ],
+)
+def test_titles_by_id(data, name, file, text):
+    assert datasets.titles(name) is None and datasets.titles("jester-1") is None
+    (data / name).mkdir()
+    (data / name / file).write_bytes(text.encode("utf-8" if file.endswith("csv") else "latin-1"))
+    assert dict(datasets.titles(name)) == {7: 'Amélie, or "so" (1)', 2: "B"}
+
+
 def test_packed_or_not_has_one_sha256(data):
     text = lines("{u}\t{i}\t{r}\t0")
     plain = write(data / "ml-100k" / "u.data", text)

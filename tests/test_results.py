@@ -34,6 +34,15 @@ SMALL = {
     "als_netflix": {"data": "ml-100k-twin", "epochs": 2},
     "als_scaling": {"data": ["ml-100k-twin"] * 2, "factors": [8], "shares": [0.5], "share_factors": 8, "repeats": 2},
     "als_versions": {"data": ["ml-100k-twin"], "factors": [[8]], "implicit_factors": [[8]], "repeats": 2},
+    "blend_ml100k": {
+        "data": "ml-100k-twin",
+        "grids": {
+            "RBM": {"hidden": [8], "learning_rate": [0.05], "beta": [0.01]},
+            "SGD": {"factors": [4], "regularization": [0.1]},
+            "ALS": {"factors": [4], "regularization": [0.1, 0.12]},
+        },
+        "epochs": {"RBM": 3, "SGD": 3, "ALS": 2},
+    },
     "ceilings": {"repeats": 2},
     "data_sets": {"data": ["ml-100k-twin"]},
     "elementwise_cube": {"sides": [64, 100], "repeats": 2},
@@ -49,6 +58,13 @@ SMALL = {
     "sgd_limits": {"data": "ml-100k-twin", "repeats": 2},
     "sgd_netflix": {"data": ["ml-100k-twin"], "epochs": 2},
     "sgd_spread": {"data": "ml-100k-twin", "folds": 1, "epochs": 2},
+    "rbm_features": {"data": ["ml-100k-twin"], "hidden": 8, "epochs": 2, "units": 2, "shown": 3, "most_rated": 20},
+    "rbm_speed": {"data": "ml-100k-twin", "hidden": 8, "repeats": 2},
+    "rbm_tuning": {
+        "data": ["ml-100k-twin"],
+        "others": {"hidden": [8], "gibbs_steps": [[[0, 1], [1, 2]]]},
+        "epochs": [2],
+    },
     "sgd_conflicts": {"data": ["ml-100k-twin"], "at_once": [2, 8], "draws": 100, "seeds": 1, "traced": 50},
     "sgd_ml100k": {"data": "ml-100k-twin", "regularization": [0.1], "epochs": 5},
     "sgd_schemes": {"data": ["ml-100k-twin"], "epochs": 2},
@@ -85,6 +101,15 @@ SMALL = {
     },
     "speedups": {"data": ["ml-100k-twin"], "als_epochs": 2, "updates": 1e5},
     "thread_scaling": {"data": "ml-100k-twin", "threads": {"thesis_shared": [128, 128, 128]}, "blocks": []},
+    "stale_rbm": {
+        "data": "ml-100k-twin",
+        "chunks": 2,
+        "every": [1, 2],
+        "factors": 4,
+        "factor_epochs": 2,
+        "hidden": 8,
+        "hidden_epochs": 2,
+    },
 }
 
 

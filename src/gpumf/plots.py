@@ -10,10 +10,11 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from gpumf import results
-from gpumf.experiments import _published
+from gpumf.experiments import _published, rbm_speed, rbm_tuning
 from gpumf.experiments import als_convergence as convergences
 from gpumf.experiments import als_sgd_rbm as rates
 from gpumf.experiments import als_versions as versions
+from gpumf.experiments import blend_ml100k as blends
 from gpumf.experiments import crossover as maps
 from gpumf.experiments import parameter_search as searches
 from gpumf.experiments import picture_completion as pictures
@@ -21,6 +22,7 @@ from gpumf.experiments import sgd_schemes as descents
 from gpumf.experiments import sgd_spread as spreads
 from gpumf.experiments import sparsity as sparsities
 from gpumf.experiments import speedups as gains
+from gpumf.experiments import stale_rbm as stale
 from gpumf.experiments import thread_scaling as threads
 from gpumf.gpu import occupancy
 
@@ -783,4 +785,139 @@ def sgd_spread(result, bound=0.005):
     axis.set_yticks(np.arange(len(order)), order)
     axis.set(xlabel="test RMSE above that of sequential, mean of the folds")
     _legend_below(figure, axis, 3)
+    return figure
+
+
+def rbm_updates(result):
+    """The thesis's Figure 4.5: seconds of an epoch and of its updates, the weights moved (left) or resident."""
+    table = rbm_speed.summary(result.frame).set_index("version")
+    parts = {"epoch_seconds": "epoch"} | {update: update for update in rbm_speed.UPDATES}
+    figure, ((axis,),) = _axes(result, height=3.8)
+    place = np.arange(len(parts))
+    for shift, version, colour, label in (
+        (-0.2, "thesis, transfer", "orange", "weights moved for every update"),
+        (0.2, "thesis", "green", "weights kept on the device"),
+    ):
+        seconds = table.loc[version, list(parts)].astype(float)
+        axis.bar(place + shift, seconds, 0.38, color=_COLOURS[colour], label=label)
+    axis.set_xticks(place, parts.values())
+    axis.set(
+        ylabel="seconds an epoch", xlabel=f"{result.frame.data.iloc[0]}, {result.frame.hidden.iloc[0]} hidden units"
+    )
+    _log_scale(axis.yaxis)
+    _legend_below(figure, axis, 2)
+    return figure
+
+
+_RBM_VERSIONS = {
+    "sequential": "one core",
+    "parallel": "all cores",
+    "thesis, transfer": "thesis, weights moved",
+    "thesis": "thesis, weights on the device",
+    "fast": "fast",
+}
+
+
+def rbm_epochs(result):
+    """Seconds of an epoch of every version beside the limit; hatched where few batches were timed."""
+    table = rbm_speed.summary(result.frame)[::-1].reset_index(drop=True)
+    figure, ((axis,),) = _axes(result, height=1.4 + 0.5 * len(table))
+    bars = axis.barh(table.index + 0.2, table.epoch_seconds, 0.38, color=_COLOURS["green"], label="measured (median)")
+    for bar, share in zip(bars, table.share, strict=True):
+        if share < 1:
+            bar.set(hatch="///", edgecolor="white")
+    limit = table.epoch_seconds * table.fraction_of_limit
+    axis.barh(table.index - 0.2, limit, 0.38, color=_COLOURS["orange"], label="limit")
+    axis.set_yticks(table.index, table.version.map(_RBM_VERSIONS))
+    axis.set(xlabel=f"seconds an epoch of {result.frame.data.iloc[0]}")
+    _log_scale(axis.xaxis)
+    _legend_below(figure, axis, 2)
+    return figure
+
+
+_PARAMETERS = {
+    "learning_rate": "learning rate",
+    "momentum": "momentum",
+    "average": "average over",
+    "hidden": "hidden units",
+    "gibbs_steps": "Gibbs steps",
+    "weight_decay": "weight decay",
+}
+
+
+def rbm_tuning_curves(result, data, metric, threshold=None):
+    """Errors on held-out ratings against epochs, each parameter changed alone; black, the thesis's setting."""
+    varied = []
+    for parameter in _PARAMETERS:
+        runs = rbm_tuning.changed_alone(result.frame, data, parameter)
+        if runs[parameter].nunique() > 1:
+            varied.append((parameter, runs[runs.epoch > 0]))
+    rows = -(-len(varied) // 3)
+    figure, axes = _axes(result, columns=min(3, len(varied)), rows=rows, height=0.8 + 2.6 * rows, sharey=True)
+    for axis in axes.ravel()[len(varied) :]:
+        axis.set_visible(False)
+    everything = pd.concat([runs[metric] for _, runs in varied])
+    for axis, (parameter, runs) in zip(axes.ravel(), varied, strict=False):
+        colours = iter(("blue", "red", "green", "purple", "sky", "orange"))
+        for value, run in runs.groupby(parameter, sort=True):
+            own = value == rbm_tuning.IN_FRAMES[parameter]
+            colour, style = ("black", "-") if own else (next(colours), "--")
+            label = f"{value:g}" if isinstance(value, float) else str(value)
+            axis.plot(run.epoch, run[metric], style, color=_COLOURS[colour], label=label)
+        if threshold is not None:
+            axis.axhline(threshold, color="0.4", linewidth=1, linestyle=":")
+        axis.set(xlabel="epochs", ylim=(everything.min() - 0.005, everything.quantile(0.95)))
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.legend(title=_PARAMETERS[parameter], fontsize=8, title_fontsize=8, framealpha=0.7, loc="upper right")
+    for axis in axes[:, 0]:
+        axis.set_ylabel(f"held-out {metric.upper()}, {data}")
+    return figure
+
+
+def blend_errors(result, aims):
+    """Test RMSE (left) and MAE (right) of each model and blend: means over the folds, a point a seed.
+
+    aims : dict of errors that are marked, by measure
+    """
+    table = blends.summary(result.frame)
+    order = list(table.model.unique())[::-1]
+    figure, (axes,) = _axes(result, columns=2, height=1.4 + 0.3 * len(order), sharey=True)
+    for axis, measure in zip(axes, blends.METRICS, strict=True):
+        tests = blends.errors_of(result.frame, measure)
+        seeds = tests.groupby(["model", "seed"])[measure].mean().reset_index()
+        means = table[table.measure == measure].set_index("model")["mean"]
+        axis.plot(
+            seeds[measure], seeds.model.map(order.index), "o", color=_COLOURS["blue"], alpha=0.4, label="a seed"
+        )
+        axis.plot(means, means.index.map(order.index), "|", color=_COLOURS["black"], markersize=14, label="mean")
+        axis.axvline(aims[measure], color=_COLOURS["orange"], linewidth=1, label="SVD++ of Surprise")
+        axis.set_yticks(np.arange(len(order)), order)
+        axis.set(xlabel=f"test {measure.upper()}, mean of {tests.fold.nunique()} folds")
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+    _legend_below(figure, axes[0], 3)
+    return figure
+
+
+_SHOWN = {
+    "trained on": ("shown what it was trained on", "blue", "-o"),
+    "all so far": ("shown all so far", "red", "--s"),
+}
+
+
+def stale_rbm(result):
+    """RMSE of the blend against the chunks between two trainings of its Boltzmann machine, for each order."""
+    table = stale.summary(result.frame)
+    orders = table.order.unique()
+    figure, (axes,) = _axes(result, columns=len(orders), height=3.8)
+    for axis, order in zip(axes, orders, strict=True):
+        runs = table[table.order == order]
+        axis.axhline(runs[runs.every == 0].rmse.mean(), color=_COLOURS["black"], label="factorization alone")
+        for shown, (label, colour, style) in _SHOWN.items():
+            means = runs[runs.shown == shown].groupby("every").rmse.mean()
+            axis.plot(means, style, color=_COLOURS[colour], label=label)
+        axis.set(xlabel="chunks between two trainings of the RBM", ylabel="RMSE of the next chunks")
+        axis.set_title(f"ratings arrive in {'random order' if order == 'random' else 'order of time'}", fontsize=10)
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    _legend_below(figure, axes[0], 3)
     return figure

@@ -2,8 +2,20 @@
 
 from gpumf.datasets.checks import DataError
 from gpumf.datasets.ratings import CompressedRows, Ratings
-from gpumf.datasets.sources import load, names, read
+from gpumf.datasets.sources import load, names, read, times, titles
 from gpumf.datasets.statistics import describe, published
 from gpumf.datasets.twins import twin
 
-__all__ = ["CompressedRows", "DataError", "Ratings", "describe", "load", "names", "published", "read", "twin"]
+__all__ = [
+    "CompressedRows",
+    "DataError",
+    "Ratings",
+    "describe",
+    "load",
+    "names",
+    "published",
+    "read",
+    "times",
+    "titles",
+    "twin",
+]

@@ -33,6 +33,7 @@ class Delimited:
     """One rating a line, its fields separated by one character; more fields than the three are passed over.
 
     names : of the fields, in order; None where the first line names them
+    time : the field that says when a rating was given, in seconds since 1970, where there is one
     block : the character that ends the id on a line of its own, which all ratings up to the next such line share;
         a number after it counts those ratings. The field of that id is then not in `names`
     integers : whether ids are integers; otherwise they become integers where all of a column's are
@@ -43,6 +44,7 @@ class Delimited:
     user: str = "user"
     item: str = "item"
     rating: str = "rating"
+    time: str = "time"
     block: str | None = None
     integers: bool = True
 
@@ -161,6 +163,22 @@ def parquet(file, user, item, rating):
             raise DataError(f"{file}: no column {name!r} among {table.column_names}; name the columns to read")
     columns = (_array(table[name]) for name in (user, item, rating))
     return Columns(*columns, locate=lambda k: f"{file}, row {k}")
+
+
+def titles(file):
+    """The title of each item by its id, a Series: MovieLens's u.item, movies.dat or movies.csv."""
+    ending = str(file).rsplit(".", 1)[1]
+    delimiter, encoding = {"item": (r"\|", "latin-1"), "dat": ("::", "latin-1"), "csv": (",", "utf-8")}[ending]
+    frame = pd.read_csv(
+        io.BytesIO(file.contents),
+        sep=delimiter,
+        engine="python",
+        encoding=encoding,
+        quoting=csv.QUOTE_MINIMAL if ending == "csv" else csv.QUOTE_NONE,
+        header=0 if ending == "csv" else None,
+        usecols=[0, 1],
+    )
+    return pd.Series(frame.iloc[:, 1].to_numpy(str), frame.iloc[:, 0].to_numpy(), name="title")
 
 
 def whitespace(files):

@@ -24,6 +24,7 @@ class Source:
     scale : (lowest, highest) rating in the files
     folder : where it lies within the data folders; its name by default
     optional : the number of parts, the last ones, that may be missing
+    titles : the file name pattern of the items' titles, where the publisher gives them
     archives : (address, checksum) of the publisher's archives, where the licence lets anyone download them
     """
 
@@ -33,12 +34,14 @@ class Source:
     scale: tuple[float, float]
     folder: str | None = None
     optional: int = 0
+    titles: str | None = None
     archives: tuple[tuple[str, str], ...] = ()
 
 
 def _movielens(name, checksum, description, layout, file="ratings.csv", scale=(0.5, 5)):
     address = f"https://files.grouplens.org/datasets/movielens/{name}.zip"
-    return Source(f"MovieLens {description}", layout, (file,), scale, archives=((address, checksum),))
+    titles = "u.item|movies.dat|movies.csv"
+    return Source(f"MovieLens {description}", layout, (file,), scale, titles=titles, archives=((address, checksum),))
 
 
 def _jester(description, *parts):
@@ -65,7 +68,7 @@ def _monti(description, scale):
     return Source(f"{description}, 3,000 x 3,000 sample of Monti et al. 2017", layouts.monti, (files,), scale)
 
 
-_CSV = Delimited(",", None, "userId", "movieId")
+_CSV = Delimited(",", None, "userId", "movieId", time="timestamp")
 _DOUBLE_COLON = Delimited(":", ("user", "", "item", "", "rating", "", "time"))
 """user::item::rating::time: the second colon of each pair opens an empty field."""
 
@@ -159,6 +162,29 @@ def load(name, *, duplicates="error", rescale=True, seed=0):
     if source.layout is layouts.jester and rescale:
         return replace(ratings, values=np.rint((ratings.values + 10) / 20 * 4 + 1), scale=(1, 5))
     return ratings
+
+
+def times(name):
+    """When each rating of `load(name)` was given, in its order: float64 (nnz,), seconds since 1970.
+
+    Raises
+    ------
+    DataError : an unknown or absent set, or one whose files do not say
+    """
+    source = SOURCES.get(name)
+    if not (source and isinstance(source.layout, Delimited) and not source.layout.block):
+        raise DataError(f"{name} does not say when its ratings were given")
+    found = files.find(source.folder or name, source.parts[0])
+    if not found:
+        raise DataError(_absent(name, source, source.parts[0]))
+    return replace(source.layout, rating=source.layout.time)(found).values
+
+
+def titles(name):
+    """What the items of a data set are called: a Series of str by original id, or None where no file says."""
+    source = SOURCES.get(name)
+    found = files.find(source.folder or name, source.titles) if source and source.titles else []
+    return layouts.titles(found[0]) if found else None
 
 
 def read(path, user="user", item="item", rating="rating", *, scale=None, duplicates="error"):

@@ -1,0 +1,172 @@
+"""What a Boltzmann machine adds to factorizations: errors of models and blends on MovieLens 100K, five folds.
+
+After the thesis, sections 1 and 7.1: both kinds of models find other patterns, and hybrids of them win. Every fold
+chooses the parameters and epochs of each model, and the weights of each blend, on a tenth of its training ratings
+that is held out; then the models train on all of them, and are judged on the fold's test ratings once.
+"""
+
+from itertools import islice, product
+
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import ALS, RBM, SGD, Blend
+from gpumf.experiments import identity, load_ratings
+from gpumf.models.sgd import schedules
+
+MODELS = {"RBM": RBM, "SGD": SGD, "ALS": ALS}
+BLENDS = [("RBM", "SGD"), ("RBM", "ALS"), ("SGD", "ALS"), ("RBM", "SGD", "ALS")]
+METRICS = "rmse", "mae"
+FIXED = {
+    "RBM": {"momentum": 0.9, "average": "batch", "batch": 50},
+    "SGD": {"biases": True, "bias_regularization": 0.02},
+    "ALS": {},
+}
+"""What every model of a kind has in common; `beta` in a grid is that of `schedules.Power`."""
+
+PROFILES = {
+    "quick": {
+        "data": "ml-100k",
+        "folds": 2,
+        "grids": {
+            "RBM": {"hidden": [100], "learning_rate": [0.05], "weight_decay": [0.01], "beta": [0.01]},
+            "SGD": {"factors": [32], "regularization": [0.08, 0.1], "learning_rate": [0.02], "beta": [0.02]},
+            "ALS": {"factors": [16], "regularization": [0.1, 0.12]},
+        },
+        "epochs": {"RBM": 40, "SGD": 60, "ALS": 12},
+        "kernels": {"RBM": "sequential", "SGD": "sequential", "ALS": "sequential"},
+        "seeds": 1,
+    },
+    "full": {
+        "data": "ml-100k",
+        "folds": 5,
+        "grids": {
+            "RBM": {
+                "hidden": [250, 500],
+                "learning_rate": [0.02, 0.04],
+                "weight_decay": [0.01, 0.02],
+                "beta": [0.02],
+            },
+            "SGD": {"factors": [256], "regularization": [0.09, 0.1, 0.11], "learning_rate": [0.02], "beta": [0.02]},
+            "ALS": {"factors": [16, 32], "regularization": [0.1, 0.12, 0.14]},
+        },
+        "epochs": {"RBM": 120, "SGD": 150, "ALS": 25},
+        "kernels": {"RBM": None, "SGD": None, "ALS": None},
+        "seeds": 3,
+    },
+}
+
+
+def run(data, folds, grids, epochs, kernels, seeds):
+    """Choose, blend and judge, fold by fold.
+
+    Parameters
+    ----------
+    data : name of a data set
+    folds : int, how many of the five
+    grids : for each of MODELS a dict of lists of its parameters, all of whose combinations are tried
+    epochs : for each of MODELS the most
+    kernels : for each of MODELS the name of its kernel; None for the fastest of this machine
+    seeds : int, of all models, when the chosen parameters are judged
+
+    Returns
+    -------
+    DataFrame with a row a model or blend: fold, step ('choice' on the held-out ratings or 'test'), seed, model (of a
+    blend the models' names joined by ' + '), kernel and device (of a model), the parameters of the grids, epochs
+    (that were best on the held-out ratings), fitted_to (the error that the weights of a blend make least, 'rmse' or
+    'mae'; missing for a model), weight_RBM, weight_SGD, weight_ALS (of a blend), rmse, mae
+    """
+    ratings = load_ratings(data)
+    rows = []
+    for fold, (train, test) in tqdm(
+        enumerate(islice(ratings.kfold(5), folds)), total=folds, desc="blend_ml100k", leave=False
+    ):
+        inner, held_out = train.split(0.1, seed=fold)
+        choice, chosen = {"fold": fold, "step": "choice", "seed": 0}, {}
+        for name in MODELS:
+            tried = [
+                _tried(name, kernels[name], p, inner, epochs[name], held_out) for p in _combinations(grids[name])
+            ]
+            rows += [choice | row for row in tried]
+            best = min(tried, key=lambda row: row["rmse"])
+            chosen[name] = {key: best[key] for key in grids[name]}, best["epochs"]
+        fitted = _fitted(chosen, kernels, 0, inner)
+        blends = {
+            (names, metric): Blend(*(fitted[name] for name in names)).fit(held_out, metric)
+            for names in BLENDS
+            for metric in METRICS
+        }
+        rows += [choice | _blended(*key, blend, held_out) for key, blend in blends.items()]
+        for seed in range(seeds):
+            judged = {"fold": fold, "step": "test", "seed": seed}
+            fitted = _fitted(chosen, kernels, seed, train)
+            rows += [
+                judged | _described(name, fitted[name], *chosen[name]) | fitted[name].score(test) for name in MODELS
+            ]
+            for (names, metric), blend in blends.items():
+                trained_on_all = Blend(*(fitted[name] for name in names), weights=blend.weights)
+                rows.append(judged | _blended(names, metric, trained_on_all, test))
+    frame = pd.DataFrame(rows)
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def _combinations(grid):
+    for values in product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))
+
+
+def _model(name, kernel, seed, parameters):
+    parameters = dict(parameters)
+    if "beta" in parameters:
+        parameters["schedule"] = schedules.Power(parameters.pop("beta"))
+    return MODELS[name](kernel=kernel, seed=seed, **FIXED[name], **parameters)
+
+
+def _tried(name, kernel, parameters, inner, epochs, held_out):
+    """The row of a training, without fold, step and seed: the errors are those after the best epoch."""
+    model = _model(name, kernel, 0, parameters).fit(inner, epochs, held_out)
+    best = model.history.loc[model.history.rmse.idxmin()]
+    return _described(name, model, parameters, int(best.epoch)) | {"rmse": best.rmse, "mae": best.mae}
+
+
+def _described(name, model, parameters, epochs):
+    return {"model": name, "kernel": model.kernel, "device": model.device, **parameters, "epochs": epochs}
+
+
+def _fitted(chosen, kernels, seed, train):
+    """Every model with its chosen parameters, trained for its chosen epochs."""
+    return {
+        name: _model(name, kernels[name], seed, parameters).fit(train, epochs)
+        for name, (parameters, epochs) in chosen.items()
+    }
+
+
+def _blended(names, metric, blend, ratings):
+    weights = {f"weight_{name}": weight for name, weight in zip(names, blend.weights, strict=True)}
+    return {"model": " + ".join(names), "fitted_to": metric} | weights | blend.score(ratings)
+
+
+def summary(frame):
+    """Errors over the folds, from the frame of `run`: of a blend each with the weights that were fitted to it.
+
+    Returns
+    -------
+    DataFrame with a row a model or blend and measure: model, measure ('rmse' or 'mae'), mean (over folds and seeds),
+    spread (standard deviation over the seeds of the mean over the folds; NaN with one seed), weight_RBM, weight_SGD,
+    weight_ALS (of a blend: means)
+    """
+    tables = []
+    for measure in METRICS:
+        tests = errors_of(frame, measure)
+        seeds = tests.groupby(["model", "seed"], sort=False)[measure].mean().groupby("model", sort=False)
+        weights = tests.groupby("model", sort=False)[[f"weight_{name}" for name in MODELS]].mean()
+        table = seeds.agg(mean="mean", spread="std").join(weights).reset_index()
+        tables.append(table.assign(measure=measure))
+    table = pd.concat(tables, ignore_index=True)
+    return table[["model", "measure", *table.columns.drop(["model", "measure"])]]
+
+
+def errors_of(frame, measure):
+    """The rows on test ratings that count for a measure: models, and blends fitted to it."""
+    return frame[(frame.step == "test") & (frame.fitted_to.isna() | (frame.fitted_to == measure))]

@@ -1,0 +1,100 @@
+"""What the hidden units of a Boltzmann machine have learned: the items that excite each most, and least.
+
+A unit is excited by the weights of the levels that a user gave. For an item, W_iKj - W_i1j is how much more the best
+rating excites unit j than the worst one does. Of the units, those are shown that tell users apart best.
+
+Whether the items of a unit belong together is asked of the ratings, not of the model: the mean correlation, over
+pairs of these items, between the ratings of users who rated both.
+"""
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from gpumf import RBM, datasets
+from gpumf.experiments import identity, load_ratings
+
+_MODEL = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.01, "average": "batch", "batch": 50}
+_FEWEST_COMMON = 20  # users who rated both items, for a correlation to count
+
+PROFILES = {
+    "quick": {
+        "data": ["ml-100k"],
+        "hidden": 32,
+        "epochs": 40,
+        "units": 4,
+        "shown": 6,
+        "most_rated": 200,
+        "kernel": "sequential",
+    },
+    "full": {
+        "data": ["ml-100k", "ml-latest-small", "jester-1"],
+        "hidden": 64,
+        "epochs": 60,
+        "units": 6,
+        "shown": 8,
+        "most_rated": 300,
+        "kernel": None,
+    },
+}
+
+
+def run(data, hidden, epochs, units, shown, most_rated, kernel):
+    """Train, and list the items of the units with the largest spread over users.
+
+    Parameters
+    ----------
+    data : names of data sets
+    hidden, epochs : int
+    units : int, how many to show of each set
+    shown : int, how many items of each end of a unit
+    most_rated : int, items that come into question: those with the most ratings, of which a reader may know some
+    kernel : of RBM; None for the fastest of this machine
+
+    Returns
+    -------
+    DataFrame with a row an item: data, unit, spread (standard deviation over users of the unit's probability), end
+    ('most' or 'least' excited by a good rating), rank (from 1), item (original id), title (the id where the set's
+    files give none), count (of the item's ratings), weight (W_iKj - W_i1j), correlation (of the ratings of the items
+    of this end, see above), correlation_of_all (of all items in question)
+    """
+    rows, identities = [], []
+    for name in data:
+        ratings = load_ratings(name)
+        identities.append(identity(ratings))
+        model = RBM(hidden, kernel=kernel, **_MODEL).fit(ratings, epochs)
+        titles = datasets.titles(ratings.name)
+        counts = np.bincount(ratings.items, minlength=ratings.n_items)
+        candidates = np.argsort(-counts, kind="stable")[:most_rated]
+        correlations = _correlations(ratings, candidates)
+        spread = model.user_hidden.std(axis=0)
+        for unit in np.argsort(-spread)[:units]:
+            weight = (model.item_weights[candidates, -1] - model.item_weights[candidates, 0])[:, unit]
+            order = np.argsort(-weight)
+            for end, chosen in (("most", order[:shown]), ("least", order[::-1][:shown])):
+                together = np.nanmean([correlations[pair] for pair in combinations(chosen, 2)])
+                for rank, k in enumerate(chosen, start=1):
+                    item = ratings.item_ids[candidates[k]]
+                    title = f"item {item}" if titles is None else titles[item]
+                    what = ratings.name, unit, spread[unit], end, rank, item, title, counts[candidates[k]]
+                    rows.append((*what, weight[k], together, np.nanmean(correlations)))
+    columns = ["data", "unit", "spread", "end", "rank", "item", "title", "count", "weight"]
+    frame = pd.DataFrame(rows, columns=[*columns, "correlation", "correlation_of_all"])
+    frame.attrs["datasets"] = identities
+    return frame
+
+
+def _correlations(ratings, items):
+    """Of the ratings of each pair of items, over users who rated both; NaN for few users and on the diagonal."""
+    values = np.full((ratings.n_users, len(items)), np.nan, np.float32)
+    place = np.full(ratings.n_items, -1)
+    place[items] = np.arange(len(items))
+    columns = place[ratings.items]
+    values[ratings.users[columns >= 0], columns[columns >= 0]] = ratings.values[columns >= 0]
+    frame = pd.DataFrame(values)
+    # What a user gives to everything says nothing of the items.
+    frame = frame.sub(frame.mean(axis=1), axis=0)
+    result = frame.corr(min_periods=_FEWEST_COMMON).to_numpy(copy=True)
+    np.fill_diagonal(result, np.nan)
+    return result

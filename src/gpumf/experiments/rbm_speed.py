@@ -1,0 +1,149 @@
+"""What an epoch of a Boltzmann machine takes, and its three updates: the thesis's Figure 4.5 again, and faster ones.
+
+After the thesis, section 4.2.2: 128 hidden units, batches of 100 users, T = 1, all ratings of the twin of Douban. The
+weights stay on the device, or are moved there and back for every update. Updates are timed one by one, with the
+device idle before each; epochs as a whole, so that launches overlap. Versions that would take minutes are timed on
+the first batches of an epoch alone, and `epoch_seconds` is extrapolated by the share of ratings in them.
+"""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import RBM, gpu
+from gpumf.experiments import _limits, identity, load_ratings
+from gpumf.models.rbm.divergence import batch_order
+
+UPDATES = "hidden update", "visible update", "weight update"
+
+PROFILES = {
+    "quick": {"data": "ml-100k-twin", "hidden": 128, "batch": 100, "few": 5, "repeats": 5},
+    "full": {"data": "douban-twin", "hidden": 128, "batch": 100, "few": 30, "repeats": 10},
+}
+
+
+def run(data, hidden, batch, few, repeats):
+    """Time the versions of this machine: of its GPU those that keep the weights there, and the CPU's.
+
+    Parameters
+    ----------
+    data : name of a data set
+    hidden, batch : int
+    few : int, batches of which an epoch of the slow versions (weights='transfer', and the CPU's beside a GPU) and all
+        single updates are made
+    repeats : int, timings of each; few batches are timed a third as often
+
+    Returns
+    -------
+    DataFrame with a row a timing: data, kernel, weights ('device' or 'transfer'), device, hidden, part ('prepare', to
+    put the batches and weights where they are used, 'epoch', and of the kernel thesis each of UPDATES), repeat, share
+    (of the ratings of an epoch), seconds (of that share), epoch_seconds (of an epoch: seconds / share), bytes, flops
+    (of an epoch; missing for other parts), limit_seconds and fraction_of_limit (of an epoch)
+    """
+    ratings = load_ratings(data)
+    versions = [("sequential", "device"), ("parallel", "device")]
+    if gpu.available():
+        versions += [("thesis", "transfer"), ("thesis", "device"), ("fast", "device")]
+    ceilings = {device: _limits.ceilings(device) for device in ["cpu", *(["cuda"] if gpu.available() else [])]}
+    rows = []
+    for kernel, weights in tqdm(versions, desc="rbm_speed", leave=False):
+        model = RBM(hidden, batch=batch, kernel=kernel, weights=weights)
+        slow = weights == "transfer" or (gpu.available() and model.device == "cpu")
+        what = {"data": ratings.name, "kernel": kernel, "weights": weights, "device": model.device, "hidden": hidden}
+        rows += [what | row for row in _timings(model, ratings, few, slow, repeats, ceilings[model.device])]
+    frame = pd.DataFrame(rows)
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def _timings(model, ratings, few, slow, repeats, ceilings):
+    """The rows of one version; all that it keeps on the device is freed when it returns."""
+    timed, few_repeats = _limits.clock(model.device), max(1, repeats // 3)
+    model._set_training(ratings)
+    initial = model._initial(ratings)
+    make_trainer = model._trainers[model.kernel]
+    make_trainer.compile(model)
+    _ = ratings.by_user
+    made = []
+    (seconds,) = timed(lambda: made.append(make_trainer(model, ratings, *initial)), 1, warmup=0)
+    yield _row("prepare", 0, 1.0, seconds)
+
+    (trainer,) = made
+    order = batch_order(model.seed, 0, len(trainer.batches))
+    chosen = order[:few] if slow else order
+    share, moved, flops = _work(trainer.batches, chosen, ratings.nnz, model)
+    limit = _limits.limit_seconds(moved, flops, ceilings, model.kernel)
+
+    def epoch():
+        for number in chosen.tolist():
+            trainer.train_batch(number, trainer.keys(0, number))
+
+    for repeat, seconds in enumerate(timed(epoch, few_repeats if slow else repeats, warmup=1)):
+        least = {"bytes": moved / share, "flops": flops / share, "limit_seconds": limit / share}
+        yield _row("epoch", repeat, share, seconds) | least | {"fraction_of_limit": limit / seconds}
+    if model.kernel == "thesis":
+        share, *_ = _work(trainer.batches, order[:few], ratings.nnz, model)
+        for repeat in range(few_repeats):
+            for part, seconds in _updates(trainer, order[:few], timed).items():
+                yield _row(part, repeat, share, seconds)
+
+
+def _row(part, repeat, share, seconds):
+    return {"part": part, "repeat": repeat, "share": share, "seconds": seconds, "epoch_seconds": seconds / share}
+
+
+def _updates(trainer, numbers, timed):
+    """Seconds of each of UPDATES in these batches, a dict."""
+    seconds = dict.fromkeys(UPDATES, 0.0)
+
+    def add(update, work):
+        seconds[update] += timed(work, 1, warmup=0)[0]
+
+    for number in numbers.tolist():
+        trainer.take(number)
+        add("hidden update", trainer.hidden_update)
+        for draws in trainer.keys(0, number):
+            add("visible update", partial(trainer.visible_update, *draws))
+            add("hidden update", partial(trainer.hidden_update, reconstructed=True))
+        add("weight update", trainer.weight_update)
+    return seconds
+
+
+def _work(batches, numbers, nnz, model):
+    """(share of the ratings, bytes, FLOP) of these batches.
+
+    The bytes: item and level of every rating once, and, batch by batch, of every item that is rated in it all weights
+    and visible biases, read and written: the next batch needs them changed. The operations: an addition a hidden unit
+    for each rating shown, K inner products for each one reconstructed, the gradients, and the change of each weight.
+    """
+    entries = sum(end - first for first, end in map(batches.entries, numbers))
+    items = int(np.diff(batches.batch_rows)[numbers].sum())
+    levels, hidden, steps = model.n_levels, model.hidden, model.steps_in(0)
+    moved = 5 * entries + 2 * 4 * items * levels * (hidden + 1)
+    of_rating = (1 + steps) + 2 * levels * steps + (1 + 2 * levels)
+    return entries / nnz, moved, hidden * (entries * of_rating + 2 * items * levels)
+
+
+def summary(frame):
+    """Of each version the medians over the repeats, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a version: version, device, share (of an epoch that was timed), epoch_seconds, spread
+    (largest less smallest), one column for each of UPDATES (missing where they were not timed), prepare,
+    fraction_of_limit, speedup (epoch_seconds of the thesis's version with weights on the device over this one's)
+    """
+    frame = frame.assign(version=frame.kernel.where(frame.weights == "device", frame.kernel + ", transfer"))
+    groups = frame.groupby(["version", "part"], sort=False).epoch_seconds
+    medians = groups.median().unstack().reindex(columns=["epoch", *UPDATES, "prepare"])
+    epochs = frame[frame.part == "epoch"].groupby("version", sort=False)
+    table = epochs.agg(
+        device=("device", "first"),
+        share=("share", "first"),
+        spread=("epoch_seconds", np.ptp),
+        fraction_of_limit=("fraction_of_limit", "median"),
+    ).join(medians.rename(columns={"epoch": "epoch_seconds"}))
+    thesis = table.epoch_seconds.get("thesis", np.nan)
+    return table.assign(speedup=thesis / table.epoch_seconds).reset_index()

@@ -1,0 +1,93 @@
+"""Blends of models: their weights are the best convex ones, whatever the models predict."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from conftest import ragged_ratings
+from gpumf import ALS, SGD, Blend
+from gpumf.models import NotFittedError
+from gpumf.models.blend import convex_weights
+
+
+class Told:
+    """A model that predicts what it was told, rating by rating."""
+
+    def __init__(self, predictions):
+        self.predictions = predictions
+
+    def predict(self, users, items):
+        return self.predictions
+
+
+ERRORS = {
+    "rmse": lambda predictions, values: np.sqrt(np.mean((predictions - values) ** 2)),
+    "mae": lambda predictions, values: np.abs(predictions - values).mean(),
+}
+
+
+@pytest.mark.parametrize("metric", ERRORS)
+@pytest.mark.parametrize("models", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_convex_weights_on_a_grid_are_better(models, seed, metric):
+    rng = np.random.default_rng(seed)
+    values = rng.integers(1, 6, 200).astype(float)
+    # Errors of several sizes and a bias each: some models are worth nothing beside the others.
+    predictions = values[:, None] + rng.standard_normal((200, models)) * rng.uniform(0.2, 3, models)
+    predictions += rng.standard_normal((200, 1)) * rng.uniform(0, 2, models) + rng.uniform(-1, 1, models)
+    weights = convex_weights(predictions, values, metric)
+    assert weights.min() >= 0 and weights.sum() == pytest.approx(1)
+    error, steps = ERRORS[metric], 10
+    grid = [np.array(w) / steps for w in product(range(steps + 1), repeat=models) if sum(w) == steps]
+    best = min(error(predictions @ w, values) for w in grid)
+    assert error(predictions @ weights, values) <= best + 1e-12
+
+
+def test_two_models_have_the_weights_of_the_closed_form():
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal(50)
+    a, b = (values + rng.standard_normal(50) * size for size in (0.5, 0.7))
+    share = np.dot(b - values, b - a) / np.dot(b - a, b - a)
+    assert 0 < share < 1
+    np.testing.assert_allclose(convex_weights(np.stack([a, b], 1), values), [share, 1 - share], rtol=1e-9)
+
+
+@pytest.mark.parametrize("metric", ERRORS)
+def test_models_that_are_equal_right_or_useless(metric):
+    values = np.random.default_rng(1).standard_normal(30) * 40
+    noisy = values + np.random.default_rng(2).standard_normal(30)
+    twice = convex_weights(np.stack([noisy, noisy], 1), values, metric)
+    assert twice.sum() == pytest.approx(1) and twice.min() >= 0
+    np.testing.assert_allclose(convex_weights(np.stack([noisy, values], 1), values, metric), [0, 1], atol=1e-9)
+    worse = values + 3 * (noisy - values)
+    np.testing.assert_allclose(convex_weights(np.stack([noisy, worse], 1), values, metric), [1, 0], atol=1e-9)
+    assert convex_weights(values[:, None], values, metric) == [1]
+
+
+def test_a_blend_of_trained_models_is_no_worse_than_its_parts_on_what_it_was_fitted_to():
+    train, held_out = ragged_ratings(seed=3).split(0.3)
+    models = [ALS(4, 0.1, device="cpu").fit(train, 5), SGD(3, biases=True, device="cpu").fit(train, 10)]
+    blend = Blend(*models).fit(held_out)
+    assert blend.score(held_out)["rmse"] <= min(model.score(held_out)["rmse"] for model in models) + 1e-6
+    w = blend.weights
+    by_hand = sum(v * model.predict(np.arange(4)[:, None], [1, 2]) for v, model in zip(w, models, strict=True))
+    np.testing.assert_allclose(blend.predict(np.arange(4)[:, None], [1, 2]), by_hand, rtol=1e-6)
+    assert blend.predict([0], [0]).dtype == np.float32
+
+
+def test_known_weights_are_used_as_they_are():
+    told = Told(np.float32([1, 2])), Told(np.float32([3, 6]))
+    np.testing.assert_array_equal(Blend(*told, weights=[0.5, 0.5]).predict([0, 0], [0, 1]), [2, 4])
+
+
+def test_blends_without_models_or_weights_are_refused():
+    with pytest.raises(ValueError, match="at least one model"):
+        Blend()
+    with pytest.raises(NotFittedError, match="call fit"):
+        Blend(Told(0)).predict([0], [0])
+    with pytest.raises(ValueError, match="'rmse' or 'mae'"):
+        convex_weights(np.ones((3, 2)), np.ones(3), "mse")
+    for weights in ([1.0], [0.5, 0.6], [-0.5, 1.5]):
+        with pytest.raises(ValueError, match="2 numbers from 0 of sum 1"):
+            Blend(Told(0), Told(0), weights=weights)
