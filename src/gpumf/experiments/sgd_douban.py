@@ -40,7 +40,7 @@ def run(data, kernels, factors, regularization, learning_rate, schedule, epochs,
 
     Parameters
     ----------
-    data : name of a data set of `first_comparison.THRESHOLDS`
+    data : name of a data set that has a `first_comparison.threshold`
     kernels : of SGD
     factors, regularization, learning_rate : as of SGD
     schedule : what `schedules.described` says of one
