@@ -214,12 +214,12 @@ CLAIMS = [
     Claim(
         "sgd-ml100k-rmse",
         "SGD with biases has this test RMSE on MovieLens 100K, the mean of five folds.",
-        "rating", 0.934, 0.919, "lower", "sgd_ml100k", partial(mean_over_folds, measure="rmse"),
+        "rating", 0.934, 0.919, "lower", "sgd_ml100k", partial(mean_over_folds, measure="rmse"), "cpu",
     ),
     Claim(
         "sgd-ml100k-mae",
         "SGD with biases has this test MAE there.",
-        "rating", 0.737, 0.721, "lower", "sgd_ml100k", partial(mean_over_folds, measure="mae"),
+        "rating", 0.737, 0.721, "lower", "sgd_ml100k", partial(mean_over_folds, measure="mae"), "cpu",
     ),
     Claim(
         "rbm-epoch-speedup",
@@ -279,6 +279,21 @@ def table(device, claims=CLAIMS):
     """
     frame = pd.DataFrame([evaluate(claim) for claim in claims if claim.device == device], columns=COLUMNS)
     return frame.astype({"reach": float, "aim": float})
+
+
+def overview(*prefixes):
+    """What the recorded results of all devices say of the claims whose ids begin so, to be shown.
+
+    Returns
+    -------
+    DataFrame with the index claim: value, unit, reach, aim, met, what; numbers as text
+    """
+    devices = dict.fromkeys(claim.device for claim in CLAIMS)
+    frame = pd.concat([table(device) for device in devices]).set_index("claim")
+    frame = frame[frame.index.str.startswith(prefixes)].assign(what=pd.Series({c.id: c.what for c in CLAIMS}))
+    numbers = frame[["value", "reach", "aim"]]
+    shown = numbers.map("{:.4g}".format).where(numbers.notna(), "–")
+    return frame.assign(**shown)[["value", "unit", "reach", "aim", "met", "what"]]
 
 
 def as_csv(frame):

@@ -10,7 +10,8 @@ from gpumf.models.sgd.partition import tiled
 from gpumf.models.sgd.updates import DescentKernel, quad_lanes, quads, with_quads
 
 # Users for each group of lanes in flight: with fewer, two blocks often hold the same user's row, and lose a run.
-_USERS_A_GROUP = 64
+_USERS_A_GROUP = 16
+_GROUPS_AN_ITEM = 4  # at most, on average: with more, those of a block often write to the same item's row
 _LEAST_THREADS = 128  # of a block, before it is worth another multiprocessor
 _PART_BYTES = 32 << 20  # of users' rows in a part: most of them stay in the L2 cache of a large GPU
 
@@ -49,9 +50,8 @@ class Fast(DescentKernel):
         lanes = quad_lanes(model.columns)
         held = min(1024 if model.columns <= 256 else 512, device.facts["threads_per_multiprocessor"])
         multiprocessors = device.facts["multiprocessors"]
-        threads = (
-            -(-model.threads // lanes) * lanes if model.threads else max(train.n_users // _USERS_A_GROUP, 1) * lanes
-        )
+        groups = max(min(train.n_users // _USERS_A_GROUP, train.n_items * _GROUPS_AN_ITEM), 1)
+        threads = -(-model.threads // lanes) * lanes if model.threads else groups * lanes
         blocks = min(multiprocessors, -(-threads // (held if model.threads else _LEAST_THREADS)))
         block = min(held, max(threads // blocks // lanes, 1) * lanes)
         most = (device.facts["shared_bytes_per_multiprocessor"] - 1024) // (16 * quads(model.columns))
