@@ -31,7 +31,7 @@ PROFILES = {
         "data": ["jester-1", "jester-twin"],
         "users": None,
         "epochs": {"ALS": 20, "SGD": 100, "RBM": 40},
-        "repeats": 3,
+        "repeats": 2,
     },
 }
 

@@ -45,7 +45,7 @@ PROFILES = {
         "regularization": [0.05, 0.12, 0.25],
         "learning_rate": [0.01, 0.04],
         "epochs": {"ALS": 20, "SGD": 100},
-        "repeats": 2,
+        "repeats": 1,
     },
 }
 

@@ -49,7 +49,7 @@ PROFILES = {
         },
         "blocks": [1, 2, 3, 4, 6, 8, 10, 12, 16, 20],
         "most_epochs": 20,
-        "repeats": 3,
+        "repeats": 2,
     },
 }
 
