@@ -41,8 +41,16 @@ def uniform(key, draws):
         return (splitmix64(key + np.asarray(draws, np.uint64)) >> np.uint64(40)) * 2.0**-24
 
 
+MARGIN = 1e-5  # from a boundary of a draw, beyond which rounding cannot change what is drawn
+
+
+def unit_draws(model, batch, key):
+    units = np.arange(model.hidden, dtype=np.uint64)
+    return uniform(key, batch.users[:, None].astype(np.uint64) * np.uint64(model.hidden) + units)
+
+
 def reference_batch(model, batch, keys, weights, visible_biases, hidden_biases):
-    """`reference.contrastive_divergence` on a batch and its draws; the reconstruction of its entries alone."""
+    """`reference.contrastive_divergence` on a batch and its draws; the reconstruction as levels of its entries."""
     columns = np.repeat(np.arange(len(batch.users)), np.diff(batch.indptr))
     chosen = np.zeros((len(batch.users), *weights.shape[:2]))
     chosen[columns, batch.items, batch.levels] = 1
@@ -50,13 +58,15 @@ def reference_batch(model, batch, keys, weights, visible_biases, hidden_biases):
     for hidden_key, visible_key in keys:
         visible = np.zeros(chosen.shape[:2])
         visible[columns, batch.items] = uniform(visible_key, np.arange(len(batch.items)))
-        units = batch.users[:, None].astype(np.uint64) * np.uint64(model.hidden) + np.arange(
-            model.hidden, dtype=np.uint64
-        )
-        draws.append((uniform(hidden_key, units), visible))
-    statistics, gradients = reference.contrastive_divergence(chosen, weights, visible_biases, hidden_biases, draws)
-    positive, negative, reconstruction = statistics
-    return (positive, negative, reconstruction[columns, batch.items]), gradients
+        draws.append((unit_draws(model, batch, hidden_key), visible))
+    (*hidden, reconstruction), gradients = reference.contrastive_divergence(
+        chosen, weights, visible_biases, hidden_biases, draws
+    )
+    for shift in (-MARGIN, MARGIN):
+        shifted = [(units + shift, visible + shift) for units, visible in draws]
+        (*_, same), _ = reference.contrastive_divergence(chosen, weights, visible_biases, hidden_biases, shifted)
+        assert np.array_equal(same, reconstruction), "another seed: a draw is within rounding of a boundary"
+    return (*hidden, reconstruction[columns, batch.items].argmax(axis=-1)), gradients
 
 
 @pytest.mark.parametrize(
@@ -96,6 +106,34 @@ def test_every_kernel_follows_the_reference(device, hidden, n_levels, options):
             assert actual.shape == before.shape and np.abs(actual - expected).max() < 1e-4
             assert np.abs(actual - before).max() > 0.01
         assert np.abs(user_hidden - reference.rbm_hidden(chosen, learned[0], learned[2])).max() < 1e-4
+
+
+def test_levels_are_drawn_with_the_probabilities_of_the_reference(device):
+    train = rated(5, seed=1, n_users=15, n_items=14, longest=11)
+    for kernel in kernels_on(RBM, device):
+        model, (_, *learned), trainer = trainer_of(device, kernel, train, 20, batch=15)
+        trainer.learning_rate = 0.0  # the same probabilities at every draw
+        batch, rng = trainer.batches[0], np.random.default_rng(0)
+        columns = np.repeat(np.arange(len(batch.users)), np.diff(batch.indptr))
+        chosen = np.zeros((len(batch.users), *learned[0].shape[:2]))
+        chosen[columns, batch.items, batch.levels] = 1
+        weights, visible_biases, hidden_biases = (a.astype(np.float64) for a in learned)
+        hidden_key, known = np.uint64(3), reference.rbm_hidden(chosen, weights, hidden_biases)
+        units = unit_draws(model, batch, hidden_key)
+        assert np.abs(units - known).min() > MARGIN
+        probabilities = reference.rbm_visible(units < known, weights, visible_biases)[columns, batch.items]
+        boundaries = np.cumsum(probabilities, axis=-1)[:, :-1]
+        keys = rng.integers(1 << 63, size=400_000, dtype=np.uint64)
+        for entry in rng.choice(len(columns), 10, replace=False):
+            # Streams whose draw for this entry lies just below one of its boundaries, and just above.
+            distance = uniform(keys, entry) - rng.choice(boundaries[entry])
+            for side in (-distance, distance):
+                key = keys[np.flatnonzero((side > MARGIN) & (side < 1e-4))[0]]
+                trainer.train_batch(0, [(hidden_key, key)])
+                *_, levels = to_numpy(device, *trainer.statistics())
+                draws = uniform(key, np.arange(len(columns)))[:, None]
+                sure = (np.abs(draws - boundaries) > MARGIN).all(axis=-1)
+                assert sure[entry] and np.array_equal(levels[sure], (boundaries <= draws).sum(axis=-1)[sure])
 
 
 def test_errors_and_predictions_are_of_expected_ratings(device):
@@ -234,7 +272,7 @@ def test_it_learns_more_than_the_items_means():
     train, test = generate(spec, seed=1).split(0.2)
     means = np.bincount(train.items, train.values, 60) / np.bincount(train.items, minlength=60)
     baseline = np.sqrt(((means[test.items] - test.values) ** 2).mean())
-    history = RBM(20, learning_rate=0.05, batch=20, kernel="sequential").fit(train, 25, test).history
+    history = RBM(20, learning_rate=0.1, batch=20, kernel="sequential").fit(train, 40, test).history
     assert history.rmse[0] == pytest.approx(baseline, rel=0.02)
     assert history.rmse.min() < 0.9 * baseline
 

@@ -8,8 +8,10 @@
 //     The last block of a user to arrive adds up the parts in their order: the same bits in every run;
 //   - a step of Gibbs sampling is one launch: a group that has the K inputs of a rating draws its level, and adds that
 //     level's weights, which it has just read, to the next hidden update;
+//   - the reconstruction is a level a rating, a byte in place of K zeros and ones;
 //   - the weight update takes the items that have ratings in the batch alone, those with most of them first, each
-//     weight is read and written once, and the items' sums of all levels are in registers;
+//     weight is read and written once, and the items' sums of all levels are in registers: a rating's hidden
+//     probabilities are added to the sum of its level, those of its reconstruction taken from the sum of the drawn one;
 //   - the batches of all epochs, by user and by item, are on the device before the first one.
 //
 // Version fast_hidden: p(h | v) of users. fast_reconstruct: a step of Gibbs sampling. fast_update: weights and biases.
@@ -21,7 +23,7 @@
 
 constexpr int QUADS = (HIDDEN + 3) / 4;  // of a row, the last one filled up with zeros
 constexpr int QUADS_PER_LANE = (QUADS + LANES - 1) / LANES;
-constexpr int AT_ONCE = LEVELS <= 10 ? 4 : 1;  // entries whose loads overlap, where the sums leave registers for them
+constexpr int AT_ONCE = 4;  // entries whose loads overlap
 
 __device__ inline float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 __device__ inline float dot(float4 a, float4 b) { return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w; }
@@ -107,15 +109,15 @@ extern "C" __global__ void fast_hidden(const Segment* __restrict__ segments, int
 }
 
 // A block a segment. known, probabilities: (users, HIDDEN in whole quads), p(h | v) before and after the step.
-// reconstruction: (entries of a batch, LEVELS), whose first one is first_entry. Dynamic shared memory: a row for each
-// group.
+// reconstruction: (entries of a batch,), the drawn levels, the first one that of first_entry. Dynamic shared memory: a
+// row for each group.
 extern "C" __global__ void fast_reconstruct(const Segment* __restrict__ segments, int first_segment,
                                             const int* __restrict__ items, const float4* __restrict__ weights,
                                             const float* __restrict__ visible_biases,
                                             const float* __restrict__ hidden_biases, const float* known,
                                             long long first_entry, unsigned long long hidden_key,
                                             unsigned long long visible_key, float4* parts, int* arrived,
-                                            float* __restrict__ reconstruction, float* probabilities) {
+                                            unsigned char* __restrict__ reconstruction, float* probabilities) {
     extern __shared__ __align__(16) float shared[];
     const Segment segment = segments[first_segment + blockIdx.x];
     const int groups = blockDim.x / LANES;
@@ -146,10 +148,7 @@ extern "C" __global__ void fast_reconstruct(const Segment* __restrict__ segments
         softmax(p);
         const int level = drawn_level(p, random_uniform(visible_key, entry - first_entry));
         sum.add(weights + (first + level) * QUADS);
-        if (group_lane() == 0) {
-#pragma unroll
-            for (int k = 0; k < LEVELS; ++k) reconstruction[(entry - first_entry) * LEVELS + k] = p[k];
-        }
+        if (group_lane() == 0) reconstruction[entry - first_entry] = level;
     }
     finish_hidden(sum, segment, units, parts, arrived, hidden_biases, probabilities);
 }
@@ -160,7 +159,7 @@ extern "C" __global__ void fast_reconstruct(const Segment* __restrict__ segments
 extern "C" __global__ void fast_update(
     const int* __restrict__ row_items, const long long* __restrict__ rows, long long first_row, int n_rows,
     const int* __restrict__ mapping, long long first_entry, const int* __restrict__ entry_users,
-    const unsigned char* __restrict__ levels, const float* __restrict__ reconstruction,
+    const unsigned char* __restrict__ levels, const unsigned char* __restrict__ reconstruction,
     const float4* __restrict__ positive, const float4* __restrict__ negative, const int* __restrict__ users,
     long long first_user, int n_users, float4* __restrict__ weights, float* __restrict__ visible_biases,
     float* __restrict__ hidden_biases, float4* __restrict__ last_weights, float* __restrict__ last_visible_biases,
@@ -192,31 +191,30 @@ extern "C" __global__ void fast_update(
         // A lane looks up an entry each, then all take them in turn.
         const int count = (int)min(end - first, (long long)LANES);
         const int mine = mapping[first + min(group_lane(), count - 1)];
-        const int user = entry_users[first_entry + mine], its_level = levels[first_entry + mine];
+        const int user = entry_users[first_entry + mine];
+        const int its_level = levels[first_entry + mine], its_drawn = reconstruction[mine];
         for (int e = 0; e < count; e += AT_ONCE) {
             float4 data[AT_ONCE], model[AT_ONCE];
-            float p[AT_ONCE][LEVELS];
-            int level[AT_ONCE];
+            int level[AT_ONCE], drawn[AT_ONCE];
 #pragma unroll
             for (int a = 0; a < AT_ONCE; ++a) {
                 const int source = min(e + a, count - 1);
                 const long long place = __shfl_sync(group_mask(), user, source, LANES) * (long long)QUADS + quad;
                 data[a] = there ? positive[place] : float4{};
                 model[a] = there ? negative[place] : float4{};
-                const int entry = __shfl_sync(group_mask(), mine, source, LANES);
                 level[a] = __shfl_sync(group_mask(), its_level, source, LANES);
-#pragma unroll
-                for (int k = 0; k < LEVELS; ++k) p[a][k] = reconstruction[entry * LEVELS + k];
+                drawn[a] = __shfl_sync(group_mask(), its_drawn, source, LANES);
             }
 #pragma unroll
             for (int a = 0; a < AT_ONCE; ++a) {
                 if (e + a >= count) break;
 #pragma unroll
                 for (int k = 0; k < LEVELS; ++k) {
-                    const float on = level[a] == k;
-                    add_product(gradient[k], on, data[a]);
-                    add_product(gradient[k], -p[a][k], model[a]);
-                    bias_gradients[k] += on - p[a][k];
+                    // Not an `if`: of its branches the compiler may make an index, and of `gradient` local memory.
+                    const float added = level[a] == k, taken = drawn[a] == k;
+                    add_product(gradient[k], added, data[a]);
+                    add_product(gradient[k], -taken, model[a]);
+                    bias_gradients[k] += added - taken;
                 }
             }
         }

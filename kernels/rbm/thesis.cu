@@ -10,14 +10,15 @@
 //   thesis_draw: the hidden units, zeros and ones;
 //   thesis_visible: W^k h from single entries (COO): one block an entry, one thread a hidden unit, a parallel reduction;
 //     h is zero or one, so that the product is a sum;
-//   thesis_softmax: the probabilities of an entry's K levels, and one that is drawn from them, as zeros and ones;
+//   thesis_softmax: an entry's level, drawn from the probabilities of all K, as zeros and ones;
 //   thesis_weights: v^k tr(h) from rows (CSR), which find the entries' values by `mapping`: one block a row, also of
 //     items that nobody in the batch rated, one thread a hidden unit; changes W^k and the visible biases;
 //   thesis_hidden_biases: one thread a hidden unit.
 //
 // Where the source is silent or slips:
-//   - what is drawn and what stays a probability: the two products with zeros and ones need draws, the third one (of
-//     which it says that neither factor is zeros and ones alone) takes probabilities but for the data;
+//   - what is drawn and what stays a probability: the two products with zeros and ones need draws. Of the third one it
+//     says that neither factor is zeros and ones alone, but p(v' | h) p(h | v') would not have the mean <v h>_T, since
+//     p(h | v') depends on the v' that was drawn; so v' is zeros and ones here too, multiplied as the source does;
 //   - its equation 4.4 writes one visible bias an item; there is one for each level;
 //   - what avg() in line 19 goes over: see gpumf.RBM.
 #include "common/tree_sum.cuh"
@@ -59,28 +60,25 @@ extern "C" __global__ void thesis_visible(const int* __restrict__ items, const i
     if (j == 0) inputs[blockIdx.x] = biases[item] + sum;
 }
 
-// probabilities: (LEVELS, entries), inputs before. values: (LEVELS, entries).
-extern "C" __global__ void thesis_softmax(int n_entries, unsigned long long key, float* __restrict__ probabilities,
+// inputs, values: (LEVELS, entries).
+extern "C" __global__ void thesis_softmax(int n_entries, unsigned long long key, const float* __restrict__ inputs,
                                           unsigned char* __restrict__ values) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
     if (t >= n_entries) return;
     float p[LEVELS];
 #pragma unroll
-    for (int k = 0; k < LEVELS; ++k) p[k] = probabilities[k * n_entries + t];
+    for (int k = 0; k < LEVELS; ++k) p[k] = inputs[k * n_entries + t];
     softmax(p);
     const int level = drawn_level(p, random_uniform(key, t));
 #pragma unroll
-    for (int k = 0; k < LEVELS; ++k) {
-        probabilities[k * n_entries + t] = p[k];
-        values[k * n_entries + t] = k == level;
-    }
+    for (int k = 0; k < LEVELS; ++k) values[k * n_entries + t] = k == level;
 }
 
-// values: (entries,), of the data. probabilities: (entries,), of the reconstruction. positive, negative: (users,
-// HIDDEN). weights, biases and their last changes (unused without momentum): of this level.
+// values, reconstruction: (entries,), of the data and drawn. positive, negative: (users, HIDDEN). weights, biases and
+// their last changes (unused without momentum): of this level.
 extern "C" __global__ void thesis_weights(const int* __restrict__ row_indptr, const int* __restrict__ mapping,
                                           const int* __restrict__ columns, const unsigned char* __restrict__ values,
-                                          const float* __restrict__ probabilities,
+                                          const unsigned char* __restrict__ reconstruction,
                                           const float* __restrict__ positive, const float* __restrict__ negative,
                                           float* __restrict__ weights, float* __restrict__ biases,
                                           float* __restrict__ last_weights, float* __restrict__ last_biases,
@@ -90,8 +88,8 @@ extern "C" __global__ void thesis_weights(const int* __restrict__ row_indptr, co
     float gradient = 0.0f, bias_gradient = 0.0f;
     for (int s = begin; s < end; ++s) {
         const int t = mapping[s], place = columns[t] * HIDDEN + j;
-        gradient += values[t] * positive[place] - probabilities[t] * negative[place];
-        bias_gradient += values[t] - probabilities[t];
+        gradient += values[t] * positive[place] - reconstruction[t] * negative[place];
+        bias_gradient += values[t] - reconstruction[t];
     }
     const Change change = {rate, momentum, weight_decay};
     const float step = rate / (float)(per_item ? end - begin : n_users);

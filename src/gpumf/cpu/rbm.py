@@ -36,8 +36,8 @@ def updates(hidden, levels, parallel):
     hidden_update(users, indptr, items, levels, weights, hidden_biases, probabilities): of these users, whose entries
         are indptr[c] to indptr[c + 1], row u of `probabilities` becomes that of user u given the levels
     visible_update(users, indptr, items, weights, visible_biases, probabilities, hidden_key, visible_key,
-        reconstruction, sampled): `reconstruction`, float32 (entries, K), becomes the probabilities of the levels
-        given hidden units that are drawn from theirs, and `sampled` a level that is drawn from it
+        reconstruction): `reconstruction`, uint8 (entries,), becomes the levels, drawn given hidden units that are
+        drawn from their probabilities
     weight_update(row_items, rows, mapping, entry_users, levels, reconstruction, positive, negative, weights,
         visible_biases, weights_change, visible_biases_change, rate, n_users, per_item, momentum, weight_decay): of
         these items
@@ -71,18 +71,18 @@ def updates(hidden, levels, parallel):
             for j in range(hidden):
                 total[j] = one / (one + np.exp(-total[j]))
 
-    @compiled(_INT32, _INT64, _INT32, _CUBE, _MATRIX, _MATRIX, "uint64", "uint64", _MATRIX, _BYTES)
+    @compiled(_INT32, _INT64, _INT32, _CUBE, _MATRIX, _MATRIX, "uint64", "uint64", _BYTES)
     def visible_update(
-        users, indptr, items, weights, visible_biases, probabilities, hidden_key, visible_key, reconstruction, sampled
+        users, indptr, items, weights, visible_biases, probabilities, hidden_key, visible_key, reconstruction
     ):
         for c in prange(len(users)):
             user = users[c]
-            units = np.empty(hidden, np.float32)
+            units, p = np.empty(hidden, np.float32), np.empty(levels, np.float32)
             for j in range(hidden):
                 draw = uniform(hidden_key, np.uint64(user * hidden + j))
                 units[j] = one if draw < probabilities[user, j] else zero
             for t in range(indptr[c], indptr[c + 1]):
-                item, p = items[t], reconstruction[t]
+                item = items[t]
                 for k in range(levels):
                     p[k] = visible_biases[item, k] + dot(weights[item, k], units)
                 largest, total = p.max(), zero
@@ -95,11 +95,11 @@ def updates(hidden, levels, parallel):
                     p[k] /= total
                     below += p[k]
                     level += k < levels - 1 and below <= draw
-                sampled[t] = level
+                reconstruction[t] = level
 
     rows, learned = (_INT32, _INT64, _INT32, _INT32, _BYTES), (_CUBE, _MATRIX)
 
-    @compiled(*rows, _MATRIX, _MATRIX, _MATRIX, *learned, *learned, _F32, "int64", "boolean", _F32, _F32)
+    @compiled(*rows, _BYTES, _MATRIX, _MATRIX, *learned, *learned, _F32, "int64", "boolean", _F32, _F32)
     def weight_update(
         row_items,
         rows,
@@ -126,11 +126,10 @@ def updates(hidden, levels, parallel):
                 t = mapping[s]
                 user, data, model = entry_users[t], chosen[t], reconstruction[t]
                 add_row(gradient[data], positive[user])
+                for j in range(hidden):
+                    gradient[model, j] -= negative[user, j]
                 counts[data] += one
-                for k in range(levels):
-                    for j in range(hidden):
-                        gradient[k, j] -= model[k] * negative[user, j]
-                    counts[k] -= model[k]
+                counts[model] -= one
             step = rate / np.float32(rows[r + 1] - rows[r] if per_item else n_users)
             for k in range(levels):
                 w, change = weights[item, k], gradient[k]

@@ -182,20 +182,20 @@ def contrastive_divergence(chosen, weights, visible_biases, hidden_biases, draws
 
     Returns
     -------
-    (positive, negative, reconstruction) : p(h | v) and p(h | v') (users, hidden), p(v' | h) (users, n_items, K)
+    (positive, negative, reconstruction) : p(h | v) and p(h | v') (users, hidden), and v', as `chosen`
     gradients : of weights, visible and hidden biases: sums over the batch, of their shapes
     """
     rated = chosen.any(axis=-1, keepdims=True)
     positive = negative = rbm_hidden(chosen, weights, hidden_biases)
     for hidden_draws, visible_draws in draws:
-        reconstruction = rbm_visible(hidden_draws < negative, weights, visible_biases)
-        below = np.cumsum(reconstruction[..., :-1], axis=-1) <= visible_draws[..., None]
-        drawn = np.eye(chosen.shape[-1])[below.sum(axis=-1)]
-        negative = rbm_hidden(drawn * rated, weights, hidden_biases)
+        probabilities = rbm_visible(hidden_draws < negative, weights, visible_biases)
+        below = np.cumsum(probabilities[..., :-1], axis=-1) <= visible_draws[..., None]
+        reconstruction = np.eye(chosen.shape[-1])[below.sum(axis=-1)] * rated
+        negative = rbm_hidden(reconstruction, weights, hidden_biases)
     statistics = positive, negative, reconstruction
     data, model = (
         (np.einsum("uik,uj->ikj", v, h), v.sum(axis=0), h.sum(axis=0))
-        for v, h in ((chosen, positive), (reconstruction * rated, negative))
+        for v, h in ((chosen, positive), (reconstruction, negative))
     )
     return statistics, tuple(a - b for a, b in zip(data, model, strict=True))
 

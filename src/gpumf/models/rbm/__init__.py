@@ -29,17 +29,18 @@ class RBM(Model):
     users (section 4.2, Algorithm 4.2): h is drawn given their ratings, then T times the ratings given h and h given
     those, and
 
-        W_ikj += mu avg([v_i = k] p(h_j | v) - p(v'_i = k | h) p(h_j | v'))
+        W_ikj += mu avg([v_i = k] p(h_j | v) - [v'_i = k] p(h_j | v'))
 
     for the data v and the reconstruction v', and likewise the biases a and b. A rating is predicted by its
     expectation over the levels k, given the user's p(h | v) of the training ratings (equation 2.34).
 
-    Where the publications leave a choice: units are drawn as zeros and ones wherever the chain goes on, while the
-    update takes their probabilities; the average is over those users of the batch who rated the item, so that the
-    rate means the same for popular and for rare items, or with average="batch" over all of them; momentum and weight
-    decay of an item's weights act in the batches in which somebody rated it; batches are made once, and come in
-    another order in each epoch; the biases a start as the logarithms of how often the item got each level, weights
-    normal with standard deviation 0.01 (section 6.2.3), the biases b as zeros.
+    Where the publications leave a choice: ratings and hidden units are drawn wherever the chain goes on, and the
+    update takes the v' that was drawn and the probabilities of hidden units: their product has the mean <v h>_T,
+    which that of p(v' | h) and p(h | v') has not; the average is over those users of the batch who rated the item, so
+    that the rate means the same for popular and for rare items, or with average="batch" over all of them; momentum
+    and weight decay of an item's weights act in the batches in which somebody rated it; batches are made once, and
+    come in another order in each epoch; the biases a start as the logarithms of how often the item got each level,
+    weights normal with standard deviation 0.01 (section 6.2.3), the biases b as zeros.
 
     An item without a training rating is predicted the mean of the training ratings; a user without one by what the
     biases say. Going on with `warm_start` starts without momentum. `recommend` and `rank` work on the CPU.

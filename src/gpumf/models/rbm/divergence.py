@@ -66,7 +66,7 @@ class Divergence(Trainer):
         Returns
         -------
         (positive, negative, reconstruction) : p(h | v) and p(h | v') of the batch's users, float32 (users, hidden),
-        and p(v' | h) of its entries, (entries, K)
+        and v', the drawn levels of its entries, uint8 (entries,)
         """
 
     @abstractmethod
@@ -112,8 +112,7 @@ class Sequential(Divergence):
         self._positive, self._negative = user_hidden.copy(), np.empty_like(user_hidden)
         self._weights, self._visible_biases = weights.copy(), visible_biases.copy()
         self._hidden_biases = hidden_biases.copy()
-        self._reconstruction = np.empty((self.batches.most_entries, model.n_levels), np.float32)
-        self._sampled = np.empty(self.batches.most_entries, np.uint8)
+        self._reconstruction = np.empty(self.batches.most_entries, np.uint8)
         kept = slice(None) if model.momentum else slice(0)
         self._changes = [np.zeros_like(a[kept]) for a in (weights, visible_biases)]
         self._hidden_change = np.zeros_like(hidden_biases)
@@ -121,14 +120,14 @@ class Sequential(Divergence):
     def train_batch(self, number, keys):
         batch = self.batches[number]
         self._last = batch.users, len(batch.items)
-        w, a, reconstruction, sampled = self._weights, self._visible_biases, self._reconstruction, self._sampled
+        w, a, reconstruction = self._weights, self._visible_biases, self._reconstruction
         known = self._positive
         self._hidden_update(batch, batch.levels, known)
         for draws in keys:
             columns = batch.users, batch.indptr, batch.items
-            self._updates.visible_update(*columns, w, a, known, *draws, reconstruction, sampled)
+            self._updates.visible_update(*columns, w, a, known, *draws, reconstruction)
             known = self._negative
-            self._hidden_update(batch, sampled, known)
+            self._hidden_update(batch, reconstruction, known)
         rate, momentum, decay = self._rates()
         rows = batch.row_items, batch.rows, batch.mapping, batch.entry_users, batch.levels, reconstruction
         hidden = self._positive, self._negative

@@ -74,7 +74,7 @@ class Fast(DivergenceKernel):
         self._weights, self._positive = device.array(in_quads(weights)), device.array(in_quads(user_hidden))
         self._visible_biases, self._hidden_biases = device.array(visible_biases), device.array(hidden_biases)
         self._negative = device.empty(self._positive.shape, np.float32)
-        self._reconstruction = device.empty((b.most_entries, model.n_levels), np.float32)
+        self._reconstruction = device.empty(b.most_entries, np.uint8)
         learned = self._weights, self._visible_biases, self._hidden_biases
         self._changes = [device.zeros(a.shape if model.momentum else 1, np.float32) for a in learned]
         self._rows = device.array(b.row_items), device.array(b.rows)

@@ -78,8 +78,8 @@ class Thesis(DivergenceKernel):
         self._products = device.empty(levels * most_users * hidden, np.float32)
         self._both = [device.empty((most_users, hidden), np.float32) for _ in range(2)]  # positive and negative
         self._units = device.empty((most_users, hidden), np.uint8)
-        self._probabilities = device.empty(levels * b.most_entries, np.float32)
-        self._drawn = device.empty(levels * b.most_entries, np.uint8)
+        self._inputs = device.empty(levels * b.most_entries, np.float32)
+        self._reconstruction = device.empty(levels * b.most_entries, np.uint8)
         self._all_hidden = HiddenUpdate(model, device, b)
         self._all_probabilities = device.array(in_quads(user_hidden))
 
@@ -99,7 +99,7 @@ class Thesis(DivergenceKernel):
     def hidden_update(self, reconstructed=False):
         """p(h | v) of the batch's users from the data, or from the last `visible_update`."""
         of, block = self._of, self._model.hidden
-        values = self._levels_of(self._drawn) if reconstructed else of.values
+        values = self._levels_of(self._reconstruction) if reconstructed else of.values
         products = self._products[: len(values) * self._n_users * block].reshape(len(values), -1)
         for k, product in enumerate(products):
             self._hidden(self._n_users, block, of.indptr, of.items, values[k], self._weights_there(k), product)
@@ -107,22 +107,22 @@ class Thesis(DivergenceKernel):
         self._sigmoid(self._n_users, block, products, self._hidden_biases, self._known)
 
     def visible_update(self, hidden_key, visible_key):
-        """A step of Gibbs sampling from the last `hidden_update`: probabilities of the levels, and drawn ones."""
+        """A step of Gibbs sampling from the last `hidden_update`: hidden units, then levels are drawn."""
         of, block = self._of, self._model.hidden
         self._draw(self._n_users, block, of.users, self._known, hidden_key, self._units)
-        probabilities, drawn = map(self._levels_of, (self._probabilities, self._drawn))
+        inputs, reconstruction = map(self._levels_of, (self._inputs, self._reconstruction))
         for k, biases in enumerate(self._visible_biases):
-            arguments = of.items, of.columns, self._units, self._weights_there(k), biases, probabilities[k]
+            arguments = of.items, of.columns, self._units, self._weights_there(k), biases, inputs[k]
             self._visible(self._n_entries, block, *arguments, shared=4 * block)
         blocks = -(-self._n_entries // _BLOCK)
-        self._softmax(blocks, _BLOCK, np.int32(self._n_entries), visible_key, probabilities, drawn)
+        self._softmax(blocks, _BLOCK, np.int32(self._n_entries), visible_key, inputs, reconstruction)
 
     def weight_update(self):
         """Weights and biases from the data, the last reconstruction, and the hidden probabilities of both."""
         of, block = self._of, self._model.hidden
         rate, momentum, decay = self._rates()
         n_users, per_item = np.int32(self._n_users), np.int32(self._model.average == "item")
-        for k, probabilities in enumerate(self._levels_of(self._probabilities)):
+        for k, reconstruction in enumerate(self._levels_of(self._reconstruction)):
             weights = self._weights_there(k)
             self._change_weights(
                 len(of.row_indptr) - 1,
@@ -131,7 +131,7 @@ class Thesis(DivergenceKernel):
                 of.mapping,
                 of.columns,
                 of.values[k],
-                probabilities,
+                reconstruction,
                 *self._both,
                 weights,
                 self._visible_biases[k],
@@ -158,7 +158,7 @@ class Thesis(DivergenceKernel):
 
     def statistics(self):
         hidden = (a[: self._n_users] for a in self._both)
-        return *hidden, self._levels_of(self._probabilities).T
+        return *hidden, self._levels_of(self._reconstruction).argmax(axis=0).astype(np.uint8)
 
     def arrays(self):
         weights = self._device.array(np.stack(self._weights, axis=1))
