@@ -202,18 +202,6 @@ def test_active_blocks_are_what_the_driver_says(cuda):
                     assert computed == kernel.active_blocks(block, shared), (version.entry, factors, block, scale)
 
 
-def test_more_shared_memory_than_needed_changes_no_bit(launcher):
-    ratings = ragged_ratings(seed=4)
-    items = random_factors(ratings.n_items, 16, 4)
-    model = ALS(16, kernel="thesis_shared", device=launcher.name)
-    solved = set()
-    for scale in (1, 4.75):
-        trainer = thesis.ThesisShared(model, ratings, np.zeros((ratings.n_users, 16), np.float32), items, scale)
-        trainer.solve_users()
-        solved.add(launcher.to_numpy(trainer.factors()[0]).tobytes())
-    assert len(solved) == 1
-
-
 def test_parameters_are_checked():
     for wrong in (0, 301, 1.5):
         with pytest.raises(ValueError, match="factors"):

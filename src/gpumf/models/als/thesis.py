@@ -13,7 +13,7 @@ class Thesis(KernelTrainer, HalfSweeps):
     source = "als/thesis.cu"
     shared_matrices: int  # of the two, how many lie in shared memory; the others in global memory
 
-    def __init__(self, model, train, user_factors, item_factors, shared_bytes=None):
+    def __init__(self, model, train, user_factors, item_factors, shared_bytes=0):
         """shared_bytes : what a block asks for where it is more than it needs, as if there were less of it."""
         device = self._device = gpu.device(model.device)
         self._kernel = self.compile(model)
@@ -38,7 +38,7 @@ class Thesis(KernelTrainer, HalfSweeps):
     def _solve(self, rows, fixed, solved):
         arrays, (blocks, block) = rows
         n_rows, factors = solved.shape
-        shared = self._asked or self.shared_bytes(factors, block)
+        shared = max(self._asked, self.shared_bytes(factors, block))
         arguments = *arrays, fixed, solved, np.int32(n_rows), *self._ridge, *self._matrices
         self._kernel(blocks, block, *arguments, shared=shared)
 
