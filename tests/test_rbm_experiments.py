@@ -44,9 +44,7 @@ def test_each_parameter_is_changed_alone_and_the_search_goes_on_from_the_best(tu
     steps = rbm_tuning.changed_alone(tuning, "ml-100k-twin", "gibbs_steps")
     assert set(steps.gibbs_steps) == {"T = 1", "T = 2", "T = 1, from epoch 1 on 2"}
     best = rates.loc[rates.rmse.idxmin()].learning_rate
-    assert best == 0.3, "the largest rate learns most in three epochs"
-    later = choices[(choices.hidden == 3) & (choices.learning_rate != 0.02)]
-    assert set(later.learning_rate) == {best}
+    assert set(choices[choices.hidden == 3].learning_rate) == {rbm_tuning.THESIS["learning_rate"], best}
     settings = choices.groupby([*rbm_tuning.THESIS, "epoch"], sort=False).size()
     assert (settings == 1).all(), "no setting is trained twice"
     tuned = tests[tests.setting == "tuned"]

@@ -209,7 +209,7 @@ def _errors_by_epoch_and_time(result, data, metric, lines):
             by_epoch.plot(median.index, median[metric], style, color=_COLOURS[colour], label=label)
             by_time.plot(median.seconds, median[metric], style, color=_COLOURS[colour], label=label)
         # The first epochs of SGD are far above everything worth seeing.
-        shown = runs[metric]
+        shown = runs[metric].dropna()  # without what diverged
         by_epoch.set_ylim(shown.min() - 0.02 * np.ptp(shown), np.quantile(shown, 0.95))
         by_epoch.set(xlabel="epochs", ylabel=f"test {metric.upper()} on {name}")
         by_epoch.xaxis.set_major_locator(MaxNLocator(integer=True))

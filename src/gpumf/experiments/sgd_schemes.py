@@ -149,7 +149,7 @@ def summary(frame, reference=None):
     for (data, scheme, device), runs in frame.groupby(["data", "scheme", "device"], sort=False):
         repeats = runs.groupby("repeat")
         speed = runs.updates.diff() / runs.seconds.diff()
-        last = repeats.last()
+        last = repeats.tail(1)  # not the last number: who diverged has none
         rows.append(
             {
                 "data": data,
