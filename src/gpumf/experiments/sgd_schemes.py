@@ -140,7 +140,7 @@ def summary(frame, reference=None):
     Returns
     -------
     DataFrame with a row a data set and scheme: data, scheme, device, updates_per_second (median over all epochs),
-    best_rmse, last_rmse, last_mae (means over the repeats), spread (standard deviation of last_rmse over them), gap
+    epochs, best_rmse, last_rmse, last_mae (means over the repeats), spread (standard deviation of last_rmse), gap
     (last_rmse over that of `sequential` on the same data)
     """
     reference = frame if reference is None else reference
@@ -156,6 +156,7 @@ def summary(frame, reference=None):
                 "scheme": scheme,
                 "device": device,
                 "updates_per_second": speed[runs.epoch > 0].median(),
+                "epochs": runs.epoch.max(),
                 "best_rmse": repeats.rmse.min().mean(),
                 "last_rmse": last.rmse.mean(),
                 "last_mae": last.mae.mean(),
