@@ -156,14 +156,11 @@ def _threads_shared(frame):
         thread_scaling.drops(frame, machine, "thesis_shared")
         for machine in (thread_scaling.KEPLER_LIKE, thread_scaling.OWN)
     )
-    if not (linear > 0.8 and end in like):
-        return "refuted", (
-            f"with 8 multiprocessors of 48 kB the speed at {end:,} threads is {linear:.0%} of linear, and "
-            + (f"drops after {like[0]:,}" if like else "nowhere drops")
-        )
-    return ("reproduced" if end in own else "changed"), (
-        f"with 8 multiprocessors of 48 kB it is {linear:.0%} of linear at {end:,} threads and drops there; "
-        "the whole GPU " + (f"first drops after {own[0]:,}" if own else "has no such drop")
+    where = f"with 8 multiprocessors of 48 kB the speed is {linear:.0%} of linear at {end:,} threads"
+    if end not in like:
+        return "refuted", f"{where}, and " + (f"drops after {like[0]:,}" if like else "nowhere drops")
+    return ("reproduced" if linear > 0.8 and end in own else "changed"), (
+        f"{where} and drops there; the whole GPU " + (f"first drops after {own[0]:,}" if own else "has no such drop")
     )
 
 
