@@ -486,6 +486,12 @@ def test_the_probability_of_independence_counts_ways(n_users, n_items, draws):
     assert (published == pytest.approx(share)) == (n_users == n_items or draws == 1)
 
 
+def test_few_draws_from_a_large_matrix_hardly_meet():
+    # Two draws share a row with probability 1/m and a column with 1/n, nearly.
+    meet = 1 - independence_probability(480_189, 17_770, 2, square=False)
+    assert meet == pytest.approx(1 / 480_189 + 1 / 17_770, rel=1e-3)
+
+
 def test_more_draws_than_rows_must_meet():
     assert independence_probability(5, 9, 6) == 0 == independence_probability(5, 9, 6, square=False)
     assert overwriting_probability(0.005, 2) == 0.0025  # section 3

@@ -1,6 +1,5 @@
 """Launches kernels/sgd/esgd.cu; and how likely it is that ratings meet."""
 
-from math import lgamma
 from typing import ClassVar
 
 import numpy as np
@@ -80,8 +79,8 @@ def independence_probability(n_users, n_items, draws, *, square=True):
         return 0.0
     cells, k = n_users * n_items, np.arange(draws)
     left = (np.sqrt(cells) - k) ** 2 if square else (n_users - k) * np.float64(n_items - k)
-    ways = lgamma(cells + 1) - lgamma(draws + 1) - lgamma(cells - draws + 1)
-    return float(np.exp(np.log(left).sum() - lgamma(draws + 1) - ways))
+    # U / A factor by factor, as both are products: their logarithms as wholes lose the digits that differ.
+    return float(np.prod(left / (cells - k)))
 
 
 def overwriting_probability(density, steps):
