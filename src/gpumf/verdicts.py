@@ -332,7 +332,7 @@ ARTEFACTS = [
     Artefact(
         "Figure 4.5", "an epoch of the Boltzmann machine, its weights moved or resident",
         "weights that stay on the GPU halve the time",
-        "rbm", "rbm_speed", _residency, "rbm_updates",
+        "rbm", "rbm_speed", _residency, "rbm_speed_updates",
     ),
     Artefact(
         "Table 6.1", "ratings per user and item of Douban", "counts are heavy-tailed",
