@@ -11,6 +11,7 @@ from conftest import SCHEMES, kernels_on, ragged_ratings, random_factors, to_num
 from gpumf import ALS, SGD, datasets, gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
+from gpumf.experiments import sgd_spread
 from gpumf.hashing import random_order
 from gpumf.models import NotFittedError
 from gpumf.models.sgd import baseline_predictors, partition, schedules
@@ -304,27 +305,16 @@ def best_on_ml_100k(kernel, epochs=40, **parameters):
     return np.mean([fitted.history.rmse.min() for fitted in fits])
 
 
-_ML_100K = {"regularization": 0.06, "learning_rate": 0.02, "schedule": schedules.Power(0.1)}
-# A rating of each user a step is another weighting of the ratings, which asks for rates of its own.
-_ML_100K_CU2REC = {
-    "regularization": 0.12,
-    "bias_regularization": 0.02,
-    "learning_rate": 0.05,
-    "schedule": schedules.Power(0.02),
-    "epochs": 100,
-}
-
-
 @pytest.fixture(scope="module")
 def sequential_on_ml_100k():
     if not datasets.names().present["ml-100k"]:
         pytest.skip("ml-100k is not on this machine")
-    return best_on_ml_100k("sequential", **_ML_100K)
+    return best_on_ml_100k("sequential", **sgd_spread.RATES)
 
 
 @schemes
 def test_on_ml_100k_every_scheme_is_as_good_as_the_sequential_one(cuda, sequential_on_ml_100k, kernel, options):
-    parameters = _ML_100K_CU2REC if kernel == "cu2rec" else _ML_100K
+    parameters = sgd_spread.RATES_OF_CU2REC | {"epochs": 100} if kernel == "cu2rec" else sgd_spread.RATES
     best = best_on_ml_100k(kernel, **parameters, **options)
     assert best < sequential_on_ml_100k + (0.012 if kernel == "cu2rec" else 0.005)
 

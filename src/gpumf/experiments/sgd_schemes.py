@@ -88,9 +88,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter):
     learning_rate (of the first epoch), threads (missing where it is the default), nnz (of the training set), epoch,
     seconds (of training alone, summed up), updates (so far), rmse, mae (both on the test set)
     """
-    usable = {"cpu", "cuda"} if gpu.available() else {"cpu"}
-    places = SGD.kernels()
-    chosen = {label: SCHEMES[label] for label in schemes or SCHEMES if places[SCHEMES[label][0]] in usable}
+    chosen = usable(schemes)
     frames, identities = [], []
     for name in data:
         ratings = load_ratings(name)
@@ -130,6 +128,13 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter):
     frame = pd.concat(frames, ignore_index=True)[[*first, "nnz", "epoch", "seconds", "updates", "rmse", "mae"]]
     frame.attrs["datasets"] = identities
     return frame
+
+
+def usable(labels=None):
+    """Of these labels of SCHEMES, by default all, those that run here: a dict label -> (kernel, options)."""
+    devices = {"cpu", "cuda"} if gpu.available() else {"cpu"}
+    places = SGD.kernels()
+    return {label: SCHEMES[label] for label in labels or SCHEMES if places[SCHEMES[label][0]] in devices}
 
 
 def summary(frame, reference=None):

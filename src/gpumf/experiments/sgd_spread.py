@@ -8,9 +8,9 @@ ratings, which asks for rates of its own.
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
+from gpumf import SGD
 from gpumf.experiments import identity, load_ratings
-from gpumf.experiments.sgd_schemes import SCHEMES
+from gpumf.experiments.sgd_schemes import SCHEMES, usable
 from gpumf.models.sgd import schedules
 
 RATES = {"regularization": 0.06, "learning_rate": 0.02, "schedule": schedules.Power(0.1)}
@@ -50,9 +50,7 @@ def run(data, schemes, factors, folds, seeds, epochs, epochs_of_cu2rec):
     DataFrame with a row a training: scheme, kernel, device, fold, seed, rmse, mae (on the fold's test ratings, after
     the last epoch)
     """
-    usable = {"cpu", "cuda"} if gpu.available() else {"cpu"}
-    places = SGD.kernels()
-    chosen = {label: SCHEMES[label] for label in schemes or SCHEMES if places[SCHEMES[label][0]] in usable}
+    chosen = usable(schemes)
     ratings = load_ratings(data)
     rows = []
     for fold, (train, test) in enumerate(ratings.kfold(5)):
