@@ -2,9 +2,8 @@
 // MAE and RMSE (thesis, equation 6.1) follow from the two sums; neither needs a round trip a rating.
 //
 // Version errors: one group of lanes a rating, sums kept per group in double, reduced per block in shared memory,
-// then over the blocks by a second launch of one block. The order of the additions is fixed by the launch, so
-// the same factors give the same bits.
-#include "common/block_sum.cuh"
+// then over the blocks by a second launch of one block.
+#include "common/error_sums.cuh"
 #include "common/group.cuh"
 
 // partial: (grid, 2). The block size is a power of two.
@@ -12,35 +11,21 @@ extern "C" __global__ void errors(const int* __restrict__ users, const int* __re
                                   const float* __restrict__ values, long long nnz,
                                   const float* __restrict__ user_factors,
                                   const float* __restrict__ item_factors, double* partial) {
-    double absolute = 0.0, squared = 0.0;
+    ErrorSums sums;
     for (long long t = group_index(); t < nnz; t += group_count()) {
         float p[FACTORS_PER_LANE], q[FACTORS_PER_LANE];
         load_factors(p, user_factors, users[t]);
         load_factors(q, item_factors, items[t]);
         const double error = (double)group_dot(p, q) - (double)values[t];
-        if (group_lane() == 0) {
-            absolute += fabs(error);
-            squared += error * error;
-        }
+        if (group_lane() == 0) sums.add(error);
     }
-    block_sum(absolute, squared);
-    if (threadIdx.x == 0) {
-        partial[2 * blockIdx.x] = absolute;
-        partial[2 * blockIdx.x + 1] = squared;
-    }
+    sums.store_of_block(partial + 2 * blockIdx.x);
 }
 
 // total: (2,). One block.
 extern "C" __global__ void total_errors(const double* __restrict__ partial, int n_partial,
                                         double* __restrict__ total) {
-    double absolute = 0.0, squared = 0.0;
-    for (int k = threadIdx.x; k < n_partial; k += blockDim.x) {
-        absolute += partial[2 * k];
-        squared += partial[2 * k + 1];
-    }
-    block_sum(absolute, squared);
-    if (threadIdx.x == 0) {
-        total[0] = absolute;
-        total[1] = squared;
-    }
+    ErrorSums sums;
+    for (int k = threadIdx.x; k < n_partial; k += blockDim.x) sums.add_pair(partial + 2 * k);
+    sums.store_of_block(total);
 }

@@ -4,7 +4,7 @@
 // Version expected_errors: one group of lanes a rating, whose weights it reads coalesced; total_errors of
 // metrics/errors.cu adds up the blocks' sums.
 #define FACTORS HIDDEN
-#include "common/block_sum.cuh"
+#include "common/error_sums.cuh"
 #include "common/group.cuh"
 #include "common/units.cuh"
 
@@ -14,7 +14,7 @@ extern "C" __global__ void expected_errors(const int* __restrict__ users, const 
                                            const float* __restrict__ user_hidden, const float* __restrict__ weights,
                                            const float* __restrict__ visible_biases,
                                            const float* __restrict__ level_values, double* __restrict__ partial) {
-    double absolute = 0.0, squared = 0.0;
+    ErrorSums sums;
     for (long long t = group_index(); t < nnz; t += group_count()) {
         float h[FACTORS_PER_LANE], w[FACTORS_PER_LANE], p[LEVELS];
         load_factors(h, user_hidden, users[t]);
@@ -28,15 +28,7 @@ extern "C" __global__ void expected_errors(const int* __restrict__ users, const 
         float expected = 0.0f;
 #pragma unroll
         for (int k = 0; k < LEVELS; ++k) expected += p[k] * level_values[k];
-        if (group_lane() == 0) {
-            const double error = (double)expected - (double)values[t];
-            absolute += fabs(error);
-            squared += error * error;
-        }
+        if (group_lane() == 0) sums.add((double)expected - (double)values[t]);
     }
-    block_sum(absolute, squared);
-    if (threadIdx.x == 0) {
-        partial[2 * blockIdx.x] = absolute;
-        partial[2 * blockIdx.x + 1] = squared;
-    }
+    sums.store_of_block(partial + 2 * blockIdx.x);
 }
