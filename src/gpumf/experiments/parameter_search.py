@@ -63,7 +63,7 @@ PROFILES = {
             "learning_rate": [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5],
             "epochs": 10,
         },
-        "repeats": 5,
+        "repeats": 10,
     },
 }
 
