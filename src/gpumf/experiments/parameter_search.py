@@ -5,9 +5,9 @@ makes 7.6e8 updates in the thesis's best configuration, 128 blocks of 128 thread
 test MAE of a run counts. The Boltzmann machine, with 128 hidden units and batches of 100 users, gets a few epochs on
 part of Jester's users.
 
-Hogwild has two parameters. Lambda is searched at the published learning rate, then the rate at the lambda that was
-best on the first training set. A run of Hogwild ends before its last update once it has gone on for twice as long as
-to its best error so far: by then it fits the training set ever closer.
+Hogwild has two parameters. The learning rate, on which more depends, is searched at the published lambda, then lambda
+at the rate that was best on the first training set. A run of Hogwild ends before its last update once it has gone on
+for twice as long as to its best error so far: by then it fits the training set ever closer.
 """
 
 import numpy as np
@@ -53,7 +53,7 @@ PROFILES = {
     "full": {
         "data": ["douban-twin", "jester-twin", "jester-1"],
         "sgd_regularization": [0.01, 0.021, 0.03, 0.045, 0.06, 0.08],
-        "learning_rate": [0.004, 0.008, 0.016, 0.026, 0.04],
+        "learning_rate": [0.002, 0.004, 0.008, 0.016, 0.026, 0.04],
         "als_regularization": [0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.09, 0.12],
         "updates": 7.6e8,
         "als_epochs": 50,
@@ -90,29 +90,24 @@ def run(data, sgd_regularization, learning_rate, als_regularization, updates, al
     for name in data:
         ratings = load_ratings(name)
         identities.append(identity(ratings))
-        best_regularization = None
+        best_rate = None
         for repeat in tqdm(range(repeats), desc=f"parameter_search {ratings.name}", leave=False):
             train, test = ratings.split(0.2, seed=repeat)
-            for regularization in als_regularization:
-                model = ALS(FACTORS, regularization, kernel=als_kernel(), seed=repeat)
+            for value in als_regularization:
+                model = ALS(FACTORS, value, kernel=als_kernel(), seed=repeat)
                 rows.append(_row("regularization", model.fit(train, als_epochs, test), ratings.name, repeat))
             epochs = int(np.ceil(updates / train.nnz))
-            rate = _start(ratings.name)["learning_rate"]
+            start = _start(ratings.name)["regularization"]
             first = [
-                _row("regularization", _hogwild(r, rate, repeat, train, test, epochs), ratings.name, repeat)
-                for r in sgd_regularization
+                _row("learning_rate", _hogwild(start, value, repeat, train, test, epochs), ratings.name, repeat)
+                for value in learning_rate
             ]
-            if best_regularization is None:
-                best_regularization = min(first, key=lambda row: row["mae"])["regularization"]
+            if best_rate is None:
+                best_rate = min(first, key=lambda row: row["mae"])["learning_rate"]
             rows += first
             rows += [
-                _row(
-                    "learning_rate",
-                    _hogwild(best_regularization, r, repeat, train, test, epochs),
-                    ratings.name,
-                    repeat,
-                )
-                for r in learning_rate
+                _row("regularization", _hogwild(value, best_rate, repeat, train, test, epochs), ratings.name, repeat)
+                for value in sgd_regularization
             ]
     ratings = load_ratings(rbm["data"])
     identities += [identity(ratings)] if ratings.name not in data else []
@@ -145,7 +140,8 @@ def _hogwild(regularization, rate, seed, train, test, epochs):
 
 
 class OverfittingStop:
-    """True of an epoch that is more than twice as late as the best one so far, and ten more."""
+    """True of an epoch that is more than twice as late as the best one so far, and 30 more: at first, errors rise where
+    factors turn from their initial values."""
 
     def __init__(self):
         self._best, self._epoch = np.inf, 0
@@ -153,7 +149,7 @@ class OverfittingStop:
     def __call__(self, row):
         if row["epoch"] and row["mae"] < self._best:
             self._best, self._epoch = row["mae"], row["epoch"]
-        return row["epoch"] > 2 * self._epoch + 10
+        return row["epoch"] > 2 * self._epoch + 30
 
 
 def best_epoch(history):
