@@ -140,8 +140,10 @@ def _hogwild(regularization, rate, seed, train, test, epochs):
 
 
 class OverfittingStop:
-    """True of an epoch that is more than twice as late as the best one so far, and 30 more: at first, errors rise where
-    factors turn from their initial values."""
+    """True of an epoch that is more than twice as late as the best one so far, and 30 more.
+
+    At first errors may rise for some epochs, until the factors have turned from their initial values.
+    """
 
     def __init__(self):
         self._best, self._epoch = np.inf, 0
