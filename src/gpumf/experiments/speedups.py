@@ -41,7 +41,7 @@ PROFILES = {
     "full": {
         "data": ["douban-twin", "jester-twin", "jester-1"],
         "als_epochs": 20,
-        "updates": 3e8,
+        "updates": 7.6e8,
         "repeats": 2,
         "cpu_repeats": 1,
     },
