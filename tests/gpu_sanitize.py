@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 from gpumf import gpu, results
@@ -23,7 +24,9 @@ TOOLS = {
     "initcheck": [],
     "synccheck": [],
 }
-TESTS = ["als", "cumf", "implicit", "sgd", "metrics", "ranking", "rbm", "host", "results"]
+TESTS = ["als", "cumf", "implicit", "rbm", "sgd", "metrics", "ranking", "host", "results"]  # the longest first
+TIMEOUT = 300  # seconds of a run, which takes 20 to 240
+PORT, PORTS = 49152, 10  # the first one by default, and how many a run of compute-sanitizer may try
 TOO_LONG = [
     "100_000",
     "real_ratings",
@@ -67,20 +70,22 @@ def check(command):
     """Run tests under a tool, with a command whose {log} it writes: (what is said of it, all that was printed)."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        done = subprocess.run([part.format(log=log) for part in command], stdout=subprocess.PIPE, text=True)
-        reports = findings(log.read_text())
+        try:
+            done = subprocess.run(
+                [part.format(log=log) for part in command], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT
+            )
+            printed, succeeded = done.stdout, done.returncode in (0, 5)  # 5: none of the tests was chosen
+        except subprocess.TimeoutExpired:
+            printed, succeeded = f"not done after {TIMEOUT} s", False
+        reports = findings(log.read_text() if log.exists() else "")
     unwanted = ["\n".join(report) for report in reports if not wanted(report)]
-    counts = {
-        outcome: sum(map(int, re.findall(rf"\b(\d+) {outcome}", done.stdout))) for outcome in ("passed", "failed")
-    }
     outcome = {
-        **counts,
-        # 5: none of the tests was chosen
-        "runs_that_failed": int(done.returncode not in (0, 5)),
+        **{what: sum(map(int, re.findall(rf"\b(\d+) {what}", printed))) for what in ("passed", "failed")},
+        "runs_that_failed": int(not succeeded),
         "wanted_races": len(reports) - len(unwanted),
         "findings": unwanted,
     }
-    return outcome, done.stdout + "\n".join(unwanted)
+    return outcome, "\n".join([printed, *unwanted])
 
 
 def main(arguments):
@@ -92,18 +97,16 @@ def main(arguments):
     chosen = ["-m", "gpu", "-k", " and ".join(f"not {name}" for name in TOO_LONG), "--unpooled", *arguments]
     common = [program, "--print-limit", "0", "--target-processes", "application-only", "--log-file", "{log}"]
     pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-    jobs = [
-        (
-            tool,
-            [*common, "--tool", tool, *options, *pytest, str(Path(__file__).with_name(f"test_{name}.py")), *chosen],
-        )
-        for name in TESTS
-        for tool, options in TOOLS.items()
-    ]
+    jobs = {}
+    for name, tool in product(TESTS, TOOLS):
+        # Runs side by side that look for a port in the same place wait for each other for ever.
+        port = ["--port", str(PORT + PORTS * len(jobs)), "--max-connections", str(PORTS)]
+        file = Path(__file__).with_name(f"test_{name}.py")
+        jobs[name, tool] = [*common, *port, "--tool", tool, *TOOLS[tool], *pytest, str(file), *chosen]
     outcomes = {tool: {} for tool in TOOLS}
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # the runs wait for the host most of the time
-        for (tool, _), (outcome, output) in zip(jobs, pool.map(check, [job for _, job in jobs]), strict=True):
-            print(output, flush=True)
+        for (name, tool), (outcome, output) in zip(jobs, pool.map(check, jobs.values()), strict=True):
+            print(f"{tool}, test_{name}.py", output, sep="\n", flush=True)
             for key, value in outcome.items():
                 outcomes[tool][key] = outcomes[tool][key] + value if key in outcomes[tool] else value
     results.store_tests("gpu_sanitize", {"tools": outcomes})

@@ -29,7 +29,7 @@ PROFILES = {
         "data": "ml-100k",
         "folds": 2,
         "grids": {
-            "RBM": {"hidden": [100], "learning_rate": [0.05], "weight_decay": [0.01], "beta": [0.01]},
+            "RBM": {"hidden": [100], "learning_rate": [0.1], "weight_decay": [0.01], "beta": [0.01]},
             "SGD": {"factors": [32], "regularization": [0.08, 0.1], "learning_rate": [0.02], "beta": [0.02]},
             "ALS": {"factors": [16], "regularization": [0.1, 0.12]},
         },
@@ -43,14 +43,14 @@ PROFILES = {
         "grids": {
             "RBM": {
                 "hidden": [250, 500],
-                "learning_rate": [0.02, 0.04],
-                "weight_decay": [0.01, 0.02],
+                "learning_rate": [0.05, 0.1],
+                "weight_decay": [0.007, 0.01, 0.015],
                 "beta": [0.02],
             },
             "SGD": {"factors": [256], "regularization": [0.09, 0.1, 0.11], "learning_rate": [0.02], "beta": [0.02]},
             "ALS": {"factors": [16, 32], "regularization": [0.1, 0.12, 0.14]},
         },
-        "epochs": {"RBM": 120, "SGD": 150, "ALS": 25},
+        "epochs": {"RBM": 150, "SGD": 150, "ALS": 25},
         "kernels": {"RBM": None, "SGD": None, "ALS": None},
         "seeds": 3,
     },

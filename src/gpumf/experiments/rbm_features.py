@@ -15,7 +15,7 @@ import pandas as pd
 from gpumf import RBM, datasets
 from gpumf.experiments import identity, load_ratings
 
-_MODEL = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.01, "average": "batch", "batch": 50}
+_MODEL = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.01, "average": "batch", "batch": 50}
 _FEWEST_COMMON = 20  # users who rated both items, for a correlation to count
 
 PROFILES = {
@@ -31,7 +31,7 @@ PROFILES = {
     "full": {
         "data": ["ml-100k", "ml-latest-small", "jester-1"],
         "hidden": 64,
-        "epochs": 60,
+        "epochs": 100,
         "units": 6,
         "shown": 8,
         "most_rated": 300,

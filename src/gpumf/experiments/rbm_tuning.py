@@ -38,7 +38,7 @@ PROFILES = {
     "full": {
         "data": ["jester-1", "ml-100k"],
         "others": {
-            "learning_rate": [0.05, 0.1, 0.2],
+            "learning_rate": [0.05, 0.1, 0.2, 0.4],
             "momentum": [0.9],
             "average": ["item"],
             "hidden": [32, 512],

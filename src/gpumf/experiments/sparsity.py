@@ -34,7 +34,7 @@ PROFILES = {
             "RBM": [0.0, 1e-3, 1e-2],
         },
         "epochs": {"ALS": 50, "SGD": 200, "RBM": 15},
-        "repeats": {"ALS": 5, "SGD": 2, "RBM": 1},
+        "repeats": {"ALS": 10, "SGD": 4, "RBM": 2},
     },
 }
 

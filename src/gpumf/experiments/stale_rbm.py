@@ -24,12 +24,12 @@ from gpumf.models.sgd import schedules
 SHOWN = "trained on", "all so far"
 _SGD = {"biases": True, "regularization": 0.1, "bias_regularization": 0.02, "schedule": schedules.Power(0.02)}
 _RBM = {
-    "learning_rate": 0.05,
+    "learning_rate": 0.1,
     "momentum": 0.9,
     "weight_decay": 0.01,
     "average": "batch",
     "batch": 50,
-    "schedule": schedules.Power(0.01),
+    "schedule": schedules.Power(0.02),
 }
 
 PROFILES = {
@@ -55,7 +55,7 @@ PROFILES = {
         "factors": 128,
         "factor_epochs": 80,
         "hidden": 250,
-        "hidden_epochs": 60,
+        "hidden_epochs": 100,
         "kernel": None,
         "seeds": 3,
     },
