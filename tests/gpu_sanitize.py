@@ -1,17 +1,17 @@
-"""Small GPU tests under compute-sanitizer; what it finds goes to data/results/<device>/gpu_sanitize.json.
+"""Small GPU tests under compute-sanitizer; what it finds goes to data/results/<device>/gpu_sanitize_<tests>.json.
+
+    python tests/gpu_sanitize.py [als sgd ...]
 
 Findings fail, but for the races in gpumf.gpu.sources.WANTED_RACES. (racecheck looks at shared memory alone, so that
 those of Hogwild, which are in global memory, do not come up; tests/test_races.py sees them on the processor.)
 """
 
-import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
 from pathlib import Path
 
 from gpumf import gpu, results
@@ -24,9 +24,8 @@ TOOLS = {
     "initcheck": [],
     "synccheck": [],
 }
-TESTS = ["als", "cumf", "implicit", "rbm", "sgd", "metrics", "ranking", "host", "results"]  # the longest first
-TIMEOUT = 300  # seconds of a run, which takes 20 to 240
-PORT, PORTS = 49152, 10  # the first one by default, and how many a run of compute-sanitizer may try
+TESTS = ["als", "cumf", "implicit", "rbm", "sgd", "metrics", "ranking", "host", "results"]
+TIMEOUT = 600  # seconds; compute-sanitizer may wait for ever for a process that it has lost
 TOO_LONG = [
     "100_000",
     "real_ratings",
@@ -66,13 +65,13 @@ def wanted(report):
     return "Race reported" in report[0] and len(at_home) == len(report) and all(at_home)
 
 
-def check(command):
-    """Run tests under a tool, with a command whose {log} it writes: (what is said of it, all that was printed)."""
+def check(words):
+    """Run tests under a tool, by a command that writes to {log}: (what is said of it, all that was printed)."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         try:
             done = subprocess.run(
-                [part.format(log=log) for part in command], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT
+                [word.format(log=log) for word in words], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT
             )
             printed, succeeded = done.stdout, done.returncode in (0, 5)  # 5: none of the tests was chosen
         except subprocess.TimeoutExpired:
@@ -88,29 +87,37 @@ def check(command):
     return outcome, "\n".join([printed, *unwanted])
 
 
-def main(arguments):
+def command(program, tool, name):
+    """That runs the tests of a file under a tool of compute-sanitizer, and writes its reports to {log}."""
+    chosen = " and ".join(f"not {part}" for part in TOO_LONG)
+    return [
+        *(program, "--print-limit", "0", "--target-processes", "application-only", "--log-file", "{log}"),
+        *("--tool", tool, *TOOLS[tool]),
+        *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "-k", chosen, "--unpooled"),
+        str(Path(__file__).with_name(f"test_{name}.py")),
+    ]
+
+
+def main(names):
+    if unknown := set(names) - set(TESTS):
+        sys.exit(
+            f"no tests for compute-sanitizer are called {', '.join(sorted(unknown))}; there are {', '.join(TESTS)}"
+        )
     if why := gpu.why_unavailable():
         sys.exit(f"compute-sanitizer needs a GPU: {why}")
     program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if program is None:
         sys.exit("compute-sanitizer was not found; it comes with the CUDA toolkit")
-    chosen = ["-m", "gpu", "-k", " and ".join(f"not {name}" for name in TOO_LONG), "--unpooled", *arguments]
-    common = [program, "--print-limit", "0", "--target-processes", "application-only", "--log-file", "{log}"]
-    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-    jobs = {}
-    for name, tool in product(TESTS, TOOLS):
-        # Runs side by side that look for a port in the same place wait for each other for ever.
-        port = ["--port", str(PORT + PORTS * len(jobs)), "--max-connections", str(PORTS)]
-        file = Path(__file__).with_name(f"test_{name}.py")
-        jobs[name, tool] = [*common, *port, "--tool", tool, *TOOLS[tool], *pytest, str(file), *chosen]
-    outcomes = {tool: {} for tool in TOOLS}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # the runs wait for the host most of the time
-        for (name, tool), (outcome, output) in zip(jobs, pool.map(check, jobs.values()), strict=True):
+    failed = False
+    for name in names or TESTS:
+        # Side by side, as each waits for the host most of the time; with more at once some lose their processes.
+        with ThreadPoolExecutor(len(TOOLS)) as pool:
+            checked = list(pool.map(check, [command(program, tool, name) for tool in TOOLS]))
+        for tool, (outcome, output) in zip(TOOLS, checked, strict=True):
             print(f"{tool}, test_{name}.py", output, sep="\n", flush=True)
-            for key, value in outcome.items():
-                outcomes[tool][key] = outcomes[tool][key] + value if key in outcomes[tool] else value
-    results.store_tests("gpu_sanitize", {"tools": outcomes})
-    return int(any(outcome["findings"] or outcome["runs_that_failed"] for outcome in outcomes.values()))
+            failed |= bool(outcome["findings"] or outcome["runs_that_failed"])
+        results.store_tests(f"gpu_sanitize_{name}", {"tools": {tool: checked[k][0] for k, tool in enumerate(TOOLS)}})
+    return int(failed)
 
 
 if __name__ == "__main__":
