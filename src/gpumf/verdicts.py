@@ -256,7 +256,7 @@ def _machine(frame):
     word = "reproduced" if all(slower) else "changed" if any(slower) else "refuted"
     return word, (
         f"ALS gains at least {_times(published.ALS)}, SGD {_times(published.SGD)} times as much in a second as the "
-        f"machine; the fastest versions {_times(fastest.ALS)} and {_times(fastest.SGD)}"
+        f"machine; the package's own versions {_times(fastest.ALS)} and {_times(fastest.SGD)}"
     )
 
 
