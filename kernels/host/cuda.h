@@ -22,7 +22,7 @@
 
 // One copy for each core, as a core runs one block at a time. Both forms work: `__shared__ float a[8]` inside a
 // function is static by itself, and `extern __shared__ float shared[]`, which has to be called so, is defined by
-// HOST_KERNEL.
+// HOST_SOURCE.
 #define __shared__ thread_local
 constexpr size_t MOST_SHARED = 227 << 10;  // bytes of one block, compute capability 9.0
 
@@ -212,11 +212,12 @@ UNCHECKED const int* sizes(void (*)(T...)) {
 
 #define EXPORTED UNCHECKED __attribute__((visibility("default")))
 // Clang calls the function in the asm, which could initialise `shared`, before it uses that; it does nothing.
-#define HOST_KERNEL(name)                                                                              \
+#define HOST_SOURCE                                                                                    \
     alignas(128) thread_local char dynamic_shared_memory[MOST_SHARED] asm("shared");                   \
     asm(".pushsection .text\n.globl _ZTH6shared\n.hidden _ZTH6shared\n_ZTH6shared: ret\n.popsection"); \
-    extern "C" {                                                                                       \
-    EXPORTED void run_thread(void** arguments) { call(name, arguments); }                              \
-    EXPORTED const int* argument_sizes() { return sizes(name); }                                       \
-    EXPORTED char* dynamic_shared() { return dynamic_shared_memory; }                                  \
+    extern "C" EXPORTED char* dynamic_shared() { return dynamic_shared_memory; }
+#define HOST_KERNEL(name)                                                             \
+    extern "C" {                                                                      \
+    EXPORTED void run_thread_of_##name(void** arguments) { call(name, arguments); }   \
+    EXPORTED const int* argument_sizes_of_##name() { return sizes(name); }            \
     }

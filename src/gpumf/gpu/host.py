@@ -107,7 +107,7 @@ class Kernel:
         steps = np.empty(0 if trace is None else _MOST_STEPS, _STEP)
         threads = np.prod(block)
         launch = _Launch(
-            run_thread=ctypes.cast(library.run_thread, ctypes.c_void_p),
+            run_thread=ctypes.cast(library[f"run_thread_of_{self.name}"], ctypes.c_void_p),
             dynamic_shared=ctypes.cast(library.dynamic_shared, ctypes.c_void_p),
             arguments=(ctypes.c_void_p * len(values))(*(v.ctypes.data for v in values)),
             arrays=(_Array * len(arrays))(*(_Array(n.encode(), a.ctypes.data, a.nbytes) for n, a in arrays.items())),
@@ -129,8 +129,9 @@ class Kernel:
     def _check(self, library, arguments):
         if len(arguments) != len(self.parameters):
             raise TypeError(f"{self.name} takes {len(self.parameters)} arguments, not {len(arguments)}")
-        library.argument_sizes.restype = ctypes.POINTER(ctypes.c_int)
-        for parameter, argument, size in zip(self.parameters, arguments, library.argument_sizes(), strict=False):
+        argument_sizes = library[f"argument_sizes_of_{self.name}"]
+        argument_sizes.restype = ctypes.POINTER(ctypes.c_int)
+        for parameter, argument, size in zip(self.parameters, arguments, argument_sizes(), strict=False):
             if not isinstance(argument, np.ndarray | np.generic):
                 raise TypeError(f"{self.name}: pass {argument!r} as an array or a NumPy scalar")
             if isinstance(argument, np.generic) and argument.itemsize != size:
@@ -215,9 +216,8 @@ class HostDevice:
         DeviceError : with the compiler's message, where it does not compile
         """
         path = sources.path(source, defines)
-        return Kernel(
-            source, name, sources.kernels(path)[name], _library(path, name, tuple(sorted(defines.items()))), self
-        )
+        library = _library(path, tuple(sorted(defines.items())))
+        return Kernel(source, name, sources.kernels(path)[name], library, self)
 
     @contextmanager
     def shuffled(self, seed, trace=None):
@@ -289,15 +289,16 @@ def _runtime():
 
 
 @cache
-def _library(path, name, defines):
-    """The compiled kernel, as a library with the functions of HOST_KERNEL in kernels/host/cuda.h."""
-    code = f'#include "host/cuda.h"\n#include "{path}"\nHOST_KERNEL({name})\n'
+def _library(path, defines):
+    """The compiled kernels of a source, as a library with the functions of HOST_SOURCE and, of each, HOST_KERNEL."""
+    code = f'#include "host/cuda.h"\n#include "{path}"\nHOST_SOURCE\n'
+    code += "".join(f"HOST_KERNEL({name})\n" for name in sources.kernels(path))
     options = [*_KERNEL, *(f"-D{key}={value}" for key, value in defines)]
     runtime = _runtime()
     link = [f"-L{runtime.parent}", f"-l:{runtime.name}", "-Wl,-rpath,$ORIGIN"]
     if _sanitize():
-        return _compiled(name, code, [*options, *_SANITIZERS], link)
-    return _compiled(name, code, [*options, "-fsanitize=thread,bounds"], link, path.read_bytes())
+        return _compiled(path.stem, code, [*options, *_SANITIZERS], link)
+    return _compiled(path.stem, code, [*options, "-fsanitize=thread,bounds"], link, path.read_bytes())
 
 
 def _compiled(name, code, options, link, depends=b""):
