@@ -1,6 +1,8 @@
 """One function a kind of figure: takes a `results.Result`, says where that was measured, returns the figure."""
 
+import re
 from dataclasses import replace
+from itertools import cycle
 
 import matplotlib
 import numpy as np
@@ -410,7 +412,9 @@ def speedups(result, level=None, on_gpu=False):
         rows = rows[rows.level == chosen].set_index("version").reindex(versions_)
         colours = [_COLOURS[_MODELS[version[:3]][0]] for version in versions_]
         bars = axis.barh(np.arange(len(rows)), rows.seconds, 0.7, color=colours)
-        axis.bar_label(bars, rows.seconds.map("{:.3g}".format).where(rows.seconds.notna(), "not reached"), fontsize=8)
+        axis.bar_label(bars, rows.seconds.map("{:.3g}".format).where(rows.seconds.notna(), ""), fontsize=8)
+        for place in np.flatnonzero(rows.seconds.isna()):
+            axis.annotate("not reached", (0.02, place), xycoords=("axes fraction", "data"), va="center", size=8)
         axis.set_yticks(np.arange(len(rows)), versions_)
         axis.set(xlabel=f"seconds to MAE {rows['mae'].dropna().iloc[0]:g}", title=name)
         axis.margins(x=0.25)
@@ -446,6 +450,8 @@ def crossover(result):
     pairs = [pair for pair in maps.PAIRS if pair in set(table.pair)]
     names = table.data.unique()
     markers = dict(zip(names, "osD^v"[: len(names)], strict=True))
+    # Sets whose marks come close have their numbers on different sides.
+    sides = dict(zip(names, cycle((9, -15))))
     figure, (axes,) = _axes(result, columns=len(pairs), height=4.6, sharey=True)
     for axis, pair in zip(axes, pairs, strict=True):
         rows = table[table.pair == pair]
@@ -455,7 +461,7 @@ def crossover(result):
             axis.plot(row.row_ratings, row.factors, markers[row.data], color=colour, alpha=strength, markersize=11)
             by, place = max(row.ratio, 1 / row.ratio), (row.row_ratings, row.factors)
             label = f"{by:.{0 if by > 10 else 1}f}"
-            axis.annotate(label, place, (0, 9), textcoords="offset points", ha="center", size=7)
+            axis.annotate(label, place, (0, sides[row.data]), textcoords="offset points", ha="center", size=7)
         axis.set(xlabel="ratings of a row", ylabel="factors", title=f"{pair} versions")
         axis.set_xscale("log")
         axis.set_yscale("log", base=2)
@@ -853,7 +859,7 @@ def rbm_tuning_curves(result, data, metric, threshold=None):
         if runs[parameter].nunique() > 1:
             varied.append((parameter, runs[runs.epoch > 0]))
     rows = -(-len(varied) // 3)
-    figure, axes = _axes(result, columns=min(3, len(varied)), rows=rows, height=0.8 + 2.6 * rows, sharey=True)
+    figure, axes = _axes(result, columns=min(3, len(varied)), rows=rows, height=0.8 + 3.1 * rows, sharey=True)
     for axis in axes.ravel()[len(varied) :]:
         axis.set_visible(False)
     everything = pd.concat([runs[metric] for _, runs in varied])
@@ -863,12 +869,23 @@ def rbm_tuning_curves(result, data, metric, threshold=None):
             own = value == rbm_tuning.IN_FRAMES[parameter]
             colour, style = ("black", "-") if own else (next(colours), "--")
             label = f"{value:g}" if isinstance(value, float) else str(value)
+            # A schedule is told as shortly as a legend needs it.
+            label = re.sub(r"from epoch (\d+) on (\d+)", r"\2 from \1", label)
             axis.plot(run.epoch, run[metric], style, color=_COLOURS[colour], label=label)
         if threshold is not None:
             axis.axhline(threshold, color="0.4", linewidth=1, linestyle=":")
         axis.set(xlabel="epochs", ylim=(everything.min() - 0.005, everything.quantile(0.95)))
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.legend(title=_PARAMETERS[parameter], fontsize=8, title_fontsize=8, framealpha=0.7, loc="upper right")
+        axis.legend(
+            title=_PARAMETERS[parameter],
+            fontsize=8,
+            title_fontsize=9,
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1),
+            ncols=3,
+            columnspacing=1,
+            handlelength=1.6,
+        )
     for axis in axes[:, 0]:
         axis.set_ylabel(f"held-out {metric.upper()}, {data}")
     return figure
