@@ -60,7 +60,7 @@ record: $(READY) ## run every notebook and keep its results in data/results (no 
 reach: $(READY) ## compute every claim from data/results, write it to reach.csv there and print it
 	$(RUN) -m gpumf.claims
 
-readme: $(READY) ## write the table of results in README.md from data/results
+readme: $(READY) ## write the results in README.md from data/results
 	$(RUN) book/readme.py
 
 data: $(READY) ## download the data sets whose licences allow it into data/raw

@@ -1,30 +1,49 @@
-"""Write the table of results in README.md from the recorded results; with --check, only say whether it is current."""
+"""Write the results in README.md from what is recorded; with --check, only say whether they are current."""
 
 import re
 import sys
 from pathlib import Path
 
-from gpumf import results
+from gpumf import claims, results
 from gpumf.experiments.first_comparison import FACTORS, summary
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 _CPU = {"sequential": "one core", "parallel": "all cores"}
+_PUBLISHED = "thesis_shared", "hogwild"
 _MARKED = re.compile(r"(<!-- results:.*?-->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
-def table(result):
-    """The table, in Markdown, of what `first_comparison` recorded."""
+def _factor(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def promises():
+    """The table, in Markdown, of all claims."""
+    devices = {claim.id: claim.device.upper() for claim in claims.CLAIMS}
+    lines = ["| what | measured | to be reached | hoped for | on |", "| --- | --- | --- | --- | --- |"]
+    for row in claims.overview("").itertuples():
+        unit = "" if row.unit == "rating" else f" {row.unit}"
+        bounds = [value if value == "–" else value + unit for value in (row.reach, row.aim)]
+        lines.append(f"| {row.what} | **{row.value}{unit}** | {' | '.join(bounds)} | {devices[row.Index]} |")
+    return "\n".join([*lines, ""])
+
+
+def comparison(result):
+    """The table, in Markdown, of what `first_comparison` recorded: the CPU, the thesis's kernels and the fastest."""
     lines = [
         "| data | model | on | best RMSE | best MAE | seconds an epoch | seconds to MAE | speed-up over one core |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for row in summary(result.frame).itertuples():
+    rows = summary(result.frame)
+    fastest = rows.loc[rows.groupby(["data", "model"]).seconds_per_epoch.idxmin()]
+    shown = rows.kernel.isin([*_CPU, *_PUBLISHED]) | rows.index.isin(fastest.index)
+    for row in rows[shown].itertuples():
         reached = row.seconds_to_threshold == row.seconds_to_threshold
         lines.append(
             f"| {row.data} | {row.model} | {_CPU.get(row.kernel, f'GPU, `{row.kernel}`')} "
             f"| {row.best_rmse:.4f} | {row.best_mae:.4f} "
             f"| {row.seconds_per_epoch:.3g} | "
-            + (f"{row.seconds_to_threshold:.3g} ({row.threshold}) | {row.speedup:.3g} |" if reached else "– | – |")
+            + (f"{row.seconds_to_threshold:.3g} ({row.threshold}) | {_factor(row.speedup)} |" if reached else "– | – |")
         )
     cores = result.provenance["cpu_count"]
     note = (
@@ -38,7 +57,8 @@ def table(result):
 def main(arguments):
     """Rewrite README.md; return the exit status."""
     old = README.read_text(encoding="utf-8")
-    new = _MARKED.sub(lambda m: m[1] + table(results.load("first_comparison")) + m[2], old)
+    text = promises() + "\n" + comparison(results.load("first_comparison"))
+    new = _MARKED.sub(lambda m: m[1] + text + m[2], old)
     if arguments == ["--check"]:
         return int(new != old)
     README.write_text(new, encoding="utf-8")
