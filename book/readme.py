@@ -39,11 +39,10 @@ def comparison(result):
     shown = rows.kernel.isin([*_CPU, *_PUBLISHED]) | rows.index.isin(fastest.index)
     for row in rows[shown].itertuples():
         reached = row.seconds_to_threshold == row.seconds_to_threshold
+        to_mae = f"{row.seconds_to_threshold:.3g} ({row.threshold}) | {_factor(row.speedup)}" if reached else "– | –"
         lines.append(
             f"| {row.data} | {row.model} | {_CPU.get(row.kernel, f'GPU, `{row.kernel}`')} "
-            f"| {row.best_rmse:.4f} | {row.best_mae:.4f} "
-            f"| {row.seconds_per_epoch:.3g} | "
-            + (f"{row.seconds_to_threshold:.3g} ({row.threshold}) | {_factor(row.speedup)} |" if reached else "– | – |")
+            f"| {row.best_rmse:.4f} | {row.best_mae:.4f} | {row.seconds_per_epoch:.3g} | {to_mae} |"
         )
     cores = result.provenance["cpu_count"]
     note = (
