@@ -4,17 +4,13 @@ import re
 import sys
 from pathlib import Path
 
-from gpumf import claims, results
+from gpumf import claims, results, verdicts
 from gpumf.experiments.first_comparison import FACTORS, summary
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 _CPU = {"sequential": "one core", "parallel": "all cores"}
 _PUBLISHED = "thesis_shared", "hogwild"
 _MARKED = re.compile(r"(<!-- results:.*?-->\n).*?(<!-- end of results -->)", re.DOTALL)
-
-
-def _factor(value):
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def promises():
@@ -39,7 +35,11 @@ def comparison(result):
     shown = rows.kernel.isin([*_CPU, *_PUBLISHED]) | rows.index.isin(fastest.index)
     for row in rows[shown].itertuples():
         reached = row.seconds_to_threshold == row.seconds_to_threshold
-        to_mae = f"{row.seconds_to_threshold:.3g} ({row.threshold}) | {_factor(row.speedup)}" if reached else "– | –"
+        to_mae = (
+            f"{row.seconds_to_threshold:.3g} ({row.threshold}) | {verdicts.times(row.speedup)}"
+            if reached
+            else "– | –"
+        )
         lines.append(
             f"| {row.data} | {row.model} | {_CPU.get(row.kernel, f'GPU, `{row.kernel}`')} "
             f"| {row.best_rmse:.4f} | {row.best_mae:.4f} | {row.seconds_per_epoch:.3g} | {to_mae} |"

@@ -61,7 +61,7 @@ class Artefact:
 # Verdicts, as functions of frames
 
 
-def _times(factor):
+def times(factor):
     """A factor, to three digits."""
     return f"{factor:,.0f}" if factor >= 100 else f"{factor:.3g}"
 
@@ -109,7 +109,7 @@ def _residency(frame):
     published = _published.value("Figure 4.5", "speed-up of weights in device memory")
     similar = published / _SIMILAR < gain < published * _SIMILAR
     word = "refuted" if gain < 1 else "reproduced" if similar else "changed"
-    return word, f"an epoch takes {_times(gain)} times as long where the weights are moved for every update"
+    return word, f"an epoch takes {times(gain)} times as long where the weights are moved for every update"
 
 
 def _statistics(data):
@@ -215,7 +215,7 @@ def _speedup_table(frame):
     else:
         word = "reproduced" if ratio.between(1 / _SIMILAR, _SIMILAR).all() else "changed"
     return word, (
-        f"in the published configurations {_times(table.speedup.min())} to {_times(table.speedup.max())} times one "
+        f"in the published configurations {times(table.speedup.min())} to {times(table.speedup.max())} times one "
         "core, "
         f"{table.over_all_cores.min():.2g} to {table.over_all_cores.max():.2g} times all cores"
     )
@@ -229,7 +229,7 @@ def _gpu_against_cpu(frame):
     word = "refuted" if (published.speedup < 1).any() else "changed" if len(slower) else "reproduced"
     return word, (
         f"every published version beats one core; {len(slower)} of {len(published)} lose to all cores; the fastest "
-        f"here are {_times(best.speedup.min())} to {_times(best.speedup.max())} times one core"
+        f"here are {times(best.speedup.min())} to {times(best.speedup.max())} times one core"
         if word != "refuted"
         else f"{(published.speedup < 1).sum()} of {len(published)} published versions lose to one core"
     )
@@ -255,8 +255,8 @@ def _machine(frame):
     slower = published.min() > 1, fastest.min() > 1
     word = "reproduced" if all(slower) else "changed" if any(slower) else "refuted"
     return word, (
-        f"ALS gains at least {_times(published.ALS)}, SGD {_times(published.SGD)} times as much in a second as the "
-        f"machine; the package's own versions {_times(fastest.ALS)} and {_times(fastest.SGD)}"
+        f"ALS gains at least {times(published.ALS)}, SGD {times(published.SGD)} times as much in a second as the "
+        f"machine; the package's own versions {times(fastest.ALS)} and {times(fastest.SGD)}"
     )
 
 
