@@ -37,6 +37,7 @@
 //     than which no entry of a positive definite matrix is larger; lambda is added in FP32 later;
 //   - a row without ratings gets the zero vector.
 // The same bits in every run: no sum depends on the order in which blocks or threads arrive.
+// What each version gains is measured in book/als_versions.ipynb.
 #include "common/group.cuh"
 #include "common/segments.cuh"
 #include "common/tensor.cuh"

@@ -21,6 +21,7 @@
 //     p(h | v') depends on the v' that was drawn; so v' is zeros and ones here too, multiplied as the source does;
 //   - its equation 4.4 writes one visible bias an item; there is one for each level;
 //   - what avg() in line 19 goes over: see gpumf.RBM.
+// What it gains is measured in book/rbm.ipynb.
 #include "common/tree_sum.cuh"
 #include "common/units.cuh"
 

@@ -7,6 +7,7 @@
 // limits s: rate times ratings of a row in a batch is the step that the row takes.
 //
 // Where the source is silent: how a sum over k threads is made; here by the tree of newgpusgd.cu.
+// What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/sgd.cuh"
 #include "common/tree_sum.cuh"
 

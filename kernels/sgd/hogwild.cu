@@ -8,6 +8,7 @@
 //
 // Version hogwild: as published. The draw is a hash of the update's number, so that a sequential run can follow
 // the very same samples.
+// What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/group.cuh"
 #include "common/random.cuh"
 #include "common/sgd.cuh"

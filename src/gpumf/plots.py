@@ -53,9 +53,10 @@ _WIDTH = 9.0  # inches; as wide as a page of the book
 
 
 def setup():
-    """Draw in the study's style, and as SVG in notebooks. Call it once, at the top of a chapter."""
+    """Draw in the study's style, as SVG, and show tables whole. Call it once, at the top of a chapter."""
     from matplotlib_inline.backend_inline import set_matplotlib_formats
 
+    pd.set_option("display.max_colwidth", None)
     matplotlib.rcParams.update(_STYLE)
     set_matplotlib_formats("svg")
 
