@@ -123,7 +123,7 @@ def raced(sgd=0.5, data="jester-1"):
     rows = []
     for version, seconds in {"ALS": 1.0, "SGD": sgd, "RBM": 100.0}.items():
         for suffix, faster in (("", 1), (", fastest", 10)):
-            for epoch in range(11):
+            for epoch in range(21):
                 mae = 1 - 0.05 * min(epoch, 10)
                 rows.append((data, version + suffix, version, "k", 0, epoch, epoch * seconds / faster, mae))
     return pd.DataFrame(rows, columns=["data", "version", "model", "kernel", "repeat", "epoch", "seconds", "mae"])
@@ -149,8 +149,9 @@ def thinned(worse=True):
             for regularization in (0.05, 0.1, 0.2):
                 off = abs(np.log2(regularization / 0.05) - (k if worse else 0))
                 mae = 0.7 + 0.05 * (k if worse else -k) + 0.01 * off + 0.001 * repeat
-                rows.append(("jester-1", "ALS", density, repeat, regularization, mae))
-    return pd.DataFrame(rows, columns=["data", "model", "density", "repeat", "regularization", "mae"])
+                rows.append(("jester-1", "ALS", density, repeat, regularization, 50, 10 + 15 * k, mae))
+    columns = ["data", "model", "density", "repeat", "regularization", "epochs", "best_epoch", "mae"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 # The published values
@@ -226,6 +227,7 @@ def test_each_repeat_has_a_best_lambda_of_its_own():
     assert list(table.regularization) == [0.2, 0.1, 0.05] and list(table.mae) == pytest.approx(
         [0.8005, 0.7505, 0.7005]
     )
+    assert list(table.share_of_epochs) == pytest.approx([0.8, 0.5, 0.2])
     steep = sparsity.steepness(thinned())
     assert steep["regularization"] == 4 and steep["mae"] > 1 and steep["monotonous"]
     assert not sparsity.steepness(thinned(worse=False))["monotonous"]
@@ -314,6 +316,13 @@ def test_a_model_has_converged_when_a_hundredth_of_its_gain_is_to_come():
     assert table.loc["ALS"].epochs == 10 and table.loc["ALS"].reduction_per_second == pytest.approx(0.5 / 10)
     factors = als_sgd_rbm.factors(raced()).iloc[0]
     assert dict(factors[["ALS", "SGD"]]) == pytest.approx({"ALS": 100, "SGD": 200})
+
+
+def test_convergence_is_certain_where_a_run_went_on_for_as_long_again():
+    frame = raced()
+    assert als_sgd_rbm.summary(frame).certain.all()
+    short = als_sgd_rbm.summary(frame[(frame.version != "SGD") | (frame.epoch < 20)])
+    assert list(short.version[~short.certain]) == ["SGD"]
 
 
 def test_the_crossover_is_where_sgd_stays_ahead():

@@ -425,7 +425,10 @@ def speedups(result, level=None, on_gpu=False):
 
 
 def als_sgd_rbm(result):
-    """What each model takes off the test MAE in a second until it converges, an axis a data set."""
+    """What each model takes off the test MAE in a second until it converges, an axis a data set.
+
+    Hatched: the run may have ended before it had converged.
+    """
     table = rates.summary(result.frame)
     names = table.data.unique()
     figure, (axes,) = _axes(result, columns=len(names), height=3.4, sharey=True)
@@ -435,7 +438,9 @@ def als_sgd_rbm(result):
         colours = [_COLOURS[_MODELS[version[:3]][0]] for version in order]
         spread = rows.deviation.where(rows.deviation.notna(), 0)
         place = np.arange(len(rows))
-        axis.barh(place, rows.reduction_per_second, 0.6, color=colours, xerr=spread, error_kw={"capsize": 2})
+        bars = axis.barh(place, rows.reduction_per_second, 0.6, color=colours, xerr=spread, error_kw={"capsize": 2})
+        for bar, certain in zip(bars, rows.certain, strict=True):
+            bar.set(hatch=None if certain else "///", edgecolor="white")
         axis.set_yticks(place, order)
         axis.set(xlabel="reduction in MAE a second", title=name)
         axis.set_xscale("log")
