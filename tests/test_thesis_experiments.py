@@ -187,11 +187,12 @@ def test_optima_are_the_best_means_beside_the_published_ones():
 
 def test_the_best_parameters_are_recorded_or_live_or_published_or_tuned(store):
     assert parameter_search.best("jester-1", "ALS") == ({"regularization": 0.07}, "published")
-    assert parameter_search.best("ml-100k", "ALS")[1] == "tuned by hand"
+    assert {parameter_search.best("ml-100k", model)[1] for model in ("ALS", "SGD", "RBM")} == {"tuned by hand"}
     store("parameter_search", searched(als=0.09), live=True)
     assert parameter_search.best("jester-1", "ALS") == ({"regularization": 0.09}, "live search")
     store("parameter_search", searched(als=0.05))
     assert parameter_search.best("jester-1", "ALS") == ({"regularization": 0.05}, "recorded search")
+    assert parameter_search.best("jester-twin", "ALS") == ({"regularization": 0.05}, "recorded search")
     found, _ = parameter_search.best("jester-1", "SGD")
     assert found == {"regularization": 0.06, "learning_rate": 0.016}
     assert parameter_search.best("douban-twin", "SGD")[1] == "published", "the search has not seen this set"

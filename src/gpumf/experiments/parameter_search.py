@@ -234,16 +234,19 @@ def best(data, model):
     Returns
     -------
     (parameters, source) : dict of the model's arguments, and where they are from: 'recorded search', 'live search' of
-    this machine, 'published' for sets of the thesis that neither has, 'tuned by hand' for the others
+    this machine (of the thesis's sets also that of another part or twin), 'published' for sets of the thesis that
+    neither has, 'tuned by hand' for the others
     """
+    published = _published_optima(data, model)
     for source, load in (("recorded search", _recorded), ("live search", _live)):
         found = load()
         if found is not None:
-            table = optima(found.frame)
-            values = table[(table.data == data) & (table.model == model)].set_index("varied")["value"]
-            if len(values):
-                return dict(values), source
-    published = _start(data) if model == "SGD" else _published_optima(data, model)
+            table = optima(found.frame).query("model == @model")
+            rows = table[table.data == data]
+            if rows.empty and published:
+                rows = table[table.data.map(_published.family) == _published.family(data)].drop_duplicates("varied")
+            if len(rows):
+                return dict(rows.set_index("varied")["value"]), source
     if published:
         return published, "published"
     return _OF_OTHER_SETS[model], "tuned by hand"
