@@ -6,10 +6,10 @@ from pathlib import Path
 
 from gpumf import claims, results, verdicts
 from gpumf.experiments.first_comparison import FACTORS, summary
+from gpumf.experiments.speedups import PUBLISHED_KERNELS
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 _CPU = {"sequential": "one core", "parallel": "all cores"}
-_PUBLISHED = "thesis_shared", "hogwild"
 _MARKED = re.compile(r"(<!-- results:.*?-->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
@@ -32,7 +32,7 @@ def comparison(result):
     ]
     rows = summary(result.frame)
     fastest = rows.loc[rows.groupby(["data", "model"]).seconds_per_epoch.idxmin()]
-    shown = rows.kernel.isin([*_CPU, *_PUBLISHED]) | rows.index.isin(fastest.index)
+    shown = rows.kernel.isin([*_CPU, *PUBLISHED_KERNELS]) | rows.index.isin(fastest.index)
     for row in rows[shown].itertuples():
         reached = row.seconds_to_threshold == row.seconds_to_threshold
         to_mae = (

@@ -112,11 +112,12 @@ def main(names):
     for name in names or TESTS:
         # Side by side, as each waits for the host most of the time; with more at once some lose their processes.
         with ThreadPoolExecutor(len(TOOLS)) as pool:
-            checked = list(pool.map(check, [command(program, tool, name) for tool in TOOLS]))
-        for tool, (outcome, output) in zip(TOOLS, checked, strict=True):
+            checked = pool.map(check, [command(program, tool, name) for tool in TOOLS])
+        outcomes = {}
+        for tool, (outcomes[tool], output) in zip(TOOLS, checked, strict=True):
             print(f"{tool}, test_{name}.py", output, sep="\n", flush=True)
-            failed |= bool(outcome["findings"] or outcome["runs_that_failed"])
-        results.store_tests(f"gpu_sanitize_{name}", {"tools": {tool: checked[k][0] for k, tool in enumerate(TOOLS)}})
+            failed |= bool(outcomes[tool]["findings"] or outcomes[tool]["runs_that_failed"])
+        results.store_tests(f"gpu_sanitize_{name}", {"tools": outcomes})
     return int(failed)
 
 

@@ -49,11 +49,17 @@ def unit_draws(model, batch, key):
     return uniform(key, batch.users[:, None].astype(np.uint64) * np.uint64(model.hidden) + units)
 
 
+def as_binary(batch, shape):
+    """The batch's ratings as zeros and ones, (users, *shape), and which of its users each entry is of."""
+    columns = np.repeat(np.arange(len(batch.users)), np.diff(batch.indptr))
+    chosen = np.zeros((len(batch.users), *shape))
+    chosen[columns, batch.items, batch.levels] = 1
+    return chosen, columns
+
+
 def reference_batch(model, batch, keys, weights, visible_biases, hidden_biases):
     """`reference.contrastive_divergence` on a batch and its draws; the reconstruction as levels of its entries."""
-    columns = np.repeat(np.arange(len(batch.users)), np.diff(batch.indptr))
-    chosen = np.zeros((len(batch.users), *weights.shape[:2]))
-    chosen[columns, batch.items, batch.levels] = 1
+    chosen, columns = as_binary(batch, weights.shape[:2])
     draws = []
     for hidden_key, visible_key in keys:
         visible = np.zeros(chosen.shape[:2])
@@ -114,9 +120,7 @@ def test_levels_are_drawn_with_the_probabilities_of_the_reference(device):
         model, (_, *learned), trainer = trainer_of(device, kernel, train, 20, batch=15)
         trainer.learning_rate = 0.0  # the same probabilities at every draw
         batch, rng = trainer.batches[0], np.random.default_rng(0)
-        columns = np.repeat(np.arange(len(batch.users)), np.diff(batch.indptr))
-        chosen = np.zeros((len(batch.users), *learned[0].shape[:2]))
-        chosen[columns, batch.items, batch.levels] = 1
+        chosen, columns = as_binary(batch, learned[0].shape[:2])
         weights, visible_biases, hidden_biases = (a.astype(np.float64) for a in learned)
         hidden_key, known = np.uint64(3), reference.rbm_hidden(chosen, weights, hidden_biases)
         units = unit_draws(model, batch, hidden_key)

@@ -88,6 +88,13 @@ def _legend_below(figure, axis, columns):
     figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
 
 
+def _hatch(bars, which):
+    """Mark those of the bars that are measured less surely."""
+    for bar, marked in zip(bars, which, strict=True):
+        if marked:
+            bar.set(hatch="///", edgecolor="white")
+
+
 def _log_scale(axis):
     """Tell a drawn axis (x or y) to be logarithmic, with labels that do not run into each other."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
@@ -439,8 +446,7 @@ def als_sgd_rbm(result):
         spread = rows.deviation.where(rows.deviation.notna(), 0)
         place = np.arange(len(rows))
         bars = axis.barh(place, rows.reduction_per_second, 0.6, color=colours, xerr=spread, error_kw={"capsize": 2})
-        for bar, certain in zip(bars, rows.certain, strict=True):
-            bar.set(hatch=None if certain else "///", edgecolor="white")
+        _hatch(bars, ~rows.certain)
         axis.set_yticks(place, order)
         axis.set(xlabel="reduction in MAE a second", title=name)
         axis.set_xscale("log")
@@ -835,9 +841,7 @@ def rbm_epochs(result):
     table = rbm_speed.summary(result.frame)[::-1].reset_index(drop=True)
     figure, ((axis,),) = _axes(result, height=1.4 + 0.5 * len(table))
     bars = axis.barh(table.index + 0.2, table.epoch_seconds, 0.38, color=_COLOURS["green"], label="measured (median)")
-    for bar, share in zip(bars, table.share, strict=True):
-        if share < 1:
-            bar.set(hatch="///", edgecolor="white")
+    _hatch(bars, table.share < 1)
     limit = table.epoch_seconds * table.fraction_of_limit
     axis.barh(table.index - 0.2, limit, 0.38, color=_COLOURS["orange"], label="limit")
     axis.set_yticks(table.index, table.version.map(_RBM_VERSIONS))

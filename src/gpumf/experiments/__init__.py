@@ -8,7 +8,7 @@ import os
 from datetime import UTC, datetime
 from importlib import import_module
 
-from gpumf import datasets, results
+from gpumf import datasets, gpu, results
 
 # What stands in for a real set that is not on this machine.
 _STAND_INS = {"jester-1": "jester-twin", "ml-latest-small": "ml-100k-twin"}
@@ -35,6 +35,11 @@ def run(name, profile="quick", **parameters):
     frame = experiment.run(**parameters)
     live = not os.environ.get("GPUMF_RECORD")
     return results.store(name, frame, parameters | {"profile": profile}, started, live)
+
+
+def usable_devices():
+    """The devices whose kernels are worth timing here: 'cpu', and 'cuda' where there is a GPU."""
+    return {"cpu", "cuda"} if gpu.available() else {"cpu"}
 
 
 def load_ratings(name):

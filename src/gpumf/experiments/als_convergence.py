@@ -6,8 +6,8 @@ After the thesis, section 6.2: 16 factors, 80 % of the ratings for training. All
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, gpu
-from gpumf.experiments import first_comparison, identity, load_ratings
+from gpumf import ALS
+from gpumf.experiments import first_comparison, identity, load_ratings, usable_devices
 
 EXACT = "sequential"
 
@@ -27,7 +27,7 @@ def run(data, factors, epochs):
     DataFrame with a row an epoch: data, kernel, device, epoch, seconds (of training alone, summed up), rmse, mae
     (both on the test set)
     """
-    usable = {"cpu", "cuda"} if gpu.available() else {"cpu"}
+    usable = usable_devices()
     kernels = [kernel for kernel, device in ALS.kernels().items() if device in usable]
     frames, identities = [], []
     for name in data:

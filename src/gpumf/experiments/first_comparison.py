@@ -7,8 +7,8 @@ kernel starts from the same factors and sees the same split; repeats differ in b
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, SGD, gpu
-from gpumf.experiments import _published, identity, load_ratings, parameter_search
+from gpumf import ALS, SGD
+from gpumf.experiments import _published, identity, load_ratings, parameter_search, usable_devices
 
 FACTORS = 16
 # Test MAE that counts as trained, of sets that the thesis does not use: a value that every model here reaches.
@@ -43,7 +43,7 @@ def run(data, als_epochs, sgd_epochs, repeats):
     set), transfer_seconds, epoch, seconds (of training alone, summed up), rmse, mae (both on the test set)
     """
     models = [(ALS, als_epochs), (SGD, sgd_epochs)]
-    usable = {"cpu", "cuda"} if gpu.available() else {"cpu"}
+    usable = usable_devices()
     runs = [
         (model, kernel, epochs, repeat)
         for model, epochs in models

@@ -14,8 +14,9 @@ import pandas as pd
 
 from gpumf import RBM, datasets
 from gpumf.experiments import identity, load_ratings
+from gpumf.experiments.blend_ml100k import FIXED
 
-_MODEL = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.01, "average": "batch", "batch": 50}
+_MODEL = FIXED["RBM"] | {"learning_rate": 0.1, "weight_decay": 0.01}
 _FEWEST_COMMON = 20  # users who rated both items, for a correlation to count
 
 PROFILES = {

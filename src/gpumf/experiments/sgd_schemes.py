@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
-from gpumf.experiments import identity, load_ratings
+from gpumf import SGD
+from gpumf.experiments import identity, load_ratings, usable_devices
 from gpumf.models.sgd import schedules
 
 # A label in the results, and the kernel and options that it stands for.
@@ -132,7 +132,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter):
 
 def usable(labels=None):
     """Of these labels of SCHEMES, by default all, those that run here: a dict label -> (kernel, options)."""
-    devices = {"cpu", "cuda"} if gpu.available() else {"cpu"}
+    devices = usable_devices()
     places = SGD.kernels()
     return {label: SCHEMES[label] for label in labels or SCHEMES if places[SCHEMES[label][0]] in devices}
 

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, SGD, gpu
-from gpumf.experiments import _published, identity, load_ratings, parameter_search
+from gpumf import ALS, SGD
+from gpumf.experiments import _published, identity, load_ratings, parameter_search, usable_devices
 
 FACTORS = 16
 ALS_THREADS, SGD_THREADS = 32 * 128, parameter_search.SGD_THREADS
@@ -65,7 +65,7 @@ def run(data, als_epochs, updates, repeats, cpu_repeats):
     repeat, regularization, learning_rate (missing for ALS), parameters_from (see `parameter_search.best`), epoch,
     seconds (of training alone, summed up), rmse, mae (both on the test set)
     """
-    usable = {"cpu", "cuda"} if gpu.available() else {"cpu"}
+    usable = usable_devices()
     frames, identities = [], []
     for name in data:
         ratings = load_ratings(name)

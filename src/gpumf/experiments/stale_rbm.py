@@ -17,20 +17,14 @@ from tqdm import tqdm
 
 from gpumf import RBM, SGD, datasets
 from gpumf.experiments import identity, load_ratings
+from gpumf.experiments.blend_ml100k import FIXED
 from gpumf.hashing import random_order
 from gpumf.models.blend import convex_weights
 from gpumf.models.sgd import schedules
 
 SHOWN = "trained on", "all so far"
-_SGD = {"biases": True, "regularization": 0.1, "bias_regularization": 0.02, "schedule": schedules.Power(0.02)}
-_RBM = {
-    "learning_rate": 0.1,
-    "momentum": 0.9,
-    "weight_decay": 0.01,
-    "average": "batch",
-    "batch": 50,
-    "schedule": schedules.Power(0.02),
-}
+_SGD = FIXED["SGD"] | {"regularization": 0.1, "schedule": schedules.Power(0.02)}
+_RBM = FIXED["RBM"] | {"learning_rate": 0.1, "weight_decay": 0.01, "schedule": schedules.Power(0.02)}
 
 PROFILES = {
     "quick": {
