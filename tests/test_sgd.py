@@ -183,6 +183,19 @@ def test_fast_by_one_group_matches_its_own_order(launcher, factors, biases):
         assert distance(device, trainer, replayed(model, counted, p, q, order_of_fast(model, ratings, 5))) < close
 
 
+@pytest.mark.parametrize("threads", [20, 96, None])
+@pytest.mark.parametrize(("factors", "biases"), WIDTHS)
+def test_fast_by_many_groups_in_step_makes_every_update_once(launcher, factors, biases, threads):
+    # Users of every length, each with a run of its own, and an item to each rating: no group meets another one.
+    ragged, device = ragged_ratings(n_users=70, longest=20, seed=factors), launcher.name
+    items = np.random.default_rng(factors).permutation(ragged.nnz)
+    ratings = Ratings(ragged.users, items, ragged.values, ragged.n_users, ragged.nnz)
+    given = {"tiles": 1, "parts": 1, "longest": 7, "threads": threads, "precision": 32}
+    trainer, model, p, q, counted = made(device, "fast", ratings, factors, biases, **given)
+    trainer.epoch(0)
+    assert distance(device, trainer, replayed(model, counted, p, q, order_of_fast(model, ratings, 0))) < 1e-5
+
+
 def order_of_fast(model, ratings, epoch):
     """The order in which one group takes the ratings."""
     n_tiles, n_parts = model.options["tiles"], model.options["parts"]

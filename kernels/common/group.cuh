@@ -32,9 +32,9 @@ __device__ inline unsigned group_mask() {
 }
 
 // The sum over the group, the same bits on every lane.
-__device__ inline float group_sum(float x) {
+__device__ inline float group_sum(float x, unsigned mask = group_mask()) {
 #pragma unroll
-    for (int offset = LANES / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(group_mask(), x, offset, LANES);
+    for (int offset = LANES / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(mask, x, offset, LANES);
     return x;
 }
 

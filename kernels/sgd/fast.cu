@@ -8,7 +8,9 @@
 //     read or written elsewhere while the block works. They are not rounded either.
 //   - The ratings of a tile are ordered by user. A group of lanes takes a user's ratings in this tile one after another
 //     with the user's row in registers: a run, for which the row is read and written once, 4 f bytes in FP16. The row
-//     that is wanted next is on its way while the one at hand is in use.
+//     that is wanted next is on its way while the one at hand is in use. The groups of a warp go in step, and one that
+//     has nothing to do waits: where each goes its own way, the hardware runs them one after another, and finds out
+//     whom to wait for before each shuffle.
 //   - A row is rounded to FP16 up or down by chance, so that steps smaller than half a last digit count on average.
 //     (Version fast_single: users' rows in FP32.)
 //   - A launch takes a part of the users, whose rows fit into the L2 cache: all tiles pass over them while they are
@@ -32,6 +34,7 @@
 #include "common/quads.cuh"
 #include "common/random.cuh"
 
+constexpr unsigned WARP = 0xffffffffu;  // all lanes of it
 constexpr int MOST_THREADS = QUADS_PER_LANE <= 2 ? 1024 : 512;  // of a block, by registers
 
 // x as a float, or as one of the two halves around it, the nearer one more often.
@@ -55,99 +58,101 @@ struct Batches {
     long long first_rating;
     const int *users, *items;
     const float* values;
-    long long begin = 0, end = 0, next_begin = 0, next_end = 0;
+    long long begin = 0, next_begin = 0;
+    int left = 0, next_left = 0;  // ratings
 
     __device__ void look_ahead() {
         if (s < count) {
             const int at = s + start < count ? s + start : s + start - count;
-            next_begin = segments[at] - first_rating, next_end = segments[at + 1] - first_rating;
+            next_begin = segments[at] - first_rating, next_left = (int)(segments[at + 1] - segments[at]);
         } else {
-            next_begin = next_end = 0;
+            next_left = 0;
         }
         s += groups;
     }
 
     // Of no ratings when there are no more.
     __device__ Batch fetch() {
-        if (begin >= end) {
-            begin = next_begin, end = next_end;
+        if (left <= 0) {
+            begin = next_begin, left = next_left;
             look_ahead();
         }
         const long long t = begin + group_lane();
-        Batch batch = {-1, 0, 0.0f, (int)min((long long)LANES, end - begin)};
-        if (t < end) batch.user = users[t], batch.item = items[t], batch.value = values[t];
-        begin += LANES;
+        Batch batch = {-1, 0, 0.0f, min(LANES, left)};
+        if (group_lane() < left) batch.user = users[t], batch.item = items[t], batch.value = values[t];
+        begin += LANES, left -= LANES;
         return batch;
     }
 };
 
+// Whether something is so for any group of the warp, all of whose groups ask.
+__device__ inline bool any_group(bool so) { return LANES == 32 ? so : __any_sync(WARP, so); }
+
 // A bit for each rating of a batch that begins a run, given whose row is in use before it.
 __device__ inline unsigned starts_of(const Batch& batch, int user_before) {
     const int lane = group_lane();
-    const int above = __shfl_up_sync(group_mask(), batch.user, 1, LANES);
+    const int above = __shfl_up_sync(WARP, batch.user, 1, LANES);
     const bool begins = lane < batch.count && batch.user != (lane == 0 ? user_before : above);
-    return __ballot_sync(group_mask(), begins) >> (threadIdx.x % 32 - lane);
+    return __ballot_sync(WARP, begins) >> (threadIdx.x % 32 - lane) & 0xffffffffu >> (32 - LANES);
 }
 
 // A group's segments, one after another. While a run is worked on, the row of the next one is on its way, and while a
-// batch is, the ratings of the next one are.
+// batch is, the ratings of the next but one are. The groups of a warp go in step, rating by rating.
 template <class Stored>
 __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQuad* tile, const Steps<float>& steps,
                                bool reread, unsigned& random) {
-    const unsigned mask = group_mask();
     batches.look_ahead();
-    Batch batch = batches.fetch();
+    Batch batch = batches.fetch(), following = batches.fetch();
+    unsigned starts = starts_of(batch, -1);
     int user_now = -1;
     float p[4 * QUADS_PER_LANE] = {};
-    Quads<Stored> row = {}, next = {};
+    Quads<Stored> next = {};
 
     auto write_back = [&] {
+        Quads<Stored> row = {};
         row.for_each([&](int k, int, Stored& to) {
             random = random * 1664525u + 1013904223u;  // its high bits are random
             round_to(to, p[k], random >> 16);
         });
         row.store(user_rows, user_now);
     };
-    auto load_next = [&](const Batch& of, int t) { next.load_current(user_rows, __shfl_sync(mask, of.user, t, LANES)); };
 
-    unsigned starts = starts_of(batch, -1);
-    if (starts) load_next(batch, 0);
-    while (batch.count > 0) {
-        const Batch following = batches.fetch();
-        unsigned following_starts = 0;
-        bool looked = false;
-        auto look_at_following = [&] {
-            looked = true;
-            following_starts = starts_of(following, __shfl_sync(mask, batch.user, batch.count - 1, LANES));
-            if (following_starts) load_next(following, __ffs(following_starts) - 1);
-        };
-        for (int t = 0; t < batch.count; ++t, starts >>= 1) {
-            if (starts & 1) {
+    int next_user = __shfl_sync(WARP, batch.user, 0, LANES);  // whose row is on its way; none: -1
+    if (batch.count > 0) next.load_current(user_rows, next_user);
+    while (any_group(batch.count > 0)) {
+        const Batch coming = batches.fetch();
+        const int last = __shfl_sync(WARP, batch.user, batch.count - 1, LANES);
+        const unsigned following_starts = starts_of(following, last);
+        for (int t = 0; any_group(t < batch.count); ++t) {
+            const bool active = t < batch.count;
+            if (starts >> t & 1) {
                 if (user_now >= 0) write_back();
-                user_now = __shfl_sync(mask, batch.user, t, LANES);
-                row = next;
-                row.for_each([&](int k, int, Stored x) { p[k] = from_stored(x); });
-                if (starts >> 1)
-                    load_next(batch, t + __ffs(starts >> 1));
-                else
-                    look_at_following();
+                user_now = next_user, next_user = -1;
+                next.for_each([&](int k, int, Stored x) { p[k] = from_stored(x); });
             }
-            FloatQuad* const at = tile + __shfl_sync(mask, batch.item, t, LANES) * QUADS;
+            if (any_group(next_user < 0)) {
+                const unsigned rest = starts >> t >> 1;
+                const int user = __shfl_sync(WARP, rest ? batch.user : following.user,
+                                             rest ? t + __ffs(rest) : __ffs(following_starts) - 1, LANES);
+                if (next_user < 0 && (rest | following_starts)) next.load_current(user_rows, next_user = user);
+            }
+            const int item = __shfl_sync(WARP, batch.item, t, LANES);
+            FloatQuad* const at = tile + item * QUADS;
             Quads<float> q;
             q.load(at, 0);
             float dot = 0.0f;
             q.for_each([&](int k, int, float x) { dot += p[k] * x; });
-            const float error = group_sum(dot) - __shfl_sync(mask, batch.value, t, LANES);
+            const float error = group_sum(dot, WARP) - __shfl_sync(WARP, batch.value, t, LANES);
             if (reread) {
-                __syncwarp(mask);  // or the compiler takes what it has read before
+                __syncwarp();  // or the compiler takes what it has read before
                 q.load(at, 0);
             }
-            q.for_each([&](int k, int column, float& x) { update(p[k], x, error, column, steps); });
-            q.store(at, 0);
+            if (active) {
+                q.for_each([&](int k, int column, float& x) { update(p[k], x, error, column, steps); });
+                q.store(at, 0);
+            }
         }
-        if (!looked) look_at_following();
-        batch = following;
-        starts = following_starts;
+        batch = following, following = coming, starts = following_starts;
     }
     if (user_now >= 0) write_back();
 }
@@ -159,8 +164,8 @@ template <class Stored>
 __device__ inline void sweep(const long long* segments, const int* tile_segments, int part, const int* tile_items,
                              const int* tile_rows, int n_tiles, const int* users, const int* items,
                              const float* values, long long first_rating, Quad<Stored>* user_rows,
-                             float* item_factors, const Steps<float>& steps, bool reread, unsigned rotation,
-                             unsigned key) {
+                             float* item_factors, const Steps<float>& steps, int groups, bool reread,
+                             unsigned rotation, unsigned key) {
     extern __shared__ __align__(16) float shared[];
     unsigned random = (unsigned)splitmix64(((unsigned long long)key << 32) + blockIdx.x * blockDim.x + threadIdx.x);
 
@@ -175,7 +180,8 @@ __device__ inline void sweep(const long long* segments, const int* tile_segments
         // In turns of 2^-32: every tile begins elsewhere.
         const unsigned turn = 0xffffffffu / n_tiles * t + rotation;
         const int start = (int)((unsigned long long)turn * count >> 32);
-        Batches batches = {segments + begin, count, start, (int)blockDim.x / LANES, (int)threadIdx.x / LANES,
+        const int group = threadIdx.x / LANES;
+        Batches batches = {segments + begin, group < groups ? count : 0, start, groups, group,
                            first_rating,     users, items, values};
         descend<Stored>(batches, user_rows, reinterpret_cast<FloatQuad*>(shared), steps, reread, random);
         __syncthreads();
@@ -192,11 +198,11 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
          const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
          const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
          long long first_rating, HalfQuad* user_factors, float* item_factors, float learning_rate,
-         float user_regularization, float item_regularization, float bias_regularization, int reread,
+         float user_regularization, float item_regularization, float bias_regularization, int groups, int reread,
          unsigned rotation, unsigned key) {
     const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
     sweep<half_bits>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values, first_rating,
-                     user_factors, item_factors, steps, reread, rotation, key);
+                     user_factors, item_factors, steps, groups, reread, rotation, key);
 }
 
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
@@ -205,8 +211,8 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
                 const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
                 long long first_rating, FloatQuad* user_factors, float* item_factors, float learning_rate,
                 float user_regularization, float item_regularization, float bias_regularization,
-                int reread, unsigned rotation, unsigned key) {
+                int groups, int reread, unsigned rotation, unsigned key) {
     const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
     sweep<float>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values, first_rating,
-                 user_factors, item_factors, steps, reread, rotation, key);
+                 user_factors, item_factors, steps, groups, reread, rotation, key);
 }

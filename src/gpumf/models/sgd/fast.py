@@ -11,7 +11,7 @@ from gpumf.models.sgd.updates import DescentKernel, quad_lanes, quads, with_quad
 
 # Users for each group of lanes in flight: with fewer, two blocks often hold the same user's row, and lose a run.
 _USERS_A_GROUP = 16
-_GROUPS_AN_ITEM = 4  # at most, on average: with more, those of a block often write to the same item's row
+_GROUPS_AN_ITEM = 8  # at most, on average: with more, those of a block often write to the same item's row
 _LEAST_THREADS = 128  # of a block, before it is worth another multiprocessor
 _PART_BYTES = 32 << 20  # of users' rows in a part: most of them stay in the L2 cache of a large GPU
 
@@ -33,9 +33,11 @@ class Fast(DescentKernel):
     def __init__(self, model, train, user_factors, item_factors):
         stored = {16: np.float16, 32: np.float32}[model.options["precision"]]
         super().__init__(model, with_quads(user_factors, stored), item_factors)
-        blocks, self._block, n_tiles, most, n_parts = self.shape(model, train, self._device)
+        blocks, self._groups, n_tiles, most, n_parts = self.shape(model, train, self._device)
         tiles = tiled(train, n_tiles, most, n_parts, model.options["longest"], model.seed)
         self._blocks, self._n_tiles, self._columns = blocks, n_tiles, model.columns
+        # Whole warps, as the groups of a warp go in step; those that are too many have nothing to do.
+        self._block = -(-self._groups * quad_lanes(model.columns) // 32) * 32
         self._shared = 16 * quads(model.columns) * int(np.diff(tiles.tile_rows).max())
         arrays = train.users[tiles.order], tiles.rows, train.values[tiles.order]
         self._chunks = Chunks(self._device, arrays, tiles.parts, model.chunk)
@@ -46,19 +48,19 @@ class Fast(DescentKernel):
 
     @staticmethod
     def shape(model, train, device):
-        """(blocks, threads a block, tiles, most items of a tile, parts) for a model and its training set."""
+        """(blocks, groups of a block, tiles, most items of a tile, parts) for a model and its training set."""
         lanes = quad_lanes(model.columns)
         held = min(1024 if model.columns <= 256 else 512, device.facts["threads_per_multiprocessor"])
         multiprocessors = device.facts["multiprocessors"]
         groups = max(min(train.n_users // _USERS_A_GROUP, train.n_items * _GROUPS_AN_ITEM), 1)
         threads = -(-model.threads // lanes) * lanes if model.threads else groups * lanes
         blocks = min(multiprocessors, -(-threads // (held if model.threads else _LEAST_THREADS)))
-        block = min(held, max(threads // blocks // lanes, 1) * lanes)
+        groups = min(held // lanes, max(threads // blocks // lanes, 1))
         most = (device.facts["shared_bytes_per_multiprocessor"] - 1024) // (16 * quads(model.columns))
         n_tiles = model.options["tiles"] or max(blocks, -(-train.n_items // most))
         row_bytes = quads(model.columns) * model.options["precision"] // 2
         n_parts = model.options["parts"] or -(-train.n_users * row_bytes // _PART_BYTES)
-        return min(blocks, n_tiles), block, n_tiles, most, n_parts
+        return min(blocks, n_tiles), groups, n_tiles, most, n_parts
 
     @staticmethod
     def rotation(number, seed):
@@ -89,6 +91,7 @@ class Fast(DescentKernel):
                     self._p,
                     self._q,
                     *self.steps(),
+                    np.int32(self._groups),
                     self._reread,
                     *self.rotation(number, self._seed),
                     shared=self._shared,
