@@ -95,6 +95,11 @@ def lanes(factors):
     return 16 if factors <= 16 else 32
 
 
+def whole_warps(threads):
+    """As many CUDA threads, rounded up to whole warps."""
+    return -(-threads // 32) * 32
+
+
 def launch_shape(threads, groups, factors, device, group_lanes=None):
     """(blocks, threads a block) of a grid in which a group of lanes takes a row or a rating at a time.
 

@@ -8,16 +8,12 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.models.als.half_sweeps import HalfSweeps, segments_of
-from gpumf.models.base import KernelTrainer
+from gpumf.models.base import KernelTrainer, whole_warps
 
 _LOADS = {"coalesced": 0, "l1": 1, "no_l1": 2}
 _SHARE = 0.75  # of the free memory, for the matrices and what comes with them
 _MOST_SHARED = 224 << 10  # bytes of a block, for LU
 _LONGEST_OF_GRAM = 1024  # ratings of a segment of the one row that has all columns
-
-
-def _whole_warps(threads):
-    return -(-threads // 32) * 32
 
 
 class _Shapes:
@@ -26,16 +22,16 @@ class _Shapes:
     def __init__(self, f):
         tile_rows, patch_rows, system_rows = -(-f // 16), f // 8 + 1, f // 16 + 1
         patches = patch_rows * (patch_rows + 1) // 2
-        groups = next(g for g in range(1, 33) if 5 * g * patches >= 4 * _whole_warps(g * patches))
+        groups = next(g for g in range(1, 33) if 5 * g * patches >= 4 * whole_warps(g * patches))
         self.matrix = 128 * tile_rows * (tile_rows + 1)
         self.sums = 64 * patches
-        self.hermitian_threads = _whole_warps(groups * patches)
+        self.hermitian_threads = whole_warps(groups * patches)
         self.hermitian_shared = 4 * max(2 * 32 * (8 * patch_rows + 4), (groups - 1) * self.sums)
         self.system_bytes = 640 * system_rows * (system_rows + 1)
         self.solvers = next(
             threads for rows, threads in ((2, 32), (4, 64), (8, 128), (17, 256)) if system_rows <= rows
         )
-        self.cg_threads = _whole_warps(16 * tile_rows)
+        self.cg_threads = whole_warps(16 * tile_rows)
 
 
 @dataclass(frozen=True)

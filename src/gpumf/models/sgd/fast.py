@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.hashing import splitmix64
+from gpumf.models.base import whole_warps
 from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.partition import tiled
 from gpumf.models.sgd.updates import DescentKernel, quad_lanes, quads, with_quads
@@ -37,7 +38,7 @@ class Fast(DescentKernel):
         tiles = tiled(train, n_tiles, most, n_parts, model.options["longest"], model.seed)
         self._blocks, self._n_tiles, self._columns = blocks, n_tiles, model.columns
         # Whole warps, as the groups of a warp go in step; those that are too many have nothing to do.
-        self._block = -(-self._groups * quad_lanes(model.columns) // 32) * 32
+        self._block = whole_warps(self._groups * quad_lanes(model.columns))
         self._shared = 16 * quads(model.columns) * int(np.diff(tiles.tile_rows).max())
         arrays = train.users[tiles.order], tiles.rows, train.values[tiles.order]
         self._chunks = Chunks(self._device, arrays, tiles.parts, model.chunk)
@@ -50,17 +51,18 @@ class Fast(DescentKernel):
     def shape(model, train, device):
         """(blocks, groups of a block, tiles, most items of a tile, parts) for a model and its training set."""
         lanes = quad_lanes(model.columns)
-        held = min(1024 if model.columns <= 256 else 512, device.facts["threads_per_multiprocessor"])
-        multiprocessors = device.facts["multiprocessors"]
-        groups = max(min(train.n_users // _USERS_A_GROUP, train.n_items * _GROUPS_AN_ITEM), 1)
-        threads = -(-model.threads // lanes) * lanes if model.threads else groups * lanes
-        blocks = min(multiprocessors, -(-threads // (held if model.threads else _LEAST_THREADS)))
-        groups = min(held // lanes, max(threads // blocks // lanes, 1))
+        held = min(1024 if model.columns <= 256 else 512, device.facts["threads_per_multiprocessor"]) // lanes
+        if model.threads:
+            groups, least = -(-model.threads // lanes), held
+        else:
+            groups = max(min(train.n_users // _USERS_A_GROUP, train.n_items * _GROUPS_AN_ITEM), 1)
+            least = _LEAST_THREADS // lanes
+        blocks = min(device.facts["multiprocessors"], -(-groups // least))
         most = (device.facts["shared_bytes_per_multiprocessor"] - 1024) // (16 * quads(model.columns))
         n_tiles = model.options["tiles"] or max(blocks, -(-train.n_items // most))
         row_bytes = quads(model.columns) * model.options["precision"] // 2
         n_parts = model.options["parts"] or -(-train.n_users * row_bytes // _PART_BYTES)
-        return min(blocks, n_tiles), groups, n_tiles, most, n_parts
+        return min(blocks, n_tiles), min(held, groups // blocks), n_tiles, most, n_parts
 
     @staticmethod
     def rotation(number, seed):

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpumf.models.base import whole_warps
 from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.partition import conflict_free_groups, diagonal_blocks
 from gpumf.models.sgd.updates import DescentKernel
@@ -20,7 +21,7 @@ class GpuSgd(DescentKernel):
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, item_factors)
         self._side = model.options["side"]
-        self._block = model.options["block"] or -(-model.columns // 32) * 32
+        self._block = model.options["block"] or whole_warps(model.columns)
         order, groups, of_blocks, tags = self.layout(train, self._side)
         arrays = train.users[order], train.items[order], train.values[order]
         self._chunks = Chunks(self._device, arrays, tags, model.chunk)
