@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from conftest import SCHEMES, kernels_on, ragged_ratings, random_factors, to_numpy
-from gpumf import ALS, SGD, datasets, gpu
+from gpumf import ALS, SGD, datasets
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.experiments import sgd_spread
@@ -511,6 +511,32 @@ def test_parameters_are_checked():
         SGD(16, chunk=0)
     with pytest.raises(TypeError, match="no options"):
         SGD(16, kernel="sequential", batch=3)
-    if gpu.why_unavailable("host") is None:
-        with pytest.raises(ValueError, match="conflict"):
-            SGD(5, kernel="cu2rec", device="host", conflict="x").fit(ragged_ratings(seed=1), 1)
+
+
+WRONG_OPTIONS = {
+    "gpusgd": {"side": (0, -1, 50_000, 2.5, True, "64", None), "block": (0, 1025)},
+    "newgpusgd": {"side": (0, 50_000), "precision": (8, "32", 32.0, None)},
+    "bsgd": {"batch": (0, -5, 2**31)},
+    "esgd": {"th_size": (0, 1025), "st": (0, 20), "shuffle": (1, None)},
+    "cu2rec": {"conflict": ("x", None), "striding": (2,)},
+    "cumf_sgd": {"run": (0, 2**31), "side": (0, 50_000)},
+    "fast": {"tiles": (0,), "parts": (0, -3), "longest": (0,), "precision": (8, 64), "reread": (1,)},
+}
+
+
+@pytest.mark.parametrize("kernel", [name for name, trainer in SGD._trainers.items() if trainer.device == "cuda"])
+def test_options_have_bounds_and_say_so(host, kernel):
+    options = SGD.options_of(kernel)
+    assert set(options) == set(WRONG_OPTIONS.get(kernel, {}))
+    SGD(16, kernel=kernel, device="host", **{name: option.default for name, option in options.items()})
+    for name, values in WRONG_OPTIONS.get(kernel, {}).items():
+        for value in values:
+            with pytest.raises(ValueError, match=rf"{name}.*{kernel}.* (an integer from|one of) .*, not {value!r}"):
+                SGD(16, kernel=kernel, device="host", **{name: value})
+
+
+def test_esgd_may_load_what_a_block_has_shared_memory_for(host):
+    most = (host.facts["shared_bytes_per_multiprocessor"] - 1024 - 4 * (1024 // 16)) // (12 * 992)
+    SGD(16, kernel="esgd", device="host", st=most).fit(ragged_ratings(seed=1), 1)
+    with pytest.raises(ValueError, match=f"from 1 to {most}, not {most + 1}"):
+        SGD(16, kernel="esgd", device="host", st=most + 1)

@@ -49,7 +49,8 @@ class SGD(Factorization):
     chunk : most ratings on the device at a time; by default all that fit. With less than all, the next ones are
         copied while these are worked on, with the same result. Not for `hogwild` and `cu2rec`, which draw from all.
     seed : int, of the initial factors, of the draws and of every shuffled order
-    **options : parameters of the scheme; see the `options` of its module in `gpumf.models.sgd`
+    **options : parameters of the scheme; `SGD.options_of(kernel)` has their defaults and bounds, the module of the
+        scheme in `gpumf.models.sgd` says what they mean
 
     Raises
     ------
@@ -96,9 +97,6 @@ class SGD(Factorization):
             raise ValueError(f"biases must be True, False or 'baseline', not {biases!r}")
         if chunk is not None and chunk < 1:
             raise ValueError(f"chunk must be positive, not {chunk!r}")
-        known = self._trainers[self.kernel].options
-        if unknown := set(options) - set(known):
-            raise TypeError(f"the kernel {self.kernel!r} has no options {sorted(unknown)}; it has {sorted(known)}")
         if chunk is not None and not self._trainers[self.kernel].streams:
             raise ValueError(f"the kernel {self.kernel!r} draws from all ratings at any time; it takes no chunk")
         self.learning_rate = float(learning_rate)
@@ -108,7 +106,12 @@ class SGD(Factorization):
         self.bias_kind = _BIAS_KINDS[biases]
         self.schedule = schedules.made(schedule)
         self.chunk = chunk
-        self.options = known | options
+        self.options = self._trainers[self.kernel].chosen(self, options)
+
+    @classmethod
+    def options_of(cls, kernel):
+        """The options of a kernel: a dict name -> `gpumf.models.sgd.options.Option`."""
+        return dict(cls._trainers[kernel].options)
 
     @classmethod
     def from_model(cls, model, **parameters):

@@ -6,6 +6,7 @@ import numpy as np
 
 from gpumf.hashing import random_order
 from gpumf.models.sgd.chunks import Chunks
+from gpumf.models.sgd.options import Option
 from gpumf.models.sgd.updates import DescentKernel
 
 
@@ -14,7 +15,7 @@ class Bsgd(DescentKernel):
 
     source, entry = "sgd/bsgd.cu", "bsgd"
     # batch : s, ratings of a launch, whose gradients are all taken at about the same factors
-    options: ClassVar = {"batch": 256}
+    options: ClassVar = {"batch": Option(256)}
 
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, item_factors)

@@ -5,9 +5,11 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.models.base import launch_shape
+from gpumf.models.sgd.options import Option
 from gpumf.models.sgd.updates import DescentKernel, draw_key
 
 _LOSS_BLOCKS, _LOSS_THREADS = 128, 256
+_ENTRIES = {"early_bird_gets": "cu2rec", "early_bird_loses": "cu2rec_loses", "atomic": "cu2rec_atomic"}
 _GOLDEN = 0.6180339887498949
 
 
@@ -26,15 +28,14 @@ class Cu2rec(DescentKernel):
     streams = False
     # conflict : which of an item's updates in a step count: 'early_bird_gets', 'early_bird_loses', or all ('atomic')
     # striding : whether each step begins with another user
-    options: ClassVar = {"conflict": "early_bird_gets", "striding": True}
+    options: ClassVar = {
+        "conflict": Option("early_bird_gets", choices=tuple(_ENTRIES)),
+        "striding": Option(True, choices=(True, False)),
+    }
 
     @classmethod
     def compile(cls, model):
-        conflict = model.options["conflict"]
-        entries = {"early_bird_gets": "cu2rec", "early_bird_loses": "cu2rec_loses", "atomic": "cu2rec_atomic"}
-        if conflict not in entries:
-            raise ValueError(f"conflict must be one of {list(entries)}, not {conflict!r}")
-        return cls.kernel(model, entries[conflict])
+        return cls.kernel(model, _ENTRIES[model.options["conflict"]])
 
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, np.repeat(item_factors[:, None], 2, axis=1))

@@ -9,6 +9,7 @@ from gpumf.models.base import launch_shape
 from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.hogwild import safe_updates
 from gpumf.models.sgd.newgpusgd import rectangular_blocks
+from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
 from gpumf.models.sgd.updates import DescentKernel, quad_lanes, with_quads
 
 
@@ -21,7 +22,7 @@ class CumfSgd(DescentKernel):
     source, entry = "sgd/cumf_sgd.cu", "cumf_sgd"
     # run : consecutive shuffled ratings that a group takes at a time
     # side : l, for l x l blocks that share nothing instead of batch-Hogwild
-    options: ClassVar = {"run": 256, "side": None}
+    options: ClassVar = {"run": Option(256), "side": Option(None, most=MOST_BLOCKS_A_SIDE)}
     rounds = 4000  # more than hogwild's: a group holds its rows for nearly all of the time
 
     @classmethod

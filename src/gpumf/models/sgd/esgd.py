@@ -4,11 +4,18 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpumf import gpu
 from gpumf.hashing import random_order
 from gpumf.models.sgd.chunks import Chunks
+from gpumf.models.sgd.options import MOST_THREADS, Option
 from gpumf.models.sgd.updates import DescentKernel
 
-_MOST_THREADS = 1024  # of a block
+_RATING_BYTES = 12  # in shared memory
+_RESERVED_BYTES = 1024  # of it, by the system, for every block
+
+
+def _threads(th_size, columns):
+    return max(th_size // columns, 1) * columns
 
 
 class Esgd(DescentKernel):
@@ -22,7 +29,11 @@ class Esgd(DescentKernel):
     # th_size : threads of a block, taken down to a multiple of the columns
     # st : steps in which they load the ratings of a block
     # shuffle : lay the ratings in a random order first, which is not published
-    options: ClassVar = {"th_size": 1000, "st": 2, "shuffle": False}
+    options: ClassVar = {
+        "th_size": Option(1000, most=MOST_THREADS),
+        "st": Option(2),
+        "shuffle": Option(False, choices=(True, False)),
+    }
 
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, item_factors)
@@ -34,11 +45,20 @@ class Esgd(DescentKernel):
         self._chunks = Chunks(self._device, arrays, pieces, model.chunk)
         self._rand = self._device.array(self.permutation(model))
 
+    @classmethod
+    def chosen(cls, model, given):
+        options = super().chosen(model, given)
+        facts = gpu.device(model.device).facts
+        most = facts["shared_bytes_per_multiprocessor"] - facts.get("reserved_shared_bytes", _RESERVED_BYTES)
+        most -= 4 * (MOST_THREADS // model.columns)  # the sums of all groups that a block may have
+        steps = most // (_RATING_BYTES * _threads(options["th_size"], model.columns))
+        Option(1, most=steps).check(model.kernel, f"st (with th_size={options['th_size']})", options["st"])
+        return options
+
     @staticmethod
     def block(model):
         """Threads of a block: a multiple of the columns, at least one of it."""
-        th_size = min(model.options["th_size"], _MOST_THREADS)
-        return max(th_size // model.columns, 1) * model.columns
+        return _threads(model.options["th_size"], model.columns)
 
     @classmethod
     def permutation(cls, model):
@@ -58,7 +78,7 @@ class Esgd(DescentKernel):
                 self._p,
                 self._q,
                 *self.steps(),
-                shared=12 * size,
+                shared=_RATING_BYTES * size,
             )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from gpumf.hashing import splitmix64
 from gpumf.models.base import whole_warps
 from gpumf.models.sgd.chunks import Chunks
+from gpumf.models.sgd.options import Option
 from gpumf.models.sgd.partition import tiled
 from gpumf.models.sgd.updates import DescentKernel, quad_lanes, quads, with_quads
 
@@ -25,7 +26,13 @@ class Fast(DescentKernel):
     # longest : ratings of a segment, which a group takes at a time
     # precision : bits of a user's factor in memory, 16 or 32
     # reread : whether an item's row is read once more before it is written: fewer of its updates are lost
-    options: ClassVar = {"tiles": None, "parts": None, "longest": 32, "precision": 16, "reread": True}
+    options: ClassVar = {
+        "tiles": Option(None),
+        "parts": Option(None),
+        "longest": Option(32),
+        "precision": Option(16, choices=(16, 32)),
+        "reread": Option(True, choices=(True, False)),
+    }
 
     @classmethod
     def compile(cls, model):

@@ -6,6 +6,7 @@ import numpy as np
 
 from gpumf.models.base import whole_warps
 from gpumf.models.sgd.chunks import Chunks
+from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, MOST_THREADS, Option
 from gpumf.models.sgd.partition import conflict_free_groups, diagonal_blocks
 from gpumf.models.sgd.updates import DescentKernel
 
@@ -16,7 +17,7 @@ class GpuSgd(DescentKernel):
     source, entry = "sgd/gpusgd.cu", "gpusgd"
     # side : l, blocks of a side, thus thread blocks of a launch
     # block : threads of a block; by default the factors, rounded up to whole warps (newgpusgd, section 5.2)
-    options: ClassVar = {"side": 64, "block": None}
+    options: ClassVar = {"side": Option(64, most=MOST_BLOCKS_A_SIDE), "block": Option(None, most=MOST_THREADS)}
 
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, item_factors)

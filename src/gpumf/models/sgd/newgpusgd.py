@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.models.sgd.chunks import Chunks
+from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
 from gpumf.models.sgd.partition import diagonal_blocks
 from gpumf.models.sgd.updates import DescentKernel
 
@@ -20,7 +21,7 @@ class NewGpuSgd(DescentKernel):
     source, entry = "sgd/newgpusgd.cu", "newgpusgd"
     # side : l, blocks of a side, thus thread blocks of a launch
     # precision : bits of a factor and of the arithmetic, 32 or 64
-    options: ClassVar = {"side": 1024, "precision": 32}
+    options: ClassVar = {"side": Option(1024, most=MOST_BLOCKS_A_SIDE), "precision": Option(32, choices=(32, 64))}
 
     @classmethod
     def compile(cls, model):

@@ -9,6 +9,7 @@ from gpumf import gpu
 from gpumf.cpu import sgd as cpu_sgd
 from gpumf.hashing import splitmix64
 from gpumf.models.base import FactorTrainer, KernelTrainer
+from gpumf.models.sgd.options import chosen
 
 
 def draw_key(model):
@@ -21,7 +22,7 @@ class Descent(FactorTrainer):
 
     Attributes
     ----------
-    options : parameters of this scheme alone, which `SGD` takes by name, and their defaults
+    options : parameters of this scheme alone, which `SGD` takes by name: a dict name -> `Option`
     streams : whether it takes ratings a chunk after another
     learning_rate : of the next epoch
     """
@@ -29,6 +30,11 @@ class Descent(FactorTrainer):
     streams = False
 
     options: dict = {}  # noqa: RUF012 - a default to be replaced, not changed
+
+    @classmethod
+    def chosen(cls, model, given):
+        """The values of the options for this model, given some of them; errors as of `options.chosen`."""
+        return chosen(model.kernel, cls.options, given)
 
     def set_steps(self, model):
         """Take the sizes of the steps from the model."""
