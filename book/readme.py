@@ -15,7 +15,7 @@ _MARKED = re.compile(r"(<!-- results:.*?-->\n).*?(<!-- end of results -->)", re.
 
 def promises():
     """The table, in Markdown, of all claims."""
-    devices = {claim.id: claim.device.upper() for claim in claims.CLAIMS}
+    devices = {claim.id: claim.device.upper().replace("-", " ") for claim in claims.CLAIMS}
     lines = ["| what | measured | to be reached | hoped for | on |", "| --- | --- | --- | --- | --- |"]
     for row in claims.overview("").itertuples():
         unit = "" if row.unit == "rating" else f" {row.unit}"

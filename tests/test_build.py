@@ -42,11 +42,11 @@ def project(tmp_path, monkeypatch):
     # What build.py puts there is gone again after the test.
     monkeypatch.setenv("JUPYTER_PATH", "")
     monkeypatch.setenv("GPUMF_RECORD", "")
-    for folder in ("book", "src/gpumf", "kernels/als", "data/results/h100", "data/raw", "figures"):
+    for folder in ("book", "src/gpumf", "kernels/als", "data/results/a-gpu", "data/raw", "figures"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "src/gpumf/model.py").write_text("factors = 16\n")
     (tmp_path / "kernels/als/als.cu").write_text("// one\n")
-    (tmp_path / "data/results/h100/als.csv").write_text("seconds\n1\n")
+    (tmp_path / "data/results/a-gpu/als.csv").write_text("seconds\n1\n")
     (tmp_path / "data/raw/ratings.csv").write_text("1,1,5\n")
     (tmp_path / "figures/als.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"/>')
     (tmp_path / "book/_config.yml").write_text('title: Tiny\nexecute: {execute_notebooks: "off"}\n')
@@ -82,7 +82,7 @@ def test_runs_each_notebook_once_and_then_only_what_changed(project, execute):
 
 @pytest.mark.parametrize(
     "changed",
-    ["src/gpumf/model.py", "kernels/als/als.cu", "data/results/h100/als.csv", "data/raw/ratings.csv"],
+    ["src/gpumf/model.py", "kernels/als/als.cu", "data/results/a-gpu/als.csv", "data/raw/ratings.csv"],
 )
 def test_what_every_notebook_depends_on(project, changed):
     before = build.shared_key(project)

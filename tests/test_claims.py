@@ -18,7 +18,7 @@ def recorded(tmp_path, monkeypatch):
     """Stores a frame as the recorded result of an experiment on an H100."""
     monkeypatch.setattr(results, "repository", lambda: tmp_path)
 
-    def store(name, frame, profile="full", device="h100"):
+    def store(name, frame, profile="full", device=results.REFERENCE):
         to = results.folder(live=False, device=device)
         to.mkdir(parents=True, exist_ok=True)
         frame.to_csv(to / f"{name}.csv", index=False)
@@ -32,7 +32,7 @@ def claim(better="lower", reach=2.0, aim=1.0):
 
 
 def only_row(of):
-    (row,) = claims.table("h100", [of]).to_dict("records")
+    (row,) = claims.table(results.REFERENCE, [of]).to_dict("records")
     return row
 
 
@@ -67,7 +67,7 @@ def test_a_row_names_the_file_and_the_commit_of_its_value(recorded):
     row = only_row(claim())
     assert list(row) == claims.COLUMNS
     assert (row["value"], row["met"], row["commit"]) == (1.5, "reach", "c0ffee")
-    assert row["source_file"] == "data/results/h100/measured.csv"
+    assert row["source_file"] == f"data/results/{results.REFERENCE}/measured.csv"
 
 
 def test_the_reach_may_follow_from_the_result_itself(recorded):

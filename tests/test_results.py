@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -172,11 +173,36 @@ def test_where_tells_live_from_recorded(repository):
     assert str(datetime.now(UTC).year) in live.where
 
 
+@pytest.mark.parametrize(
+    ("name", "cards", "folder"),
+    [
+        ("NVIDIA H100 80GB HBM3", 1, "nvidia-h100-80gb-hbm3"),
+        ("NVIDIA H100 PCIe", 1, "nvidia-h100-pcie"),
+        ("NVIDIA H100 NVL", 1, "nvidia-h100-nvl"),
+        ("NVIDIA H200", 4, "nvidia-h200-x4"),
+        ("NVIDIA GeForce GTX 1080 Ti", 1, "nvidia-geforce-gtx-1080-ti"),
+        ("NVIDIA GeForce RTX 4070", 1, "nvidia-geforce-rtx-4070"),
+        ("NVIDIA GeForce RTX 4070 Ti", 1, "nvidia-geforce-rtx-4070-ti"),
+        ("Quadro RTX 6000", 1, "quadro-rtx-6000"),
+        ("NVIDIA A100-SXM4-40GB (MIG 1g.5gb)", 1, "nvidia-a100-sxm4-40gb-mig-1g-5gb"),
+    ],
+)
+def test_results_go_to_a_folder_of_the_devices_whole_name(name, cards, folder, repository, monkeypatch):
+    fake = SimpleNamespace(facts={"gpu": name})
+    monkeypatch.setattr(results.gpu, "available", lambda: True)
+    monkeypatch.setattr(results.gpu, "device", lambda: fake)
+    frame = pd.DataFrame({"a": [1]})
+    frame.attrs["cards"] = cards
+    results.store("x", frame, {}, datetime.now(UTC), live=False)
+    assert (repository / "data/results" / folder / "x.csv").exists()
+    assert results.load("x", folder).provenance["gpu"] == name
+
+
 def test_unknown_parameters_and_results_are_refused(repository):
     with pytest.raises(TypeError, match="no parameters"):
         experiments.run("ceilings", repeat=3)
     with pytest.raises(results.NoResult, match="make record"):
-        results.load("theoretical_flops", "h100")
+        results.load("theoretical_flops", results.REFERENCE)
 
 
 def test_the_cube_is_right(device, repository):
@@ -422,7 +448,7 @@ def test_readme_is_current():
     ],
 )
 def test_figures_say_where_and_have_labelled_axes(draw, name):
-    figure = draw(results.Result(name, *_read(ROOT / f"data/results/h100/{name}.csv"), live=False))
+    figure = draw(results.Result(name, *_read(ROOT / f"data/results/{results.REFERENCE}/{name}.csv"), live=False))
     assert isinstance(figure, Figure)
     assert "Recorded on" in figure.get_supxlabel() or "not measured" in figure.get_supxlabel()
     for axis in figure.axes:

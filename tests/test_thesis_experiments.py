@@ -37,13 +37,13 @@ def store(repository):
     """Stores a frame as a result, recorded on an H100 in full, or live here."""
 
     def stored(name, frame, live=False):
-        to = results.folder(live, results.device_name() if live else "h100")
+        to = results.folder(live, results.device_name() if live else results.REFERENCE)
         to.mkdir(parents=True, exist_ok=True)
         frame.to_csv(to / f"{name}.csv", index=False)
         facts = {"commit": "c0ffee", "clean": True, "started": "2020-01-01", "gpu": "a GPU"}
         facts |= {"parameters": {"profile": "quick" if live else "full"}}
         (to / f"{name}.json").write_text(json.dumps(facts))
-        return results.load(name, results.device_name() if live else "h100", live)
+        return results.load(name, results.device_name() if live else results.REFERENCE, live)
 
     return stored
 

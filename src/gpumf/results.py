@@ -21,6 +21,9 @@ import pandas as pd
 from gpumf import __version__, gpu
 from gpumf.gpu import sources
 
+# The folder of the machine whose results the book and the README show where none is named.
+REFERENCE = "nvidia-h100-80gb-hbm3"
+
 _PACKAGES = ("numpy", "scipy", "numba", "pandas")
 
 
@@ -59,12 +62,22 @@ def repository():
     return root if (root / "pyproject.toml").exists() else Path.cwd()
 
 
-def device_name():
-    """The folder name of this machine's results: its GPU's model in lower case, or 'cpu'."""
+def device_name(cards=1):
+    """The folder name of this machine's results.
+
+    Parameters
+    ----------
+    cards : int, how many of its GPUs the results are of
+
+    Returns
+    -------
+    str: 'cpu' without a GPU; else the whole name of the GPU in lower case with a hyphen for whatever is no letter or
+    digit, as 'nvidia-h100-80gb-hbm3', with '-x4' behind it where there are four
+    """
     if not gpu.available():
         return "cpu"
-    words = re.sub(r"^(NVIDIA|Tesla|GeForce)\s+", "", gpu.device().facts["gpu"]).lower()
-    return re.match(r"(rtx \S+|\S+)", words.removeprefix("geforce ")).group().replace(" ", "-")
+    slug = re.sub(r"[^a-z0-9]+", "-", gpu.device().facts["gpu"].lower()).strip("-")
+    return slug if cards == 1 else f"{slug}-x{cards}"
 
 
 def folder(live, device=None):
@@ -125,7 +138,8 @@ def store(name, frame, parameters, started, live):
 
     Parameters
     ----------
-    frame : DataFrame; frame.attrs["datasets"] lists the identities of the sets used, if any
+    frame : DataFrame; frame.attrs["datasets"] lists the identities of the sets used, if any; frame.attrs["cards"] is
+        the number of GPUs used, 1 where it is missing
     parameters : dict of plain values with which the experiment can be run again
     started : aware datetime
     live : see `Result`
@@ -137,7 +151,7 @@ def store(name, frame, parameters, started, live):
         "started": started.isoformat(timespec="seconds"),
         "duration_seconds": round((datetime.now(UTC) - started).total_seconds(), 3),
     }
-    to = folder(live)
+    to = folder(live, device_name(frame.attrs.get("cards", 1)))
     to.mkdir(parents=True, exist_ok=True)
     for path, text in (
         (to / f"{name}.csv", frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")),
@@ -149,7 +163,7 @@ def store(name, frame, parameters, started, live):
     return Result(name, frame, facts, live)
 
 
-def load(name, device="h100", live=False):
+def load(name, device=REFERENCE, live=False):
     """Read a stored result.
 
     Raises
@@ -164,7 +178,7 @@ def load(name, device="h100", live=False):
     return Result(name, pd.read_csv(path), facts, live)
 
 
-def recorded(name, device="h100"):
+def recorded(name, device=REFERENCE):
     """The recorded result of a full run, which other experiments may read too; None where there is none."""
     try:
         result = load(name, device)
