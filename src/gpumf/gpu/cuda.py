@@ -1,8 +1,8 @@
 """One CUDA device through CuPy."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import pairwise
 
 import cupy
@@ -10,6 +10,7 @@ import cupyx
 import numpy as np
 
 from gpumf.gpu import DeviceError, sources
+from gpumf.gpu.recording import Recorder
 
 # Twenty seconds or more, after which a block that only occupies a multiprocessor gives it up.
 _MOST_POLLS = 30_000_000
@@ -27,12 +28,14 @@ class Kernel:
 
     name: str
     function: "cupy.RawKernel"
+    device: "CudaDevice"
 
     def __call__(self, grid, block, *arguments, shared=0):
         for argument in arguments:
             if not isinstance(argument, (cupy.ndarray, np.generic)):
                 raise TypeError(f"{self.name}: pass {argument!r} as an array or a NumPy scalar")
         self._ask_for(shared)
+        self.device.launched(arguments)
         self.function(_three(grid), _three(block), arguments, shared_mem=shared)
 
     @property
@@ -63,29 +66,32 @@ class _Slot:
         self.copied, self.used = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
 
 
-class CudaDevice:
+class CudaDevice(Recorder):
     """Arrays, kernels and time on the current CUDA device."""
 
     name = "cuda"
 
-    @staticmethod
-    def array(values):
+    def __init__(self):
+        self._kernels = {}
+
+    def array(self, values):
         """A copy of a NumPy array on the device; an array that is there already, itself."""
+        self._not_while_recording("allocate")
         return cupy.asarray(values)
 
-    @staticmethod
-    def empty(shape, dtype):
+    def empty(self, shape, dtype):
         """An uninitialised array on the device."""
+        self._not_while_recording("allocate")
         return cupy.empty(shape, dtype)
 
-    @staticmethod
-    def zeros(shape, dtype):
+    def zeros(self, shape, dtype):
         """An array of zeros on the device."""
+        self._not_while_recording("allocate")
         return cupy.zeros(shape, dtype)
 
-    @staticmethod
-    def to_numpy(array):
+    def to_numpy(self, array):
         """A copy of a device array on the host; waits for the kernels that write it."""
+        self._not_while_recording("copy to the host")
         return cupy.asnumpy(array)
 
     @staticmethod
@@ -93,13 +99,12 @@ class CudaDevice:
         """Memory that new arrays can have now: what the driver has free and what CuPy keeps for reuse."""
         return cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
 
-    @staticmethod
-    def synchronize():
+    def synchronize(self):
         """Wait for all launched work; errors of earlier launches are raised here."""
+        self._not_while_recording("wait")
         cupy.cuda.get_current_stream().synchronize()
 
-    @staticmethod
-    def stream(arrays, bounds):
+    def stream(self, arrays, bounds):
         """Yield the parts bounds[k]:bounds[k + 1] of NumPy arrays on the device, copied while others are worked on.
 
         The next part is on its way, through pinned memory and a stream of its own, while the kernels that were
@@ -109,6 +114,7 @@ class CudaDevice:
         ------
         list of device arrays, valid until the next but one
         """
+        self._not_while_recording("copy")
         kernels, copies = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
         longest = max(end - begin for begin, end in pairwise(bounds))
         slots = [_Slot(arrays, longest) for _ in range(2)]
@@ -133,15 +139,19 @@ class CudaDevice:
             slot.used.record(kernels)
         kernels.synchronize()  # before the slots go
 
-    @staticmethod
-    @cache
-    def kernel(source, name, **defines):
+    def kernel(self, source, name, **defines):
         """Compile (once) the kernel `name` of `kernels/<source>` with preprocessor definitions.
 
         Raises
         ------
         DeviceError : with the compiler's message, where it does not compile
         """
+        key = source, name, *sorted(defines.items())
+        if key not in self._kernels:
+            self._kernels[key] = self._compiled(source, name, defines)
+        return self._kernels[key]
+
+    def _compiled(self, source, name, defines):
         path = sources.path(source, defines)
         options = (
             "-std=c++17",
@@ -153,18 +163,36 @@ class CudaDevice:
         )
         module = cupy.RawModule(code=f'#line 1 "{source}"\n{path.read_text()}', options=options)
         try:
-            return Kernel(name, module.get_function(name))
+            return Kernel(name, module.get_function(name), self)
         except cupy.cuda.compiler.CompileException as error:
             raise DeviceError(f"{source} does not compile with {defines}: {error}") from error
 
-    @staticmethod
-    def time(work, repeats=10, warmup=2):
+    def launched(self, arguments):
+        """Note the arguments of a launch where launches are recorded: a graph has no hold on its arrays."""
+        if self._launches is not None:
+            self._launches.append(arguments)
+
+    def _captured(self, work):
+        # The null stream, in which everything else runs, cannot be captured.
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            try:
+                work()
+            except BaseException:
+                with suppress(cupy.cuda.runtime.CUDARuntimeError):  # what went wrong in work() says more
+                    stream.end_capture()
+                raise
+            return stream.end_capture().launch
+
+    def time(self, work, repeats=10, warmup=2):
         """Seconds that each of `repeats` calls of work() takes on the device, by events, after warm-up.
 
         Returns
         -------
         float64 (repeats,)
         """
+        self._not_while_recording("take times")
         for _ in range(warmup):
             work()
         seconds = np.empty(repeats)

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,6 +25,7 @@ import pandas as pd
 
 from gpumf.cpu.machine import seconds_of
 from gpumf.gpu import DeviceError, sources
+from gpumf.gpu.recording import Recorder
 
 # Enough groups to get into each other's way, few enough to be quick.
 _MULTIPROCESSORS, _THREADS_PER_MULTIPROCESSOR = 4, 256
@@ -99,6 +100,9 @@ class Kernel:
             raise DeviceError(
                 f"{self.name}: no GPU runs a block of {block} threads with {shared} bytes shared memory"
             )
+        self.device.launch(partial(self._run, library, grid, block, arguments, shared))
+
+    def _run(self, library, grid, block, arguments, shared):
         self.device.launched.add((self.source, self.name))
         arrays = {n: a for n, a in zip(self.parameters, arguments, strict=True) if isinstance(a, np.ndarray)}
         # An array is passed by its address, a scalar by value, each behind a pointer.
@@ -138,6 +142,11 @@ class Kernel:
                 raise TypeError(f"{self.name}: {parameter} has {size} bytes, {argument!r} has {argument.itemsize}")
 
 
+def _run_all(launches):
+    for run in launches:
+        run()
+
+
 def _three(shape):
     return (ctypes.c_uint * 3)(*(*np.atleast_1d(shape).tolist(), 1, 1)[:3])
 
@@ -157,7 +166,7 @@ def _readable(steps, arrays, threads):
     )
 
 
-class HostDevice:
+class HostDevice(Recorder):
     """Arrays, kernels and time on this machine's processor, in the words of `gpumf.gpu.cuda.CudaDevice`.
 
     Attributes
@@ -171,26 +180,26 @@ class HostDevice:
         self.launched = set()
         self._shuffle = None
 
-    @staticmethod
-    def array(values):
+    def array(self, values):
         """A copy of a NumPy array."""
+        self._not_while_recording("allocate")
         return np.array(values, order="C")
 
-    @staticmethod
-    def empty(shape, dtype):
+    def empty(self, shape, dtype):
         """An array of NaN or -1, all bits set, which no kernel can take for a result of its own."""
+        self._not_while_recording("allocate")
         result = np.empty(shape, dtype)
         result.view(np.uint8).fill(0xFF)
         return result
 
-    @staticmethod
-    def zeros(shape, dtype):
+    def zeros(self, shape, dtype):
         """An array of zeros."""
+        self._not_while_recording("allocate")
         return np.zeros(shape, dtype)
 
-    @staticmethod
-    def to_numpy(array):
+    def to_numpy(self, array):
         """A copy."""
+        self._not_while_recording("copy to the host")
         return array.copy()
 
     @staticmethod
@@ -198,13 +207,13 @@ class HostDevice:
         """Memory that new arrays can have: a part of what a small GPU has."""
         return _FREE_BYTES
 
-    @staticmethod
-    def synchronize():
+    def synchronize(self):
         """Nothing to wait for: a launch returns when it is done."""
+        self._not_while_recording("wait")
 
-    @staticmethod
-    def stream(arrays, bounds):
+    def stream(self, arrays, bounds):
         """Yield the parts bounds[k]:bounds[k + 1] of NumPy arrays, copied."""
+        self._not_while_recording("copy")
         for begin, end in pairwise(bounds):
             yield [np.array(array[begin:end]) for array in arrays]
 
@@ -218,6 +227,17 @@ class HostDevice:
         path = sources.path(source, defines)
         library = _library(path, tuple(sorted(defines.items())))
         return Kernel(source, name, sources.kernels(path)[name], library, self)
+
+    def launch(self, run):
+        """Run a launch, a function without arguments, now or whenever the recording is replayed."""
+        if self._launches is None:
+            run()
+        else:
+            self._launches.append(run)
+
+    def _captured(self, work):
+        work()
+        return partial(_run_all, self._launches)
 
     @contextmanager
     def shuffled(self, seed, trace=None):
@@ -246,7 +266,10 @@ class HostDevice:
         draws, trace = self._shuffle
         return {"cores": 1, "shuffled": 1, "seed": draws.getrandbits(32)}, trace
 
-    time = staticmethod(seconds_of)
+    def time(self, work, repeats=10, warmup=2):
+        """Seconds that each of `repeats` calls of work() takes, after warm-up."""
+        self._not_while_recording("take times")
+        return seconds_of(work, repeats, warmup)
 
     @cached_property
     def facts(self):
