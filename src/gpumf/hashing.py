@@ -5,11 +5,12 @@ data sets must not depend on either. `splitmix64` (Steele, Lea, Flood 2014) maps
 to one, so distinct positions have distinct hashes and an order by hash is a permutation.
 """
 
-import numba
 import numpy as np
 
+from gpumf.compiled import cached_vectorize
 
-@numba.vectorize("uint64(uint64)", cache=True)
+
+@cached_vectorize("uint64(uint64)")
 def splitmix64(x):
     """Hash unsigned 64-bit integers: a NumPy ufunc that compiled (Numba) code may call too.
 

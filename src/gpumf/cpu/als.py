@@ -10,6 +10,8 @@ from functools import cache
 import numpy as np
 from numba import njit, prange
 
+from gpumf.compiled import cached_njit
+
 # Loops over part of a row start or stop at multiples of this many floats: full SIMD registers (512 bits).
 _SIMD = 16
 # Ratings summed up in one go: a running FP32 sum over a row of 100,000 loses four digits, a sum of sums does not.
@@ -117,7 +119,7 @@ def _row_solver(factors):
     return solve_row
 
 
-@njit(nogil=True, parallel=True, cache=True)
+@cached_njit(nogil=True, parallel=True)
 def implicit_half_sweep(indptr, indices, values, fixed, gram, solved, regularization, alpha):
     """Half a sweep on implicit feedback, rows over all cores: see `gpumf.ImplicitALS`.
 

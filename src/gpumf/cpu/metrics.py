@@ -1,14 +1,16 @@
 """Errors and rankings of a model on the CPU."""
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from gpumf.compiled import cached_njit
 
 # Ratings summed up one after another; the chunks' sums are added in order, so that the number of threads
 # does not change the result.
 _CHUNK = 1 << 14
 
 
-@njit(nogil=True, parallel=True, cache=True)
+@cached_njit(nogil=True, parallel=True)
 def sum_errors(users, items, values, user_factors, item_factors):
     """(sum |e|, sum e^2) as float64 over e = p_u . q_i - r_ui, products in FP32."""
     n_chunks = (len(values) + _CHUNK - 1) // _CHUNK
@@ -25,7 +27,7 @@ def sum_errors(users, items, values, user_factors, item_factors):
     return sums[:, 0].sum(), sums[:, 1].sum()
 
 
-@njit(nogil=True, parallel=True, cache=True)
+@cached_njit(nogil=True, parallel=True)
 def top_items(scores, users, seen_indptr, seen_items, candidates, items, best):
     """Writes the positions and scores of each row's best candidates that the row's user has not seen.
 
@@ -55,7 +57,7 @@ def top_items(scores, users, seen_indptr, seen_items, candidates, items, best):
         items[row, found:] = -1
 
 
-@njit(nogil=True, parallel=True, cache=True)
+@cached_njit(nogil=True, parallel=True)
 def ranking_metrics(users, test_indptr, test_items, items, metrics):
     """Writes precision, recall, average precision and NDCG, float64 (n, 4), of each row of `items`, int32 (n, k).
 

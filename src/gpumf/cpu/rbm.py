@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 from numba import njit, prange
 
+from gpumf.compiled import cached_njit
 from gpumf.hashing import splitmix64
 
 _40, _ULP = np.uint64(40), np.float32(2**-24)
@@ -20,7 +21,7 @@ _INT32, _INT64, _BYTES, _F32 = "int32[::1]", "int64[::1]", "uint8[::1]", "float3
 _VECTOR, _MATRIX, _CUBE = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 
 
-@njit(nogil=True, cache=True)
+@cached_njit(nogil=True)
 def uniform(key, draw):
     """Draw number `draw` of the stream `key`, both uint64, uniform on [0, 1): `random_uniform` of random.cuh."""
     return np.float32(splitmix64(key + draw) >> _40) * _ULP
@@ -164,7 +165,7 @@ def updates(hidden, levels, parallel):
     )
 
 
-@njit(nogil=True, parallel=True, cache=True, fastmath=True)
+@cached_njit(nogil=True, parallel=True, fastmath=True)
 def expectations(users, items, user_hidden, weights, visible_biases, level_values):
     """Expected ratings, float32 (n,), of these users and items given the users' hidden probabilities."""
     result, levels, hidden = np.empty(len(users), np.float32), weights.shape[1], weights.shape[2]

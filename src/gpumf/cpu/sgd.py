@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 from numba import njit, prange
 
+from gpumf.compiled import cached_njit
 from gpumf.hashing import splitmix64
 
 # Updates whose samples are fetched together.
@@ -16,7 +17,7 @@ _BATCH = 64
 _32 = np.uint64(32)
 
 
-@njit(nogil=True, cache=True)
+@cached_njit(nogil=True)
 def random_position(key, draw, n):
     """A uniform position below n < 2^32: `random_position` of kernels/common/random.cuh, all uint64."""
     return (splitmix64(key + draw) >> _32) * n >> _32

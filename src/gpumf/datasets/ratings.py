@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numba
 import numpy as np
 
+from gpumf.compiled import cached_njit
 from gpumf.datasets.checks import DataError, checked
 from gpumf.hashing import random_order, random_subset
 
@@ -20,7 +20,7 @@ def row_offsets(counts):
     return offsets
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def grouped(rows, offsets):
     """The positions of each row's ratings, one row after another, each in the order given (a counting sort)."""
     order = np.empty(len(rows), np.int64)

@@ -18,6 +18,7 @@ import numba
 import numpy as np
 from tqdm import tqdm
 
+from gpumf.compiled import cached_njit
 from gpumf.datasets.ratings import DataError, Ratings, row_offsets
 from gpumf.hashing import random_subset, splitmix64
 
@@ -145,7 +146,7 @@ def streams_of(seed):
 # --- Numbers ------------------------------------------------------------------------------------------------
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _exp(x):
     """e**x, relative error below 1e-11 for |x| < 30: a power series at x / 1024, squared ten times."""
     y = x / 1024
@@ -155,7 +156,7 @@ def _exp(x):
     return e
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _normal(stream, k):
     """The k-th normal deviate of a stream: twelve uniform 16-bit integers, whose sum has deviation 2**16.
 
@@ -169,7 +170,7 @@ def _normal(stream, k):
     return (total - 393_210) / 65_536
 
 
-@numba.njit(cache=True, parallel=True)
+@cached_njit(parallel=True)
 def _normals(stream, rows, columns):
     """Independent normal deviates, float64 (rows, columns)."""
     out = np.empty((rows, columns))
@@ -192,7 +193,7 @@ def draw_counts(n, total, lowest, highest, stream):
     return _settled(count_at[level], total, lowest, highest)
 
 
-@numba.njit(cache=True, parallel=True)
+@cached_njit(parallel=True)
 def _levels(n, stream):
     """n normal deviates in units of 2**-16 and from 0, int32: there are few different ones, however large n is."""
     level = np.empty(n, np.int32)
@@ -201,7 +202,7 @@ def _levels(n, stream):
     return level
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _skewed(levels, sizes, total, lowest, highest):
     """A count for each level, ascending; sizes[i] counts are to be levels[i]'s, and all to sum to about `total`.
 
@@ -237,7 +238,7 @@ def _skewed(levels, sizes, total, lowest, highest):
     return counts
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _settled(counts, total, lowest, highest):
     """Rounding leaves a few too many or too few: one each from or to those between the extremes."""
     total_now = counts.sum()
@@ -272,7 +273,7 @@ def _draw_items(spec, streams, user_counts, item_counts):
     return items
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _reserve(items, n_items, copies, stream):
     """Give every item `copies` of the rating slots, spread evenly over all, so that users get their share.
 
@@ -286,7 +287,7 @@ def _reserve(items, n_items, copies, stream):
         items[slot] = order[k % n_items]
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _groups(counts):
     """Group counts that differ by at most 3 %: (mean count, size) of each group, ascending, float64."""
     ordered = np.sort(counts)
@@ -303,7 +304,7 @@ def _groups(counts):
     return means[:n], sizes[:n]
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _match(rates, weights, targets, sizes):
     """Set each weight w so that sum_j sizes_j (1 - exp(-rates_j w)) is its target, by Newton's method."""
     limit = 0.0
@@ -322,7 +323,7 @@ def _match(rates, weights, targets, sizes):
         weights[i] = w
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _weights(user_counts, item_counts):
     """Integer weights of the items, int64 (items,), for which drawing distinct items meets both kinds of counts.
 
@@ -346,7 +347,7 @@ def _weights(user_counts, item_counts):
     return np.floor(weights * (2.0**31 / total)).astype(np.int64) + 1
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _alias_table(weights):
     """Walker's alias table in integers: cell i yields i below threshold[i] of sum(weights), else alias[i]."""
     n, total = len(weights), weights.sum()
@@ -372,7 +373,7 @@ def _alias_table(weights):
     return threshold, alias
 
 
-@numba.njit(cache=True, parallel=True)
+@cached_njit(parallel=True)
 def _fill(items, offsets, start, stop, threshold, alias, total, stream):
     """Fill the free slots of users start..stop-1: draw items by weight, skip those that the user has."""
     n = np.uint64(len(alias))
@@ -435,7 +436,7 @@ def draw_item_traits(spec, stream, counts):
     return traits
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _centre(traits, counts):
     """Shift each column so that its mean over the ratings is 0: the mean of the set is then not left to chance."""
     for c in range(traits.shape[1]):
@@ -445,7 +446,7 @@ def _centre(traits, counts):
         traits[:, c] -= total / counts.sum()
 
 
-@numba.njit(cache=True, parallel=True)
+@cached_njit(parallel=True)
 def _values(users, items, user_traits, item_traits, mean, noise, lowest, highest, step, stream):
     values = np.empty(len(users), np.float32)
     rank = user_traits.shape[1] - 1

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 import numpy as np
-from numba import njit
 
+from gpumf.compiled import cached_njit
 from gpumf.datasets.ratings import grouped, row_offsets
 from gpumf.hashing import random_order
 
@@ -167,7 +167,7 @@ def tiled(ratings, n_tiles, most, n_parts, longest, seed):
     )
 
 
-@njit(cache=True)
+@cached_njit()
 def _segments(keys, users, longest):
     n = len(keys)
     cuts = np.empty(n + 1, np.int64)

@@ -1,0 +1,95 @@
+"""The cache of compiled code: no change in any module goes unseen, and none is needed."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpumf
+from gpumf import compiled
+
+PACKAGE = Path(gpumf.__file__).parent
+DEVIATE = "from gpumf.datasets import twins; print(twins._normal(twins.np.uint64(7), 3))"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the package, and what a command prints in a new process that imports it with a cache of its own."""
+    package = shutil.copytree(PACKAGE, tmp_path / "src" / "gpumf", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def run(code=DEVIATE, **environment):
+        environment = {"PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": str(tmp_path / "cache"), **environment}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    return package, run
+
+
+def compiled_files(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.nbc")}
+
+
+def test_an_edit_of_another_module_changes_the_numbers(copy, tmp_path):
+    package, run = copy
+    first = run()
+    kept = compiled_files(tmp_path / "cache")
+    assert (
+        kept and run() == first and compiled_files(tmp_path / "cache") == kept
+    )  # the second process compiled nothing
+    hashing = package / "hashing.py"
+    hashing.write_text(hashing.read_text().replace("0xBF58476D1CE4E5B9", "0xBF58476D1CE4E5BB"))
+    assert run() != first
+
+
+def test_nothing_needs_to_be_writable(copy, tmp_path):
+    """A file stands where the folder would be, which stops even root."""
+    _, run = copy
+    (tmp_path / "file").touch()
+    in_the_way = str(tmp_path / "file" / "cache")
+    found = run("from gpumf import compiled, hashing; print(compiled._folder())", NUMBA_CACHE_DIR=in_the_way)
+    assert found == "None"
+
+
+def test_functions_of_others_keep_their_cache(monkeypatch, tmp_path):
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    compiled._folder.cache_clear()
+    assert compiled._folder().parent == tmp_path
+
+    function = compiled.cached_njit()(lambda x: x + 1)
+    assert function(1) == 2 and any(compiled._folder().rglob("*.nbi"))
+    assert str(tmp_path) == compiled.numba.config.CACHE_DIR
+    compiled._folder.cache_clear()
+
+
+def test_folders_long_unused_go(monkeypatch, tmp_path):
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    for age in range(20):
+        folder = tmp_path / f"gpumf-{age:02}"
+        folder.mkdir()
+        os.utime(folder, (1e9 - age, 1e9 - age))
+    (tmp_path / "of another").mkdir()
+    compiled._folder.cache_clear()
+    own = compiled._folder()
+    compiled._folder.cache_clear()
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept == {own.name, "of another", *(f"gpumf-{age:02}" for age in range(compiled._KEPT))}
+
+
+def test_the_digest_sees_names_and_contents(tmp_path):
+    def digest(**modules):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        for name, text in modules.items():
+            (folder / f"{name}.py").write_text(text)
+        return compiled._digest(folder)
+
+    assert digest(a="1", b="2") == digest(a="1", b="2")
+    assert (
+        len({digest(a="1", b="2"), digest(a="2", b="1"), digest(a="1"), digest(a="1", c="2"), digest(a="1", b="3")})
+        == 5
+    )
