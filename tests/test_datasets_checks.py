@@ -32,6 +32,13 @@ def test_ids_of_every_numeric_type(kind):
     assert list(ratings.user_ids) == [10, 20, 30] and ratings.user_ids.dtype.kind in "iu"
 
 
+def test_ids_of_64_bits_are_kept():
+    huge = np.array([2**64 - 1, 2**63, 2**64 - 1, 5], np.uint64)
+    ratings = make(users=huge)
+    assert ratings.user_ids.tolist() == [5, 2**63, 2**64 - 1]
+    assert ratings.user_ids[ratings.users].tolist() == huge.tolist()
+
+
 def test_ids_from_pandas():
     frame = pd.DataFrame({"u": USERS, "i": pd.Categorical(ITEMS), "r": VALUES})
     ratings = make(frame.u, frame.i, frame.r)
@@ -57,15 +64,24 @@ def test_shape_keeps_empty_rows():
         ({"items": [4, 5, 6, -1]}, "mine, row 3: negative item id -1"),
         ({"users": [10, None, 10, 30]}, "mine, row 1: the user id is missing"),
         ({"items": ["a", "b", None, "c"]}, "mine, row 2: the item id is missing"),
-        ({"users": [10, 1.5, 10, 30]}, "mine, row 1: user id 1.5 among others; give all as integers"),
+        ({"users": [10, 1.5, 10, 30]}, "mine, row 1: user id 1.5 among others; give all as integers of 64 bits"),
         (
             {"items": ["a", "b", 7, "c"]},
-            "mine, row 2: item id 7 among others; give all as integers or all as strings",
+            "mine, row 2: item id 7 among others; give all as integers of 64 bits or all as strings",
         ),
         ({"users": [7, 7, 7, 7], "items": [1, 2, 3, 4]}, "mine: all ratings are by one user, 7"),
         ({"users": [], "items": [], "values": []}, "mine holds no ratings"),
         ({"values": [1, 2]}, "mine: 4 users, 4 items and 2 ratings"),
         ({"items": ["b", "a", "b", "c"]}, "mine, row 2: user 10 rates item b again, first at mine, row 0"),
+        ({"values": [1, 2, 1e39, 4], "scale": None}, "mine, row 2: rating 1e+39 is beyond the range of 32 bits"),
+        ({"values": np.array([1, 2, 3, 4], "M8[s]")}, "mine, row 0: ratings of type datetime64[s] are not numbers"),
+        ({"users": [1.0, 2.0, 1e300, 4.0]}, "mine, row 2: user id 1e+300 among others; give all as integers of 64"),
+        ({"users": np.array([1, 2, 2**24, 4], np.float32)}, "mine, row 2: user id 16777216.0 among others"),
+        (
+            {"users": [1, 2, 2**64, 4]},
+            "mine, row 0: user id 1 among others; give all as integers of 64 bits",
+        ),
+        ({"test_mask": np.array([True, False])}, "mine: 4 ratings and a test mask of 2"),
         ({"items": [0, 1, 2, 3], "shape": (30, 5)}, "mine, row 3: user 30 is not a position below the 30"),
     ],
 )

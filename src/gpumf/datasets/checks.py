@@ -23,6 +23,8 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
         raise ValueError(f"duplicates must be 'error', 'mean' or 'last', not {duplicates!r}")
     if not len(users) == len(items) == len(values):
         raise DataError(f"{source}: {len(users)} users, {len(items)} items and {len(values)} ratings; give as many")
+    if test_mask is not None and len(test_mask) != len(values):
+        raise DataError(f"{source}: {len(values)} ratings and a test mask of {len(test_mask)}; give as many")
     if len(values) == 0:
         raise DataError(f"{source} holds no ratings; check that this is the right file and complete")
     values = _finite(values, locate)
@@ -58,12 +60,17 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
 def _finite(values, locate):
     """The ratings as float64, every one a finite number."""
     raw = np.asarray(values)
+    if raw.dtype.kind not in "fiubOSUT":
+        raise DataError(f"{locate(0)}: ratings of type {raw.dtype} are not numbers")
     numbers = raw if raw.dtype.kind in "fiu" else pd.to_numeric(pd.Series(raw), errors="coerce").to_numpy(np.float64)
-    finite = np.isfinite(numbers)
+    numbers = numbers.astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(numbers.astype(np.float32))
     if not finite.all():
         k = finite.argmin()
-        raise DataError(f"{locate(k)}: rating {raw[k]} is not a finite number; correct or remove it")
-    return numbers.astype(np.float64, copy=False)
+        problem = "beyond the range of 32 bits" if np.isfinite(numbers[k]) else "not a finite number"
+        raise DataError(f"{locate(k)}: rating {raw[k]} is {problem}; correct or remove it")
+    return numbers
 
 
 def _positions(ids, side, count, locate):
@@ -101,16 +108,19 @@ def _factorized(ids, side, locate):
         raise DataError(f"{locate((codes < 0).argmax())}: the {side} id is missing; fill it in or remove the rating")
     if names.dtype.kind in "iu":
         return codes, names
-    if names.dtype.kind == "f":  # integers may come as floats
-        names = names.astype(object)
-        strange = np.array([not name.is_integer() for name in names])
+    if names.dtype.kind == "f":  # integers may come as floats, which have every integer up to 2 / eps
+        strange = (names != np.floor(names)) | (np.abs(names) >= 2 / np.finfo(names.dtype).eps)
+        if not strange.any():
+            return codes, names.astype(np.int64)
     else:
         names = np.asarray(names, object)
         strange = np.array([not isinstance(name, str) for name in names])
-    if not strange.any():
-        return codes, names if isinstance(names[0], str) else names.astype(np.int64)
+        if not strange.any():
+            return codes, names
     k = (codes == strange.argmax()).argmax()
-    raise DataError(f"{locate(k)}: {side} id {names[codes[k]]} among others; give all as integers or all as strings")
+    raise DataError(
+        f"{locate(k)}: {side} id {names[codes[k]]} among others; give all as integers of 64 bits or all as strings"
+    )
 
 
 def _without_duplicates(users, items, values, user_ids, item_ids, how, locate):

@@ -1,10 +1,11 @@
-"""Where data files lie: in a folder or inside a zip archive there, found in the same way."""
+"""Where data files lie: in a folder or inside a zip archive there, found in the same way, and unpacked."""
 
+import csv
 import hashlib
 import io
+import lzma
 import os
 import zipfile
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +15,21 @@ import pyarrow as pa
 from gpumf.datasets.checks import DataError
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
+_ZIP = b"PK"
+_CODECS = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bz2",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\xfd7zXZ\0": "xz",
+}
+"""How compressed files begin."""
 
 
 def data_folders():
     """The folders searched for data sets, in order: $GPUMF_DATA where set, then data/raw of the repository."""
     given = os.environ.get("GPUMF_DATA")
-    return [*([Path(given)] if given else []), _REPOSITORY / "data" / "raw"]
+    return [*([Path(given).expanduser()] if given else []), _REPOSITORY / "data" / "raw"]
 
 
 @dataclass(frozen=True)
@@ -34,22 +44,77 @@ class DataFile:
 
     @cached_property
     def contents(self):
-        """The unpacked bytes, a pyarrow Buffer; a plain file is mapped into memory, not read."""
-        if self.member is None:
-            with pa.memory_map(str(self.path)) as file:
-                return file.read_buffer()
+        """The unpacked bytes, a pyarrow Buffer; a plain file is mapped into memory, not read.
+
+        Raises
+        ------
+        DataError : a file that cannot be read or unpacked
+        """
         try:
-            with zipfile.ZipFile(self.path) as archive:
-                return pa.py_buffer(archive.read(self.member))
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise _broken_archive(self.path) from error
+            if self.member is None:
+                with pa.memory_map(str(self.path)) as file:
+                    packed = file.read_buffer()
+            else:
+                packed = pa.py_buffer(_unzipped(self.path, self.member))
+            start = packed.slice(0, min(6, packed.size)).to_pybytes()
+            codec = next((codec for magic, codec in _CODECS.items() if start.startswith(magic)), None)
+            if codec == "xz":
+                return pa.py_buffer(lzma.decompress(packed))
+            return pa.CompressedInputStream(pa.BufferReader(packed), codec).read_buffer() if codec else packed
+        except (OSError, EOFError, lzma.LZMAError, pa.ArrowException) as error:
+            raise DataError(f"{self} cannot be read: {error}; is it complete?") from error
 
     def lines(self):
         """Yield (line number from 1, text) of the lines that are not blank."""
-        text = io.TextIOWrapper(pa.BufferReader(self.contents), encoding="utf-8", errors="replace")
-        for number, line in enumerate(text, start=1):
+        for number, line in enumerate(self._text(None), start=1):
             if line.strip():
-                yield number, line.rstrip("\r\n")
+                yield number, line.rstrip("\n")
+
+    def records(self, delimiter):
+        """Yield (number of its first line from 1, fields) of the records that are not blank; quotes may span lines.
+
+        Raises
+        ------
+        DataError : a quote that is not closed
+        """
+        reader = csv.reader(self._text(""), delimiter=delimiter)
+        number = 1
+        try:
+            for fields in reader:
+                if fields:
+                    yield number, fields
+                number = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError(f"{self}, line {number}: {error}; is a quote left open?") from error
+
+    def _text(self, newline):
+        """The lines as str; what is not UTF-8 in them comes as lone surrogates, for messages to show."""
+        reader = pa.BufferReader(self.contents)
+        return io.TextIOWrapper(reader, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
+
+
+def single(path):
+    """The `DataFile` of any path: the file itself, or the one within a zip archive.
+
+    Raises
+    ------
+    DataError : no such file; an archive of none or several files, or one that cannot be opened
+    """
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; give one of its files")
+    if not path.is_file():
+        raise DataError(f"there is no file {path}")
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == _ZIP and zipfile.is_zipfile(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+    if not packed:
+        return DataFile(path)
+    members = [name for name in _members(path, "*") if not name.endswith("/") and not name.startswith("__MACOSX/")]
+    if len(members) != 1:
+        raise DataError(f"{path} holds {len(members)} files, {', '.join(members[:3])}, ..; unpack it and give one")
+    return DataFile(path, members[0])
 
 
 def sha256(files):
@@ -94,9 +159,19 @@ def _members(archive, pattern):
     try:
         with zipfile.ZipFile(archive) as opened:
             return sorted(name for name in opened.namelist() if Path(name).match(pattern))
-    except zipfile.BadZipFile as error:
-        raise _broken_archive(archive) from error
+    except (zipfile.BadZipFile, OSError) as error:
+        raise _broken_archive(archive, error) from error
 
 
-def _broken_archive(path):
-    return DataError(f"{path} is truncated or not a zip archive; delete it and download it again")
+def _unzipped(archive, member):
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            return opened.read(member)
+    except RuntimeError as error:  # encrypted, or compressed in a way that Python does not know
+        raise DataError(f"{archive}:{member} cannot be unpacked: {error}; unpack it with another program") from error
+    except Exception as error:  # damaged bytes make each decompressor raise its own
+        raise _broken_archive(archive, error) from error
+
+
+def _broken_archive(path, error):
+    return DataError(f"{path} is truncated or not a zip archive; delete it and download it again ({error})")

@@ -2,7 +2,9 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -11,6 +13,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -54,9 +57,12 @@ class Delimited:
     def _read(self, file):
         if next(file.lines(), None) is None:
             raise DataError(f"{file} is empty: it holds no ratings; get it again")
-        names = self._field_names(file)
+        if b"\0" in file.contents.slice(0, min(4096, file.contents.size)).to_pybytes():
+            raise DataError(f"{file} is not text in UTF-8; convert it, or check that this is the right file")
+        names, header_lines = (self.names, 0) if self.names is not None else self._header(file)
         wanted = [name for name in (self.user, self.item, self.rating) if name in names]
         id_type = pa.int64() if self.integers else pa.dictionary(pa.int32(), pa.string())
+        types = {name: pa.float64() if name == self.rating else id_type for name in wanted}
         openings = []
 
         def other_length(row):
@@ -65,43 +71,46 @@ class Delimited:
                 return "skip"
             return "error"
 
+        def locate(k):
+            number, _ = next(islice(self._ratings(file, names), int(k), None))
+            return f"{file}, line {number}"
+
+        if next(self._ratings(file, names), None) is None:
+            return Columns(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, np.float64)), locate)
         try:
             table = pa.csv.read_csv(
                 pa.BufferReader(file.contents),
                 # Row numbers, which place the openings, are known only to a single thread.
                 read_options=pa.csv.ReadOptions(
-                    column_names=names, skip_rows=self.names is None, use_threads=self.block is None
+                    column_names=names, skip_rows=header_lines, use_threads=self.block is None
                 ),
-                parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, invalid_row_handler=other_length),
+                parse_options=pa.csv.ParseOptions(
+                    delimiter=self.delimiter,
+                    invalid_row_handler=other_length,
+                    # This costs the reader some of its threads' speed, so it is asked for only where it can matter.
+                    newlines_in_values=self.names is None and re.search(b'"', file.contents) is not None,
+                ),
                 convert_options=pa.csv.ConvertOptions(
-                    include_columns=wanted,
-                    column_types={name: pa.float64() if name == self.rating else id_type for name in wanted},
-                    null_values=[""],
-                    strings_can_be_null=True,
+                    include_columns=wanted, column_types=types, null_values=[""], strings_can_be_null=True
                 ),
             )
         except pa.ArrowInvalid as error:
-            raise self._first_bad_line(file, names, wanted) or DataError(f"{file}: {error}") from error
+            raise self._first_bad_line(file, names, types) or DataError(f"{file}: {error}") from error
         columns = {name: _array(table[name]) for name in wanted}
         if self.block:
             side = self.user if self.user not in names else self.item
             columns[side] = self._ids_of_blocks(file, openings, table.num_rows)
-
-        def locate(k):
-            number, _ = next(islice(self._rating_lines(file), int(k), None))
-            return f"{file}, line {number}"
-
         return Columns(columns[self.user], columns[self.item], columns[self.rating], locate)
 
-    def _field_names(self, file):
-        if self.names is not None:
-            return self.names
-        _, first = next(file.lines())
-        names = next(csv.reader([first.removeprefix("\ufeff")], delimiter=self.delimiter))
+    def _header(self, file):
+        """The names of the fields, and how many lines end with them."""
+        number, names = next(file.records(self.delimiter))
+        names = [name.strip(" \t").encode(errors="replace").decode() for name in names]  # Arrow takes UTF-8 alone
         for name in (self.user, self.item, self.rating):
-            if name not in names:
-                raise DataError(f"{file}, line 1: no column {name!r} among {names}; name the columns to read")
-        return names
+            if names.count(name) != 1:
+                problem = "several columns" if name in names else "no column"
+                raise DataError(f"{file}, line {number}: {problem} {name!r} among {names}; name the columns to read")
+        return names, number + sum(name.count("\n") for name in names)
 
     def _ids_of_blocks(self, file, openings, n_ratings):
         """The id that each rating's block opens with, int64 (n_ratings,)."""
@@ -120,48 +129,77 @@ class Delimited:
                 raise DataError(f"{file}: {sizes[k]} ratings follow the line {text!r}; is the file complete?")
         return np.repeat(ids, sizes)
 
-    def _rating_lines(self, file):
-        """(line number, text) of the lines that hold a rating."""
-        lines = islice(file.lines(), 1, None) if self.names is None else file.lines()
-        return (line for line in lines if not (self.block and self.block in line[1]))
+    def _ratings(self, file, names):
+        """(line number, fields) of the records that are ratings, or should be."""
+        for number, fields in islice(file.records(self.delimiter), int(self.names is None), None):
+            opens = self.block and len(fields) != len(names) and self.block in self.delimiter.join(fields)
+            if not opens:
+                yield number, fields
 
-    def _first_bad_line(self, file, names, wanted):
+    def _first_bad_line(self, file, names, types):
         """The error of the first line that cannot be read, or None; slow, and called only when reading failed."""
-        for number, text in self._rating_lines(file):
-            fields = next(csv.reader([text], delimiter=self.delimiter))
+        for number, fields in self._ratings(file, names):
             if len(fields) != len(names):
                 return DataError(
-                    f"{file}, line {number}: {len(fields)} fields where {len(names)} belong: {text!r}; "
-                    "correct it, or check that the file is complete"
+                    f"{file}, line {number}: {len(fields)} fields where {len(names)} belong: "
+                    f"{self.delimiter.join(fields)[:200]!r}; correct it, or check that the file is complete"
                 )
-            for name in wanted:
+            for name, kind in types.items():
                 field = fields[names.index(name)]
-                kind, parse = ("a number", float) if name == self.rating else ("an integer", int)
-                if field and (name == self.rating or self.integers):
-                    try:
-                        parse(field)
-                    except ValueError:
-                        return DataError(f"{file}, line {number}: {name} {field!r} is not {kind}; correct it")
+                try:
+                    if field:
+                        pa.array([field.strip(" \t")]).cast(pa.string() if pa.types.is_dictionary(kind) else kind)
+                except UnicodeEncodeError:
+                    return DataError(
+                        f"{file}, line {number}: {name} {field!r} is not UTF-8; convert the file to UTF-8"
+                    )
+                except pa.ArrowInvalid:
+                    wanted = "a number" if name == self.rating else "an integer of 64 bits"
+                    return DataError(f"{file}, line {number}: {name} {field!r} is not {wanted}; correct it")
         return None
 
 
-def delimited_by_header(path, user, item, rating):
-    """The layout of a text file whose first line names its columns, the delimiter being the commonest there."""
-    _, first = next(path.lines(), (0, ""))
-    delimiter = max("\t,;|", key=first.count)
-    return Delimited(delimiter, None, user, item, rating, integers=False)
+def delimited_by_header(file, user, item, rating):
+    """The layout of a text file whose first line names its columns: the delimiter is what gives most of them."""
+
+    def columns(delimiter):
+        _, names = next(file.records(delimiter), (0, ()))
+        return len(names)
+
+    return Delimited(max("\t,;|", key=columns), None, user, item, rating, integers=False)
+
+
+PARQUET = b"PAR1"
+"""How a Parquet file begins."""
 
 
 def parquet(file, user, item, rating):
     """The three named columns of a Parquet file."""
     try:
-        table = pa.parquet.read_table(pa.BufferReader(file.contents))
-    except pa.ArrowInvalid as error:
+        source = pa.parquet.ParquetFile(pa.BufferReader(file.contents))
+        names = source.schema_arrow.names
+        for name in (user, item, rating):
+            if names.count(name) != 1:
+                problem = "several columns" if name in names else "no column"
+                raise DataError(f"{file}: {problem} {name!r} among {names}; name the columns to read")
+        table = source.read([user, item, rating])
+    except (pa.ArrowException, OSError) as error:
         raise DataError(f"{file}: {error}; is this a complete Parquet file?") from error
+    columns = []
     for name in (user, item, rating):
-        if name not in table.column_names:
-            raise DataError(f"{file}: no column {name!r} among {table.column_names}; name the columns to read")
-    columns = (_array(table[name]) for name in (user, item, rating))
+        column = table[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64())
+        elif text:
+            column = column.cast(pa.string())
+            column = column if name == rating else column.dictionary_encode()
+        elif not number:
+            raise DataError(f"{file}: column {name!r} is of type {column.type}; give numbers, or ids as strings")
+        columns.append(_array(column))
     return Columns(*columns, locate=lambda k: f"{file}, row {k}")
 
 
@@ -169,15 +207,18 @@ def titles(file):
     """The title of each item by its id, a Series: MovieLens's u.item, movies.dat or movies.csv."""
     ending = str(file).rsplit(".", 1)[1]
     delimiter, encoding = {"item": (r"\|", "latin-1"), "dat": ("::", "latin-1"), "csv": (",", "utf-8")}[ending]
-    frame = pd.read_csv(
-        io.BytesIO(file.contents),
-        sep=delimiter,
-        engine="python",
-        encoding=encoding,
-        quoting=csv.QUOTE_MINIMAL if ending == "csv" else csv.QUOTE_NONE,
-        header=0 if ending == "csv" else None,
-        usecols=[0, 1],
-    )
+    try:
+        frame = pd.read_csv(
+            io.BytesIO(file.contents),
+            sep=delimiter,
+            engine="python",
+            encoding=encoding,
+            quoting=csv.QUOTE_MINIMAL if ending == "csv" else csv.QUOTE_NONE,
+            header=0 if ending == "csv" else None,
+            usecols=[0, 1],
+        )
+    except ValueError as error:  # pandas's errors are ValueErrors
+        raise DataError(f"{file}: {error}; is this the complete file?") from error
     return pd.Series(frame.iloc[:, 1].to_numpy(str), frame.iloc[:, 0].to_numpy(), name="title")
 
 
@@ -228,7 +269,7 @@ def _spreadsheet(file):
         else:
             sheet = xlrd.open_workbook(file_contents=file.contents.to_pybytes()).sheet_by_index(0)
             frame = pd.DataFrame([sheet.row_values(row) for row in range(sheet.nrows)])
-    except (ValueError, xlrd.XLRDError) as error:  # pandas's errors are ValueErrors
+    except Exception as error:  # xlrd fails on garbage in as many ways as there are bytes
         raise DataError(f"{file}: {error}; is this the complete file?") from error
     return frame.apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
 
@@ -240,15 +281,16 @@ def monti(files):
         with h5py.File(io.BytesIO(file.contents)) as matlab:
             # MATLAB stores columns first, so HDF5 shows every array transposed.
             ratings, train, test = (matlab[key][:].T for key in ("M", "Otraining", "Otest"))
-    except (OSError, KeyError) as error:
+        users, items = np.nonzero((train > 0) | (test > 0))
+        values, in_test = ratings[users, items], test[users, items] > 0
+    except Exception as error:  # h5py says by many exceptions that an object is missing, damaged or of another kind
         raise DataError(f"{file}: {error}; is this the complete MATLAB v7.3 file?") from error
-    users, items = np.nonzero((train > 0) | (test > 0))
     return Columns(
         users,
         items,
-        ratings[users, items],
+        values,
         lambda k: f"{file}, M({users[k] + 1}, {items[k] + 1})",
-        test[users, items] > 0,
+        in_test,
         ratings.shape,
     )
 
@@ -299,13 +341,26 @@ def _stacked(parts):
     return Columns(*(np.concatenate([part[i] for part in parts]) for i in range(3)), locate)
 
 
+_INTEGER = r"^-?(0|[1-9][0-9]*)(\.0*)?$"
+"""What of strings is taken for an integer: 7 and 7.0, but not 007, which may well be another id than 7."""
+
+
 def _array(column):
-    """A column of an Arrow table as NumPy array, or as Categorical where it is a dictionary of strings."""
+    """A column of an Arrow table as NumPy array, or a dictionary of strings as Categorical.
+
+    Blanks around a string do not belong to it; one of blanks alone is missing. The categories are integers where
+    all of a column's are.
+    """
     if not pa.types.is_dictionary(column.type):
         return column.to_numpy()
-    categories = column.unify_dictionaries().to_pandas().array
-    names = categories.categories
-    numbers = pd.to_numeric(names, errors="coerce")
-    if len(names) and (numbers.astype("str") == names).all() and numbers.dtype.kind in "iu":
-        return categories.rename_categories(numbers)
-    return categories
+    encoded = column.unify_dictionaries().combine_chunks()
+    names = pc.utf8_trim_whitespace(encoded.dictionary)
+    missing = pc.equal(names, "")
+    names = pc.if_else(missing, None, names)
+    if pc.all(pc.match_substring_regex(names, _INTEGER)).as_py():
+        with suppress(pa.ArrowInvalid):  # beyond 64 bits they stay strings
+            names = pc.replace_substring_regex(names, r"\..*", "").cast(pa.int64()).fill_null(0)
+    labels, categories = pd.factorize(names.to_numpy(zero_copy_only=False))
+    labels[missing.to_numpy(zero_copy_only=False)] = -1
+    codes = encoded.indices.fill_null(len(labels)).to_numpy()
+    return pd.Categorical.from_codes(np.append(labels, -1)[codes], categories)

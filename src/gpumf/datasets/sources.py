@@ -11,6 +11,7 @@ from gpumf.datasets import files, layouts
 from gpumf.datasets.checks import DataError
 from gpumf.datasets.layouts import Delimited
 from gpumf.datasets.ratings import Ratings
+from gpumf.datasets.statistics import COUNTS
 from gpumf.datasets.twins import TWINS, twin
 
 
@@ -20,6 +21,7 @@ class Source:
 
     description : one line
     layout : function of one list of `DataFile` a part that returns `Columns`
+    counts : (users, items, ratings) of the complete set, as published
     parts : the file name patterns of the parts, as `files.find` takes them
     scale : (lowest, highest) rating in the files
     folder : where it lies within the data folders; its name by default
@@ -30,6 +32,7 @@ class Source:
 
     description: str
     layout: Callable
+    counts: tuple[int, int, int]
     parts: tuple[str, ...]
     scale: tuple[float, float]
     folder: str | None = None
@@ -38,13 +41,14 @@ class Source:
     archives: tuple[tuple[str, str], ...] = ()
 
 
-def _movielens(name, checksum, description, layout, file="ratings.csv", scale=(0.5, 5)):
+def _movielens(name, checksum, description, layout, counts, file="ratings.csv", scale=(0.5, 5)):
     address = f"https://files.grouplens.org/datasets/movielens/{name}.zip"
     titles = "u.item|movies.dat|movies.csv"
-    return Source(f"MovieLens {description}", layout, (file,), scale, titles=titles, archives=((address, checksum),))
+    archives = ((address, checksum),)
+    return Source(f"MovieLens {description}", layout, counts, (file,), scale, titles=titles, archives=archives)
 
 
-def _jester(description, *parts):
+def _jester(description, counts, *parts):
     checksums = (
         "sha256:cb7841756ded125b15f3d95c9f8241224065e96354c132a46ae4214deeab7615",
         "sha256:4d312fd824d8c8cb2c9c952a7b1fb7c00d1f5fd3ece370f7285aa701d371748b",
@@ -53,6 +57,7 @@ def _jester(description, *parts):
     return Source(
         description,
         layouts.jester,
+        counts,
         tuple(f"jester-data-{part}.csv|jester-data-{part}.xls" for part in parts),
         (-10, 10),
         "jester",
@@ -63,9 +68,10 @@ def _jester(description, *parts):
     )
 
 
-def _monti(description, scale):
+def _monti(description, scale, ratings):
     files = "training_test_dataset.mat|training_test_dataset_10_NNs.mat"
-    return Source(f"{description}, 3,000 x 3,000 sample of Monti et al. 2017", layouts.monti, (files,), scale)
+    description = f"{description}, 3,000 x 3,000 sample of Monti et al. 2017"
+    return Source(description, layouts.monti, (3_000, 3_000, ratings), (files,), scale)
 
 
 _CSV = Delimited(",", None, "userId", "movieId", time="timestamp")
@@ -78,6 +84,7 @@ SOURCES = {
         "md5:0e33842e24a9c977be4e0107933c0723",
         "100K: 943 users, 1998",
         Delimited("\t"),
+        COUNTS["ml-100k"],
         "u.data",
         (1, 5),
     ),
@@ -86,30 +93,54 @@ SOURCES = {
         "sha256:696d65a3dfceac7c45750ad32df2c259311949efec81f0f144fdfb91ebc9e436",
         "latest small: 610 users, September 2018",
         _CSV,
+        (610, 9_724, 100_836),
     ),
     "ml-1m": _movielens(
         "ml-1m",
         "md5:c4d9eecfca2ab87c1945afe126590906",
         "1M: 6,040 users, 2003",
         _DOUBLE_COLON,
+        COUNTS["ml-1m"],
         "ratings.dat",
         (1, 5),
     ),
     "ml-10m": _movielens(
-        "ml-10m", "md5:ce571fd55effeba0271552578f2648bd", "10M: 69,878 users, 2009", _DOUBLE_COLON, "ratings.dat"
+        "ml-10m",
+        "md5:ce571fd55effeba0271552578f2648bd",
+        "10M: 69,878 users, 2009",
+        _DOUBLE_COLON,
+        COUNTS["ml-10m"],
+        "ratings.dat",
     ),
-    "ml-20m": _movielens("ml-20m", "md5:cd245b17a1ae2cc31bb14903e1204af3", "20M: 138,493 users, 2015", _CSV),
-    "ml-25m": _movielens("ml-25m", "md5:6b51fb2759a8657d3bfcbfc42b592ada", "25M: 162,541 users, 2019", _CSV),
-    "ml-32m": _movielens("ml-32m", "md5:d472be332d4daa821edc399621853b57", "32M: 200,948 users, 2024", _CSV),
-    "jester": _jester("Jester dataset 1: 73,421 users, 100 jokes, 1999-2003", 1, 2, 3),
-    "jester-1": _jester("Jester dataset 1, part 1: 24,983 users, 100 jokes", 1),
-    "douban": Source("Douban movies of Ma et al. 2011: 129,490 users", layouts.whitespace, ("uir.index",), (1, 5)),
-    "douban-monti": _monti("Douban", (1, 5)),
-    "flixster-monti": _monti("Flixster", (0.5, 5)),
-    "yahoomusic-monti": _monti("Yahoo! Music", (1, 100)),
+    "ml-20m": _movielens(
+        "ml-20m", "md5:cd245b17a1ae2cc31bb14903e1204af3", "20M: 138,493 users, 2015", _CSV, COUNTS["ml-20m"]
+    ),
+    "ml-25m": _movielens(
+        "ml-25m",
+        "md5:6b51fb2759a8657d3bfcbfc42b592ada",
+        "25M: 162,541 users, 2019",
+        _CSV,
+        (162_541, 59_047, 25_000_095),
+    ),
+    "ml-32m": _movielens(
+        "ml-32m",
+        "md5:d472be332d4daa821edc399621853b57",
+        "32M: 200,948 users, 2024",
+        _CSV,
+        (200_948, 84_432, 32_000_204),
+    ),
+    "jester": _jester("Jester dataset 1: 73,421 users, 100 jokes, 1999-2003", COUNTS["jester"], 1, 2, 3),
+    "jester-1": _jester("Jester dataset 1, part 1: 24,983 users, 100 jokes", (24_983, 100, 1_810_455), 1),
+    "douban": Source(
+        "Douban movies of Ma et al. 2011: 129,490 users", layouts.whitespace, COUNTS["douban"], ("uir.index",), (1, 5)
+    ),
+    "douban-monti": _monti("Douban", (1, 5), 136_891),
+    "flixster-monti": _monti("Flixster", (0.5, 5), 26_173),
+    "yahoomusic-monti": _monti("Yahoo! Music", (1, 100), 5_335),
     "netflix": Source(
         "Netflix Prize: 480,189 users; official test set: the probe",
         layouts.netflix,
+        COUNTS["netflix"],
         ("combined_data_*.txt|mv_*.txt", "probe.txt"),
         (1, 5),
         optional=1,
@@ -117,13 +148,14 @@ SOURCES = {
     "yahoomusic": Source(
         "Yahoo! Music, KDD Cup 2011 track 1: 1,000,990 users; official test set: the validation file",
         layouts.yahoomusic,
+        COUNTS["yahoomusic"],
         ("trainIdx1.txt", "validationIdx1.txt"),
         (0, 100),
     ),
 }
 
 
-def load(name, *, duplicates="error", rescale=True, seed=0):
+def load(name, *, duplicates="error", rescale=True, seed=0, allow_incomplete=False):
     """Load a data set by name, from $GPUMF_DATA or else data/raw, or generate a twin.
 
     Parameters
@@ -132,6 +164,7 @@ def load(name, *, duplicates="error", rescale=True, seed=0):
     duplicates : "error", or keep one rating a pair of user and item: the "mean", or the "last" in the file
     rescale : whether Jester's -10..10 becomes 1..5 by round((x + 10) / 20 * 4 + 1), halves to even
     seed : int, of a twin
+    allow_incomplete : whether to take what is there where it is not the published number of users, items and ratings
 
     Returns
     -------
@@ -139,7 +172,8 @@ def load(name, *, duplicates="error", rescale=True, seed=0):
 
     Raises
     ------
-    DataError : an unknown or absent set; a file that cannot be read; ratings that `Ratings.from_arrays` refuses
+    DataError : an unknown or absent set; a file that cannot be read; ratings that `Ratings.from_arrays` refuses;
+        another number of users, items or ratings than the publisher's
     """
     if name.endswith("-twin"):
         return twin(name.removesuffix("-twin"), seed)
@@ -151,14 +185,24 @@ def load(name, *, duplicates="error", rescale=True, seed=0):
         if not found:
             raise DataError(_absent(name, source, pattern))
     columns = source.layout(*parts)
+    place = ", ".join(str(part[0]) for part in parts if part)
     ratings = Ratings.from_arrays(
         **columns._asdict(),
         scale=source.scale,
         duplicates=duplicates,
         name=name,
         sha256=files.sha256(file for part in parts for file in part),
-        source=", ".join(str(part[0]) for part in parts if part),
+        source=place,
     )
+    counts = ratings.n_users, ratings.n_items, len(columns.values)
+    if counts != source.counts and not allow_incomplete:
+        found = ", ".join(
+            f"{count:,} of {published:,} {what}"
+            for count, published, what in zip(counts, source.counts, ("users", "items", "ratings"), strict=True)
+        )
+        raise DataError(
+            f"{name}: {place} holds {found}; get the complete files, or pass allow_incomplete=True to take these"
+        )
     if source.layout is layouts.jester and rescale:
         return replace(ratings, values=np.rint((ratings.values + 10) / 20 * 4 + 1), scale=(1, 5))
     return ratings
@@ -192,9 +236,11 @@ def read(path, user="user", item="item", rating="rating", *, scale=None, duplica
 
     Parameters
     ----------
-    path : of a Parquet file (.parquet), or of a text file whose first line names the columns, separated by tab,
-        comma, semicolon or bar
-    user, item, rating : names of the three columns; ids are strings or integers from 0
+    path : of a Parquet file, or of a text file in UTF-8 whose first line names the columns, separated by tab, comma,
+        semicolon or bar; packed (gzip, bz2, xz, zstd, lz4, or alone in a zip) or not. What a file is, its first bytes
+        say and not its name
+    user, item, rating : names of the three columns; ids are integers from 0 where all of a column are (7 or 7.0),
+        else strings, without the blanks around them
     scale : (lowest, highest) possible rating; a rating off it is an error
     duplicates : as in `load`
 
@@ -206,11 +252,11 @@ def read(path, user="user", item="item", rating="rating", *, scale=None, duplica
     ------
     DataError : no such file; a file that cannot be read; ratings that `Ratings.from_arrays` refuses
     """
+    if len({user, item, rating}) < 3:
+        raise ValueError(f"user, item and rating must be three columns, not {user!r}, {item!r} and {rating!r}")
     path = Path(path)
-    if not path.is_file():
-        raise DataError(f"there is no file {path}")
-    file = files.DataFile(path)
-    if path.suffix == ".parquet":
+    file = files.single(path)
+    if file.contents.slice(0, min(4, file.contents.size)) == layouts.PARQUET:
         columns = layouts.parquet(file, user, item, rating)
     else:
         columns = layouts.delimited_by_header(file, user, item, rating)([file])
@@ -244,7 +290,10 @@ def names():
 
 
 def _absent(name, source, pattern):
-    places = " or ".join(str(folder / (source.folder or name)) for folder in files.data_folders())
+    places = " or ".join(
+        f"{folder / (source.folder or name)}{'' if folder.is_dir() else ' (there is no such folder)'}"
+        for folder in files.data_folders()
+    )
     remedy = (
         f"run `python -m gpumf.datasets {name}`"
         if source.archives

@@ -22,6 +22,9 @@ _PUBLISHED = {  # users, items, ratings, (fewest, most) of a user, (fewest, most
     "hugewiki": (50_082_603, 39_780, 3_101_144_313, (_UNKNOWN,) * 2, (_UNKNOWN,) * 2, (_UNKNOWN,) * 2, _UNKNOWN),
 }
 
+COUNTS = {name: row[:3] for name, row in _PUBLISHED.items()}
+"""The published (users, items, ratings) of each set."""
+
 
 def describe(*ratings):
     """Statistics of rating sets, one row a set, indexed by name.
