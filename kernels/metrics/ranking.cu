@@ -20,7 +20,7 @@ constexpr int WARPS = 4, USERS_PER_WARP = 8, USERS = WARPS * USERS_PER_WARP;
 constexpr int ITEMS = 4, TILE = 32 * ITEMS;  // of a lane, of a tile
 constexpr int THREADS = 32 * WARPS;
 constexpr int CHUNK = FACTORS < 16 ? FACTORS : 16;  // factors that are in shared memory at a time
-constexpr float LOWEST = -3.402823466e38f;          // no score lies below
+#define LOWEST (-INFINITY)                          // what no score in a list has
 
 struct Entry {
     float score;

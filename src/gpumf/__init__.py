@@ -8,7 +8,17 @@
 """
 
 from gpumf import datasets
-from gpumf.models import ALS, RBM, SGD, Blend, ImplicitALS
+from gpumf.models import ALS, RBM, SGD, Blend, DivergedError, ImplicitALS, NotFittedError
 
 __version__ = "0.1.0"
-__all__ = ["ALS", "RBM", "SGD", "Blend", "ImplicitALS", "__version__", "datasets"]
+__all__ = [
+    "ALS",
+    "RBM",
+    "SGD",
+    "Blend",
+    "DivergedError",
+    "ImplicitALS",
+    "NotFittedError",
+    "__version__",
+    "datasets",
+]

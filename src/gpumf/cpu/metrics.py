@@ -33,7 +33,7 @@ def top_items(scores, users, seen_indptr, seen_items, candidates, items, best):
 
     Parameters
     ----------
-    scores : float32 (n, n_items), overwritten
+    scores : float32 (n, n_items), overwritten; NaN and minus infinity never get in
     users : int32 (n,), positions, of the rows of `seen_indptr` and `seen_items`
     candidates : bool (n_items,)
     items, best : int32 and float32 (n, k), the results, best first, -1 where there are fewer; of equal scores the
@@ -46,7 +46,7 @@ def top_items(scores, users, seen_indptr, seen_items, candidates, items, best):
         found = 0
         for item in range(len(candidates)):
             score = scores[row, item]
-            if not candidates[item] or np.isnan(score) or (found == k and score <= best[row, k - 1]):
+            if not candidates[item] or not score > -np.inf or (found == k and score <= best[row, k - 1]):
                 continue
             place = min(found, k - 1)
             while place > 0 and best[row, place - 1] < score:

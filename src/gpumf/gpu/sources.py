@@ -20,6 +20,7 @@ VARIANTS = {
     "als/thesis.cu": {"FACTORS": range(1, 33)},
     "datasets/twin.cu": {"RANK": [14]},
     "metrics/errors.cu": {"FACTORS": _COLUMNS},
+    "metrics/finite.cu": {},
     "metrics/ranking.cu": {"FACTORS": _COLUMNS},
     "microbenchmarks/elementwise_cube.cu": {},
     "microbenchmarks/occupy.cu": {},

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import linprog, nnls
 
-from gpumf.models.base import NotFittedError
+from gpumf.models.checks import NotFittedError
 
 
 class Blend:

@@ -1,4 +1,4 @@
-"""The best items of users, and how many of them are test items, where the factors are."""
+"""The best items of users, and how many of them are test items: where the factors are, or on the CPU."""
 
 from abc import ABC, abstractmethod
 
@@ -15,19 +15,12 @@ _USERS, _THREADS = 32, 128
 
 
 class Ranking(ABC):
-    """The items with the largest p_u . q_i among the candidates that a user has not seen.
+    """The items with the largest scores among the candidates that a user has not seen.
 
-    Of equal scores the lower item position comes first; a score that is NaN never comes.
-
-    Parameters
-    ----------
-    user_factors, item_factors : float32 (n_users, f) and (n_items, f), NumPy arrays
-    candidates : bool (n_items,)
-    seen : CompressedRows of the users, or None for nothing seen
+    Of equal scores the lower item position comes first; a score that is NaN or minus infinity never comes.
     """
 
-    _batch: int  # users ranked at a time, which bounds the memory
-
+    @abstractmethod
     def top_items(self, users, k):
         """The best items of each user, best first.
 
@@ -40,12 +33,8 @@ class Ranking(ABC):
         -------
         (items, scores) : int32 and float32 (n, k); -1 and NaN where there are fewer candidates
         """
-        items, scores = np.empty((len(users), k), np.int32), np.empty((len(users), k), np.float32)
-        for batch, chosen in self._batches(users):
-            items[batch], scores[batch] = map(self._to_numpy, self._top_items(self._array(chosen), k))
-        scores[items < 0] = np.nan
-        return items, scores
 
+    @abstractmethod
     def metrics(self, test, users, k):
         """METRICS of each user's k best items.
 
@@ -59,6 +48,61 @@ class Ranking(ABC):
         -------
         float64 (n, 4)
         """
+
+
+class ByUser(Ranking):
+    """One ranking for some users, another one for the others; each is made when it is first wanted.
+
+    Parameters
+    ----------
+    first : bool (n_users,), who belongs to the first one
+    *makers : functions without arguments that return a Ranking
+    """
+
+    def __init__(self, first, *makers):
+        self._first, self._makers = first, makers
+
+    def top_items(self, users, k):
+        return self._joined(lambda ranking, chosen: ranking.top_items(chosen, k), users)
+
+    def metrics(self, test, users, k):
+        (result,) = self._joined(lambda ranking, chosen: (ranking.metrics(test, chosen, k),), users)
+        return result
+
+    def _joined(self, ask, users):
+        first = self._first[users]
+        parts = [
+            (mask, ask(make(), users[mask]))
+            for mask, make in zip((first, ~first), self._makers, strict=True)
+            if mask.any() or not len(users)
+        ]
+        results = [np.empty((len(users), *part.shape[1:]), part.dtype) for part in parts[0][1]]
+        for mask, part in parts:
+            for result, rows in zip(results, part, strict=True):
+                result[mask] = rows
+        return results
+
+
+class InBatches(Ranking):
+    """A ranking by p_u . q_i, some users at a time.
+
+    Parameters
+    ----------
+    user_factors, item_factors : float32 (n_users, f) and (n_items, f), NumPy arrays
+    candidates : bool (n_items,)
+    seen : CompressedRows of the users, or None for nothing seen
+    """
+
+    _batch: int  # users ranked at a time, which bounds the memory
+
+    def top_items(self, users, k):
+        items, scores = np.empty((len(users), k), np.int32), np.empty((len(users), k), np.float32)
+        for batch, chosen in self._batches(users):
+            items[batch], scores[batch] = map(self._to_numpy, self._top_items(self._array(chosen), k))
+        scores[items < 0] = np.nan
+        return items, scores
+
+    def metrics(self, test, users, k):
         result = np.empty((len(users), len(METRICS)))
         indptr, indices = self._array(test.indptr), self._array(test.indices)
         for batch, chosen in self._batches(users):
@@ -81,7 +125,7 @@ class Ranking(ABC):
         """Metrics of a batch against the rows of test items."""
 
 
-class CpuRanking(Ranking):
+class CpuRanking(InBatches):
     """A matrix product for the scores of a batch, then Numba over all cores."""
 
     _array = _to_numpy = staticmethod(lambda values: values)
@@ -106,7 +150,7 @@ class CpuRanking(Ranking):
         return result
 
 
-class KernelRanking(Ranking):
+class KernelRanking(InBatches):
     """Launches kernels/metrics/ranking.cu; lists of up to MOST_ITEMS items."""
 
     _batch = 1 << 18
@@ -134,6 +178,20 @@ class KernelRanking(Ranking):
         arguments = users, np.int32(n), indptr, indices, items, np.int32(k), result
         self._kernels[1](-(-n * 32 // _THREADS), _THREADS, *arguments)
         return result
+
+
+def ranking_of(user_factors, item_factors, candidates, seen, k, device):
+    """An `InBatches` for lists of k items, where the device is or on the CPU."""
+    if device == "cpu" or k > MOST_ITEMS:
+        return CpuRanking(user_factors, item_factors, candidates, seen)
+    return KernelRanking(user_factors, item_factors, candidates, seen, device)
+
+
+def popular_items(counts, n_users, seen, k, device):
+    """A ranking of the items by their number of ratings, counts (n_items,), the same for every user."""
+    _, places = np.unique(counts, return_inverse=True)  # which float32 holds exactly, where the counts may be too large
+    users = np.ones((n_users, 1), np.float32)
+    return ranking_of(users, places[:, None].astype(np.float32), counts > 0, seen, k, device)
 
 
 def _rows(seen, n_users):

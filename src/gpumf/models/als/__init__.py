@@ -9,7 +9,8 @@ from gpumf.models.als.cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
 from gpumf.models.als.half_sweeps import ImplicitParallel, Parallel, Sequential
 from gpumf.models.als.tensor_core import TensorCore
 from gpumf.models.als.thesis import ThesisGlobal, ThesisHybrid, ThesisShared
-from gpumf.models.base import Factorization
+from gpumf.models.checks import flag, integer, number
+from gpumf.models.factorization import Factorization
 
 
 class _LeastSquares(Factorization):
@@ -35,10 +36,9 @@ class _LeastSquares(Factorization):
             raise ValueError("regularization must be positive: a row with fewer ratings than factors has no solution")
         if cg_steps is None:
             cg_steps = self._trainers[self.kernel].cg_steps
-        if cg_steps < 1 or not 0 <= cg_tolerance < 1:
-            raise ValueError(f"cg_steps must be positive, cg_tolerance in [0, 1), not {cg_steps!r}, {cg_tolerance!r}")
-        self.weighted = bool(weighted)
-        self.cg_steps, self.cg_tolerance = int(cg_steps), float(cg_tolerance)
+        self.weighted = flag("weighted", weighted)
+        self.cg_steps = integer("cg_steps", cg_steps, 1)
+        self.cg_tolerance = number("cg_tolerance", cg_tolerance, least=0, below=1)
 
     @property
     def _parameters(self):
@@ -53,7 +53,8 @@ class ALS(_LeastSquares):
         (Q_I^T Q_I + lambda n E) p_u = Q_I^T r_I,    I the n items that user u has rated
 
     (Zhou et al. 2008; thesis, section 2.3.2 and chapter 5). The same factors, bit for bit, in every run on the
-    same device.
+    same device. For users and items without training ratings the mean is predicted; such a user is recommended the
+    items with the most training ratings first.
 
     Parameters
     ----------
@@ -106,7 +107,8 @@ class ImplicitALS(_LeastSquares):
     explicit ratings (Hu, Koren and Volinsky 2008; cumf, section 5.6).
 
     `predict` gives preferences, near 0 to 1; errors in `history` and `score` are against preferences of 1, the
-    ratings above 0. What counts is the order: see `rank` and `recommend`.
+    ratings above 0. What counts is the order: see `rank` and `recommend`. For users and items without training
+    ratings 0 is predicted; such a user is recommended the items with the most training ratings first.
 
     Parameters
     ----------
@@ -155,9 +157,7 @@ class ImplicitALS(_LeastSquares):
             device=device,
             seed=seed,
         )
-        if not (np.isfinite(alpha) and alpha > 0):
-            raise ValueError(f"alpha must be finite and positive, not {alpha!r}")
-        self.alpha = float(alpha)
+        self.alpha = number("alpha", alpha, above=0)
 
     @property
     def _parameters(self):

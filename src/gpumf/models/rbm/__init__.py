@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.cpu.rbm import expectations
-from gpumf.models.base import Model
+from gpumf.models.estimator import Model
 from gpumf.models.rbm.divergence import Parallel, Sequential
 from gpumf.models.rbm.evaluation import ExpectationErrors, ExpectationRanking
 from gpumf.models.rbm.fast import Fast
@@ -43,7 +43,8 @@ class RBM(Model):
     weights normal with standard deviation 0.01 (section 6.2.3), the biases b as zeros.
 
     An item without a training rating is predicted the mean of the training ratings; a user without one by what the
-    biases say. Going on with `warm_start` starts without momentum. `recommend` and `rank` work on the CPU.
+    biases say, and recommended the items with the most training ratings first. Going on with `warm_start` needs
+    ratings of the same scale and starts without momentum. `recommend` and `rank` work on the CPU.
 
     Parameters
     ----------
@@ -78,6 +79,7 @@ class RBM(Model):
 
     _trainers: ClassVar = {"sequential": Sequential, "parallel": Parallel, "thesis": Thesis, "fast": Fast}
     _arrays = "user_hidden", "item_weights", "visible_biases", "hidden_biases"
+    _remedy = "lower learning_rate"
 
     def __init__(
         self,
@@ -141,13 +143,23 @@ class RBM(Model):
 
     # Training
 
+    def _check_warm(self, train):
+        super()._check_warm(train)
+        if (scale := _scale_of(train)) != self.scale:
+            raise ValueError(f"warm_start needs ratings on the scale {self.scale} as before, not on {scale}")
+
     def _set_training(self, train):
         super()._set_training(train)
-        if self.scale is None:
-            self.scale = float(train.values.min()), float(train.values.max())
+        self.scale = _scale_of(train)
         if not self.scale[0] < self.scale[1]:
             raise ValueError(f"a model of ratings needs two different ones; all are {self.scale[0]}")
         self.n_levels = self.levels or n_levels_of(train, self.scale)
+
+    def _shapes(self, users, items, found):
+        levels = found[1][1:2]  # as many as the file's weights have, and the same in both arrays
+        if levels and not 2 <= levels[0] <= MOST_LEVELS:
+            raise ValueError(f"it has {levels[0]} levels, not 2 to {MOST_LEVELS}")
+        return (users, self.hidden), (items, *levels, self.hidden), (items, *levels), (self.hidden,)
 
     def _keep(self, arrays):
         super()._keep(arrays)
@@ -185,6 +197,11 @@ class RBM(Model):
     def _ranking_without(self, seen, k):
         learned = self.user_hidden, self.item_weights, self.visible_biases, self.level_values
         return ExpectationRanking(*learned, self._item_known, seen)
+
+
+def _scale_of(train):
+    """(lowest, highest) rating that is possible, or where that is not known, that there is."""
+    return train.scale or (float(train.values.min()), float(train.values.max()))
 
 
 def level_logarithms(items, levels, shape):

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf.models.base import Factorization, check_training
+from gpumf.models.checks import check_training, integer, number
+from gpumf.models.factorization import Factorization
 from gpumf.models.sgd import schedules
 from gpumf.models.sgd.bsgd import Bsgd
 from gpumf.models.sgd.cu2rec import Cu2rec
@@ -20,6 +21,11 @@ from gpumf.models.sgd.updates import Parallel, Sequential
 
 _BIAS_KINDS = {False: 0, True: 1, "baseline": 2}  # BIASES of kernels/common/sgd.cuh
 _CONSTANT = schedules.Constant()
+# A training set that has less of any of these is too small for `fast`, which keeps a group of threads busy for every
+# 16 users or eighth of an item. data/results/h100/sgd_schemes.csv, 128 factors, M updates/s: with the 58 groups that
+# ml-100k has (80,000 ratings) it makes 48 and `kato_hosino` 288; with the 800 of jester-1 (1.4 M ratings) 450 and 246.
+# On lines through the logarithms of both they meet at 430 groups and 730,000 ratings.
+_LEAST_FOR_FAST = {"nnz": 730_000, "n_users": 6_900, "n_items": 54}
 _SMALL = np.float32(0.1)  # standard deviation of initial factors that have biases beside them
 
 
@@ -32,6 +38,8 @@ class SGD(Factorization):
 
     With biases a rating is approximated by mu + b_u + b_i + p_u . q_i (cu2rec), mu the mean of the training ratings.
     The biases are two more columns of the factors, (.., b_u, 1) and (.., 1, b_i), so that all else stays as it is.
+    For a user without training ratings mu + b_i is predicted, for such an item mu + b_u. Without biases the mean is
+    predicted for both, and such a user is recommended the items with the most training ratings first.
 
     Parameters
     ----------
@@ -41,21 +49,21 @@ class SGD(Factorization):
     item_regularization, bias_regularization : lambda >= 0 of the items and of all biases
     biases : True, learned from zero; 'baseline', baseline predictors that stay as they are (esgd, section 4); False
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.models.sgd.schedules`
-    kernel : a name of `SGD.kernels()`; the fastest for the device by default
+    kernel : a name of `SGD.kernels()`; by default the fastest for the device and the training set, see `choose`
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     threads : number of CUDA threads of the grid, where the scheme leaves it open. By default as many as
         `safe_updates` lets be in flight: with more, updates of popular vectors overwrite each other and an epoch
-        learns less. Ignored on the CPU.
+        learns less. Ignored on the CPU. Goes with a named kernel.
     chunk : most ratings on the device at a time; by default all that fit. With less than all, the next ones are
         copied while these are worked on, with the same result. Not for `hogwild` and `cu2rec`, which draw from all.
     seed : int, of the initial factors, of the draws and of every shuffled order
     **options : parameters of the scheme; `SGD.options_of(kernel)` has their defaults and bounds, the module of the
-        scheme in `gpumf.models.sgd` says what they mean
+        scheme in `gpumf.models.sgd` says what they mean. They go with a named kernel
 
     Raises
     ------
     ValueError : a parameter out of range, a kernel that does not fit the device
-    TypeError : an option that the scheme has not
+    TypeError : an option that the scheme has not, an option or threads without a kernel
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
     """
 
@@ -91,22 +99,33 @@ class SGD(Factorization):
         **options,
     ):
         super().__init__(factors, regularization, kernel=kernel, device=device, threads=threads, seed=seed)
-        if not (np.isfinite(learning_rate) and learning_rate > 0):
-            raise ValueError(f"learning_rate must be finite and positive, not {learning_rate!r}")
-        if biases not in _BIAS_KINDS:
+        if not isinstance(biases, bool | str) or biases not in _BIAS_KINDS:
             raise ValueError(f"biases must be True, False or 'baseline', not {biases!r}")
-        if chunk is not None and chunk < 1:
-            raise ValueError(f"chunk must be positive, not {chunk!r}")
+        if kernel is None and (options or threads is not None):
+            alone = sorted(options) or ["threads"]
+            raise TypeError(f"{', '.join(alone)} go with one kernel: name it with kernel=, one of {list(self._trainers)}")
         if chunk is not None and not self._trainers[self.kernel].streams:
             raise ValueError(f"the kernel {self.kernel!r} draws from all ratings at any time; it takes no chunk")
-        self.learning_rate = float(learning_rate)
-        self.item_regularization = self.regularization if item_regularization is None else float(item_regularization)
-        self.bias_regularization = self.regularization if bias_regularization is None else float(bias_regularization)
+        self.learning_rate = number("learning_rate", learning_rate, above=0)
+        own = {"item_regularization": item_regularization, "bias_regularization": bias_regularization}
+        for name, value in own.items():
+            setattr(self, name, self.regularization if value is None else number(name, value, least=0))
         self.biases = biases
         self.bias_kind = _BIAS_KINDS[biases]
         self.schedule = schedules.made(schedule)
-        self.chunk = chunk
-        self.options = self._trainers[self.kernel].chosen(self, options)
+        self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
+        self._options_given = options
+        _ = self.options  # raises where they are wrong
+
+    @property
+    def options(self):
+        """The values of the kernel's options: those given, and the defaults of the others."""
+        return self._trainers[self.kernel].chosen(self, self._options_given)
+
+    def choose(self, train):
+        """The fastest kernel for the device and a training set, as measured: see _LEAST_FOR_FAST."""
+        small = any(getattr(train, name) < least for name, least in _LEAST_FOR_FAST.items())
+        return "kato_hosino" if small and self.device != "cpu" else super().choose(train)
 
     @classmethod
     def options_of(cls, kernel):
@@ -133,7 +152,7 @@ class SGD(Factorization):
         if result.biases:
             raise ValueError("the other model has no biases to go on from")
         result.user_factors, result.item_factors = model.user_factors.copy(), model.item_factors.copy()
-        result._user_known, result._item_known = model._user_known.copy(), model._item_known.copy()
+        result._user_known, result._item_counts = model._user_known.copy(), model._item_counts.copy()
         result.mean, result.scale, result._training = model.mean, model.scale, model._training
         result.history, result.transfer_seconds = model.history.copy(), model.transfer_seconds
         return result
@@ -145,6 +164,16 @@ class SGD(Factorization):
     @property
     def _offset(self):
         return self.mean if self.biases else 0.0
+
+    @property
+    def _remedy(self):
+        return f"lower learning_rate ({self.learning_rate:g}), or raise regularization"
+
+    def _known(self, users, items):
+        return np.ones(users.shape, bool) if self.biases else super()._known(users, items)
+
+    def _told_apart(self):
+        return np.ones_like(self._user_known) if self.biases else super()._told_apart()
 
     @property
     def user_biases(self):
@@ -169,6 +198,8 @@ class SGD(Factorization):
     def initial_factors(self, train):
         """As of `Factorization`; with biases, normal with mean 0 and small, the biases zero or baseline predictors.
 
+        With biases, the factors of users and items without a rating are zero, so that the biases alone are predicted.
+
         Returns
         -------
         (user_factors, item_factors) : float32
@@ -178,6 +209,8 @@ class SGD(Factorization):
         rng = np.random.default_rng(self.seed)
         shapes = ((rows, self.columns) for rows in (train.n_users, train.n_items))
         p, q = (rng.standard_normal(shape, np.float32) * _SMALL for shape in shapes)
+        for factors, rows in ((p, train.users), (q, train.items)):
+            factors[np.bincount(rows, minlength=len(factors)) == 0] = 0
         p[:, -2], p[:, -1], q[:, -2], q[:, -1] = 0, 1, 1, 0
         if self.biases == "baseline":
             p[:, -2], q[:, -1] = baseline_predictors(train)
@@ -206,25 +239,25 @@ class SGD(Factorization):
 
         Raises
         ------
-        NotFittedError, ValueError : as of `fit`; fewer users or items than the model has
+        NotFittedError, TypeError, ValueError, DivergedError : as of `fit`; fewer users or items than the model has
         """
-        self._check_fitted()
-        check_training(new, validation)
-        old_rows, shape = (len(self.user_factors), len(self.item_factors)), (new.n_users, new.n_items)
-        if any(rows > wanted for rows, wanted in zip(old_rows, shape, strict=True)):
-            raise ValueError(f"the model has {old_rows} users and items, the new ratings only {shape}")
-        factors = tuple(
-            np.concatenate([old, fresh[len(old) :]])
-            for old, fresh in zip((self.user_factors, self.item_factors), self.initial_factors(new), strict=True)
-        )
-        known = self._user_known, self._item_known
-        mean, scale, before = self.mean, self.scale, self._training
-        self._set_training(new)
-        self.mean, self.scale = mean, scale
-        self._user_known[: len(known[0])] |= known[0]
-        self._item_known[: len(known[1])] |= known[1]
-        self._training = _joined(before, new)
-        return self._train(new, factors, self.history.to_dict("records"), epochs, validation, None, progress)
+        with self._as_before_if_it_fails():
+            self._check_fitted()
+            epochs = integer("epochs", epochs, 0)
+            check_training(new, validation)
+            old_rows, shape = (len(self.user_factors), len(self.item_factors)), (new.n_users, new.n_items)
+            if any(rows > wanted for rows, wanted in zip(old_rows, shape, strict=True)):
+                raise ValueError(f"the model has {old_rows} users and items, the new ratings only {shape}")
+            known, counts = (self._user_known, self._item_known), self._item_counts
+            mean, scale, before = self.mean, self.scale, self._training
+            self._set_training(new)
+            factors = self._continued(new, *known)
+            self.mean, self.scale = mean, scale
+            self._user_known[: len(known[0])] |= known[0]
+            self._item_counts[: len(counts)] += counts
+            self._training = _joined(before, new)
+            self._train(new, factors, self.history.to_dict("records"), epochs, validation, None, progress)
+        return self
 
 
 def _joined(before, new):

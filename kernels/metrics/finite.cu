@@ -1,0 +1,12 @@
+// Whether numbers are all finite: what a training is asked after every epoch. One pass, at the speed of memory.
+//
+// Version count_not_finite: the threads stride over the numbers, and only those that find one that is not say so.
+
+// count: (1,), zero before; becomes the number of threads that found a NaN or an infinity.
+extern "C" __global__ void count_not_finite(const float* __restrict__ numbers, long long n, int* count) {
+    const long long stride = gridDim.x * (long long)blockDim.x;
+    bool finite = true;
+    for (long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x; k < n; k += stride)
+        finite = finite && numbers[k] - numbers[k] == 0.0f;  // otherwise the difference is NaN
+    if (!finite) atomicAdd(count, 1);
+}

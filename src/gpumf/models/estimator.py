@@ -1,0 +1,450 @@
+"""What all models share: training with a history, errors, recommendation, and storage."""
+
+import time
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import gpu
+from gpumf.models import storage
+from gpumf.models.base import Trainer
+from gpumf.models.checks import MOST_SEED, DivergedError, NotFittedError, check_training, flag, integer, number, positions
+from gpumf.models.finite import FiniteCheck
+from gpumf.models.ranking import METRICS, ByUser, popular_items
+
+
+class Model(ABC):
+    """Trains on ratings, keeps a history, predicts ratings.
+
+    Subclasses name their kernels in `_trainers` (kernel name -> Trainer class), fastest last, and in `_arrays` the
+    attributes that hold what is learned, float32: first that of the users, then that of the items, row by row.
+
+    Attributes
+    ----------
+    history : DataFrame with one row an epoch and the columns
+        epoch (0 is the initial model), seconds (of training alone, summed up), rmse, mae (of the validation set;
+        NaN without one)
+    device : where the kernel runs: 'cpu', 'cuda', or 'host' for a CUDA kernel on the processor
+    kernel : its name. Where none was given, `fit` chooses it by the training set (see `choose`)
+    transfer_seconds : time to put ratings and arrays where the kernel wants them; not part of `history.seconds`
+    """
+
+    _trainers: dict[str, type[Trainer]]
+    _arrays: tuple[str, ...]
+    _remedy: str  # what to do where training diverges
+    _offset = 0.0  # of predictions from the scores of rankings
+
+    def __init__(self, *, kernel, device, seed):
+        self.seed = integer("seed", seed, 0, MOST_SEED)
+        self.kernel, self.device = self._usable(kernel, device)
+        self._kernel_given, self._default_kernel = kernel is not None, self.kernel
+        self.history = None
+
+    @classmethod
+    def kernels(cls):
+        """What can be passed as `kernel`: a dict name -> device, slowest first. Those of 'cuda' run on 'host' too."""
+        return {name: trainer.device for name, trainer in cls._trainers.items()}
+
+    def choose(self, train):
+        """The kernel for a training set, where none was given: the fastest for the device, unless a model knows better."""
+        return self._default_kernel
+
+    def _usable(self, kernel, device):
+        """(kernel, device) for what was asked for, the fastest one."""
+        model = type(self).__name__
+        if device not in ("auto", "cpu", "cuda", "host"):
+            raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'host', not {device!r}")
+        if kernel is not None and kernel not in self._trainers:
+            raise ValueError(f"{model} has no kernel {kernel!r}; choose from {list(self._trainers)}")
+        if device == "host":
+            gpu.device("host")  # raises where there is none
+        elif device == "cuda" or (kernel and self._trainers[kernel].device == "cuda"):
+            gpu.device()
+        usable = {"host": ("cuda",), "auto": ("cpu", "cuda") if gpu.available() else ("cpu",)}.get(device, (device,))
+        fitting = [
+            name
+            for name, trainer in self._trainers.items()
+            if kernel in (None, name) and trainer.device in usable and self._fits(trainer)
+        ]
+        if not fitting:
+            raise ValueError(
+                f"{model} has no kernel for kernel={kernel!r}, device={device!r}{self._misfit}; there are "
+                + ", ".join(f"{name} ({self._described(trainer)})" for name, trainer in self._trainers.items())
+            )
+        return fitting[-1], "host" if device == "host" else self._trainers[fitting[-1]].device
+
+    _misfit = ""  # what else than kernel and device a kernel may not fit
+
+    def _fits(self, trainer):
+        """Whether a kernel is made for a model of this size."""
+        return True
+
+    @staticmethod
+    def _described(trainer):
+        """What `_usable` says of a kernel that does not fit."""
+        return trainer.device
+
+    @property
+    def _parameters(self):
+        """The constructor's arguments, by name, that make an equal model on any device."""
+        return {"seed": self.seed}
+
+    @property
+    def _learned(self):
+        """The arrays named in `_arrays`."""
+        return tuple(getattr(self, name) for name in self._arrays)
+
+    def _keep(self, arrays):
+        for name, array in zip(self._arrays, arrays, strict=True):
+            setattr(self, name, array)
+
+    @property
+    def _shape(self):
+        """(users, items) that the model was trained on."""
+        return tuple(map(len, self._learned[:2]))
+
+    # Training
+
+    @abstractmethod
+    def _initial(self, train):
+        """The arrays before the first epoch, float32."""
+
+    def fit(self, train, epochs=20, validation=None, *, stop=None, warm_start=False, progress=False):
+        """Train on a set of ratings.
+
+        Interrupting (KeyboardInterrupt) leaves a usable model with the epochs done so far; continue it with
+        `warm_start=True`. Whatever else goes wrong leaves the model as it was before, but for divergence: after each
+        epoch all that was learned, and the validation error, has to be finite. Otherwise DivergedError, and the model
+        keeps the factors and the history of the last epoch that was. That costs a pass over the factors and a copy of
+        them, where they are, an epoch; neither is in `history.seconds`.
+
+        Parameters
+        ----------
+        train : Ratings
+        epochs : int from 0, how many to add
+        validation : Ratings of the same shape, whose errors the history records after each epoch
+        stop : function of the newest history row (a dict); true ends the training early
+        warm_start : bool, go on from what this model has learned, and its history, instead of from the start
+        progress : bool, show a bar
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError : sets that are not `Ratings`
+        ValueError : ratings that are not finite, an empty set, a validation set of another shape, epochs below 0
+        NotFittedError : warm_start without a training before
+        DivergedError : an epoch ended with something that is not finite
+        gpumf.gpu.DeviceError : the device cannot do it
+        """
+        with self._as_before_if_it_fails():
+            epochs = integer("epochs", epochs, 0)
+            check_training(train, validation)
+            if flag("warm_start", warm_start):
+                self._check_warm(train)
+                known, rows = (self._user_known, self._item_known), self.history.to_dict("records")
+                self._set_training(train)
+                arrays = self._continued(train, *known)
+            else:
+                self._set_training(train)
+                arrays, rows = self._initial(train), []
+            self._train(train, arrays, rows, epochs, validation, stop, progress)
+        return self
+
+    @contextmanager
+    def _as_before_if_it_fails(self):
+        """Take all changes of the model back where the body raises before it has kept what it learned."""
+        before = vars(self).copy()
+        try:
+            yield
+        except BaseException:
+            if self.history is before["history"]:
+                vars(self).clear()
+                vars(self).update(before)
+            raise
+
+    def _check_warm(self, train):
+        """Raise where training cannot go on with this set."""
+        self._check_fitted()
+        if self._shape != (train.n_users, train.n_items):
+            raise ValueError("warm_start needs ratings of the same users and items as before")
+
+    def _continued(self, train, users_known, items_known):
+        """The arrays to go on from, after `_set_training`, given who was known before it."""
+        return self._learned
+
+    def _train(self, train, arrays, rows, epochs, validation, stop, progress):
+        """Train from these arrays, with this history so far, and keep what is learned."""
+        if not self._kernel_given:
+            self.kernel = self.choose(train)
+        train = self._as_trained(train)
+        errors = self._errors(validation) if validation is not None else None
+        make_trainer, finite = self._trainers[self.kernel], FiniteCheck(self.device)
+        make_trainer.compile(self)
+        _ = train.by_user, train.by_item  # belongs to loading, not to the transfer
+        started = time.perf_counter()
+        trainer = make_trainer(self, train, *arrays)
+        trainer.synchronize()
+        self.transfer_seconds = time.perf_counter() - started
+
+        def done(rows, epoch, seconds):
+            """Copies of what is learned by now, and the history."""
+            learned = trainer.arrays()
+            rmse, mae = errors(*learned) if errors else (np.nan, np.nan)
+            if not finite(learned) or (errors and not np.isfinite(rmse)):
+                raise DivergedError(epoch, self._remedy)
+            row = {"epoch": epoch, "seconds": seconds, "rmse": rmse, "mae": mae}
+            return finite.copies(learned), [*rows, row]
+
+        # One assignment an epoch: whenever an interrupt comes, factors and history belong together.
+        newest = (finite.copies(trainer.arrays()), rows) if rows else done(rows, 0, 0.0)
+        first = newest[1][-1]["epoch"]
+        try:
+            for epoch in tqdm(range(first, first + epochs), disable=not progress, desc=self.kernel, unit="epoch"):
+                rows = newest[1]
+                started = time.perf_counter()
+                self._epoch(trainer, epoch, rows)
+                trainer.synchronize()
+                seconds = rows[-1]["seconds"] + time.perf_counter() - started
+                newest = done(rows, epoch + 1, seconds)
+                if stop is not None and stop(newest[1][-1]):
+                    break
+        except (KeyboardInterrupt, DivergedError):
+            self._finish(*newest)
+            raise
+        self._finish(*newest)
+
+    def _finish(self, arrays, rows):
+        self._keep(self._to_host(arrays))
+        self.history = pd.DataFrame(rows)
+
+    def _epoch(self, trainer, number, rows):
+        """Start epoch `number` after these rows of history."""
+        trainer.epoch(number)
+
+    def _as_trained(self, ratings):
+        """The ratings as the trainer wants them."""
+        return ratings
+
+    def _to_host(self, arrays):
+        return arrays if self.device == "cpu" else tuple(map(gpu.device(self.device).to_numpy, arrays))
+
+    def _set_training(self, train):
+        self.mean = train.mean
+        self.scale = train.scale
+        self._user_known = np.bincount(train.users, minlength=train.n_users) > 0
+        self._item_counts = np.bincount(train.items, minlength=train.n_items)
+        self._training = train
+
+    @property
+    def _item_known(self):
+        return self._item_counts > 0
+
+    @abstractmethod
+    def _errors(self, ratings):
+        """A function of the model's arrays, where they are, that gives (rmse, mae) on these ratings."""
+
+    # Use
+
+    def _check_fitted(self):
+        if self.history is None:
+            raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit() first")
+
+    def _check_shape(self, ratings):
+        if (ratings.n_users, ratings.n_items) != self._shape:
+            raise ValueError("the ratings have other users or items than the model was trained on")
+
+    def score(self, ratings):
+        """Errors on a set of ratings of the same shape, as {"rmse": ..., "mae": ...} in rating units.
+
+        Raises
+        ------
+        ValueError : a set of another shape, or without a rating
+        """
+        self._check_fitted()
+        self._check_shape(ratings)
+        if ratings.nnz == 0:
+            raise ValueError("there are no ratings to score on")
+        arrays = self._learned
+        if self.device != "cpu":
+            arrays = map(gpu.device(self.device).array, arrays)
+        rmse, mae = self._errors(ratings)(*arrays)
+        return {"rmse": rmse, "mae": mae}
+
+    def predict(self, users, items):
+        """Predicted ratings, float32, for positions of users and items (broadcast against each other).
+
+        Raises
+        ------
+        IndexError : a position outside 0..n-1
+        """
+        self._check_fitted()
+        users, items = np.broadcast_arrays(
+            positions(users, self._shape[0], "user"), positions(items, self._shape[1], "item")
+        )
+        return np.where(self._known(users, items), self._predicted(users, items), np.float32(self.mean))
+
+    @abstractmethod
+    def _predicted(self, users, items):
+        """Predictions for positions of one shape, as if all were known."""
+
+    def _known(self, users, items):
+        """Whether the model has learned enough of these positions to predict more than the mean."""
+        return self._user_known[users] & self._item_known[items]
+
+    def recommend(self, user, k=10, seen=None):
+        """The k items with the highest predicted ratings that the user has not rated.
+
+        Of equal ratings the item of the lower position comes first. A user of whom the model knows nothing that tells
+        items apart (see the class) gets those with the most training ratings first. Up to 128 items of a
+        factorization are found where the kernel runs, all else on the CPU.
+
+        Parameters
+        ----------
+        user : int position, or an array (n,) of them
+        k : int
+        seen : Ratings whose items of this user are left out; () for none. By default the training set, which a model
+            from a file has not: pass it
+
+        Returns
+        -------
+        (items, ratings) : int64 and float32, best first; the ratings are those of `predict`, and items without a
+            training rating never appear. For one user (<= k,), for an array (n, k) with -1 and NaN where there are
+            fewer items.
+
+        Raises
+        ------
+        ValueError : k below 1, `seen` of another shape, or not given to a model from a file
+        IndexError : a position outside 0..n-1
+        """
+        self._check_fitted()
+        users = np.atleast_1d(positions(user, self._shape[0], "user"))
+        k = integer("k", k, 1)
+        within = min(k, self._shape[1])
+        items, ratings = self._ranking(seen, within).top_items(users, within)
+        items = items.astype(np.int64)
+        ratings += np.float32(self._offset)
+        alike, found = ~self._told_apart()[users], items >= 0
+        ratings[alike] = np.where(found[alike], self.predict(users[alike, None], items[alike] * found[alike]), np.nan)
+        if np.ndim(user) == 0:
+            return items[0, found[0]], ratings[0, found[0]]
+        beyond = (0, 0), (0, k - within)
+        return np.pad(items, beyond, constant_values=-1), np.pad(ratings, beyond, constant_values=np.nan)
+
+    def rank(self, test, k=10, seen=None, users=None):
+        """How many of the k best items that the model finds for a user are among those that the user rated later.
+
+        Every test rating counts as relevant, whatever its value; of a user's k items, best first, let hit j be one
+        where the item of rank j = 1..k is relevant, and n the number of the user's test items. Then
+
+            precision = hits / k,    recall = hits / n,
+            map  = 1 / min(k, n) * sum over hits j of (hits up to rank j) / j,
+            ndcg = sum over hits j of 1 / log2(j + 1), over the same sum for j = 1..min(k, n),
+
+        each averaged over the users with a test item. `map` is the mean average precision, scaled so that a perfect
+        list gets 1; `ndcg` the normalized discounted cumulative gain (Järvelin and Kekäläinen 2002, for relevance 0
+        or 1) with the discount of Burges et al. 2005, which counts from the first rank.
+
+        Parameters
+        ----------
+        test : Ratings of the same shape as the training set
+        k : int
+        seen : as in `recommend`
+        users : positions of the users to average over; all by default
+
+        Returns
+        -------
+        dict of precision, recall, map, ndcg, in 0..1
+
+        Raises
+        ------
+        ValueError : no user with a test item, a test set of another shape; otherwise as of `recommend`
+        """
+        self._check_fitted()
+        self._check_shape(test)
+        k = integer("k", k, 1)
+        users = np.arange(test.n_users) if users is None else positions(users, test.n_users, "user")
+        users = users[test.by_user.counts[users] > 0]
+        if not len(users):
+            raise ValueError("none of the users has a test item")
+        means = self._ranking(seen, k).metrics(test.by_user, users, k).mean(axis=0)
+        return dict(zip(METRICS, means.tolist(), strict=True))
+
+    def _told_apart(self):
+        """The users, bool (n_users,), for whom the model has scores that differ from item to item."""
+        return self._user_known
+
+    def _ranking(self, seen, k):
+        """A `Ranking` for lists of k items without those of `seen`, as of `recommend`."""
+        if seen is None:
+            seen = self._training
+            if seen is None:
+                raise ValueError("a model from a file has no training set; pass seen=train, or seen=() to leave out none")
+        elif isinstance(seen, tuple) and not seen:
+            seen = None
+        else:
+            self._check_shape(seen)
+        rows = None if seen is None else seen.by_user
+        told_apart, popular = self._told_apart(), (self._item_counts, self._shape[0], rows, k, self.device)
+        return ByUser(told_apart, partial(self._ranking_without, rows, k), partial(popular_items, *popular))
+
+    @abstractmethod
+    def _ranking_without(self, seen, k):
+        """A `Ranking` of the users told apart, with `seen` as CompressedRows or None."""
+
+    # Storage
+
+    def save(self, path):
+        """Write the fitted model to one .npz file: what it learned, its parameters and history, no ratings.
+
+        A file of this name is replaced once the new one is whole.
+        """
+        self._check_fitted()
+        header = {
+            "model": type(self).__name__,
+            "parameters": self._parameters,
+            "mean": self.mean,
+            "scale": self.scale,
+            "transfer_seconds": self.transfer_seconds,
+            "history": self.history.to_dict("list"),
+        }
+        learned = dict(zip(self._arrays, self._learned, strict=True))
+        storage.write(path, header, learned | {"user_known": self._user_known, "item_counts": self._item_counts})
+
+    @classmethod
+    def load(cls, path, device="auto"):
+        """Read a model that `save` wrote, for use on `device`; its kernel is chosen anew.
+
+        Raises
+        ------
+        ValueError : the file is no saved model of this class, or what it holds does not go together
+        """
+        header, arrays = storage.read(path, cls.__name__)
+        with storage.damage_of(path):
+            parameters, mean, scale = header["parameters"], header["mean"], header["scale"]
+            shapes = {name: array.shape for name, array in arrays.items()}
+            users, items = shapes["user_known"], shapes["item_counts"]
+            model = cls(**parameters, device=device)
+            learned = model._shapes(*users, *items, [shapes[name] for name in cls._arrays])
+            expected = {name: (np.float32, shape) for name, shape in zip(cls._arrays, learned, strict=True)}
+            storage.check_arrays(
+                arrays, expected | {"user_known": (np.bool_, users), "item_counts": (np.int64, items)}
+            )
+            model.mean = number("mean", mean, least=-np.inf)
+            model.scale = scale and tuple(number("scale", bound, least=-np.inf) for bound in scale)
+            model.transfer_seconds = number("transfer_seconds", header["transfer_seconds"], least=0)
+            model.history = storage.history(header["history"])
+        model._keep(arrays[name] for name in cls._arrays)
+        model._user_known, model._item_counts = arrays["user_known"], arrays["item_counts"]
+        model._training = None
+        return model
+
+    @abstractmethod
+    def _shapes(self, users, items, found):
+        """The shapes of the learned arrays for so many users and items; `found` are those in a file."""
