@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from gpumf import claims, results, verdicts
-from gpumf.experiments.first_comparison import FACTORS, summary
-from gpumf.experiments.speedups import PUBLISHED_KERNELS
+from gpumf.experiments.thesis.first_comparison import FACTORS, summary
+from gpumf.experiments.thesis.speedups import PUBLISHED_KERNELS
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 _CPU = {"sequential": "one core", "parallel": "all cores"}

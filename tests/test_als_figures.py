@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from gpumf import plots, results
-from gpumf.experiments import als_scaling, als_versions
+from gpumf.experiments.cumf import als_versions
+from gpumf.experiments.gpumf import als_scaling
 
 CUMF = {"cumf_lu": 8.0, "cumf_cholesky": 4.0, "cumf_cg": 2.0, "cumf_cg_fp16": 1.0}
 
@@ -18,7 +19,9 @@ def stored(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "repository", lambda: tmp_path)
 
     def store(name, rows, columns):
-        return results.store(name, pd.DataFrame(rows, columns=columns), {}, datetime.now(UTC), live=True)
+        return results.store(
+            name, pd.DataFrame(rows, columns=columns), {}, datetime.now(UTC), live=True, source="cumf"
+        )
 
     return store
 

@@ -19,7 +19,7 @@ def recorded(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "repository", lambda: tmp_path)
 
     def store(name, frame, profile="full", device=results.REFERENCE):
-        to = results.folder(live=False, device=device)
+        to = results.folder(live=False, device=device) / "thesis"
         to.mkdir(parents=True, exist_ok=True)
         frame.to_csv(to / f"{name}.csv", index=False)
         (to / f"{name}.json").write_text(json.dumps({"commit": "c0ffee", "parameters": {"profile": profile}}))
@@ -67,7 +67,7 @@ def test_a_row_names_the_file_and_the_commit_of_its_value(recorded):
     row = only_row(claim())
     assert list(row) == claims.COLUMNS
     assert (row["value"], row["met"], row["commit"]) == (1.5, "reach", "c0ffee")
-    assert row["source_file"] == f"data/results/{results.REFERENCE}/measured.csv"
+    assert row["source_file"] == f"data/results/{results.REFERENCE}/thesis/measured.csv"
 
 
 def test_the_reach_may_follow_from_the_result_itself(recorded):

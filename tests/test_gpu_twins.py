@@ -9,7 +9,7 @@ import pytest
 from gpumf import gpu
 from gpumf.datasets import DataError, gpu_twins, twins
 from gpumf.datasets.ratings import row_offsets
-from gpumf.experiments import als_hugewiki
+from gpumf.experiments.cumf import als_hugewiki
 
 SPEC = twins.Twin(
     500, 60, 10_005, (3, 60), (30, 450), None, None, mean=2.0, user_bias=0.3, item_bias=0.2, signal=0.4, noise=0.5,

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from gpumf import gpu
-from gpumf.experiments import kernel_resources
+from gpumf.experiments.gpumf import kernel_resources
 from gpumf.gpu import nvrtc, sources
 
 pytestmark = pytest.mark.skipif(nvrtc.why_unavailable() is not None, reason=str(nvrtc.why_unavailable()))

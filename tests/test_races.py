@@ -8,7 +8,8 @@ import numpy as np
 from conftest import SCHEMES, kernels_on, ragged_ratings
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf.datasets import gpu_twins
-from gpumf.experiments import elementwise_cube, race_demonstration, race_steps
+from gpumf.experiments.gpumf import race_demonstration, race_steps
+from gpumf.experiments.thesis import elementwise_cube
 from gpumf.gpu import sources
 from gpumf.models.initial import uniform_factors
 

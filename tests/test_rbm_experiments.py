@@ -9,7 +9,8 @@ import pytest
 
 from conftest import ragged_ratings
 from gpumf import RBM, claims, datasets, plots, results
-from gpumf.experiments import blend_ml100k, rbm_features, rbm_speed, rbm_tuning, stale_rbm
+from gpumf.experiments.gpumf import blend_ml100k, rbm_features
+from gpumf.experiments.thesis import rbm_speed, rbm_tuning, stale_rbm
 from gpumf.models.rbm.divergence import batch_order
 
 CEILINGS = {"copy_bytes_per_second": 1e9, "fp32_flops": 1e9}
@@ -19,7 +20,7 @@ CEILINGS = {"copy_bytes_per_second": 1e9, "fp32_flops": 1e9}
 def stored(tmp_path, monkeypatch):
     """Makes a Result of a frame, kept where nobody looks."""
     monkeypatch.setattr(results, "repository", lambda: tmp_path)
-    return lambda frame: results.store("x", frame, {}, datetime.now(UTC), live=True)
+    return lambda frame: results.store("x", frame, {}, datetime.now(UTC), live=True, source="gpumf")
 
 
 def labelled(figure):

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,18 +16,14 @@ from matplotlib.figure import Figure
 from conftest import ragged_ratings
 from gpumf import ALS, ImplicitALS, datasets, experiments, gpu, plots, results
 from gpumf.experiments import __main__ as command_line
-from gpumf.experiments import (
-    _limits,
-    als_convergence,
-    als_versions,
-    elementwise_cube,
-    first_comparison,
-    kernel_counters,
-)
+from gpumf.experiments import _limits
+from gpumf.experiments.cumf import als_versions
+from gpumf.experiments.gpumf import als_convergence, kernel_counters
+from gpumf.experiments.thesis import elementwise_cube, first_comparison
 from gpumf.gpu import nvrtc
 
 ROOT = Path(__file__).resolve().parent.parent
-EXPERIMENTS = sorted(path.stem for path in (ROOT / "src/gpumf/experiments").glob("[a-z]*.py"))
+EXPERIMENTS = list(experiments.names())
 SMALL = {
     "als_convergence": {"data": ["ml-100k-twin"], "factors": 8, "epochs": 2},
     "als_hugewiki": {"data": "hugewiki-small-twin", "iterations": 1},
@@ -154,21 +149,21 @@ def test_every_experiment_stores_a_tidy_frame_with_provenance(name, repository):
     used = SMALL.get(name, {}).get("data", [])
     used = [used] if isinstance(used, str) else list(used)
     assert [d["name"] for d in facts["datasets"]] == used and all(len(d["sha256"]) == 64 for d in facts["datasets"])
-    assert set(import_module(f"gpumf.experiments.{name}").PROFILES) == {"quick", "full"}
+    assert set(experiments.module(name).PROFILES) == {"quick", "full"}
 
 
 def test_recording_goes_to_another_folder(repository, monkeypatch):
     monkeypatch.setenv("GPUMF_RECORD", "1")
     assert not experiments.run("theoretical_flops").live
-    assert (repository / "data/results" / results.device_name() / "theoretical_flops.csv").exists()
+    assert (repository / "data/results" / results.device_name() / "thesis/theoretical_flops.csv").exists()
     with pytest.raises(results.NoResult, match="no live result"):
         results.load("theoretical_flops", results.device_name(), live=True)
 
 
 def test_where_tells_live_from_recorded(repository):
     frame = pd.DataFrame({"a": [1]})
-    live = results.store("x", frame, {}, datetime.now(UTC), live=True)
-    recorded = results.store("x", frame, {}, datetime.now(UTC), live=False)
+    live = results.store("x", frame, {}, datetime.now(UTC), live=True, source="thesis")
+    recorded = results.store("x", frame, {}, datetime.now(UTC), live=False, source="thesis")
     assert live.where.startswith("Measured live") and recorded.where.startswith("Recorded")
     assert str(datetime.now(UTC).year) in live.where
 
@@ -193,8 +188,8 @@ def test_results_go_to_a_folder_of_the_devices_whole_name(name, cards, folder, r
     monkeypatch.setattr(results.gpu, "device", lambda: fake)
     frame = pd.DataFrame({"a": [1]})
     frame.attrs["cards"] = cards
-    results.store("x", frame, {}, datetime.now(UTC), live=False)
-    assert (repository / "data/results" / folder / "x.csv").exists()
+    results.store("x", frame, {}, datetime.now(UTC), live=False, source="cumf")
+    assert (repository / "data/results" / folder / "cumf/x.csv").exists()
     assert results.load("x", folder).provenance["gpu"] == name
 
 
@@ -394,18 +389,19 @@ def test_an_experiment_runs_from_the_command_line(tmp_path, monkeypatch, capsys)
 # What the repository holds
 
 
-# reach.csv is computed from the others; test_claims.py looks at it.
-RECORDED = [path for path in sorted((ROOT / "data/results").glob("*/*.csv")) if path.stem != "reach"]
+RECORDED = sorted((ROOT / "data/results").glob("*/*/*.csv"))
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
 def test_recorded_results_say_where_they_come_from(path):
-    result = results.load(path.stem, path.parent.name)
+    device = path.parent.parent.name
+    result = results.load(path.stem, device)
     facts = result.provenance
+    assert result.source == path.parent.name == experiments.names()[path.stem]
     assert len(result.frame) and facts["commit"] and facts["clean"], "record from a clean commit"
     known = subprocess.run(["git", "-C", ROOT, "cat-file", "-t", facts["commit"]], capture_output=True, text=True)
     assert known.stdout.strip() == "commit"
-    of_gpu = ("gpu", "cuda_driver", "cupy") if path.parent.name != "cpu" else ()
+    of_gpu = ("gpu", "cuda_driver", "cupy") if device != "cpu" else ()
     for key in (*of_gpu, "cpu", "packages", "parameters", "datasets", "started", "command"):
         assert key in facts, key
 
@@ -422,16 +418,13 @@ def test_recorded_gpu_tests_passed():
         assert facts["passed"] > 0 and facts["failed"] == 0, path
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "figures").glob("*.svg")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "figures").glob("*/*.svg")), ids=lambda path: path.stem)
 def test_kept_figures_are_of_the_recorded_results(path):
     (name,) = [name for name in EXPERIMENTS if path.stem.startswith(name)]
+    assert path.parent.name == experiments.names()[name]
     text = path.read_text(encoding="utf-8")
-    places = [results.load(name, found.parent.name).where for found in RECORDED if found.stem == name]
+    places = [results.load(name, found.parent.parent.name).where for found in RECORDED if found.stem == name]
     assert any(where in text for where in [*places, "not measured"]), "run the notebook again: its result is newer"
-
-
-def _read(path):
-    return pd.read_csv(path), json.loads(path.with_suffix(".json").read_text())
 
 
 def test_readme_is_current():
@@ -448,7 +441,7 @@ def test_readme_is_current():
     ],
 )
 def test_figures_say_where_and_have_labelled_axes(draw, name):
-    figure = draw(results.Result(name, *_read(ROOT / f"data/results/{results.REFERENCE}/{name}.csv"), live=False))
+    figure = draw(results.load(name))
     assert isinstance(figure, Figure)
     assert "Recorded on" in figure.get_supxlabel() or "not measured" in figure.get_supxlabel()
     for axis in figure.axes:

@@ -11,7 +11,7 @@ from conftest import SCHEMES, kernels_on, ragged_ratings, random_factors, to_num
 from gpumf import ALS, SGD, datasets
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
-from gpumf.experiments import sgd_spread
+from gpumf.experiments.gpumf import sgd_spread
 from gpumf.hashing import random_order
 from gpumf.models import NotFittedError
 from gpumf.models.sgd import baseline_predictors, partition, schedules

@@ -6,22 +6,18 @@ import pytest
 
 from conftest import ragged_ratings
 from gpumf import SGD, plots, results
-from gpumf.experiments import (
-    sgd_assignment,
-    sgd_conflicts,
-    sgd_douban,
-    sgd_limits,
-    sgd_ml100k,
-    sgd_schemes,
-    sgd_spread,
-)
+from gpumf.experiments.esgd import sgd_conflicts
+from gpumf.experiments.gpumf import sgd_assignment, sgd_limits, sgd_ml100k, sgd_schemes, sgd_spread
+from gpumf.experiments.thesis import sgd_douban
 from gpumf.models.sgd.fast import Fast
 from gpumf.models.sgd.partition import tiled
 
 
 def result_of(name, frame):
     """A result measured somewhere."""
-    return results.Result(name, frame, {"gpu": "a", "started": "2020-01-01", "commit": "b", "clean": True}, live=True)
+    return results.Result(
+        name, "gpumf", frame, {"gpu": "a", "started": "2020-01-01", "commit": "b", "clean": True}, live=True
+    )
 
 
 def labelled(figure):

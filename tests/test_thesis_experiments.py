@@ -9,16 +9,9 @@ import pytest
 import yaml
 
 from conftest import ragged_ratings
-from gpumf import ALS, plots, results, verdicts
-from gpumf.experiments import (
-    _published,
-    als_sgd_rbm,
-    crossover,
-    parameter_search,
-    sparsity,
-    speedups,
-    thread_scaling,
-)
+from gpumf import ALS, experiments, plots, results, verdicts
+from gpumf.experiments import _published
+from gpumf.experiments.thesis import als_sgd_rbm, crossover, parameter_search, sparsity, speedups, thread_scaling
 from gpumf.gpu.occupancy import KEPLER, active_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,7 +30,7 @@ def store(repository):
     """Stores a frame as a result, recorded on an H100 in full, or live here."""
 
     def stored(name, frame, live=False):
-        to = results.folder(live, results.device_name() if live else results.REFERENCE)
+        to = results.folder(live, results.device_name() if live else results.REFERENCE) / "thesis"
         to.mkdir(parents=True, exist_ok=True)
         frame.to_csv(to / f"{name}.csv", index=False)
         facts = {"commit": "c0ffee", "clean": True, "started": "2020-01-01", "gpu": "a GPU"}
@@ -401,9 +394,9 @@ def test_every_row_of_the_index_has_its_experiment_result_figure_and_verdict():
     chapters = yaml.safe_dump(yaml.safe_load((ROOT / "book/_toc.yml").read_text()))
     for row in verdicts.table().itertuples():
         assert row.verdict != verdicts.NOT_RECORDED, f"{row.artefact}: {row.experiment} has no recorded full run"
-        assert (ROOT / f"src/gpumf/experiments/{row.experiment}.py").is_file(), row.artefact
+        assert row.experiment in experiments.names(), row.artefact
         assert f"file: {row.chapter}\n" in chapters and (ROOT / f"book/{row.chapter}.ipynb").is_file(), row.artefact
-        assert pd.isna(row.figure) or (ROOT / f"figures/{row.figure}.svg").is_file(), row.artefact
+        assert pd.isna(row.figure) or (ROOT / f"figures/thesis/{row.figure}.svg").is_file(), row.artefact
         assert row.verdict in verdicts.WORDS and row.why, row.artefact
 
 
@@ -438,4 +431,4 @@ def test_a_figure_of_a_live_result_is_not_kept(store, repository):
     for live in (True, False):
         result = store("crossover", mapped(), live=live)
         plots.keep(plots.crossover(result), "crossover", result)
-        assert (repository / "figures/crossover.svg").exists() is not live
+        assert (repository / "figures/thesis/crossover.svg").exists() is not live

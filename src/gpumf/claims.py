@@ -12,7 +12,9 @@ from functools import partial
 import pandas as pd
 
 from gpumf import ImplicitALS, results
-from gpumf.experiments import als_netflix, blend_ml100k, first_comparison, rbm_speed, sgd_ml100k, sgd_netflix
+from gpumf.experiments.cumf import als_netflix
+from gpumf.experiments.gpumf import blend_ml100k, sgd_ml100k, sgd_netflix
+from gpumf.experiments.thesis import first_comparison, rbm_speed
 
 COLUMNS = ["claim", "value", "unit", "reach", "aim", "met", "source_file", "commit"]
 
@@ -269,7 +271,7 @@ def evaluate(claim):
     met = replace(claim, reach=reach).met(value)
     row = {"claim": claim.id, "unit": claim.unit, "reach": reach, "aim": claim.aim, "value": value, "met": met}
     if row["met"] != "missing":
-        path = results.folder(live=False, device=claim.device) / f"{claim.experiment}.csv"
+        path = results.folder(live=False, device=claim.device) / result.source / f"{claim.experiment}.csv"
         row["source_file"] = path.relative_to(results.repository()).as_posix()
         row["commit"] = result.provenance["commit"]
     return row

@@ -11,21 +11,22 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from gpumf import results
-from gpumf.experiments import _published, rbm_speed, rbm_tuning
-from gpumf.experiments import als_convergence as convergences
-from gpumf.experiments import als_sgd_rbm as rates
-from gpumf.experiments import als_versions as versions
-from gpumf.experiments import blend_ml100k as blends
-from gpumf.experiments import crossover as maps
-from gpumf.experiments import parameter_search as searches
-from gpumf.experiments import picture_completion as pictures
-from gpumf.experiments import sgd_schemes as descents
-from gpumf.experiments import sgd_spread as spreads
-from gpumf.experiments import sparsity as sparsities
-from gpumf.experiments import speedups as gains
-from gpumf.experiments import stale_rbm as stale
-from gpumf.experiments import thread_scaling as threads
+from gpumf import experiments, results
+from gpumf.experiments import _published
+from gpumf.experiments.cumf import als_versions as versions
+from gpumf.experiments.gpumf import als_convergence as convergences
+from gpumf.experiments.gpumf import blend_ml100k as blends
+from gpumf.experiments.gpumf import sgd_schemes as descents
+from gpumf.experiments.gpumf import sgd_spread as spreads
+from gpumf.experiments.thesis import als_sgd_rbm as rates
+from gpumf.experiments.thesis import crossover as maps
+from gpumf.experiments.thesis import parameter_search as searches
+from gpumf.experiments.thesis import picture_completion as pictures
+from gpumf.experiments.thesis import rbm_speed, rbm_tuning
+from gpumf.experiments.thesis import sparsity as sparsities
+from gpumf.experiments.thesis import speedups as gains
+from gpumf.experiments.thesis import stale_rbm as stale
+from gpumf.experiments.thesis import thread_scaling as threads
 from gpumf.gpu import occupancy
 
 # Okabe and Ito's palette: told apart by readers with any colour vision.
@@ -62,11 +63,15 @@ def setup():
 
 
 def keep(figure, name, result=None):
-    """Write a figure of recorded results to figures/<name>.svg, and return it; one of a live result only return."""
+    """Write a figure of recorded results to figures/<source>/<name>.svg, and return it; of a live result only return.
+
+    name : that of the experiment, and more where it has several figures
+    """
     if result is not None and result.live:
         return figure
-    to = results.repository() / "figures"
-    to.mkdir(exist_ok=True)
+    source = next(source for experiment, source in experiments.names().items() if name.startswith(experiment))
+    to = results.repository() / "figures" / source
+    to.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(_STYLE):
         figure.savefig(to / f"{name}.svg", metadata={"Date": None, "Creator": None})
     return figure

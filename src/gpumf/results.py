@@ -1,7 +1,9 @@
 """Results on disk: one tidy CSV an experiment, and beside it a JSON file that says where it comes from.
 
-`data/results/<device>/` holds recorded results, kept in the repository; `data/live/<device>/` what was measured on
-this machine, kept out of it. A result knows which of the two it is, and everything that shows it says so.
+`data/results/<device>/<source>/` holds recorded results, kept in the repository; `data/live/<device>/<source>/` what
+was measured on this machine, kept out of it. A source is a publication, or this study; no two of them have an
+experiment of the same name, by which a result is found. A result knows whether it is recorded or live, and everything
+that shows it says so.
 """
 
 import json
@@ -36,12 +38,14 @@ class Result:
     """A stored measurement.
 
     name : of the experiment
+    source : the folder of the experiment, as 'thesis'
     frame : DataFrame, one measurement a row
     provenance : dict, see `provenance`
     live : measured on this machine in this build, rather than recorded before
     """
 
     name: str
+    source: str
     frame: pd.DataFrame
     provenance: dict
     live: bool
@@ -133,7 +137,7 @@ def _cpu_name():
     return match.group(1).strip() if match else platform.processor() or platform.machine()
 
 
-def store(name, frame, parameters, started, live):
+def store(name, frame, parameters, started, live, source):
     """Write <name>.csv and <name>.json; returns the Result.
 
     Parameters
@@ -142,7 +146,7 @@ def store(name, frame, parameters, started, live):
         the number of GPUs used, 1 where it is missing
     parameters : dict of plain values with which the experiment can be run again
     started : aware datetime
-    live : see `Result`
+    live, source : see `Result`
     """
     facts = provenance() | {
         "experiment": name,
@@ -151,7 +155,7 @@ def store(name, frame, parameters, started, live):
         "started": started.isoformat(timespec="seconds"),
         "duration_seconds": round((datetime.now(UTC) - started).total_seconds(), 3),
     }
-    to = folder(live, device_name(frame.attrs.get("cards", 1)))
+    to = folder(live, device_name(frame.attrs.get("cards", 1))) / source
     to.mkdir(parents=True, exist_ok=True)
     for path, text in (
         (to / f"{name}.csv", frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")),
@@ -160,7 +164,7 @@ def store(name, frame, parameters, started, live):
         partial = path.with_suffix(path.suffix + ".partial")  # never leave half a file under the real name
         partial.write_text(text)
         partial.replace(path)
-    return Result(name, frame, facts, live)
+    return Result(name, source, frame, facts, live)
 
 
 def load(name, device=REFERENCE, live=False):
@@ -170,12 +174,12 @@ def load(name, device=REFERENCE, live=False):
     ------
     NoResult : where there is none
     """
-    path = folder(live, device) / f"{name}.csv"
-    if not path.exists():
+    path = next(folder(live, device).glob(f"*/{name}.csv"), None)
+    if path is None:
         kind = "live" if live else "recorded"
         raise NoResult(f"no {kind} result {name!r} of {device!r}; `make record` on that machine makes it")
     facts = json.loads(path.with_suffix(".json").read_text())
-    return Result(name, pd.read_csv(path), facts, live)
+    return Result(name, path.parent.name, pd.read_csv(path), facts, live)
 
 
 def recorded(name, device=REFERENCE):

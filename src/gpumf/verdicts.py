@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from gpumf import results
-from gpumf.experiments import (
-    _published,
+from gpumf.experiments import _published
+from gpumf.experiments.thesis import (
     als_sgd_rbm,
     crossover,
     elementwise_cube,

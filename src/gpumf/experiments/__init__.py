@@ -1,17 +1,35 @@
-"""The experiments: one module each, a pure function `run` of its parameters that returns a tidy DataFrame.
+"""The experiments: one module each, in the folder of the publication that it is from, `gpumf` being this study.
 
-A module also holds PROFILES, the parameters of its `quick` run (minutes on two cores without a GPU) and of its
-`full` one. Times keep every repeat; each row names the data set, the kernel and the device that it was measured on.
+A module has a pure function `run` of its parameters, which returns a tidy DataFrame, and PROFILES, the parameters of
+its `quick` run (minutes on two cores without a GPU) and of its `full` one. Times keep every repeat; each row names
+the data set, the kernel and the device that it was measured on.
 """
 
 import os
 from datetime import UTC, datetime
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 
 from gpumf import datasets, gpu, results
 
+SOURCES = "thesis", "cu2rec", "cumf", "newgpusgd", "esgd", "gpumf"
+"""The publications, and this study."""
+
 # What stands in for a real set that is not on this machine.
 _STAND_INS = {"jester-1": "jester-twin", "ml-latest-small": "ml-100k-twin"}
+
+
+@cache
+def names():
+    """The experiments: a dict of name -> source, in the order of SOURCES."""
+    here = Path(__file__).parent
+    return {path.stem: source for source in SOURCES for path in sorted((here / source).glob("[a-z]*.py"))}
+
+
+def module(name):
+    """The module of an experiment."""
+    return import_module(f"{__name__}.{names()[name]}.{name}")
 
 
 def run(name, profile="quick", **parameters):
@@ -19,7 +37,7 @@ def run(name, profile="quick", **parameters):
 
     Parameters
     ----------
-    name : str, a module of this package
+    name : str, one of `names`
     profile : 'quick' or 'full'
     **parameters : replace the profile's
 
@@ -27,14 +45,14 @@ def run(name, profile="quick", **parameters):
     -------
     results.Result: live, or recorded where the environment has GPUMF_RECORD (see `make record`)
     """
-    experiment = import_module(f"{__name__}.{name}")
+    experiment = module(name)
     if unknown := set(parameters) - set(experiment.PROFILES[profile]):
         raise TypeError(f"{name} has no parameters {sorted(unknown)}; it has {sorted(experiment.PROFILES[profile])}")
     parameters = experiment.PROFILES[profile] | parameters
     started = datetime.now(UTC)
     frame = experiment.run(**parameters)
     live = not os.environ.get("GPUMF_RECORD")
-    return results.store(name, frame, parameters | {"profile": profile}, started, live)
+    return results.store(name, frame, parameters | {"profile": profile}, started, live, names()[name])
 
 
 def usable_devices():

@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import sys
-from pkgutil import iter_modules
 
 from gpumf import experiments
 
@@ -22,7 +21,7 @@ def parameter(text):
 
 def main(arguments=None):
     """Run the experiment that the arguments name; return the exit status."""
-    names = [module.name for module in iter_modules(experiments.__path__) if not module.name.startswith("_")]
+    names = list(experiments.names())
     parser = argparse.ArgumentParser(prog="python -m gpumf.experiments", description=__doc__)
     parser.add_argument("name", choices=names, metavar="name", help=", ".join(names))
     parser.add_argument(

@@ -24,7 +24,8 @@ from tqdm import tqdm
 
 from gpumf import ALS, gpu
 from gpumf.datasets import CompressedRows
-from gpumf.experiments import _published, identity, load_ratings, parameter_search
+from gpumf.experiments import _published, identity, load_ratings
+from gpumf.experiments.thesis import parameter_search
 from gpumf.gpu.occupancy import KEPLER, active_blocks
 
 FACTORS, BLOCK, HALF_WARP = 16, 128, 16

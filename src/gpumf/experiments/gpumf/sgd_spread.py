@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from gpumf import SGD
 from gpumf.experiments import identity, load_ratings
-from gpumf.experiments.sgd_schemes import SCHEMES, usable
+from gpumf.experiments.gpumf.sgd_schemes import SCHEMES, usable
 from gpumf.models.sgd import schedules
 
 RATES = {"regularization": 0.06, "learning_rate": 0.02, "schedule": schedules.Power(0.1)}

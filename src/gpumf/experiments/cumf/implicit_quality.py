@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from gpumf import ImplicitALS, gpu
 from gpumf.experiments import identity, load_ratings
-from gpumf.experiments.als_versions import ALPHA
+from gpumf.experiments.cumf.als_versions import ALPHA
 
 PROFILES = {
     "quick": {"data": ["ml-100k"], "factors": 16, "epochs": 4, "k": 10},

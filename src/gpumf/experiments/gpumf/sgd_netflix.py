@@ -9,7 +9,7 @@ GPU, and is recorded without one:
 
 import pandas as pd
 
-from gpumf.experiments import sgd_schemes
+from gpumf.experiments.gpumf import sgd_schemes
 
 REFERENCE = "sequential"
 

@@ -13,7 +13,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, SGD, gpu
-from gpumf.experiments import identity, load_ratings, parameter_search
+from gpumf.experiments import identity, load_ratings
+from gpumf.experiments.thesis import parameter_search
 from gpumf.hashing import random_subset
 
 SLACK = 0.005  # of the error to which both are timed

@@ -11,7 +11,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, SGD
-from gpumf.experiments import _published, identity, load_ratings, parameter_search, usable_devices
+from gpumf.experiments import _published, identity, load_ratings, usable_devices
+from gpumf.experiments.thesis import parameter_search
 
 FACTORS = 16
 ALS_THREADS, SGD_THREADS = 32 * 128, parameter_search.SGD_THREADS

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from gpumf import RBM, SGD, datasets
 from gpumf.experiments import identity, load_ratings
-from gpumf.experiments.blend_ml100k import FIXED
+from gpumf.experiments.gpumf.blend_ml100k import FIXED
 from gpumf.hashing import random_order
 from gpumf.models.blend import convex_weights
 from gpumf.models.sgd import schedules

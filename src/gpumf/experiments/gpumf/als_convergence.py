@@ -7,7 +7,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS
-from gpumf.experiments import first_comparison, identity, load_ratings, usable_devices
+from gpumf.experiments import identity, load_ratings, usable_devices
+from gpumf.experiments.thesis import first_comparison
 
 EXACT = "sequential"
 

@@ -10,7 +10,8 @@ processor (see `race_demonstration`).
 import numpy as np
 import pandas as pd
 
-from gpumf.experiments import identity, load_ratings, race_demonstration
+from gpumf.experiments import identity, load_ratings
+from gpumf.experiments.gpumf import race_demonstration
 from gpumf.models.sgd.esgd import independence_probability
 
 PROFILES = {

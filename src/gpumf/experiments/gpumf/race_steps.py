@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gpumf.datasets import Ratings
-from gpumf.experiments import race_demonstration
+from gpumf.experiments.gpumf import race_demonstration
 
 PROFILES = {"quick": {"seeds": 20}, "full": {"seeds": 20}}
 

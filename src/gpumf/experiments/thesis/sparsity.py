@@ -10,7 +10,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, RBM, SGD, gpu
-from gpumf.experiments import identity, load_ratings, parameter_search
+from gpumf.experiments import identity, load_ratings
+from gpumf.experiments.thesis import parameter_search
 from gpumf.hashing import random_subset
 
 FACTORS = 16

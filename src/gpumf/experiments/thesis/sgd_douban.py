@@ -9,7 +9,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import SGD, gpu
-from gpumf.experiments import first_comparison, identity, load_ratings
+from gpumf.experiments import identity, load_ratings
+from gpumf.experiments.thesis import first_comparison
 from gpumf.models.sgd import schedules
 
 _COMMON = {"kernels": ["sequential", "parallel", "hogwild", "fast"], "factors": 16}

@@ -35,7 +35,7 @@ SCHEMES = {
 }
 
 # Rates of one data set for all schemes. Jester: the thesis's (Figures 6.1 and 6.2), Douban: those of
-# experiments/first_comparison.py, Netflix: lambda of cumf (Table 2).
+# `first_comparison`, Netflix: lambda of cumf (Table 2).
 TUNED = {
     "jester": {"regularization": 0.06, "learning_rate": 0.016},
     "douban": {"regularization": 0.03, "learning_rate": 0.01},

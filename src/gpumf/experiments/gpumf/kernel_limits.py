@@ -13,7 +13,7 @@ from gpumf import ALS, SGD, gpu
 from gpumf.experiments import _limits, identity, load_ratings
 from gpumf.models.evaluation import Errors
 
-# The schemes of SGD whose plan is to move little; the others are timed by experiments/sgd_schemes.py.
+# The schemes of SGD whose plan is to move little; the others are timed by `sgd_schemes`.
 SGD_KERNELS = "sequential", "parallel", "hogwild", "cumf_sgd", "fast"
 
 PROFILES = {

@@ -14,7 +14,7 @@ import pandas as pd
 
 from gpumf import RBM, datasets
 from gpumf.experiments import identity, load_ratings
-from gpumf.experiments.blend_ml100k import FIXED
+from gpumf.experiments.gpumf.blend_ml100k import FIXED
 
 _MODEL = FIXED["RBM"] | {"learning_rate": 0.1, "weight_decay": 0.01}
 _FEWEST_COMMON = 20  # users who rated both items, for a correlation to count

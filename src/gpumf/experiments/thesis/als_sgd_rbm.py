@@ -12,7 +12,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, RBM, SGD, gpu
-from gpumf.experiments import identity, load_ratings, parameter_search, speedups
+from gpumf.experiments import identity, load_ratings
+from gpumf.experiments.thesis import parameter_search, speedups
 
 SHARE = 0.01  # of the whole gain, which is still to come when a model has converged
 

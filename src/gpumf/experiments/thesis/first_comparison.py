@@ -8,13 +8,14 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, SGD
-from gpumf.experiments import _published, identity, load_ratings, parameter_search, usable_devices
+from gpumf.experiments import _published, identity, load_ratings, usable_devices
+from gpumf.experiments.thesis import parameter_search
 
 FACTORS = 16
 # Test MAE that counts as trained, of sets that the thesis does not use: a value that every model here reaches.
 THRESHOLDS = {"ml": 0.76}
 
-# Of the schemes of SGD those that the thesis has; experiments/sgd_schemes.py has them all.
+# Of the schemes of SGD those that the thesis has; `sgd_schemes` has them all.
 SGD_KERNELS = "sequential", "parallel", "hogwild"
 
 PROFILES = {

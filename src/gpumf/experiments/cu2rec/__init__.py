@@ -1,0 +1,1 @@
+"""Experiments of Greenquist and Kilitcioglu, GPU accelerated matrix factorization for recommender systems."""

@@ -1,0 +1,1 @@
+"""Experiments of Tan et al., Matrix factorization on GPUs with memory optimization and approximate computing."""

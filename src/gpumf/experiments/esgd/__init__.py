@@ -1,0 +1,1 @@
+"""Experiments of Nassar et al., Novel GPU-based approach for matrix factorization using SGD."""

@@ -1,0 +1,1 @@
+"""Experiments of this study: what none of the publications asks."""
