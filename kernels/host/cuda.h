@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <type_traits>
 #include <utility>
 
 #define __global__
@@ -203,21 +204,13 @@ UNCHECKED void call(void (*kernel)(T...), void** arguments) {
     call(kernel, arguments, std::index_sequence_for<T...>());
 }
 
-// The size in bytes of each parameter, then 0: a caller that passes another width would be misread on a GPU.
-template <class... T>
-UNCHECKED const int* sizes(void (*)(T...)) {
-    static const int result[] = {int(sizeof(T))..., 0};
-    return result;
-}
-
 #define EXPORTED UNCHECKED __attribute__((visibility("default")))
 // Clang calls the function in the asm, which could initialise `shared`, before it uses that; it does nothing.
 #define HOST_SOURCE                                                                                    \
     alignas(128) thread_local char dynamic_shared_memory[MOST_SHARED] asm("shared");                   \
     asm(".pushsection .text\n.globl _ZTH6shared\n.hidden _ZTH6shared\n_ZTH6shared: ret\n.popsection"); \
     extern "C" EXPORTED char* dynamic_shared() { return dynamic_shared_memory; }
-#define HOST_KERNEL(name)                                                             \
-    extern "C" {                                                                      \
-    EXPORTED void run_thread_of_##name(void** arguments) { call(name, arguments); }   \
-    EXPORTED const int* argument_sizes_of_##name() { return sizes(name); }            \
-    }
+// The types of its parameters, as Python read them in the source and checks arguments by, follow the name of a kernel.
+#define HOST_KERNEL(name, ...)                                                                                   \
+    static_assert(std::is_same_v<decltype(name), void(__VA_ARGS__)>, "the parameters are not what Python reads"); \
+    extern "C" EXPORTED void run_thread_of_##name(void** arguments) { call(name, arguments); }

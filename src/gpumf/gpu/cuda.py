@@ -11,6 +11,7 @@ import numpy as np
 
 from gpumf.gpu import DeviceError, sources
 from gpumf.gpu.recording import Recorder
+from gpumf.gpu.signature import Signature
 
 # Twenty seconds or more, after which a block that only occupies a multiprocessor gives it up.
 _MOST_POLLS = 30_000_000
@@ -21,19 +22,18 @@ _SHARED_WITHOUT_ASKING = 48 * 1024
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel. Calling it launches it: kernel(grid, block, *arguments, shared=bytes).
+    """A compiled kernel. Calling it launches it: kernel(grid, block, users=.., items=.., shared=bytes).
 
-    Scalars among the arguments must be NumPy scalars, so that their width is the one in the CUDA source.
+    See `gpumf.gpu.signature.Signature.bind` on the arguments, which may be given in the kernel's order too.
     """
 
     name: str
+    signature: Signature
     function: "cupy.RawKernel"
     device: "CudaDevice"
 
-    def __call__(self, grid, block, *arguments, shared=0):
-        for argument in arguments:
-            if not isinstance(argument, (cupy.ndarray, np.generic)):
-                raise TypeError(f"{self.name}: pass {argument!r} as an array or a NumPy scalar")
+    def __call__(self, grid, block, /, *arguments, shared=0, **named):
+        arguments = self.signature.bind(arguments, named, cupy.ndarray)
         self._ask_for(shared)
         self.device.launched(arguments)
         self.function(_three(grid), _three(block), arguments, shared_mem=shared)
@@ -140,32 +140,29 @@ class CudaDevice(Recorder):
         kernels.synchronize()  # before the slots go
 
     def kernel(self, source, name, **defines):
-        """Compile (once) the kernel `name` of `kernels/<source>` with preprocessor definitions.
+        """Compile the kernel `name` of `kernels/<source>` with preprocessor definitions, once for each device.
 
         Raises
         ------
         DeviceError : with the compiler's message, where it does not compile
         """
-        key = source, name, *sorted(defines.items())
-        if key not in self._kernels:
-            self._kernels[key] = self._compiled(source, name, defines)
-        return self._kernels[key]
-
-    def _compiled(self, source, name, defines):
         path = sources.path(source, defines)
+        code = sources.text(path)
         options = (
             "-std=c++17",
             "-lineinfo",  # changes no instruction; compute-sanitizer and the profilers name lines by it
-            f"-I{sources.kernels_folder()}",
             *(f"-D{key}={value}" for key, value in sorted(defines.items())),
-            # CuPy's cache does not look into included files; this makes it see their changes.
-            f"-DGPUMF_SOURCES=0x{sources.digest()[:16]}",
         )
-        module = cupy.RawModule(code=f'#line 1 "{source}"\n{path.read_text()}', options=options)
-        try:
-            return Kernel(name, module.get_function(name), self)
-        except cupy.cuda.compiler.CompileException as error:
-            raise DeviceError(f"{source} does not compile with {defines}: {error}") from error
+        # CuPy keeps what it compiled by code and options, and the code has all that it includes.
+        key = cupy.cuda.runtime.getDevice(), name, code, options
+        if key not in self._kernels:
+            signature = Signature(name, sources.kernels(path)[name])
+            try:
+                function = cupy.RawModule(code=code, options=options).get_function(name)
+            except cupy.cuda.compiler.CompileException as error:
+                raise DeviceError(f"{source} does not compile with {defines}: {error}") from error
+            self._kernels[key] = Kernel(name, signature, function, self)
+        return self._kernels[key]
 
     def launched(self, arguments):
         """Note the arguments of a launch where launches are recorded: a graph has no hold on its arrays."""

@@ -26,6 +26,7 @@ import pandas as pd
 from gpumf.cpu.machine import seconds_of
 from gpumf.gpu import DeviceError, sources
 from gpumf.gpu.recording import Recorder
+from gpumf.gpu.signature import Signature
 
 # Enough groups to get into each other's way, few enough to be quick.
 _MULTIPROCESSORS, _THREADS_PER_MULTIPROCESSOR = 4, 256
@@ -82,29 +83,29 @@ def why_unavailable():
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel. Calling it runs it: kernel(grid, block, *arguments, shared=bytes).
+    """A compiled kernel. Calling it runs it: kernel(grid, block, users=.., items=.., shared=bytes).
 
-    Scalars among the arguments must be NumPy scalars of the width that the source has.
+    See `gpumf.gpu.signature.Signature.bind` on the arguments, which may be given in the kernel's order too.
     """
 
     source: str
     name: str
-    parameters: tuple
+    signature: Signature
     library: Path
     device: "HostDevice"
 
-    def __call__(self, grid, block, *arguments, shared=0):
-        library = ctypes.CDLL(self.library)
-        self._check(library, arguments)
+    def __call__(self, grid, block, /, *arguments, shared=0, **named):
+        arguments = self.signature.bind(arguments, named, np.ndarray)
         if np.prod(block) > _MOST_THREADS or shared > _MOST_SHARED:
             raise DeviceError(
                 f"{self.name}: no GPU runs a block of {block} threads with {shared} bytes shared memory"
             )
-        self.device.launch(partial(self._run, library, grid, block, arguments, shared))
+        self.device.launch(partial(self._run, grid, block, arguments, shared))
 
-    def _run(self, library, grid, block, arguments, shared):
+    def _run(self, grid, block, arguments, shared):
+        library = ctypes.CDLL(self.library)
         self.device.launched.add((self.source, self.name))
-        arrays = {n: a for n, a in zip(self.parameters, arguments, strict=True) if isinstance(a, np.ndarray)}
+        arrays = {n: a for n, a in zip(self.signature.names, arguments, strict=True) if isinstance(a, np.ndarray)}
         # An array is passed by its address, a scalar by value, each behind a pointer.
         values = [np.array(a.ctypes.data if isinstance(a, np.ndarray) else a) for a in arguments]
         order, trace = self.device.order()
@@ -129,17 +130,6 @@ class Kernel:
         if trace is not None:
             trace.append(_readable(steps[: launch.n_steps], arrays, threads))
             trace[-1].attrs["kernel"] = self.source, self.name
-
-    def _check(self, library, arguments):
-        if len(arguments) != len(self.parameters):
-            raise TypeError(f"{self.name} takes {len(self.parameters)} arguments, not {len(arguments)}")
-        argument_sizes = library[f"argument_sizes_of_{self.name}"]
-        argument_sizes.restype = ctypes.POINTER(ctypes.c_int)
-        for parameter, argument, size in zip(self.parameters, arguments, argument_sizes(), strict=False):
-            if not isinstance(argument, np.ndarray | np.generic):
-                raise TypeError(f"{self.name}: pass {argument!r} as an array or a NumPy scalar")
-            if isinstance(argument, np.generic) and argument.itemsize != size:
-                raise TypeError(f"{self.name}: {parameter} has {size} bytes, {argument!r} has {argument.itemsize}")
 
 
 def _run_all(launches):
@@ -225,8 +215,9 @@ class HostDevice(Recorder):
         DeviceError : with the compiler's message, where it does not compile
         """
         path = sources.path(source, defines)
-        library = _library(path, tuple(sorted(defines.items())))
-        return Kernel(source, name, sources.kernels(path)[name], library, self)
+        kernels = sources.kernels(path)
+        library = _library(path.stem, _unit(path, kernels), tuple(sorted(defines.items())))
+        return Kernel(source, name, Signature(name, kernels[name]), library, self)
 
     def launch(self, run):
         """Run a launch, a function without arguments, now or whenever the recording is replayed."""
@@ -307,32 +298,38 @@ def _sanitize():
 @cache
 def _runtime():
     """The compiled kernels/host/runtime.cpp."""
-    code = (sources.kernels_folder() / "host/runtime.cpp").read_text()
+    code = sources.text(sources.kernels_folder() / "host/runtime.cpp")
     return _compiled("runtime", code, ["-O2", *(_SANITIZERS if _sanitize() else [])], ["-pthread"])
 
 
+def _unit(path, kernels):
+    """What is compiled of a source: with the functions of HOST_SOURCE and, of each of its kernels, HOST_KERNEL."""
+    exported = [f"HOST_KERNEL({', '.join([name, *parameters.values()])})" for name, parameters in kernels.items()]
+    folder = sources.kernels_folder()
+    # In the second are cuda_fp16.h and the like.
+    code = sources.text(path, [folder, folder / "host"], first=["host/cuda.h"])
+    return "\n".join([code, "HOST_SOURCE", *exported, ""])
+
+
 @cache
-def _library(path, defines):
-    """The compiled kernels of a source, as a library with the functions of HOST_SOURCE and, of each, HOST_KERNEL."""
-    code = f'#include "host/cuda.h"\n#include "{path}"\nHOST_SOURCE\n'
-    code += "".join(f"HOST_KERNEL({name})\n" for name in sources.kernels(path))
+def _library(name, code, defines):
+    """The library of a unit."""
     options = [*_KERNEL, *(f"-D{key}={value}" for key, value in defines)]
     runtime = _runtime()
     link = [f"-L{runtime.parent}", f"-l:{runtime.name}", "-Wl,-rpath,$ORIGIN"]
     if _sanitize():
-        return _compiled(path.stem, code, [*options, *_SANITIZERS], link)
-    return _compiled(path.stem, code, [*options, "-fsanitize=thread,bounds"], link, path.read_bytes())
+        return _compiled(name, code, [*options, *_SANITIZERS], link)
+    return _compiled(name, code, [*options, "-fsanitize=thread,bounds"], link)
 
 
-def _compiled(name, code, options, link, depends=b""):
-    """The library that the code compiles to, from the cache where it is there."""
-    folder = sources.kernels_folder()
-    options = [*_OPTIONS, *options, f"-I{folder}", f"-I{folder / 'host'}"]
-    key = [_compiler_version(), sources.digest(), code, *options, *link]
-    digest = hashlib.sha256("\0".join(key).encode() + depends).hexdigest()
+def _compiled(name, code, options, link):
+    """The library that the code compiles to, from the cache where it is there, whole."""
+    options = [*_OPTIONS, *options]
+    key = [_compiler_version(), code, *options, *link]
+    digest = hashlib.sha256("\0".join(key).encode()).hexdigest()
     cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     library = Path(cache_home, "gpumf", "host", f"{name}-{digest[:24]}.so")
-    if library.exists():
+    if library.exists() and _is_whole(library.read_bytes()):
         return library
     library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
@@ -342,8 +339,17 @@ def _compiled(name, code, options, link, depends=b""):
         # The library of the sanitizers for `make test-sanitize`, but none where runtime.cpp takes its place.
         kept = [option for option in options if option == _SANITIZERS[0]]
         _run([*_compiler(), *kept, "-shared", unlinked, "-o", linked, *link], name)
+        with linked.open("rb+") as file:
+            # What stands behind the sections of a library means nothing to its loader.
+            file.write(hashlib.sha256(file.read()).digest())
         linked.replace(library)  # in one step: another process may be looking for it
     return library
+
+
+def _is_whole(library):
+    """Whether a library's bytes, as `_compiled` leaves them, end with their checksum."""
+    size = hashlib.sha256().digest_size
+    return hashlib.sha256(library[:-size]).digest() == library[-size:]
 
 
 def _run(command, name):

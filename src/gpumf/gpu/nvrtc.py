@@ -52,13 +52,12 @@ def resources(source, architecture, **defines):
     path = sources.path(source, defines)
     options = [
         "-std=c++17",
-        f"-I{sources.kernels_folder()}",
         f"-arch=sm_{architecture}",
         "--ptxas-options=-v",
         *(f"-D{key}={value}" for key, value in defines.items()),
     ]
     nvrtc, program = _library(), ctypes.c_void_p()
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), path.read_bytes(), path.name.encode(), 0, None, None)
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), sources.text(path).encode(), path.name.encode(), 0, None, None)
     encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
     failed = nvrtc.nvrtcCompileProgram(program, len(options), encoded)
     size = ctypes.c_size_t()

@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
+_INCLUDE = re.compile(r'\s*#\s*include\s*["<](.+?)[">]')
 
 # Up to 300 factors, and two columns of biases.
 _COLUMNS, _BIASES = range(1, 303), range(3)
@@ -82,13 +83,57 @@ def variants(**chosen):
             yield source, dict(zip(values, combination, strict=True))
 
 
-@cache
+def text(path, folders=None, first=()):
+    """What a compiler is given of a source: itself, and in their place the files that it includes from `folders`.
+
+    What is compiled is in this text whole, but for the compiler's own headers. A cache that is keyed by it misses no
+    change, and none is possible between the key and the compiler's reading.
+
+    Parameters
+    ----------
+    path : Path of the source
+    folders : where included files are looked for, `kernels/` alone if None; others are left to the compiler
+    first : names of files that are included before it
+
+    Returns
+    -------
+    str, with line directives, so that messages name the files
+    """
+    folders = folders or [kernels_folder()]
+    name = next((path.relative_to(folder).as_posix() for folder in folders if path.is_relative_to(folder)), path.name)
+    before = [f'#include "{header}"' for header in first]
+    return "\n".join([*_expanded(before, "", folders, ()), *_lines(path, name, folders, ()), ""])
+
+
+def _lines(path, name, folders, within):
+    yield f'#line 1 "{name}"'
+    yield from _expanded(path.read_text(encoding="utf-8").splitlines(), name, folders, (*within, path))
+
+
+def _expanded(lines, name, folders, within):
+    """The lines of a file, which others `within` each other include, with what it includes."""
+    for number, line in enumerate(lines, 1):
+        included = _INCLUDE.match(line)
+        found = included and next((f / included[1] for f in folders if (f / included[1]).is_file()), None)
+        if found in within:
+            yield ""
+        elif found:
+            guard = "INCLUDED_" + re.sub(r"\W", "_", included[1])
+            yield from (f"#ifndef {guard}", f"#define {guard}")
+            yield from _lines(found, included[1], folders, within)
+            yield from ("#endif", f'#line {number + 1} "{name}"')
+        else:
+            # The guards stand in for it, and in a main file compilers warn of it.
+            yield "" if line.strip() == "#pragma once" else line
+
+
 def kernels(path):
-    """The kernels in a source file: a dict name -> names of the parameters."""
+    """The kernels in a source file: a dict name -> dict of the parameters' names -> their types in C."""
     signature = r"__global__\s+void\s+(?:__launch_bounds__\(.*?\)\s+)?(\w+)\((.*?)\)\s*\{"
+    code = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
     return {
-        name: tuple(re.findall(r"(\w+)\s*(?:,|$)", parameters))
-        for name, parameters in re.findall(signature, path.read_text(), re.DOTALL)
+        name: {parameter: " ".join(kind.split()) for kind, parameter in re.findall(r"([^,]+?)(\w+)\s*(?:,|$)", taken)}
+        for name, taken in re.findall(signature, code, re.DOTALL)
     }
 
 
@@ -98,9 +143,8 @@ def all_kernels():
     return sorted((p.relative_to(folder).as_posix(), name) for p in folder.rglob("*.cu") for name in kernels(p))
 
 
-@cache
 def digest():
-    """SHA-256 over all sources of kernels/, in hexadecimal."""
+    """SHA-256 over all sources of kernels/ as they are now, in hexadecimal."""
     folder = kernels_folder()
     result = hashlib.sha256()
     for path in sorted(p for p in folder.rglob("*") if p.suffix in (".cu", ".cuh", ".h", ".cpp")):

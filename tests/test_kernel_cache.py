@@ -1,0 +1,132 @@
+"""What is compiled is what the sources say now: no edited header and no damaged file gives an old result."""
+
+import ctypes
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from gpumf import gpu
+from gpumf.gpu import host as host_module
+from gpumf.gpu import sources
+
+
+@pytest.fixture
+def runtime():
+    """What runs kernels on the processor, loaded: a process has it once."""
+    if why := gpu.why_unavailable("host"):
+        pytest.skip(why)
+    ctypes.CDLL(host_module._runtime())
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A copy of kernels/ to edit, with a kernel of its own that includes a header, which includes another."""
+    folder = tmp_path / "kernels"
+    shutil.copytree(sources.kernels_folder() / "host", folder / "host")
+    (folder / "common").mkdir()
+    (folder / "common/inner.cuh").write_text("#pragma once\nconstexpr int VALUE = 3;\n")
+    (folder / "common/outer.cuh").write_text('#pragma once\n#include "common/inner.cuh"\n')
+    (folder / "answer.cu").write_text(
+        '#include "common/inner.cuh"\n#include "common/outer.cuh"\n'
+        'extern "C" __global__ void answer(int* result) { result[threadIdx.x] = VALUE; }\n'
+    )
+    monkeypatch.setattr(sources, "kernels_folder", lambda: folder)
+    monkeypatch.setitem(sources.VARIANTS, "answer.cu", {})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder
+
+
+@pytest.fixture
+def host(runtime, folder):
+    """Makes the processor as a device that remembers nothing but the files of the cache, as in a new process."""
+
+    def fresh():
+        host_module._library.cache_clear()
+        return host_module.HostDevice()
+
+    return fresh
+
+
+def answer(device):
+    result = device.empty(4, np.int32)
+    device.kernel("answer.cu", "answer")(1, 4, result=result)
+    (value,) = set(result.tolist())
+    return value
+
+
+def edit(folder, old, new):
+    path = folder / "common/inner.cuh"
+    path.write_text(path.read_text().replace(old, new))
+
+
+def test_an_edited_header_is_compiled_in_this_process_and_in_the_next(folder, host):
+    device = host()
+    assert answer(device) == 3
+    edit(folder, "3", "4")
+    assert answer(device) == 4
+    assert answer(host()) == 4
+    edit(folder, "4", "3")
+    assert answer(host()) == 3
+
+
+def test_what_is_unchanged_is_compiled_once(host, tmp_path, monkeypatch):
+    answer(host())
+    libraries = sorted((tmp_path / "cache").rglob("*.so"))
+    times = [path.stat().st_mtime_ns for path in libraries]
+    monkeypatch.setattr(host_module, "_run", lambda *_: pytest.fail("compiled again"))
+    assert answer(host()) == 3
+    assert len(libraries) == 1 and [path.stat().st_mtime_ns for path in libraries] == times
+
+
+@pytest.mark.parametrize("damage", ["cut short", "empty", "a byte changed"])
+def test_a_damaged_library_is_built_again(damage, host, tmp_path):
+    library = host().kernel("answer.cu", "answer").library
+    whole = library.read_bytes()
+    middle = len(whole) // 2
+    damaged = {
+        "cut short": whole[:middle],
+        "empty": b"",
+        "a byte changed": whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :],
+    }[damage]
+    library.unlink()
+    library.write_bytes(damaged)
+    assert answer(host()) == 3
+    assert host_module._is_whole(library.read_bytes())
+
+
+def test_the_text_of_a_source_is_all_that_is_compiled(folder):
+    text = sources.text(folder / "answer.cu")
+    assert '#include "' not in text and "#pragma once" not in text
+    for path in (folder / "common").iterdir():
+        assert f'#line 1 "common/{path.name}"' in text
+    before = text
+    edit(folder, "3", "5")
+    assert sources.text(folder / "answer.cu") != before
+    assert text.endswith(
+        '#line 3 "answer.cu"\nextern "C" __global__ void answer(int* result) { result[threadIdx.x] = VALUE; }\n'
+    )
+
+
+def test_headers_that_include_each_other_end(folder):
+    (folder / "common/inner.cuh").write_text('#pragma once\n#include "common/outer.cuh"\nconstexpr int VALUE = 3;\n')
+    assert sources.text(folder / "answer.cu").count("constexpr int VALUE") == 2  # behind a guard each
+
+
+def test_errors_name_the_file_and_the_line(folder, host):
+    edit(folder, "3;", "undeclared;")
+    with pytest.raises(gpu.DeviceError, match=r"common/inner\.cuh:2:.*undeclared"):
+        host().kernel("answer.cu", "answer")
+
+
+def test_no_kernel_includes_what_its_text_lacks():
+    for source in sources.VARIANTS:
+        text = sources.text(sources.kernels_folder() / source)
+        assert not re.search(r'#\s*include\s*"', text), source
+
+
+def test_the_digest_of_all_sources_is_that_of_now(folder):
+    before = sources.digest()
+    edit(folder, "3", "6")
+    assert sources.digest() != before
