@@ -13,9 +13,10 @@ __device__ inline float random_uniform(unsigned long long key, unsigned long lon
     return (float)(splitmix64(key + draw) >> 40) * 0x1p-24f;
 }
 
-// A uniform position below n (n < 2^32) for draw number `draw` of the stream `key`.
+// A uniform position below n for draw number `draw` of the stream `key`: 64 bits onto n, so that the likeliest position
+// is at most n 2^-64 likelier than any other.
 __device__ inline long long random_position(unsigned long long key, unsigned long long draw, long long n) {
-    return (long long)(((splitmix64(key + draw) >> 32) * (unsigned long long)n) >> 32);
+    return (long long)__umul64hi(splitmix64(key + draw), (unsigned long long)n);
 }
 
 // The k-th normal deviate of the stream `key`: twelve uniform 16-bit integers, as in gpumf.datasets.twins.

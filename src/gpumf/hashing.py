@@ -28,6 +28,15 @@ def splitmix64(x):
     return z ^ (z >> np.uint64(31))
 
 
+@cached_vectorize("uint64(uint64, uint64)")
+def high_product(a, b):
+    """The upper 64 bits of the 128 of a b; an array or a scalar each, from NumPy or from compiled (Numba) code."""
+    low_32, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+    a_high, a_low, b_high, b_low = a >> _32, a & low_32, b >> _32, b & low_32
+    middle = a_high * b_low + (a_low * b_low >> _32)
+    return a_high * b_high + (middle >> _32) + ((middle & low_32) + a_low * b_high >> _32)
+
+
 def positional_hash(n, seed):
     """n distinct uint64 hashes, one a position, of a stream chosen by seed."""
     with np.errstate(over="ignore"):
@@ -46,10 +55,10 @@ def random_subset(n, size, seed):
 
 
 def random_positions(key, draws, n):
-    """Uniform positions below n (n < 2^32), int64, for these draws of the stream `key`: one a draw, maybe repeated.
+    """Uniform positions below n, int64, for these draws of the stream `key`: one a draw, maybe repeated.
 
     As `random_position` of kernels/common/random.cuh.
     """
     with np.errstate(over="ignore"):
         hashes = splitmix64(np.uint64(key) + np.asarray(draws, np.uint64))
-    return ((hashes >> np.uint64(32)) * np.asarray(n, np.uint64) >> np.uint64(32)).astype(np.int64)
+    return high_product(hashes, np.asarray(n, np.uint64)).astype(np.int64)

@@ -10,17 +10,16 @@ import numpy as np
 from numba import njit, prange
 
 from gpumf.compiled import cached_njit
-from gpumf.hashing import splitmix64
+from gpumf.hashing import high_product, splitmix64
 
 # Updates whose samples are fetched together.
 _BATCH = 64
-_32 = np.uint64(32)
 
 
 @cached_njit(nogil=True)
 def random_position(key, draw, n):
-    """A uniform position below n < 2^32: `random_position` of kernels/common/random.cuh, all uint64."""
-    return (splitmix64(key + draw) >> _32) * n >> _32
+    """A uniform position below n: `random_position` of kernels/common/random.cuh, all uint64."""
+    return high_product(splitmix64(key + draw), n)
 
 
 @cache
