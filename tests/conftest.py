@@ -76,6 +76,8 @@ SCHEMES = [
     ("cumf_sgd", {"side": 4}),
     ("fast", {"tiles": 3}),
     ("fast", {"tiles": 3, "precision": 32}),
+    ("fast", {"tiles": 3, "locked": True}),
+    ("fast", {"tiles": 3, "locked": True, "precision": 32}),
 ]
 
 

@@ -1,14 +1,33 @@
-"""`fast`, and the draws of the schemes with replacement."""
+"""`fast`: its shapes, its rounding, and which of its updates count; and the draws of the schemes with replacement."""
 
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpumf.cpu import sgd
+from conftest import ragged_ratings, random_factors, to_numpy
+from gpumf import SGD
+from gpumf.cpu import reference, sgd
+from gpumf.datasets import Ratings
 from gpumf.hashing import high_product, random_positions
+from gpumf.models.sgd import partition
+from gpumf.models.sgd.fast import Fast
 
 KERNELS = Path(__file__).parent / "kernels"
+STEPS = {"learning_rate": 0.02, "regularization": 0.03, "item_regularization": 0.05, "bias_regularization": 0.07}
+
+
+def trained(device, ratings, p, q, epoch=0, factors=None, **parameters):
+    """(user_factors, item_factors) after an epoch from these factors."""
+    model = SGD(factors or p.shape[1], kernel="fast", device=device, **parameters)
+    trainer = Fast(model, ratings, p, q)
+    trainer.epoch(epoch)
+    return to_numpy(device, *trainer.factors())
+
+
+# Draws
 
 
 @pytest.mark.parametrize("n", [1, 7, 10**8, 3 << 30, 2**32 + 5, 2**63 - 1])
@@ -37,3 +56,162 @@ def test_draws_are_uniform_for_large_sets_too(n):
     for buckets, k in ((draws % 3, 3), (draws % 4, 4), (draws * 16 // n, 16)):
         counts, expected = np.bincount(buckets, minlength=k), len(draws) / k
         assert len(counts) == k and ((counts - expected) ** 2 / expected).sum() < k + 5 * np.sqrt(2 * k)
+
+
+# Rounding
+
+
+@pytest.mark.parametrize("precision", [16, 32])
+def test_what_is_not_finite_stays_so(launcher, precision):
+    # Users 0 to 19 meet an item of NaN, 20 to 39 one that overflows half precision, the others one that is fine.
+    users = np.arange(60)
+    ratings = Ratings(users, users // 20, np.full(60, 3), 60, 3)
+    p, q = np.ones((60, 5), np.float32), np.ones((3, 5), np.float32)
+    q[0].view(np.uint32)[:] = 0x7FFFFFFF  # the NaN that a GPU's arithmetic gives
+    q[1] = 1e30
+    for seed in range(3):
+        new_p, _ = trained(launcher.name, ratings, p, q, precision=precision, seed=seed)
+        assert not np.isfinite(new_p[:40]).any() and np.isfinite(new_p[40:]).all()
+
+
+# Shapes
+
+
+class Device:
+    """What `Fast.shape` asks of an H100."""
+
+    facts = {  # noqa: RUF012 - not changed
+        "multiprocessors": 132,
+        "threads_per_multiprocessor": 2048,
+        "shared_bytes_per_multiprocessor": 228 << 10,
+    }
+
+
+def of_shape(n_users, n_items):
+    return Ratings([0], [0], [1], n_users, n_items)
+
+
+def model_of(factors, **options):
+    return SGD(factors, kernel="fast", device="host", **options)
+
+
+@pytest.mark.parametrize("locked", [False, True])
+@pytest.mark.parametrize("factors", [16, 100, 128])
+@pytest.mark.parametrize("rows_too_many", [0, 1, 500])
+def test_every_block_has_as_many_tiles(host, factors, locked, rows_too_many):
+    model = model_of(factors, locked=locked)
+    room = Fast.shape(model, of_shape(10**6, 10**5), Device)[3]
+    n_items = 132 * room + rows_too_many
+    blocks, groups, n_tiles, most, _ = Fast.shape(model, of_shape(10**6, n_items), Device)
+    assert blocks == 132 and n_tiles == (264 if rows_too_many else 132) and most == room
+    assert groups * 4 * -(-factors // 16) >= 1024 - 128
+    assert most * (4 * factors + 4 * locked) <= 227 << 10
+
+
+def test_a_tile_that_was_asked_for_has_all_groups_and_too_few_are_refused(host):
+    ratings = of_shape(10**6, 600)
+    assert Fast.shape(model_of(16, tiles=1), ratings, Device)[:3] == (1, 256, 1)
+    with pytest.raises(ValueError, match=r"tiles .* at least 2 for 600 rows of 128 factors .* not 1"):
+        Fast.shape(model_of(128, tiles=1), ratings, Device)
+
+
+def test_no_block_is_without_items(host):
+    blocks, groups, n_tiles, *_ = Fast.shape(model_of(128), of_shape(73_421, 100), Device)
+    assert blocks == n_tiles == 100 and groups == 8
+
+
+@pytest.mark.parametrize("factors", [16, 128])
+def test_few_rows_change_places_with_many(host, factors):
+    model = model_of(factors)
+    for n_users, n_items in ((15, 10**6), (1, 10**6), (943, 1682)):
+        ratings = of_shape(n_users, n_items)
+        assert Fast.turned(model, ratings) and not Fast.turned(model, ratings.transposed())
+        blocks, groups, *_ = Fast.shape(model, ratings.transposed(), Device)
+        assert blocks * groups >= min(8 * n_users, n_items // 16) * 0.9
+    assert not Fast.turned(model_of(16, tiles=3), of_shape(15, 10**6))
+    assert not Fast.turned(model_of(16, resident="items"), of_shape(15, 10**6))
+    assert Fast.turned(model_of(16, resident="users"), of_shape(10**6, 15))
+
+
+@pytest.mark.parametrize("seed", [0, 2**32, 2**64 - 1])
+def test_every_seed_has_its_rotations(seed):
+    turns = np.array([Fast.rotation(number, seed) for number in range(100)])
+    assert len(np.unique(turns[:, 0])) == len(np.unique(turns[:, 1])) == 100
+    assert abs(turns[:, 0].mean() / 2**32 - 0.5) < 0.15
+    assert Fast.rotation(1, seed) != Fast.rotation(0, (seed + 1) % 2**64) != Fast.rotation(0, seed)
+
+
+def order_of_one_group(model, ratings, epoch):
+    """The order in which one group takes the ratings, all of which are in one tile and part."""
+    tiles = partition.tiled(ratings, 1, ratings.n_items, 1, model.options["longest"], model.seed)
+    n = len(tiles.segments) - 1
+    start = Fast.start(0, 1, Fast.rotation(epoch, model.seed)[0], n)
+    segments = np.roll(np.arange(n), -start)
+    return np.concatenate([tiles.order[tiles.segments[s] : tiles.segments[s + 1]] for s in segments])
+
+
+@pytest.mark.parametrize("biases", [True, False, "baseline"])
+@pytest.mark.parametrize("resident", ["users", "items"])
+def test_either_side_may_stay_on_the_chip(launcher, resident, biases):
+    ratings = ragged_ratings(n_users=12, n_items=40, longest=30, seed=7)
+    model = SGD(
+        6, **STEPS, biases=biases, kernel="fast", device=launcher.name, threads=1, resident=resident, precision=32
+    )
+    p, q = (random_factors(n, model.columns, n) for n in (12, 40))
+    if biases:
+        p[:, -1] = q[:, -2] = 1
+        ratings = replace(ratings, values=ratings.values - np.float32(ratings.mean))
+    trainer = Fast(model, ratings, p, q)
+    trainer.epoch(3)
+    swept = ratings.transposed() if resident == "users" else ratings
+    order = order_of_one_group(model, swept, 3)
+    assert sorted(order) == list(range(ratings.nnz))
+    expected = reference.sgd_replay(ratings, order, p, q, *STEPS.values(), model.bias_kind)
+    for actual, wanted in zip(to_numpy(launcher.name, *trainer.factors()), expected, strict=True):
+        assert np.abs(actual - wanted).max() < 1e-5
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 150), (150, 1), (2, 90)])
+def test_degenerate_shapes_are_fitted(launcher, shape):
+    users, items = (a.ravel() for a in np.indices(shape))
+    ratings = Ratings(users, items, np.random.default_rng(1).uniform(1, 5, len(users)), *shape)
+    for locked in (False, True):
+        model = SGD(3, 0.001, learning_rate=0.05, kernel="fast", device=launcher.name, locked=locked, precision=32)
+        history = model.fit(ratings, 40, ratings).history
+        assert history.rmse.iloc[-1] < 0.3 * history.rmse.iloc[0]
+
+
+# Updates that count
+
+
+def moved(device, n_users, n_items, factors, **options):
+    """What each item's factors moved, in steps, where every user has rated every item and each update is one step."""
+    users, items = (a.ravel() for a in np.indices((n_users, n_items)))
+    ratings, step = Ratings(users, items, np.ones(len(users)), n_users, n_items), 2.0**-20
+    p, q = np.ones((n_users, factors), np.float32), np.zeros((n_items, factors), np.float32)
+    options |= {"regularization": 0, "learning_rate": step, "precision": 32, "resident": "items"}
+    return trained(device, ratings, p, q, **options)[1] / step
+
+
+@pytest.mark.parametrize(("factors", "reread"), list(product([5, 20, 40], [True, False])))
+def test_groups_of_a_warp_lose_nothing_to_each_other(launcher, factors, reread):
+    # They have the same item in the same step all the time.
+    for n_users, n_items in ((64, 1), (61, 3)):
+        steps = moved(launcher.name, n_users, n_items, factors, threads=32, longest=4, reread=reread, tiles=1)
+        assert np.allclose(steps, n_users, rtol=1e-2)
+
+
+@pytest.mark.parametrize("factors", [5, 100])
+def test_locked_items_lose_nothing(launcher, factors):
+    given = {"n_users": 80, "n_items": 2, "factors": factors, "threads": 256, "longest": 2, "tiles": 1}
+    assert np.allclose(moved(launcher.name, **given, locked=True), 80, rtol=1e-2)
+
+
+@pytest.mark.parametrize("factors", [5, 100])
+def test_in_any_order_locked_items_lose_nothing_and_others_do(host, factors):
+    given = {"n_users": 80, "n_items": 2, "factors": factors, "threads": 256, "longest": 2, "tiles": 1}
+    for seed in range(2):
+        with host.shuffled(seed):
+            assert np.allclose(moved("host", **given, locked=True), 80, rtol=1e-2)
+        with host.shuffled(seed):
+            assert moved("host", **given, reread=False).min() < 70

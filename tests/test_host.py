@@ -69,10 +69,12 @@ def test_half_precision_rounds_as_numpy(launcher):
 def test_votes(launcher):
     predicates = np.zeros(64, np.int32)
     predicates[[0, 5, 15, 20, *range(32, 48)]] = 1
-    result = launcher.empty((3, 64), np.uint32)
+    result = launcher.empty((4, 64), np.uint32)
     launcher.kernel(NAMES, "votes")(1, 64, launcher.array(predicates), result)
     ballots = [1 | 1 << 5 | 1 << 15, 1 << 20, 0xFFFF, 0]
-    expected = np.repeat([ballots, [1, 1, 1, 0], [0, 0, 1, 0]], 16, axis=1)
+    expected = np.repeat([ballots, [1, 1, 1, 0], [0, 0, 1, 0], [0xFFFF, 0xFFFF0000] * 2], 16, axis=1)
+    # Lanes of the same predicate match.
+    expected[3] = np.where(predicates, expected[0], expected[3] & ~expected[0])
     assert np.array_equal(launcher.to_numpy(result), expected)
 
 

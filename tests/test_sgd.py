@@ -520,7 +520,15 @@ WRONG_OPTIONS = {
     "esgd": {"th_size": (0, 1025), "st": (0, 20), "shuffle": (1, None)},
     "cu2rec": {"conflict": ("x", None), "striding": (2,)},
     "cumf_sgd": {"run": (0, 2**31), "side": (0, 50_000)},
-    "fast": {"tiles": (0,), "parts": (0, -3), "longest": (0,), "precision": (8, 64), "reread": (1,)},
+    "fast": {
+        "resident": ("rows",),
+        "tiles": (0,),
+        "parts": (0, -3),
+        "longest": (0,),
+        "precision": (8, 64),
+        "reread": (1,),
+        "locked": (1,),
+    },
 }
 
 

@@ -115,6 +115,14 @@ inline int __all_sync(unsigned mask, int predicate, Here place = here()) {
     return __ballot_sync(mask, predicate, place) == mask;
 }
 
+template <class T>
+unsigned __match_any_sync(unsigned mask, T value, Here place = here()) {
+    unsigned same = 0;
+    for (unsigned lane = 0; lane < 32; ++lane)
+        if (mask >> lane & 1) same |= unsigned(shuffle("__match_any_sync", mask, value, lane, place) == value) << lane;
+    return same;
+}
+
 // Atomic operations. What the sanitizer would call for them is touch_atomically().
 
 #ifdef __clang__  // whose no_sanitize leaves atomic operations to the sanitizer

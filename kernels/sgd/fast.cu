@@ -12,7 +12,7 @@
 //     has nothing to do waits: where each goes its own way, the hardware runs them one after another, and finds out
 //     whom to wait for before each shuffle.
 //   - A row is rounded to FP16 up or down by chance, so that steps smaller than half a last digit count on average.
-//     (Version fast_single: users' rows in FP32.)
+//     (Versions fast_single and fast_single_locked: users' rows in FP32.)
 //   - A launch takes a part of the users, whose rows fit into the L2 cache: all tiles pass over them while they are
 //     there. Each tile begins at another place of the part, so that few blocks want a row at the same time.
 // Bytes an update, with r ratings in a run: 12 for the rating and 4 f / r between L2 and registers; of memory, per epoch
@@ -25,11 +25,17 @@
 // moves 12 + 256 bytes, where batch-Hogwild moves 12 + 1024 of which half are written to popular rows. Shared memory
 // gives 128 bytes a cycle: 8 cycles an update, 12 with `reread`, and 7 more for the shuffles.
 //
-// What may be lost: the groups of a block update the tile's rows in shared memory without locks, and a popular item is
-// in the hands of many of them at a time. With `reread` a group reads the item's row once more when it knows the error, so
-// that only what others write between that and its own write is lost, not what they write while it sums up the error;
-// it costs 4 f bytes more of shared memory an update. And two blocks may hold the same user's row, of which the
-// last one's run then counts: rare where there are many more users in a part than groups.
+// What may be lost, and who races for what:
+//   - Item rows, in shared memory: the groups of a block update them without locks, and a popular item is in the hands of
+//     many at a time. Groups of one warp, which have the item in the same step, write it in turns, and lose nothing to
+//     each other. Of other warps, with `reread`, only what they write between a group's second look at the row and its
+//     own write is lost, not what they write while it sums up the error; it costs 4 f bytes more of shared memory an
+//     update. Version fast_locked loses nothing: a group writes a row while it holds its lock, one word in shared memory
+//     that is claimed by an atomic exchange; who does not get it tries again. (Adding atomically would cost more: in
+//     shared memory an addition in FP32 is a loop of compare-and-swap for each factor, on Hopper and Blackwell too.)
+//   - User rows, in global memory: two blocks may hold the same one, of which the last one's run then counts. This is
+//     rare where there are many more users in a part than groups.
+// The experiment lost_updates measures how many updates count.
 // What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/quads.cuh"
 #include "common/random.cuh"
@@ -37,10 +43,11 @@
 constexpr unsigned WARP = 0xffffffffu;  // all lanes of it
 constexpr int MOST_THREADS = QUADS_PER_LANE <= 2 ? 1024 : 512;  // of a block, by registers
 
-// x as a float, or as one of the two halves around it, the nearer one more often.
+// x as a float, or as one of the two halves around it, the nearer one more often; `random` has 13 bits. Where x is not
+// finite neither is the result: 0 x is added because the sum of integers carries a NaN's bits into the sign.
 __device__ inline void round_to(float& to, float x, unsigned) { to = x; }
 __device__ inline void round_to(half_bits& to, float x, unsigned random) {
-    to = to_half(__uint_as_float((__float_as_uint(x) + (random & 0x1fffu)) & ~0x1fffu));
+    to = to_half(0.0f * x + __uint_as_float((__float_as_uint(x) + random) & ~0x1fffu));
 }
 
 // Up to LANES ratings of a segment, one a lane.
@@ -96,11 +103,27 @@ __device__ inline unsigned starts_of(const Batch& batch, int user_before) {
     return __ballot_sync(WARP, begins) >> (threadIdx.x % 32 - lane) & 0xffffffffu >> (32 - LANES);
 }
 
+// How many groups before this one, in its warp, have the same item in the same step: one lane a rating of the batch.
+__device__ inline int groups_before(const Batch& batch) {
+    const int lane = threadIdx.x % 32;
+    const int what = group_lane() < batch.count ? batch.item * LANES + group_lane() : -1 - lane;
+    return __popc(__match_any_sync(WARP, what) & ((1u << lane) - 1));
+}
+
+// A bit for each step in which something is so for any group of the warp; a lane says it of its rating.
+__device__ inline unsigned steps_with(bool so) {
+    unsigned steps = __ballot_sync(WARP, so);
+#pragma unroll
+    for (int groups = 16; groups >= LANES; groups /= 2) steps |= steps >> groups;
+    return steps;
+}
+
 // A group's segments, one after another. While a run is worked on, the row of the next one is on its way, and while a
 // batch is, the ratings of the next but one are. The groups of a warp go in step, rating by rating.
-template <class Stored>
-__device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQuad* tile, const Steps<float>& steps,
-                               bool reread, unsigned& random) {
+// locks: a word for each row of the tile, 0 where nobody holds it; of `locked` alone.
+template <class Stored, bool locked>
+__device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQuad* tile, int* locks,
+                               const Steps<float>& steps, bool reread, unsigned& random) {
     batches.look_ahead();
     Batch batch = batches.fetch(), following = batches.fetch();
     unsigned starts = starts_of(batch, -1);
@@ -112,7 +135,7 @@ __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQ
         Quads<Stored> row = {};
         row.for_each([&](int k, int, Stored& to) {
             random = random * 1664525u + 1013904223u;  // its high bits are random
-            round_to(to, p[k], random >> 16);
+            round_to(to, p[k], random >> 19);
         });
         row.store(user_rows, user_now);
     };
@@ -123,6 +146,8 @@ __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQ
         const Batch coming = batches.fetch();
         const int last = __shfl_sync(WARP, batch.user, batch.count - 1, LANES);
         const unsigned following_starts = starts_of(following, last);
+        const int turns_before = LANES < 32 && !locked ? groups_before(batch) : 0;
+        const unsigned crowded = LANES < 32 && !locked ? steps_with(turns_before > 0) : 0;
         for (int t = 0; any_group(t < batch.count); ++t) {
             const bool active = t < batch.count;
             if (starts >> t & 1) {
@@ -143,14 +168,35 @@ __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQ
             float dot = 0.0f;
             q.for_each([&](int k, int, float x) { dot += p[k] * x; });
             const float error = group_sum(dot, WARP) - __shfl_sync(WARP, batch.value, t, LANES);
-            if (reread) {
+            auto look_again = [&] {
                 __syncwarp();  // or the compiler takes what it has read before
                 q.load(at, 0);
-            }
-            if (active) {
+            };
+            auto write = [&] {
                 q.for_each([&](int k, int column, float& x) { update(p[k], x, error, column, steps); });
                 q.store(at, 0);
+            };
+            if (locked) {
+                for (bool waits = active; any_group(waits);) {
+                    int got = 0;
+                    if (waits && group_lane() == 0) got = atomicExch(&locks[item], 1) == 0;
+                    got = __shfl_sync(WARP, got, 0, LANES);
+                    look_again();
+                    if (got) write();
+                    __syncwarp();  // shared memory serves a warp in order: the row is there before the lock is free
+                    if (got && group_lane() == 0) atomicExch(&locks[item], 0);
+                    waits = waits && !got;
+                }
+                continue;
             }
+            const int before = crowded >> t & 1 ? __shfl_sync(WARP, turns_before, t, LANES) : 0;
+            if (reread) look_again();
+            if (active && before == 0) write();
+            if (crowded >> t & 1)
+                for (int turn = 1; any_group(turn <= before); ++turn) {
+                    look_again();
+                    if (turn == before) write();
+                }
         }
         batch = following, following = coming, starts = following_starts;
     }
@@ -159,8 +205,9 @@ __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQ
 
 // The part `part` of the users: tile t has its segments tile_segments[part * n_tiles + t] and on; a segment s is the
 // ratings segments[s] to segments[s + 1], counted from first_rating. `items` are rows of the tile, whose items are
-// tile_items[tile_rows[t]] and on. Dynamic shared memory: 16 QUADS bytes for each row of the largest tile.
-template <class Stored>
+// tile_items[tile_rows[t]] and on. Dynamic shared memory: 16 QUADS bytes for each row of the largest tile, 4 more with
+// locks.
+template <class Stored, bool locked>
 __device__ inline void sweep(const long long* segments, const int* tile_segments, int part, const int* tile_items,
                              const int* tile_rows, int n_tiles, const int* users, const int* items,
                              const float* values, long long first_rating, Quad<Stored>* user_rows,
@@ -175,6 +222,9 @@ __device__ inline void sweep(const long long* segments, const int* tile_segments
             const int column = k % (QUADS * 4), item = tile_items[first_row + k / (QUADS * 4)];
             shared[k] = column < FACTORS ? item_factors[item * (long long)FACTORS + column] : 0.0f;
         }
+        int* const locks = reinterpret_cast<int*>(shared + words);
+        if (locked)
+            for (int row = threadIdx.x; row < words / (QUADS * 4); row += blockDim.x) locks[row] = 0;
         __syncthreads();
         const int begin = tile_segments[part * n_tiles + t], count = tile_segments[part * n_tiles + t + 1] - begin;
         // In turns of 2^-32: every tile begins elsewhere.
@@ -183,7 +233,7 @@ __device__ inline void sweep(const long long* segments, const int* tile_segments
         const int group = threadIdx.x / LANES;
         Batches batches = {segments + begin, group < groups ? count : 0, start, groups, group,
                            first_rating,     users, items, values};
-        descend<Stored>(batches, user_rows, reinterpret_cast<FloatQuad*>(shared), steps, reread, random);
+        descend<Stored, locked>(batches, user_rows, reinterpret_cast<FloatQuad*>(shared), locks, steps, reread, random);
         __syncthreads();
         for (int k = threadIdx.x; k < words; k += blockDim.x) {
             const int column = k % (QUADS * 4), item = tile_items[first_row + k / (QUADS * 4)];
@@ -198,11 +248,23 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
          const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
          const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
          long long first_rating, HalfQuad* user_factors, float* item_factors, float learning_rate,
-         float user_regularization, float item_regularization, float bias_regularization, int groups, int reread,
-         unsigned rotation, unsigned key) {
+         float user_regularization, float item_regularization, float bias_regularization, int groups,
+         int reread, unsigned rotation, unsigned key) {
     const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
-    sweep<half_bits>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values, first_rating,
-                     user_factors, item_factors, steps, groups, reread, rotation, key);
+    sweep<half_bits, false>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values,
+          first_rating, user_factors, item_factors, steps, groups, reread, rotation, key);
+}
+
+extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
+    fast_locked(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
+                const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
+                const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
+                long long first_rating, HalfQuad* user_factors, float* item_factors, float learning_rate,
+                float user_regularization, float item_regularization, float bias_regularization, int groups,
+                int reread, unsigned rotation, unsigned key) {
+    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+    sweep<half_bits, true>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values,
+          first_rating, user_factors, item_factors, steps, groups, reread, rotation, key);
 }
 
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
@@ -210,9 +272,21 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
                 const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
                 const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
                 long long first_rating, FloatQuad* user_factors, float* item_factors, float learning_rate,
-                float user_regularization, float item_regularization, float bias_regularization,
-                int groups, int reread, unsigned rotation, unsigned key) {
+                float user_regularization, float item_regularization, float bias_regularization, int groups,
+                int reread, unsigned rotation, unsigned key) {
     const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
-    sweep<float>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values, first_rating,
-                 user_factors, item_factors, steps, groups, reread, rotation, key);
+    sweep<float, false>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values,
+          first_rating, user_factors, item_factors, steps, groups, reread, rotation, key);
+}
+
+extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
+    fast_single_locked(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
+                       const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
+                       const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
+                       long long first_rating, FloatQuad* user_factors, float* item_factors, float learning_rate,
+                       float user_regularization, float item_regularization, float bias_regularization, int groups,
+                       int reread, unsigned rotation, unsigned key) {
+    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+    sweep<float, true>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values,
+          first_rating, user_factors, item_factors, steps, groups, reread, rotation, key);
 }

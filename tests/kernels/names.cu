@@ -12,13 +12,14 @@ extern "C" __global__ void shuffles(const float* values, int lanes, int width, f
     result[3 * n + t] = __shfl_xor_sync(0xffffffffu, x, lanes, width);
 }
 
-// One vote in each half of a warp. result: (3, threads)
+// One vote of each kind in each half of a warp. result: (4, threads)
 extern "C" __global__ void votes(const int* predicates, unsigned* result) {
     const int t = threadIdx.x, n = blockDim.x;
     const unsigned half_warp = 0xffffu << (t & 16);
     result[t] = __ballot_sync(half_warp, predicates[t]);
     result[n + t] = __any_sync(half_warp, predicates[t]);
     result[2 * n + t] = __all_sync(half_warp, predicates[t]);
+    result[3 * n + t] = __match_any_sync(half_warp, predicates[t]);
 }
 
 // integers: the sum, the largest, the smallest, the last and the number of the values; sum: that of their halves.

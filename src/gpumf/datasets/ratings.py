@@ -226,3 +226,15 @@ class Ratings:
         if self.test_mask is None:
             raise DataError(f"{self.name} has no official split; use split() or kfold()")
         return self.select(~self.test_mask), self.select(self.test_mask)
+
+    def transposed(self):
+        """The same ratings with users and items in each other's place."""
+        return replace(
+            self,
+            users=self.items,
+            items=self.users,
+            n_users=self.n_items,
+            n_items=self.n_users,
+            user_ids=self.item_ids,
+            item_ids=self.user_ids,
+        )

@@ -41,7 +41,9 @@ WANTED_RACES = {
     ("sgd/cumf_sgd.cu", "cumf_sgd"): _BOTH,
     ("sgd/esgd.cu", "esgd"): _BOTH,
     ("sgd/fast.cu", "fast"): {"user_factors"},
+    ("sgd/fast.cu", "fast_locked"): {"user_factors"},
     ("sgd/fast.cu", "fast_single"): {"user_factors"},
+    ("sgd/fast.cu", "fast_single_locked"): {"user_factors"},
     ("sgd/hogwild.cu", "hogwild"): _BOTH,
 }
 

@@ -60,6 +60,8 @@ def plan(model, train):
     f, nnz = model.factors, train.nnz
     if model.kernel != "fast":
         return nnz, 4 * f * nnz * (2 if model.kernel == "cumf_sgd" else 4)
+    if Fast.turned(model, train):
+        train = train.transposed()
     _, _, n_tiles, most, n_parts = Fast.shape(model, train, gpu.device(model.device))
     tiles = tiled(train, n_tiles, most, n_parts, model.options["longest"], model.seed)
     users = train.users[tiles.order]

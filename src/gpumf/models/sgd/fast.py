@@ -19,34 +19,47 @@ _PART_BYTES = 32 << 20  # of users' rows in a part: most of them stay in the L2 
 
 
 class Fast(DescentKernel):
-    """kernels/sgd/fast.cu: a block owns a tile of items in shared memory, users' rows are in registers for a run."""
+    """kernels/sgd/fast.cu: a block owns a tile of items in shared memory, users' rows are in registers for a run.
+
+    Few users with many items change places with them: then a block owns a tile of users, and items' rows come by.
+    """
 
     source, entry = "sgd/fast.cu", "fast"
+    # resident : whose rows stay on the chip, 'items' or 'users'; by default the fewer ones, and items where `tiles`
+    #     is given. Below, and in the kernel, they are called items, and the others users
     # tiles, parts : by default as many as the device, the memory of a multiprocessor and the number of users ask for
     # longest : ratings of a segment, which a group takes at a time
     # precision : bits of a user's factor in memory, 16 or 32
     # reread : whether an item's row is read once more before it is written: fewer of its updates are lost
+    # locked : whether an item's row is locked while it is written: none of its updates is lost
     options: ClassVar = {
+        "resident": Option(None, choices=("items", "users")),
         "tiles": Option(None),
         "parts": Option(None),
         "longest": Option(32),
         "precision": Option(16, choices=(16, 32)),
         "reread": Option(True, choices=(True, False)),
+        "locked": Option(False, choices=(True, False)),
     }
 
     @classmethod
     def compile(cls, model):
-        return cls.kernel(model, {16: "fast", 32: "fast_single"}[model.options["precision"]])
+        entry = {16: "fast", 32: "fast_single"}[model.options["precision"]]
+        return cls.kernel(model, entry + "_locked" * model.options["locked"])
 
     def __init__(self, model, train, user_factors, item_factors):
         stored = {16: np.float16, 32: np.float32}[model.options["precision"]]
-        super().__init__(model, with_quads(user_factors, stored), item_factors)
+        self._turned, self._biases = self.turned(model, train), bool(model.bias_kind)
+        if self._turned:
+            train = train.transposed()
+        rows, resident = self._in_places(user_factors, item_factors)
+        super().__init__(model, with_quads(rows, stored), resident)
         blocks, self._groups, n_tiles, most, n_parts = self.shape(model, train, self._device)
         tiles = tiled(train, n_tiles, most, n_parts, model.options["longest"], model.seed)
         self._blocks, self._n_tiles, self._columns = blocks, n_tiles, model.columns
         # Whole warps, as the groups of a warp go in step; those that are too many have nothing to do.
         self._block = whole_warps(self._groups * quad_lanes(model.columns))
-        self._shared = 16 * quads(model.columns) * int(np.diff(tiles.tile_rows).max())
+        self._shared = _item_bytes(model) * int(np.diff(tiles.tile_rows).max())
         arrays = train.users[tiles.order], tiles.rows, train.values[tiles.order]
         self._chunks = Chunks(self._device, arrays, tiles.parts, model.chunk)
         self._tiles = [
@@ -55,26 +68,71 @@ class Fast(DescentKernel):
         self._reread, self._seed = np.int32(model.options["reread"]), model.seed
 
     @staticmethod
-    def shape(model, train, device):
-        """(blocks, groups of a block, tiles, most items of a tile, parts) for a model and its training set."""
-        lanes = quad_lanes(model.columns)
+    def turned(model, train):
+        """Whether users and items change places for this training set."""
+        resident, tiles = model.options["resident"], model.options["tiles"]
+        if resident is None:
+            return tiles is None and train.n_users < train.n_items
+        return resident == "users"
+
+    def _in_places(self, p, q):
+        """Factors of users and items, or of items and users where these change places; and back."""
+        if not self._turned:
+            return p, q
+        return (_biases_exchanged(q), _biases_exchanged(p)) if self._biases else (q, p)
+
+    def set_steps(self, model):
+        super().set_steps(model)
+        if self._turned:
+            of_users, of_items, of_biases = self._regularization
+            self._regularization = of_items, of_users, of_biases
+
+    @staticmethod
+    def in_flight(train):
+        """How many groups of lanes may be at work without many lost updates, given users and items in their places.
+
+        Their number is the speed on a small set, where an update takes as long as its instructions wait for each
+        other: about a microsecond on an H100.
+        """
+        return max(min(train.n_users // _USERS_A_GROUP, train.n_items * _GROUPS_AN_ITEM), 1)
+
+    @classmethod
+    def shape(cls, model, train, device):
+        """How the kernel is launched, for a model and a training set in which users and items have their places.
+
+        Returns
+        -------
+        (blocks, groups of a block, tiles, most items of a tile, parts)
+
+        Raises
+        ------
+        ValueError : more items than the tiles that were asked for have room for
+        """
+        lanes, n_items, n_tiles = quad_lanes(model.columns), train.n_items, model.options["tiles"]
         held = min(1024 if model.columns <= 256 else 512, device.facts["threads_per_multiprocessor"]) // lanes
         if model.threads:
             groups, least = -(-model.threads // lanes), held
         else:
-            groups = max(min(train.n_users // _USERS_A_GROUP, train.n_items * _GROUPS_AN_ITEM), 1)
-            least = _LEAST_THREADS // lanes
-        blocks = min(device.facts["multiprocessors"], -(-groups // least))
-        most = (device.facts["shared_bytes_per_multiprocessor"] - 1024) // (16 * quads(model.columns))
-        n_tiles = model.options["tiles"] or max(blocks, -(-train.n_items // most))
+            groups, least = cls.in_flight(train), _LEAST_THREADS // lanes
+        blocks = min(device.facts["multiprocessors"], -(-groups // least), n_items, n_tiles or n_items)
+        most = (device.facts["shared_bytes_per_multiprocessor"] - 1024) // _item_bytes(model)
+        if n_tiles is None:
+            n_tiles = -(-n_items // (most * blocks)) * blocks  # as many for each block
+        n_tiles = min(n_tiles, n_items)
+        if n_tiles * most < n_items:
+            raise ValueError(
+                f"tiles of the kernel 'fast' must be at least {-(-n_items // most)} for {n_items} rows of "
+                f"{model.columns} factors in the shared memory of this device, not {n_tiles}"
+            )
         row_bytes = quads(model.columns) * model.options["precision"] // 2
         n_parts = model.options["parts"] or -(-train.n_users * row_bytes // _PART_BYTES)
-        return min(blocks, n_tiles), min(held, groups // blocks), n_tiles, most, n_parts
+        return blocks, min(held, round(groups / blocks)), n_tiles, most, n_parts
 
     @staticmethod
     def rotation(number, seed):
         """Where in their parts the tiles begin in epoch `number`, in turns of 2^-32, and the key of its roundings."""
-        draw = int(splitmix64(np.uint64((seed << 32) + number)))
+        with np.errstate(over="ignore"):
+            draw = int(splitmix64(splitmix64(np.uint64(seed)) + np.uint64(number)))
         return np.uint32(draw >> 32), np.uint32(draw & 0xFFFFFFFF)
 
     @staticmethod
@@ -107,4 +165,16 @@ class Fast(DescentKernel):
                 )
 
     def factors(self):
-        return self._p[:, : self._columns].astype(np.float32), self._q
+        return self._in_places(self._p[:, : self._columns].astype(np.float32), self._q)
+
+
+def _item_bytes(model):
+    """Shared memory of an item: its row, and its lock."""
+    return 16 * quads(model.columns) + 4 * model.options["locked"]
+
+
+def _biases_exchanged(factors):
+    """A copy whose last two columns, which belong to the biases, have changed places."""
+    result = factors.copy()
+    result[:, -2], result[:, -1] = factors[:, -1], factors[:, -2]
+    return result
