@@ -64,6 +64,7 @@ def kernels_on(model, device):
 SCHEMES = [
     ("kato_hosino", {}),
     ("gpusgd", {"side": 3}),
+    ("gpusgd", {"side": 3, "precision": 64}),
     ("newgpusgd", {"side": 4}),
     ("newgpusgd", {"side": 4, "precision": 64}),
     ("bsgd", {"batch": 16}),
@@ -73,7 +74,8 @@ SCHEMES = [
     ("cu2rec", {"conflict": "atomic", "striding": False}),
     ("hogwild", {}),
     ("cumf_sgd", {"run": 2}),
-    ("cumf_sgd", {"side": 4}),
+    ("cumf_sgd", {"update": "wavefront", "side": 4}),
+    ("cumf_sgd", {"update": "blocked", "side": 4}),
     ("fast", {"tiles": 3}),
     ("fast", {"tiles": 3, "precision": 32}),
     ("fast", {"tiles": 3, "locked": True}),

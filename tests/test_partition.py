@@ -19,6 +19,8 @@ def rating_sets(draw):
     n_users, n_items = draw(st.integers(1, 30)), draw(st.integers(1, 30))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     cells = rng.permutation(n_users * n_items)[: draw(st.integers(1, n_users * n_items))]
+    if draw(st.booleans()):  # some cells more than once
+        cells = np.r_[cells, rng.choice(cells, draw(st.integers(1, 20)))]
     return Ratings(cells // n_items, cells % n_items, rng.random(len(cells)), n_users, n_items)
 
 
@@ -43,6 +45,39 @@ def test_rectangular_blocks_of_a_tag_share_neither_users_nor_items(ratings, side
         assert shares_nothing(*(ratings.users[p] for p in of_tag))
         assert shares_nothing(*(ratings.items[p] for p in of_tag))
     assert all((np.diff(part) > 0).all() for part in parts)
+
+
+@given(st.integers(1, 400), st.integers(1, 50))
+def test_parts_are_even(n, side):
+    parts = partition.parts_of(np.arange(n, dtype=np.int32), side, n)
+    counts = np.bincount(parts, minlength=side)
+    assert (np.diff(parts) >= 0).all() and len(counts) == side and np.ptp(counts) <= 1
+
+
+def test_no_block_is_blank_for_want_of_rows_or_columns():
+    # A diagonal and the one beside it: with 1024 parts of 2 rows each, half of the blocks would have none.
+    n, side = 1025, 1024
+    users, items = np.r_[np.arange(n), np.arange(n)], np.r_[np.arange(n), (np.arange(n) + 1) % n]
+    ratings = Ratings(users, items, np.ones(2 * n), n, n)
+    for blocks in (rectangular_blocks(ratings, side), partition.diagonal_blocks(ratings, side, n, n)):
+        filled = np.diff(blocks.offsets).reshape(side, side) > 0
+        assert filled[0].all() and filled[1].sum() >= side - 2
+    # And no overflow where there are many rows.
+    assert partition.parts_of(np.array([2**31 - 2], np.int32), 4096, 2**31 - 1) == [4095]
+
+
+@given(rating_sets(), st.integers(1, 12), st.integers(0, 9))
+def test_waves_have_every_rating_once_and_a_worker_all_of_a_user(ratings, workers, seed):
+    columns = 2 * workers
+    order, offsets, sequence = partition.waves(ratings, workers, columns, seed)
+    parts = parts_of(order, offsets)
+    assert len(parts) == workers * columns and (np.sort(sequence, axis=1) == np.arange(columns)).all()
+    of_worker = [np.concatenate(parts[w * columns : (w + 1) * columns]) for w in range(workers)]
+    assert shares_nothing(*(ratings.users[p] for p in of_worker))
+    of_column = [[] for _ in range(columns)]
+    for part, column in zip(parts, sequence.ravel(), strict=True):
+        of_column[column] += list(ratings.items[part])
+    assert shares_nothing(*of_column)
 
 
 @given(rating_sets(), st.integers(1, 12))

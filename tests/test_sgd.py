@@ -23,7 +23,13 @@ from gpumf.models.sgd.hogwild import safe_updates
 from gpumf.models.sgd.newgpusgd import rectangular_blocks
 from gpumf.models.sgd.updates import draw_key
 
-RATES = {"learning_rate": 0.02, "regularization": 0.03, "item_regularization": 0.05, "bias_regularization": 0.07}
+RATES = {
+    "learning_rate": 0.02,
+    "regularization": 0.03,
+    "item_regularization": 0.05,
+    "bias_regularization": 0.07,
+    "item_bias_regularization": 0.09,
+}
 STEPS = tuple(RATES.values())
 DRAWING = ["sequential", "hogwild"]  # kernels whose updates draw with replacement
 WIDTHS = [(5, True), (17, False), (36, "baseline")]
@@ -46,7 +52,7 @@ def distance(device, trainer, expected):
 
 def replayed(model, ratings, p, q, *orders, **how):
     for order in orders:
-        p, q = reference.sgd_replay(ratings, order, p, q, *STEPS, model.bias_kind, **how)
+        p, q = reference.sgd_replay(ratings, order, p, q, STEPS, model.bias_kind, **how)
     return p, q
 
 
@@ -54,8 +60,8 @@ def after_updates(device, kernel, ratings, factors, updates, biases=False, **opt
     """How far the first updates of a model take it from where they take the reference."""
     trainer, model, p, q, ratings = made(device, kernel, ratings, factors, biases, **options)
     trainer.updates(0, updates)
-    drawn = draw_key(model), 0, updates, RATES["bias_regularization"], model.bias_kind
-    return to_numpy(device, *trainer.factors()), reference.hogwild(ratings, p, q, *STEPS[:3], *drawn)
+    drawn = draw_key(model), 0, updates, model.bias_kind
+    return to_numpy(device, *trainer.factors()), reference.hogwild(ratings, p, q, STEPS, *drawn)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +170,7 @@ def test_cumf_sgd_by_one_group_or_in_blocks_matches_its_own_order_in_half_precis
     blocks = rectangular_blocks(ratings, 4).order
     for options, order in (
         ({"threads": 1, "run": 7}, random_order(ratings.nnz, 0)),
-        ({"side": 4}, blocks),
+        ({"update": "blocked", "side": 4}, blocks),
     ):
         trainer, model, p, q, counted = made(device, "cumf_sgd", ratings, factors, biases, **options)
         trainer.epoch(0)
@@ -233,7 +239,7 @@ def test_one_group_of_cu2rec_matches_its_own_order(launcher, factors, biases, co
     trainer.take_steps(0, 9)
     for step in range(9):
         where = draw_key(model), step, trainer.first_user(step), conflict
-        p, q = reference.cu2rec_step(counted, p, q, *STEPS, model.bias_kind, *where)
+        p, q = reference.cu2rec_step(counted, p, q, STEPS, model.bias_kind, *where)
     assert distance(device, trainer, (p, q)) < 1e-5
     absolute, squared = reference.sum_errors(counted, p, q)
     rmse, mae = trainer.training_errors()
@@ -514,12 +520,18 @@ def test_parameters_are_checked():
 
 
 WRONG_OPTIONS = {
-    "gpusgd": {"side": (0, -1, 50_000, 2.5, True, "64", None), "block": (0, 1025)},
+    "gpusgd": {"side": (0, -1, 50_000, 2.5, True, "64", None), "block": (0, 1025), "precision": (16,)},
     "newgpusgd": {"side": (0, 50_000), "precision": (8, "32", 32.0, None)},
     "bsgd": {"batch": (0, -5, 2**31)},
     "esgd": {"th_size": (0, 1025), "st": (0, 20), "shuffle": (1, None)},
-    "cu2rec": {"conflict": ("x", None), "striding": (2,)},
-    "cumf_sgd": {"run": (0, 2**31), "side": (0, 50_000)},
+    "cu2rec": {
+        "conflict": ("x", None),
+        "striding": (2,),
+        "initial": ("x", None),
+        "patience": (0,),
+        "loss_every": (0,),
+    },
+    "cumf_sgd": {"update": ("x", None), "run": (0, 2**31), "side": (0, 50_000)},
     "fast": {
         "resident": ("rows",),
         "tiles": (0,),
@@ -548,3 +560,29 @@ def test_esgd_may_load_what_a_block_has_shared_memory_for(host):
     SGD(16, kernel="esgd", device="host", st=most).fit(ragged_ratings(seed=1), 1)
     with pytest.raises(ValueError, match=f"from 1 to {most}, not {most + 1}"):
         SGD(16, kernel="esgd", device="host", st=most + 1)
+
+
+SHAPES = {
+    "one rating": Ratings([0], [0], [3.0], 1, 1),
+    "one user": Ratings(np.zeros(40), np.arange(40), np.arange(40) % 5, 1, 40),
+    "one item": Ratings(np.arange(40), np.zeros(40), np.arange(40) % 5, 40, 1),
+    "empty rows and columns": Ratings([7, 7, 20], [3, 11, 3], [1.0, 2.0, 5.0], 50, 30),
+    "cells rated more than once": Ratings([1, 1, 1, 2], [2, 2, 2, 2], [1.0, 5.0, 3.0, 2.0], 4, 3),
+    "equal ratings": Ratings(np.arange(30) % 6, np.arange(30) // 6, np.zeros(30), 6, 5),
+}
+
+
+@schemes
+@pytest.mark.parametrize("shape", SHAPES)
+def test_hostile_shapes_stay_within_bounds_and_finite(launcher, kernel, options, shape):
+    ratings = SHAPES[shape]
+    for biases in (False, "baseline"):
+        model = SGD(5, kernel=kernel, device=launcher.name, biases=biases, learning_rate=0.005, **options)
+        fits = [model.fit(ratings, 2, ratings) for _ in range(2)]
+        for fitted in fits:
+            assert np.isfinite(fitted.user_factors).all() and np.isfinite(fitted.item_factors).all()
+            assert fitted.history.rmse.iloc[-1] <= fitted.history.rmse.iloc[0] + 1e-6
+        start, _ = model.initial_factors(ratings)
+        without = np.setdiff1d(np.arange(ratings.n_users), ratings.users)
+        if kernel != "fast" and "update" not in options and kernel != "cumf_sgd":  # these round to halves
+            assert np.array_equal(fits[0].user_factors[without], start[without])

@@ -14,15 +14,12 @@
 
 constexpr int USER_BIAS = FACTORS - 2, ITEM_BIAS = FACTORS - 1;  // columns, where there are biases
 
+// What the host makes of learning rate and lambdas, in device memory: a launch that was recorded reads those of the
+// epoch at hand.
 template <class Real>
 struct Steps {
-    Real rate, user_decay, item_decay, bias_decay;
-
-    __device__ Steps(Real rate, Real user_regularization, Real item_regularization, Real bias_regularization)
-        : rate(rate),
-          user_decay(1 - rate * user_regularization),
-          item_decay(1 - rate * item_regularization),
-          bias_decay(1 - rate * bias_regularization) {}
+    Real rate;
+    Real user_decay, item_decay, user_bias_decay, item_bias_decay;  // 1 - rate lambda of each
 };
 
 __device__ inline bool is_factor(int column) { return BIASES == 0 || column < USER_BIAS || column >= FACTORS; }
@@ -34,8 +31,9 @@ __device__ inline void update(Real& p, Real& q, Real error, int column, const St
     if (is_factor(column)) {
         p = steps.user_decay * p_old - step * q;
         q = steps.item_decay * q - step * p_old;
+    } else if (BIASES == 1 && column == USER_BIAS) {
+        p = steps.user_bias_decay * p - step;
     } else if (BIASES == 1) {
-        Real& bias = column == USER_BIAS ? p : q;
-        bias = steps.bias_decay * bias - step;
+        q = steps.item_bias_decay * q - step;
     }
 }

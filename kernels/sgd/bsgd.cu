@@ -6,6 +6,9 @@
 // a block that begins late may see what an earlier one has added. A popular row gets many gradients at a time, which
 // limits s: rate times ratings of a row in a batch is the step that the row takes.
 //
+// Who races on what: the blocks of a launch whose ratings share a user or an item, on its row. One reads what another
+// one is adding to; what is added is never lost.
+//
 // Where the source is silent: how a sum over k threads is made; here by the tree of newgpusgd.cu.
 // What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/sgd.cuh"
@@ -14,10 +17,9 @@
 // FACTORS threads a block.
 extern "C" __global__ void bsgd(const int* __restrict__ users, const int* __restrict__ items,
                                 const float* __restrict__ values, long long begin, float* user_factors,
-                                float* item_factors, float learning_rate, float user_regularization,
-                                float item_regularization, float bias_regularization) {
+                                float* item_factors, const Steps<float>* __restrict__ steps_now) {
     __shared__ float products[FACTORS];
-    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+    const Steps<float> steps = *steps_now;
     const long long t = begin + blockIdx.x;
     const int k = threadIdx.x;
     float* const to_p = &user_factors[users[t] * (long long)FACTORS + k];

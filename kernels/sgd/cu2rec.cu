@@ -6,11 +6,16 @@
 // place, the target, and both are swapped between steps. Users begin at another one every step (striding), so that it
 // is not the same ones who come first. Hyperparameters are arguments of the kernel, which lie in constant memory.
 //
+// Who races on what: the groups of a step that drew the same item, on its note and, where two of them found it unset or
+// all write (cu2rec_loses), on its target, of which some factors may then be one's and some the other's; with atomic
+// additions, on what they read of the item.
+//
 // Version cu2rec, early bird gets the gradient (EBGTG): who finds the item's flag unset sets it and updates the item; the
 //     others save themselves the write. The flag is no lock: two may both find it unset, and the last of them counts.
 // Version cu2rec_loses, early bird loses the gradient: everybody writes the target, the last one counts.
 // Version cu2rec_atomic: everybody's gradient is added, atomically, to the item itself.
-// Versions loss and total_loss: the error of every rating, and sums of them by blocks, which the host adds up.
+// Versions loss and total_loss: the error of every rating, and sums of them by blocks, which the host adds up. They are
+// for the source's patience, which lowers the learning rate when the loss stops falling.
 //
 // What differs from the source, or where it slips:
 //   - a group of lanes takes a user, so that vectors are read coalesced, and not one thread;
@@ -31,7 +36,7 @@ enum class Conflict { early_bird_gets, early_bird_loses, atomic };
 template <Conflict conflict>
 __device__ inline void step_of_users(const long long* indptr, const int* indices, const float* values, int n_users,
                                      float* user_factors, float* item_rows, int* newest,
-                                     const Steps<float>& steps, unsigned long long key, int step, int first_user) {
+                                     Steps<float> steps, unsigned long long key, int step, int first_user) {
     for (long long g = group_index(); g < n_users; g += group_count()) {
         const int user = (int)(g + first_user < n_users ? g + first_user : g + first_user - n_users);
         const long long low = indptr[user], high = indptr[user + 1];
@@ -40,8 +45,9 @@ __device__ inline void step_of_users(const long long* indptr, const int* indices
         const long long rating = low + random_position(key, draw, high - low);
         const int item = indices[rating];
 
-        // One lane looks and tells the others, who might see something newer.
-        int note = conflict != Conflict::atomic && group_lane() == 0 ? newest[item] : 0;
+        // One lane looks, past L1, which may have it from before another multiprocessor set it, and tells the others, who
+        // might see something newer.
+        int note = conflict != Conflict::atomic && group_lane() == 0 ? __ldcg(&newest[item]) : 0;
         note = __shfl_sync(group_mask(), note, 0, LANES);
         const bool early_bird = conflict == Conflict::atomic || note >> 1 != step;
         const int source = 2 * item + (early_bird ? note & 1 : ~note & 1);
@@ -72,34 +78,26 @@ __device__ inline void step_of_users(const long long* indptr, const int* indices
 
 extern "C" __global__ void cu2rec(const long long* __restrict__ indptr, const int* __restrict__ indices,
                                   const float* __restrict__ values, int n_users, float* user_factors,
-                                  float* item_factors, int* newest, float learning_rate,
-                                  float user_regularization, float item_regularization,
-                                  float bias_regularization, unsigned long long key, int step, int first_user) {
-    step_of_users<Conflict::early_bird_gets>(
-        indptr, indices, values, n_users, user_factors, item_factors, newest,
-        {learning_rate, user_regularization, item_regularization, bias_regularization}, key, step, first_user);
+                                  float* item_factors, int* newest, const Steps<float>* __restrict__ steps_now,
+                                  unsigned long long key, int step, int first_user) {
+    step_of_users<Conflict::early_bird_gets>(indptr, indices, values, n_users, user_factors, item_factors, newest,
+                                             *steps_now, key, step, first_user);
 }
 
 extern "C" __global__ void cu2rec_loses(const long long* __restrict__ indptr, const int* __restrict__ indices,
                                         const float* __restrict__ values, int n_users, float* user_factors,
-                                        float* item_factors, int* newest, float learning_rate,
-                                        float user_regularization, float item_regularization,
-                                        float bias_regularization, unsigned long long key, int step,
-                                        int first_user) {
-    step_of_users<Conflict::early_bird_loses>(
-        indptr, indices, values, n_users, user_factors, item_factors, newest,
-        {learning_rate, user_regularization, item_regularization, bias_regularization}, key, step, first_user);
+                                        float* item_factors, int* newest, const Steps<float>* __restrict__ steps_now,
+                                        unsigned long long key, int step, int first_user) {
+    step_of_users<Conflict::early_bird_loses>(indptr, indices, values, n_users, user_factors, item_factors, newest,
+                                              *steps_now, key, step, first_user);
 }
 
 extern "C" __global__ void cu2rec_atomic(const long long* __restrict__ indptr, const int* __restrict__ indices,
                                          const float* __restrict__ values, int n_users, float* user_factors,
-                                         float* item_factors, int* newest, float learning_rate,
-                                         float user_regularization, float item_regularization,
-                                         float bias_regularization, unsigned long long key, int step,
-                                         int first_user) {
-    step_of_users<Conflict::atomic>(
-        indptr, indices, values, n_users, user_factors, item_factors, newest,
-        {learning_rate, user_regularization, item_regularization, bias_regularization}, key, step, first_user);
+                                         float* item_factors, int* newest, const Steps<float>* __restrict__ steps_now,
+                                         unsigned long long key, int step, int first_user) {
+    step_of_users<Conflict::atomic>(indptr, indices, values, n_users, user_factors, item_factors, newest,
+                                    *steps_now, key, step, first_user);
 }
 
 // errors: (nnz,), p_u . q_i - r_ui in CSR order; a group of lanes a user.

@@ -3,10 +3,18 @@
 //
 // Version cumf_sgd, batch-Hogwild: the ratings are shuffled once; a group of lanes takes a run of consecutive ones, which
 // it reads coalesced, then the next run that nobody has. Rows are read from and written to memory for every update,
-// without locks; what two groups write at the same time is lost.
+// without locks.
 //
-// Version cumf_sgd_blocked: the matrix in blocks, a launch a set of blocks that share no row and no column, a group a
-// block. Nothing is lost, and a group is as slow as the fullest block of its launch.
+// Version cumf_sgd_wavefront, the wavefront update: the matrix in blocks, a row of them for each worker, a group of
+// lanes. It takes its blocks in a random order of its own, a wave after another; a lock for each column of blocks lets
+// one worker at a time into it. No launch ends between two waves, and nobody waits for the fullest block.
+//
+// Version cumf_sgd_blocked, not of the source: CuMF's rows and updates in the blocks of newgpusgd.cu, a launch a set of
+// blocks that share no row and no column, a group a block, which is as slow as the fullest block of its launch.
+//
+// Who races on what: in batch-Hogwild all groups, on the rows of users and items, and what one writes over another's is
+// lost. In the wavefront nothing is lost: a user is one worker's, an item its who holds the column; but who comes first
+// is left to chance, and two runs differ. In blocks nobody races, and two runs give the same bits.
 //
 // Rows of up to 64 factors take a part of a warp (common/quads.cuh). The sums and the update itself are FP32.
 // What it gains is measured in book/sgd_schemes.ipynb.
@@ -15,7 +23,7 @@
 // The ratings begin to end, one after another, by a group.
 __device__ inline void descend(const int* users, const int* items, const float* values, long long begin,
                                long long end, HalfQuad* user_rows, HalfQuad* item_rows,
-                               const Steps<float>& steps) {
+                               Steps<float> steps) {
     const int lane = group_lane();
     const unsigned mask = group_mask();
     for (long long batch = begin; batch < end; batch += LANES) {
@@ -46,12 +54,45 @@ __device__ inline void descend(const int* users, const int* items, const float* 
 
 extern "C" __global__ void cumf_sgd(const int* __restrict__ users, const int* __restrict__ items,
                                     const float* __restrict__ values, long long n_ratings, int run,
-                                    HalfQuad* user_factors, HalfQuad* item_factors, float learning_rate,
-                                    float user_regularization, float item_regularization,
-                                    float bias_regularization) {
-    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+                                    HalfQuad* user_factors, HalfQuad* item_factors,
+                                    const Steps<float>* __restrict__ steps_now) {
+    const Steps<float> steps = *steps_now;
     for (long long begin = group_index() * run; begin < n_ratings; begin += group_count() * run)
         descend(users, items, values, begin, min(begin + run, n_ratings), user_factors, item_factors, steps);
+}
+
+// One of a group's lanes takes the lock, when it is free, for all of them.
+__device__ inline void take(int* lock) {
+    int taken;
+    do {
+        taken = group_lane() == 0 && atomicCAS(lock, 0, 1) == 0;
+    } while (!__shfl_sync(group_mask(), taken, 0, LANES));
+    __threadfence();
+}
+
+__device__ inline void give_back(int* lock) {
+    __threadfence();
+    __syncwarp(group_mask());
+    if (group_lane() == 0) atomicExch(lock, 0);
+}
+
+// The workers first_worker to end_worker. Wave v of worker w is block w * n_waves + v: the ratings offsets[block] and on,
+// counted from first_rating, of the column of blocks columns[block]. locks: one a column of blocks, 0.
+extern "C" __global__ void cumf_sgd_wavefront(const long long* __restrict__ offsets,
+                                              const int* __restrict__ columns, int* locks, int first_worker,
+                                              int end_worker, int n_waves, const int* __restrict__ users,
+                                              const int* __restrict__ items, const float* __restrict__ values,
+                                              long long first_rating, HalfQuad* user_factors,
+                                              HalfQuad* item_factors, const Steps<float>* __restrict__ steps_now) {
+    const Steps<float> steps = *steps_now;
+    for (long long worker = first_worker + group_index(); worker < end_worker; worker += group_count())
+        for (long long block = worker * n_waves; block < (worker + 1) * n_waves; ++block) {
+            const long long begin = offsets[block] - first_rating, end = offsets[block + 1] - first_rating;
+            if (begin == end) continue;
+            take(&locks[columns[block]]);
+            descend(users, items, values, begin, end, user_factors, item_factors, steps);
+            give_back(&locks[columns[block]]);
+        }
 }
 
 // Block b of the launch is the ratings offsets[first_block + b] and on, counted from first_rating.
@@ -59,9 +100,8 @@ extern "C" __global__ void cumf_sgd_blocked(const long long* __restrict__ offset
                                             const int* __restrict__ users, const int* __restrict__ items,
                                             const float* __restrict__ values, long long first_rating,
                                             HalfQuad* user_factors, HalfQuad* item_factors,
-                                            float learning_rate, float user_regularization,
-                                            float item_regularization, float bias_regularization) {
-    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+                                            const Steps<float>* __restrict__ steps_now) {
+    const Steps<float> steps = *steps_now;
     for (long long b = group_index(); b < n_blocks; b += group_count())
         descend(users, items, values, offsets[first_block + b] - first_rating,
                 offsets[first_block + b + 1] - first_rating, user_factors, item_factors, steps);

@@ -6,6 +6,11 @@
 // take a rating, so that reads and writes of a vector are coalesced, and th_size / k ratings are used at a time. Their
 // products are added up in shared memory, their gradients to the vectors, both atomically.
 //
+// As published, the ratings come without their baseline predictors, and the rows have k factors and nothing else.
+//
+// Who races on what: the ratings that are used at a time, in a block and in others, on the row of a user or item that they
+// share. One reads what another one is adding to; what is added is never lost.
+//
 // Slips of the source, implemented as the text says:
 //   - Algorithm 2, lines 12 to 17: Rand is read at thIdx + st * th_size, the same place in each of the st steps, and its
 //     entry then not used; here rating number j of a block is shared memory's entry Rand[j], each used once;
@@ -24,12 +29,11 @@ constexpr int MOST_GROUPS = 1024 / FACTORS;  // of k threads in a block
 // Dynamic shared memory: 12 sh_size bytes.
 extern "C" __global__ void esgd(const int* __restrict__ users, const int* __restrict__ items,
                                 const float* __restrict__ values, long long n_ratings, const int* __restrict__ rand,
-                                int sh_size, float* user_factors, float* item_factors, float learning_rate,
-                                float user_regularization, float item_regularization,
-                                float bias_regularization) {
+                                int sh_size, float* user_factors, float* item_factors,
+                                const Steps<float>* __restrict__ steps_now) {
     extern __shared__ float shared[];
     __shared__ float sh_pred[MOST_GROUPS];
-    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+    const Steps<float> steps = *steps_now;
     float* const sh_value = shared;
     int* const sh_user = reinterpret_cast<int*>(shared + sh_size);
     int* const sh_item = sh_user + sh_size;

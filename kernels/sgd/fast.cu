@@ -211,7 +211,7 @@ template <class Stored, bool locked>
 __device__ inline void sweep(const long long* segments, const int* tile_segments, int part, const int* tile_items,
                              const int* tile_rows, int n_tiles, const int* users, const int* items,
                              const float* values, long long first_rating, Quad<Stored>* user_rows,
-                             float* item_factors, const Steps<float>& steps, int groups, bool reread,
+                             float* item_factors, Steps<float> steps, int groups, bool reread,
                              unsigned rotation, unsigned key) {
     extern __shared__ __align__(16) float shared[];
     unsigned random = (unsigned)splitmix64(((unsigned long long)key << 32) + blockIdx.x * blockDim.x + threadIdx.x);
@@ -247,46 +247,38 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
     fast(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
          const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
          const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
-         long long first_rating, HalfQuad* user_factors, float* item_factors, float learning_rate,
-         float user_regularization, float item_regularization, float bias_regularization, int groups,
-         int reread, unsigned rotation, unsigned key) {
-    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+         long long first_rating, HalfQuad* user_factors, float* item_factors,
+         const Steps<float>* __restrict__ steps_now, int groups, int reread, unsigned rotation, unsigned key) {
     sweep<half_bits, false>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values,
-          first_rating, user_factors, item_factors, steps, groups, reread, rotation, key);
+          first_rating, user_factors, item_factors, *steps_now, groups, reread, rotation, key);
 }
 
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
     fast_locked(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
                 const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
                 const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
-                long long first_rating, HalfQuad* user_factors, float* item_factors, float learning_rate,
-                float user_regularization, float item_regularization, float bias_regularization, int groups,
-                int reread, unsigned rotation, unsigned key) {
-    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+                long long first_rating, HalfQuad* user_factors, float* item_factors,
+                const Steps<float>* __restrict__ steps_now, int groups, int reread, unsigned rotation, unsigned key) {
     sweep<half_bits, true>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values,
-          first_rating, user_factors, item_factors, steps, groups, reread, rotation, key);
+          first_rating, user_factors, item_factors, *steps_now, groups, reread, rotation, key);
 }
 
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
     fast_single(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
                 const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
                 const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
-                long long first_rating, FloatQuad* user_factors, float* item_factors, float learning_rate,
-                float user_regularization, float item_regularization, float bias_regularization, int groups,
-                int reread, unsigned rotation, unsigned key) {
-    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+                long long first_rating, FloatQuad* user_factors, float* item_factors,
+                const Steps<float>* __restrict__ steps_now, int groups, int reread, unsigned rotation, unsigned key) {
     sweep<float, false>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values,
-          first_rating, user_factors, item_factors, steps, groups, reread, rotation, key);
+          first_rating, user_factors, item_factors, *steps_now, groups, reread, rotation, key);
 }
 
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
     fast_single_locked(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
                        const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
                        const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
-                       long long first_rating, FloatQuad* user_factors, float* item_factors, float learning_rate,
-                       float user_regularization, float item_regularization, float bias_regularization, int groups,
-                       int reread, unsigned rotation, unsigned key) {
-    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+                       long long first_rating, FloatQuad* user_factors, float* item_factors,
+                       const Steps<float>* __restrict__ steps_now, int groups, int reread, unsigned rotation, unsigned key) {
     sweep<float, true>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values,
-          first_rating, user_factors, item_factors, steps, groups, reread, rotation, key);
+          first_rating, user_factors, item_factors, *steps_now, groups, reread, rotation, key);
 }

@@ -15,11 +15,10 @@
 
 extern "C" __global__ void hogwild(const int* __restrict__ users, const int* __restrict__ items,
                                    const float* __restrict__ values, long long nnz, float* user_factors,
-                                   float* item_factors, float learning_rate, float user_regularization,
-                                   float item_regularization, float bias_regularization,
+                                   float* item_factors, const Steps<float>* __restrict__ steps_now,
                                    unsigned long long key, unsigned long long first_update,
                                    long long n_updates) {
-    const Steps<float> steps = {learning_rate, user_regularization, item_regularization, bias_regularization};
+    const Steps<float> steps = *steps_now;
     for (long long t = group_index(); t < n_updates; t += group_count()) {
         const long long sample = random_position(key, first_update + t, nnz);
         const int user = users[sample], item = items[sample];

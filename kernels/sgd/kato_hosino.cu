@@ -3,8 +3,11 @@
 //
 // With the other side fixed, the ratings of different users have nothing in common: a group of lanes takes a user and
 // goes over its ratings one after another, the user's vector in registers. The launch for the items begins when the one
-// for the users has ended; that is the synchronization. No two groups touch the same vector, so that two runs give
-// the same bits. An error is computed twice for each rating, and the second time with the new users.
+// for the users has ended; that is the synchronization. An error is computed twice for each rating, and the second
+// time with the new users.
+//
+// Who races on what: nobody. No two groups write the same vector, and those that are read are fixed: two runs give the
+// same bits.
 //
 // Where the source is silent: the samples of one user, run in parallel, would overwrite each other; here they are in
 // order. `steps` belong to one rating, as in Algorithm 4.1.
@@ -16,7 +19,7 @@
 template <bool users>
 __device__ inline void descend(const long long* indptr, int first_row, int end_row, const int* indices,
                                const float* values, long long first_rating, const float* fixed, float* moved,
-                               const Steps<float>& steps) {
+                               Steps<float> steps) {
     for (long long row = first_row + group_index(); row < end_row; row += group_count()) {
         const long long begin = indptr[row], end = indptr[row + 1];
         if (begin == end) continue;
@@ -37,19 +40,15 @@ __device__ inline void descend(const long long* indptr, int first_row, int end_r
 extern "C" __global__ void kato_hosino_users(const long long* __restrict__ indptr, int first_row, int end_row,
                                              const int* __restrict__ indices, const float* __restrict__ values,
                                              long long first_rating, const float* __restrict__ item_factors,
-                                             float* __restrict__ user_factors, float learning_rate,
-                                             float user_regularization, float item_regularization,
-                                             float bias_regularization) {
-    descend<true>(indptr, first_row, end_row, indices, values, first_rating, item_factors, user_factors,
-                  {learning_rate, user_regularization, item_regularization, bias_regularization});
+                                             float* __restrict__ user_factors,
+                                             const Steps<float>* __restrict__ steps_now) {
+    descend<true>(indptr, first_row, end_row, indices, values, first_rating, item_factors, user_factors, *steps_now);
 }
 
 extern "C" __global__ void kato_hosino_items(const long long* __restrict__ indptr, int first_row, int end_row,
                                              const int* __restrict__ indices, const float* __restrict__ values,
                                              long long first_rating, const float* __restrict__ user_factors,
-                                             float* __restrict__ item_factors, float learning_rate,
-                                             float user_regularization, float item_regularization,
-                                             float bias_regularization) {
-    descend<false>(indptr, first_row, end_row, indices, values, first_rating, user_factors, item_factors,
-                   {learning_rate, user_regularization, item_regularization, bias_regularization});
+                                             float* __restrict__ item_factors,
+                                             const Steps<float>* __restrict__ steps_now) {
+    descend<false>(indptr, first_row, end_row, indices, values, first_rating, user_factors, item_factors, *steps_now);
 }

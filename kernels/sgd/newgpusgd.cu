@@ -1,11 +1,14 @@
 // NewGPUSGD: rectangular blocks, a thread block takes a data block, rating after rating, each thread one factor.
 // Source: Li et al. 2019, section 4, Algorithm 1.
 //
-// The matrix is cut into l x l blocks of m/l users by n/l items, none of them blank for want of rows or columns. A
-// launch is one tag of l blocks that share no row and no column; the next launch is the synchronization between tags.
-// The inner product is summed up by a tree in shared memory. Nothing is ever lost: two runs give the same bits.
+// The matrix is cut into l x l blocks of m/l users by n/l items, rounded so that all have a row and a column where there
+// are l of both: block a begins with row a m / l. A launch is one tag of l blocks that share no row and no column; the
+// next launch is the synchronization between tags. The launches of an epoch are recorded once, and started as one. The
+// inner product is summed up by a tree in shared memory.
 //
 // Version newgpusgd: FP32. Version newgpusgd_double: FP64, the second precision of section 5.
+//
+// Who races on what: nobody. Nothing is lost, and two runs give the same bits.
 //
 // Slips of Algorithm 1, implemented as the text and equation 3 say:
 //   - line 14 updates the item's vector with the item's own where the user's belongs; it is the user's before line 13;
@@ -21,7 +24,7 @@
 template <class Real>
 __device__ inline void descend(const long long* offsets, int first_block, const int* users, const int* items,
                                const float* values, long long first_rating, Real* user_factors,
-                               Real* item_factors, const Steps<Real>& steps) {
+                               Real* item_factors, Steps<Real> steps) {
     __shared__ Real pre_score[FACTORS];
     const int k = threadIdx.x;
     const long long end = offsets[first_block + blockIdx.x + 1] - first_rating;
@@ -37,19 +40,15 @@ __device__ inline void descend(const long long* offsets, int first_block, const 
 extern "C" __global__ void newgpusgd(const long long* __restrict__ offsets, int first_block,
                                      const int* __restrict__ users, const int* __restrict__ items,
                                      const float* __restrict__ values, long long first_rating,
-                                     float* user_factors, float* item_factors, float learning_rate,
-                                     float user_regularization, float item_regularization,
-                                     float bias_regularization) {
-    descend<float>(offsets, first_block, users, items, values, first_rating, user_factors, item_factors,
-                   {learning_rate, user_regularization, item_regularization, bias_regularization});
+                                     float* user_factors, float* item_factors,
+                                     const Steps<float>* __restrict__ steps_now) {
+    descend(offsets, first_block, users, items, values, first_rating, user_factors, item_factors, *steps_now);
 }
 
 extern "C" __global__ void newgpusgd_double(const long long* __restrict__ offsets, int first_block,
                                             const int* __restrict__ users, const int* __restrict__ items,
                                             const float* __restrict__ values, long long first_rating,
-                                            double* user_factors, double* item_factors, float learning_rate,
-                                            float user_regularization, float item_regularization,
-                                            float bias_regularization) {
-    descend<double>(offsets, first_block, users, items, values, first_rating, user_factors, item_factors,
-                    {learning_rate, user_regularization, item_regularization, bias_regularization});
+                                            double* user_factors, double* item_factors,
+                                            const Steps<double>* __restrict__ steps_now) {
+    descend(offsets, first_block, users, items, values, first_rating, user_factors, item_factors, *steps_now);
 }

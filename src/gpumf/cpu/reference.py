@@ -60,7 +60,7 @@ def implicit_half_sweep(rows, fixed, regularization, alpha):
     return solved
 
 
-def sgd_replay(ratings, order, p, q, rate, user_reg, item_reg, bias_reg=0.0, biases=0, sides="both", stored=None):
+def sgd_replay(ratings, order, p, q, steps, biases=0, sides="both", stored=None):
     """Updates of SGD one after another (thesis, Algorithm 4.1; with biases, cu2rec), in a given order of the ratings.
 
     Parameters
@@ -68,6 +68,7 @@ def sgd_replay(ratings, order, p, q, rate, user_reg, item_reg, bias_reg=0.0, bia
     ratings : Ratings, counted from their mean where there are biases
     order : positions of the ratings, each as often as it counts
     p, q : (n_users, columns) and (n_items, columns)
+    steps : learning rate and lambda of the users and of the items; with biases of theirs too
     biases : 0, 1 or 2, as BIASES of kernels/common/sgd.cuh
     sides : 'both', or 'users' or 'items' alone (Algorithm 2.2)
     stored : dtype to which factors are rounded after every update; float64 by default
@@ -82,7 +83,8 @@ def sgd_replay(ratings, order, p, q, rate, user_reg, item_reg, bias_reg=0.0, bia
     learned_p, learned_q = plain.copy(), plain.copy()
     if biases == 1:
         learned_p[-2] = learned_q[-1] = True
-    p_reg, q_reg = (np.where(plain, reg, bias_reg) for reg in (user_reg, item_reg))
+    rate, user_reg, item_reg, user_bias_reg, item_bias_reg = (*steps, 0, 0)[:5]
+    p_reg, q_reg = np.where(plain, user_reg, user_bias_reg), np.where(plain, item_reg, item_bias_reg)
     for t in order:
         u, i = ratings.users[t], ratings.items[t]
         error = p[u] @ q[i] - np.float64(ratings.values[t])
@@ -95,7 +97,7 @@ def sgd_replay(ratings, order, p, q, rate, user_reg, item_reg, bias_reg=0.0, bia
     return p, q
 
 
-def hogwild(ratings, p, q, rate, user_reg, item_reg, key, first_update, n_updates, bias_reg=0.0, biases=0):
+def hogwild(ratings, p, q, steps, key, first_update, n_updates, biases=0):
     """`sgd_replay` on the samples that the kernels draw.
 
     Returns
@@ -104,10 +106,10 @@ def hogwild(ratings, p, q, rate, user_reg, item_reg, key, first_update, n_update
     """
     draws = np.arange(first_update, first_update + n_updates, dtype=np.uint64)
     samples = random_positions(key, draws, ratings.nnz)
-    return sgd_replay(ratings, samples, p, q, rate, user_reg, item_reg, bias_reg, biases)
+    return sgd_replay(ratings, samples, p, q, steps, biases)
 
 
-def cu2rec_step(ratings, p, q, rate, user_reg, item_reg, bias_reg, biases, key, step, first_user, conflict):
+def cu2rec_step(ratings, p, q, steps, biases, key, step, first_user, conflict):
     """A step of cu2rec, the users one after another: of each one rating of its CSR row, drawn as the kernel does.
 
     Parameters
@@ -128,7 +130,7 @@ def cu2rec_step(ratings, p, q, rate, user_reg, item_reg, bias_reg, biases, key, 
         item = rows.indices[t]
         one = type(ratings)([user], [item], [rows.values[t]], n, ratings.n_items)
         read = new_q if conflict == "atomic" else before
-        p, q_of_item = sgd_replay(one, [0], p, read, rate, user_reg, item_reg, bias_reg, biases)
+        p, q_of_item = sgd_replay(one, [0], p, read, steps, biases)
         if conflict != "early_bird_gets" or item not in seen:
             new_q[item] = q_of_item[item]
         seen.add(item)

@@ -24,7 +24,7 @@ def random_position(key, draw, n):
 
 @cache
 def hogwild(columns, biases, parallel):
-    """Compile hogwild(users, items, values, p, q, rate, user_reg, item_reg, bias_reg, key, first, count, chunks).
+    """Compile hogwild(users, items, values, p, q, steps, key, first, count, chunks).
 
     Parameters
     ----------
@@ -35,13 +35,15 @@ def hogwild(columns, biases, parallel):
 
     Returns
     -------
-    A function that updates p, float32 (users, f), and q, float32 (items, f), in place.
+    A function that updates p, float32 (users, f), and q, float32 (items, f), in place. steps : five float32, the
+    learning rate and lambda of the users, of the items, of the users' biases and of the items' biases
     """
     factors = columns - 2 if biases else columns
     user_bias, item_bias = columns - 2, columns - 1
 
     @njit(fastmath=True, nogil=True)
-    def updates(users, items, values, p, q, rate, user_reg, item_reg, bias_reg, key, begin, end):
+    def updates(users, items, values, p, q, steps, key, begin, end):
+        rate, user_reg, item_reg, user_bias_reg, item_bias_reg = steps
         n = np.uint64(len(values))
         user, item, value = (
             np.empty(_BATCH, np.int32),
@@ -64,20 +66,20 @@ def hogwild(columns, biases, parallel):
                     u[k] -= rate * (error * v[k] + user_reg * old)
                     v[k] -= rate * (error * old + item_reg * v[k])
                 if biases == 1:
-                    u[user_bias] -= rate * (error + bias_reg * u[user_bias])
-                    v[item_bias] -= rate * (error + bias_reg * v[item_bias])
+                    u[user_bias] -= rate * (error + user_bias_reg * u[user_bias])
+                    v[item_bias] -= rate * (error + item_bias_reg * v[item_bias])
 
     # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
     @njit(
         "void(int32[::1], int32[::1], float32[::1], float32[:, ::1], float32[:, ::1], "
-        "float32, float32, float32, float32, uint64, int64, int64, int64)",
+        "UniTuple(float32, 5), uint64, int64, int64, int64)",
         nogil=True,
         parallel=parallel,
     )
-    def hogwild(users, items, values, p, q, rate, user_reg, item_reg, bias_reg, key, first, count, chunks):
+    def hogwild(users, items, values, p, q, steps, key, first, count, chunks):
         for c in prange(chunks):
             begin = first + count * c // chunks
             end = first + count * (c + 1) // chunks
-            updates(users, items, values, p, q, rate, user_reg, item_reg, bias_reg, key, begin, end)
+            updates(users, items, values, p, q, steps, key, begin, end)
 
     return hogwild

@@ -39,6 +39,7 @@ WANTED_RACES = {
     ("sgd/cu2rec.cu", "cu2rec_loses"): {"item_factors", "newest"},
     ("sgd/cu2rec.cu", "cu2rec_atomic"): {"item_factors"},
     ("sgd/cumf_sgd.cu", "cumf_sgd"): _BOTH,
+    ("sgd/cumf_sgd.cu", "cumf_sgd_wavefront"): {"item_factors"},  # one after another, but who is first is left open
     ("sgd/esgd.cu", "esgd"): _BOTH,
     ("sgd/fast.cu", "fast"): {"user_factors"},
     ("sgd/fast.cu", "fast_locked"): {"user_factors"},

@@ -11,6 +11,7 @@ import pandas as pd
 from gpumf import gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
+from gpumf.models.sgd.updates import kernel_steps
 
 RATE, REGULARIZATION, KEY = 0.05, 0.02, 0
 
@@ -39,8 +40,8 @@ def run(groups, seeds, n_users, n_items, factors, n_updates):
     users, items = (a.ravel() for a in np.indices((n_users, n_items)))
     ratings = Ratings(users, items, rng.integers(1, 6, n_users * n_items), n_users, n_items)
     start = [rng.random((rows, factors), np.float32) for rows in (n_users, n_items)]
-    steps = RATE, REGULARIZATION, REGULARIZATION, KEY
-    one_by_one = np.concatenate(reference.hogwild(ratings, *start, *steps, 0, n_updates))
+    steps = RATE, REGULARIZATION, REGULARIZATION
+    one_by_one = np.concatenate(reference.hogwild(ratings, *start, steps, KEY, 0, n_updates))
     way = np.linalg.norm(one_by_one - np.concatenate(start))
     rows = []
     for n_groups in groups:
@@ -61,12 +62,12 @@ def updates(ratings, user_factors, item_factors, rate, regularization, key, n_up
     """
     device, factors, trace = gpu.device("host"), user_factors.shape[1], []
     p, q = device.array(user_factors), device.array(item_factors)
-    steps = np.float32(rate), *[np.float32(regularization)] * 3
+    steps = device.array(kernel_steps(rate, [regularization] * 4))
     draws = np.uint64(key), np.uint64(0), np.int64(n_updates)
     arrays = ratings.users, ratings.items, ratings.values, np.int64(ratings.nnz), p, q
     with device.shuffled(seed, trace):
         device.kernel("sgd/hogwild.cu", "hogwild", FACTORS=factors, BIASES=0)(
-            1, 16 * n_groups, *arrays, *steps, *draws
+            1, 16 * n_groups, *arrays, steps, *draws
         )
     return p, q, trace[0]
 

@@ -29,7 +29,8 @@ SCHEMES = {
     "cu2rec, no striding": ("cu2rec", {"striding": False}),
     "hogwild": ("hogwild", {}),
     "cumf_sgd": ("cumf_sgd", {}),
-    "cumf_sgd, blocked": ("cumf_sgd", {"side": 1024}),
+    "cumf_sgd, wavefront": ("cumf_sgd", {"update": "wavefront"}),
+    "cumf_sgd, blocked": ("cumf_sgd", {"update": "blocked"}),
     "fast": ("fast", {}),
     "fast, FP32": ("fast", {"precision": 32}),
 }

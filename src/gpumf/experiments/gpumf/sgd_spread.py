@@ -25,7 +25,7 @@ RATES_OF_CU2REC = {
 RACING = ["sequential"] + [
     label
     for label, (kernel, options) in SCHEMES.items()
-    if kernel not in ("sequential", "kato_hosino", "gpusgd", "newgpusgd") and "side" not in options
+    if kernel not in ("sequential", "kato_hosino", "gpusgd", "newgpusgd") and options.get("update") != "blocked"
 ]
 
 _COMMON = {"data": "ml-100k", "factors": 16, "epochs": 40, "epochs_of_cu2rec": 100}

@@ -26,7 +26,6 @@ _CONSTANT = schedules.Constant()
 # ml-100k has (80,000 ratings) it makes 48 and `kato_hosino` 288; with the 800 of jester-1 (1.4 M ratings) 450 and 246.
 # On lines through the logarithms of both they meet at 430 groups and 730,000 ratings.
 _LEAST_FOR_FAST = {"nnz": 730_000, "n_users": 6_900, "n_items": 54}
-_SMALL = np.float32(0.1)  # standard deviation of initial factors that have biases beside them
 
 
 class SGD(Factorization):
@@ -46,7 +45,8 @@ class SGD(Factorization):
     factors : int, 1 to 300
     regularization : lambda >= 0 of the users, and of the items and biases too unless those are given
     learning_rate : mu > 0
-    item_regularization, bias_regularization : lambda >= 0 of the items and of all biases
+    item_regularization, bias_regularization : lambda >= 0 of the items and of the biases
+    item_bias_regularization : lambda >= 0 of the items' biases where it is not that of the users'
     biases : True, learned from zero; 'baseline', baseline predictors that stay as they are (esgd, section 4); False
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.models.sgd.schedules`
     kernel : a name of `SGD.kernels()`; by default the fastest for the device and the training set, see `choose`
@@ -89,6 +89,7 @@ class SGD(Factorization):
         learning_rate=0.02,
         item_regularization=None,
         bias_regularization=None,
+        item_bias_regularization=None,
         biases=False,
         schedule=_CONSTANT,
         kernel=None,
@@ -110,6 +111,9 @@ class SGD(Factorization):
         own = {"item_regularization": item_regularization, "bias_regularization": bias_regularization}
         for name, value in own.items():
             setattr(self, name, self.regularization if value is None else number(name, value, least=0))
+        self.item_bias_regularization = self.bias_regularization
+        if item_bias_regularization is not None:
+            self.item_bias_regularization = number("item_bias_regularization", item_bias_regularization, least=0)
         self.biases = biases
         self.bias_kind = _BIAS_KINDS[biases]
         self.schedule = schedules.made(schedule)
@@ -191,6 +195,7 @@ class SGD(Factorization):
             "learning_rate": self.learning_rate,
             "item_regularization": self.item_regularization,
             "bias_regularization": self.bias_regularization,
+            "item_bias_regularization": self.item_bias_regularization,
             "biases": self.biases,
             "schedule": schedules.described(self.schedule),
         }
@@ -199,6 +204,7 @@ class SGD(Factorization):
         """As of `Factorization`; with biases, normal with mean 0 and small, the biases zero or baseline predictors.
 
         With biases, the factors of users and items without a rating are zero, so that the biases alone are predicted.
+        `esgd` and `cu2rec` have initial factors of their own, see `Descent.draw` of theirs.
 
         Returns
         -------
@@ -207,14 +213,15 @@ class SGD(Factorization):
         if not self.biases:
             return super().initial_factors(train)
         rng = np.random.default_rng(self.seed)
-        shapes = ((rows, self.columns) for rows in (train.n_users, train.n_items))
-        p, q = (rng.standard_normal(shape, np.float32) * _SMALL for shape in shapes)
-        for factors, rows in ((p, train.users), (q, train.items)):
-            factors[np.bincount(rows, minlength=len(factors)) == 0] = 0
-        p[:, -2], p[:, -1], q[:, -2], q[:, -1] = 0, 1, 1, 0
+        draw = self._trainers[self.kernel].draw
+        (p, b_u), (q, b_i) = (draw(self, rng, rows) for rows in (train.n_users, train.n_items))
+        for factors, biases, rows in ((p, b_u, train.users), (q, b_i, train.items)):
+            without = np.bincount(rows, minlength=len(factors)) == 0
+            factors[without], biases[without] = 0, 0
         if self.biases == "baseline":
-            p[:, -2], q[:, -1] = baseline_predictors(train)
-        return p, q
+            b_u, b_i = baseline_predictors(train)
+        users, items = (p, b_u, np.ones(train.n_users)), (q, np.ones(train.n_items), b_i)
+        return tuple(np.column_stack(columns).astype(np.float32) for columns in (users, items))
 
     def _epoch(self, trainer, number, rows):
         trainer.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])

@@ -5,12 +5,11 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.hashing import random_order
-from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.options import Option
-from gpumf.models.sgd.updates import DescentKernel
+from gpumf.models.sgd.updates import PieceKernel
 
 
-class Bsgd(DescentKernel):
+class Bsgd(PieceKernel):
     """kernels/sgd/bsgd.cu: a shuffled stream of batches, a thread block a rating, one thread a factor."""
 
     source, entry = "sgd/bsgd.cu", "bsgd"
@@ -22,13 +21,10 @@ class Bsgd(DescentKernel):
         self._batch, self._block, self._nnz = model.options["batch"], model.columns, train.nnz
         order = random_order(train.nnz, model.seed)
         arrays = train.users[order], train.items[order], train.values[order]
-        pieces = np.append(np.arange(0, train.nnz, self._batch), train.nnz)
-        self._chunks = Chunks(self._device, arrays, pieces, model.chunk)
+        self.set_pieces(arrays, np.append(np.arange(0, train.nnz, self._batch), train.nnz), model.chunk)
 
-    def epoch(self, number):
-        steps = self.steps()
-        for first_batch, end_batch, first_rating, arrays in self._chunks:
-            for batch in range(first_batch, end_batch):
-                begin = batch * self._batch
-                blocks = min(self._batch, self._nnz - begin)
-                self._kernel(blocks, self._block, *arrays, np.int64(begin - first_rating), self._p, self._q, *steps)
+    def launch(self, pieces, first_rating, arrays):
+        for batch in pieces:
+            begin = batch * self._batch
+            blocks = min(self._batch, self._nnz - begin)
+            self._kernel(blocks, self._block, *arrays, np.int64(begin - first_rating), self._p, self._q, self._steps)

@@ -30,12 +30,13 @@ class Chunks:
             end = int(np.searchsorted(pieces, pieces[cuts[-1]] + most, "right")) - 1
             cuts.append(max(end, cuts[-1] + 1))
         self._cuts, self._bounds = cuts, [int(pieces[cut]) for cut in cuts]
-        self._resident = [device.array(a) for a in arrays] if len(cuts) == 2 else None
+        # All ratings on the device, always in the same place; None where there is only a chunk of them at a time.
+        self.resident = [device.array(a) for a in arrays] if len(cuts) == 2 else None
 
     def __iter__(self):
         """Yield (first piece, end piece, where the first one begins, its arrays on the device) of each chunk.
 
         What is launched on a chunk has to be launched before the next one is asked for.
         """
-        chunks = [self._resident] if self._resident else self._device.stream(self._arrays, self._bounds)
+        chunks = [self.resident] if self.resident else self._device.stream(self._arrays, self._bounds)
         yield from zip(self._cuts[:-1], self._cuts[1:], self._bounds[:-1], chunks, strict=True)

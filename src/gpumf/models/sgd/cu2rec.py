@@ -6,6 +6,7 @@ import numpy as np
 
 from gpumf.models.base import launch_shape
 from gpumf.models.sgd.options import Option
+from gpumf.models.sgd.schedules import Patience
 from gpumf.models.sgd.updates import DescentKernel, draw_key
 
 _LOSS_BLOCKS, _LOSS_THREADS = 128, 256
@@ -21,17 +22,41 @@ def first_user(step, n_users):
 class Cu2rec(DescentKernel):
     """kernels/sgd/cu2rec.cu: every user once a step, of an item's updates in a step one counts.
 
-    An epoch is as many steps as make about nnz updates. As published with `biases=True` and `schedules.Patience`.
+    An epoch is as many steps as make about nnz updates. As published with `biases=True`, `initial="normal"` and a
+    `patience`, which looks at the loss of all training ratings every few steps; the publication looks at that of its
+    test ratings, which no training may see. `schedules.Patience` is the same on a validation set, once an epoch.
     """
 
     source, entry = "sgd/cu2rec.cu", "cu2rec"
     streams = False
     # conflict : which of an item's updates in a step count: 'early_bird_gets', 'early_bird_loses', or all ('atomic')
     # striding : whether each step begins with another user
+    # initial : 'normal', with mean 0 and standard deviation 1, factors divided by their number, biases not
+    #     ("Overview"); 'small', as the other schemes
+    # patience : losses without a lower one after which the learning rate is halved (the publication gives neither
+    #     number); by default the rate is left to the schedule
+    # loss_every : steps from one loss to the next, where there is a patience
     options: ClassVar = {
         "conflict": Option("early_bird_gets", choices=tuple(_ENTRIES)),
         "striding": Option(True, choices=(True, False)),
+        "initial": Option("small", choices=("small", "normal")),
+        "patience": Option(None),
+        "loss_every": Option(100),
     }
+
+    @classmethod
+    def chosen(cls, model, given):
+        options = super().chosen(model, given)
+        if options["initial"] == "normal" and not model.biases:
+            raise ValueError("initial='normal' draws ratings from mean and biases: it wants biases=True")
+        return options
+
+    @classmethod
+    def draw(cls, model, rng, rows):
+        if model.options["initial"] == "small":
+            return super().draw(model, rng, rows)
+        factors = rng.standard_normal((rows, model.factors), np.float32) / np.float32(model.factors)
+        return factors, rng.standard_normal(rows, np.float32)
 
     @classmethod
     def compile(cls, model):
@@ -48,6 +73,9 @@ class Cu2rec(DescentKernel):
         self._striding, self._key = model.options["striding"], draw_key(model)
         self._shape = launch_shape(model.threads, train.n_users, model.columns, device)
         self._loss, self._total_loss = self.kernel(model, "loss"), self.kernel(model, "total_loss")
+        patience = model.options["patience"]
+        self._patience = patience and Patience(patience)
+        self._loss_every, self._losses = model.options["loss_every"], []
 
     def epoch(self, number):
         self.take_steps(number * self._steps_an_epoch, self._steps_an_epoch)
@@ -58,8 +86,9 @@ class Cu2rec(DescentKernel):
 
     def take_steps(self, first, count):
         """Start the steps first, first + 1, ..., first + count - 1: an update of each user with ratings."""
-        rates = self.steps()
         for step in range(first, first + count):
+            if self._patience and step % self._loss_every == 0:
+                self._losses.append(np.nan_to_num(self.training_errors()[0], nan=np.inf))
             self._kernel(
                 *self._shape,
                 *self._ratings,
@@ -67,11 +96,14 @@ class Cu2rec(DescentKernel):
                 self._p,
                 self._q,
                 self._newest,
-                *rates,
+                self.steps(),
                 self._key,
                 np.int32(step),
                 np.int32(self.first_user(step)),
             )
+
+    def rate(self):
+        return self._patience.rate(self.learning_rate, self._losses) if self._patience else self.learning_rate
 
     def training_errors(self):
         """(rmse, mae) on the training set, by the publication's loss and total-loss kernels."""

@@ -6,53 +6,71 @@ import numpy as np
 
 from gpumf.hashing import random_order
 from gpumf.models.base import launch_shape
-from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.hogwild import safe_updates
 from gpumf.models.sgd.newgpusgd import rectangular_blocks
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
-from gpumf.models.sgd.updates import DescentKernel, quad_lanes, with_quads
+from gpumf.models.sgd.partition import waves
+from gpumf.models.sgd.updates import PieceKernel, quad_lanes, with_quads
+
+_ENTRIES = {"batch_hogwild": "cumf_sgd", "wavefront": "cumf_sgd_wavefront", "blocked": "cumf_sgd_blocked"}
+_COLUMNS_A_WORKER = 2  # columns of blocks in the wavefront update: half of them are free at a time
 
 
-class CumfSgd(DescentKernel):
-    """kernels/sgd/cumf_sgd.cu: half precision, a warp an update; batch-Hogwild, or blocks that share nothing.
+class CumfSgd(PieceKernel):
+    """kernels/sgd/cumf_sgd.cu: half precision, a group of lanes an update; batch-Hogwild or the wavefront update.
 
     Its schedule is `schedules.Power`.
     """
 
     source, entry = "sgd/cumf_sgd.cu", "cumf_sgd"
-    # run : consecutive shuffled ratings that a group takes at a time
-    # side : l, for l x l blocks that share nothing instead of batch-Hogwild
-    options: ClassVar = {"run": Option(256), "side": Option(None, most=MOST_BLOCKS_A_SIDE)}
+    # update : who updates what when: 'batch_hogwild' or 'wavefront', as published (Xie et al. 2017), or 'blocked',
+    #     which is not: blocks that share nothing, as of newgpusgd
+    # run : consecutive shuffled ratings that a group takes at a time, of batch-Hogwild
+    # side : workers of the wavefront update, with twice as many columns of blocks; l of the l x l blocks of 'blocked'
+    options: ClassVar = {
+        "update": Option("batch_hogwild", choices=tuple(_ENTRIES)),
+        "run": Option(256),
+        "side": Option(1024, most=MOST_BLOCKS_A_SIDE),
+    }
     rounds = 4000  # more than hogwild's: a group holds its rows for nearly all of the time
 
     @classmethod
     def compile(cls, model):
-        return cls.kernel(model, "cumf_sgd_blocked" if model.options["side"] else "cumf_sgd")
+        return cls.kernel(model, _ENTRIES[model.options["update"]])
 
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, with_quads(user_factors, np.float16), with_quads(item_factors, np.float16))
-        self._run, self._side, self._columns = model.options["run"], model.options["side"], model.columns
-        if self._side:
+        self._update, self._run, self._side = (model.options[name] for name in ("update", "run", "side"))
+        self._columns, groups = model.columns, self._side
+        if self._update == "blocked":
             blocks = rectangular_blocks(train, self._side)
-            order, pieces, groups = blocks.order, blocks.tags, self._side
+            order, pieces = blocks.order, blocks.tags
             self._offsets = self._device.array(blocks.offsets)
+        elif self._update == "wavefront":
+            self._waves = _COLUMNS_A_WORKER * self._side
+            order, offsets, sequence = waves(train, self._side, self._waves, model.seed)
+            pieces = offsets[:: self._waves]
+            self._blocks = self._device.array(offsets), self._device.array(sequence)
+            self._locks = self._device.zeros(self._waves, np.int32)
         else:
             order = random_order(train.nnz, model.seed)
             pieces = np.append(np.arange(0, train.nnz, self._run), train.nnz)
             groups = min(safe_updates(train, self.rounds), len(pieces) - 1)
-        arrays = train.users[order], train.items[order], train.values[order]
-        self._chunks = Chunks(self._device, arrays, pieces, model.chunk)
         self._shape = launch_shape(model.threads, groups, model.columns, self._device, quad_lanes(model.columns))
+        arrays = train.users[order], train.items[order], train.values[order]
+        self.set_pieces(arrays, pieces, model.chunk)
 
-    def epoch(self, number):
-        factors = self._p, self._q, *self.steps()
-        for first, end, first_rating, arrays in self._chunks:
-            if self._side:
-                for tag in range(first, end):
-                    blocks = self._offsets, np.int32(tag * self._side), np.int32(self._side)
-                    self._kernel(*self._shape, *blocks, *arrays, np.int64(first_rating), *factors)
-            else:
-                self._kernel(*self._shape, *arrays, np.int64(len(arrays[0])), np.int32(self._run), *factors)
+    def launch(self, pieces, first_rating, arrays):
+        where, factors = np.int64(first_rating), (self._p, self._q, self._steps)
+        if self._update == "blocked":
+            for tag in pieces:
+                blocks = self._offsets, np.int32(tag * self._side), np.int32(self._side)
+                self._kernel(*self._shape, *blocks, *arrays, where, *factors)
+        elif self._update == "wavefront":
+            workers = np.int32(pieces.start), np.int32(pieces.stop), np.int32(self._waves)
+            self._kernel(*self._shape, *self._blocks, self._locks, *workers, *arrays, where, *factors)
+        else:
+            self._kernel(*self._shape, *arrays, np.int64(len(arrays[0])), np.int32(self._run), *factors)
 
     def factors(self):
         return tuple(rows[:, : self._columns].astype(np.float32) for rows in (self._p, self._q))

@@ -8,7 +8,7 @@ from gpumf import gpu
 from gpumf.hashing import random_order
 from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.options import MOST_THREADS, Option
-from gpumf.models.sgd.updates import DescentKernel
+from gpumf.models.sgd.updates import SMALL, DescentKernel
 
 _RATING_BYTES = 12  # in shared memory
 _RESERVED_BYTES = 1024  # of it, by the system, for every block
@@ -21,8 +21,10 @@ def _threads(th_size, columns):
 class Esgd(DescentKernel):
     """kernels/sgd/esgd.cu: ratings as they lie, in a random order out of shared memory, atomic additions.
 
-    As published with `biases="baseline"`, and with `biases=False` on ratings as they are. Their order is that of the
-    data set: where it is sorted, the updates in flight are of few users, and add up to too large a step.
+    As published with `biases="baseline"`: the baseline predictors are subtracted from the ratings, and what is left
+    is factorized in k columns, uniform at first (section 4, which does not say how wide: here with mean 0 and the
+    standard deviation of the other schemes). The order is that of the data set: where it is sorted, the updates in
+    flight are of few users, and add up to too large a step.
     """
 
     source, entry = "sgd/esgd.cu", "esgd"
@@ -35,13 +37,35 @@ class Esgd(DescentKernel):
         "shuffle": Option(False, choices=(True, False)),
     }
 
+    @staticmethod
+    def columns(model):
+        """Columns of the rows that the kernel works on."""
+        return model.factors if model.biases == "baseline" else model.columns
+
+    @classmethod
+    def defines(cls, model):
+        return {"FACTORS": cls.columns(model), "BIASES": 0 if model.biases == "baseline" else model.bias_kind}
+
+    @classmethod
+    def draw(cls, model, rng, rows):
+        if model.biases != "baseline":
+            return super().draw(model, rng, rows)
+        width = SMALL * np.sqrt(12)
+        return (rng.random((rows, model.factors), np.float32) - np.float32(0.5)) * width, np.zeros(rows)
+
     def __init__(self, model, train, user_factors, item_factors):
-        super().__init__(model, user_factors, item_factors)
+        k = self.columns(model)
+        super().__init__(model, user_factors[:, :k], item_factors[:, :k])
+        self._with_biases = None
+        values = train.values
+        if model.biases == "baseline":
+            self._with_biases = self._device.array(user_factors), self._device.array(item_factors)
+            values = values - user_factors[train.users, -2] - item_factors[train.items, -1]
         self._block = self.block(model)
         self._ratings_a_block = self._block * model.options["st"]
         pieces = np.append(np.arange(0, train.nnz, self._ratings_a_block), train.nnz)
         order = random_order(train.nnz, model.seed) if model.options["shuffle"] else slice(None)
-        arrays = train.users[order], train.items[order], train.values[order]
+        arrays = train.users[order], train.items[order], values[order]
         self._chunks = Chunks(self._device, arrays, pieces, model.chunk)
         self._rand = self._device.array(self.permutation(model))
 
@@ -50,15 +74,16 @@ class Esgd(DescentKernel):
         options = super().chosen(model, given)
         facts = gpu.device(model.device).facts
         most = facts["shared_bytes_per_multiprocessor"] - facts.get("reserved_shared_bytes", _RESERVED_BYTES)
-        most -= 4 * (MOST_THREADS // model.columns)  # the sums of all groups that a block may have
-        steps = most // (_RATING_BYTES * _threads(options["th_size"], model.columns))
+        columns = cls.columns(model)
+        most -= 4 * (MOST_THREADS // columns)  # the sums of all groups that a block may have
+        steps = most // (_RATING_BYTES * _threads(options["th_size"], columns))
         Option(1, most=steps).check(model.kernel, f"st (with th_size={options['th_size']})", options["st"])
         return options
 
-    @staticmethod
-    def block(model):
+    @classmethod
+    def block(cls, model):
         """Threads of a block: a multiple of the columns, at least one of it."""
-        return _threads(model.options["th_size"], model.columns)
+        return _threads(model.options["th_size"], cls.columns(model))
 
     @classmethod
     def permutation(cls, model):
@@ -66,7 +91,7 @@ class Esgd(DescentKernel):
         return random_order(cls.block(model) * model.options["st"], model.seed).astype(np.int32)
 
     def epoch(self, number):
-        size = self._ratings_a_block
+        size, steps = self._ratings_a_block, self.steps()
         for first, end, _, arrays in self._chunks:
             self._kernel(
                 end - first,
@@ -77,9 +102,16 @@ class Esgd(DescentKernel):
                 np.int32(size),
                 self._p,
                 self._q,
-                *self.steps(),
+                steps,
                 shared=_RATING_BYTES * size,
             )
+
+    def factors(self):
+        if self._with_biases is None:
+            return super().factors()
+        for rows, learned in zip(self._with_biases, super().factors(), strict=True):
+            rows[:, :-2] = learned
+        return self._with_biases
 
 
 def independence_probability(n_users, n_items, draws, *, square=True):

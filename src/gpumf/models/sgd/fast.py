@@ -157,7 +157,7 @@ class Fast(DescentKernel):
                     np.int64(first_rating),
                     self._p,
                     self._q,
-                    *self.steps(),
+                    self.steps(),
                     np.int32(self._groups),
                     self._reread,
                     *self.rotation(number, self._seed),

@@ -39,7 +39,7 @@ class Hogwild(DescentKernel, Updates):
             np.int64(self._nnz),
             self._p,
             self._q,
-            *self.steps(),
+            self.steps(),
             self._key,
             np.uint64(first),
             np.int64(count),

@@ -32,4 +32,4 @@ class KatoHosino(DescentKernel):
         chunks, indptr = rows
         for first_row, end_row, first_rating, (indices, values) in chunks:
             bounds = np.int32(first_row), np.int32(end_row)
-            kernel(*shape, indptr, *bounds, indices, values, np.int64(first_rating), fixed, moved, *self.steps())
+            kernel(*shape, indptr, *bounds, indices, values, np.int64(first_rating), fixed, moved, self.steps())

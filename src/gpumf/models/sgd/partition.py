@@ -10,7 +10,7 @@ import numpy as np
 
 from gpumf.compiled import cached_njit
 from gpumf.datasets.ratings import grouped, row_offsets
-from gpumf.hashing import random_order
+from gpumf.hashing import positional_hash, random_order
 
 
 @dataclass(frozen=True)
@@ -37,26 +37,36 @@ def sorted_by(keys, n):
     return grouped(keys, offsets), offsets
 
 
-def diagonal_blocks(ratings, side, height, width):
-    """side x side blocks of height users by width items; block (a, b) has the tag (b - a) mod side.
+def parts_of(positions, side, n):
+    """Which of `side` parts of 0..n-1 positions are in, int32; parts differ by one position at most.
 
-    `height` * side and `width` * side cover all users and items: newgpusgd takes m / side and n / side, rounded
-    up, gpusgd the larger one of both twice, so that its blocks are square and some have no ratings.
+    With n >= side no part is empty. Rounding the length of a part up instead would leave parts at the end without a
+    position: for n = 1025 and 1024 parts half of them.
+    """
+    return (positions.astype(np.int64) * side // n).astype(np.int32)
+
+
+def diagonal_blocks(ratings, side, height, width):
+    """side x side blocks, cut evenly from height users by width items; block (a, b) has the tag (b - a) mod side.
+
+    `height` and `width` cover all users and items: newgpusgd takes m and n, gpusgd the larger one of both twice, so
+    that its blocks are square and some have no ratings.
 
     Returns
     -------
     Blocks; in each block the ratings are in the order given
     """
-    across, down = ratings.items // np.int32(width), ratings.users // np.int32(height)
+    across, down = parts_of(ratings.items, side, width), parts_of(ratings.users, side, height)
     keys = (across - down) % np.int32(side) * np.int32(side) + down
     return Blocks(*sorted_by(keys, side * side))
 
 
 def conflict_free_groups(ratings, blocks, edge):
-    """The ratings of each block of edge x edge by tag: groups no two ratings of which share a row or a column.
+    """The ratings of each block by tag: groups no two ratings of which share a row or a column.
 
-    A rating's tag is its diagonal, (column - row) mod edge, so that a group has one rating of a row at most. Only
-    tags that occur make groups.
+    A rating's tag is its diagonal, (column - row) mod edge, where no block has more rows or columns than `edge`, so
+    that a group has one rating of a row at most. Only tags that occur make groups. Where ratings name the same cell
+    the second one of each is in a group behind, and so on.
 
     Returns
     -------
@@ -71,8 +81,30 @@ def conflict_free_groups(ratings, blocks, edge):
     order = by_tag[grouped(number[by_tag], blocks.offsets)]
     begins = np.r_[True, np.diff(number[order]) + np.diff(tags[order]) != 0] if ratings.nnz else np.zeros(0, bool)
     begins[1:] |= np.diff(number[order]) != 0
-    groups = np.r_[np.flatnonzero(begins), ratings.nnz]
+    order, groups = _without_repeats(ratings.users, order, np.r_[np.flatnonzero(begins), ratings.nnz])
     return order, groups, np.searchsorted(groups, blocks.offsets).astype(np.int32)
+
+
+@njit(cache=True)
+def _without_repeats(users, order, groups):
+    """The order and the groups, with a group that has a user twice split into such that have not."""
+    result, cuts = np.empty_like(order), np.empty(len(order) + 1, np.int64)
+    group_of = np.full(users.max() + 1 if len(users) else 0, -1)  # the user's newest
+    used, done = 0, 0
+    for g in range(len(groups) - 1):
+        left = order[groups[g] : groups[g + 1]]
+        while len(left):
+            cuts[used] = done
+            kept = np.zeros(len(left), np.bool_)
+            for k, t in enumerate(left):
+                if group_of[users[t]] != used:
+                    group_of[users[t]], kept[k] = used, True
+                    result[done] = t
+                    done += 1
+            used += 1
+            left = left[~kept]
+    cuts[used] = done
+    return result, cuts[: used + 1].copy()
 
 
 def balanced_tiles(counts, n_tiles, most):
@@ -97,6 +129,26 @@ def balanced_tiles(counts, n_tiles, most):
         if room[tile]:
             heappush(heap, (ratings + int(counts[item]), tile))
     return tile_of
+
+
+def waves(ratings, workers, columns, seed):
+    """The ratings by worker and wave, as kernels/sgd/cumf_sgd.cu takes them in its wavefront update.
+
+    A worker has a part of the users, and takes the parts of the items, the columns of blocks, in a random order.
+
+    Returns
+    -------
+    (order, offsets, sequence) : int64 (nnz,) positions of the ratings; int64 (workers * columns + 1,), where the
+        waves begin in that order, wave v of worker w being number w * columns + v; int32 (workers, columns), the
+        column of blocks of each wave
+    """
+    hashes = positional_hash(workers * columns, seed).reshape(workers, columns)
+    sequence = np.argsort(hashes, axis=1).astype(np.int32)
+    wave_of = np.empty_like(sequence)
+    np.put_along_axis(wave_of, sequence, np.arange(columns, dtype=np.int32)[None], axis=1)
+    worker = parts_of(ratings.users, workers, ratings.n_users)
+    wave = wave_of[worker, parts_of(ratings.items, columns, ratings.n_items)]
+    return *sorted_by(worker * np.int32(columns) + wave, workers * columns), sequence
 
 
 @dataclass(frozen=True)

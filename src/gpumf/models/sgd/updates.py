@@ -9,12 +9,20 @@ from gpumf import gpu
 from gpumf.cpu import sgd as cpu_sgd
 from gpumf.hashing import splitmix64
 from gpumf.models.base import FactorTrainer, KernelTrainer
+from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.options import chosen
+
+SMALL = np.float32(0.1)  # standard deviation of initial factors that have biases beside them
 
 
 def draw_key(model):
     """The stream of the draws."""
     return splitmix64(np.uint64(model.seed))
+
+
+def kernel_steps(rate, regularization, dtype=np.float32):
+    """`Steps` of kernels/common/sgd.cuh: the learning rate, and 1 - rate lambda of each lambda, (5,)."""
+    return np.array([rate, *(1 - rate * np.asarray(regularization, np.float64))], dtype)
 
 
 class Descent(FactorTrainer):
@@ -25,6 +33,7 @@ class Descent(FactorTrainer):
     options : parameters of this scheme alone, which `SGD` takes by name: a dict name -> `Option`
     streams : whether it takes ratings a chunk after another
     learning_rate : of the next epoch
+    regularization : float64 (4,), lambda of the users, of the items, of the users' biases and of the items' biases
     """
 
     streams = False
@@ -36,22 +45,32 @@ class Descent(FactorTrainer):
         """The values of the options for this model, given some of them; errors as of `options.chosen`."""
         return chosen(model.kernel, cls.options, given)
 
+    @staticmethod
+    def draw(model, rng, rows):
+        """The initial factors, float32 (rows, factors), and biases, (rows,), of one side of a model with biases."""
+        return rng.standard_normal((rows, model.columns), np.float32)[:, : model.factors] * SMALL, np.zeros(rows)
+
     def set_steps(self, model):
         """Take the sizes of the steps from the model."""
         self.learning_rate = model.learning_rate
-        self._regularization = tuple(
-            np.float32(x) for x in (model.regularization, model.item_regularization, model.bias_regularization)
+        self.regularization = np.array(
+            [
+                model.regularization,
+                model.item_regularization,
+                model.bias_regularization,
+                model.item_bias_regularization,
+            ]
         )
-
-    def steps(self):
-        """Learning rate and lambda of the users, of the items and of the biases, as the kernels take them."""
-        return np.float32(self.learning_rate), *self._regularization
 
 
 class DescentKernel(KernelTrainer, Descent):
     """A kernel of kernels/sgd."""
 
     streams = True
+
+    @staticmethod
+    def defines(model):
+        return {"FACTORS": model.columns, "BIASES": model.bias_kind}
 
     @classmethod
     def compile(cls, model):
@@ -60,16 +79,68 @@ class DescentKernel(KernelTrainer, Descent):
     @classmethod
     def kernel(cls, model, entry):
         """A kernel of the source, compiled for the model."""
-        return gpu.device(model.device).kernel(cls.source, entry, FACTORS=model.columns, BIASES=model.bias_kind)
+        return gpu.device(model.device).kernel(cls.source, entry, **cls.defines(model))
 
-    def __init__(self, model, user_factors, item_factors):
+    def __init__(self, model, user_factors, item_factors, real=np.float32):
         self._device = gpu.device(model.device)
         self._kernel = self.compile(model)
         self._p, self._q = self._device.array(user_factors), self._device.array(item_factors)
         self.set_steps(model)
+        self._steps, self._rate = self._device.empty(5, real), None
+
+    def rate(self):
+        """The learning rate of what is launched next."""
+        return self.learning_rate
+
+    def steps(self):
+        """`Steps` of kernels/common/sgd.cuh for this rate: an array on the device, always the same one."""
+        if self._rate != self.rate():
+            self._rate = self.rate()
+            self._steps[:] = self._device.array(kernel_steps(self._rate, self.regularization, self._steps.dtype))
+        return self._steps
 
     def factors(self):
         return self._p, self._q
+
+
+class PieceKernel(DescentKernel):
+    """A kernel whose ratings come in pieces, as batches, or blocks that share no row and no column.
+
+    Where all ratings are on the device the launches of an epoch are recorded once and started as one: else Python
+    would take longer to launch a piece than the device to work on it.
+    """
+
+    def set_pieces(self, arrays, pieces, most):
+        """Take the ratings in their order, see `Chunks`; the last thing to do before `launch` works."""
+        self._chunks = Chunks(self._device, arrays, pieces, most)
+        self._launches = self._device.recorded(self._launch) if self._chunks.resident else self._launch
+
+    def epoch(self, number):
+        self.steps()
+        self._launches()
+
+    def _launch(self):
+        for first, end, first_rating, arrays in self._chunks:
+            self.launch(range(first, end), first_rating, arrays)
+
+    @abstractmethod
+    def launch(self, pieces, first_rating, arrays):
+        """Launch these pieces, whose arrays on the device begin with the rating `first_rating` of the order."""
+
+
+class BlockKernel(PieceKernel):
+    """A `PieceKernel` of blocks, in the precision of the option `precision`, for which its source has two entries."""
+
+    @classmethod
+    def compile(cls, model):
+        return cls.kernel(model, {32: cls.entry, 64: f"{cls.entry}_double"}[model.options["precision"]])
+
+    def __init__(self, model, user_factors, item_factors):
+        real = {32: np.float32, 64: np.float64}[model.options["precision"]]
+        super().__init__(model, user_factors.astype(real), item_factors.astype(real), real)
+
+    def factors(self):
+        return tuple(factors.astype(np.float32, copy=False) for factors in (self._p, self._q))
 
 
 class Updates(Descent):
@@ -102,7 +173,8 @@ class Sequential(Updates):
         self.set_steps(model)
 
     def updates(self, first, count):
-        self._hogwild(*self._ratings, self._p, self._q, *self.steps(), self._key, first, count, self._chunks)
+        steps = tuple(np.float32([self.learning_rate, *self.regularization]))
+        self._hogwild(*self._ratings, self._p, self._q, steps, self._key, first, count, self._chunks)
 
     def factors(self):
         return self._p, self._q
