@@ -1,5 +1,6 @@
 """SGD: every kernel against the float64 replay of its own order, what its races may do, and how it converges."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice, product
 
@@ -50,10 +51,16 @@ def distance(device, trainer, expected):
     return max(np.abs(a - e).max() for a, e in zip(to_numpy(device, *trainer.factors()), expected, strict=True))
 
 
-def replayed(model, ratings, p, q, *orders, **how):
-    for order in orders:
-        p, q = reference.sgd_replay(ratings, order, p, q, STEPS, model.bias_kind, **how)
-    return p, q
+def two_epochs_apart(device, made, orders, **how):
+    """How far two epochs, the second at half the rate, take a trainer from where the replay of these orders is."""
+    trainer, model, p, q, counted = made
+    for number, order in enumerate(orders):
+        trainer.learning_rate = RATES["learning_rate"] / 2**number
+        trainer.epoch(number)
+        steps = trainer.learning_rate, *STEPS[1:]
+        for part, sides in order if isinstance(order, tuple) else ((order, "both"),):
+            p, q = reference.sgd_replay(counted, part, p, q, steps, model.bias_kind, sides=sides, **how)
+    return distance(device, trainer, (p, q))
 
 
 def after_updates(device, kernel, ratings, factors, updates, biases=False, **options):
@@ -112,43 +119,79 @@ def test_schemes_without_conflicts_match_their_own_order(launcher, factors, bias
     ratings, device = ragged_ratings(n_users=30, longest=20, seed=factors), launcher.name
     square, _, _, _ = GpuSgd.layout(ratings, 3)
     blocks = rectangular_blocks(ratings, 4).order
-    for kernel, options, order in (
-        ("gpusgd", {"side": 3}, square),
-        ("newgpusgd", {"side": 4}, blocks),
-        ("newgpusgd", {"side": 4, "precision": 64}, blocks),
+    for kernel, options, order, close in (
+        ("gpusgd", {"side": 3}, square, 1e-5),
+        ("gpusgd", {"side": 3, "precision": 64}, square, 2e-7),
+        ("newgpusgd", {"side": 4}, blocks, 1e-5),
+        ("newgpusgd", {"side": 4, "precision": 64}, blocks, 2e-7),
     ):
-        trainer, model, p, q, counted = made(device, kernel, ratings, factors, biases, **options)
-        trainer.epoch(0)
-        trainer.epoch(1)
-        assert distance(device, trainer, replayed(model, counted, p, q, order, order)) < 1e-5, (kernel, options)
+        trained = made(device, kernel, ratings, factors, biases, **options)
+        assert two_epochs_apart(device, trained, [order, order]) < close, (kernel, options)
+
+
+@pytest.mark.parametrize("kernel", ["gpusgd", "newgpusgd"])
+def test_double_precision_has_rates_in_double_precision_too(launcher, kernel):
+    ratings = ragged_ratings(n_users=30, longest=20, seed=8)
+    trainer, model, p, q, counted = made(launcher.name, kernel, ratings, 5, True, side=3, precision=64)
+    trainer.epoch(0)
+    order = GpuSgd.layout(ratings, 3)[0] if kernel == "gpusgd" else rectangular_blocks(ratings, 3).order
+    expected = reference.sgd_replay(counted, order, p, q, STEPS, model.bias_kind)
+    for actual, e in zip(to_numpy(launcher.name, trainer._p, trainer._q), expected, strict=True):
+        assert actual.dtype == np.float64 and np.abs(actual - e).max() < 1e-13
+
+
+def test_gpusgd_has_a_thread_for_each_factor(launcher):
+    for factors in (5, 16, 130):
+        trainer, *_ = made(launcher.name, "gpusgd", ragged_ratings(seed=1), factors, side=3)
+        assert trainer._block == factors
+
+
+@pytest.mark.parametrize("precision", [32, 64])
+def test_gpusgd_makes_all_updates_of_a_cell_that_is_rated_more_than_once(launcher, precision):
+    once = ragged_ratings(n_users=8, n_items=9, longest=6, seed=3)
+    cells = np.concatenate([np.arange(once.nnz), np.repeat(np.arange(once.nnz), np.arange(once.nnz) % 3)])
+    ratings = Ratings(once.users[cells], once.items[cells], np.arange(len(cells)) % 5, once.n_users, once.n_items)
+    order = GpuSgd.layout(ratings, 2)[0]
+    trained = made(launcher.name, "gpusgd", ratings, 5, side=2, precision=precision)
+    with launcher.shuffled(1) if launcher.name == "host" else nullcontext():
+        assert two_epochs_apart(launcher.name, trained, [order, order]) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options"), [(k, o) for k, o in SCHEMES if k in ("gpusgd", "newgpusgd", "bsgd", "cumf_sgd")]
+)
+def test_an_epoch_of_many_launches_is_recorded_once(launcher, kernel, options):
+    trainer, _, p, *_ = made(launcher.name, kernel, ragged_ratings(n_users=30, longest=20, seed=1), 5, **options)
+    trainer._kernel = None  # nobody launches one by one again
+    for number in range(2):
+        trainer.epoch(number)
+        new_p, _ = to_numpy(launcher.name, *trainer.factors())
+        assert np.abs(new_p - p).max() > 1e-3
+        p = new_p.copy()
 
 
 @pytest.mark.parametrize(("factors", "biases"), WIDTHS)
 def test_kato_and_hosino_move_all_users_then_all_items(launcher, factors, biases):
     ratings, device = ragged_ratings(n_users=30, longest=20, seed=factors), launcher.name
-    trainer, model, p, q, counted = made(device, "kato_hosino", ratings, factors, biases)
-    trainer.epoch(0)
     by_user = np.lexsort((ratings.items, ratings.users))
     by_item = np.lexsort((ratings.users, ratings.items))
-    p, q = replayed(model, counted, p, q, by_user, sides="users")
-    assert distance(device, trainer, replayed(model, counted, p, q, by_item, sides="items")) < 1e-5
+    halves = (by_user, "users"), (by_item, "items")
+    assert two_epochs_apart(device, made(device, "kato_hosino", ratings, factors, biases), [halves, halves]) < 1e-5
 
 
 @pytest.mark.parametrize(("factors", "biases"), WIDTHS)
 def test_one_rating_at_a_time_bsgd_and_esgd_match_their_own_order(launcher, factors, biases):
     ratings, device = ragged_ratings(n_users=12, longest=12, seed=factors), launcher.name
-    trainer, model, p, q, counted = made(device, "bsgd", ratings, factors, biases, batch=1)
-    trainer.epoch(0)
-    order = random_order(ratings.nnz, model.seed)
-    assert distance(device, trainer, replayed(model, counted, p, q, order)) < 1e-5
+    order = random_order(ratings.nnz, 0)
+    assert two_epochs_apart(device, made(device, "bsgd", ratings, factors, biases, batch=1), [order, order]) < 1e-5
 
     # One group of k threads makes one block, which has to have all ratings in its shared memory, and room to spare.
     one_block = {"th_size": 1, "st": -(-ratings.nnz // factors) + 1}
     for shuffle, lie in ((False, np.arange(ratings.nnz)), (True, order)):
-        trainer, model, p, q, counted = made(device, "esgd", ratings, factors, biases, **one_block, shuffle=shuffle)
-        trainer.epoch(0)
-        rand = Esgd.permutation(model)
-        assert distance(device, trainer, replayed(model, counted, p, q, lie[rand[rand < ratings.nnz]])) < 1e-5
+        trained = made(device, "esgd", ratings, factors, biases, **one_block, shuffle=shuffle)
+        rand = Esgd.permutation(trained[1])
+        in_order = lie[rand[rand < ratings.nnz]]
+        assert two_epochs_apart(device, trained, [in_order, in_order]) < 1e-5
 
 
 @pytest.mark.parametrize("batch", [7, 64])
@@ -170,13 +213,33 @@ def test_cumf_sgd_by_one_group_or_in_blocks_matches_its_own_order_in_half_precis
     blocks = rectangular_blocks(ratings, 4).order
     for options, order in (
         ({"threads": 1, "run": 7}, random_order(ratings.nnz, 0)),
+        ({"update": "wavefront", "side": 4, "threads": 1}, partition.waves(ratings, 4, 8, 0)[0]),
         ({"update": "blocked", "side": 4}, blocks),
     ):
-        trainer, model, p, q, counted = made(device, "cumf_sgd", ratings, factors, biases, **options)
-        trainer.epoch(0)
-        expected = replayed(model, counted, p, q, order, stored=np.float16)
         # A product next to the middle of two halves may be rounded to either one, and what follows from it.
-        assert distance(device, trainer, expected) < 4e-3, options
+        trained = made(device, "cumf_sgd", ratings, factors, biases, **options)
+        assert two_epochs_apart(device, trained, [order, order], stored=np.float16) < 6e-3, options
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_wavefront_update_loses_nothing_where_batch_hogwild_does(launcher, seed):
+    # An item's bias takes a step of 1, nearly, with every rating: it counts the updates that were not lost.
+    ratings = ragged_ratings(n_users=16, n_items=9, longest=7, seed=seed)
+    ratings = replace(ratings, values=np.full(ratings.nnz, 2.0**14))
+    wanted, lost = np.bincount(ratings.items, minlength=9), {}
+    for update in ("wavefront", "batch_hogwild"):
+        options = {"update": update, "side": 8, "run": 4, "threads": 64}
+        model = SGD(2, 0, learning_rate=2.0**-14, biases=True, kernel="cumf_sgd", device=launcher.name, **options)
+        p, q = (np.zeros((rows, 4), np.float32) for rows in (16, 9))
+        p[:, -1] = q[:, -2] = 1
+        with launcher.shuffled(seed) if launcher.name == "host" else nullcontext():
+            trainer = SGD._trainers["cumf_sgd"](model, ratings, p, q)
+            for epoch in range(2):
+                trainer.epoch(epoch)
+        _, q = to_numpy(launcher.name, *trainer.factors())
+        lost[update] = 2 * wanted - q[:, -1]
+    assert np.abs(lost["wavefront"]).max() < 0.3
+    assert lost["batch_hogwild"].max() > 0.9 or launcher.name != "host"  # where it depends on timing
 
 
 @pytest.mark.parametrize(("factors", "biases"), [*WIDTHS, (130, True)])
@@ -184,9 +247,9 @@ def test_fast_by_one_group_matches_its_own_order(launcher, factors, biases):
     ratings, device = ragged_ratings(n_users=30, longest=20, seed=factors), launcher.name
     given = {"tiles": 4, "parts": 2, "longest": 8, "threads": 1}
     for precision, close in ((32, 1e-5), (16, 2e-2)):
-        trainer, model, p, q, counted = made(device, "fast", ratings, factors, biases, precision=precision, **given)
-        trainer.epoch(5)
-        assert distance(device, trainer, replayed(model, counted, p, q, order_of_fast(model, ratings, 5))) < close
+        trained = made(device, "fast", ratings, factors, biases, precision=precision, **given)
+        orders = [order_of_fast(trained[1], ratings, epoch) for epoch in range(2)]
+        assert two_epochs_apart(device, trained, orders) < close
 
 
 @pytest.mark.parametrize("threads", [20, 96, None])
@@ -197,9 +260,9 @@ def test_fast_by_many_groups_in_step_makes_every_update_once(launcher, factors, 
     items = np.random.default_rng(factors).permutation(ragged.nnz)
     ratings = Ratings(ragged.users, items, ragged.values, ragged.n_users, ragged.nnz)
     given = {"tiles": 1, "parts": 1, "longest": 7, "threads": threads, "precision": 32}
-    trainer, model, p, q, counted = made(device, "fast", ratings, factors, biases, **given)
-    trainer.epoch(0)
-    assert distance(device, trainer, replayed(model, counted, p, q, order_of_fast(model, ratings, 0))) < 1e-5
+    trained = made(device, "fast", ratings, factors, biases, **given)
+    orders = [order_of_fast(trained[1], ratings, epoch) for epoch in range(2)]
+    assert two_epochs_apart(device, trained, orders) < 1e-5
 
 
 def order_of_fast(model, ratings, epoch):
@@ -245,6 +308,49 @@ def test_one_group_of_cu2rec_matches_its_own_order(launcher, factors, biases, co
     rmse, mae = trainer.training_errors()
     assert mae == pytest.approx(absolute / ratings.nnz, rel=1e-4)
     assert rmse == pytest.approx(np.sqrt(squared / ratings.nnz), rel=1e-4)
+
+
+def test_the_patience_of_cu2rec_lowers_the_rate_by_its_own_loss(launcher):
+    ratings = ragged_ratings(n_users=25, n_items=12, longest=9, seed=2)
+    common = {"biases": True, "kernel": "cu2rec", "device": launcher.name, "initial": "normal"}
+    model = SGD(5, 0.01, learning_rate=0.4, patience=1, loss_every=2, **common)
+    centred = replace(ratings, values=ratings.values - np.float32(ratings.mean))
+    trainer = SGD._trainers["cu2rec"](model, centred, *model.initial_factors(ratings))
+    trainer.take_steps(0, 12)
+    losses = trainer._losses
+    assert len(losses) == 6 and (np.diff(losses) > 0).any()
+    expected = schedules.Patience(1).rate(0.4, losses)
+    assert trainer.rate() == expected < 0.4
+    (steps,) = to_numpy(launcher.name, trainer.steps())
+    assert steps == pytest.approx([expected, *[1 - expected * 0.01] * 4])
+    assert np.isfinite(model.fit(ratings, 3).user_factors).all()
+
+
+def test_initial_factors_of_cu2rec_are_the_published_ones(launcher):
+    ratings = Ratings([0], [0], [3.0], 4000, 3000)
+    common = {"kernel": "cu2rec", "device": launcher.name, "initial": "normal"}
+    p, q = SGD(8, biases=True, **common).initial_factors(ratings)
+    for rows, bias, one in ((p, -2, -1), (q, -1, -2)):
+        assert rows[:, :8].std() == pytest.approx(1 / 8, rel=0.02) and abs(rows[:, :8].mean()) < 0.01
+        assert rows[:, bias].std() == pytest.approx(1, rel=0.05) and (rows[:, one] == 1).all()
+    with pytest.raises(ValueError, match="biases=True"):
+        SGD(8, **common)
+
+
+def test_esgd_factorizes_what_baseline_predictors_leave_in_k_columns(launcher):
+    ratings = ragged_ratings(n_users=40, n_items=30, longest=20, seed=5)
+    model = SGD(8, biases="baseline", kernel="esgd", device=launcher.name)
+    p, q = model.initial_factors(ratings)
+    for rows in (p, q):  # uniform on +- sqrt(3) / 10
+        assert 0.16 < np.abs(rows[:, :8]).max() <= 0.1 * np.sqrt(3) + 1e-7
+        assert rows[:, :8].std() == pytest.approx(0.1, rel=0.1)
+    centred = replace(ratings, values=ratings.values - np.float32(ratings.mean))
+    trainer = SGD._trainers["esgd"](model, centred, p, q)
+    assert trainer._p.shape == (40, 8) and trainer._block % 8 == 0 and trainer.defines(model)["FACTORS"] == 8
+    trainer.epoch(0)
+    new_p, new_q = to_numpy(launcher.name, *trainer.factors())
+    assert np.array_equal(new_p[:, 8:], p[:, 8:]) and np.array_equal(new_q[:, 8:], q[:, 8:])
+    assert np.abs(new_p - p).max() > 1e-3
 
 
 def test_striding_lets_every_user_come_first(launcher):
@@ -581,7 +687,7 @@ def test_hostile_shapes_stay_within_bounds_and_finite(launcher, kernel, options,
         fits = [model.fit(ratings, 2, ratings) for _ in range(2)]
         for fitted in fits:
             assert np.isfinite(fitted.user_factors).all() and np.isfinite(fitted.item_factors).all()
-            assert fitted.history.rmse.iloc[-1] <= fitted.history.rmse.iloc[0] + 1e-6
+            assert fitted.history.rmse.iloc[-1] <= 1.001 * fitted.history.rmse.iloc[0]
         start, _ = model.initial_factors(ratings)
         without = np.setdiff1d(np.arange(ratings.n_users), ratings.users)
         if kernel != "fast" and "update" not in options and kernel != "cumf_sgd":  # these round to halves
