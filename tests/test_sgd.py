@@ -327,7 +327,7 @@ def test_the_patience_of_cu2rec_lowers_the_rate_by_its_own_loss(launcher):
 
 
 def test_initial_factors_of_cu2rec_are_the_published_ones(launcher):
-    ratings = Ratings([0], [0], [3.0], 4000, 3000)
+    ratings = Ratings(np.arange(4000), np.arange(4000) % 3000, np.ones(4000), 4000, 3000)
     common = {"kernel": "cu2rec", "device": launcher.name, "initial": "normal"}
     p, q = SGD(8, biases=True, **common).initial_factors(ratings)
     for rows, bias, one in ((p, -2, -1), (q, -1, -2)):

@@ -85,7 +85,7 @@ def conflict_free_groups(ratings, blocks, edge):
     return order, groups, np.searchsorted(groups, blocks.offsets).astype(np.int32)
 
 
-@njit(cache=True)
+@cached_njit()
 def _without_repeats(users, order, groups):
     """The order and the groups, with a group that has a user twice split into such that have not."""
     result, cuts = np.empty_like(order), np.empty(len(order) + 1, np.int64)
