@@ -17,6 +17,9 @@ from gpumf.hashing import splitmix64
 _40, _ULP = np.uint64(40), np.float32(2**-24)
 
 
+# What has diverged is to end as NaN, as on the GPU, and not as Python's division by zero.
+_ARITHMETIC = {"fastmath": True, "error_model": "numpy", "nogil": True}
+
 _INT32, _INT64, _BYTES, _F32 = "int32[::1]", "int64[::1]", "uint8[::1]", "float32"
 _VECTOR, _MATRIX, _CUBE = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 
@@ -48,14 +51,14 @@ def updates(hidden, levels, parallel):
 
     # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
     def compiled(*types, parallel=parallel):
-        return njit(f"void({', '.join(types)})", fastmath=True, nogil=True, parallel=parallel)
+        return njit(f"void({', '.join(types)})", parallel=parallel, **_ARITHMETIC)
 
-    @njit(fastmath=True, nogil=True)
+    @njit(**_ARITHMETIC)
     def add_row(total, row):
         for j in range(hidden):
             total[j] += row[j]
 
-    @njit(fastmath=True, nogil=True)
+    @njit(**_ARITHMETIC)
     def dot(a, b):
         result = zero
         for j in range(hidden):
@@ -165,7 +168,7 @@ def updates(hidden, levels, parallel):
     )
 
 
-@cached_njit(nogil=True, parallel=True, fastmath=True)
+@cached_njit(parallel=True, **_ARITHMETIC)
 def expectations(users, items, user_hidden, weights, visible_biases, level_values):
     """Expected ratings, float32 (n,), of these users and items given the users' hidden probabilities."""
     result, levels, hidden = np.empty(len(users), np.float32), weights.shape[1], weights.shape[2]

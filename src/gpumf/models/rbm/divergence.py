@@ -16,8 +16,9 @@ _MOST_STEPS = 1 << 16  # of Gibbs sampling: how the streams of the draws are num
 
 
 def batch_order(seed, epoch, n_batches):
-    """The order of the batches in an epoch."""
-    return random_order(n_batches, splitmix64(np.uint64((seed << 32) + epoch)))
+    """The order of the batches in an epoch; seed: below 2^64."""
+    low, high = np.uint64((seed << 32) % 2**64 + epoch), np.uint64(seed >> 32)
+    return random_order(n_batches, splitmix64(low ^ splitmix64(high) ^ splitmix64(np.uint64(0))))
 
 
 @lru_cache  # asked for by every batch of an epoch
@@ -39,7 +40,7 @@ class Divergence(Trainer):
     ----------
     batches : Batches
     learning_rate : of the next epoch
-    transfers : whether it takes weights="transfer"
+    transfers : whether it takes weights="transfer" and batches="transfer"
     """
 
     transfers = False
