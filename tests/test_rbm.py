@@ -1,5 +1,7 @@
 """The restricted Boltzmann machine: every kernel against the float64 reference on the same draws, and the model."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,11 +11,15 @@ from gpumf import ALS, RBM
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.datasets.twins import Twin, generate
-from gpumf.hashing import splitmix64
+from gpumf.hashing import random_order, splitmix64
 from gpumf.models import NotFittedError
+from gpumf.models.rbm import batches as batches_module
 from gpumf.models.rbm import level_logarithms
+from gpumf.models.rbm import thesis as thesis_module
 from gpumf.models.rbm.batches import Batches
+from gpumf.models.rbm.divergence import batch_order
 from gpumf.models.rbm.levels import level_values, to_levels
+from gpumf.models.rbm.thesis import _Matrices
 
 
 def rated(n_levels, seed=0, **shape):
@@ -180,6 +186,24 @@ def test_the_same_seed_gives_the_same_bits(device):
             assert np.array_equal(first, again) and not np.array_equal(first, other)
 
 
+@pytest.mark.parametrize("seed", [2**32, 2**64 - 1])
+def test_large_seeds_are_alike_everywhere(device, seed):
+    train, test = rated(5, n_users=30, n_items=12, longest=9).split(0.2)
+    options = {"seed": seed, "batch": 4, "learning_rate": 0.3}
+    expected = RBM(20, kernel="sequential", **options).fit(train, 2, test)
+    for kernel in kernels_on(RBM, device):
+        other = RBM(20, kernel=kernel, device=device, **options).fit(train, 2, test)
+        assert np.abs(other.item_weights - expected.item_weights).max() < 1e-4
+
+
+def test_every_seed_and_epoch_has_its_order_of_batches():
+    seeds = 0, 1, 2**31, 2**32, 2**32 + 1, 2**64 - 1
+    orders = {tuple(batch_order(seed, epoch, 40)) for seed in seeds for epoch in range(3)}
+    assert len(orders) == 18
+    published = random_order(40, splitmix64(np.uint64((7 << 32) + 5)))
+    assert np.array_equal(batch_order(7, 5, 40), published), "recorded results stay what they are"
+
+
 def test_the_parts_of_a_long_user_meet_in_any_order(host):
     train = rated(5, seed=2, n_users=6, n_items=14, longest=11)
     options = {"learning_rate": 0.3, "batch": 3, "gibbs_steps": 2}
@@ -192,16 +216,51 @@ def test_the_parts_of_a_long_user_meet_in_any_order(host):
     assert len(results) == 1
 
 
-def test_moving_the_weights_changes_nothing(launcher):
+def test_moving_weights_or_batches_changes_nothing(launcher):
     train = rated(5, n_users=20, n_items=12, longest=9)
-    arrays = []
-    for weights in ("device", "transfer"):
+    learned = []
+    for weights, batches in product(("device", "transfer"), repeat=2):
         options = {"gibbs_steps": 2, "momentum": 0.5, "weight_decay": 0.1, "batch": 7}
-        model = RBM(9, kernel="thesis", device=launcher.name, weights=weights, **options).fit(train, 2)
-        arrays.append(model._learned)
-    assert all(np.array_equal(a, b) for a, b in zip(*arrays, strict=True))
-    with pytest.raises(ValueError, match="transfer"):
-        RBM(9, kernel="fast", device=launcher.name, weights="transfer")
+        options |= {"weights": weights, "batches": batches}
+        learned.append(RBM(9, kernel="thesis", device=launcher.name, **options).fit(train, 2)._learned)
+    assert all(
+        np.array_equal(first, a) for others in learned[1:] for first, a in zip(learned[0], others, strict=True)
+    )
+    for moved in ("weights", "batches"):
+        with pytest.raises(ValueError, match="transfer"):
+            RBM(9, kernel="fast", device=launcher.name, **{moved: "transfer"})
+
+
+@pytest.mark.parametrize("batches", ["device", "transfer"])
+def test_batches_that_are_moved_are_made_in_the_epoch(host, monkeypatch, batches):
+    made, make = [], _Matrices.of
+    monkeypatch.setattr(_Matrices, "of", lambda batch, *how: made.append(len(batch.users)) or make(batch, *how))
+    train = rated(5, n_users=20, n_items=12, longest=9)
+    *_, trainer = trainer_of("host", "thesis", train, 3, batch=7, batches=batches)
+    counts = [len(made)]
+    for number in range(2):
+        trainer.epoch(number)
+        counts.append(len(made))
+    assert len(trainer.batches) == 3
+    assert counts == ([3, 3, 3] if batches == "device" else [0, 3, 6]) and min(made) > 0
+
+
+def test_the_thesis_has_its_parameters_initial_values_and_averages(tmp_path, device):
+    train, test = rated(5, seed=3, n_users=fewer(device, 900), n_items=20, longest=15).split(0.3)
+    for kernel in kernels_on(RBM, device):
+        model = RBM.thesis(kernel=kernel, device=device, hidden=20, seed=4)
+        assert model._parameters | RBM.THESIS == model._parameters | {"hidden": 128} and model.hidden == 20
+        _, *start = model.fit(train, 0, test)._learned
+        for values in start:  # the trainer has not changed them
+            assert 0.004 < values.std() < 0.016 and np.abs(values.mean()) < 4 * 0.01 / np.sqrt(values.size)
+        assert not np.array_equal(start[0].ravel()[: start[1].size], start[1].ravel())
+        by_hand = RBM(20, average="batch", initial_biases="normal", seed=4, kernel=kernel, device=device)
+        trained = model.fit(train, 2, test)
+        assert np.array_equal(trained.item_weights, by_hand.fit(train, 2, test).item_weights)
+        trained.save(tmp_path / "rbm.npz")
+        assert RBM.load(tmp_path / "rbm.npz", device="cpu")._parameters == trained._parameters
+    ours = RBM(20, seed=4, kernel="sequential").fit(train, 0)
+    assert np.array_equal(ours.item_weights, start[0]), "the same initial weights"
 
 
 def test_batches_hold_every_rating_once_by_user_and_by_item():
@@ -339,6 +398,10 @@ def test_recommend_takes_the_highest_expected_ratings():
         {"momentum": 1.0},
         {"weight_decay": -1.0},
         {"average": "user"},
+        {"weight_decay": 50.0},
+        {"initial_biases": "zero"},
+        {"batches": "host"},
+        {"batches": "transfer"},
         {"levels": 1},
         {"levels": 33},
         {"weights": "host"},
@@ -348,6 +411,26 @@ def test_recommend_takes_the_highest_expected_ratings():
 def test_a_wrong_parameter_gets_one_clear_error(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         RBM(**{"kernel": "sequential"} | wrong)
+
+
+def test_what_32_bits_cannot_count_gets_one_clear_error(host, monkeypatch):
+    wide = Ratings([0], [0], [3], 1, 2**27, scale=(1, 32), item_ids=[])
+    with pytest.raises(ValueError, match="134217728 items of 32 levels"):
+        RBM(1, kernel="sequential").fit(wide, 1)
+    train = Ratings(np.arange(8), np.zeros(8), np.arange(8) % 5 + 1, 8, 1, scale=(1, 5))
+    monkeypatch.setattr(batches_module, "MOST_POSITIONS", 3)
+    with pytest.raises(ValueError, match="4 ratings, more than 3; lower batch"):
+        Batches.of(train.by_user, to_levels(train.by_user.values, (1, 5), 5), 1, 4, seed=0)
+    monkeypatch.setattr(batches_module, "MOST_POSITIONS", 4)
+    monkeypatch.setattr(thesis_module, "MOST_POSITIONS", 119)
+    with pytest.raises(ValueError, match="needs 120 numbers for a batch of 4 users"):
+        trainer_of("host", "thesis", train, 6, batch=4)
+    trainer_of("host", "thesis", train, 5, batch=4)
+
+
+def test_scales_of_64_bits_have_the_ratings_of_32():
+    values = np.array([0.1, 0.7, 0.9], np.float32)
+    assert list(to_levels(values, (np.float64(0.1), np.float64(0.9)), 5)) == [0, 3, 4]
 
 
 def test_ratings_that_are_no_levels_get_one_clear_error():
@@ -364,7 +447,10 @@ def test_ratings_that_are_no_levels_get_one_clear_error():
     with pytest.raises(ValueError, match="two different"):
         fitted([3, 3])
     model = fitted([1, 5], (1, 5))
-    with pytest.raises(ValueError, match="5 levels as before"):
-        model.fit(Ratings([0, 1], [0, 0], [1, 2], 2, 1, scale=(1, 2)), 1, warm_start=True)
+    for scale, described in (((1, 2), "2 levels from 1 to 2"), ((0, 4), "5 levels from 0 to 4")):
+        before = model.predict([0, 1], 0), model.scale
+        with pytest.raises(ValueError, match=f"5 levels from 1 to 5 of before, not {described}"):
+            model.fit(Ratings([0, 1], [0, 0], [1, 2], 2, 1, scale=scale), 1, warm_start=True)
+        assert np.array_equal(model.predict([0, 1], 0), before[0]) and model.scale == before[1]
     with pytest.raises(NotFittedError):
         RBM(2).predict(0, 0)

@@ -5,7 +5,9 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.cpu.rbm import expectations
+from gpumf.models.checks import integer, number
 from gpumf.models.estimator import Model
+from gpumf.models.rbm.batches import MOST_POSITIONS
 from gpumf.models.rbm.divergence import Parallel, Sequential
 from gpumf.models.rbm.evaluation import ExpectationErrors, ExpectationRanking
 from gpumf.models.rbm.fast import Fast
@@ -39,8 +41,9 @@ class RBM(Model):
     which that of p(v' | h) and p(h | v') has not; the average is over those users of the batch who rated the item, so
     that the rate means the same for popular and for rare items, or with average="batch" over all of them; momentum
     and weight decay of an item's weights act in the batches in which somebody rated it; batches are made once, and
-    come in another order in each epoch; the biases a start as the logarithms of how often the item got each level,
-    weights normal with standard deviation 0.01 (section 6.2.3), the biases b as zeros.
+    come in another order in each epoch; weights start normal with standard deviation 0.01 (section 6.2.3), the
+    biases a as the logarithms of how often the item got each level and b as zeros (Hinton 2010, section 8), or with
+    initial_biases="normal" both as small and random as weights. `RBM.thesis()` makes each choice as the thesis does.
 
     An item without a training rating is predicted the mean of the training ratings; a user without one by what the
     biases say, and recommended the items with the most training ratings first. Going on with `warm_start` needs
@@ -56,12 +59,16 @@ class RBM(Model):
     weight_decay : >= 0, mu times this share of the weights is taken from them
     average : 'item' or 'batch', what changes of an item's weights are averages over: its ratings in the batch, or all
         users of the batch
+    initial_biases : 'shares', logarithms of the shares of the levels, and zeros for hidden units; or 'normal', random
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.models.sgd.schedules`
     levels : K, int, 2 to 32, to which ratings are rounded, equally spaced on the scale of the training set (without
         one, between its lowest and highest rating); by default the whole or half steps of the scale
     kernel : a name of `RBM.kernels()`; the fastest for the device by default
     weights : 'device', they stay where the kernel runs; 'transfer', kernel `thesis` alone: they are moved there and
         back at every update (thesis, Figure 4.5), with the same result
+    batches : 'device', their matrices are made before the first epoch and stay where the kernel runs; 'transfer',
+        kernel `thesis` alone: those of a batch are made and moved there whenever its turn comes, and kept until its
+        update is done (thesis, section 4.2.2, both sides of Figure 4.5), with the same result
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     seed : int, of the initial weights, the batches, and all draws; the same seed gives the same model
 
@@ -73,13 +80,27 @@ class RBM(Model):
 
     Raises
     ------
-    ValueError : a parameter out of range, a kernel that does not fit the device
+    ValueError : a parameter out of range, a kernel that does not fit the device; from `fit`, ratings that are no
+        levels, or with `warm_start` others than before
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
     """
 
     _trainers: ClassVar = {"sequential": Sequential, "parallel": Parallel, "thesis": Thesis, "fast": Fast}
     _arrays = "user_hidden", "item_weights", "visible_biases", "hidden_biases"
     _remedy = "lower learning_rate"
+
+    # Sections 6.2.3 and 6.6, footnote 5. Of Algorithm 4.2 line 1 has random biases, line 19 the average, and lines 17
+    # to 22 have neither momentum nor weight decay.
+    THESIS: ClassVar = {
+        "hidden": 128,
+        "learning_rate": 0.02,
+        "gibbs_steps": 1,
+        "batch": 100,
+        "momentum": 0.0,
+        "weight_decay": 0.0,
+        "average": "batch",
+        "initial_biases": "normal",
+    }
 
     def __init__(
         self,
@@ -91,43 +112,56 @@ class RBM(Model):
         momentum=0.0,
         weight_decay=0.0,
         average="item",
+        initial_biases="shares",
         schedule=_CONSTANT,
         levels=None,
         kernel=None,
         weights="device",
+        batches="device",
         device="auto",
         seed=0,
     ):
-        if not (isinstance(hidden, int | np.integer) and 1 <= hidden <= MAX_HIDDEN):
-            raise ValueError(f"hidden must be an integer from 1 to {MAX_HIDDEN}, not {hidden!r}")
-        if not (np.isfinite(learning_rate) and learning_rate > 0):
-            raise ValueError(f"learning_rate must be finite and positive, not {learning_rate!r}")
-        if not (isinstance(batch, int | np.integer) and batch >= 1):
-            raise ValueError(f"batch must be a positive integer, not {batch!r}")
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum must lie in [0, 1), not {momentum!r}")
-        if not (np.isfinite(weight_decay) and weight_decay >= 0):
-            raise ValueError(f"weight_decay must be finite and not negative, not {weight_decay!r}")
+        self.hidden, self.batch = integer("hidden", hidden, 1, MAX_HIDDEN), integer("batch", batch, 1)
+        self.learning_rate = number("learning_rate", learning_rate, above=0)
+        self.momentum = number("momentum", momentum, least=0, below=1)
+        self.weight_decay = number("weight_decay", weight_decay, least=0)
+        if not learning_rate * weight_decay < 1:
+            raise ValueError(
+                f"learning_rate * weight_decay, the share of the weights that an update takes away, must be below 1, "
+                f"not {learning_rate!r} * {weight_decay!r}; lower one of them"
+            )
         if average not in ("batch", "item"):
             raise ValueError(f"average must be 'batch' or 'item', not {average!r}")
-        if levels is not None and not (isinstance(levels, int | np.integer) and 2 <= levels <= MOST_LEVELS):
-            raise ValueError(f"levels must be an integer from 2 to {MOST_LEVELS}, not {levels!r}")
-        if weights not in ("device", "transfer"):
-            raise ValueError(f"weights must be 'device' or 'transfer', not {weights!r}")
-        self.hidden, self.batch = int(hidden), int(batch)
-        self.learning_rate, self.momentum, self.weight_decay = map(float, (learning_rate, momentum, weight_decay))
+        if initial_biases not in ("shares", "normal"):
+            raise ValueError(f"initial_biases must be 'shares' or 'normal', not {initial_biases!r}")
+        for name, place in (("weights", weights), ("batches", batches)):
+            if place not in ("device", "transfer"):
+                raise ValueError(f"{name} must be 'device' or 'transfer', not {place!r}")
         self.gibbs_steps = _checked_steps(gibbs_steps)
-        self.average, self.weights = average, weights
+        self.average, self.initial_biases, self.weights, self.batches = average, initial_biases, weights, batches
         self.schedule = schedules.made(schedule)
-        self.levels = None if levels is None else int(levels)
+        self.levels = None if levels is None else integer("levels", levels, 2, MOST_LEVELS)
         super().__init__(kernel=kernel, device=device, seed=seed)
-        if weights == "transfer" and not self._trainers[self.kernel].transfers:
-            raise ValueError(f"the kernel {self.kernel!r} keeps the weights where it runs; it takes no 'transfer'")
+        if "transfer" in (weights, batches) and not self._trainers[self.kernel].transfers:
+            raise ValueError(
+                f"the kernel {self.kernel!r} keeps weights and batches where it runs; it takes no 'transfer'"
+            )
+
+    @classmethod
+    def thesis(cls, **parameters):
+        """The machine as the thesis trains it: its parameters, initial values and averages, of `RBM.THESIS`.
+
+        What `thesis` is among the kernels is how its launches go about it; every kernel trains this machine.
+
+        Parameters
+        ----------
+        **parameters : of the constructor, in the place of the thesis's
+        """
+        return cls(**cls.THESIS | parameters)
 
     @property
     def _parameters(self):
-        names = "hidden", "learning_rate", "gibbs_steps", "batch", "momentum", "weight_decay", "average", "levels"
-        own = {name: getattr(self, name) for name in names}
+        own = {name: getattr(self, name) for name in (*self.THESIS, "levels")}
         return super()._parameters | own | {"schedule": schedules.described(self.schedule)}
 
     def steps_in(self, epoch):
@@ -143,17 +177,29 @@ class RBM(Model):
 
     # Training
 
+    def _set_training(self, train):
+        scale, n_levels = self._scale_and_levels(train)
+        super()._set_training(train)
+        self.scale, self.n_levels = scale, n_levels
+
+    def _scale_and_levels(self, train):
+        """The lowest and the highest level of a training set, and how many there are."""
+        scale = tuple(train.scale or (float(train.values.min()), float(train.values.max())))
+        if not scale[0] < scale[1]:
+            raise ValueError(f"a model of ratings needs two different ones; all are {scale[0]}")
+        n_levels = self.levels or n_levels_of(train, scale)
+        if train.n_items * n_levels > MOST_POSITIONS:
+            raise ValueError(
+                f"{train.n_items} items of {n_levels} levels are more than {MOST_POSITIONS} rows of weights"
+            )
+        return scale, n_levels
+
     def _check_warm(self, train):
         super()._check_warm(train)
-        if (scale := _scale_of(train)) != self.scale:
-            raise ValueError(f"warm_start needs ratings on the scale {self.scale} as before, not on {scale}")
-
-    def _set_training(self, train):
-        super()._set_training(train)
-        self.scale = _scale_of(train)
-        if not self.scale[0] < self.scale[1]:
-            raise ValueError(f"a model of ratings needs two different ones; all are {self.scale[0]}")
-        self.n_levels = self.levels or n_levels_of(train, self.scale)
+        old, new = (self.scale, self.n_levels), self._scale_and_levels(train)
+        if old != new:
+            described = (f"{levels} levels from {low:g} to {high:g}" for (low, high), levels in (old, new))
+            raise ValueError("warm_start needs the {} of before, not {}; give the scale".format(*described))
 
     def _shapes(self, users, items, found):
         levels = found[1][1:2]  # as many as the file's weights have, and the same in both arrays
@@ -167,15 +213,17 @@ class RBM(Model):
 
     def _initial(self, train):
         rng = np.random.default_rng(self.seed)
-        weights = rng.standard_normal((train.n_items, self.n_levels, self.hidden), np.float32) * _SMALL
-        user_hidden = np.zeros((train.n_users, self.hidden), np.float32)
-        biases = level_logarithms(train.items, to_levels(train.values, self.scale, self.n_levels), weights.shape[:2])
-        return user_hidden, weights, biases, np.zeros(self.hidden, np.float32)
 
-    def _train(self, train, arrays, *rest):
-        if arrays[1].shape[1] != self.n_levels:
-            raise ValueError(f"warm_start needs {arrays[1].shape[1]} levels as before, not {self.n_levels}")
-        return super()._train(train, arrays, *rest)
+        def normal(*shape):
+            return rng.standard_normal(shape, np.float32) * _SMALL
+
+        user_hidden = np.zeros((train.n_users, self.hidden), np.float32)
+        weights = normal(train.n_items, self.n_levels, self.hidden)
+        if self.initial_biases == "normal":
+            return user_hidden, weights, normal(*weights.shape[:2]), normal(self.hidden)
+        levels = to_levels(train.values, self.scale, self.n_levels)
+        biases = level_logarithms(train.items, levels, weights.shape[:2])
+        return user_hidden, weights, biases, np.zeros(self.hidden, np.float32)
 
     def _epoch(self, trainer, number, rows):
         trainer.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])
@@ -197,11 +245,6 @@ class RBM(Model):
     def _ranking_without(self, seen, k):
         learned = self.user_hidden, self.item_weights, self.visible_biases, self.level_values
         return ExpectationRanking(*learned, self._item_known, seen)
-
-
-def _scale_of(train):
-    """(lowest, highest) rating that is possible, or where that is not known, that there is."""
-    return train.scale or (float(train.values.min()), float(train.values.max()))
 
 
 def level_logarithms(items, levels, shape):

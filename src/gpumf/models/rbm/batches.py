@@ -7,6 +7,8 @@ import numpy as np
 from gpumf.datasets.ratings import row_offsets
 from gpumf.hashing import random_order
 
+MOST_POSITIONS = 2**31 - 1  # that an int32 counts
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -88,6 +90,10 @@ class Batches:
         levels : uint8 (nnz,), of its ratings, from 0
         size : int
         seed : int, of the order of the users
+
+        Raises
+        ------
+        ValueError : a batch has more than MOST_POSITIONS ratings
         """
         counts = by_user.counts
         users = random_order(by_user.n_rows, seed)
@@ -99,6 +105,8 @@ class Batches:
 
         active = np.count_nonzero(counts)
         batch_users = np.append(np.arange(0, active, size), active)
+        if (most := np.diff(indptr[batch_users]).max()) > MOST_POSITIONS:
+            raise ValueError(f"a batch of {size} users has {most} ratings, more than {MOST_POSITIONS}; lower batch")
         batch = np.repeat(np.arange(len(batch_users) - 1), np.diff(indptr[batch_users]))
         row_items, rows, batch_rows, mapping = _rows(batch, items, n_items)
         return cls(

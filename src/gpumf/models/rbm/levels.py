@@ -37,7 +37,7 @@ def to_levels(values, scale, n_levels):
     ValueError : a rating off the scale
     """
     lowest, highest = scale
-    off = np.flatnonzero((values < lowest) | (values > highest))
+    off = np.flatnonzero((values < np.float32(lowest)) | (values > np.float32(highest)))
     if len(off):
         raise ValueError(f"rating {off[0]} is {values[off[0]]}, off the scale {lowest} to {highest}")
     steps = (values.astype(np.float64) - lowest) / (highest - lowest) * (n_levels - 1)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from gpumf.datasets.ratings import row_offsets
+from gpumf.models.rbm.batches import MOST_POSITIONS
 from gpumf.models.rbm.divergence import DivergenceKernel
 from gpumf.models.rbm.fast import HiddenUpdate, in_quads
 
@@ -37,10 +38,11 @@ class _Matrices:
 class Thesis(DivergenceKernel):
     """kernels/rbm/thesis.cu: a launch for each level, in which a block takes a user, an entry or an item.
 
-    The batches' matrices are made before the first epoch and stay on the device. The weights do so too, K matrices
-    (items, hidden), or with weights='transfer' they are copied to the device for each of the updates, and back after
-    that of the weights. The updates can be called one by one to time them: `take` a batch, then `hidden_update`,
-    `visible_update`, `hidden_update(reconstructed=True)` and `weight_update`.
+    The batches' matrices are made before the first epoch and stay on the device; with batches='transfer' those of one
+    batch at a time, whenever it is taken. The weights stay there too, K matrices (items, hidden), or with
+    weights='transfer' they are copied to the device for each of the updates, and back after that of the weights. The
+    updates can be called one by one to time them: `take` a batch, then `hidden_update`, `visible_update`,
+    `hidden_update(reconstructed=True)` and `weight_update`.
     """
 
     source = "rbm/thesis.cu"
@@ -62,7 +64,7 @@ class Thesis(DivergenceKernel):
         self._hidden, self._sigmoid, self._draw, self._visible, self._softmax = compiled[:5]
         self._change_weights, self._change_hidden_biases = compiled[5:]
         self._transfer = model.weights == "transfer"
-        levels, hidden = model.n_levels, model.hidden
+        levels, hidden, self._n_items = model.n_levels, model.hidden, train.n_items
 
         by_level = [np.ascontiguousarray(weights[:, k]) for k in range(levels)]
         self._weights = by_level if self._transfer else [device.array(w) for w in by_level]
@@ -73,8 +75,16 @@ class Thesis(DivergenceKernel):
         self._visible_changes = [device.zeros(kept[0], np.float32) for _ in range(levels)]
         self._hidden_change = device.zeros(hidden, np.float32)
 
-        self._matrices = [_Matrices.of(b[k], train.n_items, levels, device) for k in range(len(b))]
+        self._matrices = None
+        if model.batches == "device":
+            self._matrices = [self._made(number) for number in range(len(b))]
         most_users = int(np.diff(b.batch_users).max())
+        most = levels * max(b.most_entries, most_users * hidden)
+        if most > MOST_POSITIONS:
+            raise ValueError(
+                f"the kernel 'thesis' needs {most} numbers for a batch of {most_users} users, {levels} levels of "
+                f"their ratings and of {hidden} hidden units, and counts up to {MOST_POSITIONS}; lower batch"
+            )
         self._products = device.empty(levels * most_users * hidden, np.float32)
         self._both = [device.empty((most_users, hidden), np.float32) for _ in range(2)]  # positive and negative
         self._units = device.empty((most_users, hidden), np.uint8)
@@ -93,8 +103,12 @@ class Thesis(DivergenceKernel):
 
     def take(self, number):
         """Go on with batch `number`."""
-        self._of, self._known = self._matrices[number], None
+        self._of = self._matrices[number] if self._matrices else self._made(number)
+        self._known = None
         self._n_users, self._n_entries = len(self._of.users), len(self._of.items)
+
+    def _made(self, number):
+        return _Matrices.of(self.batches[number], self._n_items, self._model.n_levels, self._device)
 
     def hidden_update(self, reconstructed=False):
         """p(h | v) of the batch's users from the data, or from the last `visible_update`."""
