@@ -7,7 +7,6 @@ from conftest import kernels_on, ragged_ratings, random_factors, to_numpy
 from gpumf import ImplicitALS
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
-from gpumf.models.als import tensor_core
 
 # Conjugate gradient ends at a residual; FP16 rounds weighted factors, or the matrix.
 TOLERANCE = {"tensor_core": 1e-2, "cumf_cg": 5e-3, "cumf_cg_fp16": 5e-2}
@@ -78,7 +77,6 @@ def test_weights_of_any_size_fit_half_precision(launcher):
         relative_error(actual, reference.implicit_half_sweep(huge.by_user, items, 1e5, 40.0))
         < TOLERANCE["tensor_core"]
     )
-    assert tensor_core.TensorCore.defines(ImplicitALS(8, device="cpu")) == {"FACTORS": 8, "IMPLICIT": 1}
 
 
 def blocks(seed=0):

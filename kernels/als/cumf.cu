@@ -33,6 +33,8 @@
 //   - Algorithm 1, line 5, updates the residual by alpha p; it is alpha a_p;
 //   - Algorithm 1 looks at the residual only after a step, and divides 0 by 0 where there is none; here it may end
 //     before the first step, and ends where p^T a_p is no normal positive number;
+//   - a pivot that FP32 leaves at 0, below, or within rounding of its diagonal entry, as of a row with few ratings and
+//     little lambda, counts as infinite in LU and Cholesky: its unknown, which the others make up for, becomes 0;
 //   - FP16 ends at 65504, which a row with many ratings exceeds. A is stored divided by its largest diagonal entry,
 //     than which no entry of a positive definite matrix is larger; lambda is added in FP32 later;
 //   - a row without ratings gets the zero vector.
@@ -411,17 +413,18 @@ extern "C" __global__ void __launch_bounds__(128)
 
 // The exact solvers. The system is A with b as row FACTORS, in tiles of its own, `lower`; what happens to that row is
 // the forward substitution. For LU there is a second set, `upper`, with U transposed: both are then lower triangles
-// and treated alike, each by the other's tiles. For Cholesky they are the same. Diagonals hold reciprocals.
+// and treated alike, each by the other's tiles. For Cholesky they are the same. Diagonals hold reciprocals, 0 for
+// pivots that are nothing but rounding.
 
 constexpr int SYSTEM_ROWS = FACTORS / SIDE + 1;  // of tiles
 constexpr int LINE = SIDE + 4;                   // floats from row to row of a tile: four rows meet no bank twice
 constexpr int TILE = SIDE * LINE;
 constexpr int SYSTEM = SYSTEM_ROWS * (SYSTEM_ROWS + 1) / 2 * TILE;
 constexpr int SOLVERS = SYSTEM_ROWS <= 2 ? 32 : SYSTEM_ROWS <= 4 ? 64 : SYSTEM_ROWS <= 8 ? 128 : 256;  // threads
-constexpr bool LU_IN_SHARED = 2 * SYSTEM * 4 <= 224 << 10;
 
-__device__ inline void load_system(float* lower, float* upper, const element* matrix, float scale, const float* bias,
-                                   float ridge) {
+// `diagonal` is for what pivots have to exceed.
+__device__ inline void load_system(float* lower, float* upper, float* diagonal, const element* matrix, float scale,
+                                   const float* bias, float ridge) {
     for (int i = 0; i < SYSTEM_ROWS; ++i)
         for (int k = threadIdx.x; k < (i + 1) * SIDE * 4; k += SOLVERS) {
             const int j = k / (SIDE * 4), row = k / 4 % SIDE, column = k % 4 * 4;
@@ -434,6 +437,10 @@ __device__ inline void load_system(float* lower, float* upper, const element* ma
                                       : high == FACTORS && low < FACTORS ? bias[low] : 0.0f;
             };
             four = {entry(four.x, c), entry(four.y, c + 1), entry(four.z, c + 2), entry(four.w, c + 3)};
+            const float entries[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+                if (r == c + e && r < FACTORS) diagonal[r] = 0x1p-21f * entries[e];
             const int to = tile_number(i, j) * TILE + row * LINE + column;
             *reinterpret_cast<float4*>(lower + to) = four;
             if (upper != lower) *reinterpret_cast<float4*>(upper + to) = four;
@@ -442,7 +449,7 @@ __device__ inline void load_system(float* lower, float* upper, const element* ma
 
 // Factors a tile on the diagonal, of which this many columns belong to A; one warp, lane r < 16 with row r.
 template <bool CHOLESKY>
-__device__ inline void factor_diagonal(float* lower, float* upper, int columns) {
+__device__ inline void factor_diagonal(float* lower, float* upper, const float* least, int columns) {
     const int r = threadIdx.x;
     float row[SIDE] = {};
     if (r < SIDE) {
@@ -453,13 +460,14 @@ __device__ inline void factor_diagonal(float* lower, float* upper, int columns) 
     for (int k = 0; k < SIDE; ++k) {
         if (k >= columns) break;
         const float pivot = __shfl_sync(0xffffffffu, row[k], k);
+        const bool sound = pivot > least[k];
         if (CHOLESKY) {
-            const float inverse = 1.0f / sqrtf(pivot), entry = row[k] * inverse;
+            const float inverse = sound ? 1.0f / sqrtf(pivot) : 0.0f, entry = row[k] * inverse;
 #pragma unroll
             for (int j = k + 1; j < SIDE; ++j) row[j] -= entry * __shfl_sync(0xffffffffu, entry, j);
             row[k] = r == k ? inverse : entry;
         } else {
-            const float entry = r > k ? row[k] / pivot : 0.0f;
+            const float entry = r > k && sound ? row[k] / pivot : 0.0f;
 #pragma unroll
             for (int j = k + 1; j < SIDE; ++j) row[j] -= entry * __shfl_sync(0xffffffffu, row[j], k);
             if (r > k) row[k] = entry;
@@ -472,7 +480,7 @@ __device__ inline void factor_diagonal(float* lower, float* upper, int columns) 
             if (j <= r) lower[r * LINE + j] = row[j];
         } else {
             if (j <= r) lower[r * LINE + j] = j < r ? row[j] : 1.0f;
-            if (j >= r && r < columns) upper[j * LINE + r] = j > r ? row[j] : 1.0f / row[j];
+            if (j >= r && r < columns) upper[j * LINE + r] = j > r ? row[j] : row[j] > least[j] ? 1.0f / row[j] : 0.0f;
         }
     }
 }
@@ -525,11 +533,11 @@ __device__ inline void update(float* c, const float* a, const float* b) {
 
 // Replaces the system by its factors, a tile column after another.
 template <bool CHOLESKY>
-__device__ inline void factor_system(float* lower, float* upper) {
+__device__ inline void factor_system(float* lower, float* upper, const float* least) {
     constexpr int sides = CHOLESKY ? 1 : 2;
     auto tile = [&](int side, int i, int j) { return (side == 0 ? lower : upper) + tile_number(i, j) * TILE; };
     for (int k = 0; k < TILE_ROWS; ++k) {
-        if (threadIdx.x < 32) factor_diagonal<CHOLESKY>(tile(0, k, k), tile(1, k, k), FACTORS - k * SIDE);
+        if (threadIdx.x < 32) factor_diagonal<CHOLESKY>(tile(0, k, k), tile(1, k, k), least + k * SIDE, FACTORS - k * SIDE);
         __syncthreads();
         const int rows = (SYSTEM_ROWS - 1 - k) * SIDE;
         for (int t = threadIdx.x; t < rows * sides; t += SOLVERS) {
@@ -594,17 +602,28 @@ __device__ inline void solve_exactly(float* lower, float* upper, const element* 
             for (int k = threadIdx.x; k < FACTORS; k += SOLVERS) solution[k] = 0.0f;
             continue;
         }
-        load_system(lower, upper, matrices + row * (long long)MATRIX, A_HALF ? scales[row] : 1.0f,
+        // x holds what the pivots have to exceed until the solution takes its place.
+        load_system(lower, upper, x, matrices + row * (long long)MATRIX, A_HALF ? scales[row] : 1.0f,
                     biases + row * (long long)FACTORS, weighted ? regularization * (float)count : regularization);
         __syncthreads();
-        factor_system<CHOLESKY>(lower, upper);
+        factor_system<CHOLESKY>(lower, upper, x);
         substitute_back(upper, x);
         for (int k = threadIdx.x; k < FACTORS; k += SOLVERS) solution[k] = x[k];
         __syncthreads();
     }
 }
 
-// Dynamic shared memory: SYSTEM floats.
+// LU and Cholesky, each with its systems in dynamic shared memory (2 SYSTEM and SYSTEM floats), or, where that is more
+// than a block can have, in `workspace`, as many floats for each block.
+extern "C" __global__ void __launch_bounds__(SOLVERS)
+    solve_lu(const element* __restrict__ matrices, const float* __restrict__ scales, const float* __restrict__ biases,
+             const long long* __restrict__ indptr, float* __restrict__ solved, int n_rows, float regularization,
+             int weighted) {
+    extern __shared__ __align__(16) float shared[];
+    solve_exactly<false>(shared, shared + SYSTEM, matrices, scales, biases, indptr, solved, n_rows, regularization,
+                         weighted);
+}
+
 extern "C" __global__ void __launch_bounds__(SOLVERS)
     solve_cholesky(const element* __restrict__ matrices, const float* __restrict__ scales,
                    const float* __restrict__ biases, const long long* __restrict__ indptr, float* __restrict__ solved,
@@ -613,16 +632,22 @@ extern "C" __global__ void __launch_bounds__(SOLVERS)
     solve_exactly<true>(shared, shared, matrices, scales, biases, indptr, solved, n_rows, regularization, weighted);
 }
 
-// Dynamic shared memory: 2 SYSTEM floats, or none where that is more than a block can have: then they are in
-// `workspace`, as many for each block.
 extern "C" __global__ void __launch_bounds__(SOLVERS)
-    solve_lu(const element* __restrict__ matrices, const float* __restrict__ scales, const float* __restrict__ biases,
-             const long long* __restrict__ indptr, float* __restrict__ solved, int n_rows, float regularization,
-             int weighted, float* workspace) {
-    extern __shared__ __align__(16) float shared[];
-    float* const lower = LU_IN_SHARED ? shared : workspace + blockIdx.x * (long long)(2 * SYSTEM);
+    solve_lu_in_global(const element* __restrict__ matrices, const float* __restrict__ scales,
+                       const float* __restrict__ biases, const long long* __restrict__ indptr,
+                       float* __restrict__ solved, int n_rows, float regularization, int weighted, float* workspace) {
+    float* const lower = workspace + blockIdx.x * (long long)(2 * SYSTEM);
     solve_exactly<false>(lower, lower + SYSTEM, matrices, scales, biases, indptr, solved, n_rows, regularization,
                          weighted);
+}
+
+extern "C" __global__ void __launch_bounds__(SOLVERS)
+    solve_cholesky_in_global(const element* __restrict__ matrices, const float* __restrict__ scales,
+                             const float* __restrict__ biases, const long long* __restrict__ indptr,
+                             float* __restrict__ solved, int n_rows, float regularization, int weighted,
+                             float* workspace) {
+    float* const lower = workspace + blockIdx.x * (long long)SYSTEM;
+    solve_exactly<true>(lower, lower, matrices, scales, biases, indptr, solved, n_rows, regularization, weighted);
 }
 
 // Conjugate gradient

@@ -15,16 +15,22 @@
 //   - A team of warps works on a segment of a row. Long rows have many segments: each leaves its sums in global memory
 //     and the last one to arrive adds them, in order, so that a popular item does not keep one team busy while the
 //     rest of the GPU is idle. The segments come longest first.
+//   - Half precision is a matter of digits, never of range. The factors of the other side are divided by the power of
+//     two that brings the largest near the top, and a row's ratings by one of their own. With IMPLICIT both operands of
+//     A are multiplied by sqrt(w), and the right side, which then has factors (1 + w) / sqrt(w), is made from the same
+//     rounded numbers: what is solved is an exact normal system of factors that are off by 2^-11, however far apart the
+//     weights of a row are. All is divided by a power of four from the row's largest weight, F^T F in FP32.
 //   - The system is solved where it is made (cumf, section 4: conjugate gradient, few steps, from the last epoch's
 //     solution), with the matrix in the registers in which the tensor cores have left it: a lane multiplies its
-//     entries by the vector, once as they are and once transposed, and sums over lanes and warps follow.
+//     entries by the vector, once as they are and once transposed, and sums over lanes and warps follow. Where zero
+//     leaves a smaller residual than the solution before, it starts from zero.
 // The same bits in every run: no sum depends on the order in which teams arrive.
 // What it gains is measured in book/als_versions.ipynb.
 #include "common/segments.cuh"
 #include "common/tensor.cuh"
 
-#ifndef FACTORS
-#error "compile with -DFACTORS=f and -DIMPLICIT=0 or 1"
+#if !defined(FACTORS) || !defined(IMPLICIT) || !defined(STAGE_ROWS)
+#error "compile with -DFACTORS=f, -DIMPLICIT=0 or 1, -DSTAGE_ROWS=64, or 32 for less shared memory"
 #endif
 
 constexpr int TILES = (FACTORS + 15) / 16;
@@ -37,7 +43,7 @@ constexpr int THREADS = 32 * WARPS;         // of a team
 constexpr int TEAMS = WARPS == 1 ? 4 : 1;   // in a block, each on its own: a multiprocessor holds few blocks
 constexpr int MOST = (ALL + WARPS - 1) / WARPS;  // tiles of a warp
 
-constexpr int STAGE = WARPS == 1 ? 32 : 64;  // ratings fetched together
+constexpr int STAGE = WARPS == 1 ? 32 : STAGE_ROWS;  // ratings fetched together
 constexpr int AHEAD = 1;                     // stages under way while one is used
 constexpr int STAGES = AHEAD + 2;
 constexpr int STRIDE = PADDED + 8;  // halves from row to row of a stage: eight rows meet no bank twice
@@ -145,7 +151,7 @@ using Stage = half_bits[STAGE][STRIDE];
 struct Ratings {  // of a stage
     half_bits right[2][STAGE];  // the right side's values, and the rest of them
 #if IMPLICIT
-    half_bits weights[STAGE];
+    half_bits roots[STAGE];  // of the weights
 #endif
     int columns[STAGE];
 };
@@ -188,12 +194,22 @@ struct Team {
     }
 };
 
-// The columns and values of the ratings, and the factors that the columns point to.
+// Powers of two.
+__device__ __forceinline__ float power_of_two(int exponent) { return __uint_as_float((unsigned)(127 + exponent) << 23); }
+// The least e >= -100 with x < 2^e, for x >= 0.
+__device__ __forceinline__ int exponent_of(float x) { return max((int)(__float_as_uint(x) >> 23) - 126, -100); }
+
+// Rounded factors are below 2^6, scaled ratings below 2^8, square roots of scaled weights below 2^4: the products of two
+// fit half precision, and the dot products of the solver FP32, for rows of millions of ratings.
+constexpr int FACTOR_EXPONENT = 6, RATING_EXPONENT = IMPLICIT ? 4 : 8;
+
+// The columns and values of a row's ratings, and the factors that the columns point to.
 struct Rows {
     const int* indices;
     const float* values;
     const half_bits* fixed;
-    float alpha, unit;  // IMPLICIT: of the weights, both divided by what keeps them in half precision's range
+    float scale;  // of the ratings; IMPLICIT: of their square roots, to those of the scaled weights
+    float root;   // IMPLICIT: of what the pair of row and column weighs without a rating, scaled alike
 };
 
 // The ratings of a segment on their way to the tensor cores, a stage after another: the ratings of stage s + AHEAD + 2
@@ -227,9 +243,14 @@ struct Pipeline {
             if (t >= STAGE) break;
             float right = value[k];
 #if IMPLICIT
-            const float weight = value[k] > 0.0f ? rows.alpha * value[k] : 0.0f;
-            to.weights[t] = to_half(weight);
-            right = value[k] > 0.0f ? rows.unit + weight : 0.0f;
+            // A weight below 2^-12 counts as 2^-12, beside the 1 that it is added to, so that its factors keep digits.
+            const float root = rows.scale * sqrtf(max(value[k], 0.0f));
+            const half_bits weight = to_half(max(max(root, rows.root * 0x1p-6f), 0x1p-24f));
+            const bool seen = value[k] > 0.0f;
+            to.roots[t] = seen ? weight : 0;
+            right = seen ? (rows.root * rows.root + root * root) / from_half(weight) : 0.0f;
+#else
+            right *= rows.scale;
 #endif
             const half_bits whole = to_half(right);
             to.columns[t] = column[k];
@@ -276,11 +297,19 @@ __device__ __forceinline__ void multiply(Number<warp>, Sums& sums, const Stage& 
     for (int h = 0; h < 2 && lane < 8; ++h)
         ratings[h] = *reinterpret_cast<const unsigned*>(&given.right[lane / 4][k + h * 8 + lane % 4 * 2]);
 #if IMPLICIT
-    unsigned weights[2];
+    unsigned roots[2];
     for (int h = 0; h < 2; ++h)
-        weights[h] = *reinterpret_cast<const unsigned*>(&given.weights[k + h * 8 + lane % 4 * 2]);
+        roots[h] = *reinterpret_cast<const unsigned*>(&given.roots[k + h * 8 + lane % 4 * 2]);
 #endif
     unsigned left[TILES][4], right[TILES][4];
+    // `step`: from one of a tile's four registers to the next with the same ratings.
+    auto load = [&](unsigned (&to)[4], const half_bits* from, auto step) {
+        load_transposed(to, from);
+#if IMPLICIT
+#pragma unroll
+        for (int j = 0; j < 4; ++j) to[j] = multiply_halves(to[j], roots[step.value == 1 ? j / 2 : j % 2]);
+#endif
+    };
     auto reorder = [](unsigned (&to)[4], const unsigned (&from)[4]) {
         to[0] = from[0], to[1] = from[2], to[2] = from[1], to[3] = from[3];
     };
@@ -290,7 +319,7 @@ __device__ __forceinline__ void multiply(Number<warp>, Sums& sums, const Stage& 
             if constexpr (PLAN.known_row[tile])
                 reorder(left[row], right[row]);
             else
-                load_transposed(left[row], as_left + row * 16);
+                load(left[row], as_left + row * 16, Number<1>{});
             constexpr int place = TILE_QUADS + PLAN.right_place[row];
             if constexpr (PLAN.right_warp[row] == warp) multiply_add(sums[place], left[row], ratings[0], ratings[1]);
         }
@@ -298,17 +327,10 @@ __device__ __forceinline__ void multiply(Number<warp>, Sums& sums, const Stage& 
             if constexpr (PLAN.known_column[tile])
                 reorder(right[column], left[column]);
             else
-                load_transposed(right[column], as_right + column * 16);
+                load(right[column], as_right + column * 16, Number<2>{});
         }
-#if IMPLICIT
-        unsigned weighted[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) weighted[j] = multiply_halves(left[row][j], weights[j / 2]);
-#else
-        const unsigned(&weighted)[4] = left[row];
-#endif
-        multiply_add(sums[2 * n.value], weighted, right[column][0], right[column][1]);
-        multiply_add(sums[2 * n.value + 1], weighted, right[column][2], right[column][3]);
+        multiply_add(sums[2 * n.value], left[row], right[column][0], right[column][1]);
+        multiply_add(sums[2 * n.value + 1], left[row], right[column][2], right[column][3]);
     });
 }
 
@@ -471,25 +493,33 @@ __device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, fl
             residual = b - q;
             enough = tolerance * tolerance * product;
         } else {
+            if (!(product > 1e-37f)) break;
             const float alpha = square / product;
             x += alpha * p;
             residual -= alpha * q;
         }
         const float old = square;
         square = team_sum(residual * residual, team, solver.sums[1]);
+        if (step == 0 && !(square <= product)) {  // from zero then, which a right side of zero ends with
+            x = 0.0f;
+            residual = b;
+            square = product;
+        }
         if (square <= enough) break;
         p = residual + (step == 0 ? 0.0f : square / old * p);
     }
     return x;
 }
 
-// A team a segment. Dynamic shared memory: Work for each team of the block. The last three are for IMPLICIT.
+// A team a segment. Dynamic shared memory: Work for each team of the block. `largest` has for each row the magnitude
+// of its largest rating (IMPLICIT: its largest, or 0), `unit` the power of two that `fixed` is divided by. The last
+// argument is for IMPLICIT.
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
     tensor_core(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
-                const float* __restrict__ values, const half_bits* __restrict__ fixed, float* __restrict__ solved,
-                half_bits* __restrict__ solved_half, Quads* __restrict__ partial,
+                const float* __restrict__ values, const half_bits* __restrict__ fixed, const float* __restrict__ unit,
+                const float* __restrict__ largest, float* __restrict__ solved, Quads* __restrict__ partial,
                 int* __restrict__ arrived, float regularization, int weighted, int cg_steps, float cg_tolerance,
-                float alpha, float unit, const Quads* __restrict__ gram) {
+                float root_of_alpha, const Quads* __restrict__ gram) {
     if (Team::index() >= n_segments) return;
     const Team team = Team::here();
     const Segment segment = segments[Team::index()];
@@ -497,28 +527,42 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
     const bool mine = i < FACTORS;
     // Read long before it is used.
     float x = mine && segment.count > 0 ? solved[segment.row * (long long)FACTORS + i] : 0.0f;
-    const Rows rows = {indices, values, fixed, alpha, unit};
+#if IMPLICIT
+    const int exponent = RATING_EXPONENT - max(exponent_of(root_of_alpha * sqrtf(largest[segment.row])), 0);
+    const float root = power_of_two(exponent);
+    const Rows rows = {indices, values, fixed, root_of_alpha * root, root};
+#else
+    const int exponent = RATING_EXPONENT - exponent_of(largest[segment.row]);
+    const Rows rows = {indices, values, fixed, power_of_two(exponent), 1.0f};
+#endif
     Sums sums;
     if (!sum_products(sums, team, segment, rows, partial, arrived)) return;
+    float ridge = weighted ? regularization * (float)segment.count : regularization;
+    ridge = ridge / *unit / *unit * (rows.root * rows.root);
+    const float rating = IMPLICIT ? 1.0f : power_of_two(-exponent);
 #if IMPLICIT
 #pragma unroll
-    for (int q = 0; q < TILE_QUADS; ++q) add(sums[q], (*gram)[q][i]);
-#endif
-    const float ridge = weighted ? regularization * (float)segment.count : regularization;
-    if (segment.count > 0) x = solve(sums, team, x, ridge, cg_steps, cg_tolerance);
-    if (mine) {
-        solved[segment.row * (long long)FACTORS + i] = x;
-        solved_half[segment.row * (long long)PADDED + i] = to_half(x);
+    for (int q = 0; q < TILE_QUADS; ++q) {
+        const float4 all = (*gram)[q][i];
+        const float scale = root * root;
+        add(sums[q], {scale * all.x, scale * all.y, scale * all.z, scale * all.w});
     }
+#endif
+    if (segment.count > 0) {
+        x = solve(sums, team, x * *unit / rating, ridge, cg_steps, cg_tolerance);
+        x = x / *unit * rating;
+    }
+    if (mine) solved[segment.row * (long long)FACTORS + i] = x;
 }
 
-// F^T F in the order in which the teams' threads want it, from a row of all columns with the weight that stands for 1.
+// F^T F in the order in which the teams' threads want it, from a row of all columns with ratings of 1.
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS)
     gram(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
-         const float* __restrict__ values, const half_bits* __restrict__ fixed, Quads* __restrict__ partial, int* __restrict__ arrived, float alpha, float unit, Quads* __restrict__ product) {
+         const float* __restrict__ values, const half_bits* __restrict__ fixed, Quads* __restrict__ partial,
+         int* __restrict__ arrived, Quads* __restrict__ product) {
     if (Team::index() >= n_segments) return;
     const Team team = Team::here();
-    const Rows rows = {indices, values, fixed, alpha, unit};
+    const Rows rows = {indices, values, fixed, 1.0f, 1.0f};  // a weight of 1 changes no bit
     Sums sums;
     if (!sum_products(sums, team, segments[Team::index()], rows, partial, arrived)) return;
 #pragma unroll
@@ -526,13 +570,64 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS)
         (*product)[q][team.thread] = {sums[q][0], sums[q][1], sums[q][2], sums[q][3]};
 }
 
-// FP32 rows to padded rows of halves, zeros in the padding; a thread an element.
-extern "C" __global__ void round_factors(const float* __restrict__ factors, half_bits* __restrict__ rounded,
-                                         int n_rows) {
-    const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-    if (k >= n_rows * (long long)PADDED) return;
-    const int column = (int)(k % PADDED);
-    rounded[k] = column < FACTORS ? to_half(factors[k / PADDED * FACTORS + column]) : 0;
+// The largest of what the block's threads give, to all of them.
+__device__ inline float block_max(float x) {
+    __shared__ float of_warps[32];
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) x = max(x, __shfl_xor_sync(0xffffffffu, x, offset));
+    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = x;
+    __syncthreads();
+    for (int w = 0; w < blockDim.x / 32; ++w) x = max(x, of_warps[w]);
+    return x;
+}
+
+// For each row the magnitude of its largest rating, or with IMPLICIT its largest rating, where `largest` was 0. A warp
+// a segment.
+extern "C" __global__ void largest_ratings(const Segment* __restrict__ segments, int n_segments,
+                                           const float* __restrict__ values, unsigned* __restrict__ largest) {
+    const int warp = (int)((blockIdx.x * blockDim.x + threadIdx.x) / 32);
+    if (warp >= n_segments) return;
+    const Segment segment = segments[warp];
+    float most = 0.0f;
+    for (int t = threadIdx.x % 32; t < segment.length; t += 32) {
+        const float value = values[segment.begin + t];
+        most = max(most, IMPLICIT ? value : fabsf(value));
+    }
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) most = max(most, __shfl_xor_sync(0xffffffffu, most, offset));
+    // Of numbers that are not negative the bits have the same order.
+    if (threadIdx.x % 32 == 0) atomicMax(&largest[segment.row], __float_as_uint(most));
+}
+
+// For each block the magnitude of the largest factor that it came across.
+extern "C" __global__ void largest_factors(const float* __restrict__ factors, int n_rows, float* __restrict__ largest) {
+    float most = 0.0f;
+    const long long step = gridDim.x * (long long)blockDim.x;
+#pragma unroll 4
+    for (long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x; k < n_rows * (long long)FACTORS; k += step)
+        most = max(most, fabsf(factors[k]));
+    most = block_max(most);
+    if (threadIdx.x == 0) largest[blockIdx.x] = most;
+}
+
+// FP32 rows, divided by the power of two in `unit`, to padded rows of halves, zeros in the padding. `unit` brings the
+// largest factor, which is among the n in `largest`, near the top, unless all are so small against lambda that FP32
+// would not hold their ratio.
+extern "C" __global__ void round_factors(const float* __restrict__ factors, half_bits* __restrict__ rounded, int n_rows,
+                                         const float* __restrict__ largest, int n, float regularization,
+                                         float* __restrict__ unit) {
+    float most = 0.0f;
+    for (int k = threadIdx.x; k < n; k += blockDim.x) most = max(most, largest[k]);
+    const int least = (exponent_of(regularization) - 24) / 2;
+    const int exponent = max(exponent_of(block_max(most)) - FACTOR_EXPONENT, least);
+    const float scale = power_of_two(-exponent);
+    const long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x, step = gridDim.x * (long long)blockDim.x;
+    if (first == 0) *unit = power_of_two(exponent);
+#pragma unroll 4
+    for (long long k = first; k < n_rows * (long long)PADDED; k += step) {
+        const int column = (int)(k % PADDED);
+        rounded[k] = column < FACTORS ? to_half(scale * factors[k / PADDED * FACTORS + column]) : 0;
+    }
 }
 
 // What the launcher has to know: threads and teams of a block, bytes of a team, PADDED, bytes of a part's sums.

@@ -20,6 +20,8 @@
 //   - a running FP32 sum over a popular item's 100,000 ratings loses four digits; here it is a sum of sums, the total
 //     of which lies where it is then decomposed in place;
 //   - equation 5.9 lacks the division by D_jj that makes L D L^T = A; it is done here;
+//   - a D_jj that FP32 leaves at 0, below, or within rounding of A_jj, as of a row with few ratings and little lambda,
+//     is taken for infinite: its unknown, which the others make up for, becomes 0;
 //   - a row without ratings has the system 0 = 0 and gets the zero vector.
 // What each version gains is measured in book/als_versions.ipynb.
 #include "common/group.cuh"
@@ -89,7 +91,8 @@ __device__ inline float multiply(const Workspace& work, const int* indices, cons
     return right_side_total + right_side;
 }
 
-// Equations 5.6 to 5.9: A = L D L^T in the place of A, column by column, lane i on row i.
+// Equations 5.6 to 5.9: A = L D L^T in the place of A, column by column, lane i on row i. Where D_jj is taken for
+// infinite, 0 stands for it.
 __device__ inline void decompose(float* matrix, float ridge) {
     const int lane = group_lane();
     const unsigned mask = group_mask();
@@ -97,12 +100,13 @@ __device__ inline void decompose(float* matrix, float ridge) {
     for (int j = 0; j < FACTORS; ++j) {
         float entry = 0.0f;
         if (lane >= j && lane < FACTORS) {
-            entry = matrix[packed(lane, j)] + (lane == j ? ridge : 0.0f);
+            const float whole = entry = matrix[packed(lane, j)] + (lane == j ? ridge : 0.0f);
             for (int k = 0; k < j; ++k)
                 entry -= matrix[packed(lane, k)] * matrix[packed(k, k)] * matrix[packed(j, k)];
+            if (lane == j && !(entry > 0x1p-21f * whole)) entry = 0.0f;
         }
         const float pivot = __shfl_sync(mask, entry, j, LANES);
-        if (lane >= j && lane < FACTORS) matrix[packed(lane, j)] = lane == j ? pivot : entry / pivot;
+        if (lane >= j && lane < FACTORS) matrix[packed(lane, j)] = lane == j ? pivot : pivot > 0.0f ? entry / pivot : 0.0f;
         __syncwarp(mask);
     }
 }
@@ -116,13 +120,27 @@ __device__ inline float substitute(const float* decomposed, float x) {
         const float solved = __shfl_sync(mask, x, k, LANES);
         if (lane > k && lane < FACTORS) x -= decomposed[packed(lane, k)] * solved;
     }
-    if (lane < FACTORS) x /= decomposed[packed(lane, lane)];
+    if (lane < FACTORS) {
+        const float pivot = decomposed[packed(lane, lane)];
+        x = pivot > 0.0f ? x / pivot : 0.0f;
+    }
     for (int k = FACTORS - 1; k >= 0; --k) {
         const float solved = __shfl_sync(mask, x, k, LANES);
         if (lane < k) x -= decomposed[packed(k, lane)] * solved;
     }
     return x;
 }
+
+// Blocks of 128 threads that a multiprocessor is to hold where shared memory does not limit them: 12 of the global
+// version, for which the thesis's registers sufficed (section 6.4), 16 of the hybrid (section 7.1); as many as there are
+// threads for on architectures with fewer.
+#if __CUDA_ARCH__ == 750
+constexpr int GLOBAL_BLOCKS = 8, HYBRID_BLOCKS = 8;
+#elif __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 870 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200
+constexpr int GLOBAL_BLOCKS = 12, HYBRID_BLOCKS = 12;
+#else
+constexpr int GLOBAL_BLOCKS = 12, HYBRID_BLOCKS = 16;
+#endif
 
 // Algorithm 5.3.
 __device__ inline void solve_rows(const Workspace& work, const long long* indptr, const int* indices,
@@ -152,10 +170,10 @@ extern "C" __global__ void thesis_shared(const long long* __restrict__ indptr, c
 }
 
 // Dynamic shared memory: a matrix and a column for each group of the block. matrices: one for each of the grid.
-extern "C" __global__ void thesis_hybrid(const long long* __restrict__ indptr, const int* __restrict__ indices,
-                                         const float* __restrict__ values, const float* __restrict__ fixed,
-                                         float* __restrict__ solved, int n_rows, float regularization,
-                                         int weighted, float* __restrict__ matrices) {
+extern "C" __global__ void __launch_bounds__(128, HYBRID_BLOCKS)
+    thesis_hybrid(const long long* __restrict__ indptr, const int* __restrict__ indices,
+                  const float* __restrict__ values, const float* __restrict__ fixed, float* __restrict__ solved,
+                  int n_rows, float regularization, int weighted, float* __restrict__ matrices) {
     extern __shared__ float shared[];
     float* const mine = shared + threadIdx.x / LANES * (PACKED + LANES);
     const Workspace work = {matrices + group_index() * PACKED, mine, mine + PACKED};
@@ -163,10 +181,10 @@ extern "C" __global__ void thesis_hybrid(const long long* __restrict__ indptr, c
 }
 
 // Dynamic shared memory: a column for each group of the block. matrices: two for each of the grid.
-extern "C" __global__ void thesis_global(const long long* __restrict__ indptr, const int* __restrict__ indices,
-                                         const float* __restrict__ values, const float* __restrict__ fixed,
-                                         float* __restrict__ solved, int n_rows, float regularization,
-                                         int weighted, float* __restrict__ matrices) {
+extern "C" __global__ void __launch_bounds__(128, GLOBAL_BLOCKS)
+    thesis_global(const long long* __restrict__ indptr, const int* __restrict__ indices,
+                  const float* __restrict__ values, const float* __restrict__ fixed, float* __restrict__ solved,
+                  int n_rows, float regularization, int weighted, float* __restrict__ matrices) {
     extern __shared__ float shared[];
     float* const mine = matrices + group_index() * 2 * PACKED;
     const Workspace work = {mine, mine + PACKED, shared + threadIdx.x / LANES * LANES};

@@ -251,6 +251,7 @@ class CudaDevice(Recorder):
             "multiprocessors": properties["multiProcessorCount"],
             "memory_bytes": properties["totalGlobalMem"],
             "l2_bytes": properties["l2CacheSize"],
+            "shared_bytes_per_block": properties["sharedMemPerBlockOptin"],
             "shared_bytes_per_multiprocessor": properties["sharedMemPerMultiprocessor"],
             "reserved_shared_bytes": properties["reservedSharedMemPerBlock"],
             "threads_per_multiprocessor": properties["maxThreadsPerMultiProcessor"],

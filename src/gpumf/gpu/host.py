@@ -268,6 +268,7 @@ class HostDevice(Recorder):
         return {
             "multiprocessors": _MULTIPROCESSORS,
             "threads_per_multiprocessor": _THREADS_PER_MULTIPROCESSOR,
+            "shared_bytes_per_block": _MOST_SHARED,
             "shared_bytes_per_multiprocessor": _MOST_SHARED + 1024,
             "compiler": _compiler_version(),
         }

@@ -12,7 +12,16 @@ from tqdm import tqdm
 from gpumf import gpu
 from gpumf.models import storage
 from gpumf.models.base import Trainer
-from gpumf.models.checks import MOST_SEED, DivergedError, NotFittedError, check_training, flag, integer, number, positions
+from gpumf.models.checks import (
+    MOST_SEED,
+    DivergedError,
+    NotFittedError,
+    check_training,
+    flag,
+    integer,
+    number,
+    positions,
+)
 from gpumf.models.finite import FiniteCheck
 from gpumf.models.ranking import METRICS, ByUser, popular_items
 
@@ -385,7 +394,9 @@ class Model(ABC):
         if seen is None:
             seen = self._training
             if seen is None:
-                raise ValueError("a model from a file has no training set; pass seen=train, or seen=() to leave out none")
+                raise ValueError(
+                    "a model from a file has no training set; pass seen=train, or seen=() to leave out none"
+                )
         elif isinstance(seen, tuple) and not seen:
             seen = None
         else:

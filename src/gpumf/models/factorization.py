@@ -86,7 +86,10 @@ class Factorization(Model):
         """What was learned of who was known before; initial factors of all others."""
         learned, known = self._learned, (users_known, items_known)
         now = self._user_known, self._item_known
-        if all(len(before) == len(after) and not (after & ~before).any() for before, after in zip(known, now, strict=True)):
+        if all(
+            len(before) == len(after) and not (after & ~before).any()
+            for before, after in zip(known, now, strict=True)
+        ):
             return learned
         factors = self.initial_factors(train)
         for fresh, old, before in zip(factors, learned, known, strict=True):

@@ -189,7 +189,9 @@ def ranking_of(user_factors, item_factors, candidates, seen, k, device):
 
 def popular_items(counts, n_users, seen, k, device):
     """A ranking of the items by their number of ratings, counts (n_items,), the same for every user."""
-    _, places = np.unique(counts, return_inverse=True)  # which float32 holds exactly, where the counts may be too large
+    _, places = np.unique(
+        counts, return_inverse=True
+    )  # which float32 holds exactly, where the counts may be too large
     users = np.ones((n_users, 1), np.float32)
     return ranking_of(users, places[:, None].astype(np.float32), counts > 0, seen, k, device)
 

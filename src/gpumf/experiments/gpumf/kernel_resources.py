@@ -10,6 +10,7 @@ from gpumf.gpu import nvrtc, sources
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 
 VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0], "HIDDEN": [128], "LEVELS": [5]}
+VERSIONS |= {"STAGE_ROWS": [64]}
 
 PROFILES = {
     "quick": {"architectures": [75, 90], "factors": [16, 100], "versions": VERSIONS},

@@ -39,6 +39,7 @@ class _LeastSquares(Factorization):
         self.weighted = flag("weighted", weighted)
         self.cg_steps = integer("cg_steps", cg_steps, 1)
         self.cg_tolerance = number("cg_tolerance", cg_tolerance, least=0, below=1)
+        self._trainers[self.kernel].check(self)
 
     @property
     def _parameters(self):

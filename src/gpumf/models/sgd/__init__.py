@@ -104,7 +104,9 @@ class SGD(Factorization):
             raise ValueError(f"biases must be True, False or 'baseline', not {biases!r}")
         if kernel is None and (options or threads is not None):
             alone = sorted(options) or ["threads"]
-            raise TypeError(f"{', '.join(alone)} go with one kernel: name it with kernel=, one of {list(self._trainers)}")
+            raise TypeError(
+                f"{', '.join(alone)} go with one kernel: name it with kernel=, one of {list(self._trainers)}"
+            )
         if chunk is not None and not self._trainers[self.kernel].streams:
             raise ValueError(f"the kernel {self.kernel!r} draws from all ratings at any time; it takes no chunk")
         self.learning_rate = number("learning_rate", learning_rate, above=0)
