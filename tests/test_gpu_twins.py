@@ -15,7 +15,7 @@ SPEC = twins.Twin(
     500, 60, 10_005, (3, 60), (30, 450), None, None, mean=2.0, user_bias=0.3, item_bias=0.2, signal=0.4, noise=0.5,
     test=1_000,
 )  # fmt: skip
-GOLDEN = "87dda8976d5ec4af9c4debfd00527267dfba10d741987b9bd986ae354a933a4d"
+GOLDEN = "086574f8f2ff8b46b0a955e2533a1e8e2525d0f01f11178fab43111ab65ce333"
 
 
 @cache
@@ -101,12 +101,51 @@ def test_every_user_keeps_a_training_rating_and_a_tenth_is_tested(launcher):
     assert places.min() > 60  # of a hundred each
 
 
-def test_popular_items_come_first(launcher):
-    counts = np.bincount(everything(launcher.name)[1])
+def wanted_counts():
+    """The recipe's counts of users and items, as drawn for seed 0."""
     streams = twins.streams_of(0)
-    wanted = np.sort(twins.draw_counts(60, 10_005, 30, 450, streams[twins.ITEM_COUNTS]))[::-1]
-    assert np.abs(counts - wanted).max() < 0.2 * wanted.max()
-    assert counts[:10].mean() > 3 * counts[-10:].mean()
+    return (
+        twins.draw_counts(SPEC.users, SPEC.ratings, *SPEC.user_counts, streams[twins.USER_COUNTS]),
+        twins.draw_counts(SPEC.items, SPEC.ratings, *SPEC.item_counts, streams[twins.ITEM_COUNTS]),
+    )
+
+
+def test_items_are_drawn_as_those_of_the_other_twins(launcher):
+    """`twins.fill`, which draws for one user after another on the processor, makes the same items bit for bit."""
+    user_counts, item_counts = wanted_counts()
+    weights = twins.item_weights(user_counts, item_counts)
+    expected = np.full(SPEC.ratings, -1, np.int32)
+    stream = twins.streams_of(0)[twins.DRAWS]
+    twins.fill(expected, row_offsets(user_counts), 0, SPEC.users, *twins.alias_table(weights), weights.sum(), stream)
+    users, items, _ = everything(launcher.name)
+    assert np.array_equal(np.bincount(users), user_counts) and np.array_equal(items, expected)
+
+
+def test_popularity_is_the_recipes_but_for_chance(launcher):
+    """As of distinct items drawn by chance: neither off by more, nor closer to the recipe than that."""
+    _, wanted = wanted_counts()
+    counts = np.bincount(everything(launcher.name)[1], minlength=SPEC.items)
+    off = (counts - wanted) / np.sqrt(wanted * (1 - wanted / SPEC.users))
+    assert 0.3 < np.mean(off**2) < 1.7 and np.abs(off).max() < 4
+
+
+def test_items_and_users_are_numbered_without_order(launcher):
+    users, items, _ = everything(launcher.name)
+    for counts in (np.bincount(users), np.bincount(items)):
+        ranks = counts.argsort().argsort()
+        assert np.abs(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1]) < 3 / np.sqrt(len(ranks))
+
+
+def test_the_number_of_warps_does_not_matter(host, monkeypatch):
+    monkeypatch.setattr(gpu_twins, "_WARPS", 7)
+    assert gpu_twins.generate(SPEC, device="host").sha256 == made_on("host")[0].sha256
+
+
+def test_rows_that_chance_does_not_fill_are_filled_in_turn(host, monkeypatch):
+    monkeypatch.setattr(twins, "MOST_DRAWS", 0)
+    made = gpu_twins.generate(SPEC, device="host")
+    users, items = np.repeat(np.arange(SPEC.users), made.by_user.counts), made.by_user.indices
+    assert (np.diff(pairs(users, items)) > 0).all() and made.by_user.counts.sum() == 9_005
 
 
 def test_a_rating_is_its_parts(launcher):
@@ -114,8 +153,7 @@ def test_a_rating_is_its_parts(launcher):
     users, items, values = everything(launcher.name)
     streams = twins.streams_of(0)
     p = twins._normals(streams[twins.USERS], SPEC.users, 15)
-    wanted = np.sort(twins.draw_counts(60, 10_005, 30, 450, streams[twins.ITEM_COUNTS]))[::-1]
-    q = twins.draw_item_traits(SPEC, streams[twins.ITEMS], wanted)
+    q = twins.draw_item_traits(SPEC, streams[twins.ITEMS], wanted_counts()[1])
     noise = np.array([twins._normal(streams[twins.NOISE], k) for k in pairs(users, items)])
     expected = SPEC.mean + SPEC.user_bias * p[users, 14] + q[items, 14] + SPEC.noise * noise
     expected += np.einsum("tk,tk->t", p[users, :14], q[items, :14])
@@ -126,7 +164,7 @@ def test_a_rating_is_its_parts(launcher):
 
 @pytest.mark.parametrize("wrong", [{"test": 0}, {"user_counts": (2, 60)}, {"user_counts": (3, 61)}])
 def test_recipes_that_do_not_fit_are_refused(wrong):
-    with pytest.raises(DataError, match="3 to 60 ratings a user"):
+    with pytest.raises(DataError, match=r"at least 3 ratings a user|user_counts 3 to 61"):
         gpu_twins.generate(dataclasses.replace(SPEC, **wrong), device="host")
 
 

@@ -1,10 +1,13 @@
 """The twins: the published shapes, the same ratings on every machine."""
 
+from dataclasses import replace
 from functools import cache
 
 import numba
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gpumf import datasets
 from gpumf.datasets import DataError, twins
@@ -95,8 +98,93 @@ def test_every_twin_has_the_published_shape():
         )
         for side in ("user", "item"):
             counts = getattr(spec, f"{side}_counts")
-            for given, expected in zip(counts, known[[f"{side}_min", f"{side}_max"]], strict=True):
-                assert given == expected or np.isnan(expected)
+            for found, expected in zip(counts, known[[f"{side}_min", f"{side}_max"]], strict=True):
+                assert found == expected or np.isnan(expected)
+
+
+@st.composite
+def recipes(draw):
+    """Recipes of small sets, many of which some set can have."""
+    users, items = draw(st.integers(1, 60)), draw(st.integers(1, 60))
+
+    def counts(n, others):
+        fewest = draw(st.integers(0, others))
+        return fewest, draw(st.integers(fewest, others + 1))
+
+    user_counts, item_counts = counts(users, items), counts(items, users)
+    least = max(users * user_counts[0], items * item_counts[0], 1)
+    greatest = min(users * user_counts[1], items * item_counts[1])
+    ratings = draw(st.integers(least, max(least, greatest)))
+    return twins.Twin(users, items, ratings, user_counts, item_counts, (1, 5), 1, 3.5, 0.4, 0.4, 0.4, 0.8)
+
+
+def feasible(n, total, fewest, most, others):
+    """Whether n counts from `fewest` to `most`, both of which occur, can sum to the total: by trying all sums."""
+    if not 1 <= fewest <= most <= others:
+        return False
+    if n == 1:
+        return fewest == most == total
+    return any(fewest + most + extra == total for extra in range((n - 2) * fewest, (n - 2) * most + 1))
+
+
+def assert_has_its_recipe(made, spec):
+    counts = made.by_user.counts
+    assert (made.nnz, counts.min(), counts.max()) == (spec.ratings, *spec.user_counts)
+    assert (np.diff(made.users.astype(np.int64) * spec.items + made.items) > 0).all()
+    assert made.items.min() >= 0 and made.items.max() < spec.items and np.isfinite(made.values).all()
+
+
+@settings(max_examples=60, deadline=2_000, suppress_health_check=[HealthCheck.too_slow])
+@given(recipes())
+def test_a_recipe_becomes_a_set_or_is_refused(spec):
+    sides = (spec.users, spec.user_counts, spec.items), (spec.items, spec.item_counts, spec.users)
+    if all(feasible(n, spec.ratings, *counts, others) for n, counts, others in sides):
+        assert_has_its_recipe(twins.generate(spec), spec)
+    else:
+        with pytest.raises(DataError, match=r"_counts \d+ to \d+: each|both of which occur"):
+            twins.generate(spec)
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "ratings", "user_counts", "item_counts"),
+    [
+        (1_000, 500, 1_500, (1, 2), (1, 20)),
+        (10, 10, 100, (10, 10), (10, 10)),
+        (1, 7, 7, (7, 7), (1, 1)),
+        (7, 1, 7, (1, 1), (7, 7)),
+        (2, 2, 3, (1, 2), (1, 2)),
+        (60, 60, 3_541, (1, 60), (1, 60)),
+        (300, 2_000, 300_000, (1_000, 1_000), (1, 300)),
+        (300, 200, 59_500, (1, 200), (1, 300)),
+        (500, 400, 5_000, (10, 10), (1, 200)),
+    ],
+)
+def test_hard_recipes(users, items, ratings, user_counts, item_counts):
+    spec = twins.Twin(users, items, ratings, user_counts, item_counts, (1, 5), 1, 3.5, 0.4, 0.4, 0.4, 0.8)
+    assert_has_its_recipe(twins.generate(spec), spec)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"user_counts": (0, 80)}, "user_counts 0 to 80: each of them has at least 1 rating, and at most 200"),
+        ({"user_counts": (5, 201)}, "user_counts 5 to 201: each of them has at least 1 rating, and at most 200"),
+        ({"user_counts": (90, 80)}, "user_counts 90 to 80"),
+        ({"item_counts": (1, 301)}, "item_counts 1 to 301: each of them has at least 1 rating, and at most 300"),
+        (
+            {"ratings": 1_574},
+            "300 users with 5 to 80 ratings, both of which occur, have 1575 to 23925 ratings and not",
+        ),
+        ({"item_counts": (1, 30)}, "200 items with 1 to 30 ratings, both of which occur, have 229 to 5971 ratings"),
+        ({"test": 6_000}, "a test set of 6000 of 6000 ratings"),
+        ({"scale": None}, "scale None and step 0.5"),
+        ({"step": 0}, r"scale \(0.5, 5\) and step 0"),
+    ],
+)
+def test_recipes_that_no_set_can_have(change, message):
+    spec = twins.Twin(300, 200, 6_000, (5, 80), (1, 150), (0.5, 5), 0.5, 3.5, 0.4, 0.4, 0.4, 0.8)
+    with pytest.raises(DataError, match=message):
+        twins.generate(replace(spec, **change))
 
 
 def test_the_structure_can_be_learnt_and_the_noise_cannot():
@@ -111,7 +199,7 @@ def test_the_structure_can_be_learnt_and_the_noise_cannot():
 
 def test_alias_table_gives_each_item_its_weight():
     weights = np.array([5, 1, 1_000_000, 70, 3, 3, 12_345], np.int64)
-    threshold, alias = twins._alias_table(weights)
+    threshold, alias = twins.alias_table(weights)
     shares = np.minimum(threshold, weights.sum())
     np.add.at(shares, alias, weights.sum() - shares)
     assert shares.tolist() == (weights * len(weights)).tolist()

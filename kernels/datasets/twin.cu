@@ -1,7 +1,7 @@
 // A synthetic set of billions of ratings, made where it is used; src/gpumf/datasets/gpu_twins.py says what it is.
 //
-// Which items a user has follows from hashes of the positions of the user's ratings, and a rating from its user and
-// its item alone. So no order of threads matters, and the transpose needs no sort: the users of a chunk mark their
+// Which items a user has follows from hashes of the numbers of the user's draws, and a rating from its user and its
+// item alone. So no order of threads matters, and the transpose needs no sort: the users of a chunk mark their
 // items in a matrix of bits, where each item then finds its users in ascending order and makes the ratings again.
 // Sums of float products are written as fmaf, which rounds once on every machine: the same bits everywhere.
 #include "common/random.cuh"
@@ -27,6 +27,22 @@ struct Split {
     __device__ long long before(long long position) const {  // test ratings
         const long long run = position / every;
         return run < n_tests ? run + (chosen(run) < position % every) : n_tests;
+    }
+    __device__ int& place(long long position, int* train, int* test) const {
+        return tests(position) ? test[before(position)] : train[position - before(position)];
+    }
+};
+
+// Items by their weights (Walker's alias method): cell c yields item c below thresholds[c] of total, else aliases[c].
+struct Popularity {
+    const unsigned* thresholds;
+    const int* aliases;
+    int n_items;
+    unsigned total;
+
+    __device__ int operator()(unsigned long long hash) const {
+        const int cell = (int)((hash >> 32) * n_items >> 32);
+        return (unsigned)((hash & ALL) * total >> 32) < thresholds[cell] ? cell : aliases[cell];
     }
 };
 
@@ -61,6 +77,16 @@ __device__ inline unsigned long long warp_sum(unsigned long long x) {
     return x;
 }
 
+// Of this lane and those before it.
+__device__ inline int running_sum(int x) {
+#pragma unroll
+    for (int offset = 1; offset < 32; offset *= 2) {
+        const int before = __shfl_up_sync(ALL, x, offset);
+        if (threadIdx.x % 32 >= offset) x += before;
+    }
+    return x;
+}
+
 // (n_users, TRAITS), a thread a trait.
 extern "C" __global__ void draw_traits(float* __restrict__ traits, long long n_users, unsigned long long key,
                                        float bias) {
@@ -68,64 +94,70 @@ extern "C" __global__ void draw_traits(float* __restrict__ traits, long long n_u
     if (k < n_users * TRAITS) traits[k] = normal_deviate(key, k) * (k % TRAITS == RANK ? bias : 1.0f);
 }
 
-// A warp a user. The k-th of a user's n ratings falls in the k-th of n equal strata of the distribution whose item i ends
-// at ends[i] / 2^32 (the last one, at 1, is left out); where the item before has taken that place, it is the next one.
+// A warp a user, then the one n_warps further on. A user draws items by their popularity until enough are distinct, or
+// after most_draws takes those that are missing in turn; each warp marks them in a row of bits of its own in `taken`
+// (n_warps, words), all zero before and after. A round has no more draws than items are missing, so that the items are
+// those of the first draws that suffice, whichever lane is first.
 // checks[0] adds up the training ratings' checks, checks[1] the test ratings'.
 extern "C" __global__ void draw_ratings(
-    const long long* __restrict__ offsets, long long n_users, const unsigned* __restrict__ ends, int n_items,
-    unsigned long long draws, const float* __restrict__ user_traits, const float* __restrict__ item_traits, float mean,
-    float noise, unsigned long long noise_key, long long n_tests, int every, unsigned long long test_key,
-    int* __restrict__ train_items, float* __restrict__ train_values, int* __restrict__ test_users,
-    int* __restrict__ test_items, float* __restrict__ test_values, int* __restrict__ item_counts,
+    const long long* __restrict__ offsets, long long n_users, int n_warps, int words, unsigned* taken,
+    const unsigned* __restrict__ thresholds, const int* __restrict__ aliases, int n_items, unsigned total,
+    long long most_draws, unsigned long long draws, const float* __restrict__ user_traits,
+    const float* __restrict__ item_traits, float mean, float noise, unsigned long long noise_key, long long n_tests,
+    int every, unsigned long long test_key, int* train_items, float* __restrict__ train_values,
+    int* __restrict__ test_users, int* test_items, float* __restrict__ test_values, int* __restrict__ item_counts,
     unsigned long long* __restrict__ checks) {
-    const long long user = warp_index();
-    if (user >= n_users) return;
+    if (warp_index() >= n_warps) return;
+    const Popularity popular = {thresholds, aliases, n_items, total};
     const Values values = {user_traits, item_traits, n_items, mean, noise, noise_key};
     const Split split = {n_tests, every, test_key};
+    unsigned* const mine = taken + warp_index() * words;
     const int lane = threadIdx.x % 32;
-    const long long begin = offsets[user];
-    const int n = (int)(offsets[user + 1] - begin);
     unsigned long long train_check = 0, test_check = 0;
-    int ahead = 0;  // how far the items so far are ahead of their numbers
-    for (int first = 0; first < n; first += 32) {
-        const int k = first + lane;
-        const long long position = begin + k;
-        int shift = 0;
-        if (k < n) {
-            const unsigned x = (unsigned)((((unsigned long long)k << 32) + (splitmix64(draws + position) >> 32)) / n);
-            int item = 0, last = n_items - 1;
-            while (item < last) {
-                const int middle = (item + last) / 2;
-                if (ends[middle] <= x)
-                    item = middle + 1;
-                else
-                    last = middle;
+    for (long long user = warp_index(); user < n_users; user += n_warps) {
+        const long long begin = offsets[user], end = offsets[user + 1];
+        const unsigned long long key = splitmix64(draws + user);
+        int missing = (int)(end - begin);
+        for (long long draw = 1; missing > 0;) {
+            const int drawing = min(missing, 32);
+            bool fresh = false;
+            if (lane < drawing) {
+                const long long k = draw + lane;
+                const int item = k <= most_draws ? popular(splitmix64(key + k)) : (int)(k % n_items);
+                const unsigned bit = 1u << item % 32;
+                fresh = !(atomicOr(&mine[item / 32], bit) & bit);
             }
-            shift = item - k;
+            missing -= __popc(__ballot_sync(ALL, fresh));
+            draw += drawing;
         }
-        // item k is the largest draw j <= k, plus the k - j that come after it
-#pragma unroll
-        for (int offset = 1; offset < 32; offset *= 2) {
-            const int before = __shfl_up_sync(ALL, shift, offset);
-            if (lane >= offset) shift = max(shift, before);
+        __syncwarp();
+        long long at = begin;
+        for (int first = 0; first < words; first += 32) {
+            const int w = first + lane;
+            unsigned word = w < words ? mine[w] : 0;
+            if (!__any_sync(ALL, word != 0)) continue;
+            if (word) mine[w] = 0;
+            const int until = running_sum(__popc(word));
+            long long to = at + until - __popc(word);
+            at += __shfl_sync(ALL, until, 31);
+            for (; word; word &= word - 1)
+                split.place(to++, train_items, test_items) = w * 32 + __ffs((int)word) - 1;
         }
-        shift = max(shift, ahead);
-        ahead = __shfl_sync(ALL, shift, 31);
-        if (k >= n) continue;
-        const int item = k + min(shift, n_items - n);
-        const float value = values(user, item);
-        const long long tests = split.before(position);
-        const unsigned long long check = values.check(user, item, value);
-        if (split.tests(position)) {
-            test_users[tests] = (int)user;
-            test_items[tests] = item;
-            test_values[tests] = value;
-            test_check += check;
-        } else {
-            train_items[position - tests] = item;
-            train_values[position - tests] = value;
-            atomicAdd(&item_counts[item], 1);
-            train_check += check;
+        __syncwarp();
+        for (long long position = begin + lane; position < end; position += 32) {
+            const int item = split.place(position, train_items, test_items);
+            const float value = values(user, item);
+            const long long tests = split.before(position);
+            const unsigned long long check = values.check(user, item, value);
+            if (split.tests(position)) {
+                test_users[tests] = (int)user;
+                test_values[tests] = value;
+                test_check += check;
+            } else {
+                train_values[position - tests] = value;
+                atomicAdd(&item_counts[item], 1);
+                train_check += check;
+            }
         }
     }
     train_check = warp_sum(train_check);
@@ -166,12 +198,7 @@ extern "C" __global__ void append_users(unsigned* __restrict__ bits, int words, 
         unsigned word = w < words ? mine[w] : 0;
         if (!__any_sync(ALL, word != 0)) continue;
         if (word) mine[w] = 0;
-        int until = __popc(word);
-#pragma unroll
-        for (int offset = 1; offset < 32; offset *= 2) {
-            const int before = __shfl_up_sync(ALL, until, offset);
-            if (lane >= offset) until += before;
-        }
+        const int until = running_sum(__popc(word));
         long long to = at + until - __popc(word);
         at += __shfl_sync(ALL, until, 31);
         for (; word; word &= word - 1) {

@@ -158,6 +158,10 @@ T atomicMin(T* address, Same<T> value) {
     return atomically(address, [=](T old) UNCHECKED { return value < old ? value : old; });
 }
 template <class T>
+T atomicOr(T* address, Same<T> value) {
+    return atomically(address, [=](T old) UNCHECKED { return T(old | value); });
+}
+template <class T>
 T atomicExch(T* address, Same<T> value) {
     return atomically(address, [=](T) UNCHECKED { return value; });
 }

@@ -3,10 +3,9 @@
 As in `gpumf.datasets.twins` everything is a pure function of (seed, position) through `splitmix64`, with the same
 counts, traits and parts of a rating. What the size demands is simpler:
 
-- The k-th of a user's n ratings falls in the k-th of n equal strata of the items' popularity; where that item is
-  taken, it is the next one. So a user's items are distinct, and ascending, without a table of what the user has. The
-  most popular items of long rows give a little of their count (less than a tenth) to the items that follow.
-- Items are numbered by popularity, most popular first, which keeps neighbouring ratings together in a cache.
+- A user draws items by weight until enough are distinct, as there, but none is reserved: an item's count is that of
+  such draws, about its recipe's, with the variance of chance. Popular items keep within a few percent of it; an item
+  of c ratings is off by about sqrt(c), and by a little more where it is in most rows.
 - The users' traits are not centred over their ratings; there are millions of users to cancel them out.
 - A rating's noise belongs to its user and item rather than to its position, so that the transpose makes it again.
 - Of each run of ratings / test ratings, by user and then item, one is in the test set. A user with three ratings or
@@ -42,6 +41,8 @@ TWINS = {
 }
 
 _BLOCK = 256  # CUDA threads
+_WARPS = 8448
+"""As many as an H100 or H200 holds at a time."""
 _BITS_BYTES = 4 << 30
 """Of the matrix in which a chunk's users mark their items: large enough that few launches are needed."""
 
@@ -101,7 +102,7 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
 
     Parameters
     ----------
-    spec : Twin with a test set, at least 3 ratings a user, and at most as many as there are items
+    spec : Twin with a test set, and at least 3 ratings a user
     chunk : users transposed at a time; by default as many as 4 GiB of bits hold
 
     Returns
@@ -113,15 +114,17 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
     DataError : a recipe that does not fit
     gpumf.gpu.DeviceError : where there is no such device
     """
-    if not (spec.test and 3 <= spec.user_counts[0] <= spec.user_counts[1] <= spec.items):
-        raise DataError(f"a test set and 3 to {spec.items} ratings a user are needed, not {spec}")
+    twins.check(spec)
+    if not spec.test or spec.user_counts[0] < 3:
+        raise DataError(f"a test set and at least 3 ratings a user are needed, not {spec}")
     device = gpu.device(device)
     streams = twins.streams_of(seed)
     user_counts = twins.draw_counts(spec.users, spec.ratings, *spec.user_counts, streams[twins.USER_COUNTS])
     item_counts = twins.draw_counts(spec.items, spec.ratings, *spec.item_counts, streams[twins.ITEM_COUNTS])
-    item_counts = np.sort(item_counts)[::-1]
+    weights = twins.item_weights(user_counts, item_counts)
+    thresholds, aliases = twins.alias_table(weights)
+    total = weights.sum()
     offsets = row_offsets(user_counts)
-    ends = ((np.cumsum(item_counts).astype(np.uint64) << np.uint64(32)) // np.uint64(spec.ratings))[:-1]
     every = spec.ratings // spec.test
     user_offsets = offsets - _tests_before(offsets, spec.test, every, streams[twins.TEST])
 
@@ -141,9 +144,12 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
     counted, checks = device.zeros(spec.items, np.int32), device.zeros(3, np.uint64)
     n_items = np.int32(spec.items)
     split = np.int64(spec.test), np.int32(every), streams[twins.TEST]
+    warps, words = min(spec.users, _WARPS), -(-spec.items // 32)
     kernel("draw_ratings")(
-        *_grid(32 * spec.users), device.array(offsets), np.int64(spec.users), device.array(ends.astype(np.uint32)),
-        n_items, streams[twins.DRAWS], *parts, *split, *by_user, *test, counted, checks,
+        *_grid(32 * warps), device.array(offsets), np.int64(spec.users), np.int32(warps), np.int32(words),
+        device.zeros((warps, words), np.uint32), device.array(np.minimum(thresholds, total).astype(np.uint32)),
+        device.array(aliases.astype(np.int32)), n_items, np.uint32(total), np.int64(twins.MOST_DRAWS * spec.items),
+        streams[twins.DRAWS], *parts, *split, *by_user, *test, counted, checks,
     )  # fmt: skip
 
     item_offsets = row_offsets(device.to_numpy(counted))

@@ -84,6 +84,9 @@ RANK = 14
 """Factors of a twin's low-rank part: with the two biases as many as the f=16 that the thesis trains."""
 USER_COUNTS, ITEM_COUNTS, RESERVED, DRAWS, USERS, ITEMS, NOISE, TEST = range(8)
 """The streams of random numbers that a twin is made of."""
+MOST_DRAWS = 512
+"""Times the number of items: draws of a user before the missing items are taken in turn. The netflix twin's user of
+17,653 of the 17,770 items needs 272 times, the other users of `TWINS` some ten times."""
 
 
 def twin(name, seed=0):
@@ -115,7 +118,18 @@ def twin(name, seed=0):
 
 
 def generate(spec, seed=0, name="twin"):
-    """Generate the ratings that a `Twin` describes; as `twin`, for a recipe of one's own."""
+    """Generate the ratings that a `Twin` describes; as `twin`, for a recipe of one's own.
+
+    The counts of the users are the recipe's, extremes included. Those of the items are approached, as far as the
+    distinct items of the users leave room: a short or very full matrix has other extremes.
+
+    Raises
+    ------
+    DataError : a recipe that no set can have
+    """
+    check(spec)
+    if spec.scale is None or not spec.scale[0] < spec.scale[1] or not spec.step or not spec.step > 0:
+        raise DataError(f"scale {spec.scale} and step {spec.step}: a scale (lowest, highest) and a step are needed")
     streams = streams_of(seed)
     user_counts = draw_counts(spec.users, spec.ratings, *spec.user_counts, streams[USER_COUNTS])
     item_counts = draw_counts(spec.items, spec.ratings, *spec.item_counts, streams[ITEM_COUNTS])
@@ -136,6 +150,29 @@ def generate(spec, seed=0, name="twin"):
         sha256=digest.hexdigest(),
         test_mask=random_subset(spec.ratings, spec.test, streams[TEST]) if spec.test else None,
     )
+
+
+def check(spec):
+    """Refuse a recipe whose counts no set of distinct pairs can have; DataError says which of them.
+
+    n counts from `fewest` to `most`, both of which occur, sum up to anything from (n - 1) fewest + most to
+    fewest + (n - 1) most.
+    """
+    sides = ("user", spec.users, spec.user_counts, spec.items), ("item", spec.items, spec.item_counts, spec.users)
+    for side, n, (fewest, most), others in sides:
+        if not 1 <= fewest <= most <= others:
+            raise DataError(
+                f"{side}_counts {fewest} to {most}: each of them has at least 1 rating, and at most {others}, "
+                f"as many as there are {'items' if side == 'user' else 'users'}"
+            )
+        least, greatest = (fewest, most) if n == 1 else ((n - 1) * fewest + most, fewest + (n - 1) * most)
+        if (n == 1 and fewest != most) or not least <= spec.ratings <= greatest:
+            raise DataError(
+                f"{n} {side}s with {fewest} to {most} ratings, both of which occur, have {least} to {greatest} "
+                f"ratings and not {spec.ratings}; change {side}s, {side}_counts or ratings"
+            )
+    if not 0 <= spec.test < spec.ratings:
+        raise DataError(f"a test set of {spec.test} of {spec.ratings} ratings: it takes some, and leaves some")
 
 
 def streams_of(seed):
@@ -188,6 +225,8 @@ def draw_counts(n, total, lowest, highest, stream):
     level = _levels(n, stream)
     sizes = np.bincount(level)
     used = np.flatnonzero(sizes)
+    if len(used) == 1:  # a few that are equal by chance
+        return _settled(np.full(n, lowest), total, lowest, highest)
     count_at = np.zeros(len(sizes), np.int64)
     count_at[used] = _skewed(used, sizes[used], total, lowest, highest)
     return _settled(count_at[level], total, lowest, highest)
@@ -240,15 +279,31 @@ def _skewed(levels, sizes, total, lowest, highest):
 
 @cached_njit()
 def _settled(counts, total, lowest, highest):
-    """Rounding leaves a few too many or too few: one each from or to those between the extremes."""
-    total_now = counts.sum()
-    i = 0
-    while total_now != total:
-        change = 1 if total_now < total else -1
-        if lowest < counts[i] < highest and lowest <= counts[i] + change <= highest:
-            counts[i] += change
-            total_now += change
-        i = (i + 1) % len(counts)
+    """Rounding leaves a few too many or too few: one each from or to those between the extremes.
+
+    Where these do not suffice, as many as are needed, from or to all but one count at either extreme.
+    """
+    least, most = counts.argmin(), counts.argmax()
+    if least == most:  # all are equal
+        most = len(counts) - 1
+    counts[least], counts[most] = lowest, highest
+    missing = total - counts.sum()
+    at_extremes = False
+    while missing != 0:
+        before = missing
+        end = highest if missing > 0 else lowest
+        free = counts != end
+        if at_extremes:
+            free[least] = free[most] = False
+        else:
+            free &= (lowest < counts) & (counts < highest)
+        share = max(abs(missing) // max(free.sum(), 1), 1)
+        for i in range(len(counts)):
+            if free[i] and missing != 0:
+                change = min(share, abs(end - counts[i])) * (1 if missing > 0 else -1)
+                counts[i] += change
+                missing -= change
+        at_extremes = missing == before
     return counts
 
 
@@ -264,12 +319,12 @@ def _draw_items(spec, streams, user_counts, item_counts):
     if floor:
         _reserve(items, spec.items, floor, streams[RESERVED])
     taken = np.add.reduceat(items >= 0, offsets[:-1], dtype=np.int64)
-    weights = _weights(user_counts - taken, item_counts - floor)
-    threshold, alias = _alias_table(weights)
+    weights = item_weights(user_counts - taken, item_counts - floor)
+    threshold, alias = alias_table(weights)
     # The blocks only let a bar show progress; each user's draws are a stream of their own.
     blocks = np.linspace(0, spec.users, 65).astype(np.int64)
     for start, stop in tqdm(pairwise(blocks), total=64, desc="drawing items", disable=spec.ratings < 50_000_000):
-        _fill(items, offsets, start, stop, threshold, alias, weights.sum(), streams[DRAWS])
+        fill(items, offsets, start, stop, threshold, alias, weights.sum(), streams[DRAWS])
     return items
 
 
@@ -319,12 +374,14 @@ def _match(rates, weights, targets, sizes):
                 missed = sizes[j] * _exp(-min(rates[j] * w, 60.0))
                 value += sizes[j] - missed
                 slope += rates[j] * missed
+            if slope == 0:  # of rates that are all 0
+                break
             w = max(w - value / slope, 0.0)
         weights[i] = w
 
 
 @cached_njit()
-def _weights(user_counts, item_counts):
+def item_weights(user_counts, item_counts):
     """Integer weights of the items, int64 (items,), for which drawing distinct items meets both kinds of counts.
 
     A user who draws by weight until d items are distinct has met item i with probability 1 - exp(-p_i t), where
@@ -333,6 +390,8 @@ def _weights(user_counts, item_counts):
     """
     d, users = _groups(user_counts)
     c, items = _groups(item_counts)
+    if len(c) == 1:
+        return np.full(len(item_counts), 2**31 // len(item_counts))
     p, t = c / user_counts.sum(), d.copy()
     for _ in range(40):
         _match(p, t, d, items)
@@ -344,11 +403,13 @@ def _weights(user_counts, item_counts):
         share = (item_counts[i] - c[right - 1]) / (c[right] - c[right - 1])
         weights[i] = max(p[right - 1] + share * (p[right] - p[right - 1]), 0.0)
         total += weights[i]
+    if total == 0:  # nobody has a rating to draw
+        return np.full(len(item_counts), 2**31 // len(item_counts))
     return np.floor(weights * (2.0**31 / total)).astype(np.int64) + 1
 
 
 @cached_njit()
-def _alias_table(weights):
+def alias_table(weights):
     """Walker's alias table in integers: cell i yields i below threshold[i] of sum(weights), else alias[i]."""
     n, total = len(weights), weights.sum()
     threshold = weights * n
@@ -374,9 +435,13 @@ def _alias_table(weights):
 
 
 @cached_njit(parallel=True)
-def _fill(items, offsets, start, stop, threshold, alias, total, stream):
-    """Fill the free slots of users start..stop-1: draw items by weight, skip those that the user has."""
+def fill(items, offsets, start, stop, threshold, alias, total, stream):
+    """Fill the free slots of users start..stop-1: draw items by weight, skip those that the user has.
+
+    Where a user is to have nearly all items, some of them next to never drawn, the rest are taken in turn.
+    """
     n = np.uint64(len(alias))
+    most = MOST_DRAWS * len(alias)
     chunks = 16
     for chunk in numba.prange(chunks):
         seen = np.full(len(alias), -1, np.int64)
@@ -385,15 +450,18 @@ def _fill(items, offsets, start, stop, threshold, alias, total, stream):
             for item in row:
                 if item >= 0:
                     seen[item] = user
-            draws = splitmix64(stream + np.uint64(user))
+            key = splitmix64(stream + np.uint64(user))
+            draw = 0
             for k in range(len(row)):
                 item = np.int64(row[k])
                 while item < 0:
-                    draws += np.uint64(1)
-                    h = splitmix64(draws)
+                    draw += 1
+                    h = splitmix64(key + np.uint64(draw))
                     cell = np.int64(((h >> np.uint64(32)) * n) >> np.uint64(32))
                     inside = ((h & np.uint64(0xFFFFFFFF)) * np.uint64(total)) >> np.uint64(32)
                     item = cell if np.int64(inside) < threshold[cell] else alias[cell]
+                    if draw > most:
+                        item = draw % len(alias)
                     if seen[item] == user:
                         item = -1
                 seen[item] = user

@@ -53,6 +53,7 @@ GROUP_MEMORY = {
     ("als/thesis.cu", "thesis_global"): (16, {"matrices"}),
     ("als/thesis.cu", "thesis_hybrid"): (16, {"matrices"}),
     ("datasets/twin.cu", "append_users"): (32, {"next"}),
+    ("datasets/twin.cu", "draw_ratings"): (32, {"taken", "test_items", "train_items"}),
 }
 
 
