@@ -23,7 +23,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help book notebook experiment test test-sanitize test-gpu test-gpu-sanitize record reach readme data lint format lock clean
+.PHONY: help book notebook experiment test test-sanitize test-gpu test-gpu-sanitize record reach readme tune data lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -62,6 +62,9 @@ reach: $(READY) ## compute every claim from data/results, write it to reach.csv 
 
 readme: $(READY) ## write the results in README.md from data/results
 	$(RUN) book/readme.py
+
+tune: $(READY) ## write the best parameters of the recorded search to src/gpumf/experiments/tuned.toml
+	$(RUN) -m gpumf.experiments.tuning
 
 data: $(READY) ## download the data sets whose licences allow it into data/raw
 	$(RUN) -m gpumf.datasets $(ARGS)

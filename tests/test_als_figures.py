@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf import plots, results
-from gpumf.experiments.cumf import als_versions
-from gpumf.experiments.gpumf import als_scaling
+from gpumf import figure_style as style
+from gpumf import results
+from gpumf.experiments.cumf import als_netflix, als_versions, implicit_quality
+from gpumf.experiments.gpumf import als_convergence, als_scaling
 
 CUMF = {"cumf_lu": 8.0, "cumf_cholesky": 4.0, "cumf_cg": 2.0, "cumf_cg_fp16": 1.0}
 
@@ -68,7 +69,7 @@ def test_the_summary_of_versions_tells_the_gain_of_each_over_the_one_before(vers
 
 
 def test_versions_are_drawn_beside_their_limit_and_their_gathers(versions):
-    figure = plots.als_versions(versions, "ALS", [("netflix-twin", 100)])
+    figure = style.save(als_versions.figure(versions.frame), versions)
     (axis,) = figure.axes
     assert widths(axis, "measured (median)") == [18, 14, 12, 11, 3, 2]
     np.testing.assert_allclose(widths(axis, "limit"), 0.5)
@@ -76,7 +77,7 @@ def test_versions_are_drawn_beside_their_limit_and_their_gathers(versions):
 
 
 def test_loads_and_solvers_are_drawn_as_in_cumf(versions):
-    figure = plots.cumf_phases(versions, "netflix-twin", 100)
+    figure = style.save(als_versions.figure_phases(versions.frame, "netflix-twin", 100), versions)
     loads, solvers = ([[bar.get_height() for bar in bars] for bars in axis.containers] for axis in figure.axes)
     assert loads == [[5, 5], [6, 6], [7, 7]]
     assert solvers == [list(CUMF.values())] * 2
@@ -86,7 +87,7 @@ def test_loads_and_solvers_are_drawn_as_in_cumf(versions):
 def test_marks_of_the_roofline_are_at_their_intensity_and_rate(versions, stored):
     values = {"copy_bytes_per_second": 1e7, "fp16_flops": 1e12, "fp32_flops": 1e9}
     ceilings = stored("ceilings", [("cuda", *pair) for pair in values.items()], ["device", "ceiling", "value"])
-    figure = plots.roofline(versions, ceilings, "netflix-twin", 100)
+    figure = style.save(als_versions.figure_roofline(versions.frame, ceilings.frame, "netflix-twin", 100), versions)
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     roof = lines["device copy, FP32 products"]
     np.testing.assert_allclose(roof.get_ydata(), np.minimum(roof.get_xdata() * 1e7, 1e9))
@@ -109,10 +110,10 @@ def scaling_rows():
 def test_times_are_drawn_against_factors_and_ratings(stored):
     columns = ["data", "varied", "kernel", "device", "factors", "nnz", "repeat", "seconds", "limit_seconds"]
     result = stored("als_scaling", scaling_rows(), columns)
-    figure = plots.als_scaling(result)
+    figure = style.save(als_scaling.figure(result.frame), result)
     assert list(figure.axes[0].lines[0].get_ydata()) == [0.1, 0.4]
     assert list(figure.axes[1].lines[1].get_xdata()) == [100, 400] and labelled(figure)
-    slopes = als_scaling.slopes(result.frame)
+    slopes = als_scaling.summary(result.frame)
     assert slopes["factors", "cumf_cholesky"] == pytest.approx(2)
     assert slopes["nnz", "tensor_core"] == pytest.approx(1)
 
@@ -121,7 +122,7 @@ def test_convergence_is_drawn_as_differences_to_one_core(stored):
     errors = {"sequential": 0.5, "tensor_core": 0.25}
     rows = [("a", kernel, "cpu", e, e, rmse, 1) for kernel, rmse in errors.items() for e in (0, 1, 2)]
     result = stored("als_convergence", rows, ["data", "kernel", "device", "epoch", "seconds", "rmse", "mae"])
-    figure = plots.als_convergence(result)
+    figure = style.save(als_convergence.figure(result.frame), result)
     assert [list(line.get_ydata()) for line in figure.axes[1].lines] == [[0.25, 0.25], [1e-3, 1e-3]]
     assert len(figure.axes[0].lines) == 2 and labelled(figure)
 
@@ -130,7 +131,7 @@ def test_netflix_is_drawn_by_iterations_and_by_seconds(stored):
     speeds = {"cumf_cholesky": 4, "tensor_core": 1}
     rows = [(k, "cuda", r, e, e * s, 1 / (e + 1), 1) for k, s in speeds.items() for r in (0, 1) for e in (0, 1, 2)]
     result = stored("als_netflix", rows, ["kernel", "device", "repeat", "epoch", "seconds", "rmse", "mae"])
-    figure = plots.als_netflix(result)
+    figure = style.save(als_netflix.figure(result.frame), result)
     assert [list(line.get_xdata()) for line in figure.axes[0].lines] == [[1, 2]] * 2
     assert [list(line.get_xdata()) for line in figure.axes[1].lines] == [[4, 8], [1, 2]] and labelled(figure)
 
@@ -140,6 +141,6 @@ def test_rankings_are_drawn_a_metric_and_a_set_each(stored):
     kernels = ["cumf_cholesky", "tensor_core"]
     rows = [(d, k, "cuda", 16, e, e, 0.1, 0.2, 0.3, 0.4) for d in ("a", "b") for k in kernels for e in (1, 2)]
     result = stored("implicit_quality", rows, ["data", "kernel", "device", "factors", "epoch", "seconds", *metrics])
-    figure = plots.implicit_quality(result)
+    figure = style.save(implicit_quality.figure(result.frame), result)
     assert [list(axis.lines[1].get_ydata()) for axis in figure.axes] == [[0.4, 0.4], [0.2, 0.2]] * 2
     assert labelled(figure)

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from gpumf import plots, results
 from gpumf.experiments.thesis import picture_completion
 
 
@@ -62,8 +61,7 @@ def test_a_row_without_known_pixels_is_filled_with_the_mean():
 
 
 def test_the_figure_shows_three_pictures_and_what_they_are_worth():
-    facts = {"cpu": "a CPU", "cpu_count": 1, "commit": "c0ffee", "clean": True, "started": "2026-01-01T00:00:00"}
-    figure = plots.picture_completion(results.Result("picture_completion", "thesis", frame(), facts, False))
+    figure = picture_completion.figure(frame())
     assert isinstance(figure, Figure) and len(figure.axes) == 3
     worth = picture_completion.summary(frame()).set_index("filling").psnr
     for axis, shown in zip(figure.axes[1:], ("mean", "ALS"), strict=True):

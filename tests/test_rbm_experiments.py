@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from conftest import ragged_ratings
-from gpumf import RBM, claims, datasets, plots, results
+from gpumf import RBM, claims, datasets, results
+from gpumf import figure_style as style
 from gpumf.experiments.gpumf import blend_ml100k, rbm_features
 from gpumf.experiments.thesis import rbm_speed, rbm_tuning, stale_rbm
 from gpumf.models.rbm.divergence import batch_order
@@ -59,7 +60,7 @@ def test_each_parameter_is_changed_alone_and_the_search_goes_on_from_the_best(tu
 
 
 def test_curves_are_drawn_a_parameter_each(tuning, stored):
-    figure = plots.rbm_tuning_curves(stored(tuning), "ml-100k-twin", "rmse", threshold=0.9)
+    figure = style.save(rbm_tuning.figure(tuning), stored(tuning))
     lines = [[line for line in axis.lines if not line.get_label().startswith("_")] for axis in figure.axes]
     assert [len(of) for of in lines] == [3, 2, 3]
     curve = rbm_tuning.changed_alone(tuning, "ml-100k-twin", "hidden").query("hidden == 3 and epoch > 0").rmse
@@ -136,11 +137,11 @@ def test_versions_are_summed_up_against_the_thesis_with_weights_on_the_device(sp
 
 
 def test_epochs_and_updates_are_drawn_and_what_is_extrapolated_is_hatched(speeds, stored):
-    figure = plots.rbm_updates(stored(speeds))
+    figure = style.save(rbm_speed.figure_updates(speeds), stored(speeds))
     moved, kept = figure.axes[0].containers
     assert [bar.get_height() for bar in moved] == [20, 5, 5, 5] and next(iter(kept)).get_height() == 10
     assert labelled(figure)
-    figure = plots.rbm_epochs(stored(speeds))
+    figure = style.save(rbm_speed.figure(speeds), stored(speeds))
     measured, limits = figure.axes[0].containers
     assert [bar.get_width() for bar in measured] == [0.5, 10, 20, 40]
     assert [bool(bar.get_hatch()) for bar in measured] == [False, False, True, True]
@@ -196,7 +197,7 @@ def test_blends_are_summed_up_over_folds_and_seeds_and_drawn(blends, stored):
         assert of["mean"]["RBM + SGD"] == pytest.approx(both[measure].mean())
         assert claims.blend_error(blends, measure) == of["mean"]["RBM + SGD + ALS"]
         assert claims.best_part(blends, measure) == of["mean"][["RBM", "SGD", "ALS"]].min()
-    figure = plots.blend_errors(stored(blends), {"rmse": 0.9, "mae": 0.7})
+    figure = style.save(blend_ml100k.figure(blends), stored(blends))
     for axis, measure in zip(figure.axes, ("rmse", "mae"), strict=True):
         points, means = axis.lines[:2]
         assert len(points.get_xdata()) == 2 * len(names)
@@ -248,7 +249,7 @@ def test_the_machine_is_as_old_as_it_should_be(ages, stored):
     pooled = np.sqrt(np.average(alone**2, weights=ages[ages.every == 0].nnz))
     assert table[table.every == 0].rmse.item() == pytest.approx(pooled)
     np.testing.assert_allclose(table.gain, pooled - table.rmse, atol=1e-12)
-    figure = plots.stale_rbm(stored(ages))
+    figure = style.save(stale_rbm.figure(ages), stored(ages))
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     assert list(lines["shown all so far"].get_xdata()) == [1, 2, 4] and labelled(figure)
 

@@ -4,109 +4,24 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from conftest import ragged_ratings
-from gpumf import ALS, ImplicitALS, datasets, experiments, gpu, plots, results
+from gpumf import ALS, ImplicitALS, datasets, experiments, gpu, results
+from gpumf import figure_style as style
 from gpumf.experiments import __main__ as command_line
 from gpumf.experiments import _limits
 from gpumf.experiments.cumf import als_versions
 from gpumf.experiments.gpumf import als_convergence, kernel_counters
 from gpumf.experiments.thesis import elementwise_cube, first_comparison
-from gpumf.gpu import nvrtc
 
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = list(experiments.names())
-SMALL = {
-    "als_convergence": {"data": ["ml-100k-twin"], "factors": 8, "epochs": 2},
-    "als_hugewiki": {"data": "hugewiki-small-twin", "iterations": 1},
-    "als_netflix": {"data": "ml-100k-twin", "epochs": 2},
-    "als_scaling": {"data": ["ml-100k-twin"] * 2, "factors": [8], "shares": [0.5], "share_factors": 8, "repeats": 2},
-    "als_versions": {"data": ["ml-100k-twin"], "factors": [[8]], "implicit_factors": [[8]], "repeats": 2},
-    "blend_ml100k": {
-        "data": "ml-100k-twin",
-        "grids": {
-            "RBM": {"hidden": [8], "learning_rate": [0.05], "beta": [0.01]},
-            "SGD": {"factors": [4], "regularization": [0.1]},
-            "ALS": {"factors": [4], "regularization": [0.1, 0.12]},
-        },
-        "epochs": {"RBM": 3, "SGD": 3, "ALS": 2},
-    },
-    "ceilings": {"repeats": 2},
-    "data_sets": {"data": ["ml-100k-twin"]},
-    "elementwise_cube": {"sides": [64, 100], "repeats": 2},
-    "first_comparison": {"data": ["ml-100k-twin"], "als_epochs": 3, "sgd_epochs": 2, "repeats": 2},
-    "implicit_quality": {"data": ["ml-100k-twin"], "factors": 8, "epochs": 2},
-    "kernel_counters": {"data": "ml-100k-twin", "factors": 16},
-    "kernel_limits": {"data": ["ml-100k-twin"], "repeats": 2},
-    "kernel_resources": {"architectures": [90], "factors": [16]},
-    "picture_completion": {"reduction": 8, "factors": [4], "regularizations": [3.0, 5.0], "epochs": 5},
-    "race_demonstration": {"groups": [1, 4], "seeds": 3},
-    "sgd_cu2rec": {"data": "ml-100k-twin", "steps": 1},
-    "sgd_douban": {"data": "ml-100k-twin", "epochs": 2},
-    "sgd_limits": {"data": "ml-100k-twin", "repeats": 2},
-    "sgd_netflix": {"data": ["ml-100k-twin"], "epochs": 2},
-    "sgd_spread": {"data": "ml-100k-twin", "folds": 1, "epochs": 2},
-    "rbm_features": {"data": ["ml-100k-twin"], "hidden": 8, "epochs": 2, "units": 2, "shown": 3, "most_rated": 20},
-    "rbm_speed": {"data": "ml-100k-twin", "hidden": 8, "repeats": 2},
-    "rbm_tuning": {
-        "data": ["ml-100k-twin"],
-        "others": {"hidden": [8], "gibbs_steps": [[[0, 1], [1, 2]]]},
-        "epochs": [2],
-    },
-    "sgd_conflicts": {"data": ["ml-100k-twin"], "at_once": [2, 8], "draws": 100, "seeds": 1, "traced": 50},
-    "sgd_ml100k": {"data": "ml-100k-twin", "regularization": [0.1], "epochs": 5},
-    "sgd_schemes": {"data": ["ml-100k-twin"], "epochs": 2},
-    "rating_counts": {"data": ["ml-100k-twin"], "points": 20},
-    "als_sgd_rbm": {
-        "data": ["ml-100k-twin"],
-        "users": 60,
-        "epochs": {"ALS": 2, "SGD": 2, "RBM": 2},
-        "repeats": 1,
-    },
-    "crossover": {
-        "data": {"ml-100k-twin": [0.1]},
-        "factors": [8],
-        "regularization": [0.1],
-        "epochs": {"ALS": 2, "SGD": 2},
-    },
-    "parameter_search": {
-        "data": ["ml-100k-twin"],
-        "sgd_regularization": [0.1],
-        "learning_rate": [0.01],
-        "als_regularization": [0.1],
-        "updates": 1e5,
-        "als_epochs": 2,
-        "rbm": {"data": "ml-100k-twin", "users": 60, "learning_rate": [0.1], "epochs": 1},
-        "repeats": 1,
-    },
-    "sparsity": {
-        "data": "ml-100k-twin",
-        "users": 60,
-        "densities": [0.02],
-        "regularization": {"ALS": [0.1], "SGD": [0.1], "RBM": [0.0]},
-        "epochs": {"ALS": 2, "SGD": 2, "RBM": 2},
-        "repeats": {"ALS": 1, "SGD": 1, "RBM": 1},
-    },
-    "speedups": {"data": ["ml-100k-twin"], "als_epochs": 2, "updates": 1e5},
-    "thread_scaling": {"data": "ml-100k-twin", "threads": {"thesis_shared": [128, 128, 128]}, "blocks": []},
-    "stale_rbm": {
-        "data": "ml-100k-twin",
-        "chunks": 2,
-        "every": [1, 2],
-        "factors": 4,
-        "factor_epochs": 2,
-        "hidden": 8,
-        "hidden_epochs": 2,
-    },
-}
 
 
 @pytest.fixture
@@ -117,39 +32,35 @@ def repository(tmp_path, monkeypatch):
     return tmp_path
 
 
-NEEDS = {
-    "als_hugewiki": partial(gpu.why_unavailable, "host"),
-    "kernel_counters": kernel_counters.why_unavailable,
-    "kernel_resources": nvrtc.why_unavailable,
-    "race_demonstration": partial(gpu.why_unavailable, "host"),
-    "race_steps": partial(gpu.why_unavailable, "host"),
-    "sgd_cu2rec": lambda: None if gpu.available() else gpu.why_unavailable("host"),
-    "thread_scaling": lambda: None if gpu.available() else gpu.why_unavailable("host"),
-    "sgd_conflicts": partial(gpu.why_unavailable, "host"),
-}
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_stores_a_tidy_frame_with_provenance(name, repository):
-    if name in NEEDS and (why := NEEDS[name]()):
+def test_every_experiment_runs_is_stored_with_its_provenance_summed_up_and_drawn(name, repository):
+    experiment = experiments.module(name)
+    assert set(experiment.PROFILES) == {"smoke", "quick", "full"}
+    if why := experiments.why_unavailable(name):
         pytest.skip(why)
     try:
-        stored = experiments.run(name, "quick", **SMALL.get(name, {}))
+        stored = experiments.run(name, "smoke")
     except gpu.DeviceError as error:
         if "ERR_NVGPUCTRPERM" not in str(error):  # the right to read hardware counters, which many machines keep back
             raise
         pytest.skip(str(error))
     loaded = results.load(name, results.device_name(), live=True)
-    assert stored.live and loaded.live
+    assert stored.live and loaded.live and loaded.source == experiments.names()[name]
     pd.testing.assert_frame_equal(loaded.frame, stored.frame, check_dtype=False, rtol=1e-6)
     assert len(loaded.frame) and not loaded.frame.isna().all(axis=None)
-    facts = loaded.provenance
-    assert facts["experiment"] == name and facts["parameters"]["profile"] == "quick"
+    facts, parameters = loaded.provenance, experiment.PROFILES["smoke"]
+    assert facts["experiment"] == name and facts["parameters"]["profile"] == "smoke"
     assert facts["duration_seconds"] > 0 and facts["cpu_count"] and facts["kernels_sha256"]
-    used = SMALL.get(name, {}).get("data", [])
-    used = [used] if isinstance(used, str) else list(used)
-    assert [d["name"] for d in facts["datasets"]] == used and all(len(d["sha256"]) == 64 for d in facts["datasets"])
-    assert set(experiments.module(name).PROFILES) == {"quick", "full"}
+    used = parameters.get("data", [])
+    used = [used] if isinstance(used, str) else list(dict.fromkeys(used))
+    recorded = list(dict.fromkeys(d["name"] for d in facts["datasets"]))
+    assert recorded == used and all(len(d["sha256"]) == 64 for d in facts["datasets"])
+    # What is made of a result on disk is what is made of a fresh one.
+    assert len(experiment.summary(loaded.frame))
+    figure = style.save(experiment.figure(loaded.frame), loaded)
+    assert "Measured live" in figure.get_supxlabel() or "not measured" in figure.get_supxlabel()
+    for axis in figure.axes:
+        assert not axis.get_visible() or (axis.get_xlabel() and axis.has_data()), name
 
 
 def test_recording_goes_to_another_folder(repository, monkeypatch):
@@ -252,7 +163,7 @@ def test_summary_counts_epochs_and_seconds_to_the_threshold():
     assert table.loc["parallel", "best_mae"] == 0.72
 
 
-def test_findings_compare_at_the_largest_side():
+def test_the_cubes_are_compared_at_the_largest_side():
     rows = []
     for side, one, gpu_alone, moved in ((8, 1.0, 2.0, 3.0), (16, 10.0, 1.0, 5.0)):
         for device, access, transfer, seconds in (
@@ -266,7 +177,7 @@ def test_findings_compare_at_the_largest_side():
             limit = np.nan if transfer else 0.5
             rows += [(side, device, access, transfer, k, seconds, limit, limit / seconds) for k in range(3)]
     columns = ["side", "device", "access", "transfer", "repeat", "seconds", "limit_seconds", "fraction_of_limit"]
-    found = elementwise_cube.findings(pd.DataFrame(rows, columns=columns))
+    found = elementwise_cube.summary(pd.DataFrame(rows, columns=columns))
     expected = {"side": 16, "all_cores": 2, "gpu": 10, "gpu_transfer": 2, "crossover": 16, "strided": 4}
     assert {key: found[key] for key in expected} == expected
     assert found["strided_transfer"] == 1 and found["fraction"] == 0.5
@@ -429,23 +340,6 @@ def test_kept_figures_are_of_the_recorded_results(path):
 
 def test_readme_is_current():
     assert subprocess.run([sys.executable, ROOT / "book/readme.py", "--check"]).returncode == 0, "run `make readme`"
-
-
-@pytest.mark.parametrize(
-    ("draw", "name"),
-    [
-        (plots.theoretical_flops, "theoretical_flops"),
-        (plots.elementwise_cube, "elementwise_cube"),
-        (plots.kernel_limits, "kernel_limits"),
-        (lambda result: plots.rating_counts(result, [("ml-100k", "ml-100k-twin")]), "rating_counts"),
-    ],
-)
-def test_figures_say_where_and_have_labelled_axes(draw, name):
-    figure = draw(results.load(name))
-    assert isinstance(figure, Figure)
-    assert "Recorded on" in figure.get_supxlabel() or "not measured" in figure.get_supxlabel()
-    for axis in figure.axes:
-        assert axis.get_xlabel() and axis.has_data()
 
 
 # What the real sets must give

@@ -1,11 +1,14 @@
 """What the experiments on schemes of SGD make of what they measure."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from conftest import ragged_ratings
-from gpumf import SGD, plots, results
+from gpumf import SGD, results
+from gpumf import figure_style as style
 from gpumf.experiments.esgd import sgd_conflicts
 from gpumf.experiments.gpumf import sgd_assignment, sgd_limits, sgd_ml100k, sgd_schemes, sgd_spread
 from gpumf.experiments.thesis import sgd_douban
@@ -16,7 +19,10 @@ from gpumf.models.sgd.partition import tiled
 def result_of(name, frame):
     """A result measured somewhere."""
     return results.Result(
-        name, "gpumf", frame, {"gpu": "a", "started": "2020-01-01", "commit": "b", "clean": True}, live=True
+        Path(f"a-gpu/gpumf/{name}.csv"),
+        frame,
+        {"gpu": "a", "started": "2020-01-01", "commit": "b", "clean": True},
+        live=True,
     )
 
 
@@ -42,14 +48,14 @@ def test_the_figure_of_schemes_has_a_line_each():
     rows = [("a", scheme, epoch, epoch + 1.0, 1 / epoch) for scheme in sgd_schemes.SCHEMES for epoch in (1, 2, 3)]
     frame = pd.DataFrame(rows, columns=["data", "scheme", "epoch", "seconds", "rmse"])
     result = result_of("sgd_schemes", frame)
-    figure = plots.schemes(result, ["a"])
+    figure = style.save(sgd_schemes.figure(frame), result)
     assert [len(axis.lines) for axis in figure.axes] == [len(sgd_schemes.SCHEMES)] * 2
     assert len({(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines}) == len(
         sgd_schemes.SCHEMES
     )
     assert labelled(figure) and "RMSE" in figure.axes[0].get_ylabel()
-    few = plots.schemes(result, ["a"], labels=["fast", "hogwild"])
-    assert sorted(line.get_label() for line in few.axes[0].lines) == ["fast", "hogwild"]
+    few = sgd_schemes.figure(frame, labels=["fast", "hogwild"])
+    assert sorted(line.get_label() for line in few.axes[0].lines) == ["Hogwild", "fast"]
 
 
 def test_every_label_of_a_scheme_is_a_kernel_with_options_that_it_has():
@@ -120,7 +126,7 @@ def test_meetings_are_counted_for_the_vectors_that_move():
 
 def test_the_diagram_has_a_square_a_rating_and_colours_them_by_who_takes_them():
     frame = sgd_assignment.run(**sgd_assignment.PROFILES["quick"])
-    figure = plots.sgd_assignment(result_of("sgd_assignment", frame))
+    figure = sgd_assignment.figure(frame)
     assert [axis.get_title() for axis in figure.axes] == list(frame.scheme.unique()) and labelled(figure)
     assert "not measured" in figure.get_supxlabel()
     for axis, (_, updates) in zip(figure.axes, frame.groupby("scheme", sort=False), strict=True):
@@ -203,7 +209,7 @@ def test_gaps_are_to_sequential_from_the_same_seed():
     assert list(table.gap) == pytest.approx([0, 0.0015]) and list(table.largest_gap) == pytest.approx([0, 0.002])
     assert list(table.rmse) == pytest.approx([0.955, 0.9565])
     assert list(table.spread) == pytest.approx([np.std([0, 0.01], ddof=1), np.std([0, 0.011], ddof=1)])
-    figure = plots.sgd_spread(result_of("sgd_spread", spread_frame()))
+    figure = style.save(sgd_spread.figure(spread_frame()), result_of("sgd_spread", spread_frame()))
     seeds, means = figure.axes[0].lines
     assert len(seeds.get_xdata()) == 4 and sorted(means.get_xdata()) == pytest.approx([0, 0.0015])
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["fast", "sequential"] and labelled(figure)
@@ -217,13 +223,15 @@ def test_speeds_and_conflicts_are_drawn_a_set_each():
         for scheme, device, seconds in (("sequential", "cpu", 2.0), ("fast", "cuda", 0.5))
         for epoch in (0, 1, 2)
     ]
-    figure = plots.sgd_updates(result_of("sgd_schemes", pd.DataFrame(rows, columns=columns)))
+    figure = style.save(
+        sgd_schemes.figure_updates(pd.DataFrame(rows, columns=columns)), result_of("sgd_schemes", None)
+    )
     speeds = {line.get_label(): list(line.get_xdata()) for line in figure.axes[0].lines}
     assert speeds == {"GPU": [200], "CPU": [50]} and len(figure.axes) == 2 and labelled(figure)
 
     hows = {"published": 0.1, "true shape": 0.2, "drawn": 0.3, "overwritten": 0.0}
     rows = [("a", n, how, seed, share * n) for n in (2, 4) for how, share in hows.items() for seed in (0, 1)]
     frame = pd.DataFrame(rows, columns=["data", "at_once", "how", "seed", "share"])
-    figure = plots.sgd_conflicts(result_of("sgd_conflicts", frame))
+    figure = style.save(sgd_conflicts.figure(frame), result_of("sgd_conflicts", frame))
     drawn = {line.get_label(): list(line.get_ydata()) for line in figure.axes[0].lines}
     assert drawn["ratings drawn"] == [0.6, 1.2] and np.isnan(drawn["writes overwritten"]).all() and labelled(figure)

@@ -1,6 +1,7 @@
 """The experiments of the part on the thesis: what they make of what they measure, and the verdicts on it."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 import yaml
 
 from conftest import ragged_ratings
-from gpumf import ALS, experiments, plots, results, verdicts
-from gpumf.experiments import _published
+from gpumf import ALS, experiments, results, verdicts
+from gpumf import figure_style as style
+from gpumf.experiments import _published, tuning
+from gpumf.experiments.gpumf import als_convergence
 from gpumf.experiments.thesis import als_sgd_rbm, crossover, parameter_search, sparsity, speedups, thread_scaling
 from gpumf.gpu.occupancy import KEPLER, active_blocks
 
@@ -178,17 +181,35 @@ def test_optima_are_the_best_means_beside_the_published_ones():
     assert als.deviation == pytest.approx(0.0005 / np.sqrt(2))
 
 
-def test_the_best_parameters_are_recorded_or_live_or_published_or_tuned(store):
-    assert parameter_search.best("jester-1", "ALS") == ({"regularization": 0.07}, "published")
-    assert {parameter_search.best("ml-100k", model)[1] for model in ("ALS", "SGD", "RBM")} == {"tuned by hand"}
+def test_tuned_parameters_are_those_of_the_recorded_search_and_others_serve_sets_without_one():
+    recorded = results.load("parameter_search")
+    assert Path(tuning._FILE).read_text() == tuning.text(recorded), "run `make tune`"
+    assert tuning.tuned()["from"]["commit"] == recorded.provenance["commit"]
+    assert tuning.chosen(tuning.PARAMETERS, "ml-100k", "ALS") == {"regularization": 0.1}
+    with pytest.raises(ValueError, match="none of SGD for 'jester-1'"):
+        tuning.chosen({"jester-1": {"ALS": {}}}, "jester-1", "SGD")
+
+
+def test_the_best_of_a_search_is_written_and_serves_the_other_parts_of_a_set(store):
+    search = pd.concat([searched(als=0.05), searched("jester-twin", als=0.09)])
+    machine = {"data": "jester-1", "model": "RBM", "varied": "learning_rate", "repeat": 0, "learning_rate": 0.2}
+    search = pd.concat([search, pd.DataFrame([machine | {"mae": 0.7}])])
+    written = tomllib.loads(tuning.text(store("parameter_search", search)))
+    assert written["parameters"]["jester-1"]["ALS"] == {"regularization": 0.05}
+    assert written["parameters"]["jester-twin"]["ALS"] == {"regularization": 0.09}
+    assert written["parameters"]["jester-twin"]["SGD"] == {"regularization": 0.06, "learning_rate": 0.016}
+    assert written["parameters"]["jester-twin"]["RBM"] == {"learning_rate": 0.2}
+    assert written["from"]["device"] == results.REFERENCE and len(written["from"]["sha256"]) == 64
+
+
+def test_what_was_measured_since_changes_no_run(store):
+    before = {name: experiments.module(name).PROFILES for name in experiments.names()}
     store("parameter_search", searched(als=0.09), live=True)
-    assert parameter_search.best("jester-1", "ALS") == ({"regularization": 0.09}, "live search")
     store("parameter_search", searched(als=0.05))
-    assert parameter_search.best("jester-1", "ALS") == ({"regularization": 0.05}, "recorded search")
-    assert parameter_search.best("jester-twin", "ALS") == ({"regularization": 0.05}, "recorded search")
-    found, _ = parameter_search.best("jester-1", "SGD")
-    assert found == {"regularization": 0.06, "learning_rate": 0.016}
-    assert parameter_search.best("douban-twin", "SGD")[1] == "published", "the search has not seen this set"
+    frame = als_convergence.run(["ml-100k-twin"], 4, 1, {"ml-100k-twin": {"ALS": {"regularization": 0.1}}})
+    again = als_convergence.run(["ml-100k-twin"], 4, 1, tuning.PARAMETERS)
+    pd.testing.assert_frame_equal(frame.drop(columns="seconds"), again.drop(columns="seconds"))
+    assert before == {name: experiments.module(name).PROFILES for name in experiments.names()}
 
 
 def test_a_run_ends_when_it_has_gone_on_for_twice_as_long_as_to_its_best():
@@ -231,7 +252,7 @@ def test_each_repeat_has_a_best_lambda_of_its_own():
 
 
 def test_speedups_are_over_one_half_warp_of_the_whole_gpu():
-    table = thread_scaling.speedups(scaled()).set_index(["machine", "kernel", "threads"])
+    table = thread_scaling.summary(scaled()).set_index(["machine", "kernel", "threads"])
     assert table.speedup[thread_scaling.OWN, "thesis_shared", 16] == 1
     assert table.speedup[thread_scaling.OWN, "thesis_shared", 1280] == 80
     assert table.seconds_to_threshold[thread_scaling.OWN, "thesis_shared", 128] == 7 * 128
@@ -406,29 +427,30 @@ def test_every_row_of_the_index_has_its_experiment_result_figure_and_verdict():
 @pytest.mark.parametrize(
     ("name", "frame", "draw", "axes"),
     [
-        ("parameter_search", searched(), lambda r: plots.parameter_search(r, "SGD", "learning_rate"), 1),
-        ("sparsity", thinned(), plots.sparsity, 2),
-        ("thread_scaling", scaled(), plots.thread_scaling, 2),
-        ("speedups", timed(SECONDS, {"SGD (32/128)": 0.72}), plots.speedups, 1),
-        ("speedups", timed(SECONDS, {}), lambda r: plots.speedups(r, on_gpu=True), 1),
-        ("als_sgd_rbm", raced(), plots.als_sgd_rbm, 1),
-        ("crossover", mapped(), plots.crossover, 1),
+        ("parameter_search", searched(), lambda f: parameter_search.figure(f, "SGD", "learning_rate"), 1),
+        ("sparsity", thinned(), sparsity.figure, 2),
+        ("thread_scaling", scaled(), thread_scaling.figure, 2),
+        ("speedups", timed(SECONDS, {"SGD (32/128)": 0.72}), speedups.figure, 1),
+        ("speedups", timed(SECONDS, {}), lambda f: speedups.figure(f, on_gpu=True), 1),
+        ("als_sgd_rbm", raced(), als_sgd_rbm.figure, 1),
+        ("crossover", mapped(), crossover.figure, 1),
     ],
 )
 def test_figures_say_where_they_were_measured_and_what_their_axes_are(name, frame, draw, axes, store):
-    figure = draw(store(name, frame))
+    result = store(name, frame)
+    figure = style.save(draw(result.frame), result)
     assert len(figure.axes) == axes and figure.get_supxlabel().startswith("Recorded on a GPU")
     assert all(axis.get_xlabel() and axis.has_data() for axis in figure.axes)
 
 
 def test_the_published_ends_of_linear_scaling_are_drawn(store):
-    figure = plots.thread_scaling(store("thread_scaling", scaled()))
+    figure = thread_scaling.figure(scaled())
     vertical = {line.get_xdata()[0] for line in figure.axes[0].lines if len(set(line.get_xdata())) == 1}
     assert vertical == {4096, 12288}
 
 
-def test_a_figure_of_a_live_result_is_not_kept(store, repository):
+def test_a_figure_of_a_live_result_is_not_saved(store, repository):
     for live in (True, False):
         result = store("crossover", mapped(), live=live)
-        plots.keep(plots.crossover(result), "crossover", result)
+        style.save(crossover.figure(result.frame), result)
         assert (repository / "figures/thesis/crossover.svg").exists() is not live

@@ -37,18 +37,31 @@ class NoResult(FileNotFoundError):
 class Result:
     """A stored measurement.
 
-    name : of the experiment
-    source : the folder of the experiment, as 'thesis'
+    path : of its CSV, <device>/<source>/<name>.csv
     frame : DataFrame, one measurement a row
     provenance : dict, see `provenance`
     live : measured on this machine in this build, rather than recorded before
     """
 
-    name: str
-    source: str
+    path: Path
     frame: pd.DataFrame
     provenance: dict
     live: bool
+
+    @property
+    def name(self):
+        """That of the experiment."""
+        return self.path.stem
+
+    @property
+    def source(self):
+        """The folder of the experiment, as 'thesis'."""
+        return self.path.parent.name
+
+    @property
+    def device(self):
+        """The folder of the device."""
+        return self.path.parent.parent.name
 
     @property
     def where(self):
@@ -146,7 +159,8 @@ def store(name, frame, parameters, started, live, source):
         the number of GPUs used, 1 where it is missing
     parameters : dict of plain values with which the experiment can be run again
     started : aware datetime
-    live, source : see `Result`
+    live : see `Result`
+    source : the folder of the experiment, as 'thesis'
     """
     facts = provenance() | {
         "experiment": name,
@@ -164,7 +178,7 @@ def store(name, frame, parameters, started, live, source):
         partial = path.with_suffix(path.suffix + ".partial")  # never leave half a file under the real name
         partial.write_text(text)
         partial.replace(path)
-    return Result(name, source, frame, facts, live)
+    return Result(to / f"{name}.csv", frame, facts, live)
 
 
 def load(name, device=REFERENCE, live=False):
@@ -179,7 +193,7 @@ def load(name, device=REFERENCE, live=False):
         kind = "live" if live else "recorded"
         raise NoResult(f"no {kind} result {name!r} of {device!r}; `make record` on that machine makes it")
     facts = json.loads(path.with_suffix(".json").read_text())
-    return Result(name, path.parent.name, pd.read_csv(path), facts, live)
+    return Result(path, pd.read_csv(path), facts, live)
 
 
 def recorded(name, device=REFERENCE):

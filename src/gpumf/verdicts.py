@@ -79,7 +79,7 @@ def _flops(frame):
 
 
 def _cube(frame):
-    found = elementwise_cube.findings(frame)
+    found = elementwise_cube.summary(frame)
     word = "reproduced" if found["gpu"] > found["all_cores"] > 0 and found["gpu"] > 1 else "refuted"
     return word, (
         f"without transfers the GPU is {found['gpu']:.0f} times as fast as one core, all cores "
@@ -88,14 +88,14 @@ def _cube(frame):
 
 
 def _cube_with_transfers(frame):
-    found = elementwise_cube.findings(frame)
+    found = elementwise_cube.summary(frame)
     word = "reproduced" if found["gpu_transfer"] < found["gpu"] / 2 else "refuted"
     more = "" if found["gpu_transfer"] > 1 else ": less than one core"
     return word, f"with transfers {found['gpu_transfer']:.2g} times instead of {found['gpu']:.0f}{more}"
 
 
 def _strided(frame):
-    found = elementwise_cube.findings(frame)
+    found = elementwise_cube.summary(frame)
     ratios = f"strided takes {found['strided_transfer']:.2f} times as long with transfers"
     ratios += f", {found['strided']:.1f} times without"
     if found["strided_transfer"] > 1.1:
@@ -192,7 +192,7 @@ def _threads_global(frame):
 
 
 def _threads_both(frame):
-    points = thread_scaling.speedups(frame)
+    points = thread_scaling.summary(frame)
     gaps = {}
     for machine in (thread_scaling.KEPLER_LIKE, thread_scaling.OWN):
         curves = points[points.machine == machine].pivot(index="threads", columns="kernel", values="speedup")
@@ -273,7 +273,7 @@ def _when_sgd(frame):
 
 
 def _newer_gpus(frame):
-    best = thread_scaling.speedups(frame)
+    best = thread_scaling.summary(frame)
     best = best[best.machine == thread_scaling.OWN].groupby("kernel").speedup.max().sort_values(ascending=False)
     names = {"thesis_shared": "shared memory", "thesis_hybrid": "the hybrid", "thesis_global": "global memory"}
     listed = ", ".join(f"{names[kernel]} {speed:,.0f}" for kernel, speed in best.items())

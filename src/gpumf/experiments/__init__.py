@@ -1,8 +1,9 @@
 """The experiments: one module each, in the folder of the publication that it is from, `gpumf` being this study.
 
-A module has a pure function `run` of its parameters, which returns a tidy DataFrame, and PROFILES, the parameters of
-its `quick` run (minutes on two cores without a GPU) and of its `full` one. Times keep every repeat; each row names
-the data set, the kernel and the device that it was measured on.
+A module has four parts. PROFILES are the parameters of its runs: `smoke` in seconds, for tests; `quick` in minutes on
+two cores without a GPU; `full`. `run` is a pure function of its parameters that returns a tidy DataFrame: times keep
+every repeat, and each row names the data set, the kernel and the device that it was measured on. `summary` and
+`figure` show such a frame, and FINDINGS are the sentences that it is asked about.
 """
 
 import os
@@ -32,13 +33,18 @@ def module(name):
     return import_module(f"{__name__}.{names()[name]}.{name}")
 
 
+def why_unavailable(name):
+    """One sentence on what an experiment misses on this machine, or None where nothing is missing."""
+    return getattr(module(name), "why_unavailable", lambda: None)()
+
+
 def run(name, profile="quick", **parameters):
     """Run an experiment with a profile's parameters and store its result.
 
     Parameters
     ----------
     name : str, one of `names`
-    profile : 'quick' or 'full'
+    profile : 'smoke', 'quick' or 'full'
     **parameters : replace the profile's
 
     Returns
@@ -58,6 +64,11 @@ def run(name, profile="quick", **parameters):
 def usable_devices():
     """The devices whose kernels are worth timing here: 'cpu', and 'cuda' where there is a GPU."""
     return {"cpu", "cuda"} if gpu.available() else {"cpu"}
+
+
+def kernels_unavailable():
+    """Why kernels run neither on a GPU of this machine nor on its processor, or None where they do."""
+    return None if gpu.available() else gpu.why_unavailable("host")
 
 
 def load_ratings(name):

@@ -27,7 +27,7 @@ def main(arguments=None):
     parser.add_argument(
         "parameters", nargs="*", type=parameter, metavar="name=value", help="instead of the profile's"
     )
-    parser.add_argument("--profile", choices=["quick", "full"], default="quick")
+    parser.add_argument("--profile", choices=["smoke", "quick", "full"], default="quick")
     parser.add_argument("--record", action="store_true", help="keep the result in data/results, not in data/live")
     chosen = parser.parse_args(arguments)
     if chosen.record:

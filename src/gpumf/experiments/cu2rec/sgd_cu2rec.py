@@ -11,7 +11,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import SGD, gpu
-from gpumf.experiments import identity, load_ratings
+from gpumf import figure_style as style
+from gpumf.experiments import identity, kernels_unavailable, load_ratings
 
 # The published program on an H100, at this shape: seconds of 3000 steps. This package has not measured it.
 PUBLISHED = pd.DataFrame([(50, 0.50), (300, 2.23)], columns=["factors", "seconds"])
@@ -21,6 +22,9 @@ PROFILES = {
     "quick": {"data": "ml-100k-twin", "factors": [4], "steps": 3, "repeats": 2, **_COMMON},
     "full": {"data": "ml-10m-twin", "factors": [50, 300], "steps": 3000, "repeats": 10, **_COMMON},
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "steps": 1}
+
+why_unavailable = kernels_unavailable
 
 
 def run(data, factors, steps, repeats, regularization, learning_rate):
@@ -58,3 +62,26 @@ def run(data, factors, steps, repeats, regularization, learning_rate):
     frame = pd.DataFrame(rows, columns=columns)
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
+
+
+def summary(frame):
+    """What the steps take, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with the index factors: steps, updates, seconds (median), spread (largest less smallest), rmse (on the
+    training set after the first of the repeats)
+    """
+    repeats = frame.groupby("factors")
+    first = repeats[["steps", "updates", "rmse"]].first()
+    return first.assign(seconds=repeats.seconds.median(), spread=repeats.seconds.agg(np.ptp))
+
+
+def figure(frame):
+    """Seconds of the steps against the number of factors, a dot a repeat."""
+    figure, ((axis,),) = style.panels(height=3.2)
+    style.curve(axis, summary(frame).seconds, "SGD", "cu2rec", "median")
+    axis.plot(frame.factors, frame.seconds, "o", color=style.COLOURS["teal"], alpha=0.4, label="a repeat")
+    axis.set(xlabel="factors", ylabel=f"seconds of {frame.steps.iloc[0]:,} steps", ylim=(0, None))
+    style.legend(figure, axis, 2)
+    return figure

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from gpumf import ALS, gpu
+from gpumf import figure_style as style
 from gpumf.datasets import gpu_twins
-from gpumf.experiments import identity
+from gpumf.experiments import identity, kernels_unavailable
 from gpumf.models.als.tensor_core import TensorCore
 from gpumf.models.evaluation import kernel_sums
 from gpumf.models.initial import uniform_factors
@@ -21,9 +22,12 @@ PROFILES = {
     "quick": {"data": "hugewiki-small-twin", "factors": 16, "iterations": 3},
     "full": {"data": "hugewiki-twin", "factors": 100, "iterations": 10},
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "hugewiki-small-twin", "iterations": 1}
 
 _LONGEST = 1 << 15
 """Ratings of a segment: with shorter ones the sums of the popular items' many parts would take much of the memory."""
+
+why_unavailable = kernels_unavailable
 
 
 def run(data, factors, iterations):
@@ -94,3 +98,30 @@ def run(data, factors, iterations):
     frame = pd.DataFrame(rows, columns=columns)
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
+
+
+def summary(frame):
+    """What each iteration takes, and leads to, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with the index iteration: users, items, iteration (seconds), rmse, held_bytes (after it)
+    """
+    trained = frame[frame.iteration > 0]
+    after = trained[trained.step == "iteration"].set_index("iteration")[["rmse", "held_bytes"]]
+    return trained.pivot(index="iteration", columns="step", values="seconds").join(after)
+
+
+def figure(frame):
+    """Seconds of the half-sweeps of each iteration (left), and the test RMSE after it (right)."""
+    table = summary(frame)
+    figure, (axes,) = style.panels(columns=2)
+    below = 0
+    for side, colour in (("users", "sky"), ("items", "purple")):
+        axes[0].bar(table.index, table[side], 0.7, bottom=below, color=style.COLOURS[colour], label=side)
+        below = table[side]
+    axes[0].set(xlabel="iteration", ylabel="seconds")
+    style.curve(axes[1], table.rmse, "ALS", "tensor_core")
+    axes[1].set(xlabel="iteration", ylabel=f"test RMSE on {frame.data.iloc[0]}")
+    style.legend(figure, axes[0], 2)
+    return figure

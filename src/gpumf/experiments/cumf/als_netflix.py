@@ -4,9 +4,12 @@ After Tan et al. 2018, section 5: 100 factors, lambda 0.05, the official test se
 both half-sweeps with the data resident and the model updated.
 """
 
+import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 from gpumf import ALS, gpu
+from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
 
 EXACT = "cumf_cholesky"
@@ -15,6 +18,7 @@ PROFILES = {
     "quick": {"data": "ml-100k-twin", "factors": 32, "epochs": 3, "repeats": 1},
     "full": {"data": "netflix-twin", "factors": 100, "epochs": 10, "repeats": 3},
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "epochs": 2}
 
 
 def run(data, factors, epochs, repeats):
@@ -35,3 +39,43 @@ def run(data, factors, epochs, repeats):
     frame = pd.concat(frames, ignore_index=True)[["kernel", "device", "repeat", "epoch", "seconds", "rmse", "mae"]]
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
+
+
+def figure(frame):
+    """Test RMSE against iterations (left) and against seconds of training (right), one line a kernel."""
+    figure, (axes,) = style.panels(columns=2, height=3.8, sharey=True)
+    runs = frame[frame.epoch > 0]
+    for kernel in runs.kernel.unique():
+        median = runs[runs.kernel == kernel].groupby("epoch")[["seconds", "rmse"]].median()
+        style.curve(axes[0], median.rmse, "ALS", kernel)
+        style.curve(axes[1], median.set_index("seconds").rmse, "ALS", kernel)
+    axes[0].set(xlabel="iterations", ylabel="test RMSE")
+    axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[1].set(xlabel="seconds of training")
+    style.log_scale(axes[1].xaxis)
+    style.legend(figure, axes[0], 3)
+    return figure
+
+
+def epoch_seconds(frame):
+    """Of each repeat of each kernel the median of what an epoch adds to its seconds.
+
+    Returns
+    -------
+    Series with the index (kernel, repeat)
+    """
+    added = frame.groupby(["kernel", "repeat"], sort=False).seconds.diff()
+    return added.groupby([frame.kernel, frame.repeat], sort=False).median()
+
+
+def summary(frame):
+    """An iteration of each kernel, and where it ends, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a kernel: kernel, seconds (of an iteration; the median over the repeats), spread (largest
+    less smallest), rmse, mae (after the last epoch; medians)
+    """
+    seconds = epoch_seconds(frame).groupby("kernel", sort=False)
+    last = frame[frame.epoch == frame.epoch.max()].groupby("kernel", sort=False)[["rmse", "mae"]].median()
+    return seconds.agg(seconds="median", spread=np.ptp).join(last).reset_index()

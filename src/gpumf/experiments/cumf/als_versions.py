@@ -10,6 +10,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, ImplicitALS, gpu
+from gpumf import figure_style as style
 from gpumf.experiments import _limits, identity, load_ratings
 from gpumf.models.als.cumf import Cumf
 
@@ -44,6 +45,12 @@ PROFILES = {
         "implicit_factors": [[64, 128], []],
         "repeats": 10,
     },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": ["ml-100k-twin"],
+    "factors": [[8]],
+    "implicit_factors": [[8]],
+    "repeats": 2,
 }
 
 
@@ -191,3 +198,111 @@ def summary(frame):
     ).reset_index()
     before = table.groupby(["data", "model", "factors"]).seconds.shift()
     return table.assign(gain=before / table.seconds)
+
+
+def figure(frame, model="ALS", settings=None):
+    """Seconds of an iteration of every version beside the limit and beside what the gathers alone would take.
+
+    model : 'ALS' or 'ImplicitALS'; settings : (name of a data set, factors) of each of the axes, all by default
+    """
+    table = summary(frame)
+    iterations = frame[frame.step == "iteration"]
+    if settings is None:
+        settings = table[table.model == model][["data", "factors"]].drop_duplicates().to_numpy()
+    figure, (axes,) = style.panels(columns=len(settings), height=4.4)
+    for axis, (name, factors) in zip(axes, settings, strict=True):
+        shown = {"data": name, "model": model, "factors": factors}
+        rows, of_setting = (f[(f[list(shown)] == shown).all(axis=1)] for f in (table, iterations))
+        rows = rows[::-1]
+        place = np.arange(len(rows))
+        limit = rows.seconds * rows.fraction_of_limit
+        axis.barh(place + 0.2, rows.seconds, 0.38, color=style.COLOURS["green"], label="measured (median)")
+        axis.barh(place - 0.2, limit, 0.38, color=style.COLOURS["orange"], label="limit")
+        gathers = rows.version.str.split(",").str[0].map(of_setting.groupby("kernel").gather_seconds.first())
+        axis.plot(gathers, place, "|", color=style.COLOURS["black"], markersize=16, label="gathers, without caches")
+        axis.set_yticks(place, rows.version)
+        axis.set(xlabel="seconds an iteration", title=f"{name}, {factors} factors")
+        style.log_scale(axis.xaxis)
+    style.legend(figure, axes[0], 3)
+    return figure
+
+
+_SOLVERS = {"cumf_lu": "LU", "cumf_cholesky": "Cholesky", "cumf_cg": "CG, FP32", "cumf_cg_fp16": "CG, FP16"}
+
+
+_LOADS = {
+    "coalesced": ("coalesced", "blue"),
+    "l1": ("non-coalesced, L1", "green"),
+    "no_l1": ("non-coalesced, no L1", "orange"),
+}
+
+
+def figure_phases(frame, data, factors):
+    """get_hermitian by its ways to load (left; Tan et al. 2018, Figure 4), and the solvers (right; Figure 5)."""
+    frame = frame[(frame.data == data) & (frame.factors == factors) & (frame.model == "ALS")]
+    median = frame.groupby(["kernel", "load", "step"]).seconds.median()
+    figure, (axes,) = style.panels(columns=2, height=3.8)
+    for k, (load, (label, colour)) in enumerate(_LOADS.items()):
+        seconds = [median["cumf_cholesky", load, f"{side} get_hermitian"] for side in ("users", "items")]
+        axes[0].bar(np.arange(2) + 0.27 * (k - 1), seconds, 0.25, color=style.COLOURS[colour], label=label)
+    axes[0].set_xticks([0, 1], ["users (update X)", "items (update Θ)"])
+    place = np.arange(len(_SOLVERS))
+    of_sides = [[median[kernel, "coalesced", f"{side} solve"] for kernel in _SOLVERS] for side in ("users", "items")]
+    axes[1].bar(place, of_sides[0], 0.6, color=style.COLOURS["sky"], label="solve, users")
+    axes[1].bar(place, of_sides[1], 0.6, bottom=of_sides[0], color=style.COLOURS["purple"], label="solve, items")
+    hermitian = sum(median["cumf_cholesky", "coalesced", f"{side} get_hermitian"] for side in ("users", "items"))
+    axes[1].axhline(hermitian, linestyle="--", color=style.COLOURS["black"], label="get_hermitian, both")
+    axes[1].set_xticks(place, _SOLVERS.values())
+    axes[0].set(ylabel="seconds", xlabel=f"get_hermitian, {data}, {factors} factors")
+    axes[1].set(ylabel="seconds", xlabel="solver, an iteration")
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
+    return figure
+
+
+_STEPS = {
+    ("cumf_cholesky", "users get_hermitian"): ("get_hermitian, users", "o"),
+    ("cumf_cholesky", "items get_hermitian"): ("get_hermitian, items", "s"),
+    ("cumf_cholesky", "users solve"): ("Cholesky, users", "^"),
+    ("cumf_cg", "users solve"): ("CG in FP32, users", "^"),
+    ("cumf_cg_fp16", "users solve"): ("CG in FP16, users", "^"),
+    ("tensor_core", "users"): ("tensor_core, users", "o"),
+    ("tensor_core", "items"): ("tensor_core, items", "s"),
+}
+
+
+_ROOFS = {"fp16_flops": ("FP16 products", "--"), "fp32_flops": ("FP32 products", "-")}
+
+
+def figure_roofline(frame, ceilings, data, factors):
+    """FLOP/s against operations a byte, under the roofs that were measured (Williams et al. 2009).
+
+    Filled marks count the bytes that cannot be avoided, open ones a row of factors for each rating too, as if no
+    cache answered any.
+
+    ceilings : frame of the experiment of that name, of the same device
+    """
+    roofs = ceilings[ceilings.device == "cuda"].set_index("ceiling").value
+    frame = frame[(frame.data == data) & (frame.factors == factors) & (frame.model == "ALS")]
+    frame = frame[frame.load.isna() | (frame.load == LOADS[0])]
+    figure, ((axis,),) = style.panels(height=4.8)
+    intensity = np.logspace(-1, 4, 100)
+    bandwidth = roofs["copy_bytes_per_second"]
+    for roof, (label, line) in _ROOFS.items():
+        reach = np.minimum(intensity * bandwidth, roofs[roof])
+        axis.plot(intensity, reach, line, color="0.4", label=f"device copy, {label}")
+    for (kernel, step), (label, marker) in _STEPS.items():
+        runs = frame[(frame.kernel == kernel) & (frame.step == step)]
+        if runs.empty:
+            continue
+        runs = runs[(runs.cg_steps == runs.cg_steps.max()) | runs.cg_steps.isna()]
+        colour = style.COLOURS[style.LOOKS["ALS", kernel].colour]
+        flops, least, rate = runs.flops.iloc[0], runs.bytes.iloc[0], (runs.flops / runs.seconds).median()
+        axis.plot(flops / least, rate, marker, color=colour, label=label)
+        gathered = runs.gather_seconds.iloc[0] * bandwidth
+        if gathered > 0:
+            axis.plot(flops / (least + gathered), rate, marker, color=colour, markerfacecolor="white")
+    axis.set(xlabel="operational intensity (FLOP/byte)", ylabel="FLOP/s")
+    style.log_scale(axis.xaxis)
+    style.log_scale(axis.yaxis)
+    style.legend(figure, axis, 3)
+    return figure

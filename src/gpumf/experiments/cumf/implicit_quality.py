@@ -5,9 +5,11 @@ by the rating; a fifth of the ratings is held out, to be found again among the b
 """
 
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 from tqdm import tqdm
 
 from gpumf import ImplicitALS, gpu
+from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.cumf.als_versions import ALPHA
 
@@ -15,6 +17,7 @@ PROFILES = {
     "quick": {"data": ["ml-100k"], "factors": 16, "epochs": 4, "k": 10},
     "full": {"data": ["ml-100k", "ml-20m-twin"], "factors": 64, "epochs": 10, "k": 10},
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "factors": 8, "epochs": 2}
 
 
 def run(data, factors, epochs, k):
@@ -46,3 +49,30 @@ def run(data, factors, epochs, k):
     frame = pd.DataFrame(rows)
     frame.attrs["datasets"] = identities
     return frame
+
+
+def figure(frame, metrics=("ndcg", "recall")):
+    """Ranking metrics against epochs, the exact version and the tensor cores."""
+    names = frame.data.unique()
+    figure, axes = style.panels(columns=len(metrics), rows=len(names), height=1 + 2.6 * len(names))
+    for row, name in zip(axes, names, strict=True):
+        for axis, metric in zip(row, metrics, strict=True):
+            runs = frame[frame.data == name]
+            for kernel in runs.kernel.unique():
+                values = runs[runs.kernel == kernel].set_index("epoch")[metric]
+                style.curve(axis, values, "ALS", kernel)
+            axis.set(xlabel="epochs", ylabel=f"{metric} on {name}", ylim=(0, None))
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    style.legend(figure, axes[0, 0], 2)
+    return figure
+
+
+def summary(frame):
+    """The rankings after the last epoch, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with the index (data, kernel): precision, recall, map, ndcg
+    """
+    last = frame[frame.epoch == frame.epoch.max()].set_index(["data", "kernel"])
+    return last[["precision", "recall", "map", "ndcg"]]

@@ -7,9 +7,13 @@ kernel of the SGD chapters makes, how many are in fact overwritten, in random or
 processor (see `race_demonstration`).
 """
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
+from gpumf import figure_style as style
+from gpumf import gpu
 from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.gpumf import race_demonstration
 from gpumf.models.sgd.esgd import independence_probability
@@ -30,6 +34,15 @@ PROFILES = {
         "traced": 600,
     },
 }
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": ["ml-100k-twin"],
+    "at_once": [2, 8],
+    "draws": 100,
+    "seeds": 1,
+    "traced": 50,
+}
+
+why_unavailable = partial(gpu.why_unavailable, "host")
 
 
 def run(data, at_once, draws, seeds, traced):
@@ -77,3 +90,33 @@ def _overwritten(ratings, groups, n_updates, seed):
     settings = race_demonstration.RATE, race_demonstration.REGULARIZATION, seed, n_updates, groups, seed
     _, _, trace = race_demonstration.updates(ratings, *start, *settings)
     return race_demonstration.lost_share(trace)
+
+
+_MEETINGS = {
+    "published": ("formula as published", "black", "--"),
+    "true shape": ("formula, true shape", "sky", "-"),
+    "drawn": ("ratings drawn", "blue", "-o"),
+    "overwritten": ("writes overwritten", "red", "-s"),
+}
+
+
+def figure(frame):
+    """How often updates meet, against how many are made at a time: by formula, as drawn, and overwritten."""
+    names = frame.data.unique()
+    figure, (axes,) = style.panels(columns=len(names), height=3.8, sharey=True)
+    for axis, name in zip(axes, names, strict=True):
+        shares = frame[frame.data == name].groupby(["how", "at_once"]).share.mean()
+        for how, (label, colour, line) in _MEETINGS.items():
+            # A logarithmic axis has no place for a share of nothing.
+            positive = shares[how].where(shares[how] > 0)
+            axis.plot(positive, line, color=style.COLOURS[colour], label=label, markersize=4)
+        axis.set(xlabel="updates at a time", ylabel="share", title=name)
+        axis.set_xscale("log", base=2)
+        style.log_scale(axis.yaxis)
+    style.legend(figure, axes[0], 4)
+    return figure
+
+
+def summary(frame):
+    """The shares, means over the seeds: a DataFrame with the index (data, at_once) and a column a way to count."""
+    return frame.groupby(["data", "at_once", "how"]).share.mean().unstack()

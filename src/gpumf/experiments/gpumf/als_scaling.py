@@ -9,6 +9,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, gpu
+from gpumf import figure_style as style
 from gpumf.experiments import _limits, identity, load_ratings
 from gpumf.hashing import random_subset
 
@@ -30,6 +31,13 @@ PROFILES = {
         "share_factors": 100,
         "repeats": 3,
     },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": ["ml-100k-twin"] * 2,
+    "factors": [8],
+    "shares": [0.5],
+    "share_factors": 8,
+    "repeats": 2,
 }
 
 
@@ -88,7 +96,7 @@ def _work(kernel, ratings, f):
     return np.sum([_limits.half_sweep(*sides, ratings.nnz, f, steps) for sides in (shape, shape[::-1])], axis=0)
 
 
-def slopes(frame):
+def summary(frame):
     """How fast the time grows, from the frame of `run`: the exponent between the largest setting and the one before.
 
     Returns
@@ -102,3 +110,23 @@ def slopes(frame):
             seconds, settings = np.log(medians.iloc[-2:]), np.log(medians.index[-2:])
             found[varied, kernel] = np.diff(seconds)[0] / np.diff(settings)[0]
     return pd.Series(found, dtype=float)
+
+
+def figure(frame):
+    """Seconds of an iteration against the factors (left) and against the ratings (right); dotted, the limits."""
+    figure, (axes,) = style.panels(columns=2, height=4.6)
+    for axis, varied in zip(axes, ("factors", "nnz"), strict=True):
+        runs = frame[frame.varied == varied]
+        for kernel in runs.kernel.unique():
+            style.curve(axis, runs[runs.kernel == kernel].groupby(varied).seconds.median(), "ALS", kernel)
+        for kernel in ("cumf_cholesky", "tensor_core"):
+            colour = style.LOOKS["ALS", kernel].colour
+            limit = runs[runs.kernel == kernel].groupby(varied).limit_seconds.first()
+            axis.plot(limit, ":", color=style.COLOURS[colour], linewidth=1)
+        of = runs.iloc[0]
+        axis.set(xlabel="factors" if varied == "factors" else f"ratings ({of.factors} factors)")
+        axis.set(ylabel="seconds an iteration", title=of.data)
+        style.log_scale(axis.xaxis)
+        style.log_scale(axis.yaxis)
+    style.legend(figure, max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[1])), 3)
+    return figure

@@ -7,11 +7,15 @@ that is held out; then the models train on all of them, and are judged on the fo
 
 from itertools import islice, product
 
+import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 from tqdm import tqdm
 
 from gpumf import ALS, RBM, SGD, Blend
+from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
+from gpumf.experiments.gpumf.sgd_ml100k import PUBLISHED
 from gpumf.models.sgd import schedules
 
 MODELS = {"RBM": RBM, "SGD": SGD, "ALS": ALS}
@@ -54,6 +58,15 @@ PROFILES = {
         "kernels": {"RBM": None, "SGD": None, "ALS": None},
         "seeds": 3,
     },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": "ml-100k-twin",
+    "grids": {
+        "RBM": {"hidden": [8], "learning_rate": [0.05], "beta": [0.01]},
+        "SGD": {"factors": [4], "regularization": [0.1]},
+        "ALS": {"factors": [4], "regularization": [0.1, 0.12]},
+    },
+    "epochs": {"RBM": 3, "SGD": 3, "ALS": 2},
 }
 
 
@@ -170,3 +183,25 @@ def summary(frame):
 def errors_of(frame, measure):
     """The rows on test ratings that count for a measure: models, and blends fitted to it."""
     return frame[(frame.step == "test") & (frame.fitted_to.isna() | (frame.fitted_to == measure))]
+
+
+def figure(frame):
+    """Test RMSE (left) and MAE (right) of each model and blend: means over the folds, a point a seed."""
+    bar = PUBLISHED.set_index("program").loc["Surprise, SVD++"]
+    table = summary(frame)
+    order = list(table.model.unique())[::-1]
+    figure, (axes,) = style.panels(columns=2, height=1.4 + 0.3 * len(order), sharey=True)
+    for axis, measure in zip(axes, METRICS, strict=True):
+        tests = errors_of(frame, measure)
+        seeds = tests.groupby(["model", "seed"])[measure].mean().reset_index()
+        means = table[table.measure == measure].set_index("model")["mean"]
+        axis.plot(
+            seeds[measure], seeds.model.map(order.index), "o", color=style.COLOURS["blue"], alpha=0.4, label="a seed"
+        )
+        axis.plot(means, means.index.map(order.index), "|", color=style.COLOURS["black"], markersize=14, label="mean")
+        axis.axvline(bar[measure], color=style.COLOURS["orange"], linewidth=1, label="SVD++ of Surprise")
+        axis.set_yticks(np.arange(len(order)), order)
+        axis.set(xlabel=f"test {measure.upper()}, mean of {tests.fold.nunique()} folds")
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+    style.legend(figure, axes[0], 3)
+    return figure

@@ -16,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from gpumf import ALS, gpu
+from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
 
 # The kernel that makes the products, by the version that launches it.
@@ -25,6 +26,7 @@ PROFILES = {
     "quick": {"data": "ml-1m-twin", "factors": 32},
     "full": {"data": "netflix-twin", "factors": 100},
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "factors": 16}
 
 # Sections rather than names of metrics: those of the pipelines differ from one architecture to the next.
 _SECTIONS = ["SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "SchedulerStats", "WarpStateStats"]
@@ -145,3 +147,20 @@ def _known(name):
         if match := re.fullmatch(pattern, name):
             return match.expand(metric)
     return None
+
+
+def summary(frame):
+    """The counters side by side: a DataFrame with the index metric and the columns (kernel, side)."""
+    table = frame.pivot(index="metric", columns=["kernel", "side"], values="value")
+    return table.loc[frame.metric.unique()]
+
+
+def figure(frame):
+    """How busy pipes, caches and DRAM are, in % of what they can do, a colour a half-sweep."""
+    shares = summary(frame[frame.unit == "%"])
+    figure, ((axis,),) = style.panels(height=1.4 + 0.3 * len(shares))
+    for column, colour in zip(shares, ("black", "grey", "teal", "olive"), strict=False):
+        axis.plot(shares[column], shares.index, "o", color=style.COLOURS[colour], label=", ".join(column))
+    axis.set(xlabel="% of what is possible", xlim=(0, 100))
+    style.legend(figure, axis, 4)
+    return figure

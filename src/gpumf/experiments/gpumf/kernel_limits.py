@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gpumf import ALS, SGD, gpu
+from gpumf import figure_style as style
 from gpumf.experiments import _limits, identity, load_ratings
 from gpumf.models.evaluation import Errors
 
@@ -20,6 +21,7 @@ PROFILES = {
     "quick": {"data": ["jester-1"], "factors": 16, "repeats": 10},
     "full": {"data": ["jester-twin", "douban-twin"], "factors": 16, "repeats": 20},
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "repeats": 2}
 
 
 def run(data, factors, repeats):
@@ -71,3 +73,32 @@ def _steps(ratings, f, device):
     errors = Errors(ratings, np.ones(nnz, bool), 0.0, f, device)
     factors = trainer.factors()
     yield "errors", "all ratings", lambda: errors(*factors), 12 * nnz + factor_bytes, nnz * (2 * f + 4)
+
+
+def figure(frame):
+    """Seconds of every kernel beside the limit that bytes and operations set on this machine."""
+    frame = frame.assign(what=lambda f: f.kernel + ", " + f.step)
+    names = frame.data.unique()
+    figure, axes = style.panels(columns=len(names), height=4.6, sharey=True)
+    for axis, name in zip(axes[0], names, strict=True):
+        medians = frame[frame.data == name].groupby("what", sort=False)[["seconds", "limit_seconds"]].median()[::-1]
+        place = np.arange(len(medians))
+        axis.barh(place + 0.2, medians.seconds, 0.38, color=style.COLOURS["green"], label="measured (median)")
+        axis.barh(place - 0.2, medians.limit_seconds, 0.38, color=style.COLOURS["orange"], label="limit")
+        axis.set_yticks(place, medians.index)
+        axis.set(xlabel="seconds", title=name)
+        style.log_scale(axis.xaxis)
+    style.legend(figure, axes[0, 0], 2)
+    return figure
+
+
+def summary(frame):
+    """Medians over the repeats, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with the index (data, kernel, step): seconds, limit_seconds, fraction_of_limit
+    """
+    return frame.groupby(["data", "kernel", "step"], sort=False)[
+        ["seconds", "limit_seconds", "fraction_of_limit"]
+    ].median()

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from gpumf import figure_style as style
 from gpumf.gpu import nvrtc, sources
 
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
@@ -16,6 +17,9 @@ PROFILES = {
     "quick": {"architectures": [75, 90], "factors": [16, 100], "versions": VERSIONS},
     "full": {"architectures": ARCHITECTURES, "factors": [16, 32, 100, 128], "versions": VERSIONS},
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"architectures": [90], "factors": [16]}
+
+why_unavailable = nvrtc.why_unavailable
 
 
 def run(architectures, factors, versions):
@@ -46,3 +50,22 @@ def run(architectures, factors, versions):
 def _definitions(defines):
     names = "FACTORS", "LOAD", "A_HALF", "IMPLICIT", "HIDDEN", "LEVELS"
     return {name.lower(): defines.get(name, np.nan) for name in names}
+
+
+def summary(frame):
+    """What each kernel takes at most over its definitions, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with the index (architecture, source, kernel): registers, spill_store_bytes, static_shared_bytes
+    """
+    kernels = frame.groupby(["architecture", "source", "kernel"])
+    return kernels[["registers", "spill_store_bytes", "static_shared_bytes"]].max()
+
+
+def figure(frame):
+    """Registers of a thread, of every kernel, on one architecture: 9.0 where it is among those compiled for."""
+    architectures = frame.architecture.unique()
+    shown = 90 if 90 in architectures else architectures[0]
+    registers = summary(frame).registers.xs(shown, level="architecture").droplevel("source")
+    return style.dots(registers, f"registers of a thread, compute capability {shown / 10:g}", log=False)

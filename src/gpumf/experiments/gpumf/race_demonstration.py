@@ -5,9 +5,12 @@ threads of one block. A GPU may take any of these orders, but takes them with ot
 what can happen, and why it happens more with more groups, not how often it happens on a GPU.
 """
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
+from gpumf import figure_style as style
 from gpumf import gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
@@ -20,6 +23,9 @@ PROFILES = {
     "quick": {"groups": [1, 2, 4, 8, 16, 32], "seeds": 20, **_SMALL},
     "full": {"groups": [1, 2, 4, 8, 16, 32, 64], "seeds": 20, **_SMALL},
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"groups": [1, 4], "seeds": 3}
+
+why_unavailable = partial(gpu.why_unavailable, "host")
 
 
 def run(groups, seeds, n_users, n_items, factors, n_updates):
@@ -79,3 +85,21 @@ def lost_share(trace):
     writes_so_far = wrote.groupby([trace.array, trace.element]).cumsum() - wrote
     own = writes_so_far.groupby([trace.array, trace.element, trace.thread])
     return float((own.diff()[wrote] > 0).mean())
+
+
+def figure(frame):
+    """What races do, against the number of groups that update at a time; a point a run, a line the medians."""
+    figure, axes = style.panels(columns=2, height=3.6)
+    labels = {"lost_share": "share of updates lost", "distance": "distance from one after another"}
+    for axis, (column, label) in zip(axes[0], labels.items(), strict=True):
+        axis.plot(frame.groups, frame[column], "o", color=style.COLOURS["sky"], alpha=0.4, label="an order")
+        axis.plot(frame.groupby("groups")[column].median(), color=style.COLOURS["blue"], label="median")
+        axis.set(xlabel="groups that update at a time", ylabel=label)
+        axis.set_xscale("log", base=2)
+    style.legend(figure, axes[0, 0], 2)
+    return figure
+
+
+def summary(frame):
+    """Medians over the orders: a DataFrame with the index groups and the columns lost_share, distance, rmse."""
+    return frame.groupby("groups")[["lost_share", "distance", "rmse"]].median()

@@ -4,18 +4,24 @@ The kernel of the SGD chapters, kernels/sgd/hogwild.cu, with one factor and two 
 another order in which the two groups reach memory; every one of these orders can happen on a GPU.
 """
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
+from gpumf import figure_style as style
+from gpumf import gpu
 from gpumf.datasets import Ratings
 from gpumf.experiments.gpumf import race_demonstration
 
-PROFILES = {"quick": {"seeds": 20}, "full": {"seeds": 20}}
+PROFILES = {name: {"seeds": 20} for name in ("smoke", "quick", "full")}
 
 RATINGS = Ratings([0, 0], [0, 1], [5, 1], 1, 2)
 USER, ITEMS = np.full((1, 1), 1, np.float32), np.full((2, 1), 2, np.float32)
 RATE, REGULARIZATION = 0.1, 0.0
 KEY = 2  # of a stream whose first two draws are the two ratings
+
+why_unavailable = partial(gpu.why_unavailable, "host")
 
 
 def run(seeds):
@@ -44,3 +50,13 @@ def _outcome(steps):
     read_after = of_user[(of_user.group == second) & (of_user.access == "read")].step.item()
     written = of_user[(of_user.group == first) & (of_user.access == "write")].step.item()
     return "both count" if read_after > written else f"update {first} is lost"
+
+
+def summary(frame):
+    """How often each outcome is, of the orders tried: a Series of shares with the index outcome."""
+    return frame.groupby("seed").outcome.first().value_counts(normalize=True).sort_index()
+
+
+def figure(frame):
+    """The share of the orders that lead to each outcome."""
+    return style.dots(summary(frame), "share of the orders tried", log=False)

@@ -3,12 +3,17 @@
 import numpy as np
 import pandas as pd
 
+from gpumf import figure_style as style
 from gpumf.experiments import identity, present_ratings
 
 PROFILES = {
     "quick": {"data": ["ml-100k", "ml-100k-twin", "jester-1", "jester-twin"], "points": 200},
     "full": {"data": ["ml-100k", "ml-100k-twin", "jester-1", "jester-twin", "douban-twin"], "points": 200},
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "points": 20}
+
+# A real set, and the twin that is drawn in its colour.
+PAIRS = [("ml-100k", "ml-100k-twin"), ("jester-1", "jester-twin"), ("douban", "douban-twin")]
 
 
 def run(data, points):
@@ -33,3 +38,29 @@ def run(data, points):
     frame = pd.concat(frames, ignore_index=True)
     frame.attrs["datasets"] = identities
     return frame
+
+
+def figure(frame, pairs=PAIRS):
+    """Ratings per user (left) and per item (right), from the least to the most active, real set and twin.
+
+    pairs : (real, twin) names of data sets; one that was not on the machine is left out
+    """
+    figure, axes = style.panels(columns=2, height=4.0)
+    colours = iter(("blue", "red", "green", "purple"))
+    for pair in pairs:
+        colour = style.COLOURS[next(colours)]
+        for name, line in zip(pair, ("-", "--"), strict=True):
+            for axis, side in zip(axes[0], ("users", "items"), strict=True):
+                counts = frame[(frame.data == name) & (frame.side == side)]
+                if len(counts):
+                    axis.plot(counts["rank"], counts["count"], line, color=colour, label=name)
+    for axis, side in zip(axes[0], ("users", "items"), strict=True):
+        axis.set(xlabel=f"share of the {side}", ylabel=f"ratings of one of the {side}")
+        style.log_scale(axis.yaxis)
+    style.legend(figure, axes[0, 0], 4)
+    return figure
+
+
+def summary(frame):
+    """The least, the median and the largest count: a DataFrame with the index (data, side)."""
+    return frame.groupby(["data", "side"], sort=False)["count"].agg(["min", "median", "max"])

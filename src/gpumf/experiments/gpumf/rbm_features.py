@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gpumf import RBM, datasets
+from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.gpumf.blend_ml100k import FIXED
 
@@ -38,6 +39,14 @@ PROFILES = {
         "most_rated": 300,
         "kernel": None,
     },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": ["ml-100k-twin"],
+    "hidden": 8,
+    "epochs": 2,
+    "units": 2,
+    "shown": 3,
+    "most_rated": 20,
 }
 
 
@@ -99,3 +108,35 @@ def _correlations(ratings, items):
     result = frame.corr(min_periods=_FEWEST_COMMON).to_numpy(copy=True)
     np.fill_diagonal(result, np.nan)
     return result
+
+
+def lists(frame):
+    """The mean correlation of each list, and of all items of its set: a DataFrame indexed (data, unit, end)."""
+    return frame.groupby(["data", "unit", "end"], sort=False)[["correlation", "correlation_of_all"]].first()
+
+
+def summary(frame):
+    """Whether the items of a list belong together, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with the index data: share (of the lists that agree better than items do on average), correlation
+    (mean over the lists), correlation_of_all
+    """
+    table = lists(frame)
+    table = table.assign(share=(table.correlation > table.correlation_of_all).astype(float))
+    return table.groupby("data", sort=False).mean()
+
+
+def figure(frame):
+    """The mean correlation of each list of items (a dot), and of all items (a line), a data set each."""
+    table = lists(frame)
+    names = table.index.unique("data")
+    figure, (axes,) = style.panels(columns=len(names), height=3.2, sharey=True)
+    for axis, name in zip(axes, names, strict=True):
+        ends = table.loc[name].reset_index()
+        axis.plot(ends.correlation, "unit " + ends.unit.astype(str), "o", color=style.COLOURS["blue"], label="a list")
+        axis.axvline(ends.correlation_of_all[0], color=style.COLOURS["orange"], label="all items")
+        axis.set(xlabel="mean correlation of two items", title=name)
+    style.legend(figure, axes[0], 2)
+    return figure

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+from matplotlib.patches import Patch, Rectangle
 
+from gpumf import figure_style as style
 from gpumf.datasets import Ratings
 from gpumf.hashing import random_order, random_positions, random_subset
 from gpumf.models.sgd.cu2rec import first_user
@@ -23,7 +25,7 @@ from gpumf.models.sgd.updates import draw_key
 
 BLOCKS = MEMBERS = 2
 WORKERS = BLOCKS * MEMBERS
-PROFILES = {name: {"n_users": 8, "n_items": 6, "nnz": 30, "seed": 4} for name in ("quick", "full")}
+PROFILES = {name: {"n_users": 8, "n_items": 6, "nnz": 30, "seed": 4} for name in ("smoke", "quick", "full")}
 
 
 def run(n_users, n_items, nnz, seed):
@@ -180,3 +182,52 @@ SCHEMES = {
     "cumf_sgd": _cumf_sgd,
     "fast": _fast,
 }
+
+
+# Of members 0 and 1 of both thread blocks, and of the numbers on them.
+_WORKERS = {
+    (0, 0): ("blue", "white"),
+    (0, 1): ("sky", "black"),
+    (1, 0): ("red", "white"),
+    (1, 1): ("orange", "black"),
+}
+
+
+def figure(frame):
+    """A small matrix for each scheme: the colour says who takes a rating, the number in which turn.
+
+    A frame instead of a filled square: the update moves the user's vector alone. A plus: the rating is drawn again. A
+    grey square: it is not drawn at all.
+    """
+    figure, axes = style.panels(columns=3, rows=3, width=5.2, height=8.7)
+    ratings = frame[["user", "item"]].drop_duplicates()
+
+    def square(axis, user, item, **look):
+        axis.add_patch(Rectangle((item + 0.06, user + 0.06), 0.88, 0.88, linewidth=2, **look))
+
+    for axis, (scheme, updates) in zip(axes.ravel(), frame.groupby("scheme", sort=False), strict=True):
+        for user, item in ratings.itertuples(index=False):
+            square(axis, user, item, color="0.9")
+        for (user, item), here in updates.groupby(["user", "item"]):
+            first = here.iloc[0]
+            colour, number = _WORKERS[first.block, first.member]
+            both = first.moves == "both"
+            edge = style.COLOURS[colour]
+            square(axis, user, item, facecolor=edge if both else "white", edgecolor=edge)
+            turn = f"{first.turn + 1}{'+' if len(here) > 1 else ''}"
+            colour = number if both else "black"
+            axis.text(item + 0.5, user + 0.54, turn, ha="center", va="center", fontsize=8, color=colour)
+        axis.set(xlim=(0, frame.item.max() + 1), ylim=(frame.user.max() + 1, 0), aspect="equal", xticks=[], yticks=[])
+        axis.set(xlabel="items", ylabel="users")
+        axis.set_title(scheme, fontsize=10, family="monospace")
+        axis.spines[:].set_visible(False)
+        axis.grid(False)
+    handles = [
+        Patch(color=style.COLOURS[colour], label=f"thread block {block}, member {member}")
+        for (block, member), (colour, _) in _WORKERS.items()
+    ]
+    handles.append(Patch(facecolor="white", edgecolor="0.3", label="moves the user alone"))
+    handles.append(Patch(color="0.9", label="not drawn"))
+    figure.legend(handles=handles, loc="outside upper center", ncols=2, frameon=False, fontsize=9)
+    figure.supxlabel("Computed from the package's partitions and orders, not measured.", fontsize=8)
+    return figure

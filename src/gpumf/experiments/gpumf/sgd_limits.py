@@ -10,6 +10,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import SGD, gpu
+from gpumf import figure_style as style
 from gpumf.experiments import _limits, identity, load_ratings
 from gpumf.models.sgd.fast import Fast
 from gpumf.models.sgd.partition import tiled
@@ -18,6 +19,7 @@ PROFILES = {
     "quick": {"data": "ml-100k-twin", "factors": 16, "repeats": 5},
     "full": {"data": "netflix-twin", "factors": 128, "repeats": 10},
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "repeats": 2}
 
 
 def run(data, factors, repeats):
@@ -94,3 +96,21 @@ def summary(frame):
             "bytes_an_update": 12 + table.row_bytes / table.nnz,
         }
     )
+
+
+def figure(frame):
+    """Seconds of an epoch beside what its bytes would take without caches, and beside the limit."""
+    table = summary(frame)[::-1]
+    figure, ((axis,),) = style.panels(height=1.4 + 0.5 * len(table))
+    place = np.arange(len(table))
+    for column, mark, colour, label in (
+        ("seconds", "o", "green", "measured (median)"),
+        ("gather_seconds", "|", "black", "its bytes, without caches"),
+        ("limit_seconds", "x", "orange", "limit"),
+    ):
+        axis.plot(table[column], place, mark, color=style.COLOURS[colour], label=label, markersize=9)
+    axis.set_yticks(place, [style.LOOKS["SGD", kernel].name for kernel in table.kernel])
+    axis.set(xlabel=f"seconds an epoch of {frame.data.iloc[0]}", ylim=(-0.5, len(table) - 0.5))
+    style.log_scale(axis.xaxis)
+    style.legend(figure, axis, 3)
+    return figure

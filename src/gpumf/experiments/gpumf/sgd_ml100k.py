@@ -7,9 +7,11 @@ for as many epochs as were best there, and is judged on the fold's test ratings 
 from itertools import product
 
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 from tqdm import tqdm
 
 from gpumf import SGD
+from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
 from gpumf.models.sgd import schedules
 
@@ -38,6 +40,7 @@ PROFILES = {
         "seeds": 3,
     },
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "regularization": [0.1], "epochs": 5}
 # Of its own runs on the same set, also by five folds, folds of its own (https://surpriselib.com, "Benchmarks").
 PUBLISHED = pd.DataFrame(
     [("Surprise, SVD", 0.934, 0.737), ("Surprise, SVD++", 0.919, 0.721)], columns=["program", "rmse", "mae"]
@@ -111,3 +114,17 @@ def _row(fold, step, seed, fitted, parameters, epochs, errors):
         | parameters
         | measured
     )
+
+
+def figure(frame):
+    """Test RMSE (left) and MAE (right) of each fold, a dot a seed, and what Surprise publishes of itself."""
+    tests = frame[frame.step == "test"]
+    figure, (axes,) = style.panels(columns=2, height=3.0, sharey=True)
+    for axis, measure in zip(axes, ("rmse", "mae"), strict=True):
+        axis.plot(tests[measure], tests.fold, "o", color=style.COLOURS["blue"], alpha=0.5, label="a seed")
+        for row, colour in zip(PUBLISHED.itertuples(), ("orange", "wine"), strict=True):
+            axis.axvline(getattr(row, measure), color=style.COLOURS[colour], label=row.program)
+        axis.set(xlabel=f"test {measure.upper()}", ylabel="fold")
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+    style.legend(figure, axes[0], 3)
+    return figure

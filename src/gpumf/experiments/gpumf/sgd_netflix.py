@@ -29,8 +29,17 @@ PROFILES = {
         "shorter": {REFERENCE: 2, "parallel": 5, "gpusgd": 2, "newgpusgd, FP64": 5},
     },
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "epochs": 2}
 
 
 def run(**parameters):
     """The frame of `sgd_schemes.run`."""
     return sgd_schemes.run(**parameters)
+
+
+def epoch_seconds(frame, scheme):
+    """The median, over epochs and repeats, of what an epoch adds to a scheme's seconds."""
+    return frame[frame.scheme == scheme].groupby("repeat").seconds.diff().median()
+
+
+summary, figure = sgd_schemes.summary, sgd_schemes.figure

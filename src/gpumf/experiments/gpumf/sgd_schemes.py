@@ -9,7 +9,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import SGD
-from gpumf.experiments import identity, load_ratings, usable_devices
+from gpumf import figure_style as style
+from gpumf.experiments import _published, identity, load_ratings, usable_devices
 from gpumf.models.sgd import schedules
 
 # A label in the results, and the kernel and options that it stands for.
@@ -37,7 +38,7 @@ SCHEMES = {
 
 # Rates of one data set for all schemes. Jester: the thesis's (Figures 6.1 and 6.2), Douban: those of
 # `first_comparison`, Netflix: lambda of cumf (Table 2).
-TUNED = {
+RATES = {
     "jester": {"regularization": 0.06, "learning_rate": 0.016},
     "douban": {"regularization": 0.03, "learning_rate": 0.01},
     "netflix": {"regularization": 0.05, "learning_rate": 0.03},
@@ -55,6 +56,7 @@ PROFILES = {
         "schedule": POWER,
         "threads": {},
         "shorter": {},
+        "rates": RATES,
     },
     "full": {
         "data": ["jester-1", "ml-100k"],
@@ -65,11 +67,13 @@ PROFILES = {
         "schedule": POWER,
         "threads": {},
         "shorter": {},
+        "rates": RATES,
     },
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "epochs": 2}
 
 
-def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter):
+def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rates):
     """Train with every scheme that this machine has.
 
     Parameters
@@ -82,6 +86,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter):
     schedule : what `schedules.described` says of one
     threads : dict, label -> CUDA threads of the grid, where another number than the default is wanted
     shorter : dict, label -> epochs, where fewer are wanted
+    rates : dict, family of data sets -> regularization and learning_rate of all schemes
 
     Returns
     -------
@@ -94,7 +99,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter):
     for name in data:
         ratings = load_ratings(name)
         identities.append(identity(ratings))
-        tuned = TUNED[ratings.name.split("-")[0]]
+        arguments = rates[_published.family(ratings.name)]
         for repeat in range(repeats):
             official = ratings.test_mask is not None
             train, test = ratings.official_split() if official else ratings.split(0.2, seed=repeat)
@@ -107,7 +112,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter):
                     seed=repeat,
                     schedule=schedules.made(schedule),
                     threads=threads.get(label),
-                    **tuned,
+                    **arguments,
                     **options,
                 ).fit(train, shorter.get(label, epochs), test)
                 # cu2rec's steps make about as many updates as there are ratings; every other scheme makes as many.
@@ -122,7 +127,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter):
                         threads=threads.get(label, np.nan),
                         nnz=train.nnz,
                         updates=model.history.epoch * train.nnz,
-                        **tuned,
+                        **arguments,
                     )
                 )
     first = ["data", "scheme", "kernel", "device", "repeat", "factors", "regularization", "learning_rate", "threads"]
@@ -171,3 +176,35 @@ def summary(frame, reference=None):
             }
         )
     return pd.DataFrame(rows)
+
+
+def figure_updates(frame):
+    """Updates a second of every scheme (medians over epochs), a data set each."""
+    table = summary(frame)
+    names = table.data.unique()
+    height = 1.4 + 0.22 * table.scheme.nunique()
+    figure, (axes,) = style.panels(columns=len(names), height=height, sharey=True)
+    order = list(table.scheme.unique())[::-1]
+    for axis, name in zip(axes, names, strict=True):
+        speeds = table[table.data == name].set_index("scheme").updates_per_second.reindex(order)
+        on_gpu = table.set_index("scheme").device.groupby("scheme").first().reindex(order) == "cuda"
+        for where, colour, label in ((on_gpu, "green", "GPU"), (~on_gpu, "blue", "CPU")):
+            if where.any():
+                place = np.flatnonzero(where)
+                axis.plot(speeds[where], place, "o", color=style.COLOURS[colour], label=label)
+                axis.hlines(place, speeds.min() / 2, speeds[where], color=style.COLOURS[colour], alpha=0.4)
+        axis.set_yticks(np.arange(len(order)), order)
+        axis.set(xlabel="updates a second", title=name)
+        style.log_scale(axis.xaxis)
+    style.legend(figure, axes[0], 2)
+    return figure
+
+
+def figure(frame, data=None, metric="rmse", labels=SCHEMES):
+    """Test error against epochs and seconds, one line a scheme.
+
+    data : names of data sets, all by default; metric : 'mae' or 'rmse'; labels : of the schemes
+    """
+    data = frame.data.unique() if data is None else data
+    shown = frame[frame.scheme.isin(labels)].assign(model="SGD")
+    return style.convergence(shown, data, metric, [("SGD", label) for label in SCHEMES], with_model=False)

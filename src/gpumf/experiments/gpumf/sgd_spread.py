@@ -5,10 +5,12 @@ the spread contains. All have the same rates, but `cu2rec`: a rating of each use
 ratings, which asks for rates of its own.
 """
 
+import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
 from gpumf import SGD
+from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.gpumf.sgd_schemes import SCHEMES, usable
 from gpumf.models.sgd import schedules
@@ -33,6 +35,7 @@ PROFILES = {
     "quick": {"schemes": ["sequential", "parallel"], "folds": 2, "seeds": 2, **_COMMON},
     "full": {"schemes": RACING, "folds": 5, "seeds": 10, **_COMMON},
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "folds": 1, "epochs": 2}
 
 
 def run(data, schemes, factors, folds, seeds, epochs, epochs_of_cu2rec):
@@ -90,3 +93,21 @@ def summary(frame):
     return seeds.agg(
         rmse=("rmse", "mean"), spread=("rmse", "std"), gap=("gap", "mean"), largest_gap=("gap", "max")
     ).reset_index()
+
+
+def figure(frame, bound=0.005):
+    """How far the RMSE of every scheme is above that of `sequential` from the same seed, a point a seed.
+
+    bound : a distance that is marked
+    """
+    gaps = by_seed(frame)
+    order = list(gaps.scheme.unique())[::-1]
+    figure, ((axis,),) = style.panels(height=1.2 + 0.24 * len(order))
+    axis.axvspan(-bound, bound, color=style.COLOURS["sky"], alpha=0.15, label=f"within {bound:g} of sequential")
+    axis.plot(gaps.gap, gaps.scheme.map(order.index), "o", color=style.COLOURS["blue"], alpha=0.4, label="a seed")
+    means = gaps.groupby("scheme").gap.mean()
+    axis.plot(means, means.index.map(order.index), "|", color=style.COLOURS["black"], markersize=14, label="mean")
+    axis.set_yticks(np.arange(len(order)), order)
+    axis.set(xlabel="test RMSE above that of sequential, mean of the folds")
+    style.legend(figure, axis, 3)
+    return figure

@@ -4,7 +4,7 @@ After the thesis, section 6.6, Figure 6.13: the machine does not reach the thres
 trained until it converges, and what its test MAE has fallen since the initial model is divided by the seconds. The
 thesis does not say when a model has converged; here it has at the first epoch after which less than 1 % of all
 that it gains is still to come. What a run gains is known only if it goes on: where it ends before it has taken twice
-the epochs until then, convergence is not certain. Configurations are those of `speedups` and `parameter_search`.
+the epochs until then, convergence is not certain. Configurations are those of `speedups`.
 """
 
 import numpy as np
@@ -12,8 +12,10 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, RBM, SGD, gpu
+from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.thesis import parameter_search, speedups
+from gpumf.experiments.tuning import PARAMETERS, chosen
 
 SHARE = 0.01  # of the whole gain, which is still to come when a model has converged
 
@@ -28,17 +30,30 @@ VERSIONS = {
 }
 
 PROFILES = {
-    "quick": {"data": ["jester-1"], "users": 1000, "epochs": {"ALS": 8, "SGD": 20, "RBM": 8}, "repeats": 1},
+    "quick": {
+        "data": ["jester-1"],
+        "users": 1000,
+        "epochs": {"ALS": 8, "SGD": 20, "RBM": 8},
+        "repeats": 1,
+        "parameters": PARAMETERS,
+    },
     "full": {
         "data": ["jester-1", "jester-twin"],
         "users": None,
         "epochs": {"ALS": 20, "SGD": 800, "RBM": 80},
         "repeats": 2,
+        "parameters": PARAMETERS,
     },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": ["ml-100k-twin"],
+    "users": 60,
+    "epochs": {"ALS": 2, "SGD": 2, "RBM": 2},
+    "repeats": 1,
 }
 
 
-def run(data, users, epochs, repeats):
+def run(data, users, epochs, repeats, parameters):
     """Train every version that this machine has.
 
     Parameters
@@ -47,12 +62,13 @@ def run(data, users, epochs, repeats):
     users : int, the first ones of each set; all by default
     epochs : dict, model -> int, at the most
     repeats : int, runs of each; run k has the training set and the initial model of seed k
+    parameters : dict, data set -> model -> arguments of the model, see `tuning`
 
     Returns
     -------
     DataFrame with a row an epoch: data, version, model, kernel, device, repeat, regularization, learning_rate
-    (missing where the model has none), parameters_from (see `parameter_search.best`), epoch, seconds (of training
-    alone, summed up), rmse, mae (both on the test set)
+    (missing where the model has none), epoch, seconds (of training alone, summed up), rmse, mae (both on the test
+    set)
     """
     frames, identities = [], []
     for name in data:
@@ -64,18 +80,18 @@ def run(data, users, epochs, repeats):
             train, test = ratings.split(0.2, seed=repeat)
             runs = [(v, *what) for v, what in VERSIONS.items() if _usable(*what[:2])]
             for version, model, kernel, arguments in tqdm(runs, desc=f"als_sgd_rbm {ratings.name}", leave=False):
-                parameters, source = parameter_search.best(ratings.name, model.__name__)
+                found = chosen(parameters, name, model.__name__)
                 size = parameter_search.RBM_HIDDEN if model is RBM else parameter_search.FACTORS
                 batch = {"batch": parameter_search.RBM_BATCH} if model is RBM else {}
-                fitted = model(size, kernel=kernel, seed=repeat, **arguments, **batch, **parameters)
+                fitted = model(size, kernel=kernel, seed=repeat, **arguments, **batch, **found)
                 stop = parameter_search.OverfittingStop()
                 history = fitted.fit(train, epochs[model.__name__], test, stop=stop).history
                 what = {"data": ratings.name, "version": version, "model": model.__name__, "kernel": fitted.kernel}
                 what |= {"device": fitted.device, "repeat": repeat, "regularization": np.nan, "learning_rate": np.nan}
-                frames.append(history.assign(**what | parameters, parameters_from=source))
+                frames.append(history.assign(**what | found))
     frame = pd.concat(frames, ignore_index=True)
     first = ["data", "version", "model", "kernel", "device", "repeat", "regularization", "learning_rate"]
-    frame = frame[[*first, "parameters_from", "epoch", "seconds", "rmse", "mae"]]
+    frame = frame[[*first, "epoch", "seconds", "rmse", "mae"]]
     frame.attrs["datasets"] = identities
     return frame
 
@@ -121,3 +137,25 @@ def factors(frame, suffix=""):
     rates = rates.reindex(columns=[f"{model}{suffix}" for model in ("ALS", "SGD", "RBM")])
     rates.columns = ["ALS", "SGD", "RBM"]
     return rates[["ALS", "SGD"]].div(rates.RBM, axis=0).reset_index()
+
+
+def figure(frame):
+    """What each model takes off the test MAE in a second until it converges, an axis a data set.
+
+    Hatched: the run may have ended before it had converged.
+    """
+    table = summary(frame)
+    names = table.data.unique()
+    figure, (axes,) = style.panels(columns=len(names), height=3.4, sharey=True)
+    order = list(table.version.unique())[::-1]
+    for axis, name in zip(axes, names, strict=True):
+        rows = table[table.data == name].set_index("version").reindex(order)
+        colours = [style.COLOURS[style.MODELS[version[:3]][0]] for version in order]
+        spread = rows.deviation.where(rows.deviation.notna(), 0)
+        place = np.arange(len(rows))
+        bars = axis.barh(place, rows.reduction_per_second, 0.6, color=colours, xerr=spread, error_kw={"capsize": 2})
+        style.hatch(bars, ~rows.certain)
+        axis.set_yticks(place, order)
+        axis.set(xlabel="reduction in MAE a second", title=name)
+        axis.set_xscale("log")
+    return figure

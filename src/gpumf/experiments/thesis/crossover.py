@@ -8,11 +8,15 @@ higher one and 0.5 % more is the error that both are to reach; then the paramete
 The published versions run with the same.
 """
 
+from itertools import cycle
+
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import StrMethodFormatter
 from tqdm import tqdm
 
 from gpumf import ALS, SGD, gpu
+from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.thesis import parameter_search
 from gpumf.hashing import random_subset
@@ -48,6 +52,12 @@ PROFILES = {
         "epochs": {"ALS": 20, "SGD": 100},
         "repeats": 1,
     },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": {"ml-100k-twin": [0.1]},
+    "factors": [8],
+    "regularization": [0.1],
+    "epochs": {"ALS": 2, "SGD": 2},
 }
 
 
@@ -164,3 +174,37 @@ def crossings(frame, pair):
         of_sgd = from_most[(from_most.ratio < 1).cummin()]
         rows.append((*key, of_sgd.factors.min() if len(of_sgd) else np.nan))
     return pd.DataFrame(rows, columns=["data", "density", "row_ratings", "factors"])
+
+
+def figure(frame):
+    """Which of ALS and SGD is sooner at the same error, against the ratings of a row and the factors.
+
+    A mark is a part of a data set; purple ones have SGD sooner, green ones ALS, by the factor that stands beside it.
+    """
+    table = summary(frame).dropna(subset="ratio")
+    pairs = [pair for pair in PAIRS if pair in set(table.pair)]
+    names = table.data.unique()
+    markers = dict(zip(names, "osD^v"[: len(names)], strict=True))
+    # Sets whose marks come close have their numbers on different sides.
+    sides = dict(zip(names, cycle((9, -15))))
+    figure, (axes,) = style.panels(columns=len(pairs), height=4.6, sharey=True)
+    for axis, pair in zip(axes, pairs, strict=True):
+        rows = table[table.pair == pair]
+        for row in rows.itertuples():
+            colour = style.COLOURS["green" if row.ratio > 1 else "purple"]
+            strength = min(0.25 + abs(np.log10(row.ratio)) / 1.5, 1)
+            axis.plot(row.row_ratings, row.factors, markers[row.data], color=colour, alpha=strength, markersize=11)
+            by, place = max(row.ratio, 1 / row.ratio), (row.row_ratings, row.factors)
+            label = f"{by:.{0 if by > 10 else 1}f}"
+            axis.annotate(label, place, (0, sides[row.data]), textcoords="offset points", ha="center", size=7)
+        axis.set(xlabel="ratings of a row", ylabel="factors", title=f"{pair} versions")
+        axis.set_xscale("log")
+        axis.set_yscale("log", base=2)
+        axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.margins(0.12)
+    for name, marker in markers.items():
+        axes[0].plot([], [], marker, color="0.6", label=name, markersize=8)
+    axes[0].plot([], [], "s", color=style.COLOURS["green"], label="ALS sooner", markersize=8)
+    axes[0].plot([], [], "s", color=style.COLOURS["purple"], label="SGD sooner", markersize=8)
+    style.legend(figure, axes[0], 5)
+    return figure

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from gpumf import datasets
+from gpumf import figure_style as style
 from gpumf.experiments import identity, present_ratings
 
 _REAL = ["ml-100k", "ml-latest-small", "jester-1", "douban-monti"]
@@ -17,6 +18,7 @@ PROFILES = {
         ]
     },
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"]}
 
 
 def run(data):
@@ -38,3 +40,38 @@ def run(data):
     frame = frame.sort_values(["data", "source"], kind="stable", ignore_index=True)
     frame.attrs["datasets"] = identities
     return frame
+
+
+COUNTS = [
+    "users",
+    "items",
+    "ratings",
+    *(f"{side}_{count}" for side in ("user", "item") for count in ("min", "mean", "max")),
+]
+
+
+def summary(frame):
+    """How far each twin is from what is published, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with the index data and the columns COUNTS: twin over published less one, missing where nothing is
+    published
+    """
+    twins, published = (frame[frame.source == source].set_index("data")[COUNTS] for source in ("twin", "published"))
+    return (twins / published.reindex(twins.index) - 1).dropna(how="all")
+
+
+def figure(frame):
+    """The filled share of the matrix against the number of ratings, a mark a set and source."""
+    figure, ((axis,),) = style.panels(height=4.2)
+    for source, colour, mark in (("published", "black", "x"), ("real", "blue", "o"), ("twin", "orange", "+")):
+        sets = frame[frame.source == source].dropna(subset="ratings")
+        axis.plot(sets.ratings, 100 * sets.density, mark, color=style.COLOURS[colour], label=source, markersize=9)
+    for row in frame.drop_duplicates("data").itertuples():
+        axis.annotate(row.data, (row.ratings, 100 * row.density), (6, 4), textcoords="offset points", size=8)
+    axis.set(xlabel="ratings", ylabel="filled share of the matrix (%)")
+    style.log_scale(axis.xaxis)
+    style.log_scale(axis.yaxis)
+    style.legend(figure, axis, 3)
+    return figure

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from gpumf import figure_style as style
 from gpumf import gpu
 from gpumf.cpu import machine
 
@@ -14,6 +15,7 @@ PROFILES = {
     "quick": {"sides": [256, 512, 1024, 2048, 4096], "repeats": 10},
     "full": {"sides": [256, 512, 1024, 2048, 4096, 8192, 16384], "repeats": 10},
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"sides": [64, 100], "repeats": 2}
 
 
 def run(sides, repeats):
@@ -90,7 +92,7 @@ def _kernel_timings(device, a, repeats):
     return timings
 
 
-def findings(frame):
+def summary(frame):
     """The ratios behind the thesis's three readings, at the largest matrix, from the frame of `run`.
 
     Returns
@@ -119,3 +121,35 @@ def findings(frame):
             ].fraction_of_limit.median(),
         }
     return found
+
+
+_CUBE_SERIES = {
+    ("one core", "coalesced", False): ("CPU, one core", "blue", "-o"),
+    ("all cores", "coalesced", False): ("CPU, all cores", "sky", "-s"),
+    ("gpu", "coalesced", False): ("GPU, coalesced", "green", "-o"),
+    ("gpu", "strided", False): ("GPU, strided", "orange", "-s"),
+    ("gpu", "coalesced", True): ("GPU, coalesced, with transfers", "green", "--^"),
+    ("gpu", "strided", True): ("GPU, strided, with transfers", "orange", "--v"),
+}
+
+
+def figure(frame, series=tuple(_CUBE_SERIES)):
+    """Median seconds of an element-wise cube against the side of the matrix, the spread of the repeats shaded."""
+    figure, ((axis,),) = style.panels(height=4.2)
+    groups = dict(list(frame.groupby(["device", "access", "transfer"])))
+    for key in series:
+        if key in groups:
+            label, colour, line = _CUBE_SERIES[key]
+            times = groups[key].groupby("side").seconds
+            axis.plot(times.median(), line, color=style.COLOURS[colour], label=label, markersize=5)
+            axis.fill_between(times.min().index, times.min(), times.max(), color=style.COLOURS[colour], alpha=0.2)
+    for device, colour in (("one core", "blue"), ("gpu", "green")):
+        if (device, "coalesced", False) in series and (device, "coalesced", False) in groups:
+            limit = groups[device, "coalesced", False].groupby("side").limit_seconds.first()
+            what = "GPU" if device == "gpu" else "CPU"
+            axis.plot(limit, ":", color=style.COLOURS[colour], linewidth=1.2, label=f"limit of the {what}'s memory")
+    axis.set(xlabel="side of the matrix (elements)", ylabel="seconds")
+    style.log_scale(axis.yaxis)
+    axis.set_xscale("log", base=2)
+    style.legend(figure, axis, 3)
+    return figure

@@ -8,8 +8,9 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, SGD
+from gpumf import figure_style as style
 from gpumf.experiments import _published, identity, load_ratings, usable_devices
-from gpumf.experiments.thesis import parameter_search
+from gpumf.experiments.tuning import PARAMETERS, chosen
 
 FACTORS = 16
 # Test MAE that counts as trained, of sets that the thesis does not use: a value that every model here reaches.
@@ -19,17 +20,25 @@ THRESHOLDS = {"ml": 0.76}
 SGD_KERNELS = "sequential", "parallel", "hogwild"
 
 PROFILES = {
-    "quick": {"data": ["ml-100k", "jester-1"], "als_epochs": 20, "sgd_epochs": 30, "repeats": 1},
+    "quick": {
+        "data": ["ml-100k", "jester-1"],
+        "als_epochs": 20,
+        "sgd_epochs": 30,
+        "repeats": 1,
+        "parameters": PARAMETERS,
+    },
     "full": {
         "data": ["ml-100k", "jester-1", "douban-twin"],
         "als_epochs": 20,
         "sgd_epochs": 50,
         "repeats": 1,
+        "parameters": PARAMETERS,
     },
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "als_epochs": 3, "sgd_epochs": 2, "repeats": 2}
 
 
-def run(data, als_epochs, sgd_epochs, repeats):
+def run(data, als_epochs, sgd_epochs, repeats, parameters):
     """Train every kernel that this machine has.
 
     Parameters
@@ -37,6 +46,7 @@ def run(data, als_epochs, sgd_epochs, repeats):
     data : names of data sets
     als_epochs, sgd_epochs : int
     repeats : int, runs of each; run k splits and initialises with seed k
+    parameters : dict, data set -> model -> arguments of the model, see `tuning`
 
     Returns
     -------
@@ -58,8 +68,8 @@ def run(data, als_epochs, sgd_epochs, repeats):
         identities.append(identity(ratings))
         for model, kernel, epochs, repeat in tqdm(runs, desc=f"first_comparison {ratings.name}", leave=False):
             train, test = ratings.split(0.2, seed=repeat)
-            parameters = tuned(ratings.name)[model.__name__]
-            fitted = model(FACTORS, kernel=kernel, seed=repeat, **parameters).fit(train, epochs, test)
+            arguments = chosen(parameters, name, model.__name__)
+            fitted = model(FACTORS, kernel=kernel, seed=repeat, **arguments).fit(train, epochs, test)
             frames.append(
                 fitted.history.assign(
                     data=ratings.name,
@@ -69,7 +79,7 @@ def run(data, als_epochs, sgd_epochs, repeats):
                     repeat=repeat,
                     nnz=train.nnz,
                     transfer_seconds=fitted.transfer_seconds,
-                    **parameters,
+                    **arguments,
                 )
             )
     frame = pd.concat(frames, ignore_index=True)
@@ -116,11 +126,15 @@ def summary(frame):
     return table
 
 
-def tuned(data):
-    """The models' best known parameters for a data set: a dict model -> dict of arguments."""
-    return {model: parameter_search.best(data, model)[0] for model in ("ALS", "SGD")}
-
-
 def threshold(data):
     """The test MAE that counts as trained on a data set."""
     return _published.threshold(data) or THRESHOLDS[_published.family(data)]
+
+
+def figure(frame, data=None, metric="mae"):
+    """Test error against epochs and seconds, one line a kernel.
+
+    data : names of data sets, all by default; metric : 'mae' or 'rmse'
+    """
+    data = frame.data.unique() if data is None else data
+    return style.convergence(frame.assign(scheme=frame.kernel), data, metric, style.LOOKS, with_model=True)

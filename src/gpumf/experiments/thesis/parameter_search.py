@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, RBM, SGD, gpu, results
+from gpumf import ALS, RBM, SGD, gpu
+from gpumf import figure_style as style
 from gpumf.datasets import Ratings
 from gpumf.experiments import _published, identity, load_ratings
 
@@ -31,13 +32,7 @@ FIGURES = {
     ("RBM", "learning_rate"): ("Figure 6.4", "best learning rate"),
 }
 
-# For sets that the thesis does not use: the best of a few values on one split (MovieLens, ALS lambda 0.05 to 0.12,
-# SGD lambda 0.03 to 0.1, rates 0.01 to 0.04; the machine's is the thesis's).
-_OF_OTHER_SETS = {
-    "ALS": {"regularization": 0.1},
-    "SGD": {"regularization": 0.1, "learning_rate": 0.01},
-    "RBM": {"learning_rate": 0.02},
-}
+FIRST_REGULARIZATION = 0.1  # with which Hogwild's search sets out on sets that the thesis does not use
 
 PROFILES = {
     "quick": {
@@ -65,6 +60,16 @@ PROFILES = {
         },
         "repeats": 10,
     },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": ["ml-100k-twin"],
+    "sgd_regularization": [0.1],
+    "learning_rate": [0.01],
+    "als_regularization": [0.1],
+    "updates": 1e5,
+    "als_epochs": 2,
+    "rbm": {"data": "ml-100k-twin", "users": 60, "learning_rate": [0.1], "epochs": 1},
+    "repeats": 1,
 }
 
 
@@ -97,7 +102,7 @@ def run(data, sgd_regularization, learning_rate, als_regularization, updates, al
                 model = ALS(FACTORS, value, kernel=als_kernel(), seed=repeat)
                 rows.append(_row("regularization", model.fit(train, als_epochs, test), ratings.name, repeat))
             epochs = int(np.ceil(updates / train.nnz))
-            start = _start(ratings.name)["regularization"]
+            start = _published.value("Figure 6.1", "best regularization", ratings.name) or FIRST_REGULARIZATION
             first = [
                 _row("learning_rate", _hogwild(start, value, repeat, train, test, epochs), ratings.name, repeat)
                 for value in learning_rate
@@ -223,51 +228,31 @@ def optima(frame):
     return pd.DataFrame(rows).astype({"published": float, "published_deviation": float})
 
 
-def best(data, model):
-    """The best parameters known for a data set.
+_VARIED = {"regularization": "regularization λ", "learning_rate": "learning rate μ"}
 
-    Parameters
-    ----------
-    data : name of a data set
-    model : 'ALS', 'SGD' or 'RBM'
 
-    Returns
-    -------
-    (parameters, source) : dict of the model's arguments, and where they are from: 'recorded search', 'live search' of
-    this machine (of the thesis's sets also that of another part or twin), 'published' for sets of the thesis that
-    neither has, 'tuned by hand' for the others
+def figure(frame, model="ALS", varied="regularization"):
+    """Test MAE against one parameter, an axis a data set; the standard deviation over the repeats shaded.
+
+    model : 'ALS', 'SGD' or 'RBM'; varied : 'regularization' or 'learning_rate'
     """
-    published = _published_optima(data, model)
-    for source, load in (("recorded search", _recorded), ("live search", _live)):
-        found = load()
-        if found is not None:
-            table = optima(found.frame).query("model == @model")
-            rows = table[table.data == data]
-            if rows.empty and published:
-                rows = table[table.data.map(_published.family) == _published.family(data)].drop_duplicates("varied")
-            if len(rows):
-                return dict(rows.set_index("varied")["value"]), source
-    if published:
-        return published, "published"
-    return _OF_OTHER_SETS[model], "tuned by hand"
-
-
-def _recorded():
-    return results.recorded("parameter_search")
-
-
-def _live():
-    try:
-        return results.load("parameter_search", results.device_name(), live=True)
-    except results.NoResult:
-        return None
-
-
-def _published_optima(data, model):
-    found = {varied: _published.value(*words, data) for (of, varied), words in FIGURES.items() if of == model}
-    return {varied: value for varied, value in found.items() if value is not None}
-
-
-def _start(data):
-    """The parameters of SGD from which the search sets out."""
-    return _published_optima(data, "SGD") or _OF_OTHER_SETS["SGD"]
+    points = summary(frame)
+    points = points[(points.model == model) & (points.varied == varied)]
+    best = optima(frame).set_index(["data", "model", "varied"])
+    names = points.data.unique()
+    figure, (axes,) = style.panels(columns=len(names), height=3.6)
+    for axis, name in zip(axes, names, strict=True):
+        curve = points[points.data == name].sort_values("value").dropna(subset="mae")
+        found = best.loc[(name, model, varied)]
+        axis.plot(curve.value, curve.mae, "-o", color=style.COLOURS["blue"], label="mean", markersize=4)
+        if curve.deviation.notna().all():
+            band = curve.mae - curve.deviation, curve.mae + curve.deviation
+            axis.fill_between(curve.value, *band, color=style.COLOURS["blue"], alpha=0.2, label="standard deviation")
+        axis.plot(found.value, found.mae, "*", color=style.COLOURS["black"], markersize=13, label="best here")
+        if found.published == found.published:
+            axis.axvline(found.published, linestyle="--", color=style.COLOURS["orange"], label="best in the thesis")
+        axis.set(xlabel=_VARIED[varied], ylabel=f"test MAE on {name}")
+        if curve.value.max() > 20 * curve.value.min():
+            style.log_scale(axis.xaxis)
+    style.legend(figure, axes[0], 4)
+    return figure

@@ -11,6 +11,7 @@ from matplotlib.cbook import get_sample_data
 from PIL import Image
 
 from gpumf import ALS
+from gpumf import figure_style as style
 from gpumf.datasets import Ratings
 from gpumf.hashing import random_subset
 
@@ -22,6 +23,7 @@ PROFILES = {
     name: {"picture": "grace_hopper.jpg", "reduction": 4, "known": 0.2, "seed": 0, "epochs": 30, **tried}
     for name, tried in _TRIED.items()
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"reduction": 8, "factors": [4], "regularizations": [3.0, 5.0], "epochs": 5}
 
 
 def run(picture, reduction, known, seed, factors, regularizations, epochs):
@@ -100,3 +102,22 @@ def summary(frame):
         [(name, psnr(frame.original, filled)) for name, filled in fillings(frame).items()],
         columns=["filling", "psnr"],
     )
+
+
+def figure(frame):
+    """The picture, its known pixels with their mean for the rest, and what ALS makes of them."""
+    filled = fillings(frame)
+    decibels = summary(frame).set_index("filling").psnr
+    panels = {
+        "original": frame.original,
+        f"{frame.known.mean():.0%} of the pixels, else their mean\nPSNR {decibels['mean']:.1f} dB": filled["mean"],
+        f"completed by ALS\nPSNR {decibels['ALS']:.1f} dB": filled["ALS"],
+    }
+    figure, axes = style.panels(columns=len(panels), height=4.2, sharey=True)
+    for axis, (title, values) in zip(axes[0], panels.items(), strict=True):
+        image = values.to_numpy(float).reshape(frame.row.max() + 1, -1)
+        axis.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        axis.grid(False)
+        axis.set(title=title, xlabel="column (pixels)")
+    axes[0, 0].set_ylabel("row (pixels)")
+    return figure

@@ -13,6 +13,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import RBM, gpu
+from gpumf import figure_style as style
 from gpumf.experiments import _limits, identity, load_ratings
 from gpumf.models.rbm.divergence import batch_order
 
@@ -22,6 +23,7 @@ PROFILES = {
     "quick": {"data": "ml-100k-twin", "hidden": 128, "batch": 100, "few": 5, "repeats": 5},
     "full": {"data": "douban-twin", "hidden": 128, "batch": 100, "few": 30, "repeats": 10},
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "hidden": 8, "repeats": 2}
 
 
 def run(data, hidden, batch, few, repeats):
@@ -147,3 +149,37 @@ def summary(frame):
     ).join(medians.rename(columns={"epoch": "epoch_seconds"}))
     thesis = table.epoch_seconds.get("thesis", np.nan)
     return table.assign(speedup=thesis / table.epoch_seconds).reset_index()
+
+
+def figure(frame):
+    """Seconds of an epoch of every version beside the limit; hatched where few batches were timed."""
+    table = summary(frame)[::-1].reset_index(drop=True)
+    figure, ((axis,),) = style.panels(height=1.4 + 0.5 * len(table))
+    bars = axis.barh(
+        table.index + 0.2, table.epoch_seconds, 0.38, color=style.COLOURS["green"], label="measured (median)"
+    )
+    style.hatch(bars, table.share < 1)
+    limit = table.epoch_seconds * table.fraction_of_limit
+    axis.barh(table.index - 0.2, limit, 0.38, color=style.COLOURS["orange"], label="limit")
+    axis.set_yticks(table.index, [style.LOOKS["RBM", version].name for version in table.version])
+    axis.set(xlabel=f"seconds an epoch of {frame.data.iloc[0]}")
+    style.log_scale(axis.xaxis)
+    style.legend(figure, axis, 2)
+    return figure
+
+
+def figure_updates(frame):
+    """The thesis's Figure 4.5: seconds of an epoch and of its updates, the weights moved (left) or resident."""
+    table = summary(frame).set_index("version")
+    parts = {"epoch_seconds": "epoch"} | {update: update for update in UPDATES}
+    figure, ((axis,),) = style.panels(height=3.8)
+    place = np.arange(len(parts))
+    for shift, version in ((-0.2, "thesis, transfer"), (0.2, "thesis")):
+        label, colour, _ = style.LOOKS["RBM", version]
+        seconds = table.loc[version, list(parts)].astype(float)
+        axis.bar(place + shift, seconds, 0.38, color=style.COLOURS[colour], label=label)
+    axis.set_xticks(place, parts.values())
+    axis.set(ylabel="seconds an epoch", xlabel=f"{frame.data.iloc[0]}, {frame.hidden.iloc[0]} hidden units")
+    style.log_scale(axis.yaxis)
+    style.legend(figure, axis, 2)
+    return figure

@@ -7,12 +7,16 @@ start, one after another is set to what was best. The thesis's setting and the o
 training set, for as many epochs as were best, and judged on the test ratings once.
 """
 
+import re
+
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 from tqdm import tqdm
 
 from gpumf import RBM
-from gpumf.experiments import identity, load_ratings
+from gpumf import figure_style as style
+from gpumf.experiments import _published, identity, load_ratings
 
 THESIS = {
     "learning_rate": 0.02,
@@ -49,6 +53,11 @@ PROFILES = {
         "kernel": None,
         "seeds": 3,
     },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": ["ml-100k-twin"],
+    "others": {"hidden": [8], "gibbs_steps": [[[0, 1], [1, 2]]]},
+    "epochs": [2],
 }
 
 
@@ -146,3 +155,73 @@ def changed_alone(frame, data, parameter):
         if name != parameter:
             rows = rows[rows[name] == value]
     return rows
+
+
+_PARAMETERS = {
+    "learning_rate": "learning rate",
+    "momentum": "momentum",
+    "average": "average over",
+    "hidden": "hidden units",
+    "gibbs_steps": "Gibbs steps",
+    "weight_decay": "weight decay",
+}
+
+
+def figure(frame, data=None):
+    """Errors on held-out ratings against epochs, each parameter changed alone; black, the thesis's setting.
+
+    data : name of a data set, the first by default; a threshold of the thesis is dotted
+    """
+    data = frame.data.iloc[0] if data is None else data
+    metric = METRICS[data]
+    threshold = _published.threshold(data) if metric == "mae" else None
+    varied = []
+    for parameter in _PARAMETERS:
+        runs = changed_alone(frame, data, parameter)
+        if runs[parameter].nunique() > 1:
+            varied.append((parameter, runs[runs.epoch > 0]))
+    rows = -(-len(varied) // 3)
+    figure, axes = style.panels(columns=min(3, len(varied)), rows=rows, height=0.8 + 3.1 * rows, sharey=True)
+    for axis in axes.ravel()[len(varied) :]:
+        axis.set_visible(False)
+    everything = pd.concat([runs[metric] for _, runs in varied])
+    for axis, (parameter, runs) in zip(axes.ravel(), varied, strict=False):
+        colours = iter(("blue", "red", "green", "purple", "sky", "orange"))
+        for value, run in runs.groupby(parameter, sort=True):
+            own = value == IN_FRAMES[parameter]
+            colour, line = ("black", "-") if own else (next(colours), "--")
+            label = f"{value:g}" if isinstance(value, float) else str(value)
+            # A schedule is told as shortly as a legend needs it.
+            label = re.sub(r"from epoch (\d+) on (\d+)", r"\2 from \1", label)
+            axis.plot(run.epoch, run[metric], line, color=style.COLOURS[colour], label=label)
+        if threshold is not None:
+            axis.axhline(threshold, color="0.4", linewidth=1, linestyle=":")
+        axis.set(xlabel="epochs", ylim=(everything.min() - 0.005, everything.quantile(0.95)))
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.legend(
+            title=_PARAMETERS[parameter],
+            fontsize=8,
+            title_fontsize=9,
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1),
+            ncols=3,
+            columnspacing=1,
+            handlelength=1.6,
+        )
+    for axis in axes[:, 0]:
+        axis.set_ylabel(f"held-out {metric.upper()}, {data}")
+    return figure
+
+
+def summary(frame):
+    """The thesis's setting and the tuned one on the test ratings, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a data set and setting: data, setting, the parameters, epoch (of the first seed), rmse, mae,
+    accuracy (means over the seeds), rmse_deviation, mae_deviation (standard ones; missing with one seed)
+    """
+    tests = frame[frame.step == "test"].groupby(["data", "setting"], sort=False)
+    errors = tests[["rmse", "mae", "accuracy"]].mean()
+    deviations = tests[["rmse", "mae"]].std().add_suffix("_deviation")
+    return tests[[*THESIS, "epoch"]].first().join([errors, deviations]).reset_index()

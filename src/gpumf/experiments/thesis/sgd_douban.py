@@ -34,6 +34,7 @@ PROFILES = {
         **_COMMON,
     },
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "epochs": 2}
 
 
 def run(data, kernels, factors, regularization, learning_rate, schedule, epochs, repeats):
@@ -76,3 +77,6 @@ def _runs(kernels, repeats):
         if device == "cpu" or gpu.available():
             for repeat in range(repeats if device == "cuda" else 1):
                 yield kernel, repeat
+
+
+summary, figure = first_comparison.summary, first_comparison.figure

@@ -10,8 +10,10 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, RBM, SGD, gpu
+from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.thesis import parameter_search
+from gpumf.experiments.tuning import PARAMETERS, chosen
 from gpumf.hashing import random_subset
 
 FACTORS = 16
@@ -24,6 +26,7 @@ PROFILES = {
         "regularization": {"ALS": [0.05, 0.1, 0.2, 0.4], "SGD": [0.03, 0.1, 0.3], "RBM": [0.0]},
         "epochs": {"ALS": 10, "SGD": 20, "RBM": 4},
         "repeats": {"ALS": 2, "SGD": 1, "RBM": 1},
+        "parameters": PARAMETERS,
     },
     "full": {
         "data": "jester-1",
@@ -36,11 +39,20 @@ PROFILES = {
         },
         "epochs": {"ALS": 50, "SGD": 800, "RBM": 60},
         "repeats": {"ALS": 10, "SGD": 4, "RBM": 2},
+        "parameters": PARAMETERS,
     },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": "ml-100k-twin",
+    "users": 60,
+    "densities": [0.02],
+    "regularization": {"ALS": [0.1], "SGD": [0.1], "RBM": [0.0]},
+    "epochs": {"ALS": 2, "SGD": 2, "RBM": 2},
+    "repeats": {"ALS": 1, "SGD": 1, "RBM": 1},
 }
 
 
-def run(data, users, densities, regularization, epochs, repeats):
+def run(data, users, densities, regularization, epochs, repeats, parameters):
     """Train with every lambda on every density.
 
     Parameters
@@ -51,6 +63,7 @@ def run(data, users, densities, regularization, epochs, repeats):
     regularization : dict, model -> list of float
     epochs : dict, model -> int, at the most
     repeats : dict, model -> int, training sets; set k is split off, and thinned, with seed k
+    parameters : dict, data set -> model -> arguments of the model, see `tuning`, whose lambda is replaced
 
     Returns
     -------
@@ -61,7 +74,7 @@ def run(data, users, densities, regularization, epochs, repeats):
     identities = [identity(ratings)]
     if users is not None:
         ratings = parameter_search.first_users(ratings, users)
-    found = {name: parameter_search.best(ratings.name, name)[0] for name in regularization}
+    found = {name: chosen(parameters, data, name) for name in regularization}
     rows = []
     for repeat in tqdm(range(max(repeats.values())), desc="sparsity", leave=False):
         train, test = ratings.split(0.2, seed=repeat)
@@ -129,3 +142,24 @@ def steepness(frame, model="ALS"):
         **(ends.iloc[1] / ends.iloc[0]).to_dict(),
         "monotonous": bool((np.diff(curve.mae) >= -slack).all()),
     }
+
+
+def figure(frame):
+    """The best lambda (left) and its test MAE (right) against the density of the training set.
+
+    The machine's weight decay is in other units than lambda and is left out.
+    """
+    curves = summary(frame)
+    figure, (axes,) = style.panels(columns=2, height=3.8)
+    for axis, column in zip(axes, ("regularization", "mae"), strict=True):
+        for model, (colour, line) in style.MODELS.items():
+            curve = curves[curves.model == model].sort_values("density")
+            if len(curve) and (model, column) != ("RBM", "regularization"):
+                what = {"color": style.COLOURS[colour], "label": model, "markersize": 4, "capsize": 2}
+                axis.errorbar(100 * curve.density, curve[column], curve[f"{column}_deviation"], fmt=line, **what)
+        axis.set(xlabel="density of the training set (%)")
+        style.log_scale(axis.xaxis)
+    axes[0].set(ylabel="best λ", ylim=(0, None))
+    axes[1].set(ylabel="test MAE")
+    style.legend(figure, axes[1], 3)
+    return figure

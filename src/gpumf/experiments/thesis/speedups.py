@@ -11,8 +11,10 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, SGD
+from gpumf import figure_style as style
 from gpumf.experiments import _published, identity, load_ratings, usable_devices
 from gpumf.experiments.thesis import parameter_search
+from gpumf.experiments.tuning import PARAMETERS, chosen
 
 FACTORS = 16
 ALS_THREADS, SGD_THREADS = 32 * 128, parameter_search.SGD_THREADS
@@ -38,18 +40,27 @@ COLUMNS = {"ALS": "ALS (32/128)", "SGD, 32/128": "SGD (32/128)", "SGD, 128/128":
 """The columns of Table 6.3 as `published.csv` calls them, and the versions that they are measured with."""
 
 PROFILES = {
-    "quick": {"data": ["ml-100k-twin"], "als_epochs": 10, "updates": 2e6, "repeats": 1, "cpu_repeats": 1},
+    "quick": {
+        "data": ["ml-100k-twin"],
+        "als_epochs": 10,
+        "updates": 2e6,
+        "repeats": 1,
+        "cpu_repeats": 1,
+        "parameters": PARAMETERS,
+    },
     "full": {
         "data": ["douban-twin", "jester-twin", "jester-1"],
         "als_epochs": 20,
         "updates": 7.6e8,
         "repeats": 2,
         "cpu_repeats": 1,
+        "parameters": PARAMETERS,
     },
 }
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "als_epochs": 2, "updates": 1e5}
 
 
-def run(data, als_epochs, updates, repeats, cpu_repeats):
+def run(data, als_epochs, updates, repeats, cpu_repeats, parameters):
     """Train every version that this machine has until it reaches the threshold.
 
     Parameters
@@ -59,12 +70,13 @@ def run(data, als_epochs, updates, repeats, cpu_repeats):
     updates : float, of SGD at the most
     repeats, cpu_repeats : int, runs of each version on the GPU and on the CPU; run k has the training set and the
         initial factors of seed k
+    parameters : dict, data set -> model -> arguments of the model, see `tuning`
 
     Returns
     -------
     DataFrame with a row an epoch: data, version, model, kernel, device, threads (missing where the model chooses),
-    repeat, regularization, learning_rate (missing for ALS), parameters_from (see `parameter_search.best`), epoch,
-    seconds (of training alone, summed up), rmse, mae (both on the test set)
+    repeat, regularization, learning_rate (missing for ALS), epoch, seconds (of training alone, summed up), rmse, mae
+    (both on the test set)
     """
     usable = usable_devices()
     frames, identities = [], []
@@ -80,17 +92,17 @@ def run(data, als_epochs, updates, repeats, cpu_repeats):
                 device = model.kernels()[kernel]
                 if device not in usable or (device == "cpu" and repeat >= cpu_repeats):
                     continue
-                parameters, source = parameter_search.best(ratings.name, model.__name__)
-                fitted = model(FACTORS, kernel=kernel, threads=threads, seed=repeat, **parameters)
+                arguments = chosen(parameters, name, model.__name__)
+                fitted = model(FACTORS, kernel=kernel, threads=threads, seed=repeat, **arguments)
                 epochs = als_epochs if model is ALS else int(np.ceil(updates / train.nnz))
                 history = fitted.fit(train, epochs, test, stop=_Stop(threshold)).history
                 what = {"data": ratings.name, "version": version, "model": model.__name__, "kernel": kernel}
                 what |= {"device": device, "threads": np.nan if threads is None else threads, "repeat": repeat}
-                what |= {"learning_rate": np.nan, **parameters, "parameters_from": source}
+                what |= {"learning_rate": np.nan, **arguments}
                 frames.append(history.assign(**what))
     frame = pd.concat(frames, ignore_index=True)
     first = ["data", "version", "model", "kernel", "device", "threads", "repeat", "regularization", "learning_rate"]
-    frame = frame[[*first, "parameters_from", "epoch", "seconds", "rmse", "mae"]]
+    frame = frame[[*first, "epoch", "seconds", "rmse", "mae"]]
     frame.attrs["datasets"] = identities
     return frame
 
@@ -179,3 +191,32 @@ def fastest(frame, model, kernels=None):
     rows = summary(frame)
     rows = rows[(rows.model == model) & rows.version.isin(versions)].dropna(subset="seconds")
     return rows.loc[rows.groupby(["data", "level"], sort=False).seconds.idxmin()]
+
+
+def figure(frame, level=None, on_gpu=False):
+    """Seconds of training to the same test MAE, a bar a version, an axis a data set.
+
+    level : 'published' or 'reached by all'; for each set the last one that it has by default
+    on_gpu : the versions on the GPU alone (Figure 6.12), on a linear scale
+    """
+    frame = frame[frame.device == "cuda"] if on_gpu else frame
+    table = summary(frame)
+    table = table[table.version.isin(frame.version)]
+    names = table.data.unique()
+    figure, (axes,) = style.panels(columns=len(names), height=4.2, sharey=True)
+    versions_ = list(frame.version.unique())[::-1]
+    for axis, name in zip(axes, names, strict=True):
+        rows = table[table.data == name]
+        chosen = level if level in rows.level.unique() else rows.level.iloc[-1]
+        rows = rows[rows.level == chosen].set_index("version").reindex(versions_)
+        colours = [style.COLOURS[style.MODELS[version[:3]][0]] for version in versions_]
+        bars = axis.barh(np.arange(len(rows)), rows.seconds, 0.7, color=colours)
+        axis.bar_label(bars, rows.seconds.map("{:.3g}".format).where(rows.seconds.notna(), ""), fontsize=8)
+        for place in np.flatnonzero(rows.seconds.isna()):
+            axis.annotate("not reached", (0.02, place), xycoords=("axes fraction", "data"), va="center", size=8)
+        axis.set_yticks(np.arange(len(rows)), versions_)
+        axis.set(xlabel=f"seconds to MAE {rows['mae'].dropna().iloc[0]:g}", title=name)
+        axis.margins(x=0.25)
+        if not on_gpu:
+            axis.set_xscale("log")
+    return figure

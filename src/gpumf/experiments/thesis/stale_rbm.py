@@ -13,9 +13,11 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import StrMethodFormatter
 from tqdm import tqdm
 
 from gpumf import RBM, SGD, datasets
+from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.gpumf.blend_ml100k import FIXED
 from gpumf.hashing import random_order
@@ -53,6 +55,15 @@ PROFILES = {
         "kernel": None,
         "seeds": 3,
     },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": "ml-100k-twin",
+    "chunks": 2,
+    "every": [1, 2],
+    "factors": 4,
+    "factor_epochs": 2,
+    "hidden": 8,
+    "hidden_epochs": 2,
 }
 
 
@@ -167,3 +178,28 @@ def summary(frame):
     alone = table[table.every == 0].set_index(["order", "seed"]).rmse
     table["gain"] = [alone[row.order, row.seed] - row.rmse for row in table.itertuples()]
     return table.drop(columns=["squared", "nnz"])
+
+
+_SHOWN = {
+    "trained on": ("shown what it was trained on", "blue", "-o"),
+    "all so far": ("shown all so far", "red", "--s"),
+}
+
+
+def figure(frame):
+    """RMSE of the blend against the chunks between two trainings of its Boltzmann machine, for each order."""
+    table = summary(frame)
+    orders = table.order.unique()
+    figure, (axes,) = style.panels(columns=len(orders), height=3.8)
+    for axis, order in zip(axes, orders, strict=True):
+        runs = table[table.order == order]
+        axis.axhline(runs[runs.every == 0].rmse.mean(), color=style.COLOURS["black"], label="factorization alone")
+        for shown, (label, colour, line) in _SHOWN.items():
+            means = runs[runs.shown == shown].groupby("every").rmse.mean()
+            axis.plot(means, line, color=style.COLOURS[colour], label=label)
+        axis.set(xlabel="chunks between two trainings of the RBM", ylabel="RMSE of the next chunks")
+        axis.set_title(f"ratings arrive in {'random order' if order == 'random' else 'order of time'}", fontsize=10)
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    style.legend(figure, axes[0], 3)
+    return figure

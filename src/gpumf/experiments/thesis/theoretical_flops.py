@@ -8,8 +8,11 @@ a fused multiply-add counts two.
 from importlib import resources
 
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
-PROFILES = {"quick": {}, "full": {}}
+from gpumf import figure_style as style
+
+PROFILES = {"smoke": {}, "quick": {}, "full": {}}
 
 
 def run():
@@ -27,3 +30,39 @@ def run():
     )
     frame["gflops"] = frame.cores * frame.megahertz * frame.flop_per_cycle / 1000
     return frame[frame.gflops > 0].reset_index(drop=True)
+
+
+def figure(frame):
+    """FLOP/s by equation A.1 against the year, GPUs and CPUs, single and double precision."""
+    figure, ((axis,),) = style.panels(height=4.4)
+    colours = {"GPU": style.COLOURS["green"], "CPU": style.COLOURS["blue"]}
+    for (kind, precision), group in frame.groupby(["kind", "precision"], sort=False):
+        single = precision == "single"
+        axis.plot(
+            group.year,
+            group.gflops,
+            "o" if single else "^",
+            color=colours[kind],
+            markerfacecolor=colours[kind] if single else "white",
+            label=f"{kind}, {precision} precision",
+        )
+        best = group.groupby("year").gflops.max().cummax()
+        axis.plot(best.index, best, "-" if single else ":", color=colours[kind], linewidth=1)
+    axis.set(xlabel="year of release", ylabel="theoretical GFLOP/s")
+    style.log_scale(axis.yaxis)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    style.legend(figure, axis, 4)
+    figure.supxlabel("Computed from data sheets, not measured; a line follows the fastest so far.", fontsize=8)
+    return figure
+
+
+def summary(frame):
+    """The fastest of either kind so far, in single precision, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with the index year: GPU, CPU (GFLOP/s), lead (their ratio)
+    """
+    single = frame[frame.precision == "single"].groupby(["year", "kind"]).gflops.max().unstack()
+    best = single.cummax().ffill().dropna()
+    return best.assign(lead=best.GPU / best.CPU)

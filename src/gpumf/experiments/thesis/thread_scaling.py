@@ -20,12 +20,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from tqdm import tqdm
 
 from gpumf import ALS, gpu
+from gpumf import figure_style as style
 from gpumf.datasets import CompressedRows
-from gpumf.experiments import _published, identity, load_ratings
+from gpumf.experiments import _published, identity, kernels_unavailable, load_ratings
 from gpumf.experiments.thesis import parameter_search
+from gpumf.experiments.tuning import PARAMETERS, chosen
 from gpumf.gpu.occupancy import KEPLER, active_blocks
 
 FACTORS, BLOCK, HALF_WARP = 16, 128, 16
@@ -40,6 +43,7 @@ PROFILES = {
         "blocks": [],
         "most_epochs": 3,
         "repeats": 1,
+        "parameters": PARAMETERS,
     },
     "full": {
         "data": "douban-twin",
@@ -51,11 +55,19 @@ PROFILES = {
         "blocks": [1, 2, 3, 4, 6, 8, 10, 12, 16, 20],
         "most_epochs": 20,
         "repeats": 2,
+        "parameters": PARAMETERS,
     },
 }
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": "ml-100k-twin",
+    "threads": {"thesis_shared": [128, 128, 128]},
+    "blocks": [],
+}
+
+why_unavailable = kernels_unavailable
 
 
-def run(data, threads, blocks, most_epochs, repeats):
+def run(data, threads, blocks, most_epochs, repeats, parameters):
     """Time epochs of the three versions on the GPU, or on the processor in its place where there is none.
 
     Parameters
@@ -65,6 +77,7 @@ def run(data, threads, blocks, most_epochs, repeats):
     blocks : numbers of blocks for each multiprocessor of the device, for more threads than that; and one block more
     most_epochs : int, after which the error counts as not reached
     repeats : int, timings of each; one where an epoch takes long
+    parameters : dict, data set -> model -> arguments of the model, see `tuning`
 
     Returns
     -------
@@ -76,9 +89,9 @@ def run(data, threads, blocks, most_epochs, repeats):
     device = gpu.device("cuda" if gpu.available() else "host")
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)
-    parameters, _ = parameter_search.best(ratings.name, "ALS")
-    epochs = _epochs_to_threshold(train, test, parameters, most_epochs)
-    resident, factors = _resident(device, train), ALS(FACTORS, **parameters).initial_factors(train)
+    arguments = chosen(parameters, data, "ALS")
+    epochs = _epochs_to_threshold(train, test, arguments, most_epochs)
+    resident, factors = _resident(device, train), ALS(FACTORS, **arguments).initial_factors(train)
     processors = device.facts["multiprocessors"]
     more = [BLOCK * (processors * b + one) for b in blocks for one in (0, 1)]
     rows = []
@@ -93,7 +106,7 @@ def run(data, threads, blocks, most_epochs, repeats):
         for machine, of_machine in counts.items():
             limited = machine == KEPLER_LIKE
             for count in tqdm(of_machine, desc=f"thread_scaling {kernel}, {machine}", leave=False):
-                model = ALS(FACTORS, kernel=kernel, device=device.name, threads=count, **parameters)
+                model = ALS(FACTORS, kernel=kernel, device=device.name, threads=count, **arguments)
                 taken, trainer = _taken(model, resident, factors, device, machine)
                 with device.limited_to(KEPLER["multiprocessors"]) if limited else nullcontext():
                     seconds = _timings(device, trainer, repeats)
@@ -112,11 +125,11 @@ def run(data, threads, blocks, most_epochs, repeats):
     return frame
 
 
-def _epochs_to_threshold(train, test, parameters, most):
+def _epochs_to_threshold(train, test, arguments, most):
     threshold = _published.threshold(train.name)
     if threshold is None:
         return np.nan
-    model = ALS(FACTORS, kernel=parameter_search.als_kernel(), **parameters)
+    model = ALS(FACTORS, kernel=parameter_search.als_kernel(), **arguments)
     history = model.fit(train, most, test, stop=lambda row: row["mae"] <= threshold).history
     return history.epoch.iloc[-1] if history.mae.iloc[-1] <= threshold else np.nan
 
@@ -163,11 +176,13 @@ def _timings(device, trainer, repeats):
     return device.time(epoch, repeats, warmup=0) if seconds[0] < _LONG else seconds
 
 
-def speedups(frame):
+def summary(frame):
     """How many times as fast as one half-warp of the version in shared memory on the whole GPU, from `run`'s frame.
 
-    Returns ------- DataFrame with a row a point: machine, kernel, threads, seconds (of an epoch, median),
-    seconds_to_threshold, speedup
+    Returns
+    -------
+    DataFrame with a row a point: machine, kernel, threads, seconds (of an epoch, median), seconds_to_threshold,
+    speedup
     """
     points = frame.groupby(["machine", "kernel", "threads"], sort=False)
     table = points[["seconds", "epochs_to_threshold"]].median().reset_index()
@@ -178,7 +193,7 @@ def speedups(frame):
 
 def drops(frame, machine, kernel, share=0.1):
     """Numbers of threads after which the next one measured has lost more than this share of the speed."""
-    points = speedups(frame)
+    points = summary(frame)
     curve = points[(points.machine == machine) & (points.kernel == kernel)].set_index("threads").speedup.sort_index()
     after = curve.shift(-1)
     return list(curve.index[after < (1 - share) * curve])
@@ -186,9 +201,76 @@ def drops(frame, machine, kernel, share=0.1):
 
 def linearity(frame, machine, kernel, threads):
     """The speed-up at so many threads, over what it is at the fewest threads of the curve times as many threads."""
-    points = speedups(frame)
+    points = summary(frame)
     curve = points[(points.machine == machine) & (points.kernel == kernel) & (points.threads >= BLOCK)]
     curve = curve.set_index("threads").speedup.sort_index()
     if threads not in curve.index:
         return np.nan
     return curve[threads] / curve.iloc[0] / (threads / curve.index[0])
+
+
+_MACHINES = {KEPLER_LIKE: "-", OWN: "--", SHARED: ":"}
+
+
+def figure(frame):
+    """Speed-up over one half-warp against CUDA threads: the published range (left), and all that the GPU holds.
+
+    Solid lines have 8 multiprocessors and 48 kB of shared memory on each, dashed ones the whole GPU, dotted ones 48
+    kB on each of its multiprocessors. Vertical are the numbers up to which the thesis found linear scaling.
+    """
+    points = summary(frame)
+    figure, (axes,) = style.panels(columns=2, height=4.8)
+    published_range = points[points.machine == KEPLER_LIKE].threads.max()
+    left = points[points.threads <= published_range] if published_range == published_range else points
+    machines = (KEPLER_LIKE, OWN), (OWN, SHARED)
+    for axis, shown, of in zip(axes, (left, points), machines, strict=True):
+        for machine in of:
+            for kernel in KERNELS:
+                label, colour, _ = style.LOOKS["ALS", kernel]
+                curve = shown[(shown.machine == machine) & (shown.kernel == kernel)].set_index("threads").speedup
+                if len(curve):
+                    what = {"color": style.COLOURS[colour], "label": f"{label}, {machine}", "linewidth": 1.3}
+                    axis.plot(curve.sort_index(), _MACHINES[machine], **what)
+        axis.set(xlabel="CUDA threads", ylabel="speed-up over one half-warp", xlim=(0, None), ylim=(0, None))
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    lines = {line.get_label(): line for axis in axes for line in axis.lines}
+    for kernel, artefact in (("thesis_shared", "Figure 6.7"), ("thesis_global", "Figure 6.9")):
+        colour = style.COLOURS[style.LOOKS["ALS", kernel].colour]
+        axes[0].axvline(_published.value(artefact, "linear up to"), linestyle=":", linewidth=1, color=colour)
+    figure.legend(lines.values(), lines, loc="outside upper center", ncols=3, frameon=False)
+    return figure
+
+
+def figure_blocks(frame, facts):
+    """Active blocks of a multiprocessor against the shared memory of a block: computed, of the driver, published.
+
+    facts : of the GPU, from the provenance of the result; where there was none, only the thesis's GPU is computed
+    """
+    figure, ((axis,),) = style.panels(height=4.0)
+    size = np.arange(128, 16 << 10, 128)
+    machines = {"thesis's GPU": (KEPLER, "sky")}
+    if "shared_bytes_per_multiprocessor" in facts:
+        machines[facts["gpu"]] = facts, "black"
+    for name, (machine, colour) in machines.items():
+        blocks = [active_blocks(machine, BLOCK, shared_bytes=int(s)) for s in size]
+        line = {"color": style.COLOURS[colour], "linewidth": 1.2}
+        axis.step(size / 1000, blocks, where="mid", label=f"computed, {name}", **line)
+    for kernel in KERNELS:
+        label, colour, _ = style.LOOKS["ALS", kernel]
+        colour = style.COLOURS[colour]
+        rows = frame[(frame.kernel == kernel) & (frame.machine == OWN) & (frame.threads >= BLOCK)]
+        row = rows.iloc[0]
+        here = row.active_blocks_computed if np.isnan(row.active_blocks_driver) else row.active_blocks_driver
+        axis.plot(row.shared_bytes / 1000, here, "o", color=colour, label=f"{label}, with its registers")
+        stated = {
+            quantity: _published.value("Figure 6.8", quantity, model=f"ALS {kernel}")
+            for quantity in ("shared memory of a block", "active blocks")
+        }
+        if all(stated.values()):
+            x, y = stated.values()
+            axis.plot(x / 1000, y, "D", color=colour, markerfacecolor="white", label=f"{label}, published")
+    axis.set(xlabel="shared memory of a block (kB)", ylabel="active blocks of a multiprocessor", xlim=(0, None))
+    axis.set_ylim(0, None)
+    style.legend(figure, axis, 3)
+    return figure

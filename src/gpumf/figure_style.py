@@ -1,0 +1,207 @@
+"""How figures look: one palette, and one table of what every scheme is called and drawn like, in every figure.
+
+An experiment draws its own frame; here is what all of them share. `save` says below a figure where its numbers were
+measured, and writes the figures of recorded results to figures/<source>/.
+"""
+
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+
+from gpumf import results
+
+# Okabe and Ito's palette, and Tol's muted one for what is left: told apart by readers with any colour vision.
+COLOURS = {
+    "black": "#000000",
+    "orange": "#E69F00",
+    "sky": "#56B4E9",
+    "green": "#009E73",
+    "blue": "#0072B2",
+    "red": "#D55E00",
+    "purple": "#CC79A7",
+    "indigo": "#332288",
+    "teal": "#44AA99",
+    "olive": "#999933",
+    "wine": "#882255",
+    "grey": "#777777",
+}
+
+
+class Look(NamedTuple):
+    """What a scheme is called, its colour (a name of COLOURS), and Matplotlib's format of its line."""
+
+    name: str
+    colour: str
+    line: str
+
+
+LOOKS = {
+    ("ALS", "sequential"): Look("one core", "sky", "--"),
+    ("ALS", "parallel"): Look("all cores", "blue", "--"),
+    ("ALS", "thesis_global"): Look("thesis, global memory", "orange", ":"),
+    ("ALS", "thesis_hybrid"): Look("thesis, hybrid", "purple", ":"),
+    ("ALS", "thesis_shared"): Look("thesis, shared memory", "green", "-"),
+    ("ALS", "cumf_lu"): Look("cuMF, LU", "red", "-s"),
+    ("ALS", "cumf_cholesky"): Look("cuMF, Cholesky", "indigo", "-D"),
+    ("ALS", "cumf_cg"): Look("cuMF, CG in FP32", "olive", "-^"),
+    ("ALS", "cumf_cg_fp16"): Look("cuMF, CG in FP16", "teal", "-v"),
+    ("ALS", "tensor_core"): Look("tensor cores", "black", "-"),
+    ("SGD", "sequential"): Look("one core", "red", "--"),
+    ("SGD", "parallel"): Look("all cores", "orange", "--"),
+    ("SGD", "kato_hosino"): Look("Kato and Hosino", "olive", "-"),
+    ("SGD", "gpusgd"): Look("GPUSGD", "sky", "-"),
+    ("SGD", "newgpusgd"): Look("NewGPUSGD", "green", "-"),
+    ("SGD", "newgpusgd, FP64"): Look("NewGPUSGD, FP64", "green", "--"),
+    ("SGD", "bsgd"): Look("BSGD", "grey", "-"),
+    ("SGD", "esgd"): Look("ESGD", "wine", "-"),
+    ("SGD", "esgd, shuffled"): Look("ESGD, shuffled", "wine", "--"),
+    ("SGD", "cu2rec"): Look("cu2rec", "teal", "-"),
+    ("SGD", "cu2rec, early bird loses"): Look("cu2rec, early bird loses", "teal", "--"),
+    ("SGD", "cu2rec, atomic"): Look("cu2rec, atomic", "teal", ":"),
+    ("SGD", "cu2rec, no striding"): Look("cu2rec, no striding", "teal", "-."),
+    ("SGD", "hogwild"): Look("Hogwild", "purple", "-"),
+    ("SGD", "cumf_sgd"): Look("CuMF_SGD", "blue", "-"),
+    ("SGD", "cumf_sgd, blocked"): Look("CuMF_SGD, blocked", "blue", "--"),
+    ("SGD", "fast"): Look("fast", "black", "-"),
+    ("SGD", "fast, FP32"): Look("fast, FP32", "black", "--"),
+    ("RBM", "sequential"): Look("one core", "sky", "--"),
+    ("RBM", "parallel"): Look("all cores", "blue", "--"),
+    ("RBM", "thesis, transfer"): Look("thesis, weights moved", "orange", "-"),
+    ("RBM", "thesis"): Look("thesis, weights on the device", "green", "-"),
+    ("RBM", "fast"): Look("fast", "black", "-"),
+}
+"""By model and scheme; a variant of a scheme has its colour and a line of its own."""
+
+MODELS = {"ALS": ("green", "-o"), "SGD": ("purple", "-s"), "RBM": ("orange", "-^")}
+"""Colour and line of a model, where its schemes are not told apart."""
+
+WIDTH = 9.0  # inches; as wide as a page of the book
+_STYLE = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.size": 10,
+    "grid.alpha": 0.3,
+    "lines.linewidth": 1.8,
+    # The same figure gives the same file, and its text stays text.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "gpumf",
+}
+
+
+def setup():
+    """Draw in the study's style, as SVG, and show tables whole. Call it once, at the top of a chapter."""
+    from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+    pd.set_option("display.max_colwidth", None)
+    matplotlib.rcParams.update(_STYLE)
+    set_matplotlib_formats("svg")
+
+
+def save(figure, result, suffix=""):
+    """Say below a figure where its result was measured; write it to figures/<source>/ if the result is recorded.
+
+    Parameters
+    ----------
+    figure : Figure; one with a line of its own below keeps that
+    result : results.Result that it shows
+    suffix : of the file's name behind that of the experiment, where it has several figures
+
+    Returns
+    -------
+    Figure: the same
+    """
+    if not figure.get_supxlabel():
+        figure.supxlabel(result.where, fontsize=8, color="0.35")
+    if not result.live:
+        folder = results.repository() / "figures" / result.source
+        folder.mkdir(parents=True, exist_ok=True)
+        with matplotlib.rc_context(_STYLE):
+            figure.savefig(folder / f"{result.name}{suffix}.svg", metadata={"Date": None, "Creator": None})
+    return figure
+
+
+def panels(columns=1, rows=1, height=3.6, width=WIDTH, **options):
+    """(figure, array of rows x columns axes) of a size in inches."""
+    # Not pyplot, whose open figures a notebook shows once more than asked.
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def legend(figure, axis, columns):
+    """That of an axis above all axes, where it cannot cover data."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+
+
+def hatch(bars, which):
+    """Mark those of the bars that are measured less surely."""
+    for bar, marked in zip(bars, which, strict=True):
+        if marked:
+            bar.set(hatch="///", edgecolor="white")
+
+
+def log_scale(axis):
+    """Make a drawn axis (x or y) logarithmic, with labels that do not run into each other."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    low, high = axis.get_view_interval()
+    axis.set_minor_formatter(NullFormatter())
+    if high < 100 * low:
+        axis.set_major_locator(LogLocator(subs=(1, 3)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
+def curve(axis, series, model, scheme, label=None):
+    """One line of a scheme, as it looks everywhere; called `label`, or what the scheme is called."""
+    look = LOOKS[model, scheme]
+    axis.plot(series.index, series, look.line, color=COLOURS[look.colour], label=label or look.name, markersize=4)
+
+
+def dots(series, xlabel, log=True, spread=None):
+    """A figure of one labelled dot a row of a series, from top to bottom, with the spread where there is one."""
+    figure, ((axis,),) = panels(height=1.0 + 0.28 * len(series))
+    place = np.arange(len(series))[::-1]
+    axis.errorbar(series, place, xerr=spread, fmt="o", color=COLOURS["blue"], capsize=2)
+    axis.set_yticks(place, [name if isinstance(name, str) else ", ".join(map(str, name)) for name in series.index])
+    axis.set(xlabel=xlabel)
+    if log:
+        log_scale(axis.xaxis)
+    return figure
+
+
+def convergence(frame, data, metric, schemes, with_model):
+    """Test error against epochs (left) and against seconds of training (right), one line a scheme.
+
+    Parameters
+    ----------
+    frame : DataFrame with a row an epoch: data, model, scheme, repeat, epoch, seconds, and the metric
+    data : names of data sets, one row of axes each
+    metric : 'mae' or 'rmse'
+    schemes : (model, scheme) of the lines, in the order of the legend
+    with_model : whether the legend names the models
+    """
+    figure, axes = panels(columns=2, rows=len(data), height=1 + 2.7 * len(data), sharey="row")
+    for (by_epoch, by_time), name in zip(axes, data, strict=True):
+        runs = frame[(frame.data == name) & (frame.epoch > 0)]
+        for model, scheme in schemes:
+            run = runs[(runs.model == model) & (runs.scheme == scheme)]
+            if run.empty:
+                continue
+            label = f"{model}, {LOOKS[model, scheme].name}" if with_model else None
+            median = run.groupby("epoch")[["seconds", metric]].median()
+            curve(by_epoch, median[metric], model, scheme, label)
+            curve(by_time, median.set_index("seconds")[metric], model, scheme, label)
+        # The first epochs of SGD are far above everything worth seeing.
+        shown = runs[metric].dropna()  # without what diverged
+        by_epoch.set_ylim(shown.min() - 0.02 * np.ptp(shown), np.quantile(shown, 0.95))
+        by_epoch.set(xlabel="epochs", ylabel=f"test {metric.upper()} on {name}")
+        by_epoch.xaxis.set_major_locator(MaxNLocator(integer=True))
+        by_time.set(xlabel="seconds of training")
+        log_scale(by_time.xaxis)
+    legend(figure, axes[0, 0], 3)
+    return figure
