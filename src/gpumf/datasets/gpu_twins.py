@@ -3,9 +3,9 @@
 As in `gpumf.datasets.twins` everything is a pure function of (seed, position) through `splitmix64`, with the same
 counts, traits and parts of a rating. What the size demands is simpler:
 
-- A user draws items by weight until enough are distinct, as there, but none is reserved: an item's count is that of
-  such draws, about its recipe's, with the variance of chance. Popular items keep within a few percent of it; an item
-  of c ratings is off by about sqrt(c), and by a little more where it is in most rows.
+- A user draws items by weight until enough are distinct, as there, but none is reserved: an item's count is its
+  recipe's but for chance, off by about sqrt(c) at c ratings, the extremes too. (In 97,817 users' 6,056,923 ratings of
+  2,486 items the mean squared error is 1.00 of the variance of such draws, and the most popular item is 0.4 % off.)
 - The users' traits are not centred over their ratings; there are millions of users to cancel them out.
 - A rating's noise belongs to its user and item rather than to its position, so that the transpose makes it again.
 - Of each run of ratings / test ratings, by user and then item, one is in the test set. A user with three ratings or
