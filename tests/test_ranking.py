@@ -7,7 +7,7 @@ from conftest import kernels_on, ragged_ratings
 from gpumf import ALS
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
-from gpumf.models.ranking import CpuRanking, KernelRanking
+from gpumf.models.ranking import CpuRanking, KernelRanking, popular_items
 
 FIRST = np.zeros(1, int)  # the first user alone
 
@@ -57,6 +57,23 @@ def test_an_item_without_a_number_for_a_score_never_comes(device):
     q = np.array([[1], [np.nan], [3]], np.float32)
     items, scores = ranking_of(device, np.ones((1, 1), np.float32), q, np.ones(3, bool), None).top_items(FIRST, 3)
     assert items.tolist() == [[2, 0, -1]] and np.array_equal(scores, [[3, 1, np.nan]], equal_nan=True)
+
+
+LARGEST = np.finfo(np.float32).max
+
+
+def test_scores_at_the_end_of_the_numbers_rank_alike(device):
+    scores = [-LARGEST, np.inf, np.nan, -np.inf, LARGEST, 0, np.inf]
+    q = np.array(scores, np.float32)[:, None]
+    items, found = ranking_of(device, np.ones((1, 1), np.float32), q, np.ones(7, bool), None).top_items(FIRST, 7)
+    assert items.tolist() == [[1, 6, 4, 5, 0, -1, -1]]
+    assert np.array_equal(found, [[np.inf, np.inf, LARGEST, 0, -LARGEST, np.nan, np.nan]], equal_nan=True)
+
+
+def test_counts_that_float32_does_not_hold_rank_exactly(device):
+    counts = np.array([2**24, 2**24 + 1, 0, 2**24 + 2, 2**24])
+    items, _ = popular_items(counts, 2, None, 5, device).top_items(np.arange(2), 5)
+    assert items.tolist() == [[3, 1, 0, 4, -1]] * 2
 
 
 def test_metrics_of_a_list_computed_by_hand(device):
@@ -144,10 +161,15 @@ def test_recommend_takes_one_user_or_many(device, sets):
             np.testing.assert_allclose(rated, model.predict(user, alone), rtol=1e-4)
 
 
-def test_a_user_without_a_training_rating_gets_the_first_items_at_the_mean(device):
-    train = Ratings([0, 0, 1], [0, 2, 2], [1, 2, 5], 3, 4)
-    items, ratings = fitted(device, train).recommend(2)
-    assert items.tolist() == [0, 2] and ratings == pytest.approx(train.mean)
+def test_a_user_without_a_training_rating_gets_the_popular_items_at_the_mean(device):
+    train = Ratings([0, 0, 1, 1], [0, 2, 2, 3], [1, 2, 5, 4], 3, 5)
+    model = fitted(device, train)
+    items, ratings = model.recommend(2)
+    assert items.tolist() == [2, 0, 3] and ratings == pytest.approx(train.mean)
+    assert model.recommend(2, 1, seen=Ratings([2], [2], [1], 3, 5))[0].tolist() == [0]
+    both, _ = model.recommend([2, 1], 2)
+    assert both.tolist() == [[2, 0], [0, -1]]
+    assert model.rank(Ratings([2], [2], [1], 3, 5), 1) == {"precision": 1, "recall": 1, "map": 1, "ndcg": 1}
 
 
 def test_wrong_use_of_rankings_gets_one_clear_error(sets):

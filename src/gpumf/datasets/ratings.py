@@ -31,6 +31,20 @@ def grouped(rows, offsets):
     return order
 
 
+def inside(positions, n, what):
+    """Positions as a contiguous int32 array; DataError, which begins with `what`, unless all are whole, in 0..n-1."""
+    given = np.asarray(positions)
+    if given.dtype.kind not in "iuf" and given.size:
+        raise DataError(f"{what} must be integers, not {given.dtype}")
+    if given.size and not (given.min() >= 0 and given.max() < n):
+        k = int((~((given >= 0) & (given < n))).argmax())
+        raise DataError(f"{what} must lie in 0..{n - 1}; number {k} is {given.flat[k]}")
+    result = np.ascontiguousarray(given, np.int32)
+    if given.dtype.kind == "f" and not np.array_equal(result, given):
+        raise DataError(f"{what} must be integers, not {given.dtype} with fractions")
+    return result
+
+
 @dataclass(frozen=True, eq=False)
 class CompressedRows:
     """The ratings of each row, one after another (CSR of the rating matrix, or of its transpose).
@@ -68,7 +82,12 @@ class Ratings:
         arrays; None where there is neither
     test_mask : bool (nnz,), the publisher's test set, or None
 
-    The constructor trusts its arguments; `from_arrays` checks them.
+    The constructor checks that positions lie in the matrix and that columns have one length, in a pass over each;
+    `from_arrays` checks all else, such as ratings that are no finite numbers or come twice.
+
+    Raises
+    ------
+    DataError : columns of other types, lengths or dimensions, positions outside, a scale or ids that do not fit
     """
 
     users: np.ndarray
@@ -85,12 +104,29 @@ class Ratings:
 
     def __post_init__(self):
         set_ = object.__setattr__  # the class is frozen; only the constructor normalises
-        set_(self, "users", np.ascontiguousarray(self.users, np.int32))
-        set_(self, "items", np.ascontiguousarray(self.items, np.int32))
-        set_(self, "values", np.ascontiguousarray(self.values, np.float32))
-        for side, count in (("user", self.n_users), ("item", self.n_items)):
-            if getattr(self, f"{side}_ids") is None:
+        for side in ("user", "item"):
+            count, ids = getattr(self, f"n_{side}s"), getattr(self, f"{side}_ids")
+            if not isinstance(count, int | np.integer) or isinstance(count, bool) or not 0 < count < 2**31:
+                raise DataError(f"{self.name}: n_{side}s must be an integer from 1 to {2**31 - 1}, not {count!r}")
+            if ids is None:
                 set_(self, f"{side}_ids", np.arange(count))
+            elif len(ids) != count:
+                raise DataError(f"{self.name}: there are {len(ids)} {side}_ids, not {count}")
+            set_(self, f"{side}s", inside(getattr(self, f"{side}s"), count, f"{self.name}: {side}s"))
+        values = np.asarray(self.values)
+        if values.dtype.kind not in "fiub":
+            raise DataError(f"{self.name}: values must be numbers, not {values.dtype}")
+        set_(self, "values", np.ascontiguousarray(values, np.float32))
+        columns = {"users": self.users, "items": self.items, "values": self.values}
+        if self.test_mask is not None:
+            columns["test_mask"] = self.test_mask
+        shapes = {name: np.shape(column) for name, column in columns.items()}
+        if set(shapes.values()) != {(self.values.size,)}:
+            raise DataError(f"{self.name}: the columns must be as long as each other, of one dimension, not {shapes}")
+        if self.scale is not None and not (
+            len(self.scale) == 2 and -np.inf < self.scale[0] <= self.scale[1] < np.inf
+        ):
+            raise DataError(f"{self.name}: the scale must be (lowest, highest), not {self.scale!r}")
 
     @classmethod
     def from_arrays(

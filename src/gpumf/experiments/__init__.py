@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from gpumf import datasets, gpu, results
+from gpumf import DivergedError, datasets, gpu, results
 
 SOURCES = "thesis", "cu2rec", "cumf", "newgpusgd", "esgd", "gpumf"
 """The publications, and this study."""
@@ -84,6 +84,16 @@ def present_ratings(names):
     for name in names:
         if present.get(name):
             yield datasets.load(name)
+
+
+def trained(model, train, epochs, test, **options):
+    """The model after `fit`. Where training diverged, the history ends with that epoch, whose numbers are missing."""
+    try:
+        return model.fit(train, epochs, test, **options)
+    except DivergedError as diverged:
+        model.history.loc[len(model.history)] = {"epoch": diverged.epoch}
+        model.history = model.history.astype({"epoch": int})
+        return model
 
 
 def identity(ratings):

@@ -4,17 +4,21 @@ import numpy as np
 from scipy.optimize import linprog, nnls
 
 from gpumf.models.checks import NotFittedError
+from gpumf.models.estimator import Model
+from gpumf.models.ranking import PredictedRanking
+from gpumf.models.recommender import Recommender
 
 
-class Blend:
+class Blend(Recommender):
     """Predicts the weighted mean of what fitted models predict; the weights are not negative and sum to one.
 
     Where models err differently, their mean errs less than any of them: the reason why restricted Boltzmann machines
-    were combined with factorizations (thesis, sections 1 and 7.1).
+    were combined with factorizations (thesis, sections 1 and 7.1). `recommend` and `rank` work on the CPU; a user
+    whom none of the models knows gets the items with the most training ratings first.
 
     Parameters
     ----------
-    *models : fitted models, or anything with their `predict`
+    *models : fitted models, or, but for `recommend` and `rank`, anything with their `predict`
     weights : one of each model, not negative, of sum one, where they are known, say from a blend of models that were
         trained on fewer ratings; else `fit` finds them
 
@@ -27,12 +31,14 @@ class Blend:
     ValueError : no model; weights that are negative, do not sum to one or are not as many
     """
 
+    device = "cpu"  # where items are ranked
+
     def __init__(self, *models, weights=None):
         if not models:
             raise ValueError("a blend needs at least one model")
         if weights is not None:
             weights = np.asarray(weights, np.float64)
-            if weights.shape != (len(models),) or weights.min() < 0 or not np.isclose(weights.sum(), 1):
+            if weights.shape != (len(models),) or not (weights.min() >= 0 and np.isclose(weights.sum(), 1)):
                 raise ValueError(f"weights must be {len(models)} numbers from 0 of sum 1, not {weights}")
         self.models, self.weights = models, weights
 
@@ -47,6 +53,10 @@ class Blend:
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError : no ratings, predictions or ratings that are not finite
         """
         predictions = [model.predict(held_out.users, held_out.items) for model in self.models]
         self.weights = convex_weights(np.stack(predictions, axis=1), held_out.values, metric)
@@ -59,15 +69,49 @@ class Blend:
         ------
         NotFittedError : the weights are not known
         """
-        if self.weights is None:
-            raise NotFittedError("this Blend has no weights; call fit() first")
+        self._check_fitted()
         parts = (w * model.predict(users, items) for w, model in zip(self.weights, self.models, strict=True))
         return np.asarray(sum(parts), np.float32)
 
+    def _check_fitted(self):
+        if self.weights is None:
+            raise NotFittedError("this Blend has no weights; call fit() first")
+
     def score(self, ratings):
-        """Errors on a set of ratings, as {"rmse": ..., "mae": ...} in rating units."""
+        """Errors on a set of ratings, as {"rmse": ..., "mae": ...} in rating units; ValueError if there are none."""
+        if ratings.nnz == 0:
+            raise ValueError("there are no ratings to score on")
         errors = self.predict(ratings.users, ratings.items).astype(np.float64) - ratings.values
         return {"rmse": float(np.sqrt(np.mean(errors**2))), "mae": float(np.abs(errors).mean())}
+
+    def _of_models(self, name):
+        """An attribute of all models."""
+        for model in self.models:
+            if not isinstance(model, Model):
+                raise TypeError(f"items are ranked by models of gpumf alone, not by {type(model).__name__}")
+        return [getattr(model, name) for model in self.models]
+
+    @property
+    def _shape(self):
+        shape, *others = self._of_models("_shape")
+        if any(other != shape for other in others):
+            raise ValueError(f"the models have other users or items than each other: {[shape, *others]}")
+        return shape
+
+    @property
+    def _item_counts(self):
+        return np.max(self._of_models("_item_counts"), axis=0)
+
+    @property
+    def _training(self):
+        first, *others = self._of_models("_training")
+        return first if all(other is first for other in others) else None
+
+    def _told_apart(self):
+        return np.any([told_apart() for told_apart in self._of_models("_told_apart")], axis=0)
+
+    def _ranking_without(self, seen, k):
+        return PredictedRanking(self.predict, self._shape, self._item_counts > 0, seen)
 
 
 def convex_weights(predictions, values, metric="rmse"):
@@ -82,10 +126,21 @@ def convex_weights(predictions, values, metric="rmse"):
     Returns
     -------
     float64 (models,)
+
+    Raises
+    ------
+    ValueError : another metric; no ratings or models, arrays of other shapes, numbers that are not finite
     """
     if metric not in _WEIGHTS:
         raise ValueError(f"metric must be 'rmse' or 'mae', not {metric!r}")
-    errors = np.asarray(predictions, np.float64) - np.asarray(values, np.float64)[:, None]
+    predictions, values = np.asarray(predictions, np.float64), np.asarray(values, np.float64)
+    if predictions.ndim != 2 or values.shape != predictions.shape[:1] or not predictions.size:
+        raise ValueError(
+            f"weights need (n, models) predictions of n ratings, not {predictions.shape} of {values.shape}"
+        )
+    errors = predictions - values[:, None]
+    if not np.isfinite(errors).all():
+        raise ValueError("weights need predictions and ratings that are finite")
     weights = np.maximum(_WEIGHTS[metric](errors), 0)
     return weights / weights.sum()
 

@@ -26,30 +26,32 @@ class DivergedError(ArithmeticError):
 
 
 def integer(name, value, least, most=2**31 - 1):
-    """The value as an int; ValueError, which names parameter, value and range, where it is none from least to most."""
+    """The value as an int; ValueError, which names parameter, value and range, unless it is from least to most."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= most:
         return int(value)
     raise ValueError(f"{name} must be an integer from {least} to {most}, not {value!r}")
 
 
-def number(name, value, *, least=None, above=None, below=np.inf):
+def number(name, value, *, least=None, above=None, below=np.inf, most=None):
     """The value as a float; ValueError, which names parameter, value and range, where it is outside.
 
     Judged as the float32 that the kernels get: what is not zero may not round to zero or to infinity.
 
     Parameters
     ----------
-    least, above : the bound below, allowed or not; one of them
-    below : what it has to be less than
+    least, above : the lower bound, allowed or not; one of them
+    most, below : the upper bound, allowed or not; one of them or none
     """
     numeric = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if numeric and abs(value) <= _MOST:
         single = np.float32(value)
-        if (single >= least if above is None else single > above) and single < below:
+        if (single >= least if above is None else single > above) and (
+            single < below if most is None else single <= most
+        ):
             return float(value)
-    bounds = f"from {least}" if above is None else f"above {above}"
-    top = "finite" if np.isinf(below) else f"below {below}"
-    raise ValueError(f"{name} must be a number {bounds} and {top}, not {value!r}")
+    bottom = f"from {least}" if above is None else f"above {above}"
+    top = f"up to {most}" if most is not None else "finite" if np.isinf(below) else f"below {below}"
+    raise ValueError(f"{name} must be a number {bottom} and {top}, not {value!r}")
 
 
 def flag(name, value):

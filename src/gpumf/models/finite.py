@@ -10,8 +10,8 @@ _BLOCKS_A_MULTIPROCESSOR, _THREADS = 8, 256
 class FiniteCheck:
     """Says whether arrays are finite, and copies them; where they are, at the speed of its memory.
 
-    A training is asked after every epoch, outside the time of training: a read of the arrays for the check, a read and
-    a write for the copy, beside the passes over all ratings of the epoch itself.
+    A training is asked after every epoch, outside the time of training: the check reads the arrays, the copy reads
+    and writes them, beside the passes over all ratings of the epoch itself.
     """
 
     def __init__(self, device):

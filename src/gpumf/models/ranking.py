@@ -150,6 +150,25 @@ class CpuRanking(InBatches):
         return result
 
 
+class PredictedRanking(CpuRanking):
+    """The items with the highest predictions of anything that predicts.
+
+    Parameters
+    ----------
+    predict : function of positions of users and items, which it broadcasts
+    shape : (users, items)
+    candidates, seen : as of `InBatches`
+    """
+
+    def __init__(self, predict, shape, candidates, seen):
+        self._predict, self._items, self._candidates = predict, np.arange(shape[1]), candidates
+        self._seen = _rows(seen, shape[0])
+        self._batch = max(1, (1 << 18) // shape[1])
+
+    def _scores(self, users):
+        return self._predict(users[:, None], self._items)
+
+
 class KernelRanking(InBatches):
     """Launches kernels/metrics/ranking.cu; lists of up to MOST_ITEMS items."""
 

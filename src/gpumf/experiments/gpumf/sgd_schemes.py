@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from gpumf import SGD
 from gpumf import figure_style as style
-from gpumf.experiments import _published, identity, load_ratings, usable_devices
+from gpumf.experiments import _published, identity, load_ratings, trained, usable_devices
 from gpumf.models.sgd import schedules
 
 # A label in the results, and the kernel and options that it stands for.
@@ -106,7 +106,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rat
             for label, (kernel, options) in tqdm(chosen.items(), desc=f"sgd_schemes {ratings.name}", leave=False):
                 if repeat and train.nnz > 10**7 and kernel not in ("cumf_sgd", "fast"):
                     continue
-                model = SGD(
+                untrained = SGD(
                     factors,
                     kernel=kernel,
                     seed=repeat,
@@ -114,7 +114,8 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rat
                     threads=threads.get(label),
                     **arguments,
                     **options,
-                ).fit(train, shorter.get(label, epochs), test)
+                )
+                model = trained(untrained, train, shorter.get(label, epochs), test)
                 # cu2rec's steps make about as many updates as there are ratings; every other scheme makes as many.
                 frames.append(
                     model.history.assign(

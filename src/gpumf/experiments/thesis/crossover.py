@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from gpumf import ALS, SGD, gpu
 from gpumf import figure_style as style
-from gpumf.experiments import identity, load_ratings
+from gpumf.experiments import identity, load_ratings, trained
 from gpumf.experiments.thesis import parameter_search
 from gpumf.hashing import random_subset
 
@@ -99,7 +99,7 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
                     kernel, options = versions[model.__name__]
                     fitted = model(f, kernel=kernel, seed=seed, **options, **parameters)
                     stop = parameter_search.OverfittingStop()
-                    return fitted.fit(sets[0], epochs[model.__name__], sets[1], stop=stop)
+                    return trained(fitted, sets[0], epochs[model.__name__], sets[1], stop=stop)
 
                 searched = {
                     model: [(fit(model, pairs["fastest"], p, 0).history, p) for p in grid]

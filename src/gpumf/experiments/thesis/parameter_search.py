@@ -17,7 +17,7 @@ from tqdm import tqdm
 from gpumf import ALS, RBM, SGD, gpu
 from gpumf import figure_style as style
 from gpumf.datasets import Ratings
-from gpumf.experiments import _published, identity, load_ratings
+from gpumf.experiments import _published, identity, load_ratings, trained
 
 FACTORS = 16
 SGD_THREADS = 128 * 128  # the thesis's best configuration (section 6.5): 2048 threads on each of 8 multiprocessors
@@ -141,7 +141,7 @@ def als_kernel():
 def _hogwild(regularization, rate, seed, train, test, epochs):
     kernel, threads = ("hogwild", SGD_THREADS) if gpu.available() else ("parallel", None)
     model = SGD(FACTORS, regularization, learning_rate=rate, kernel=kernel, threads=threads, seed=seed)
-    return model.fit(train, epochs, test, stop=OverfittingStop())
+    return trained(model, train, epochs, test, stop=OverfittingStop())
 
 
 class OverfittingStop:

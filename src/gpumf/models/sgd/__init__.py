@@ -22,9 +22,9 @@ from gpumf.models.sgd.updates import Parallel, Sequential
 _BIAS_KINDS = {False: 0, True: 1, "baseline": 2}  # BIASES of kernels/common/sgd.cuh
 _CONSTANT = schedules.Constant()
 # A training set that has less of any of these is too small for `fast`, which keeps a group of threads busy for every
-# 16 users or eighth of an item. data/results/h100/sgd_schemes.csv, 128 factors, M updates/s: with the 58 groups that
-# ml-100k has (80,000 ratings) it makes 48 and `kato_hosino` 288; with the 800 of jester-1 (1.4 M ratings) 450 and 246.
-# On lines through the logarithms of both they meet at 430 groups and 730,000 ratings.
+# 16 users or eighth of an item. By the recorded `sgd_schemes` (H100, 128 factors, M updates/s) it makes 48 and
+# `kato_hosino` 288 with the 58 groups that ml-100k has (80,000 ratings), 450 and 246 with the 800 of jester-1 (1.4 M
+# ratings). On lines through the logarithms of both they meet at 430 groups and 730,000 ratings.
 _LEAST_FOR_FAST = {"nnz": 730_000, "n_users": 6_900, "n_items": 54}
 
 

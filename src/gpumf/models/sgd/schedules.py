@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from gpumf.models.checks import integer, number
+
 
 @dataclass(frozen=True)
 class Constant:
@@ -32,8 +34,8 @@ class Power:
     power: float = 1.5
 
     def __post_init__(self):
-        if not (self.beta >= 0 and self.power > 0):
-            raise ValueError(f"beta must not be negative, power be positive, not {self.beta!r}, {self.power!r}")
+        number("beta", self.beta, least=0)
+        number("power", self.power, above=0)
 
     def rate(self, start, rmses):
         """As of `Constant`."""
@@ -51,8 +53,8 @@ class Patience:
     decay: float = 0.5
 
     def __post_init__(self):
-        if not (self.patience >= 1 and 0 < self.decay <= 1):
-            raise ValueError(f"patience must be positive, decay in (0, 1], not {self.patience!r}, {self.decay!r}")
+        integer("patience", self.patience, 1)
+        number("decay", self.decay, above=0, most=1)
 
     def rate(self, start, rmses):
         """As of `Constant`.
@@ -81,8 +83,17 @@ def described(schedule):
 
 
 def made(description):
-    """A schedule from what `described` said of it; a schedule itself is returned as it is."""
-    if not isinstance(description, dict):
+    """A schedule from what `described` said of it; a schedule itself is returned as it is.
+
+    Raises
+    ------
+    ValueError : it is neither
+    """
+    if isinstance(description, tuple(SCHEDULES.values())):
         return description
+    if not (isinstance(description, dict) and description.get("name") in SCHEDULES):
+        raise ValueError(
+            f"schedule must be one of {list(SCHEDULES)} of gpumf.models.sgd.schedules, not {description!r}"
+        )
     parameters = dict(description)
     return SCHEDULES[parameters.pop("name")](**parameters)
