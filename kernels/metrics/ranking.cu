@@ -20,7 +20,9 @@ constexpr int WARPS = 4, USERS_PER_WARP = 8, USERS = WARPS * USERS_PER_WARP;
 constexpr int ITEMS = 4, TILE = 32 * ITEMS;  // of a lane, of a tile
 constexpr int THREADS = 32 * WARPS;
 constexpr int CHUNK = FACTORS < 16 ? FACTORS : 16;  // factors that are in shared memory at a time
-#define LOWEST (-INFINITY)                          // what no score in a list has
+
+// Minus infinity, which no score in a list has.
+__device__ inline float lowest() { return __uint_as_float(0xff800000u); }
 
 struct Entry {
     float score;
@@ -94,10 +96,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int lane = threadIdx.x % 32, mine = threadIdx.x / 32 * USERS_PER_WARP;  // of the block's users
     const int first_user = blockIdx.x * USERS;
     Entry* const lists = reinterpret_cast<Entry*>(shared) + mine * k;
-    for (int j = lane; j < USERS_PER_WARP * k; j += 32) lists[j] = {LOWEST, -1};  // a tile's barriers follow
+    for (int j = lane; j < USERS_PER_WARP * k; j += 32) lists[j] = {lowest(), -1};  // a tile's barriers follow
     float worst[USERS_PER_WARP];  // of those in the list
 #pragma unroll
-    for (int u = 0; u < USERS_PER_WARP; ++u) worst[u] = LOWEST;
+    for (int u = 0; u < USERS_PER_WARP; ++u) worst[u] = lowest();
 
     for (int tile = 0; tile < n_items; tile += TILE) {
         float sums[USERS_PER_WARP][ITEMS] = {};
