@@ -556,7 +556,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
 }
 
 // F^T F in the order in which the teams' threads want it, from a row of all columns with ratings of 1.
-extern "C" __global__ void __launch_bounds__(THREADS * TEAMS)
+extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, 1)
     gram(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
          const float* __restrict__ values, const half_bits* __restrict__ fixed, Quads* __restrict__ partial,
          int* __restrict__ arrived, Quads* __restrict__ product) {

@@ -16,6 +16,8 @@ from gpumf.compiled import cached_njit
 _SIMD = 16
 # Ratings summed up in one go: a running FP32 sum over a row of 100,000 loses four digits, a sum of sums does not.
 _CHUNK = 1024
+# A pivot this far below its diagonal entry, or a diagonal entry changed by so little, is nothing but rounding in FP32.
+_ROUNDING = np.float32(2.0**-21)
 
 
 @cache
@@ -90,29 +92,32 @@ def _row_solver(factors):
                 a += chunk_a
                 b += chunk_b
         ridge = regularization * np.float32(end - begin) if weighted else regularization
+        inverse = np.empty(factors, np.float32)
         for i in range(factors):
             a[i, i] += ridge
+            inverse[i] = _ROUNDING * a[i, i]
 
         # L D L^T from above: row j of `a`, right of the diagonal, becomes D_jj L^T. The trailing matrix stays
         # symmetric, so that whole SIMD registers of a row are updated and its left part is simply not used.
         for i in range(factors):
             for k in range(i + 1, factors):
                 a[i, k] = a[k, i]
+        # A pivot that is nothing but rounding counts as infinite: its unknown, which the others make up for, becomes 0.
         for j in range(factors):
-            inverse = np.float32(1) / a[j, j]
+            inverse[j] = np.float32(1) / a[j, j] if a[j, j] > inverse[j] else np.float32(0)
             for i in range(j + 1, factors):
-                scaled = a[j, i] * inverse
+                scaled = a[j, i] * inverse[j]
                 for k in range(i // _SIMD * _SIMD, factors):
                     a[i, k] -= scaled * a[j, k]
 
         for j in range(factors):
-            scaled = b[j] / a[j, j]
+            scaled = b[j] * inverse[j]
             for i in range(j + 1, factors):
                 b[i] -= scaled * a[j, i]
         for j in range(factors - 1, -1, -1):
             for i in range(j + 1, factors):
                 b[j] -= a[j, i] * b[i]
-            b[j] /= a[j, j]
+            b[j] *= inverse[j]
         for i in range(factors):
             solved[row, i] = b[i]
 
@@ -133,6 +138,9 @@ def implicit_half_sweep(indptr, indices, values, fixed, gram, solved, regulariza
         if len(seen):
             v = fixed[seen]
             weighted = v * weights.reshape(-1, 1)
-            solved[row] = np.linalg.solve(ridge + v.T @ weighted, (weighted + v).sum(axis=0))
+            system = ridge + v.T @ weighted
+            for k in range(len(system)):  # weights that leave nothing of the ridge would make it singular
+                system[k, k] += _ROUNDING * system[k, k]
+            solved[row] = np.linalg.solve(system, (weighted + v).sum(axis=0))
         else:
             solved[row] = np.float32(0)
