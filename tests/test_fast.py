@@ -16,7 +16,13 @@ from gpumf.models.sgd import partition
 from gpumf.models.sgd.fast import Fast
 
 KERNELS = Path(__file__).parent / "kernels"
-STEPS = {"learning_rate": 0.02, "regularization": 0.03, "item_regularization": 0.05, "bias_regularization": 0.07}
+STEPS = {
+    "learning_rate": 0.02,
+    "regularization": 0.03,
+    "item_regularization": 0.05,
+    "bias_regularization": 0.07,
+    "item_bias_regularization": 0.09,
+}
 
 
 def trained(device, ratings, p, q, epoch=0, factors=None, **parameters):
@@ -166,7 +172,7 @@ def test_either_side_may_stay_on_the_chip(launcher, resident, biases):
     swept = ratings.transposed() if resident == "users" else ratings
     order = order_of_one_group(model, swept, 3)
     assert sorted(order) == list(range(ratings.nnz))
-    expected = reference.sgd_replay(ratings, order, p, q, *STEPS.values(), model.bias_kind)
+    expected = reference.sgd_replay(ratings, order, p, q, [*STEPS.values()], model.bias_kind)
     for actual, wanted in zip(to_numpy(launcher.name, *trainer.factors()), expected, strict=True):
         assert np.abs(actual - wanted).max() < 1e-5
 

@@ -278,7 +278,8 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
                        const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
                        const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
                        long long first_rating, FloatQuad* user_factors, float* item_factors,
-                       const Steps<float>* __restrict__ steps_now, int groups, int reread, unsigned rotation, unsigned key) {
+                       const Steps<float>* __restrict__ steps_now, int groups, int reread, unsigned rotation,
+                       unsigned key) {
     sweep<float, true>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values,
           first_rating, user_factors, item_factors, *steps_now, groups, reread, rotation, key);
 }

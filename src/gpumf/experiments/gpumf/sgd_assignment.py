@@ -44,7 +44,7 @@ def run(n_users, n_items, nnz, seed):
     """
     where = np.flatnonzero(random_subset(n_users * n_items, nnz, seed))
     ratings = Ratings(where // n_items, where % n_items, np.ones(nnz), n_users, n_items)
-    model = SimpleNamespace(seed=seed, columns=4, options={"th_size": 4 * MEMBERS, "st": 2})
+    model = SimpleNamespace(biases=False, seed=seed, columns=4, options={"th_size": 4 * MEMBERS, "st": 2})
     frames = []
     for name, scheme in SCHEMES.items():
         frame = pd.DataFrame(scheme(ratings, model), columns=["block", "member", "turn", "rating", "moves"])

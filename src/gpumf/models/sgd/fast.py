@@ -84,8 +84,7 @@ class Fast(DescentKernel):
     def set_steps(self, model):
         super().set_steps(model)
         if self._turned:
-            of_users, of_items, of_biases = self._regularization
-            self._regularization = of_items, of_users, of_biases
+            self.regularization = self.regularization[[1, 0, 3, 2]]
 
     @staticmethod
     def in_flight(train):
