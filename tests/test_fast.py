@@ -11,6 +11,7 @@ from conftest import ragged_ratings, random_factors, to_numpy
 from gpumf import SGD
 from gpumf.cpu import reference, sgd
 from gpumf.datasets import Ratings
+from gpumf.experiments.gpumf import lost_updates
 from gpumf.hashing import high_product, random_positions
 from gpumf.models.sgd import partition
 from gpumf.models.sgd.fast import Fast
@@ -221,3 +222,64 @@ def test_in_any_order_locked_items_lose_nothing_and_others_do(host, factors):
             assert np.allclose(moved("host", **given, locked=True), 80, rtol=1e-2)
         with host.shuffled(seed):
             assert moved("host", **given, reread=False).min() < 70
+
+
+# The experiment that measures it
+
+
+def shares(ratings, side, kernel, device="host", epochs=2, **options):
+    """The share of the updates of each row that count, in each epoch."""
+    measured = list(lost_updates.counts(ratings, side, 16, epochs, kernel, device, **options))
+    assert sum(taken.sum() for _, _, taken, _ in measured) == epochs * ratings.nnz
+    return np.array([share for *_, share in measured])
+
+
+@pytest.mark.parametrize("side", ["users", "items"])
+def test_one_after_another_all_updates_count(host, side):
+    # An item with more ratings than are marked, and users and items without any.
+    crowded = Ratings(np.arange(300), np.zeros(300), np.ones(300), 301, 2)
+    scattered = lost_updates.scattered(30, 20, 250)
+    for ratings in (crowded, scattered):
+        rated = np.unique(getattr(ratings, side))
+        for kernel, options in (
+            ("sequential", {"device": "cpu"}),
+            ("hogwild", {"threads": 1}),
+            ("cumf_sgd", {"threads": 1}),
+            ("fast", {"threads": 1}),
+            ("fast", {"locked": True}),
+        ):
+            share = shares(ratings, side, kernel, **options)
+            if kernel in ("sequential", "hogwild"):  # which draw some ratings never
+                assert np.isfinite(share[:, rated]).mean() > 0.5
+                share = np.nan_to_num(share, nan=1)
+            assert np.allclose(share[:, rated], 1, atol=0.003), kernel
+
+
+def test_a_conflict_is_counted_as_it_was_made(host):
+    # Eight groups of a warp take a rating each of one item, read it at the same time, and write it one after another.
+    ratings = Ratings(np.arange(8), np.zeros(8), np.ones(8), 8, 1)
+    assert np.allclose(shares(ratings, "items", "cumf_sgd", run=1, threads=32), 1 / 8, rtol=0.003)
+    assert np.allclose(shares(ratings, "users", "cumf_sgd", run=1, threads=32), 1, rtol=0.003)
+    # Of an item's updates in a step of cu2rec one counts, or all.
+    for conflict, share in (("early_bird_gets", 1 / 8), ("early_bird_loses", 1 / 8), ("atomic", 1)):
+        assert np.allclose(shares(ratings, "items", "cu2rec", conflict=conflict), share, rtol=0.003)
+
+
+def test_updates_are_summed_up_by_popularity():
+    rows = np.repeat(np.arange(20), np.arange(20))  # row r has r ratings, row 0 none
+    taken = np.bincount(rows, minlength=20)
+    share = np.where(np.arange(20) < 18, 1.0, 0.5)
+    table = lost_updates.deciles(rows, taken, share)
+    assert list(table.decile) == list(range(1, 11)) and table.rows.sum() == 19 and table.updates.sum() == len(rows)
+    assert table.counted.iloc[-1] == 19 / 2 and (table.counted / table.updates).iloc[:-2].eq(1).all()
+
+
+def test_the_summary_of_lost_updates_weighs_both_sides(host):
+    parameters = lost_updates.PROFILES["quick"] | {"random": [[12, 9, 60]], "schemes": ["sequential", "fast, locked"]}
+    frame = lost_updates.run(**parameters)
+    frame.loc[frame.side == "items", "counted"] /= 2
+    frame["seconds"] = np.where(frame.epoch == 0, 1e9, 2.0)
+    table = lost_updates.summary(frame)
+    assert list(table.scheme) == parameters["schemes"] and list(table.device) == ["cpu", "host"]
+    assert np.allclose(table[["of_users", "of_items", "of_popular_items"]], [1, 0.5, 0.5], atol=0.003)
+    assert np.allclose(table.attempted_per_second, 30) and np.allclose(table.effective_per_second, 22.5, rtol=0.003)

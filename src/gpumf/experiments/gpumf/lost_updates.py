@@ -1,0 +1,206 @@
+"""How many updates count: each scheme of SGD where every update moves its row by the same known step.
+
+Updates that meet in a row overwrite each other, and errors hardly tell how many. Here one side's factors are all 1,
+the other side's all 0, and a row of the latter shows afterwards how many of its updates are in it. Let the items be
+that side, p = 1, q = 0, no regularization, the rate mu, and the ratings R of some marked ones and 0 of all others:
+
+    marked:  e = p . q - R, close to -R,  q_k -= mu e p_k: q_k grows by a step s = mu R
+    others:  e = p . q = f q_k,           q_k -= mu e p_k: a relative change of mu f, but the row is written too
+
+so q_k / s is the number of marked updates that nobody overwrote, if all else stays small. With M marked ratings a row
+and epoch (all, of a row that has no more), E epochs, and n ratings of the most popular row:
+
+- q_k is at most E M s, and E M steps of s = 2^-16 are whole multiples of it below 2^11: exact in half precision too,
+  whose rows would not move by small steps from anywhere else than 0.
+- What f q_k in e changes is at most E n mu f of a row: under 0.1 % by the choice of mu, a power of two.
+- The other side moves by s q_k in an update, under 2^-23, which E n of them make less than 1 %.
+
+The expected number is that of the marked ratings that were in fact taken: `hogwild` and the CPU's schemes draw them,
+cu2rec draws one of each user's a step. Its other updates of an item are dropped on purpose; they count as lost.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import SGD, gpu
+from gpumf.cpu.machine import seconds_of
+from gpumf.datasets import Ratings
+from gpumf.experiments import identity, load_ratings
+from gpumf.experiments.gpumf import sgd_schemes
+from gpumf.hashing import positional_hash, random_positions
+from gpumf.models.sgd.updates import Updates, draw_key
+
+SCHEMES = sgd_schemes.SCHEMES | {
+    "fast, one look": ("fast", {"reread": False}),
+    "fast, locked": ("fast", {"locked": True}),
+    "fast, FP32, locked": ("fast", {"precision": 32, "locked": True}),
+}
+STEP, MARKED = 2.0**-16, 128
+_DRIFT = 0.001  # of a row, by what it adds to the errors
+
+PROFILES = {
+    "quick": {
+        "data": [],
+        "random": [[64, 4, 200], [40, 30, 300]],
+        "schemes": ["sequential", "hogwild", "cumf_sgd", "fast", "fast, locked"],
+        "factors": [16],
+        "epochs": 2,
+        "device": "host",
+    },
+    "full": {
+        "data": ["jester-1", "ml-1m-twin", "douban-twin"],
+        "random": [],
+        "schemes": None,
+        "factors": [16, 32, 128],
+        "epochs": 4,
+        "device": "cuda",
+    },
+}
+
+
+def run(data, random, schemes, factors, epochs, device):
+    """Count the updates that are left after each epoch, and time it.
+
+    Parameters
+    ----------
+    data : names of data sets
+    random : list of [users, items, ratings], of sets of random places beside them
+    schemes : labels of SCHEMES; all by default
+    factors : list of int
+    epochs : int, at most 8; the first one is slower, as kernels are loaded in it
+    device : 'cuda' or 'host', for the schemes that are kernels
+
+    Returns
+    -------
+    DataFrame with a row a decile and epoch: data, scheme (a label), kernel, device, factors, nnz, side ('users' or
+    'items'), decile (of that side's rows with ratings by their number, 10 the most popular), rows, epoch (from 0),
+    updates (attempted), counted (of those, the ones that nobody overwrote: the share of the marked ones, row by row),
+    seconds (of the epoch, by the device's events, the same for all deciles)
+    """
+    frames, identities = [], []
+    for made in [*data, *random]:
+        ratings = load_ratings(made) if isinstance(made, str) else scattered(*made)
+        identities += [identity(ratings)] if isinstance(made, str) else []
+        if ratings.test_mask is not None:
+            ratings = ratings.official_split()[0]
+        cases = [(label, f, side) for f in factors for label in schemes or SCHEMES for side in ("users", "items")]
+        for label, f, side in tqdm(cases, desc=f"lost_updates {ratings.name}", leave=False):
+            kernel, options = SCHEMES[label]
+            place = "cpu" if SGD.kernels()[kernel] == "cpu" else device
+            what = {"data": ratings.name, "scheme": label, "kernel": kernel, "device": place, "factors": f}
+            for epoch, seconds, taken, share in counts(ratings, side, f, epochs, kernel, place, **options):
+                measured = {"nnz": ratings.nnz, "side": side, "epoch": epoch, "seconds": seconds}
+                frames.append(deciles(getattr(ratings, side), taken, share).assign(**what, **measured))
+    columns = [*what, *measured, "decile", "rows", "updates", "counted"]
+    frame = pd.concat(frames, ignore_index=True)[columns]
+    frame.attrs["datasets"] = identities
+    return frame
+
+
+def scattered(n_users, n_items, nnz):
+    """Ratings at random places, each at most once."""
+    cells = np.random.default_rng(0).permutation(n_users * n_items)[:nnz]
+    name = f"random-{n_users}x{n_items}"
+    return Ratings(cells // n_items, cells % n_items, np.ones(nnz), n_users, n_items, name=name)
+
+
+def counts(ratings, side, factors, epochs, kernel, device, **options):
+    """Train on marked ratings, and count what is left of their updates.
+
+    Parameters
+    ----------
+    ratings : Ratings, whose values do not matter
+    side : 'users' or 'items', whose rows are looked at
+    factors, epochs, kernel, device, **options : of `SGD`
+
+    Yields
+    ------
+    (epoch, seconds, taken, share) : int; float; int64 (rows,), the updates that each row of the side was given, and
+    float64 (rows,), the share of them that is left, NaN where none of them was marked
+    """
+    rows, shape = getattr(ratings, side), (ratings.n_users, ratings.n_items)
+    n_rows = shape[side == "items"]
+    n_ratings = np.bincount(rows, minlength=n_rows)
+    rate = 2.0 ** np.floor(np.log2(_DRIFT / (factors * epochs * n_ratings.max())))
+    marked = positional_hash(ratings.nnz, 0) * 2.0**-64 < MARKED / n_ratings[rows]
+    start = [np.ones((n, factors), np.float32) for n in shape]
+    start[side == "items"][:] = 0
+    model = SGD(factors, 0, learning_rate=rate, kernel=kernel, device=device, **options)
+    train = replace(ratings, values=np.where(marked, np.float32(STEP / rate), np.float32(0)), test_mask=None)
+    trainer = SGD._trainers[kernel](model, train, *start)
+    on = None if device == "cpu" else gpu.device(device)
+    time, to_numpy = (on.time, on.to_numpy) if on else (seconds_of, np.array)
+    before = np.zeros(n_rows)
+    for epoch in range(epochs):
+        (seconds,) = time(lambda number=epoch: trainer.epoch(number), repeats=1, warmup=0)
+        moved = to_numpy(trainer.factors()[side == "items"]).mean(axis=1, dtype=np.float64) / STEP
+        taken = _taken(model, trainer, ratings, epoch)
+        wanted = np.bincount(rows[taken[marked[taken]]], minlength=n_rows)
+        with np.errstate(invalid="ignore"):
+            yield epoch, seconds, np.bincount(rows[taken], minlength=n_rows), (moved - before) / wanted
+        before = moved
+
+
+def _taken(model, trainer, ratings, epoch):
+    """The positions of the ratings of an epoch's updates."""
+    nnz, key = ratings.nnz, draw_key(model)
+    if isinstance(trainer, Updates):
+        return random_positions(key, epoch * nnz + np.arange(nnz), nnz)
+    if model.kernel != "cu2rec":
+        return np.arange(nnz)
+    rows, by_user = ratings.by_user, np.lexsort((ratings.items, ratings.users))
+    users = np.flatnonzero(rows.counts)
+    n_steps = max(round(nnz / len(users)), 1)
+    draws = (epoch * n_steps + np.arange(n_steps))[:, None] * ratings.n_users + users
+    return by_user[rows.indptr[users] + random_positions(key, draws, rows.counts[users])].ravel()
+
+
+def deciles(rows, taken, share):
+    """Sums over the rows of each decile of popularity: DataFrame of decile, rows, updates, counted."""
+    n_ratings = np.bincount(rows, minlength=len(share))
+    known = np.flatnonzero(np.isfinite(share) & (n_ratings > 0))
+    by_popularity = known[np.argsort(n_ratings[known], kind="stable")]
+    return pd.DataFrame(
+        {
+            "decile": decile,
+            "rows": len(members),
+            "updates": taken[members].sum(),
+            "counted": (taken[members] * share[members]).sum(),
+        }
+        for decile, members in enumerate(np.array_split(by_popularity, 10), 1)
+        if len(members)
+    )
+
+
+def summary(frame):
+    """What is left of each scheme's updates, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a data set, scheme and number of factors: data, scheme, device, factors, of_users, of_items
+    (shares of the updates that count), of_popular_items (of the tenth of the items with the most ratings),
+    attempted_per_second (median over the epochs but the first), effective_per_second (of an update, which moves two
+    rows, each counts for a half)
+    """
+    names = ["data", "scheme", "device", "factors"]
+    rows = []
+    for key, runs in frame.groupby(names, sort=False):
+        sums = runs.groupby("side")[["updates", "counted"]].sum()
+        share = sums.counted / sums.updates
+        of_items = runs[runs.side == "items"]
+        popular = of_items[of_items.decile == of_items.decile.max()]
+        attempted = (runs.nnz / runs.seconds)[runs.epoch > 0].median()
+        rows.append(
+            dict(zip(names, key, strict=True))
+            | {
+                "of_users": share.users,
+                "of_items": share["items"],
+                "of_popular_items": popular.counted.sum() / popular.updates.sum(),
+                "attempted_per_second": attempted,
+                "effective_per_second": attempted * (share.users + share["items"]) / 2,
+            }
+        )
+    return pd.DataFrame(rows)
