@@ -275,7 +275,7 @@ def test_updates_are_summed_up_by_popularity():
 
 
 def test_the_summary_of_lost_updates_weighs_both_sides(host):
-    parameters = lost_updates.PROFILES["quick"] | {"random": [[12, 9, 60]], "schemes": ["sequential", "fast, locked"]}
+    parameters = lost_updates.PROFILES["smoke"] | {"schemes": ["sequential", "fast, locked"]}
     frame = lost_updates.run(**parameters)
     frame.loc[frame.side == "items", "counted"] /= 2
     frame["seconds"] = np.where(frame.epoch == 0, 1e9, 2.0)

@@ -26,6 +26,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import SGD, gpu
+from gpumf import figure_style as style
 from gpumf.cpu.machine import seconds_of
 from gpumf.datasets import Ratings
 from gpumf.experiments import identity, load_ratings
@@ -58,6 +59,10 @@ PROFILES = {
         "epochs": 4,
         "device": "cuda",
     },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "random": [[12, 9, 60]],
+    "schemes": ["sequential", "cumf_sgd", "fast, locked"],
 }
 
 
@@ -204,3 +209,22 @@ def summary(frame):
             }
         )
     return pd.DataFrame(rows)
+
+
+def figure(frame):
+    """The share of the items' updates that count, by popularity, a row a scheme, a panel a data set.
+
+    Of the largest number of factors.
+    """
+    shown = frame[(frame.side == "items") & (frame.factors == frame.factors.max())]
+    names, order = shown.data.unique(), list(shown.scheme.unique())[::-1]
+    figure, (axes,) = style.panels(columns=len(names), height=1.6 + 0.24 * len(order), sharey=True)
+    for axis, name in zip(axes, names, strict=True):
+        sums = shown[shown.data == name].groupby(["scheme", "decile"])[["updates", "counted"]].sum()
+        share = (sums.counted / sums.updates).unstack().reindex(order)
+        image = axis.pcolormesh(share.columns, np.arange(len(order)), share, vmin=0, vmax=1, cmap="viridis")
+        axis.set_yticks(np.arange(len(order)), order)
+        axis.set(xlabel="decile of items by popularity", title=name)
+        axis.grid(False)
+    figure.colorbar(image, ax=list(axes)).ax.set(xlabel="share of\nupdates")
+    return figure
