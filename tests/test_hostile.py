@@ -1,0 +1,180 @@
+"""SGD's schemes and the RBM on ratings that are hostile on purpose: as in float64, row by row, or loud.
+
+The named cases of hostile.py run on every device, so that `make test-gpu` sweeps them there; what else hypothesis draws
+runs on the processor.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from conftest import SCHEMES, kernels_on
+from gpumf import RBM, SGD
+from gpumf.cpu import reference
+from gpumf.models import DivergedError
+from gpumf.models.sgd.gpusgd import GpuSgd
+from gpumf.models.sgd.newgpusgd import rectangular_blocks
+from gpumf.models.sgd.updates import draw_key
+from hostile import cases, hostile_ratings
+
+CASES = cases()
+MILD = {"stars", "all zero", "one not zero", "one zero", "constant", "negative", "both signs", "tiny"}
+drawn = settings(
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def usable(model, train, path):
+    """Everything that a fitted model does, on all users and items: finite, and the same from all sides and from a file.
+
+    The errors in its history are those of its predictions in float64, rounded as float32 rounds the largest of them.
+    """
+    assert all(np.isfinite(a).all() for a in model._learned)
+    users = np.arange(train.n_users)
+    table = model.predict(users[:, None], np.arange(train.n_items))
+    assert table.shape == (train.n_users, train.n_items) and np.isfinite(table).all()
+    error = table[train.users, train.items].astype(np.float64) - train.values
+    size = np.abs(train.values).max() + np.abs(table).max()
+    score = model.score(train)
+    assert np.isclose(score["rmse"], np.sqrt((error**2).mean()), rtol=1e-5, atol=1e-5 * size)
+    assert np.isclose(score["mae"], np.abs(error).mean(), rtol=1e-5, atol=1e-5 * size)
+    items, ratings = model.recommend(users, k=5, seen=())
+    there = items >= 0
+    assert (there.sum(axis=1) == min(5, len(np.unique(train.items)))).all()
+    row = np.broadcast_to(users[:, None], items.shape)
+    assert np.allclose(ratings[there], table[row, items][there], rtol=1e-5, atol=1e-5 * size)
+    model.save(path)
+    loaded = type(model).load(path, device=model.device)
+    assert np.array_equal(loaded.predict(users[:, None], np.arange(train.n_items)), table)
+    again, _ = loaded.recommend(users, k=5, seen=())
+    assert np.array_equal(again, items)
+
+
+# SGD
+
+
+def id_of(value):
+    return str(value) if value else ""
+
+
+@pytest.mark.parametrize("biases", [False, True], ids=["plain", "biases"])
+@pytest.mark.parametrize(("kernel", "options"), [("sequential", {}), ("parallel", {}), *SCHEMES], ids=id_of)
+def test_a_scheme_of_sgd_ends_finite_or_says_so(device, kernel, options, biases, tmp_path):
+    if kernel not in kernels_on(SGD, device):
+        pytest.skip(f"{kernel} does not run on {device}")
+    for name, train in CASES.items():
+        model = SGD(5, biases=biases, kernel=kernel, device=device, **options)
+        try:
+            model.fit(train, 2, train)
+        except DivergedError:
+            assert train.name.split(", ")[1] not in MILD, name
+            assert all(np.isfinite(a).all() for a in model._learned) and np.isfinite(model.history.rmse).all()
+        else:
+            usable(model, train, tmp_path / "sgd.npz")
+
+
+ORDERED = [
+    ("sequential", {}),
+    ("hogwild", {"threads": 1}),
+    ("gpusgd", {"side": 3}),
+    ("newgpusgd", {"side": 4}),
+    ("newgpusgd", {"side": 4, "precision": 64}),
+    ("kato_hosino", {}),
+]
+
+
+def replayed(model, train, p, q, epochs):
+    """The factors after these epochs, in float64, of a kernel whose order is known."""
+    sizes = model.learning_rate, *(model.regularization,) * 3
+    if model.kernel in ("sequential", "hogwild"):
+        return reference.hogwild(train, p, q, *sizes[:3], draw_key(model), 0, epochs * train.nnz)
+    if model.kernel == "kato_hosino":
+        orders = [(np.lexsort((train.items, train.users)), "users"), (np.lexsort((train.users, train.items)), "items")]
+    elif model.kernel == "gpusgd":
+        orders = [(GpuSgd.layout(train, model.options["side"])[0], "both")]
+    else:
+        orders = [(rectangular_blocks(train, model.options["side"]).order, "both")]
+    for order, sides in orders * epochs:
+        p, q = reference.sgd_replay(train, order, p, q, *sizes, sides=sides)
+    return p, q
+
+
+def follows_float64(train, factors, kernel, device, options, epochs=2):
+    """Rates that go with the size of the ratings: none of these trainings may diverge."""
+    size = float(np.abs(train.values).max()) or 1.0
+    rates = {"regularization": 0.03 * size, "learning_rate": 0.05 / size}
+    model = SGD(factors, **rates, kernel=kernel, device=device, **options)
+    start = model.initial_factors(train)
+    expected = replayed(model, train, *start, epochs)
+    model.fit(train, epochs)
+    for actual, right in zip(model._learned, expected, strict=True):
+        off = np.abs(actual - right).max(axis=1) / np.abs(right).max(axis=1)
+        assert off.max() < 1e-4, (train.name, kernel, factors, off.max())
+
+
+@pytest.mark.parametrize(("kernel", "options"), ORDERED, ids=id_of)
+def test_a_scheme_without_races_is_the_replay_of_its_order(device, kernel, options):
+    if kernel not in kernels_on(SGD, device):
+        pytest.skip(f"{kernel} does not run on {device}")
+    for train in CASES.values():
+        follows_float64(train, 5, kernel, device, options)
+    for factors in (1, 300):
+        for train in (CASES["1 x 12, full, stars"], CASES["8 x 12, hot item, heavy tails"]):
+            follows_float64(train, factors, kernel, device, options, epochs=1)
+
+
+@pytest.mark.host
+@pytest.mark.parametrize(("kernel", "options"), ORDERED, ids=id_of)
+@drawn
+@given(train=hostile_ratings(), factors=st.sampled_from([1, 5]))
+def test_what_hypothesis_draws_is_replayed_too(host, kernel, options, train, factors):
+    follows_float64(train, factors, kernel, "cpu" if kernel == "sequential" else "host", options)
+
+
+# The restricted Boltzmann machine
+
+
+def agree_and_are_usable(train, hidden, batch, device, path):
+    options = {"levels": 5, "batch": batch, "learning_rate": 0.3, "momentum": 0.5, "gibbs_steps": 2}
+    models = []
+    for kernel, where in [("sequential", "cpu"), *((kernel, device) for kernel in kernels_on(RBM, device))]:
+        model = RBM(hidden, kernel=kernel, device=where, **options)
+        if train.values.min() == train.values.max():
+            with pytest.raises(ValueError, match="two different"):
+                model.fit(train, 1)
+            continue
+        models.append(model.fit(train, 3, train))
+        usable(model, train, path)
+        assert np.array_equal(model.history.rmse.notna(), [True] * 4)
+        chosen = np.zeros((train.n_users, train.n_items, 5))
+        lowest, highest = model.scale
+        levels = np.rint((train.values.astype(np.float64) - lowest) / (highest - lowest) * 4 + 1).astype(int) - 1
+        np.add.at(chosen, (train.users, train.items, levels), 1)
+        h = reference.rbm_hidden(chosen, model.item_weights, model.hidden_biases)
+        assert np.abs(model.user_hidden - h).max() < 1e-5
+    for other in models[1:]:
+        for a, b in zip(other._learned, models[0]._learned, strict=True):
+            assert np.abs(a - b).max() < 1e-4, (train.name, other.kernel)
+
+
+@pytest.mark.parametrize(("hidden", "batch"), [(1, 1), (20, 3), (20, 10**6)])
+def test_the_machine_is_the_same_everywhere(device, hidden, batch, tmp_path):
+    for train in CASES.values():
+        agree_and_are_usable(train, hidden, batch, device, tmp_path / "rbm.npz")
+
+
+def test_the_largest_machine_is_the_same_everywhere(device, tmp_path):
+    for name in ("1 x 12, full, stars", "8 x 1, full, tiny and large"):
+        agree_and_are_usable(CASES[name], 512, 5, device, tmp_path / "rbm.npz")
+
+
+@pytest.mark.host
+@drawn
+@given(train=hostile_ratings(), batch=st.integers(1, 10))
+def test_the_machine_is_the_same_on_what_hypothesis_draws(host, tmp_path, train, batch):
+    agree_and_are_usable(train, 20, batch, "host", tmp_path / "rbm.npz")
