@@ -113,6 +113,7 @@ class _GpuRecord:
     def __init__(self):
         self.counts = dict.fromkeys(("passed", "failed", "skipped"), 0)
         self.failed = []
+        self.before = results.provenance()
 
     def pytest_runtest_logreport(self, report):
         if "gpu" not in report.keywords or not (report.when == "call" or report.outcome != "passed"):
@@ -122,7 +123,7 @@ class _GpuRecord:
             self.failed.append(report.nodeid)
 
     def pytest_sessionfinish(self):
-        results.store_tests("gpu_tests", self.counts | {"failures": self.failed})
+        results.store_tests("gpu_tests", self.counts | {"failures": self.failed}, self.before)
 
 
 def pytest_configure(config):

@@ -110,6 +110,7 @@ def main(names):
         sys.exit("compute-sanitizer was not found; it comes with the CUDA toolkit")
     failed = False
     for name in names or TESTS:
+        before = results.provenance()
         # Side by side, as each waits for the host most of the time; with more at once some lose their processes.
         with ThreadPoolExecutor(len(TOOLS)) as pool:
             checked = pool.map(check, [command(program, tool, name) for tool in TOOLS])
@@ -117,7 +118,7 @@ def main(names):
         for tool, (outcomes[tool], output) in zip(TOOLS, checked, strict=True):
             print(f"{tool}, test_{name}.py", output, sep="\n", flush=True)
             failed |= bool(outcomes[tool]["findings"] or outcomes[tool]["runs_that_failed"])
-        results.store_tests(f"gpu_sanitize_{name}", {"tools": outcomes})
+        results.store_tests(f"gpu_sanitize_{name}", {"tools": outcomes}, before)
     return int(failed)
 
 

@@ -1,7 +1,5 @@
 """The figures of the chapters on ALS, drawn from frames of known numbers."""
 
-from datetime import UTC, datetime
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,7 +19,7 @@ def stored(tmp_path, monkeypatch):
 
     def store(name, rows, columns):
         return results.store(
-            name, pd.DataFrame(rows, columns=columns), {}, datetime.now(UTC), live=True, source="cumf"
+            name, pd.DataFrame(rows, columns=columns), {}, results.provenance(), live=True, source="cumf"
         )
 
     return store

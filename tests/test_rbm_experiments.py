@@ -1,7 +1,6 @@
 """What the experiments on Boltzmann machines make of what they measure, and their figures."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,7 @@ CEILINGS = {"copy_bytes_per_second": 1e9, "fp32_flops": 1e9}
 def stored(tmp_path, monkeypatch):
     """Makes a Result of a frame, kept where nobody looks."""
     monkeypatch.setattr(results, "repository", lambda: tmp_path)
-    return lambda frame: results.store("x", frame, {}, datetime.now(UTC), live=True, source="gpumf")
+    return lambda frame: results.store("x", frame, {}, results.provenance(), live=True, source="gpumf")
 
 
 def labelled(figure):

@@ -73,8 +73,8 @@ def test_recording_goes_to_another_folder(repository, monkeypatch):
 
 def test_where_tells_live_from_recorded(repository):
     frame = pd.DataFrame({"a": [1]})
-    live = results.store("x", frame, {}, datetime.now(UTC), live=True, source="thesis")
-    recorded = results.store("x", frame, {}, datetime.now(UTC), live=False, source="thesis")
+    live = results.store("x", frame, {}, results.provenance(), live=True, source="thesis")
+    recorded = results.store("x", frame, {}, results.provenance(), live=False, source="thesis")
     assert live.where.startswith("Measured live") and recorded.where.startswith("Recorded")
     assert str(datetime.now(UTC).year) in live.where
 
@@ -99,7 +99,7 @@ def test_results_go_to_a_folder_of_the_devices_whole_name(name, cards, folder, r
     monkeypatch.setattr(results.gpu, "device", lambda: fake)
     frame = pd.DataFrame({"a": [1]})
     frame.attrs["cards"] = cards
-    results.store("x", frame, {}, datetime.now(UTC), live=False, source="cumf")
+    results.store("x", frame, {}, results.provenance(), live=False, source="cumf")
     assert (repository / "data/results" / folder / "cumf/x.csv").exists()
     assert results.load("x", folder).provenance["gpu"] == name
 

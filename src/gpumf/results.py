@@ -6,6 +6,8 @@ experiment of the same name, by which a result is found. A result knows whether 
 that shows it says so.
 """
 
+import hashlib
+import io
 import json
 import os
 import platform
@@ -14,7 +16,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -68,7 +69,7 @@ class Result:
         """One sentence for captions: recorded or live, on which machine, when, from which commit."""
         p = self.provenance
         machine = p.get("gpu") or f"{p['cpu']}, {p['cpu_count']} cores, no GPU"
-        commit = (p["commit"] or "unknown")[:9] + ("" if p["clean"] else " with changes")
+        commit = p["commit"][:9] + ("" if p["clean"] else " with changes") if p["commit"] else "unknown"
         kind = "Measured live in this build" if self.live else "Recorded"
         return f"{kind} on {machine}, {p['started'][:10]}, commit {commit}."
 
@@ -103,9 +104,16 @@ def folder(live, device=None):
 
 
 def provenance():
-    """Facts on this machine, its software and this code, as plain values."""
+    """Facts on this machine, its software and this code as they are now, as plain values: taken before a run.
+
+    Returns
+    -------
+    dict: started (when this was called), commit and clean (of the repository that holds the package's sources, as
+    the working tree stands; None and False for an installed package), kernels_sha256, and more
+    """
     commit, clean = _commit()
     facts = {
+        "started": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "commit": commit,
         "clean": clean,
         "kernels_sha256": sources.digest(),
@@ -119,25 +127,26 @@ def provenance():
     return facts | (gpu.device().facts if gpu.available() else {})
 
 
-@cache
 def _commit():
-    """(commit, whether the tree was clean), or what GPUMF_COMMIT says where it is set: 'hash' or 'hash-dirty'.
+    """(commit, whether the tree is clean), or what GPUMF_COMMIT says where it is set: 'hash' or 'hash-dirty'.
 
     A copy of the tree on another machine may lack its repository, or have one whose head is elsewhere.
     """
     if told := os.environ.get("GPUMF_COMMIT"):
         return told.removesuffix("-dirty"), not told.endswith("-dirty")
-    git = ["git", "-C", str(repository())]
+    here = Path(__file__).resolve()
+    # A hook of another repository has these.
+    environment = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE")}
+
+    def git(*words):
+        command = ["git", "-C", here.parents[2], *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip()
+
     try:
-        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        git("ls-files", "--error-unmatch", "--", here)  # fails where the package merely lies in somebody's repository
         # Untracked files count as changes; results are written while the experiments run and do not.
-        status = subprocess.run(
-            [*git, "status", "--porcelain", "--", ".", ":!data", ":!figures"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        return head, not status
+        status = git("status", "--porcelain", "--untracked-files=normal", "--", ".", ":!data", ":!figures")
+        return git("rev-parse", "HEAD"), not status
     except (OSError, subprocess.CalledProcessError):
         return None, False
 
@@ -150,7 +159,7 @@ def _cpu_name():
     return match.group(1).strip() if match else platform.processor() or platform.machine()
 
 
-def store(name, frame, parameters, started, live, source):
+def store(name, frame, parameters, before, live, source):
     """Write <name>.csv and <name>.json; returns the Result.
 
     Parameters
@@ -158,25 +167,27 @@ def store(name, frame, parameters, started, live, source):
     frame : DataFrame; frame.attrs["datasets"] lists the identities of the sets used, if any; frame.attrs["cards"] is
         the number of GPUs used, 1 where it is missing
     parameters : dict of plain values with which the experiment can be run again
-    started : aware datetime
+    before : dict, `provenance` from before the run
     live : see `Result`
     source : the folder of the experiment, as 'thesis'
     """
-    facts = provenance() | {
+    duration = datetime.now(UTC) - datetime.fromisoformat(before["started"])
+    csv = frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
+    facts = before | {
         "experiment": name,
         "parameters": parameters,
         "datasets": frame.attrs.get("datasets", []),
-        "started": started.isoformat(timespec="seconds"),
-        "duration_seconds": round((datetime.now(UTC) - started).total_seconds(), 3),
+        "duration_seconds": round(duration.total_seconds(), 3),
+        "csv_sha256": hashlib.sha256(csv.encode()).hexdigest(),
     }
     to = folder(live, device_name(frame.attrs.get("cards", 1))) / source
     to.mkdir(parents=True, exist_ok=True)
     for path, text in (
-        (to / f"{name}.csv", frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")),
+        (to / f"{name}.csv", csv),
         (to / f"{name}.json", json.dumps(facts, indent=1) + "\n"),
     ):
         partial = path.with_suffix(path.suffix + ".partial")  # never leave half a file under the real name
-        partial.write_text(text)
+        partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     return Result(to / f"{name}.csv", frame, facts, live)
 
@@ -187,13 +198,16 @@ def load(name, device=REFERENCE, live=False):
     Raises
     ------
     NoResult : where there is none
+    ValueError : its CSV is not the one that was stored (older results have no hash to tell by)
     """
     path = next(folder(live, device).glob(f"*/{name}.csv"), None)
     if path is None:
         kind = "live" if live else "recorded"
         raise NoResult(f"no {kind} result {name!r} of {device!r}; `make record` on that machine makes it")
-    facts = json.loads(path.with_suffix(".json").read_text())
-    return Result(path, pd.read_csv(path), facts, live)
+    facts, csv = json.loads(path.with_suffix(".json").read_text(encoding="utf-8")), path.read_bytes()
+    if facts.get("csv_sha256", digest := hashlib.sha256(csv).hexdigest()) != digest:
+        raise ValueError(f"{path} was changed since it was measured: its SHA-256 is not the one in {name}.json")
+    return Result(path, pd.read_csv(io.BytesIO(csv)), facts, live)
 
 
 def recorded(name, device=REFERENCE):
@@ -206,9 +220,9 @@ def recorded(name, device=REFERENCE):
     return result if result.provenance["parameters"].get("profile") == "full" else None
 
 
-def store_tests(name, outcome):
-    """Write <name>.json: what a run of tests on this GPU came to (a dict), with date, commit and machine."""
+def store_tests(name, outcome, before):
+    """Write <name>.json: what a run of tests on this GPU came to (a dict), with `provenance` from before it."""
     to = folder(live=False)
     to.mkdir(parents=True, exist_ok=True)
-    facts = outcome | {"date": datetime.now(UTC).isoformat(timespec="seconds")} | provenance()
+    facts = outcome | before
     (to / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n")

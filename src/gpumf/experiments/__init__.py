@@ -7,7 +7,6 @@ every repeat, and each row names the data set, the kernel and the device that it
 """
 
 import os
-from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -55,10 +54,10 @@ def run(name, profile="quick", **parameters):
     if unknown := set(parameters) - set(experiment.PROFILES[profile]):
         raise TypeError(f"{name} has no parameters {sorted(unknown)}; it has {sorted(experiment.PROFILES[profile])}")
     parameters = experiment.PROFILES[profile] | parameters
-    started = datetime.now(UTC)
+    before = results.provenance()
     frame = experiment.run(**parameters)
     live = not os.environ.get("GPUMF_RECORD")
-    return results.store(name, frame, parameters | {"profile": profile}, started, live, names()[name])
+    return results.store(name, frame, parameters | {"profile": profile}, before, live, names()[name])
 
 
 def usable_devices():
