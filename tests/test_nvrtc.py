@@ -1,5 +1,6 @@
 """NVRTC compiles every kernel for every architecture, without a warning, on a machine that may have no GPU."""
 
+import ctypes
 from pathlib import Path
 
 import pandas as pd
@@ -80,3 +81,15 @@ def test_a_warning_is_an_error(tmp_path):
     path.write_text('extern "C" __global__ void unused(float* out) { int never_used; out[0] = 1.0f; }\n')
     with pytest.raises(gpu.DeviceError, match=r"unused\.cu.*never_used"):
         nvrtc.resources(path, 90)
+
+
+def test_a_kernel_that_the_report_lacks_is_an_error(tmp_path):
+    path = tmp_path / "mangled.cu"  # without extern "C" it is called _Z7mangledPf there
+    path.write_text("__global__ void mangled(float* out) { out[0] = 1.0f; }\n")
+    with pytest.raises(gpu.DeviceError, match=r"says nothing that can be read of \['mangled'\]"):
+        nvrtc.resources(path, 90)
+
+
+def test_a_failure_of_nvrtc_itself_is_an_error():
+    with pytest.raises(gpu.DeviceError, match="NVRTC failed: NVRTC_ERROR_INVALID_PROGRAM"):
+        nvrtc._checked(nvrtc._library().nvrtcDestroyProgram(ctypes.byref(ctypes.c_void_p())))

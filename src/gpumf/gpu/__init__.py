@@ -12,6 +12,14 @@ class DeviceError(RuntimeError):
     """The requested device or kernel cannot be used here. The message says why and what to do."""
 
 
+def out_of_memory(what, asked, free):
+    """The DeviceError that says that `what` asked for more bytes than are free."""
+    return DeviceError(
+        f"{what} takes {asked / 2**30:.3g} GiB, and {free / 2**30:.3g} GiB of the device's memory are free: a "
+        "smaller `batch` or `chunk`, fewer factors or fewer ratings take less"
+    )
+
+
 @cache
 def available():
     """Whether a CUDA device and CuPy are here."""

@@ -2,19 +2,21 @@
 
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 
 import cupy
 import cupyx
 import numpy as np
 
-from gpumf.gpu import DeviceError, sources
+from gpumf.gpu import DeviceError, out_of_memory, sources, streaming
 from gpumf.gpu.recording import Recorder
 from gpumf.gpu.signature import Signature
 
 # Twenty seconds or more, after which a block that only occupies a multiprocessor gives it up.
 _MOST_POLLS = 30_000_000
+
+_OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 # Above this a kernel must ask for its dynamic shared memory (CUDA programming guide, "Shared Memory").
 _SHARED_WITHOUT_ASKING = 48 * 1024
@@ -36,7 +38,14 @@ class Kernel:
         arguments = self.signature.bind(arguments, named, cupy.ndarray)
         self._ask_for(shared)
         self.device.launched(arguments)
-        self.function(_three(grid), _three(block), arguments, shared_mem=shared)
+        try:
+            self.function(_three(grid), _three(block), arguments, shared_mem=shared)
+        except cupy.cuda.driver.CUDADriverError as error:
+            if error.status != _OUT_OF_MEMORY:
+                raise
+            # What a thread has of it, the device keeps for as many threads as it runs at a time.
+            asked = self.attributes["local_size_bytes"] * self.device.resident_threads
+            raise out_of_memory(f"the local memory of {self.name}", asked, self.device.free_bytes()) from error
 
     @property
     def attributes(self):
@@ -60,9 +69,9 @@ def _three(shape):
 class _Slot:
     """Room for a part of arrays, in pinned memory and on the device, and events: when it is copied, when used up."""
 
-    def __init__(self, arrays, longest):
+    def __init__(self, device, arrays, longest):
         self.pinned = [cupyx.empty_pinned((longest, *a.shape[1:]), a.dtype) for a in arrays]
-        self.arrays = [cupy.empty((longest, *a.shape[1:]), a.dtype) for a in arrays]
+        self.arrays = [device.empty((longest, *a.shape[1:]), a.dtype) for a in arrays]
         self.copied, self.used = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
 
 
@@ -72,22 +81,27 @@ class CudaDevice(Recorder):
     name = "cuda"
 
     def __init__(self):
-        self._kernels = {}
+        self._kernels, self._facts = {}, {}
 
     def array(self, values):
         """A copy of a NumPy array on the device; an array that is there already, itself."""
-        self._not_while_recording("allocate")
-        return cupy.asarray(values)
+        values = values if isinstance(values, cupy.ndarray) else np.asarray(values)
+        return self._allocated(cupy.asarray, values, asked=values.nbytes)
 
     def empty(self, shape, dtype):
         """An uninitialised array on the device."""
-        self._not_while_recording("allocate")
-        return cupy.empty(shape, dtype)
+        return self._allocated(cupy.empty, shape, dtype, asked=int(np.prod(shape)) * np.dtype(dtype).itemsize)
 
     def zeros(self, shape, dtype):
         """An array of zeros on the device."""
+        return self._allocated(cupy.zeros, shape, dtype, asked=int(np.prod(shape)) * np.dtype(dtype).itemsize)
+
+    def _allocated(self, allocate, *arguments, asked):
         self._not_while_recording("allocate")
-        return cupy.zeros(shape, dtype)
+        try:
+            return allocate(*arguments)
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            raise out_of_memory("an array", asked, self.free_bytes()) from error
 
     def to_numpy(self, array):
         """A copy of a device array on the host; waits for the kernels that write it."""
@@ -112,32 +126,13 @@ class CudaDevice(Recorder):
 
         Yields
         ------
-        list of device arrays, valid until the next but one
+        list of device arrays, valid until the next is asked for
         """
         self._not_while_recording("copy")
-        kernels, copies = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
         longest = max(end - begin for begin, end in pairwise(bounds))
-        slots = [_Slot(arrays, longest) for _ in range(2)]
-
-        def fetch(k):
-            slot, part = slots[k % 2], slice(bounds[k], bounds[k + 1])
-            slot.copied.synchronize()
-            copies.wait_event(slot.used)
-            for array, pinned, there in zip(arrays, slot.pinned, slot.arrays, strict=True):
-                chosen = array[part]
-                pinned[: len(chosen)] = chosen
-                there[: len(chosen)].set(pinned[: len(chosen)], stream=copies)
-            slot.copied.record(copies)
-
-        fetch(0)
-        for k, (begin, end) in enumerate(pairwise(bounds)):
-            if k + 2 < len(bounds):
-                fetch(k + 1)
-            slot = slots[k % 2]
-            kernels.wait_event(slot.copied)
-            yield [array[: end - begin] for array in slot.arrays]
-            slot.used.record(kernels)
-        kernels.synchronize()  # before the slots go
+        slots = [_Slot(self, arrays, longest) for _ in range(2)]
+        kernels, copies = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
+        yield from streaming.parts(arrays, bounds, slots, kernels, copies)
 
     def kernel(self, source, name, **defines):
         """Compile the kernel `name` of `kernels/<source>` with preprocessor definitions, once for each device.
@@ -241,10 +236,22 @@ class CudaDevice(Recorder):
         if int(gave_up[0]):
             raise DeviceError(f"not all was done on {multiprocessors} multiprocessors: the others were given back")
 
-    @cached_property
+    @property
+    def resident_threads(self):
+        """The most threads that are on the device at a time."""
+        return self.facts["multiprocessors"] * self.facts["threads_per_multiprocessor"]
+
+    @property
     def facts(self):
-        """What the device and its software are: a dict of plain values for provenance."""
-        properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())
+        """What the current device and its software are: a dict of plain values for provenance."""
+        number = cupy.cuda.runtime.getDevice()
+        if number not in self._facts:
+            self._facts[number] = self._facts_of(number)
+        return dict(self._facts[number])
+
+    @staticmethod
+    def _facts_of(number):
+        properties = cupy.cuda.runtime.getDeviceProperties(number)
         return {
             "gpu": properties["name"].decode(),
             "compute_capability": f"{properties['major']}.{properties['minor']}",

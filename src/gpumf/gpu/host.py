@@ -202,10 +202,13 @@ class HostDevice(Recorder):
         self._not_while_recording("wait")
 
     def stream(self, arrays, bounds):
-        """Yield the parts bounds[k]:bounds[k + 1] of NumPy arrays, copied."""
+        """Yield the parts bounds[k]:bounds[k + 1] of NumPy arrays, copied, each valid until the next is asked for."""
         self._not_while_recording("copy")
         for begin, end in pairwise(bounds):
-            yield [np.array(array[begin:end]) for array in arrays]
+            part = [np.array(array[begin:end]) for array in arrays]
+            yield part
+            for array in part:  # a GPU overwrites it
+                array.view(np.uint8).fill(0xFF)
 
     def kernel(self, source, name, **defines):
         """Compile (once) the kernel `name` of `kernels/<source>` with preprocessor definitions.

@@ -57,21 +57,32 @@ def resources(source, architecture, **defines):
         *(f"-D{key}={value}" for key, value in defines.items()),
     ]
     nvrtc, program = _library(), ctypes.c_void_p()
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), sources.text(path).encode(), path.name.encode(), 0, None, None)
+    code = sources.text(path).encode()
+    _checked(nvrtc.nvrtcCreateProgram(ctypes.byref(program), code, path.name.encode(), 0, None, None))
     encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
     failed = nvrtc.nvrtcCompileProgram(program, len(options), encoded)
     size = ctypes.c_size_t()
-    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    _checked(nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
     log = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetProgramLog(program, log)
-    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    _checked(nvrtc.nvrtcGetProgramLog(program, log))
+    _checked(nvrtc.nvrtcDestroyProgram(ctypes.byref(program)))
     text = log.value.decode()
     if failed or "warning" in text:  # the option that makes warnings errors is unknown to older versions
         raise DeviceError(f"{source} does not compile for sm_{architecture} with {defines}: {text}")
-    return [
+    found = [
         {key: value if key == "kernel" else int(value or 0) for key, value in match.groupdict().items()}
         for match in _RESOURCES.finditer(text)
     ]
+    if missing := set(sources.kernels(path)) - {kernel["kernel"] for kernel in found}:
+        raise DeviceError(f"NVRTC's report on {source} says nothing that can be read of {sorted(missing)}: {text}")
+    return found
+
+
+def _checked(status):
+    if status:
+        nvrtc = _library()
+        nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
+        raise DeviceError(f"NVRTC failed: {nvrtc.nvrtcGetErrorString(status).decode()}")
 
 
 def resources_of(variants):

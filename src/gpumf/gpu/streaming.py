@@ -1,0 +1,49 @@
+"""Parts of arrays that are copied to a GPU while others are worked on: the order of things, without CuPy."""
+
+from itertools import pairwise
+
+
+def parts(arrays, bounds, slots, kernels, copies):
+    """Yield the parts bounds[k]:bounds[k + 1] of arrays in the slots' room on the device, in turn.
+
+    A slot has `pinned` and `arrays`, room for a part of each array in pinned memory and on the device, and the events
+    `copied` and `used`. The host waits before it overwrites pinned memory that is still read, the copies wait before
+    they overwrite what kernels read, the kernels wait for the copy of their part. However it ends, by an exception or
+    an interrupt too, no copy is under way any more, so that the slots may go.
+
+    Parameters
+    ----------
+    arrays : NumPy arrays of equal length
+    bounds : ascending ints
+    slots : two of them; their memory may be in use by what `kernels` was given before
+    kernels, copies : the streams
+
+    Yields
+    ------
+    list of device arrays, for the kernels that are launched until the next part is asked for
+    """
+
+    def fetch(k):
+        slot, part = slots[k % 2], slice(bounds[k], bounds[k + 1])
+        slot.copied.synchronize()
+        copies.wait_event(slot.used)
+        for array, pinned, there in zip(arrays, slot.pinned, slot.arrays, strict=True):
+            chosen = array[part]
+            pinned[: len(chosen)] = chosen
+            there[: len(chosen)].set(pinned[: len(chosen)], stream=copies)
+        slot.copied.record(copies)
+
+    try:
+        for slot in slots:
+            slot.used.record(kernels)
+        for k, (begin, end) in enumerate(pairwise(bounds)):
+            if k == 0:
+                fetch(0)
+            if k + 2 < len(bounds):
+                fetch(k + 1)
+            slot = slots[k % 2]
+            kernels.wait_event(slot.copied)
+            yield [array[: end - begin] for array in slot.arrays]
+            slot.used.record(kernels)
+    finally:
+        copies.synchronize()
