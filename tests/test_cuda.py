@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from collections import defaultdict
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -50,16 +51,7 @@ def fake(monkeypatch):
         return SimpleNamespace(get_function=lambda name: Function(fake, name))
 
     def properties(number):
-        counts = [
-            "multiProcessorCount",
-            "maxThreadsPerMultiProcessor",
-            "totalGlobalMem",
-            "l2CacheSize",
-            "major",
-            "minor",
-        ]
-        counts += ["sharedMemPerMultiprocessor", "reservedSharedMemPerBlock", "maxBlocksPerMultiProcessor"]
-        return dict.fromkeys([*counts, "regsPerMultiprocessor"], number + 1) | {"name": f"GPU {number}".encode()}
+        return defaultdict(lambda: number + 1, name=f"GPU {number}".encode())
 
     cupy = ModuleType("cupy")
     cupy.ndarray, cupy.__version__ = np.ndarray, "0"
