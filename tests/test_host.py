@@ -223,7 +223,7 @@ def test_recorded_launches_run_whenever_they_are_replayed(launcher):
     votes, shuffles = launcher.kernel(NAMES, "votes"), launcher.kernel(NAMES, "shuffles")
     predicates, values = launcher.array(np.ones(64, np.int32)), launcher.array(np.arange(64, dtype=np.float32))
     ballots, first, second = (
-        launcher.zeros(shape, kind) for shape, kind in (((5, 64), "u4"), *[((4, 64), "f4")] * 2)
+        launcher.zeros(shape, kind) for shape, kind in (((4, 64), "u4"), *[((4, 64), "f4")] * 2)
     )
 
     def work():
@@ -248,7 +248,7 @@ def test_recorded_launches_run_whenever_they_are_replayed(launcher):
 
 
 def test_a_recording_holds_its_arrays(launcher):
-    votes, result = launcher.kernel(NAMES, "votes"), launcher.zeros((5, 64), np.uint32)
+    votes, result = launcher.kernel(NAMES, "votes"), launcher.zeros((4, 64), np.uint32)
     replay = launcher.recorded(partial(votes, 1, 64, launcher.array(np.ones(64, np.int32)), result))
     others = [launcher.zeros(64, np.int32) for _ in range(8)]  # would take the place of one that was given back
     replay()
