@@ -70,7 +70,9 @@ class TensorCore(KernelTrainer, HalfSweeps):
     def _largest_ratings(self, rows):
         """The magnitude of each row's largest rating; of implicit feedback its largest rating, or 0."""
         largest = self._device.zeros(rows.n_rows, np.float32)
-        self._entry["largest_ratings"](-(-rows.n_segments // 8), 256, *rows.segments, rows.values, largest)
+        self._entry["largest_ratings"](
+            -(-rows.n_segments // 8), 256, *rows.segments, rows.values, largest.view(np.uint32)
+        )
         return largest
 
     def _round(self, factors):
