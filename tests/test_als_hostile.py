@@ -1,7 +1,8 @@
 """Every kernel of ALS and ImplicitALS on hostile ratings: row by row, within what its precision allows.
 
-A row's bound is that of first-order perturbation: half precision moves each factor by 2^-11 of it, FP32 the sums by some
-2^-24, and the row's own inverse says what that makes of the solution. Where it leaves no digit, the row has to be finite.
+A row's bound is that of first-order perturbation: half precision moves each factor by 2^-11 of it, FP32 the sums by
+some 2^-24, and the row's own inverse says what that makes of the solution. Where it leaves no digit, the row has to be
+finite.
 """
 
 import numpy as np
@@ -98,7 +99,7 @@ def test_every_row_of_the_named_cases(estimator, device):
 
 
 @settings(
-    max_examples=5, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(ratings=hostile_ratings(), factors=st.sampled_from([1, 10]), weighted=st.booleans())
 @pytest.mark.parametrize("device", DEVICES)
@@ -121,11 +122,12 @@ def solved(model, ratings, users, items):
 @pytest.mark.parametrize("estimator", [ALS, ImplicitALS])
 def test_a_right_side_of_zero_gives_zero(host, estimator):
     rng = np.random.default_rng(3)
-    users, items = np.nonzero(rng.random((30, 20)) < 0.3)
-    values = np.where(users < 20, 0, rng.integers(1, 100, len(users)))
-    model = estimator(10, device="host", kernel="tensor_core").fit(Ratings(users, items, values, 30, 20), 8)
+    users, items = np.nonzero(rng.random((9, 12)) < 0.5)
+    values = np.where(users < 6, 0, rng.integers(1, 100, len(users)))
+    model = estimator(3, device="host", kernel="tensor_core", cg_steps=30)
+    model.fit(Ratings(users, items, values, 9, 12), 2)
     assert np.isfinite(model.item_factors).all() and np.isfinite(model.user_factors).all()
-    assert not model.user_factors[:20].any() and model.user_factors[20:].any(axis=1).all()
+    assert not model.user_factors[:6].any() and model.user_factors[6:].any(axis=1).all()
 
 
 @pytest.mark.parametrize("largest", [1e5, 4e5, 1e7, 1e8])
@@ -149,10 +151,10 @@ def test_ratings_of_another_scale_give_the_same_bits_on_that_scale(host, exponen
     ratings = ratings_of("ragged", "stars")
     scaled = Ratings(ratings.users, ratings.items, np.ldexp(ratings.values, exponent), 8, 12)
     results = []
-    for k, given in ((0, ratings), (exponent, scaled)):
+    for k, ours in ((0, ratings), (exponent, scaled)):
         model = ALS(10, float(np.ldexp(0.05, k)), device="host", kernel="tensor_core")
         start = (np.ldexp(a, k // 2) for a in ALS(10, device="host").initial_factors(ratings))
-        results.append(np.ldexp(solved(model, given, *start), -k // 2))
+        results.append(np.ldexp(solved(model, ours, *start), -k // 2))
     assert results[0].any() and np.array_equal(*results)
 
 
@@ -204,7 +206,7 @@ def test_short_stages_give_the_same_bits(host, monkeypatch):
 def test_cumf_says_which_factors_fit(host, of_architecture):
     for kernel in ("cumf_lu", "cumf_cholesky", "cumf_cg", "cumf_cg_fp16"):
         if of_architecture == 75:
-            with pytest.raises(ValueError, match="up to 247 factors.*64 KB"):
+            with pytest.raises(ValueError, match=r"up to 247 factors.*64 KB"):
                 ALS(256, kernel=kernel, device="host")
         assert ALS(247 if of_architecture == 75 else 256, kernel=kernel, device="host").kernel == kernel
 

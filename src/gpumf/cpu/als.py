@@ -16,7 +16,7 @@ from gpumf.compiled import cached_njit
 _SIMD = 16
 # Ratings summed up in one go: a running FP32 sum over a row of 100,000 loses four digits, a sum of sums does not.
 _CHUNK = 1024
-# A pivot this far below its diagonal entry, or a diagonal entry changed by so little, is nothing but rounding in FP32.
+# A pivot this far below its diagonal entry, or such a change of a diagonal entry, is nothing but rounding in FP32.
 _ROUNDING = np.float32(2.0**-21)
 
 
@@ -102,7 +102,7 @@ def _row_solver(factors):
         for i in range(factors):
             for k in range(i + 1, factors):
                 a[i, k] = a[k, i]
-        # A pivot that is nothing but rounding counts as infinite: its unknown, which the others make up for, becomes 0.
+        # A pivot that is nothing but rounding counts as infinite: its unknown, which others make up for, becomes 0.
         for j in range(factors):
             inverse[j] = np.float32(1) / a[j, j] if a[j, j] > inverse[j] else np.float32(0)
             for i in range(j + 1, factors):
