@@ -91,3 +91,26 @@ def test_blends_without_models_or_weights_are_refused():
     for weights in ([1.0], [0.5, 0.6], [-0.5, 1.5]):
         with pytest.raises(ValueError, match="2 numbers from 0 of sum 1"):
             Blend(Told(0), Told(0), weights=weights)
+
+
+def test_weights_of_nothing_or_of_no_numbers_are_refused():
+    for predictions, values in (
+        (np.ones((0, 2)), []),
+        (np.ones((3, 0)), np.ones(3)),
+        (np.ones(3), np.ones(3)),
+        (np.ones((3, 2)), np.ones(2)),
+        (np.full((3, 2), np.nan), np.ones(3)),
+        (np.ones((3, 2)), np.full(3, np.inf)),
+    ):
+        with pytest.raises(ValueError, match="weights need"):
+            convex_weights(predictions, values)
+    nothing = ragged_ratings(seed=3)
+    nothing = nothing.select(np.zeros(nothing.nnz, bool))
+    with pytest.raises(ValueError, match="weights need"):
+        Blend(Told(np.zeros(0)), Told(np.zeros(0))).fit(nothing)
+    with pytest.raises(ValueError, match="no ratings"):
+        Blend(Told(np.zeros(0)), weights=[1]).score(nothing)
+    with pytest.raises(ValueError, match="2 numbers from 0 of sum 1"):
+        Blend(Told(0), Told(0), weights=[np.nan, 1])
+    with pytest.raises(TypeError, match="not by Told"):
+        Blend(Told(0), weights=[1]).recommend(0)

@@ -107,6 +107,7 @@ class SGD(Factorization):
             raise TypeError(
                 f"{', '.join(alone)} go with one kernel: name it with kernel=, one of {list(self._trainers)}"
             )
+        self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
         if chunk is not None and not self._trainers[self.kernel].streams:
             raise ValueError(f"the kernel {self.kernel!r} draws from all ratings at any time; it takes no chunk")
         self.learning_rate = number("learning_rate", learning_rate, above=0)
@@ -119,7 +120,6 @@ class SGD(Factorization):
         self.biases = biases
         self.bias_kind = _BIAS_KINDS[biases]
         self.schedule = schedules.made(schedule)
-        self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
         self._options_given = options
         _ = self.options  # raises where they are wrong
 
