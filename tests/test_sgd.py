@@ -617,6 +617,11 @@ def test_parameters_are_checked():
         with pytest.raises(ValueError, match="learning_rate"):
             SGD(16, learning_rate=wrong)
     assert SGD(16, 0.3).item_regularization == 0.3 and SGD(16, 0.3).bias_regularization == 0.3
+    assert SGD(16, bias_regularization=0.2).item_bias_regularization == 0.2
+    with pytest.raises(ValueError, match="item_bias_regularization"):
+        SGD(16, item_bias_regularization=-1)
+    saved = SGD(16, item_bias_regularization=0.4)._parameters
+    assert SGD(**saved).item_bias_regularization == 0.4 != SGD(**saved).bias_regularization
     with pytest.raises(ValueError, match="biases"):
         SGD(16, biases="both")
     with pytest.raises(ValueError, match="chunk"):
