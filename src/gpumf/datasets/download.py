@@ -6,8 +6,6 @@ otherwise (Jester, MovieLens latest small) of the archives as distributed.
 
 from pathlib import Path
 
-import pooch
-
 from gpumf.datasets import files
 from gpumf.datasets.checks import DataError
 from gpumf.datasets.sources import SOURCES
@@ -43,6 +41,8 @@ def downloadable():
 
 
 def _fetch(address, checksum, folder):
+    import pooch  # which nothing else needs
+
     try:
         return Path(pooch.retrieve(address, checksum, address.rsplit("/", 1)[1], folder, progressbar=True))
     except ValueError as error:  # pooch has removed what it downloaded
