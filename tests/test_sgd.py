@@ -228,7 +228,7 @@ def test_the_wavefront_update_loses_nothing_where_batch_hogwild_does(launcher, s
     ratings = replace(ratings, values=np.full(ratings.nnz, 2.0**14))
     wanted, lost = np.bincount(ratings.items, minlength=9), {}
     for update in ("wavefront", "batch_hogwild"):
-        options = {"update": update, "side": 8, "run": 4, "threads": 64}
+        options = {"update": update, "threads": 64} | ({"side": 8} if update == "wavefront" else {"run": 4})
         model = SGD(2, 0, learning_rate=2.0**-14, biases=True, kernel="cumf_sgd", device=launcher.name, **options)
         p, q = (np.zeros((rows, 4), np.float32) for rows in (16, 9))
         p[:, -1] = q[:, -2] = 1
@@ -659,11 +659,19 @@ WRONG_OPTIONS = {
 def test_options_have_bounds_and_say_so(host, kernel):
     options = SGD.options_of(kernel)
     assert set(options) == set(WRONG_OPTIONS.get(kernel, {}))
-    SGD(16, kernel=kernel, device="host", **{name: option.default for name, option in options.items()})
+    chosen = SGD(16, kernel=kernel, device="host").options
+    assert chosen == {name: option.default for name, option in options.items()}
     for name, values in WRONG_OPTIONS.get(kernel, {}).items():
         for value in values:
             with pytest.raises(ValueError, match=rf"{name}.*{kernel}.* (an integer from|one of) .*, not {value!r}"):
                 SGD(16, kernel=kernel, device="host", **{name: value})
+
+
+def test_cumf_sgd_refuses_options_of_another_update(host):
+    # side=1024 alone once meant blocks; batch-Hogwild has none.
+    for options in ({"side": 1024}, {"update": "wavefront", "run": 4}, {"update": "blocked", "run": 4}):
+        with pytest.raises(ValueError, match="has no meaning with update="):
+            SGD(16, kernel="cumf_sgd", device="host", **options)
 
 
 def test_esgd_may_load_what_a_block_has_shared_memory_for(host):

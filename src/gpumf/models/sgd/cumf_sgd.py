@@ -35,6 +35,15 @@ class CumfSgd(PieceKernel):
     rounds = 4000  # more than hogwild's: a group holds its rows for nearly all of the time
 
     @classmethod
+    def chosen(cls, model, given):
+        options = super().chosen(model, given)
+        update = options["update"]
+        other = "side" if update == "batch_hogwild" else "run"
+        if other in given:
+            raise ValueError(f"{other} has no meaning with update={update!r} of the kernel {model.kernel!r}: leave it out")
+        return options
+
+    @classmethod
     def compile(cls, model):
         return cls.kernel(model, _ENTRIES[model.options["update"]])
 
