@@ -90,9 +90,9 @@ ORDERED = [
 
 def replayed(model, train, p, q, epochs):
     """The factors after these epochs, in float64, of a kernel whose order is known."""
-    sizes = model.learning_rate, *(model.regularization,) * 3
+    steps = model.learning_rate, model.regularization, model.regularization
     if model.kernel in ("sequential", "hogwild"):
-        return reference.hogwild(train, p, q, *sizes[:3], draw_key(model), 0, epochs * train.nnz)
+        return reference.hogwild(train, p, q, steps, draw_key(model), 0, epochs * train.nnz)
     if model.kernel == "kato_hosino":
         orders = [(np.lexsort((train.items, train.users)), "users"), (np.lexsort((train.users, train.items)), "items")]
     elif model.kernel == "gpusgd":
@@ -100,7 +100,7 @@ def replayed(model, train, p, q, epochs):
     else:
         orders = [(rectangular_blocks(train, model.options["side"]).order, "both")]
     for order, sides in orders * epochs:
-        p, q = reference.sgd_replay(train, order, p, q, *sizes, sides=sides)
+        p, q = reference.sgd_replay(train, order, p, q, steps, sides=sides)
     return p, q
 
 

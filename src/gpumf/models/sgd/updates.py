@@ -140,7 +140,8 @@ class BlockKernel(PieceKernel):
         super().__init__(model, user_factors.astype(real), item_factors.astype(real), real)
 
     def factors(self):
-        return tuple(factors.astype(np.float32, copy=False) for factors in (self._p, self._q))
+        with np.errstate(over="ignore"):  # what has diverged is infinite, as it is in FP32
+            return tuple(factors.astype(np.float32, copy=False) for factors in (self._p, self._q))
 
 
 class Updates(Descent):
