@@ -1,7 +1,7 @@
 """SGD's schemes and the RBM on ratings that are hostile on purpose: as in float64, row by row, or loud.
 
-The named cases of hostile.py run on every device, so that `make test-gpu` sweeps them there; what else hypothesis draws
-runs on the processor.
+The named cases of hostile.py run on every device, so that `make test-gpu` sweeps them there; what else hypothesis
+draws runs on the processor.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ drawn = settings(
 
 
 def usable(model, train, path):
-    """Everything that a fitted model does, on all users and items: finite, and the same from all sides and from a file.
+    """All that a fitted model does, for all users and items: finite, and the same from all sides and from a file.
 
     The errors in its history are those of its predictions in float64, rounded as float32 rounds the largest of them.
     """
@@ -94,7 +94,10 @@ def replayed(model, train, p, q, epochs):
     if model.kernel in ("sequential", "hogwild"):
         return reference.hogwild(train, p, q, steps, draw_key(model), 0, epochs * train.nnz)
     if model.kernel == "kato_hosino":
-        orders = [(np.lexsort((train.items, train.users)), "users"), (np.lexsort((train.users, train.items)), "items")]
+        orders = [
+            (np.lexsort((train.items, train.users)), "users"),
+            (np.lexsort((train.users, train.items)), "items"),
+        ]
     elif model.kernel == "gpusgd":
         orders = [(GpuSgd.layout(train, model.options["side"])[0], "both")]
     else:
@@ -162,19 +165,20 @@ def agree_and_are_usable(train, hidden, batch, device, path):
             assert np.abs(a - b).max() < 1e-4, (train.name, other.kernel)
 
 
-@pytest.mark.parametrize(("hidden", "batch"), [(1, 1), (20, 3), (20, 10**6)])
+@pytest.mark.parametrize(("hidden", "batch"), [(1, 10**6), (20, 3)])
 def test_the_machine_is_the_same_everywhere(device, hidden, batch, tmp_path):
-    for train in CASES.values():
-        agree_and_are_usable(train, hidden, batch, device, tmp_path / "rbm.npz")
+    # It sees levels alone: of the values two are enough, and those of which there is one.
+    for name, train in CASES.items():
+        if name.endswith(("stars", "heavy tails", "constant")):
+            agree_and_are_usable(train, hidden, batch, device, tmp_path / "rbm.npz")
 
 
-def test_the_largest_machine_is_the_same_everywhere(device, tmp_path):
-    for name in ("1 x 12, full, stars", "8 x 1, full, tiny and large"):
-        agree_and_are_usable(CASES[name], 512, 5, device, tmp_path / "rbm.npz")
+def test_the_largest_machine_is_the_same_everywhere(launcher, tmp_path):
+    agree_and_are_usable(CASES["1 x 12, full, stars"], 512, 5, launcher.name, tmp_path / "rbm.npz")
 
 
 @pytest.mark.host
 @drawn
-@given(train=hostile_ratings(), batch=st.integers(1, 10))
+@given(train=hostile_ratings(), batch=st.sampled_from([1, 3, 10**6]))
 def test_the_machine_is_the_same_on_what_hypothesis_draws(host, tmp_path, train, batch):
     agree_and_are_usable(train, 20, batch, "host", tmp_path / "rbm.npz")

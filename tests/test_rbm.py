@@ -12,7 +12,7 @@ from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.datasets.twins import Twin, generate
 from gpumf.hashing import random_order, splitmix64
-from gpumf.models import NotFittedError
+from gpumf.models import DivergedError, NotFittedError
 from gpumf.models.rbm import batches as batches_module
 from gpumf.models.rbm import level_logarithms
 from gpumf.models.rbm import thesis as thesis_module
@@ -81,9 +81,51 @@ def reference_batch(model, batch, keys, weights, visible_biases, hidden_biases):
     return (*hidden, reconstruction[columns, batch.items].argmax(axis=-1)), gradients
 
 
+def reference_update(model, batch, keys, learned, changes):
+    """Change what is learned, and the last changes, in float64; returns the statistics of `reference_batch`."""
+    statistics, gradients = reference_batch(model, batch, keys, *learned)
+    n_items = len(learned[0])
+    counts = np.bincount(batch.items, minlength=n_items)
+    over = np.maximum(counts, 1) if model.average == "item" else np.full(n_items, len(batch.users))
+    over = over[:, None, None], over[:, None], len(batch.users)
+    for k, touched in enumerate((counts > 0, counts > 0, slice(None))):
+        decay = model.weight_decay if k == 0 else 0.0
+        step = model.learning_rate * (gradients[k] / over[k] - decay * learned[k])
+        changes[k][touched] = model.momentum * changes[k][touched] + step[touched]
+        learned[k][touched] += changes[k][touched]
+    return statistics
+
+
+def test_epochs_after_the_first_and_second_calls_follow_the_reference(device):
+    train = rated(5, seed=8, n_users=15, n_items=14, longest=11)
+    options = {"learning_rate": 0.3, "batch": 6, "gibbs_steps": 2, "momentum": 0.5, "weight_decay": 0.1}
+    for kernel in kernels_on(RBM, device) if device != "cpu" else ["sequential"]:
+        model, arrays, trainer = trainer_of(device, kernel, train, 20, **options)
+        learned = [a.astype(np.float64) for a in arrays[1:]]
+        changes = [np.zeros_like(a) for a in learned]
+        for epoch in range(3):
+            for number in batch_order(model.seed, epoch, len(trainer.batches)):
+                reference_update(model, trainer.batches[number], trainer.keys(epoch, number), learned, changes)
+            trainer.epoch(epoch)
+            for _ in range(2):  # what a call leaves behind is no matter to the next one
+                user_hidden, *after = to_numpy(device, *trainer.arrays())
+                for actual, expected in zip(after, learned, strict=True):
+                    assert np.abs(actual - expected).max() < 3e-4, (kernel, epoch)
+                chosen = np.zeros((train.n_users, train.n_items, 5))
+                chosen[train.users, train.items, train.values.astype(int) - 1] = 1
+                right = reference.rbm_hidden(chosen, learned[0], learned[2])
+                assert np.abs(user_hidden - right).max() < 3e-4, (kernel, epoch)
+        _, _, another = trainer_of(device, kernel, train, 20, **options)
+        for epoch in range(3):
+            another.epoch(epoch)
+        for first, second in zip(*(to_numpy(device, *t.arrays()) for t in (trainer, another)), strict=True):
+            assert np.array_equal(first, second)
+
+
 @pytest.mark.parametrize(
     ("hidden", "n_levels", "options"),
     [
+        (1, 32, {}),
         (7, 2, {}),
         (20, 5, {"gibbs_steps": 3, "momentum": 0.5, "weight_decay": 0.1, "average": "batch"}),
         (64, 3, {"momentum": 0.9}),
@@ -98,16 +140,8 @@ def test_every_kernel_follows_the_reference(device, hidden, n_levels, options):
         learned = [a.astype(np.float64) for a in arrays[1:]]
         changes = [np.zeros_like(a) for a in learned]
         for number in (1, 0, 1):
-            batch, keys = trainer.batches[number], trainer.keys(2, number)
-            statistics, gradients = reference_batch(model, batch, keys, *learned)
-            counts = np.bincount(batch.items, minlength=train.n_items)
-            over = np.maximum(counts, 1) if model.average == "item" else np.full(train.n_items, len(batch.users))
-            over = over[:, None, None], over[:, None], len(batch.users)
-            for k, touched in enumerate((counts > 0, counts > 0, slice(None))):
-                decay = model.weight_decay if k == 0 else 0.0
-                step = 0.3 * (gradients[k] / over[k] - decay * learned[k])
-                changes[k][touched] = model.momentum * changes[k][touched] + step[touched]
-                learned[k][touched] += changes[k][touched]
+            keys = trainer.keys(2, number)
+            statistics = reference_update(model, trainer.batches[number], keys, learned, changes)
             trainer.train_batch(number, keys)
             for actual, expected in zip(to_numpy(device, *trainer.statistics()), statistics, strict=True):
                 assert np.abs(actual - expected).max() < 1e-4
@@ -202,6 +236,15 @@ def test_every_seed_and_epoch_has_its_order_of_batches():
     assert len(orders) == 18
     published = random_order(40, splitmix64(np.uint64((7 << 32) + 5)))
     assert np.array_equal(batch_order(7, 5, 40), published), "recorded results stay what they are"
+
+
+def test_what_diverges_says_so(device):
+    train = rated(5, seed=1, n_users=20, n_items=12, longest=9)
+    for kernel in kernels_on(RBM, device):
+        model = RBM(20, kernel=kernel, device=device, learning_rate=3e38, momentum=0.9, batch=4)
+        with pytest.raises(DivergedError, match="learning_rate"):
+            model.fit(train, 20)
+        assert all(np.isfinite(a).all() for a in model._learned) and 0 < len(model.history) <= 20
 
 
 def test_the_parts_of_a_long_user_meet_in_any_order(host):
