@@ -227,9 +227,9 @@ def test_in_any_order_locked_items_lose_nothing_and_others_do(host, factors):
 # The experiment that measures it
 
 
-def shares(ratings, side, kernel, device="host", epochs=2, **options):
+def shares(ratings, whose, kernel, device="host", epochs=2, **options):
     """The share of the updates of each row that count, in each epoch."""
-    measured = list(lost_updates.counts(ratings, side, 16, epochs, kernel, device, **options))
+    measured = list(lost_updates.counts(ratings, whose, 16, epochs, kernel, device, **options))
     assert sum(taken.sum() for _, _, taken, _ in measured) == epochs * ratings.nnz
     return np.array([share for *_, share in measured])
 
@@ -247,6 +247,7 @@ def test_one_after_another_all_updates_count(host, side):
             ("cumf_sgd", {"threads": 1}),
             ("fast", {"threads": 1}),
             ("fast", {"locked": True}),
+            ("newgpusgd", {"side": 4}),
         ):
             share = shares(ratings, side, kernel, **options)
             if kernel in ("sequential", "hogwild"):  # which draw some ratings never

@@ -112,13 +112,13 @@ def scattered(n_users, n_items, nnz):
     return Ratings(cells // n_items, cells % n_items, np.ones(nnz), n_users, n_items, name=name)
 
 
-def counts(ratings, side, factors, epochs, kernel, device, **options):
+def counts(ratings, whose, factors, epochs, kernel, device, **options):
     """Train on marked ratings, and count what is left of their updates.
 
     Parameters
     ----------
     ratings : Ratings, whose values do not matter
-    side : 'users' or 'items', whose rows are looked at
+    whose : 'users' or 'items', the rows that are looked at
     factors, epochs, kernel, device, **options : of `SGD`
 
     Yields
@@ -126,13 +126,13 @@ def counts(ratings, side, factors, epochs, kernel, device, **options):
     (epoch, seconds, taken, share) : int; float; int64 (rows,), the updates that each row of the side was given, and
     float64 (rows,), the share of them that is left, NaN where none of them was marked
     """
-    rows, shape = getattr(ratings, side), (ratings.n_users, ratings.n_items)
-    n_rows = shape[side == "items"]
+    rows, shape = getattr(ratings, whose), (ratings.n_users, ratings.n_items)
+    n_rows = shape[whose == "items"]
     n_ratings = np.bincount(rows, minlength=n_rows)
     rate = 2.0 ** np.floor(np.log2(_DRIFT / (factors * epochs * n_ratings.max())))
     marked = positional_hash(ratings.nnz, 0) * 2.0**-64 < MARKED / n_ratings[rows]
     start = [np.ones((n, factors), np.float32) for n in shape]
-    start[side == "items"][:] = 0
+    start[whose == "items"][:] = 0
     model = SGD(factors, 0, learning_rate=rate, kernel=kernel, device=device, **options)
     train = replace(ratings, values=np.where(marked, np.float32(STEP / rate), np.float32(0)), test_mask=None)
     trainer = SGD._trainers[kernel](model, train, *start)
@@ -141,7 +141,7 @@ def counts(ratings, side, factors, epochs, kernel, device, **options):
     before = np.zeros(n_rows)
     for epoch in range(epochs):
         (seconds,) = time(lambda number=epoch: trainer.epoch(number), repeats=1, warmup=0)
-        moved = to_numpy(trainer.factors()[side == "items"]).mean(axis=1, dtype=np.float64) / STEP
+        moved = to_numpy(trainer.factors()[whose == "items"]).mean(axis=1, dtype=np.float64) / STEP
         taken = _taken(model, trainer, ratings, epoch)
         wanted = np.bincount(rows[taken[marked[taken]]], minlength=n_rows)
         with np.errstate(invalid="ignore"):
