@@ -1,8 +1,8 @@
 """Every kernel of ALS and ImplicitALS on hostile ratings: row by row, within what its precision allows.
 
 A row's bound is that of first-order perturbation: half precision moves each factor by 2^-11 of it, FP32 the sums by
-some 2^-24, and the row's own inverse says what that makes of the solution. Where it leaves no digit, the row has to be
-finite.
+some 2^-24, and the row's own inverse says what that makes of the solution. Where it leaves no digit, the row has to
+be finite.
 """
 
 import numpy as np
