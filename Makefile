@@ -23,7 +23,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help book notebook experiment test test-sanitize test-gpu test-gpu-sanitize record reach readme tune data lint format lock clean
+.PHONY: help book notebook experiment test test-sanitize test-gpu test-gpu-sanitize record findings stale readme tune data lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -54,11 +54,14 @@ test-gpu: $(READY) ## run the tests that need a CUDA device and record the outco
 test-gpu-sanitize: $(READY) ## run small GPU tests under compute-sanitizer and record what it finds in data/results
 	$(RUN) tests/gpu_sanitize.py $(ARGS)
 
-record: $(READY) ## run every notebook and keep its results in data/results (no Sphinx needed)
-	$(RUN) book/build.py --record --execute-only build/recorded $(ARGS)
+record: $(READY) ## keep results in data/results: of one experiment (NAME=als_netflix) or of every notebook
+	$(RUN) $(if $(NAME),-m gpumf.experiments $(NAME) --profile full --record,book/build.py --record --execute-only build/recorded) $(ARGS)
 
-reach: $(READY) ## compute every claim from data/results, write it to reach.csv there and print it
-	$(RUN) -m gpumf.claims
+findings: $(READY) ## judge every finding by data/results, write findings.csv there and print it
+	$(RUN) -m gpumf.reports findings
+
+stale: $(READY) ## list the recorded results whose kernels or modules have changed since
+	$(RUN) -m gpumf.reports stale
 
 readme: $(READY) ## write the results in README.md from data/results
 	$(RUN) book/readme.py

@@ -1,26 +1,41 @@
-"""Write the results in README.md from what is recorded; with --check, only say whether they are current."""
+"""Write what is recorded into README.md and intro.md; with --check, only say whether they are current."""
 
 import re
 import sys
 from pathlib import Path
 
-from gpumf import claims, results, verdicts
+from gpumf import experiments, findings, reports, results
 from gpumf.experiments.thesis.first_comparison import FACTORS, summary
 from gpumf.experiments.thesis.speedups import PUBLISHED_KERNELS
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
 _CPU = {"sequential": "one core", "parallel": "all cores"}
 _MARKED = re.compile(r"(<!-- results:.*?-->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
-def promises():
-    """The table, in Markdown, of all claims."""
-    devices = {claim.id: claim.device.upper().replace("-", " ") for claim in claims.CLAIMS}
-    lines = ["| what | measured | to be reached | hoped for | on |", "| --- | --- | --- | --- | --- |"]
-    for row in claims.overview("").itertuples():
-        unit = "" if row.unit == "rating" else f" {row.unit}"
-        bounds = [value if value == "–" else value + unit for value in (row.reach, row.aim)]
-        lines.append(f"| {row.what} | **{row.value}{unit}** | {' | '.join(bounds)} | {devices[row.Index]} |")
+def coverage(frame):
+    """One sentence on how many of the publications' figures and tables are measured, and what became of them."""
+    counts = reports.coverage(frame)
+    of_sources = ", ".join(f"{row.measured} of {row.artefacts} of {source}" for source, row in counts.iterrows())
+    published = frame[(frame.source != "gpumf") & (frame.word != findings.MISSING)]
+    words = published.word.value_counts()
+    listed = ", ".join(f"{words[word]} {word}" for word in findings.WORDS if word in words)
+    return (
+        f"{counts.measured.sum()} of the {counts.artefacts.sum()} figures and tables of the five publications are "
+        f"measured so far ({of_sources}). Of {len(published)} findings on them, and on the questions left open: "
+        f"{listed}.\n"
+    )
+
+
+def promises(frame):
+    """The table, in Markdown, of what this study promises, and of what it measured beside that."""
+    lines = ["| model | data | factors | what is measured | measured | target | stretch | word | on |"]
+    lines += ["| --- " * 9 + "|"]
+    for row in frame[frame.source == "gpumf"].itertuples():
+        shown = reports.described(row)
+        bounds = " | ".join("–" if bound != bound else f"{bound:g}" for bound in (row.target, row.stretch))
+        device = row.device.upper().replace("-", " ")
+        lines.append(f"| {row.statement} | **{shown['measured']}** | {bounds} | {shown['word']} | {device} |")
     return "\n".join([*lines, ""])
 
 
@@ -36,9 +51,7 @@ def comparison(result):
     for row in rows[shown].itertuples():
         reached = row.seconds_to_threshold == row.seconds_to_threshold
         to_mae = (
-            f"{row.seconds_to_threshold:.3g} ({row.threshold}) | {verdicts.times(row.speedup)}"
-            if reached
-            else "– | –"
+            f"{row.seconds_to_threshold:.3g} ({row.threshold}) | {reports.times(row.speedup)}" if reached else "– | –"
         )
         lines.append(
             f"| {row.data} | {row.model} | {_CPU.get(row.kernel, f'GPU, `{row.kernel}`')} "
@@ -54,14 +67,20 @@ def comparison(result):
 
 
 def main(arguments):
-    """Rewrite README.md; return the exit status."""
-    old = README.read_text(encoding="utf-8")
-    text = promises() + "\n" + comparison(results.load("first_comparison"))
-    new = _MARKED.sub(lambda m: m[1] + text + m[2], old)
-    if arguments == ["--check"]:
-        return int(new != old)
-    README.write_text(new, encoding="utf-8")
-    return 0
+    """Rewrite the marked parts; return the exit status."""
+    frame = findings.table(experiments.findings())
+    texts = {
+        "README.md": "\n".join([coverage(frame), promises(frame), comparison(results.load("first_comparison"))]),
+        "book/intro.md": coverage(frame),
+    }
+    status = 0
+    for name, text in texts.items():
+        old = (ROOT / name).read_text(encoding="utf-8")
+        new = _MARKED.sub(lambda m, text=text: m[1] + text + m[2], old)
+        if arguments != ["--check"]:
+            (ROOT / name).write_text(new, encoding="utf-8")
+        status |= new != old
+    return int(status) if arguments == ["--check"] else 0
 
 
 if __name__ == "__main__":

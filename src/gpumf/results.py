@@ -167,7 +167,7 @@ def store(name, frame, parameters, before, live, source):
     frame : DataFrame; frame.attrs["datasets"] lists the identities of the sets used, if any; frame.attrs["cards"] is
         the number of GPUs used, 1 where it is missing
     parameters : dict of plain values with which the experiment can be run again
-    before : dict, `provenance` from before the run
+    before : dict, `provenance` and whatever else is known before the run
     live : see `Result`
     source : the folder of the experiment, as 'thesis'
     """

@@ -7,11 +7,15 @@ every repeat, and each row names the data set, the kernel and the device that it
 """
 
 import os
+import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from gpumf import DivergedError, datasets, gpu, results
+import pandas as pd
+
+from gpumf import DivergedError, datasets, dependencies, gpu, results
+from gpumf.findings import Finding
 
 SOURCES = "thesis", "cu2rec", "cumf", "newgpusgd", "esgd", "gpumf"
 """The publications, and this study."""
@@ -30,6 +34,37 @@ def names():
 def module(name):
     """The module of an experiment."""
     return import_module(f"{__name__}.{names()[name]}.{name}")
+
+
+def artefacts():
+    """The figures and tables of the publications: a DataFrame with the columns source, artefact, statement."""
+    packages = {source: import_module(f"{__name__}.{source}") for source in SOURCES}
+    rows = [
+        (source, artefact, statement)
+        for source, package in packages.items()
+        for artefact, statement in getattr(package, "ARTEFACTS", {}).items()
+    ]
+    return pd.DataFrame(rows, columns=["source", "artefact", "statement"])
+
+
+def findings():
+    """All findings, in the order of the sources and of their artefacts: a list of (experiment, Finding).
+
+    An artefact that no experiment has a finding on yet has one without an experiment and without a rule.
+    """
+    found = [(name, finding) for name in names() for finding in module(name).FINDINGS]
+    known = {(finding.source, finding.artefact) for _, finding in found}
+    for row in artefacts().itertuples():
+        if (row.source, row.artefact) not in known:
+            slug = re.sub(r"[^a-z0-9]+", "-", row.artefact.lower())
+            found.append((None, Finding(f"{row.source}-{slug}", row.source, row.artefact, row.statement)))
+    order = list(artefacts()[["source", "artefact"]].itertuples(index=False, name=None))
+
+    def place(pair):
+        key = pair[1].source, pair[1].artefact
+        return SOURCES.index(key[0]), order.index(key) if key in order else len(order)
+
+    return sorted(found, key=place)
 
 
 def why_unavailable(name):
@@ -54,7 +89,10 @@ def run(name, profile="quick", **parameters):
     if unknown := set(parameters) - set(experiment.PROFILES[profile]):
         raise TypeError(f"{name} has no parameters {sorted(unknown)}; it has {sorted(experiment.PROFILES[profile])}")
     parameters = experiment.PROFILES[profile] | parameters
-    before = results.provenance()
+    before = results.provenance() | {
+        "code": dependencies.code(name),
+        "rules_sha256": {finding.id: finding.sha256 for finding in experiment.FINDINGS},
+    }
     frame = experiment.run(**parameters)
     live = not os.environ.get("GPUMF_RECORD")
     return results.store(name, frame, parameters | {"profile": profile}, before, live, names()[name])

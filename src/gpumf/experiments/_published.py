@@ -1,4 +1,4 @@
-"""What the thesis states in words or in tables: `published.csv`, beside this module. Nothing is read off a figure."""
+"""What the publications state in words or in tables: `published.csv`, beside this module, none read off a figure."""
 
 from functools import cache
 from importlib import resources
@@ -12,22 +12,22 @@ def table():
 
     Returns
     -------
-    DataFrame with a row a value: artefact, section, data ('douban', 'jester', or missing where it is of neither),
-    model, quantity, value, unit
+    DataFrame with a row a value: source, artefact, section (where it stands), data ('douban', 'netflix', .., or
+    missing where it is of no set), model, quantity, value, unit
     """
     with resources.files(__package__).joinpath("published.csv").open() as file:
         return pd.read_csv(file)
 
 
-def value(artefact, quantity, data=None, model=None):
+def value(artefact, quantity, data=None, model=None, source="thesis"):
     """The one value of an artefact, such as 'Figure 6.1', that these words name; None where there is none.
 
     data : name of a data set of any size, such as 'jester-1'
     """
     rows = table()
-    rows = rows[(rows.artefact == artefact) & (rows.quantity == quantity)]
+    rows = rows[(rows.source == source) & (rows.artefact == artefact) & (rows.quantity == quantity)]
     if data is not None:
-        rows = rows[rows.data == family(data)]
+        rows = rows[rows.data.isin([data, family(data)])]
     if model is not None:
         rows = rows[rows.model == model]
     return rows.value.item() if len(rows) else None

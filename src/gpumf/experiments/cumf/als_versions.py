@@ -5,6 +5,8 @@ resident. Training goes on from repeat to repeat: where conjugate gradient start
 half-sweep made again would have little left to do.
 """
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
@@ -12,6 +14,7 @@ from tqdm import tqdm
 from gpumf import ALS, ImplicitALS, gpu
 from gpumf import figure_style as style
 from gpumf.experiments import _limits, identity, load_ratings
+from gpumf.findings import Finding, Target, median
 from gpumf.models.als.cumf import Cumf
 
 ALPHA = 2.0  # of implicit feedback
@@ -306,3 +309,33 @@ def figure_roofline(frame, ceilings, data, factors):
     style.log_scale(axis.yaxis)
     style.legend(figure, axis, 3)
     return figure
+
+
+def _iteration(frame, model, kernel, factors, cg_steps=None):
+    rows = frame[(frame.data == "netflix-twin") & (frame.step == "iteration") & (frame.model == model)]
+    rows = rows[(rows.kernel == kernel) & (rows.factors == factors)]
+    rows = rows if cg_steps is None else rows[rows.cg_steps == cg_steps]
+    return *(median(rows.seconds) if len(rows) else (np.nan, np.nan)), "s"
+
+
+FINDINGS = [
+    Finding(
+        "als-fp32-exact-seconds",
+        "gpumf",
+        None,
+        "ALS, cumf_cholesky | Netflix twin | 100 factors | an iteration, in FP32 and exact",
+        partial(_iteration, model="ALS", kernel="cumf_cholesky", factors=100),
+        Target(0.12),
+    ),
+    *(
+        Finding(
+            f"als-implicit{factors}-seconds",
+            "gpumf",
+            None,
+            f"ImplicitALS, tensor_core | Netflix twin | {factors} factors | an iteration",
+            partial(_iteration, model="ImplicitALS", kernel="tensor_core", factors=factors, cg_steps=4),
+            Target(target, stretch),
+        )
+        for factors, target, stretch in ((64, 0.045, 0.025), (128, 0.09, 0.05))
+    ),
+]

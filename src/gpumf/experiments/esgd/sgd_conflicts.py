@@ -120,3 +120,6 @@ def figure(frame):
 def summary(frame):
     """The shares, means over the seeds: a DataFrame with the index (data, at_once) and a column a way to count."""
     return frame.groupby(["data", "at_once", "how"]).share.mean().unstack()
+
+
+FINDINGS = []

@@ -34,8 +34,8 @@ PROFILES = {
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": ["ml-100k-twin"] * 2,
-    "factors": [8],
-    "shares": [0.5],
+    "factors": [8, 16],
+    "shares": [0.5, 1],
     "share_factors": 8,
     "repeats": 2,
 }
@@ -130,3 +130,6 @@ def figure(frame):
         style.log_scale(axis.yaxis)
     style.legend(figure, max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[1])), 3)
     return figure
+
+
+FINDINGS = []

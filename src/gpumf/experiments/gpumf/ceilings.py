@@ -47,3 +47,6 @@ def figure(frame):
         axis.set(xlabel=label)
         style.log_scale(axis.xaxis)
     return figure
+
+
+FINDINGS = []

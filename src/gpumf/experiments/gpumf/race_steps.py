@@ -60,3 +60,6 @@ def summary(frame):
 def figure(frame):
     """The share of the orders that lead to each outcome."""
     return style.dots(summary(frame), "share of the orders tried", log=False)
+
+
+FINDINGS = []

@@ -64,3 +64,6 @@ def figure(frame, pairs=PAIRS):
 def summary(frame):
     """The least, the median and the largest count: a DataFrame with the index (data, side)."""
     return frame.groupby(["data", "side"], sort=False)["count"].agg(["min", "median", "max"])
+
+
+FINDINGS = []

@@ -140,3 +140,6 @@ def figure(frame):
         axis.set(xlabel="mean correlation of two items", title=name)
     style.legend(figure, axes[0], 2)
     return figure
+
+
+FINDINGS = []

@@ -231,3 +231,6 @@ def figure(frame):
     figure.legend(handles=handles, loc="outside upper center", ncols=2, frameon=False, fontsize=9)
     figure.supxlabel("Computed from the package's partitions and orders, not measured.", fontsize=8)
     return figure
+
+
+FINDINGS = []

@@ -114,3 +114,6 @@ def figure(frame):
     style.log_scale(axis.xaxis)
     style.legend(figure, axis, 3)
     return figure
+
+
+FINDINGS = []

@@ -111,3 +111,6 @@ def figure(frame, bound=0.005):
     axis.set(xlabel="test RMSE above that of sequential, mean of the folds")
     style.legend(figure, axis, 3)
     return figure
+
+
+FINDINGS = []

@@ -8,6 +8,7 @@ import pandas as pd
 from gpumf import figure_style as style
 from gpumf import gpu
 from gpumf.cpu import machine
+from gpumf.findings import Finding, Holds, ratio
 
 _TILE = (32, 8)  # threads of a block: a warp along a row, as in listing 3.3
 
@@ -153,3 +154,57 @@ def figure(frame, series=tuple(_CUBE_SERIES)):
     axis.set_xscale("log", base=2)
     style.legend(figure, axis, 3)
     return figure
+
+
+def _times(frame, slower, faster):
+    """How many times as long the first takes at the largest side, each being (device, access, transfer)."""
+    largest = frame[frame.side == frame.side.max()].set_index(["device", "access", "transfer"]).seconds
+    if not {slower, faster} <= set(largest.index):
+        return np.nan, np.nan, "x"
+    return *ratio(largest[[slower]], largest[[faster]]), "x"
+
+
+_ONE_CORE, _ALL_CORES = ("one core", "coalesced", False), ("all cores", "coalesced", False)
+_GPU, _MOVED = ("gpu", "coalesced", False), ("gpu", "coalesced", True)
+FINDINGS = [
+    Finding(
+        "thesis-fig-3.3",
+        "thesis",
+        "Figure 3.3",
+        "Without transfers the GPU cubes the elements of a large matrix faster than all cores.",
+        partial(_times, slower=_ALL_CORES, faster=_GPU),
+        Holds(above=1),
+    ),
+    Finding(
+        "thesis-fig-3.4",
+        "thesis",
+        "Figure 3.4",
+        "Transfers take more than half of the speed: what is left of it.",
+        partial(_times, slower=_GPU, faster=_MOVED),
+        Holds(below=0.5),
+    ),
+    Finding(
+        "thesis-fig-3.4-gain",
+        "thesis",
+        "Figure 3.4",
+        "With transfers the GPU is still faster than one core.",
+        partial(_times, slower=_ONE_CORE, faster=_MOVED),
+        Holds(above=1),
+    ),
+    Finding(
+        "thesis-fig-3.11",
+        "thesis",
+        "Figure 3.11",
+        "Strided access is slower than coalesced, with transfers in both times.",
+        partial(_times, slower=("gpu", "strided", True), faster=_MOVED),
+        Holds(above=1),
+    ),
+    Finding(
+        "thesis-fig-3.11-kernel",
+        "thesis",
+        "Figure 3.11",
+        "Strided access is slower than coalesced, in the kernel alone.",
+        partial(_times, slower=("gpu", "strided", False), faster=_GPU),
+        Holds(above=1),
+    ),
+]

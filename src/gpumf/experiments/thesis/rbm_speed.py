@@ -14,7 +14,8 @@ from tqdm import tqdm
 
 from gpumf import RBM, gpu
 from gpumf import figure_style as style
-from gpumf.experiments import _limits, identity, load_ratings
+from gpumf.experiments import _limits, _published, identity, load_ratings
+from gpumf.findings import Finding, Near, Target, ratio
 from gpumf.models.rbm.divergence import batch_order
 
 UPDATES = "hidden update", "visible update", "weight update"
@@ -183,3 +184,32 @@ def figure_updates(frame):
     style.log_scale(axis.yaxis)
     style.legend(figure, axis, 2)
     return figure
+
+
+def _times(frame, slower, faster):
+    """How many times as long an epoch of the first takes, each being (kernel, weights)."""
+    epochs = frame[frame.part == "epoch"].set_index(["kernel", "weights"]).epoch_seconds
+    if not {slower, faster} <= set(epochs.index):
+        return np.nan, np.nan, "x"
+    return *ratio(epochs[[slower]], epochs[[faster]]), "x"
+
+
+_PUBLISHED = _published.value("Figure 4.5", "speed-up of weights in device memory")
+FINDINGS = [
+    Finding(
+        "thesis-fig-4.5",
+        "thesis",
+        "Figure 4.5",
+        f"An epoch takes {_PUBLISHED:g} times as long where the weights are moved for every update.",
+        partial(_times, slower=("thesis", "transfer"), faster=("thesis", "device")),
+        Near(_PUBLISHED, within=2),
+    ),
+    Finding(
+        "rbm-epoch-speedup",
+        "gpumf",
+        None,
+        "RBM, fast | Douban twin | 128 hidden units | epochs over those of the thesis's version, weights on the GPU",
+        partial(_times, slower=("thesis", "device"), faster=("fast", "device")),
+        Target(10, better="higher"),
+    ),
+]

@@ -5,6 +5,8 @@ rating matrix, the test set always the same; 16 factors, new training sets in ev
 and the Boltzmann machine, of which lambda is the weight decay, are beyond it.
 """
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
@@ -14,6 +16,7 @@ from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.thesis import parameter_search
 from gpumf.experiments.tuning import PARAMETERS, chosen
+from gpumf.findings import Finding, Holds
 from gpumf.hashing import random_subset
 
 FACTORS = 16
@@ -163,3 +166,29 @@ def figure(frame):
     axes[1].set(ylabel="test MAE")
     style.legend(figure, axes[1], 3)
     return figure
+
+
+def _growth(frame, column):
+    """From the fullest to the sparsest training set, of ALS."""
+    curve = summary(frame)
+    curve = curve[curve.model == "ALS"].sort_values("density", ascending=False)
+    fullest, sparsest = curve.iloc[0], curve.iloc[-1]
+    value = sparsest[column] / fullest[column]
+    shares = [end[f"{column}_deviation"] / end[column] for end in (fullest, sparsest)]
+    return value, value * np.hypot(*shares), "x"
+
+
+FINDINGS = [
+    Finding(
+        f"thesis-fig-{figure}",
+        "thesis",
+        f"Figure {figure}",
+        f"Sparser ratings {statement}: from the fullest to the sparsest training set of Jester, part 1.",
+        partial(_growth, column=column),
+        Holds(above=1),
+    )
+    for figure, column, statement in (
+        ("6.5", "regularization", "need a larger best regularization of ALS"),
+        ("6.6", "mae", "give ALS a larger test MAE"),
+    )
+]

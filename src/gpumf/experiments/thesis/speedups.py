@@ -6,6 +6,8 @@ configuration of 32 blocks of 128 threads, SGD in the same and in its own of 128
 has not: as many threads as this GPU asks for, all cores, and the fastest versions of this package.
 """
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
@@ -15,6 +17,7 @@ from gpumf import figure_style as style
 from gpumf.experiments import _published, identity, load_ratings, usable_devices
 from gpumf.experiments.thesis import parameter_search
 from gpumf.experiments.tuning import PARAMETERS, chosen
+from gpumf.findings import Finding, Holds, Near, ratio
 
 FACTORS = 16
 ALS_THREADS, SGD_THREADS = 32 * 128, parameter_search.SGD_THREADS
@@ -220,3 +223,79 @@ def figure(frame, level=None, on_gpu=False):
         if not on_gpu:
             axis.set_xscale("log")
     return figure
+
+
+def _seconds(frame, data, mae, version):
+    """Of each repeat of a version until it reaches an MAE; empty where one does not."""
+    runs = frame[(frame.data == data) & (frame.version == version)]
+    reached = runs[(runs.epoch > 0) & (runs.mae <= mae)].groupby("repeat").seconds.first()
+    return reached if len(reached) == runs.repeat.nunique() else reached.iloc[:0]
+
+
+def _times(frame, data, slower, faster):
+    """How many times as long one version takes as another, to the last error at which those of a set are compared."""
+    mae = levels(frame).query("data == @data").mae
+    if mae.empty:
+        return np.nan, np.nan, "x"
+    seconds = [_seconds(frame, data, mae.iloc[-1], version) for version in (slower, faster)]
+    if any(runs.empty for runs in seconds):
+        return np.nan, np.nan, "x"
+    return *ratio(*seconds), f"x, to MAE {mae.iloc[-1]:g}"
+
+
+def _least(frame, model, baseline):
+    """The least speed-up of the published configurations of a model, over all sets: that of the worst of them."""
+    found = [
+        _times(frame, data, f"{model}, {baseline}", version)
+        for data in frame.data.unique()
+        for column, version in COLUMNS.items()
+        if column.startswith(model)
+    ]
+    return min((f for f in found if not np.isnan(f[0])), default=(np.nan, np.nan, "x"))
+
+
+def _findings():
+    sets = [("douban", "douban-twin"), ("jester", "jester-twin"), ("jester", "jester-1")]
+    for family, data in sets:
+        for column, version in COLUMNS.items():
+            published = _published.value("Table 6.3", "speed-up", family, column)
+            yield Finding(
+                f"thesis-table-6.3-{column.lower().replace(', ', '-').replace('/', '-')}-{data}",
+                "thesis",
+                "Table 6.3",
+                f"{version} on {data}: {published:g} times as fast as one core to the same test MAE.",
+                partial(_times, data=data, slower=f"{column[:3]}, one core", faster=version),
+                Near(published, within=2),
+            )
+    for model in ("ALS", "SGD"):
+        for baseline in ("one core", "all cores"):
+            yield Finding(
+                f"thesis-fig-6.11-{model.lower()}-{baseline.replace(' ', '-')}",
+                "thesis",
+                "Figure 6.11",
+                f"{model} in its published configurations is faster on the GPU than on {baseline}: the least factor.",
+                partial(_least, model=model, baseline=baseline),
+                Holds(above=1),
+            )
+    als, same, own = COLUMNS.values()
+    for family, data in sets:
+        yield Finding(
+            f"thesis-fig-6.12-{data}",
+            "thesis",
+            "Figure 6.12",
+            f"On {data}, {als} is faster than {same}.",
+            partial(_times, data=data, slower=same, faster=als),
+            Holds(above=1),
+        )
+        slower, faster = (als, own) if family == "douban" else (own, als)
+        yield Finding(
+            f"thesis-fig-6.12-{data}-own",
+            "thesis",
+            "Figure 6.12",
+            f"On {data}, {faster} is faster than {slower}.",
+            partial(_times, data=data, slower=slower, faster=faster),
+            Holds(above=1),
+        )
+
+
+FINDINGS = list(_findings())

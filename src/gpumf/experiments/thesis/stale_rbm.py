@@ -9,6 +9,7 @@ the ratings that it was trained on ('trained on'), or be shown those that came s
 """
 
 from copy import copy
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -20,6 +21,7 @@ from gpumf import RBM, SGD, datasets
 from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.gpumf.blend_ml100k import FIXED
+from gpumf.findings import Finding, Open
 from gpumf.hashing import random_order
 from gpumf.models.blend import convex_weights
 from gpumf.models.sgd import schedules
@@ -203,3 +205,23 @@ def figure(frame):
         axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     style.legend(figure, axes[0], 3)
     return figure
+
+
+def _kept(frame, shown):
+    """The share of the gain that the stalest machine keeps, of that of a fresh one, over all orders."""
+    gain = summary(frame).groupby(["shown", "every"]).gain.mean()[shown]
+    return gain[gain.index.max()] / gain[gain.index.min()], np.nan, "of the gain"
+
+
+FINDINGS = [
+    Finding(
+        f"thesis-stale-rbm-{shown.replace(' ', '-')}",
+        "thesis",
+        "Section 7.1",
+        "What does a hybrid lose whose Boltzmann machine is trained less often? What the stalest keeps of the gain "
+        f"in RMSE, shown {'what it was trained on' if shown == 'trained on' else shown}.",
+        partial(_kept, shown=shown),
+        Open(),
+    )
+    for shown in SHOWN
+]

@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from gpumf import figure_style as style
+from gpumf.findings import Finding, Holds
 
 PROFILES = {"smoke": {}, "quick": {}, "full": {}}
 
@@ -66,3 +67,20 @@ def summary(frame):
     single = frame[frame.precision == "single"].groupby(["year", "kind"]).gflops.max().unstack()
     best = single.cummax().ffill().dropna()
     return best.assign(lead=best.GPU / best.CPU)
+
+
+def _widening(frame):
+    lead = summary(frame).lead
+    return lead.iloc[-1] / lead.iloc[0], 0.0, "x"
+
+
+FINDINGS = [
+    Finding(
+        "thesis-fig-1.2",
+        "thesis",
+        "Figure 1.2",
+        "GPUs pull away from CPUs: the lead of the fastest GPU in theoretical FLOP/s grows over the years.",
+        _widening,
+        Holds(above=1),
+    )
+]

@@ -16,6 +16,7 @@ versions in global memory fewer active blocks than the thesis's had), and how a 
 """
 
 from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,6 +30,7 @@ from gpumf.datasets import CompressedRows
 from gpumf.experiments import _published, identity, kernels_unavailable, load_ratings
 from gpumf.experiments.thesis import parameter_search
 from gpumf.experiments.tuning import PARAMETERS, chosen
+from gpumf.findings import ByConstruction, Finding, Holds, Open, ratio
 from gpumf.gpu.occupancy import KEPLER, active_blocks
 
 FACTORS, BLOCK, HALF_WARP = 16, 128, 16
@@ -274,3 +276,113 @@ def figure_blocks(frame, facts):
     axis.set_ylim(0, None)
     style.legend(figure, axis, 3)
     return figure
+
+
+_ENDS = {
+    "thesis_shared": int(_published.value("Figure 6.7", "linear up to")),
+    "thesis_global": int(_published.value("Figure 6.9", "linear up to")),
+}
+_BLOCKS = _published.value("Figure 6.8", "active blocks", model="ALS thesis_shared")
+
+
+def _seconds(frame, machine, kernel, threads):
+    return frame[(frame.machine == machine) & (frame.kernel == kernel) & (frame.threads == threads)].seconds
+
+
+def _linear(frame, machine, kernel):
+    """The share of linear scaling at the published end, from the fewest threads of the curve on."""
+    rows = frame[(frame.machine == machine) & (frame.kernel == kernel) & (frame.threads >= BLOCK)]
+    few, end = rows.threads.min(), _ENDS[kernel]
+    if not (rows.threads == end).any():
+        return np.nan, np.nan, "of linear"
+    value, spread = ratio(*(_seconds(frame, machine, kernel, threads) for threads in (few, end)))
+    return value * few / end, spread * few / end, "of linear"
+
+
+def _after(frame, machine):
+    """The speed that one block more than the published end keeps, in shared memory."""
+    end = _ENDS["thesis_shared"]
+    before, after = (_seconds(frame, machine, "thesis_shared", t) for t in (end, end + BLOCK))
+    if before.empty or after.empty:
+        return np.nan, np.nan, "of the speed"
+    return *ratio(before, after), "of the speed"
+
+
+def _apart(frame):
+    """Blocks by which equation 6.2 and the driver differ at most."""
+    return (frame.active_blocks_computed - frame.active_blocks_driver).abs().max(), 0.0, "blocks"
+
+
+def _active(frame):
+    rows = frame[(frame.machine == KEPLER_LIKE) & (frame.kernel == "thesis_shared") & (frame.threads >= BLOCK)]
+    return rows.active_blocks_driver.iloc[0], 0.0, "blocks"
+
+
+def _further(frame):
+    """First drop of the version in global memory over that of shared memory; where none is, the most threads."""
+    first = [
+        min(drops(frame, KEPLER_LIKE, kernel), default=frame[frame.kernel == kernel].threads.max())
+        for kernel in _ENDS
+    ]
+    return first[1] / first[0], 0.0, "x"
+
+
+def _gap(frame, machine, which):
+    """How many times as fast shared memory is, with the fewest (0) or most (-1) threads of both versions."""
+    rows = frame[(frame.machine == machine) & (frame.threads >= BLOCK)]
+    common = set.intersection(*(set(rows.threads[rows.kernel == kernel]) for kernel in _ENDS))
+    threads = sorted(common)[which]
+    return ratio(*(_seconds(rows, machine, kernel, threads) for kernel in ("thesis_global", "thesis_shared")))
+
+
+def _faster(frame, machine, which):
+    return *_gap(frame, machine, which), "x"
+
+
+def _narrower(frame):
+    (few, spread_few), (many, spread_many) = (_gap(frame, KEPLER_LIKE, which) for which in (0, -1))
+    spread = many / few * np.hypot(np.nan_to_num(spread_few / few), np.nan_to_num(spread_many / many))
+    return many / few, spread, "of the gap"
+
+
+def _best(frame, kernel):
+    """The best speed of a version on the whole GPU over that of shared memory."""
+    best = summary(frame).query("machine == @OWN").groupby("kernel").speedup.max()
+    return best[kernel] / best["thesis_shared"], np.nan, "x"
+
+
+_LIMITED = "on a GPU limited to 8 multiprocessors of 48 kB shared memory"
+_QUESTION = "What do newer GPUs bring? On the whole GPU, the best speed, over that of shared memory, of"
+# Less 'thesis-' and 'Figure ': id and artefact, statement, value, rule.
+_FIGURES = [
+    ("6.7", f"In shared memory ALS scales linearly to {_ENDS['thesis_shared']:,} threads, {_LIMITED}.",
+     partial(_linear, machine=KEPLER_LIKE, kernel="thesis_shared"), Holds(above=0.8)),
+    ("6.7-drop", f"One block more takes a tenth of the speed or more, {_LIMITED}.",
+     partial(_after, machine=KEPLER_LIKE), Holds(below=0.9)),
+    ("6.7-drop-whole-gpu", "One block more takes a tenth of the speed or more, on the whole GPU.",
+     partial(_after, machine=OWN), Holds(below=0.9)),
+    ("6.8", "Equation 6.2, with limits of threads and registers, gives the active blocks that the driver reports.",
+     _apart, Holds(below=1)),
+    ("6.8-blocks", f"{_BLOCKS:g} blocks in shared memory are active: they ask for as much as leads to that.",
+     _active, ByConstruction()),
+    ("6.9", f"In global memory ALS scales linearly to {_ENDS['thesis_global']:,} threads, {_LIMITED}.",
+     partial(_linear, machine=KEPLER_LIKE, kernel="thesis_global"), Holds(above=0.8)),
+    ("6.9-further", f"In global memory the speed drops at more threads than in shared memory, {_LIMITED}.",
+     _further, Holds(above=1)),
+    ("6.10", f"Shared memory is faster than global memory with few threads, {_LIMITED}.",
+     partial(_faster, machine=KEPLER_LIKE, which=0), Holds(above=1)),
+    ("6.10-gap", f"With the most threads that gap is narrower than with the fewest, {_LIMITED}.",
+     _narrower, Holds(below=1)),
+    ("6.10-whole-gpu", "Shared memory is faster than global memory with the most threads, on the whole GPU.",
+     partial(_faster, machine=OWN, which=-1), Holds(above=1)),
+]  # fmt: skip
+FINDINGS = [
+    Finding(f"thesis-fig-{name}", "thesis", f"Figure {name.split('-')[0]}", statement, value, rule)
+    for name, statement, value, rule in _FIGURES
+] + [
+    Finding(f"thesis-newer-gpus-{name}", "thesis", "Section 7.1", f"{_QUESTION} {what}.", value, Open())
+    for name, what, value in (
+        ("hybrid", "a hybrid of the two memories", partial(_best, kernel="thesis_hybrid")),
+        ("global", "global memory", partial(_best, kernel="thesis_global")),
+    )
+]

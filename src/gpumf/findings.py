@@ -1,0 +1,223 @@
+"""What a finding is: one sentence that can turn out false, and a rule that says of a measurement whether it did.
+
+Claims of this study and what publications conclude are findings alike. An experiment lists its own in FINDINGS; here
+they are judged by recorded results, and nothing is measured.
+"""
+
+import hashlib
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from gpumf import results
+
+MISSING = "missing"
+COLUMNS = ["id", "source", "artefact", "statement", "device", "value", "low", "high", "unit", "published", "target"]
+COLUMNS += ["stretch", "word", "rule_older", "current", "source_file", "commit"]
+
+
+@dataclass(frozen=True)
+class Near:
+    """The value is a published one.
+
+    published : float, positive
+    within : float above 1, the factor by which the value may be larger or smaller
+    neutral : the value that would show no effect; 1 for ratios
+    """
+
+    published: float
+    within: float
+    neutral: float = 1.0
+
+    def word(self, value, spread):
+        """'reproduced' inside the tolerance, else 'same direction' beyond `neutral` by more than the spread on the
+        side of the published value, else 'contradicted'."""
+        if self.published / self.within <= value <= self.published * self.within:
+            return "reproduced"
+        side = 1 if self.published > self.neutral else -1
+        return "same direction" if side * (value - self.neutral) > spread else "contradicted"
+
+
+@dataclass(frozen=True)
+class Holds:
+    """The value is above, or below, a bound, by more than its spread and more than a margin."""
+
+    above: float | None = None
+    below: float | None = None
+    margin: float = 0.0
+
+    def __post_init__(self):
+        if (self.above is None) == (self.below is None):
+            raise ValueError(f"one of above and below is the bound, not both or neither: {self.above}, {self.below}")
+
+    def word(self, value, spread):
+        """'reproduced' or 'contradicted'; 'tie' where the gap is inside the spread or the margin."""
+        gap = value - self.above if self.below is None else self.below - value
+        if abs(gap) <= max(spread, self.margin):
+            return "tie"
+        return "reproduced" if gap > 0 else "contradicted"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The value is as good as what was promised before it was measured.
+
+    target, stretch : what has to be met, and what was hoped for beyond it, or None
+    better : 'lower' or 'higher'
+    """
+
+    target: float
+    stretch: float | None = None
+    better: str = "lower"
+
+    def word(self, value, spread):
+        """'stretch', 'target' or 'short': what the worse end of the spread meets."""
+        worse = value + spread if self.better == "lower" else value - spread
+
+        def meets(bound):
+            return bound is not None and (worse <= bound if self.better == "lower" else worse >= bound)
+
+        return "short" if not meets(self.target) else "stretch" if meets(self.stretch) else "target"
+
+
+@dataclass(frozen=True)
+class ByConstruction:
+    """The data were made to show it, so that it counts for nothing."""
+
+    def word(self, value, spread):
+        return "by construction"
+
+
+@dataclass(frozen=True)
+class Open:
+    """A question; the value answers it.
+
+    missing : what it would take, where it cannot be asked here
+    """
+
+    missing: str | None = None
+
+    def word(self, value, spread):
+        return "answered" if self.missing is None else "not testable"
+
+
+WORDS = ["reproduced", "same direction", "contradicted", "tie", "stretch", "target", "short", "by construction"]
+WORDS += ["answered", "not testable", MISSING]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence that can turn out false.
+
+    id : unique among all
+    source : the publication, or 'gpumf'
+    artefact : its figure, table or section; None where there is none
+    statement : as it was published or promised; a promise as 'model | data | factors | what is measured'
+    value : function of the frame, or frames, of the experiment: (value, spread, unit), the spread being half the
+        width of what the repeats or seeds cover, NaN where there is one alone
+    rule : one of the classes above; None where nothing is measured yet
+    devices : folders of the results; where there are several, the function gets a frame of each
+    """
+
+    id: str
+    source: str
+    artefact: str | None
+    statement: str
+    value: Callable | None = None
+    rule: object = None
+    devices: tuple[str, ...] = (results.REFERENCE,)
+
+    @property
+    def sha256(self):
+        """Of the rule: of all that says what is measured and what counts."""
+        return hashlib.sha256(f"{self.rule!r}\n{_text(self.value)}".encode()).hexdigest()
+
+
+def _text(value):
+    if isinstance(value, partial):
+        return f"{_text(value.func)}{value.args!r}{sorted(value.keywords.items())!r}"
+    return "" if value is None else textwrap.dedent(inspect.getsource(value))
+
+
+# Values and their spreads
+
+
+def median(values):
+    """(median, half the range) of repeats; the spread of one alone is not known."""
+    values = np.asarray(values, float)
+    return float(np.median(values)), float(np.ptp(values) / 2) if len(values) > 1 else np.nan
+
+
+def ratio(numerators, denominators):
+    """(ratio of the medians, its spread) of two lots of repeats; spreads that are not known count as none."""
+    (above, spread_above), (below, spread_below) = median(numerators), median(denominators)
+    spreads = np.array([spread_above / above, spread_below / below])
+    value = above / below
+    known = spreads[~np.isnan(spreads)]
+    return value, float(value * np.hypot.reduce(known)) if len(known) else np.nan
+
+
+# Judging
+
+
+def evaluate(finding, experiment):
+    """A row of the table.
+
+    Parameters
+    ----------
+    finding : Finding
+    experiment : name of the experiment that lists it; None for what nothing measures yet
+
+    Returns
+    -------
+    dict of COLUMNS, but for `current`; the word is 'missing' where no full run is recorded, or the value is NaN
+    """
+    rule = finding.rule
+    row = {key: getattr(finding, key) for key in ("id", "source", "artefact", "statement")}
+    row |= {"device": finding.devices[0], "word": MISSING}
+    row |= {key: getattr(rule, key, np.nan) for key in ("published", "target", "stretch")}
+    if isinstance(rule, Open) and rule.missing:
+        return row | {"word": rule.word(np.nan, np.nan), "statement": f"{finding.statement} Missing: {rule.missing}."}
+    found = [results.recorded(experiment, device) for device in finding.devices] if experiment else [None]
+    if any(result is None for result in found):
+        return row
+    value, spread, unit = finding.value(*(result.frame for result in found))
+    if pd.isna(value):
+        return row
+    first = found[0]
+    return row | {
+        "value": value,
+        "low": value - spread,
+        "high": value + spread,
+        "unit": unit,
+        "word": rule.word(value, 0.0 if pd.isna(spread) else spread),
+        "rule_older": first.provenance.get("rules_sha256", {}).get(finding.id) == finding.sha256,
+        "source_file": first.path.relative_to(results.repository()).as_posix(),
+        "commit": first.provenance["commit"],
+    }
+
+
+def table(pairs):
+    """What the recorded results say of findings.
+
+    pairs : of (experiment, Finding), as of `evaluate`
+
+    Returns
+    -------
+    DataFrame of COLUMNS, a finding a row
+    """
+    frame = pd.DataFrame([evaluate(finding, experiment) for experiment, finding in pairs], columns=COLUMNS)
+    numbers = ["value", "low", "high", "published", "target", "stretch"]
+    return frame.astype(dict.fromkeys(numbers, float))
+
+
+def how_far(row):
+    """What the word leaves open: of a 'same direction' the factor between value and published one, else nothing."""
+    if row.word != "same direction":
+        return row.word
+    return f"same direction, {row.value / row.published:.2g} times the published"

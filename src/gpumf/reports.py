@@ -1,0 +1,129 @@
+"""What the recorded results come to: every finding, and which results are older than the code that they measure.
+
+`python -m gpumf.reports findings` writes data/results/findings.csv and prints it; `... stale` lists the results whose
+kernels or modules have changed since they were recorded.
+"""
+
+import sys
+from functools import cache
+
+import pandas as pd
+
+from gpumf import dependencies, experiments, findings, results
+
+
+@cache
+def _changed(name, device):
+    """See `dependencies.changed`; a result is looked at once."""
+    return dependencies.changed(results.load(name, device))
+
+
+def table():
+    """Every finding.
+
+    Returns
+    -------
+    DataFrame of findings.COLUMNS, a finding a row; `current` is missing where nobody can tell whether the code has
+    changed
+    """
+    pairs = experiments.findings()
+    frame = findings.table(pairs)
+    names = [name for name, _ in pairs]
+    current = []
+    for name, row in zip(names, frame.itertuples(), strict=True):
+        changed = _changed(name, row.device) if isinstance(row.source_file, str) else None
+        current.append(None if changed is None else not changed)
+    return frame.assign(current=pd.Series(current, dtype=object))
+
+
+def as_csv(frame):
+    """The text of findings.csv."""
+    return frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
+
+
+def coverage(frame):
+    """How many of the publications' figures and tables are measured.
+
+    Returns
+    -------
+    DataFrame with the index source and the columns measured, artefacts
+    """
+    artefacts = experiments.artefacts()
+    measured = frame[frame.word != findings.MISSING][["source", "artefact"]].drop_duplicates()
+    counts = artefacts.merge(measured.assign(measured=1), how="left").groupby("source", sort=False)
+    return counts.agg(measured=("measured", "count"), artefacts=("artefact", "size"))
+
+
+def overview(ids=None, source=None, artefact=None):
+    """Findings to be shown in a chapter.
+
+    Parameters
+    ----------
+    ids : str or tuple of str that begin the ids of the findings shown
+    source, artefact : of those shown
+
+    Returns
+    -------
+    DataFrame with the index id: statement, measured, promised (target and stretch, or the published value), word
+    """
+    frame = findings.table(experiments.findings())
+    if ids is not None:
+        frame = frame[frame.id.str.startswith(ids)]
+    if source is not None:
+        frame = frame[frame.source == source]
+    if artefact is not None:
+        frame = frame[frame.artefact == artefact]
+    rows = frame.apply(described, axis=1, result_type="expand")
+    return frame[["id", "statement"]].join(rows).set_index("id")
+
+
+def described(row):
+    """The numbers of a row, as text: a dict of measured, promised, word."""
+    unit = "" if pd.isna(row.unit) or row.unit == "rating" else f" {row.unit}"
+    spread = (row.high - row.low) / 2
+    measured = "–" if pd.isna(row.value) else f"{row.value:.4g}{unit}"
+    measured += f" ± {spread:.1g}" if spread > 0 else ""
+    bounds = {"published": row.published, "target": row.target, "stretch": row.stretch}
+    promised = ", ".join(f"{name} {value:g}" for name, value in bounds.items() if not pd.isna(value))
+    return {"measured": measured, "promised": promised or "–", "word": findings.how_far(row)}
+
+
+def times(factor):
+    """A factor, to three digits."""
+    return f"{factor:,.0f}" if factor >= 100 else f"{factor:.3g}"
+
+
+def stale():
+    """The recorded results whose code has changed since: a dict of path -> changed files, None where unknown."""
+    found = {}
+    for path in sorted((results.repository() / "data/results").glob("*/*/*.csv")):
+        changed = _changed(path.stem, path.parent.parent.name)
+        if changed is None or changed:
+            found[path.relative_to(results.repository()).as_posix()] = changed
+    return found
+
+
+def main(arguments):
+    """Do what the only argument says; return the exit status."""
+    if arguments == ["findings"]:
+        frame = table()
+        to = results.repository() / "data/results/findings.csv"
+        to.write_text(as_csv(frame), encoding="utf-8")
+        shown = frame[["id", "value", "low", "high", "unit", "published", "target", "stretch"]].map(
+            lambda value: f"{value:.4g}" if isinstance(value, float) else value
+        )
+        shown["word"] = [findings.how_far(row) for row in frame.itertuples()]
+        print(shown.replace("nan", "").fillna("").to_string(index=False))
+        for source, row in coverage(frame).iterrows():
+            print(f"{source}: {row.measured} of {row.artefacts} figures and tables measured")
+        return 0
+    if arguments == ["stale"]:
+        for path, changed in stale().items():
+            print(f"{path}: {'no one can tell' if changed is None else ', '.join(changed)}")
+        return 0
+    print("usage: python -m gpumf.reports findings | stale", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
