@@ -160,8 +160,9 @@ def test_ratings_of_another_scale_give_the_same_bits_on_that_scale(host, exponen
 
 @pytest.mark.parametrize("kernel", ["cumf_lu", "cumf_cholesky", "thesis_shared", "tensor_core"])
 def test_few_ratings_and_little_lambda_stay_finite(host, kernel):
-    factors = 32
-    ratings = Ratings(np.zeros(20, int), np.arange(20), np.arange(20) % 5 + 1, 1, 20)
+    factors, n = (32, 20) if kernel == "thesis_shared" else (64, 40)
+    values = np.random.default_rng(0).integers(1, 6, n)
+    ratings = Ratings(np.zeros(n, int), np.arange(n), values, 1, n)
     model = ALS(factors, 1e-6, weighted=False, device="host", kernel=kernel)
     start = model.initial_factors(ratings)
     actual = solved(model, ratings, *start)
