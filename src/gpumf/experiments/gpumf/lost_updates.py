@@ -20,6 +20,7 @@ cu2rec draws one of each user's a step. Its other updates of an item are dropped
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,7 @@ from gpumf.cpu.machine import seconds_of
 from gpumf.datasets import Ratings
 from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.gpumf import sgd_schemes
+from gpumf.findings import Finding, Target
 from gpumf.hashing import positional_hash, random_positions
 from gpumf.models.sgd.updates import Updates, draw_key
 
@@ -228,3 +230,34 @@ def figure(frame):
         axis.grid(False)
     figure.colorbar(image, ax=list(axes)).ax.set(xlabel="share of\nupdates")
     return figure
+
+
+def _lost(frame, data, scheme, factors):
+    """The share of the items' updates that are overwritten, and half of what it varies from epoch to epoch."""
+    rows = frame[
+        (frame.data == data) & (frame.scheme == scheme) & (frame.factors == factors) & (frame.side == "items")
+    ]
+    sums = rows.groupby("epoch")[["updates", "counted"]].sum()
+    lost = 1 - sums.counted / sums.updates
+    return lost.median(), (lost.max() - lost.min()) / 2, "of 1"
+
+
+_SETS = {"jester-1": "Jester, part 1", "ml-1m-twin": "MovieLens 1M twin", "douban-twin": "Douban twin"}
+
+# A tenth is what a learning rate larger by a tenth makes up for.
+FINDINGS = [
+    Finding(
+        f"sgd-fast-lost-{data}-{factors}",
+        "gpumf",
+        None,
+        f"SGD, fast | {name} | {factors} factors | share of the items' updates that others overwrite",
+        partial(_lost, data=data, scheme="fast", factors=factors),
+        Target(0.10, 0.02),
+    )
+    for data, name in (
+        ("jester-1", "Jester, part 1"),
+        ("ml-1m-twin", "MovieLens 1M twin"),
+        ("douban-twin", "Douban twin"),
+    )
+    for factors in (16, 128)
+]
