@@ -244,11 +244,12 @@ struct Pipeline {
             float right = value[k];
 #if IMPLICIT
             // A weight below 2^-12 counts as 2^-12, beside the 1 that it is added to, so that its factors keep digits.
-            const float root = rows.scale * sqrtf(max(value[k], 0.0f));
-            const half_bits weight = to_half(max(max(root, rows.root * 0x1p-6f), 0x1p-24f));
+            const float scaled = rows.scale * rows.scale * max(value[k], 0.0f);  // alpha r, scaled
+            const float least = max(rows.root * 0x1p-6f, 0x1p-24f);
             const bool seen = value[k] > 0.0f;
-            to.roots[t] = seen ? weight : 0;
-            right = seen ? (rows.root * rows.root + root * root) / from_half(weight) : 0.0f;
+            const half_bits root = to_half(max(scaled * rsqrtf(max(scaled, 0x1p-100f)), least));
+            to.roots[t] = seen ? root : 0;
+            right = seen ? __fdividef(rows.root * rows.root + scaled, from_half(root)) : 0.0f;
 #else
             right *= rows.scale;
 #endif
@@ -512,8 +513,8 @@ __device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, fl
 }
 
 // A team a segment. Dynamic shared memory: Work for each team of the block. `largest` has for each row the magnitude
-// of its largest rating (IMPLICIT: its largest, or 0), `unit` the power of two that `fixed` is divided by. The last
-// argument is for IMPLICIT.
+// of its largest rating (IMPLICIT: its largest, or 0), `unit` the power of two that `fixed` is divided by, and its
+// reciprocal. The last argument is for IMPLICIT.
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
     tensor_core(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
                 const float* __restrict__ values, const half_bits* __restrict__ fixed, const float* __restrict__ unit,
@@ -537,9 +538,9 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
 #endif
     Sums sums;
     if (!sum_products(sums, team, segment, rows, partial, arrived)) return;
+    const float per_unit = unit[1], ratings = IMPLICIT ? 1.0f : power_of_two(exponent);
     float ridge = weighted ? regularization * (float)segment.count : regularization;
-    ridge = ridge / *unit / *unit * (rows.root * rows.root);
-    const float rating = IMPLICIT ? 1.0f : power_of_two(-exponent);
+    ridge = ridge * per_unit * per_unit * (rows.root * rows.root);
 #if IMPLICIT
 #pragma unroll
     for (int q = 0; q < TILE_QUADS; ++q) {
@@ -549,8 +550,8 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
     }
 #endif
     if (segment.count > 0) {
-        x = solve(sums, team, x * *unit / rating, ridge, cg_steps, cg_tolerance);
-        x = x / *unit * rating;
+        x = solve(sums, team, x * unit[0] * ratings, ridge, cg_steps, cg_tolerance);
+        x = x * per_unit * (IMPLICIT ? 1.0f : power_of_two(-exponent));
     }
     if (mine) solved[segment.row * (long long)FACTORS + i] = x;
 }
@@ -622,7 +623,7 @@ extern "C" __global__ void round_factors(const float* __restrict__ factors, half
     const int exponent = max(exponent_of(block_max(most)) - FACTOR_EXPONENT, least);
     const float scale = power_of_two(-exponent);
     const long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x, step = gridDim.x * (long long)blockDim.x;
-    if (first == 0) *unit = power_of_two(exponent);
+    if (first == 0) unit[0] = power_of_two(exponent), unit[1] = scale;
 #pragma unroll 4
     for (long long k = first; k < n_rows * (long long)PADDED; k += step) {
         const int column = (int)(k % PADDED);

@@ -64,7 +64,7 @@ class TensorCore(KernelTrainer, HalfSweeps):
         self._steps = np.int32(model.cg_steps), np.float32(model.cg_tolerance)
         self._root_of_alpha = np.float32(np.sqrt(model.alpha or 1))
         self._halves = device.empty((max(train.n_users, train.n_items), padded), np.uint16)
-        self._unit, self._largest = device.empty(1, np.float32), device.empty(_GRID[0], np.float32)
+        self._unit, self._largest = device.empty(2, np.float32), device.empty(_GRID[0], np.float32)
         self._gram = device.empty(part_bytes, np.uint8)
 
     def _largest_ratings(self, rows):
