@@ -2,6 +2,8 @@
 
 import math
 import numbers
+from functools import lru_cache
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +56,11 @@ class Signature:
         self.kernel = kernel
         self.names = tuple(parameters)
         self.parameters = tuple(self._parsed(name, kind) for name, kind in parameters.items())
+        # A launch is short, and what is right about it has to be seen in few steps.
+        self._in_order = itemgetter(*self.names) if len(self.names) > 1 else lambda named: [named[self.names[0]]]
+        places = [*enumerate(self.parameters)]
+        self._arrays = [(k, p.element, p) for k, p in places if p.scalar is None]
+        self._numbers = [(k, p.scalar, type(p.least), p.least, p.most, p) for k, p in places if p.scalar is not None]
 
     def _parsed(self, name, kind):
         plain = kind.replace("const ", "").replace("__restrict__", "").strip()
@@ -83,30 +90,30 @@ class Signature:
             (an integer's sign is left to the caller); a number is none, or not whole where it has to be
         ValueError : a number is outside the range of its type
         """
-        if named or len(arguments) != len(self.names):
-            arguments = self._in_order(arguments, named)
-        bound = []
-        for parameter, argument in zip(self.parameters, arguments, strict=True):
-            _, _, scalar, element, _, _ = parameter
-            if scalar is None:
-                # What is right is seen in few steps: this stands before every launch.
-                if (
-                    not isinstance(argument, array_type)
-                    or (argument.dtype is not element and not _holds(argument.dtype, parameter))
-                    or not argument.flags.c_contiguous
-                ):
-                    self._complain(parameter, argument, array_type)
-            elif type(argument) is not scalar:
-                argument = self._cast(parameter, argument)
-            bound.append(argument)
+        try:
+            bound = [*self._in_order(named)] if named else [*arguments]
+        except KeyError:
+            bound = ()
+        if len(bound) != len(self.names) or len(arguments) + len(named) != len(bound):
+            bound = [*self._in_order(self._named(arguments, named))]
+        for place, element, parameter in self._arrays:
+            array = bound[place]
+            if (
+                not isinstance(array, array_type)
+                or not (element is None or array.dtype is element or _holds(array.dtype, parameter))
+                or not array.flags.c_contiguous
+            ):
+                self._complain(parameter, array, array_type)
+        for place, scalar, number, least, most, parameter in self._numbers:
+            value = bound[place]
+            if type(value) is number and least <= value <= most:
+                bound[place] = scalar(value)
+            elif type(value) is not scalar:
+                bound[place] = self._cast(parameter, value)
         return tuple(bound)
 
-    def _in_order(self, arguments, named):
-        if not arguments and len(named) == len(self.names):
-            try:
-                return [named[name] for name in self.names]
-            except KeyError:
-                pass
+    def _named(self, arguments, named):
+        """All arguments by name."""
         if len(arguments) > len(self.names):
             raise TypeError(f"{self.kernel} takes {len(self.names)} arguments, not {len(arguments)}")
         if unknown := named.keys() - set(self.names):
@@ -116,7 +123,7 @@ class Signature:
             raise TypeError(f"{self.kernel}: {twice} are given by place and by name")
         if missing := [name for name in others if name not in named]:
             raise TypeError(f"{self.kernel}: {missing} are missing")
-        return [*arguments, *(named[name] for name in others)]
+        return dict(zip(given, arguments, strict=True)) | named
 
     def _complain(self, parameter, argument, array_type):
         name, kind = parameter.name, parameter.kind
@@ -136,6 +143,7 @@ class Signature:
         return scalar(value)
 
 
+@lru_cache
 def _holds(dtype, parameter):
     """Whether elements of a dtype may be passed where the source has those of a parameter."""
     kind, element = parameter.kind, parameter.element
