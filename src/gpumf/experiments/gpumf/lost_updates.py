@@ -67,6 +67,8 @@ PROFILES["smoke"] = PROFILES["quick"] | {
     "schemes": ["sequential", "cumf_sgd", "fast, locked"],
 }
 
+why_unavailable = partial(gpu.why_unavailable, "host")
+
 
 def run(data, random, schemes, factors, epochs, device):
     """Count the updates that are left after each epoch, and time it.
