@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gpumf import ALS, SGD, results
 from gpumf import figure_style as style
-from gpumf import results
 from gpumf.experiments.cumf import als_netflix, als_versions, implicit_quality
 from gpumf.experiments.gpumf import als_convergence, als_scaling
 
@@ -142,3 +142,14 @@ def test_rankings_are_drawn_a_metric_and_a_set_each(stored):
     figure = style.save(implicit_quality.figure(result.frame), result)
     assert [list(axis.lines[1].get_ydata()) for axis in figure.axes] == [[0.4, 0.4], [0.2, 0.2]] * 2
     assert labelled(figure)
+
+
+@pytest.mark.parametrize("model", [ALS, SGD])
+def test_every_scheme_of_a_model_looks_like_no_other_and_a_variant_has_its_colour(model):
+    looks = {scheme: look for (of, scheme), look in style.LOOKS.items() if of == model.__name__}
+    assert set(model.kernels()) <= set(looks)
+    assert len({look[1:] for look in looks.values()}) == len({look.name for look in looks.values()}) == len(looks)
+    for scheme, look in looks.items():
+        assert look.colour in style.COLOURS and look.colour == looks[scheme.split(", ")[0]].colour
+    colours = [looks[scheme].colour for scheme in looks if "," not in scheme]
+    assert len(set(colours)) == len(colours), "one colour a scheme"

@@ -83,6 +83,10 @@ def test_spreads_are_half_of_what_repeats_cover_and_add_up_in_ratios():
     assert value == 5 and spread == pytest.approx(0.5)
     value, spread = findings.ratio([9, 10, 11], [4, 5, 6])
     assert value == 2 and spread == pytest.approx(2 * np.hypot(0.1, 0.2))
+    assert np.isnan(findings.median([])).all()
+    seconds_ = pd.Series([9.0, 10, 11, 2], index=["a", "a", "a", "b"])
+    assert findings.times(seconds_, "a", "b") == (5, pytest.approx(0.5), "x")
+    assert np.isnan(findings.times(seconds_, "a", "c")[0])
     assert findings.ratio([10], [4, 5, 6]) == (2, pytest.approx(0.4)) and np.isnan(findings.ratio([10], [5])[1])
 
 

@@ -66,6 +66,7 @@ LOOKS = {
     ("SGD", "hogwild"): Look("Hogwild", "purple", "-"),
     ("SGD", "cumf_sgd"): Look("CuMF_SGD", "blue", "-"),
     ("SGD", "cumf_sgd, blocked"): Look("CuMF_SGD, blocked", "blue", "--"),
+    ("SGD", "cumf_sgd, wavefront"): Look("CuMF_SGD, wavefront", "blue", ":"),
     ("SGD", "fast"): Look("fast", "black", "-"),
     ("SGD", "fast, FP32"): Look("fast, FP32", "black", "--"),
     ("RBM", "sequential"): Look("one core", "sky", "--"),

@@ -148,9 +148,10 @@ def _text(value):
 
 
 def median(values):
-    """(median, half the range) of repeats; the spread of one alone is not known."""
+    """(median, half the range) of repeats; the spread of one alone is not known, nor anything of none."""
     values = np.asarray(values, float)
-    return float(np.median(values)), float(np.ptp(values) / 2) if len(values) > 1 else np.nan
+    middle = float(np.median(values)) if len(values) else np.nan
+    return middle, float(np.ptp(values) / 2) if len(values) > 1 else np.nan
 
 
 def ratio(numerators, denominators):
@@ -160,6 +161,18 @@ def ratio(numerators, denominators):
     value = above / below
     known = spreads[~np.isnan(spreads)]
     return value, float(value * np.hypot.reduce(known)) if len(known) else np.nan
+
+
+def times(seconds, slower, faster):
+    """How many times as long one takes as another: (ratio, spread, 'x'), of NaN where one of them was not measured.
+
+    Parameters
+    ----------
+    seconds : Series of repeats, indexed by what was timed
+    slower, faster : of that index
+    """
+    lots = [seconds[seconds.index == key] for key in (slower, faster)]
+    return (*ratio(*lots), "x") if all(map(len, lots)) else (np.nan, np.nan, "x")
 
 
 # Judging

@@ -86,15 +86,13 @@ def summary(frame):
 
 def _iteration(frame, kernel):
     seconds = epoch_seconds(frame)
-    return *(median(seconds[kernel]) if kernel in seconds else (np.nan, np.nan)), "s"
+    return *median(seconds[seconds.index.get_level_values("kernel") == kernel]), "s"
 
 
 def _rmse_gap(frame, kernel, epoch):
     """How far the test RMSE is from that of exact FP32 after an epoch, above or below: medians over the repeats."""
-    rmse = frame[frame.epoch == epoch].set_index("kernel").rmse
-    if not {kernel, EXACT} <= set(rmse.index):
-        return np.nan, np.nan, "rating"
-    (value, spread), (exact, spread_exact) = median(rmse[[kernel]]), median(rmse[[EXACT]])
+    after = frame[frame.epoch == epoch]
+    (value, spread), (exact, spread_exact) = (median(after.rmse[after.kernel == name]) for name in (kernel, EXACT))
     return abs(value - exact), spread + spread_exact, "rating"
 
 

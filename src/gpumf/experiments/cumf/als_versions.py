@@ -315,7 +315,7 @@ def _iteration(frame, model, kernel, factors, cg_steps=None):
     rows = frame[(frame.data == "netflix-twin") & (frame.step == "iteration") & (frame.model == model)]
     rows = rows[(rows.kernel == kernel) & (rows.factors == factors)]
     rows = rows if cg_steps is None else rows[rows.cg_steps == cg_steps]
-    return *(median(rows.seconds) if len(rows) else (np.nan, np.nan)), "s"
+    return *median(rows.seconds), "s"
 
 
 FINDINGS = [

@@ -53,19 +53,15 @@ summary, figure = sgd_schemes.summary, sgd_schemes.figure
 def _updates(frame, scheme):
     """Billions of updates a second: the ratings of the training set over the seconds of an epoch."""
     seconds = frame[frame.scheme == scheme].groupby("repeat").seconds.diff().dropna()
-    if seconds.empty:
-        return np.nan, np.nan, "G/s"
-    value, spread = median(frame.nnz.iloc[0] / seconds / 1e9)
-    return value, spread, "G/s"
+    return *median(frame.nnz.iloc[0] / seconds / 1e9), "G/s"
 
 
 def _rmse_excess(frame, of_cpu, scheme, epoch):
     """The test RMSE after an epoch, less that of one core with the same schedule."""
-    rmse = pd.concat([frame, of_cpu])
-    rmse = rmse[rmse.epoch == epoch].set_index("scheme").rmse
-    if not {scheme, REFERENCE} <= set(rmse.index):
-        return np.nan, np.nan, "rating"
-    (value, spread), (reference, spread_reference) = median(rmse[[scheme]]), median(rmse[[REFERENCE]])
+    after = pd.concat([frame, of_cpu]).query("epoch == @epoch")
+    (value, spread), (reference, spread_reference) = (
+        median(after.rmse[after.scheme == name]) for name in (scheme, REFERENCE)
+    )
     # A scheme that was trained once has no known spread.
     return value - reference, spread + np.nan_to_num(spread_reference), "rating"
 

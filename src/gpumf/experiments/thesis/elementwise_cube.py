@@ -8,7 +8,7 @@ import pandas as pd
 from gpumf import figure_style as style
 from gpumf import gpu
 from gpumf.cpu import machine
-from gpumf.findings import Finding, Holds, ratio
+from gpumf.findings import Finding, Holds, times
 
 _TILE = (32, 8)  # threads of a block: a warp along a row, as in listing 3.3
 
@@ -158,10 +158,8 @@ def figure(frame, series=tuple(_CUBE_SERIES)):
 
 def _times(frame, slower, faster):
     """How many times as long the first takes at the largest side, each being (device, access, transfer)."""
-    largest = frame[frame.side == frame.side.max()].set_index(["device", "access", "transfer"]).seconds
-    if not {slower, faster} <= set(largest.index):
-        return np.nan, np.nan, "x"
-    return *ratio(largest[[slower]], largest[[faster]]), "x"
+    largest = frame[frame.side == frame.side.max()].set_index(["device", "access", "transfer"])
+    return times(largest.seconds, slower, faster)
 
 
 _ONE_CORE, _ALL_CORES = ("one core", "coalesced", False), ("all cores", "coalesced", False)

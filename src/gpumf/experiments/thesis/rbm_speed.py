@@ -15,7 +15,7 @@ from tqdm import tqdm
 from gpumf import RBM, gpu
 from gpumf import figure_style as style
 from gpumf.experiments import _limits, _published, identity, load_ratings
-from gpumf.findings import Finding, Near, Target, ratio
+from gpumf.findings import Finding, Near, Target, times
 from gpumf.models.rbm.divergence import batch_order
 
 UPDATES = "hidden update", "visible update", "weight update"
@@ -188,10 +188,8 @@ def figure_updates(frame):
 
 def _times(frame, slower, faster):
     """How many times as long an epoch of the first takes, each being (kernel, weights)."""
-    epochs = frame[frame.part == "epoch"].set_index(["kernel", "weights"]).epoch_seconds
-    if not {slower, faster} <= set(epochs.index):
-        return np.nan, np.nan, "x"
-    return *ratio(epochs[[slower]], epochs[[faster]]), "x"
+    epochs = frame[frame.part == "epoch"].set_index(["kernel", "weights"])
+    return times(epochs.epoch_seconds, slower, faster)
 
 
 _PUBLISHED = _published.value("Figure 4.5", "speed-up of weights in device memory")
