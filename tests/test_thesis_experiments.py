@@ -1,4 +1,4 @@
-"""The experiments of the part on the thesis: what they make of what they measure, and the verdicts on it."""
+"""The experiments of the part on the thesis: what they make of what they measure, and the words on it."""
 
 import ast
 import json
