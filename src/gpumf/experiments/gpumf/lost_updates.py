@@ -256,10 +256,6 @@ FINDINGS = [
         partial(_lost, data=data, scheme="fast", factors=factors),
         Target(0.10, 0.02),
     )
-    for data, name in (
-        ("jester-1", "Jester, part 1"),
-        ("ml-1m-twin", "MovieLens 1M twin"),
-        ("douban-twin", "Douban twin"),
-    )
+    for data, name in _SETS.items()
     for factors in (16, 128)
 ]
