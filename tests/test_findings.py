@@ -411,6 +411,17 @@ def test_published_values_are_told_apart_and_of_all_five_sources():
     assert value("Table 4", "time to the acceptable error", "hugewiki", "cuMF_ALS, Pascal", "cumf") == 68
 
 
+def test_a_row_is_shown_with_its_spread_its_unit_and_what_was_promised(recorded):
+    recorded(
+        "sgd_cu2rec", pd.DataFrame({"data": "ml-10m-twin", "factors": 50, "steps": 3000, "seconds": [0.1, 0.2, 0.3]})
+    )
+    row = reports.overview("sgd-cu2rec50").loc["sgd-cu2rec50-seconds"]
+    assert row.measured == "0.2 ± 0.1 s" and row.promised == "target 0.3, stretch 0.1" and row.word == "target"
+    assert reports.overview(source="esgd", artefact="Table 2").word.to_list() == ["missing"]
+    with pytest.raises(ValueError, match="no findings whose ids begin with 'nothing'"):
+        reports.overview("nothing")
+
+
 def test_what_is_stale_is_listed_with_what_has_changed(recorded, monkeypatch, capsys):
     recorded("theoretical_flops", pd.DataFrame({"a": [1]}), code={"run": "of another day"})
     reports._changed.cache_clear()

@@ -513,6 +513,15 @@ def test_figures_say_where_they_were_measured_and_what_their_axes_are(name, fram
     assert all(axis.get_xlabel() and axis.has_data() for axis in figure.axes)
 
 
+def test_the_gpu_alone_is_drawn_to_the_errors_that_all_versions_are_compared_at():
+    frame = timed(SECONDS, {"SGD, one core": 0.72})
+    for on_gpu in (False, True):
+        (axis,) = speedups.figure(frame, on_gpu=on_gpu).axes
+        assert axis.get_xlabel() == "seconds to MAE 0.72"
+        names = [label.get_text() for label in axis.get_yticklabels()]
+        assert ("SGD, one core" in names) is not on_gpu and len(axis.containers[0]) == len(names)
+
+
 def test_the_published_ends_of_linear_scaling_are_drawn(store):
     figure = thread_scaling.figure(scaled())
     vertical = {line.get_xdata()[0] for line in figure.axes[0].lines if len(set(line.get_xdata())) == 1}

@@ -54,7 +54,7 @@ def coverage(frame):
     return counts.agg(measured=("measured", "count"), artefacts=("artefact", "size"))
 
 
-def overview(ids=None, source=None, artefact=None):
+def overview(ids="", source=None, artefact=None):
     """Findings to be shown in a chapter.
 
     Parameters
@@ -65,14 +65,21 @@ def overview(ids=None, source=None, artefact=None):
     Returns
     -------
     DataFrame with the index id: statement, measured, promised (target and stretch, or the published value), word
+
+    Raises
+    ------
+    ValueError : where there is none
     """
-    frame = findings.table(experiments.findings())
-    if ids is not None:
-        frame = frame[frame.id.str.startswith(ids)]
-    if source is not None:
-        frame = frame[frame.source == source]
-    if artefact is not None:
-        frame = frame[frame.artefact == artefact]
+    wanted = {"source": source, "artefact": artefact}
+    wanted = {key: value for key, value in wanted.items() if value is not None}
+    pairs = [
+        (experiment, finding)
+        for experiment, finding in experiments.findings()
+        if finding.id.startswith(ids) and all(getattr(finding, key) == value for key, value in wanted.items())
+    ]
+    if not pairs:
+        raise ValueError(f"there are no findings whose ids begin with {ids!r} and that have {wanted}")
+    frame = findings.table(pairs)
     rows = frame.apply(described, axis=1, result_type="expand")
     return frame[["id", "statement"]].join(rows).set_index("id")
 
@@ -81,8 +88,8 @@ def described(row):
     """The numbers of a row, as text: a dict of measured, promised, word."""
     unit = "" if pd.isna(row.unit) or row.unit == "rating" else f" {row.unit}"
     spread = (row.high - row.low) / 2
-    measured = "–" if pd.isna(row.value) else f"{row.value:.4g}{unit}"
-    measured += f" ± {spread:.1g}" if spread > 0 else ""
+    around = f" ± {spread:.1g}" if spread > 0 else ""
+    measured = "–" if pd.isna(row.value) else f"{row.value:.4g}{around}{unit}"
     bounds = {"published": row.published, "target": row.target, "stretch": row.stretch}
     promised = ", ".join(f"{name} {value:g}" for name, value in bounds.items() if not pd.isna(value))
     return {"measured": measured, "promised": promised or "–", "word": findings.how_far(row)}

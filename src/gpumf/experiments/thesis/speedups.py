@@ -202,8 +202,8 @@ def figure(frame, level=None, on_gpu=False):
     level : 'published' or 'reached by all'; for each set the last one that it has by default
     on_gpu : the versions on the GPU alone (Figure 6.12), on a linear scale
     """
+    table = summary(frame)  # of all versions, which set the errors that are compared
     frame = frame[frame.device == "cuda"] if on_gpu else frame
-    table = summary(frame)
     table = table[table.version.isin(frame.version)]
     names = table.data.unique()
     figure, (axes,) = style.panels(columns=len(names), height=4.2, sharey=True)
