@@ -57,7 +57,7 @@ PROFILES = {
         "data": ["jester-1", "ml-1m-twin", "douban-twin"],
         "random": [],
         "schemes": None,
-        "factors": [16, 32, 128],
+        "factors": [16, 128],
         "epochs": 4,
         "device": "cuda",
     },
