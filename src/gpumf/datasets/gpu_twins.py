@@ -133,24 +133,51 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
 
     user_traits = device.empty(spec.users * (twins.RANK + 1), np.float32)
     kernel("draw_traits")(
-        *_grid(user_traits.size), user_traits, np.int64(spec.users), streams[twins.USERS], np.float32(spec.user_bias)
+        *_grid(user_traits.size),
+        traits=user_traits,
+        n_users=spec.users,
+        key=streams[twins.USERS],
+        bias=spec.user_bias,
     )
     item_traits = device.array(twins.draw_item_traits(spec, streams[twins.ITEMS], item_counts).astype(np.float32))
-    parts = user_traits, item_traits, np.float32(spec.mean), np.float32(spec.noise), streams[twins.NOISE]
+    parts = {
+        "user_traits": user_traits,
+        "item_traits": item_traits,
+        "mean": spec.mean,
+        "noise": spec.noise,
+        "noise_key": streams[twins.NOISE],
+    }
 
     n_train = int(user_offsets[-1])
     by_user, by_item = ((device.empty(n_train, np.int32), device.empty(n_train, np.float32)) for _ in range(2))
     test = Coordinates(*(device.empty(spec.test, dtype) for dtype in (np.int32, np.int32, np.float32)))
     counted, checks = device.zeros(spec.items, np.int32), device.zeros(3, np.uint64)
-    n_items = np.int32(spec.items)
-    split = np.int64(spec.test), np.int32(every), streams[twins.TEST]
     warps, words = min(spec.users, _WARPS), -(-spec.items // 32)
     kernel("draw_ratings")(
-        *_grid(32 * warps), device.array(offsets), np.int64(spec.users), np.int32(warps), np.int32(words),
-        device.zeros((warps, words), np.uint32), device.array(np.minimum(thresholds, total).astype(np.uint32)),
-        device.array(aliases.astype(np.int32)), n_items, np.uint32(total), np.int64(twins.MOST_DRAWS * spec.items),
-        streams[twins.DRAWS], *parts, *split, *by_user, *test, counted, checks,
-    )  # fmt: skip
+        *_grid(32 * warps),
+        **parts,
+        offsets=device.array(offsets),
+        n_users=spec.users,
+        n_warps=warps,
+        words=words,
+        taken=device.zeros((warps, words), np.uint32),
+        thresholds=device.array(np.minimum(thresholds, total).astype(np.uint32)),
+        aliases=device.array(aliases.astype(np.int32)),
+        n_items=spec.items,
+        total=total,
+        most_draws=twins.MOST_DRAWS * spec.items,
+        draws=streams[twins.DRAWS],
+        n_tests=spec.test,
+        every=every,
+        test_key=streams[twins.TEST],
+        train_items=by_user[0],
+        train_values=by_user[1],
+        test_users=test.users,
+        test_items=test.items,
+        test_values=test.values,
+        item_counts=counted,
+        checks=checks,
+    )
 
     item_offsets = row_offsets(device.to_numpy(counted))
     chunk = chunk or max(_BITS_BYTES // (4 * spec.items), 1) * 32
@@ -159,10 +186,18 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
     following, starts = device.array(item_offsets[:-1]), device.array(user_offsets)
     for first in range(0, spec.users, chunk):
         n_users = min(chunk, spec.users - first)
-        mark = starts, by_user[0], np.int64(first), np.int32(n_users), np.int32(words), bits
-        kernel("mark_items")(*_grid(32 * n_users), *mark)
-        place = bits, np.int32(words), np.int64(first), n_items
-        kernel("append_users")(*_grid(32 * spec.items), *place, *parts, following, *by_item, checks)
+        chosen = {"first_user": first, "words": words, "bits": bits}
+        kernel("mark_items")(*_grid(32 * n_users), **chosen, offsets=starts, items=by_user[0], n_users=n_users)
+        kernel("append_users")(
+            *_grid(32 * spec.items),
+            **chosen,
+            **parts,
+            n_items=spec.items,
+            next=following,
+            users=by_item[0],
+            user_values=by_item[1],
+            checks=checks,
+        )
 
     train_check, test_check, transposed_check = device.to_numpy(checks)
     if train_check != transposed_check:

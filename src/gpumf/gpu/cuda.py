@@ -224,7 +224,7 @@ class CudaDevice(Recorder):
         self.synchronize()
         if others:
             with beside:
-                occupy(others, 1, waiting, gave_up, go, np.int64(_MOST_POLLS), shared=shared)
+                occupy(others, 1, waiting=waiting, gave_up=gave_up, go=go, most_polls=_MOST_POLLS, shared=shared)
         try:
             while seen[0] < others:
                 waiting.get(stream=signals, out=seen)

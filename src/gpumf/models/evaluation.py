@@ -46,15 +46,19 @@ def kernel_sums(arrays, factors, device):
     Launches kernels/metrics/errors.cu. arrays : users, items and values of the ratings, on the host or the device
     """
     errors = device.kernel("metrics/errors.cu", "errors", FACTORS=factors)
-    nnz = np.int64(len(arrays[0]))
-    arrays = [device.array(a) for a in arrays]
+    ratings = on_device(arrays, device)
     blocks, threads, partial, total = totals(device)
 
     def sums(p, q):
-        errors(blocks, threads, *arrays, nnz, p, q, partial)
+        errors(blocks, threads, **ratings, user_factors=p, item_factors=q, partial=partial)
         return total()
 
     return sums
+
+
+def on_device(arrays, device):
+    """What kernels that sum up errors take of ratings, by name: users, items, values, which go there, and nnz."""
+    return dict(zip(("users", "items", "values"), map(device.array, arrays), strict=True)) | {"nnz": len(arrays[0])}
 
 
 def totals(device):
@@ -69,7 +73,7 @@ def totals(device):
     partial, sums = device.empty((blocks, 2), np.float64), device.empty(2, np.float64)
 
     def total():
-        total_errors(1, _THREADS, partial, np.int32(blocks), sums)
+        total_errors(1, _THREADS, partial=partial, n_partial=blocks, total=sums)
         return device.to_numpy(sums)
 
     return blocks, _THREADS, partial, total

@@ -27,7 +27,7 @@ class FiniteCheck:
         count = self._device.zeros(1, np.int32)
         for array in arrays:
             numbers, blocks = self._device.array(array), min(self._blocks, -(-array.size // _THREADS))
-            self._count(blocks, _THREADS, numbers, np.int64(array.size), count)
+            self._count(blocks, _THREADS, numbers=numbers, n=array.size, count=count)
         return not self._device.to_numpy(count)[0]
 
     def copies(self, arrays):

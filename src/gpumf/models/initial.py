@@ -21,7 +21,7 @@ def uniform_factors(device, rows, factors, mean, key):
     float32 (rows, factors) on the device
     """
     made = device.empty((rows, factors), np.float32)
-    width = np.float32(2 * np.sqrt(mean / factors))
     draw = device.kernel("models/initial.cu", "draw_uniform")
-    draw(-(-made.size // _BLOCK), _BLOCK, made, np.int64(made.size), np.uint64(key), width)
+    width = 2 * np.sqrt(mean / factors)
+    draw(-(-made.size // _BLOCK), _BLOCK, factors=made, n=made.size, key=key, width=width)
     return made

@@ -179,23 +179,29 @@ class KernelRanking(InBatches):
         self._array, self._to_numpy = self._device.array, self._device.to_numpy
         names, factors = ("top_items", "ranking_metrics"), user_factors.shape[1]
         self._kernels = [self._device.kernel("metrics/ranking.cu", name, FACTORS=factors) for name in names]
-        self._candidates = self._array(candidates.astype(np.uint8))
-        self._seen = [self._array(a) for a in _rows(seen, len(user_factors))]
-        self._factors = self._array(user_factors), self._array(item_factors)
+        indptr, items = map(self._array, _rows(seen, len(user_factors)))
+        self._given = {
+            "seen_indptr": indptr,
+            "seen_items": items,
+            "candidates": self._array(candidates.astype(np.uint8)),
+            "n_items": len(candidates),
+            "user_factors": self._array(user_factors),
+            "item_factors": self._array(item_factors),
+        }
 
     def _top_items(self, users, k):
-        n, n_items = len(users), np.int32(len(self._candidates))
+        n = len(users)
         items, scores = (self._device.empty((n, k), dtype) for dtype in (np.int32, np.float32))
-        rows = *self._seen, self._candidates, n_items, *self._factors
-        arguments = users, np.int32(n), *rows, np.int32(k), items, scores
-        self._kernels[0](-(-n // _USERS), _THREADS, *arguments, shared=_USERS * k * 8)
+        lists = {"users": users, "n_users": n, "k": k, "items": items, "scores": scores}
+        self._kernels[0](-(-n // _USERS), _THREADS, **lists, **self._given, shared=_USERS * k * 8)
         return items, scores
 
     def _metrics(self, users, indptr, indices, items):
         n, k = items.shape
         result = self._device.empty((n, len(METRICS)), np.float64)
-        arguments = users, np.int32(n), indptr, indices, items, np.int32(k), result
-        self._kernels[1](-(-n * 32 // _THREADS), _THREADS, *arguments)
+        lists = {"users": users, "n_users": n, "k": k, "items": items}
+        test = {"test_indptr": indptr, "test_items": indices}
+        self._kernels[1](-(-n * 32 // _THREADS), _THREADS, **lists, **test, metrics=result)
         return result
 
 

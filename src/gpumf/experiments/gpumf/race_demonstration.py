@@ -68,12 +68,20 @@ def updates(ratings, user_factors, item_factors, rate, regularization, key, n_up
     """
     device, factors, trace = gpu.device("host"), user_factors.shape[1], []
     p, q = device.array(user_factors), device.array(item_factors)
-    steps = device.array(kernel_steps(rate, [regularization] * 4))
-    draws = np.uint64(key), np.uint64(0), np.int64(n_updates)
-    arrays = ratings.users, ratings.items, ratings.values, np.int64(ratings.nnz), p, q
     with device.shuffled(seed, trace):
         device.kernel("sgd/hogwild.cu", "hogwild", FACTORS=factors, BIASES=0)(
-            1, 16 * n_groups, *arrays, steps, *draws
+            1,
+            16 * n_groups,
+            users=ratings.users,
+            items=ratings.items,
+            values=ratings.values,
+            nnz=ratings.nnz,
+            user_factors=p,
+            item_factors=q,
+            steps_now=device.array(kernel_steps(rate, [regularization] * 4)),
+            key=key,
+            first_update=0,
+            n_updates=n_updates,
         )
     return p, q, trace[0]
 

@@ -73,7 +73,7 @@ def cube(device, access):
 
     def run(source, result):
         side = len(source)
-        kernel((-(-side // _TILE[0]), -(-side // _TILE[1])), _TILE, source, result, np.int32(side))
+        kernel((-(-side // _TILE[0]), -(-side // _TILE[1])), _TILE, a=source, result=result, dim=side)
 
     return run
 

@@ -19,15 +19,16 @@ class Thesis(KernelTrainer, HalfSweeps):
         self._kernel = self.compile(model)
         self._users, self._items = (self._side(rows, model) for rows in (train.by_user, train.by_item))
         self._p, self._q = device.array(user_factors), device.array(item_factors)
-        self._ridge = np.float32(model.regularization), np.int32(model.weighted)
+        self._given = {"regularization": model.regularization, "weighted": model.weighted}
         words = (2 - self.shared_matrices) * model.factors * (model.factors + 1) // 2
         groups = max(blocks * block for _, (blocks, block) in (self._users, self._items)) // lanes(model.factors)
-        self._matrices = [device.empty((groups, words), np.float32)] if words else []
+        if words:
+            self._given["matrices"] = device.empty((groups, words), np.float32)
         self._asked = shared_bytes
 
     def _side(self, rows, model):
         """What the kernel wants to know of the rows, and the shape of its grid."""
-        arrays = [self._device.array(a) for a in (rows.indptr, rows.indices, rows.values)]
+        arrays = {name: self._device.array(getattr(rows, name)) for name in ("indptr", "indices", "values")}
         return arrays, launch_shape(model.threads, rows.n_rows, model.factors, self._device)
 
     @classmethod
@@ -39,8 +40,8 @@ class Thesis(KernelTrainer, HalfSweeps):
         arrays, (blocks, block) = rows
         n_rows, factors = solved.shape
         shared = max(self._asked, self.shared_bytes(factors, block))
-        arguments = *arrays, fixed, solved, np.int32(n_rows), *self._ridge, *self._matrices
-        self._kernel(blocks, block, *arguments, shared=shared)
+        given = arrays | self._given
+        self._kernel(blocks, block, **given, fixed=fixed, solved=solved, n_rows=n_rows, shared=shared)
 
 
 class ThesisGlobal(Thesis):

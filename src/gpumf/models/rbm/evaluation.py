@@ -4,7 +4,7 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.cpu.rbm import expectations
-from gpumf.models.evaluation import Errors, totals
+from gpumf.models.evaluation import Errors, on_device, totals
 from gpumf.models.ranking import CpuRanking
 
 
@@ -31,12 +31,12 @@ class ExpectationErrors(Errors):
 def expected_sums(arrays, level_values, hidden, device):
     """As `evaluation.kernel_sums`, of expected ratings: launches kernels/rbm/errors.cu."""
     kernel = device.kernel("rbm/errors.cu", "expected_errors", HIDDEN=hidden, LEVELS=len(level_values))
-    nnz, values_there = np.int64(len(arrays[0])), device.array(level_values)
-    arrays = [device.array(a) for a in arrays]
+    given = on_device(arrays, device) | {"level_values": device.array(level_values)}
     blocks, threads, partial, total = totals(device)
 
     def sums(user_hidden, weights, visible_biases, hidden_biases):
-        kernel(blocks, threads, *arrays, nnz, user_hidden, weights, visible_biases, values_there, partial)
+        learned = {"user_hidden": user_hidden, "weights": weights, "visible_biases": visible_biases}
+        kernel(blocks, threads, **given, **learned, partial=partial)
         return total()
 
     return sums

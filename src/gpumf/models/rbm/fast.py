@@ -27,7 +27,7 @@ class HiddenUpdate:
     shared : bytes of dynamic shared memory
     work_list, begins : the segments on the device, batch by batch, and where those of each batch begin; the last ones
         are of users without ratings
-    meeting : where the parts of users with several segments meet, and how many have arrived
+    meeting : dict of parts, where those of users with several segments meet, and arrived, how many have
     """
 
     def __init__(self, model, device, batches, longest=32):
@@ -43,7 +43,10 @@ class HiddenUpdate:
         segments["row"] = batches.users[segments["row"]]
         self.begins = np.searchsorted(batch[order], np.arange(len(batches) + 2)).tolist()
         self.work_list = device.array(segments[order].view(np.uint8))
-        self.meeting = device.empty((max(slots, 1), 4 * quads), np.float32), device.zeros(max(slots, 1), np.int32)
+        self.meeting = {
+            "parts": device.empty((max(slots, 1), 4 * quads), np.float32),
+            "arrived": device.zeros(max(slots, 1), np.int32),
+        }
         self.items, self.levels = device.array(batches.items), device.array(batches.levels)
 
     def of_all(self, weights, hidden_biases, probabilities):
@@ -55,9 +58,19 @@ class HiddenUpdate:
         self._of_segments(*self.begins[number : number + 2], weights, hidden_biases, probabilities)
 
     def _of_segments(self, begin, end, weights, hidden_biases, probabilities):
-        ratings = self.work_list, np.int32(begin), self.items, self.levels
-        arguments = *ratings, weights, hidden_biases, *self.meeting, probabilities
-        self._kernel(end - begin, _BLOCK, *arguments, shared=self.shared)
+        self._kernel(
+            end - begin,
+            _BLOCK,
+            segments=self.work_list,
+            first_segment=begin,
+            items=self.items,
+            levels=self.levels,
+            weights=weights,
+            hidden_biases=hidden_biases,
+            **self.meeting,
+            probabilities=probabilities,
+            shared=self.shared,
+        )
 
 
 class Fast(DivergenceKernel):
@@ -76,52 +89,64 @@ class Fast(DivergenceKernel):
         self._negative = device.empty(self._positive.shape, np.float32)
         self._reconstruction = device.empty(b.most_entries, np.uint8)
         learned = self._weights, self._visible_biases, self._hidden_biases
-        self._changes = [device.zeros(a.shape if model.momentum else 1, np.float32) for a in learned]
-        self._rows = device.array(b.row_items), device.array(b.rows)
-        self._mapping, self._entry_users, self._users = map(device.array, (b.mapping, b.entry_users, b.users))
-        self._per_item = np.int32(model.average == "item")
+        self._learned = dict(zip(("weights", "visible_biases", "hidden_biases"), learned, strict=True))
+        self._users = device.array(b.users)
+        self._of_update = {
+            "row_items": device.array(b.row_items),
+            "rows": device.array(b.rows),
+            "mapping": device.array(b.mapping),
+            "entry_users": device.array(b.entry_users),
+            "users": self._users,
+            "levels": self._hidden.levels,
+            "reconstruction": self._reconstruction,
+            "positive": self._positive,
+            "negative": self._negative,
+            "per_item": int(model.average == "item"),
+            **self._learned,
+        }
+        for name, array in self._learned.items():
+            self._of_update[f"last_{name}"] = device.zeros(array.shape if model.momentum else 1, np.float32)
         self._of_batches = [self._arguments(number) for number in range(len(b))]
 
     def _arguments(self, number):
-        """All that the launches of a batch are told but draws and rates, made once: launches are short."""
+        """What the launches of a batch take but draws and rates, which is computed once: launches are short."""
         b, hidden = self.batches, self._hidden
         first_user, end_user = b.batch_users[number : number + 2].tolist()
         first_row, end_row = b.batch_rows[number : number + 2].tolist()
         first_entry, _ = b.entries(number)
         begin, end = hidden.begins[number : number + 2]
-        learned = self._weights, self._visible_biases, self._hidden_biases
-        reconstruct = end - begin, _BLOCK, hidden.work_list, np.int32(begin), hidden.items, *learned
-        update = (
-            1 + -(-(end_row - first_row) * hidden.groups_a_row // hidden.groups),
-            _BLOCK,
-            *self._rows,
-            np.int64(first_row),
-            np.int32(end_row - first_row),
-            self._mapping,
-            np.int64(first_entry),
-            self._entry_users,
-            hidden.levels,
-            self._reconstruction,
-            self._positive,
-            self._negative,
-            self._users,
-            np.int64(first_user),
-            np.int32(end_user - first_user),
-            *learned,
-            *self._changes,
-        )
-        return reconstruct, np.int64(first_entry), update
+        reconstruct = {
+            "segments": hidden.work_list,
+            "first_segment": begin,
+            "items": hidden.items,
+            "first_entry": first_entry,
+            "reconstruction": self._reconstruction,
+            "probabilities": self._negative,
+            "shared": hidden.shared,
+            **hidden.meeting,
+            **self._learned,
+        }
+        update = self._of_update | {
+            "first_row": first_row,
+            "n_rows": end_row - first_row,
+            "first_entry": first_entry,
+            "first_user": first_user,
+            "n_users": end_user - first_user,
+        }
+        update_blocks = 1 + -(-(end_row - first_row) * hidden.groups_a_row // hidden.groups)
+        return end - begin, reconstruct, update_blocks, update
 
     def train_batch(self, number, keys):
         hidden, self._last = self._hidden, number
-        reconstruct, first_entry, update = self._of_batches[number]
+        blocks, reconstruct, update_blocks, update = self._of_batches[number]
         hidden.of_batch(number, self._weights, self._hidden_biases, self._positive)
-        known, out = self._positive, (*hidden.meeting, self._reconstruction, self._negative)
-        for draws in keys:
-            self._reconstruct(*reconstruct, known, first_entry, *draws, *out, shared=hidden.shared)
+        known = self._positive
+        for hidden_key, visible_key in keys:
+            keyed = {"known": known, "hidden_key": hidden_key, "visible_key": visible_key}
+            self._reconstruct(blocks, _BLOCK, **reconstruct, **keyed)
             known = self._negative
         rate, momentum, decay = self._rates()
-        self._update(*update, rate, self._per_item, momentum, decay)
+        self._update(update_blocks, _BLOCK, **update, rate=rate, momentum=momentum, weight_decay=decay)
 
     def statistics(self):
         b, number = self.batches, self._last

@@ -116,51 +116,59 @@ class Thesis(DivergenceKernel):
         values = self._levels_of(self._reconstruction) if reconstructed else of.values
         products = self._products[: len(values) * self._n_users * block].reshape(len(values), -1)
         for k, product in enumerate(products):
-            self._hidden(self._n_users, block, of.indptr, of.items, values[k], self._weights_there(k), product)
+            weights = self._weights_there(k)
+            columns = {"indptr": of.indptr, "items": of.items, "values": values[k]}
+            self._hidden(self._n_users, block, **columns, weights=weights, products=product)
         self._known = self._both[int(reconstructed)]
-        self._sigmoid(self._n_users, block, products, self._hidden_biases, self._known)
+        summed = {"products": products, "hidden_biases": self._hidden_biases}
+        self._sigmoid(self._n_users, block, **summed, probabilities=self._known)
 
     def visible_update(self, hidden_key, visible_key):
         """A step of Gibbs sampling from the last `hidden_update`: hidden units, then levels are drawn."""
         of, block = self._of, self._model.hidden
-        self._draw(self._n_users, block, of.users, self._known, hidden_key, self._units)
+        draws = {"probabilities": self._known, "key": hidden_key}
+        self._draw(self._n_users, block, users=of.users, **draws, units=self._units)
         inputs, reconstruction = map(self._levels_of, (self._inputs, self._reconstruction))
         for k, biases in enumerate(self._visible_biases):
-            arguments = of.items, of.columns, self._units, self._weights_there(k), biases, inputs[k]
-            self._visible(self._n_entries, block, *arguments, shared=4 * block)
-        blocks = -(-self._n_entries // _BLOCK)
-        self._softmax(blocks, _BLOCK, np.int32(self._n_entries), visible_key, inputs, reconstruction)
+            entries = {"items": of.items, "columns": of.columns, "units": self._units}
+            learned = {"weights": self._weights_there(k), "biases": biases}
+            self._visible(self._n_entries, block, **entries, **learned, inputs=inputs[k], shared=4 * block)
+        blocks, draws = -(-self._n_entries // _BLOCK), {"key": visible_key, "inputs": inputs}
+        self._softmax(blocks, _BLOCK, n_entries=self._n_entries, **draws, values=reconstruction)
 
     def weight_update(self):
         """Weights and biases from the data, the last reconstruction, and the hidden probabilities of both."""
         of, block = self._of, self._model.hidden
         rate, momentum, decay = self._rates()
-        n_users, per_item = np.int32(self._n_users), np.int32(self._model.average == "item")
+        positive, negative = self._both
+        both = {
+            "positive": positive,
+            "negative": negative,
+            "n_users": self._n_users,
+            "rate": rate,
+            "momentum": momentum,
+        }
         for k, reconstruction in enumerate(self._levels_of(self._reconstruction)):
             weights = self._weights_there(k)
             self._change_weights(
                 len(of.row_indptr) - 1,
                 block,
-                of.row_indptr,
-                of.mapping,
-                of.columns,
-                of.values[k],
-                reconstruction,
-                *self._both,
-                weights,
-                self._visible_biases[k],
-                self._weight_changes[k],
-                self._visible_changes[k],
-                rate,
-                n_users,
-                per_item,
-                momentum,
-                decay,
+                **both,
+                row_indptr=of.row_indptr,
+                mapping=of.mapping,
+                columns=of.columns,
+                values=of.values[k],
+                reconstruction=reconstruction,
+                weights=weights,
+                biases=self._visible_biases[k],
+                last_weights=self._weight_changes[k],
+                last_biases=self._visible_changes[k],
+                per_item=int(self._model.average == "item"),
+                weight_decay=decay,
             )
             if self._transfer:
                 self._weights[k] = self._device.to_numpy(weights)
-        biases = self._hidden_biases, self._hidden_change
-        self._change_hidden_biases(1, block, *self._both, n_users, *biases, rate, momentum)
+        self._change_hidden_biases(1, block, **both, biases=self._hidden_biases, last=self._hidden_change)
 
     def _weights_there(self, k):
         """W^k on the device."""

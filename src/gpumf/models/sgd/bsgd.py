@@ -27,4 +27,4 @@ class Bsgd(PieceKernel):
         for batch in pieces:
             begin = batch * self._batch
             blocks = min(self._batch, self._nnz - begin)
-            self._kernel(blocks, self._block, *arrays, np.int64(begin - first_rating), self._p, self._q, self._steps)
+            self._kernel(blocks, self._block, **arrays, begin=begin - first_rating)

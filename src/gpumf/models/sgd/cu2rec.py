@@ -65,7 +65,7 @@ class Cu2rec(DescentKernel):
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, np.repeat(item_factors[:, None], 2, axis=1))
         device, rows = self._device, train.by_user
-        self._ratings = [device.array(a) for a in (rows.indptr, rows.indices, rows.values)]
+        self._rows = {name: device.array(getattr(rows, name)) for name in ("indptr", "indices", "values")}
         self._n_users, self._nnz = train.n_users, train.nnz
         self._newest = device.array(np.full(train.n_items, -2, np.int32))  # made in step -1
         self._all_items = device.array(np.arange(train.n_items))
@@ -91,15 +91,13 @@ class Cu2rec(DescentKernel):
                 self._losses.append(np.nan_to_num(self.training_errors()[0], nan=np.inf))
             self._kernel(
                 *self._shape,
-                *self._ratings,
-                np.int32(self._n_users),
-                self._p,
-                self._q,
-                self._newest,
-                self.steps(),
-                self._key,
-                np.int32(step),
-                np.int32(self.first_user(step)),
+                **self._rows,
+                **self.learned(),
+                n_users=self._n_users,
+                newest=self._newest,
+                key=self._key,
+                step=step,
+                first_user=self.first_user(step),
             )
 
     def rate(self):
@@ -109,8 +107,16 @@ class Cu2rec(DescentKernel):
         """(rmse, mae) on the training set, by the publication's loss and total-loss kernels."""
         errors = self._device.empty(self._nnz, np.float32)
         sums = self._device.empty((_LOSS_BLOCKS, 2), np.float64)
-        self._loss(*self._shape, *self._ratings, np.int32(self._n_users), self._p, self._q, self._newest, errors)
-        self._total_loss(_LOSS_BLOCKS, _LOSS_THREADS, errors, np.int64(self._nnz), sums)
+        self._loss(
+            *self._shape,
+            **self._rows,
+            n_users=self._n_users,
+            user_factors=self._p,
+            item_factors=self._q,
+            newest=self._newest,
+            errors=errors,
+        )
+        self._total_loss(_LOSS_BLOCKS, _LOSS_THREADS, errors=errors, n=self._nnz, sums=sums)
         absolute, squared = self._device.to_numpy(sums).sum(axis=0)
         return float(np.sqrt(squared / self._nnz)), float(absolute / self._nnz)
 

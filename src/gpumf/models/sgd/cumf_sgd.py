@@ -59,8 +59,11 @@ class CumfSgd(PieceKernel):
             self._waves = _COLUMNS_A_WORKER * self._side
             order, offsets, sequence = waves(train, self._side, self._waves, model.seed)
             pieces = offsets[:: self._waves]
-            self._blocks = self._device.array(offsets), self._device.array(sequence)
-            self._locks = self._device.zeros(self._waves, np.int32)
+            self._blocks = {
+                "offsets": self._device.array(offsets),
+                "columns": self._device.array(sequence),
+                "locks": self._device.zeros(self._waves, np.int32),
+            }
         else:
             order = random_order(train.nnz, model.seed)
             pieces = np.append(np.arange(0, train.nnz, self._run), train.nnz)
@@ -70,16 +73,16 @@ class CumfSgd(PieceKernel):
         self.set_pieces(arrays, pieces, model.chunk)
 
     def launch(self, pieces, first_rating, arrays):
-        where, factors = np.int64(first_rating), (self._p, self._q, self._steps)
         if self._update == "blocked":
             for tag in pieces:
-                blocks = self._offsets, np.int32(tag * self._side), np.int32(self._side)
-                self._kernel(*self._shape, *blocks, *arrays, where, *factors)
+                first_block = tag * self._side
+                blocks = {"offsets": self._offsets, "first_block": first_block, "n_blocks": self._side}
+                self._kernel(*self._shape, **blocks, **arrays, first_rating=first_rating)
         elif self._update == "wavefront":
-            workers = np.int32(pieces.start), np.int32(pieces.stop), np.int32(self._waves)
-            self._kernel(*self._shape, *self._blocks, self._locks, *workers, *arrays, where, *factors)
+            workers = {"first_worker": pieces.start, "end_worker": pieces.stop, "n_waves": self._waves}
+            self._kernel(*self._shape, **self._blocks, **workers, **arrays, first_rating=first_rating)
         else:
-            self._kernel(*self._shape, *arrays, np.int64(len(arrays[0])), np.int32(self._run), *factors)
+            self._kernel(*self._shape, **arrays, n_ratings=len(arrays["values"]), run=self._run)
 
     def factors(self):
         return tuple(rows[:, : self._columns].astype(np.float32) for rows in (self._p, self._q))

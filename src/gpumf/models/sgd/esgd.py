@@ -91,18 +91,18 @@ class Esgd(DescentKernel):
         return random_order(cls.block(model) * model.options["st"], model.seed).astype(np.int32)
 
     def epoch(self, number):
-        size, steps = self._ratings_a_block, self.steps()
-        for first, end, _, arrays in self._chunks:
+        size = self._ratings_a_block
+        for first, end, _, (users, items, values) in self._chunks:
             self._kernel(
                 end - first,
                 self._block,
-                *arrays,
-                np.int64(len(arrays[0])),
-                self._rand,
-                np.int32(size),
-                self._p,
-                self._q,
-                steps,
+                **self.learned(),
+                users=users,
+                items=items,
+                values=values,
+                n_ratings=len(values),
+                rand=self._rand,
+                sh_size=size,
                 shared=_RATING_BYTES * size,
             )
 

@@ -56,16 +56,22 @@ class Fast(DescentKernel):
         super().__init__(model, with_quads(rows, stored), resident)
         blocks, self._groups, n_tiles, most, n_parts = self.shape(model, train, self._device)
         tiles = tiled(train, n_tiles, most, n_parts, model.options["longest"], model.seed)
-        self._blocks, self._n_tiles, self._columns = blocks, n_tiles, model.columns
+        self._blocks, self._columns = blocks, model.columns
         # Whole warps, as the groups of a warp go in step; those that are too many have nothing to do.
         self._block = whole_warps(self._groups * quad_lanes(model.columns))
         self._shared = _item_bytes(model) * int(np.diff(tiles.tile_rows).max())
         arrays = train.users[tiles.order], tiles.rows, train.values[tiles.order]
         self._chunks = Chunks(self._device, arrays, tiles.parts, model.chunk)
-        self._tiles = [
-            self._device.array(a) for a in (tiles.segments, tiles.tile_segments, tiles.items, tiles.tile_rows)
-        ]
-        self._reread, self._seed = np.int32(model.options["reread"]), model.seed
+        self._tiles = {
+            "segments": self._device.array(tiles.segments),
+            "tile_segments": self._device.array(tiles.tile_segments),
+            "tile_items": self._device.array(tiles.items),
+            "tile_rows": self._device.array(tiles.tile_rows),
+            "n_tiles": n_tiles,
+            "groups": self._groups,
+            "reread": int(model.options["reread"]),
+        }
+        self._seed = model.seed
 
     @staticmethod
     def turned(model, train):
@@ -140,26 +146,21 @@ class Fast(DescentKernel):
         return ((0xFFFFFFFF // n_tiles * tile + int(rotation)) % 2**32 * int(count)) >> 32
 
     def epoch(self, number):
-        segments, tile_segments, items, tile_rows = self._tiles
-        for first_part, end_part, first_rating, arrays in self._chunks:
+        rotation, key = self.rotation(number, self._seed)
+        for first_part, end_part, first_rating, (users, items, values) in self._chunks:
             for part in range(first_part, end_part):
                 self._kernel(
                     self._blocks,
                     self._block,
-                    segments,
-                    tile_segments,
-                    np.int32(part),
-                    items,
-                    tile_rows,
-                    np.int32(self._n_tiles),
-                    *arrays,
-                    np.int64(first_rating),
-                    self._p,
-                    self._q,
-                    self.steps(),
-                    np.int32(self._groups),
-                    self._reread,
-                    *self.rotation(number, self._seed),
+                    **self._tiles,
+                    **self.learned(),
+                    part=part,
+                    users=users,
+                    items=items,
+                    values=values,
+                    first_rating=first_rating,
+                    rotation=rotation,
+                    key=key,
                     shared=self._shared,
                 )
 

@@ -2,8 +2,6 @@
 
 from typing import ClassVar
 
-import numpy as np
-
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, MOST_THREADS, Option
 from gpumf.models.sgd.partition import conflict_free_groups, diagonal_blocks
 from gpumf.models.sgd.updates import BlockKernel
@@ -27,7 +25,7 @@ class GpuSgd(BlockKernel):
         self._side = model.options["side"]
         self._block = model.options["block"] or model.columns
         order, groups, of_blocks, tags = self.layout(train, self._side)
-        self._groups = self._device.array(of_blocks), self._device.array(groups)
+        self._groups = {"block_groups": self._device.array(of_blocks), "groups": self._device.array(groups)}
         self.set_pieces((train.users[order], train.items[order], train.values[order]), tags, model.chunk)
 
     @staticmethod
@@ -38,6 +36,7 @@ class GpuSgd(BlockKernel):
         return *conflict_free_groups(train, blocks, -(-edge // side)), blocks.tags
 
     def launch(self, pieces, first_rating, arrays):
-        rest = *arrays, np.int64(first_rating), self._p, self._q, self._steps
+        arrays = arrays | self._groups
         for tag in pieces:
-            self._kernel(self._side, self._block, *self._groups, np.int32(tag * self._side), *rest)
+            first_block = tag * self._side
+            self._kernel(self._side, self._block, **arrays, first_block=first_block, first_rating=first_rating)

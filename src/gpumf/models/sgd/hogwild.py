@@ -27,7 +27,7 @@ class Hogwild(DescentKernel, Updates):
 
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, item_factors)
-        self._ratings = [self._device.array(a) for a in (train.users, train.items, train.values)]
+        self._ratings = {name: self._device.array(getattr(train, name)) for name in ("users", "items", "values")}
         self._nnz = train.nnz
         self._key = draw_key(model)
         self._shape = launch_shape(model.threads, safe_updates(train, self.rounds), model.columns, self._device)
@@ -35,12 +35,10 @@ class Hogwild(DescentKernel, Updates):
     def updates(self, first, count):
         self._kernel(
             *self._shape,
-            *self._ratings,
-            np.int64(self._nnz),
-            self._p,
-            self._q,
-            self.steps(),
-            self._key,
-            np.uint64(first),
-            np.int64(count),
+            **self._ratings,
+            **self.learned(),
+            nnz=self._nnz,
+            key=self._key,
+            first_update=first,
+            n_updates=count,
         )

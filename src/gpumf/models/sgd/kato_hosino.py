@@ -1,7 +1,5 @@
 """Launches kernels/sgd/kato_hosino.cu."""
 
-import numpy as np
-
 from gpumf.models.base import launch_shape
 from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.updates import DescentKernel
@@ -25,11 +23,19 @@ class KatoHosino(DescentKernel):
         self._shape = [launch_shape(model.threads, len(rows), model.columns, self._device) for rows in self.factors()]
 
     def epoch(self, number):
-        self._descend(self._kernel, self._users, self._shape[0], self._q, self._p)
-        self._descend(self._items_kernel, self._items, self._shape[1], self._p, self._q)
+        self._descend(self._kernel, self._users, self._shape[0])
+        self._descend(self._items_kernel, self._items, self._shape[1])
 
-    def _descend(self, kernel, rows, shape, fixed, moved):
+    def _descend(self, kernel, rows, shape):
         chunks, indptr = rows
         for first_row, end_row, first_rating, (indices, values) in chunks:
-            bounds = np.int32(first_row), np.int32(end_row)
-            kernel(*shape, indptr, *bounds, indices, values, np.int64(first_rating), fixed, moved, self.steps())
+            kernel(
+                *shape,
+                **self.learned(),
+                indptr=indptr,
+                first_row=first_row,
+                end_row=end_row,
+                indices=indices,
+                values=values,
+                first_rating=first_rating,
+            )

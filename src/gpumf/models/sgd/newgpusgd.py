@@ -2,8 +2,6 @@
 
 from typing import ClassVar
 
-import numpy as np
-
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
 from gpumf.models.sgd.partition import diagonal_blocks
 from gpumf.models.sgd.updates import BlockKernel
@@ -31,6 +29,7 @@ class NewGpuSgd(BlockKernel):
         self.set_pieces((train.users[order], train.items[order], train.values[order]), blocks.tags, model.chunk)
 
     def launch(self, pieces, first_rating, arrays):
-        rest = *arrays, np.int64(first_rating), self._p, self._q, self._steps
+        arrays = arrays | {"offsets": self._offsets}
         for tag in pieces:
-            self._kernel(self._side, self._block, self._offsets, np.int32(tag * self._side), *rest)
+            first_block = tag * self._side
+            self._kernel(self._side, self._block, **arrays, first_block=first_block, first_rating=first_rating)

@@ -87,6 +87,7 @@ class DescentKernel(KernelTrainer, Descent):
         self._p, self._q = self._device.array(user_factors), self._device.array(item_factors)
         self.set_steps(model)
         self._steps, self._rate = self._device.empty(5, real), None
+        self._learned = {"user_factors": self._p, "item_factors": self._q, "steps_now": self._steps}
 
     def rate(self):
         """The learning rate of what is launched next."""
@@ -98,6 +99,11 @@ class DescentKernel(KernelTrainer, Descent):
             self._rate = self.rate()
             self._steps[:] = self._device.array(kernel_steps(self._rate, self.regularization, self._steps.dtype))
         return self._steps
+
+    def learned(self):
+        """What every kernel takes, by name: the factors, and `steps()`."""
+        self.steps()
+        return self._learned
 
     def factors(self):
         return self._p, self._q
@@ -120,12 +126,13 @@ class PieceKernel(DescentKernel):
         self._launches()
 
     def _launch(self):
-        for first, end, first_rating, arrays in self._chunks:
-            self.launch(range(first, end), first_rating, arrays)
+        for first, end, first_rating, (users, items, values) in self._chunks:
+            ratings = {"users": users, "items": items, "values": values}
+            self.launch(range(first, end), first_rating, ratings | self._learned)
 
     @abstractmethod
     def launch(self, pieces, first_rating, arrays):
-        """Launch these pieces, whose arrays on the device begin with the rating `first_rating` of the order."""
+        """Launch these pieces: their ratings, from `first_rating` of the order on, and the factors are `arrays`."""
 
 
 class BlockKernel(PieceKernel):
