@@ -7,7 +7,7 @@ from gpumf.models.als.half_sweeps import HalfSweeps, segments_of
 from gpumf.models.base import KernelTrainer
 
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
-_GRID = 256, 1024  # blocks and threads that go over all factors
+_MOST_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
 
 
 class _Rows:
@@ -64,7 +64,7 @@ class TensorCore(KernelTrainer, HalfSweeps):
         self._steps = np.int32(model.cg_steps), np.float32(model.cg_tolerance)
         self._root_of_alpha = np.float32(np.sqrt(model.alpha or 1))
         self._halves = device.empty((max(train.n_users, train.n_items), padded), np.uint16)
-        self._unit, self._largest = device.empty(2, np.float32), device.empty(_GRID[0], np.float32)
+        self._unit, self._largest = device.empty(2, np.float32), device.empty(_MOST_BLOCKS, np.float32)
         self._gram = device.empty(part_bytes, np.uint8)
 
     def _largest_ratings(self, rows):
@@ -77,10 +77,10 @@ class TensorCore(KernelTrainer, HalfSweeps):
 
     def _round(self, factors):
         """The factors in half precision, and the power of two that they were divided by for its range."""
-        n_rows, (blocks, _) = np.int32(len(factors)), _GRID
-        self._entry["largest_factors"](*_GRID, factors, n_rows, self._largest)
+        n_rows, blocks = np.int32(len(factors)), min(-(-factors.size // _BLOCK), _MOST_BLOCKS)
+        self._entry["largest_factors"](blocks, _BLOCK, factors, n_rows, self._largest)
         scaled = self._largest, np.int32(blocks), self._ridge[0], self._unit
-        self._entry["round_factors"](*_GRID, factors, self._halves, n_rows, *scaled)
+        self._entry["round_factors"](blocks, _BLOCK, factors, self._halves, n_rows, *scaled)
 
     def _launch(self, name, rows, *arguments):
         blocks = -(-rows.n_segments // self._teams)
