@@ -2,9 +2,17 @@
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 from gpumf import gpu, results
 from gpumf.datasets import Ratings
+
+# The same few examples in every run, however long one takes, as the first ones compile; `--hypothesis-profile=search`
+# draws more, and others each time.
+COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]}
+settings.register_profile("search", max_examples=100, **COMMON)
+settings.register_profile("few", max_examples=25, derandomize=True, database=None, **COMMON)
+settings.load_profile("few")
 
 
 def pytest_addoption(parser):

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import fewer, kernels_on, ragged_ratings, random_factors, to_numpy
@@ -117,7 +117,6 @@ def test_a_row_of_100_000_ratings(device):
             assert relative_error(actual[row], expected[row]) < tolerance(kernel), (kernel, row)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**31), longest=st.integers(1, 38), n_users=st.integers(3, 90))
 def test_any_ragged_shape(device, seed, longest, n_users):
     ratings = ragged_ratings(n_users=n_users, longest=longest, seed=seed)

@@ -7,7 +7,7 @@ be finite.
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import kernels_on, to_numpy
@@ -18,7 +18,6 @@ from gpumf.models.als import tensor_core
 from hostile import cases, hostile_ratings, ratings_of
 
 LAMBDA, ALPHA = 0.05, 1.0
-DEVICES = ["cpu", pytest.param("host", marks=pytest.mark.host)]
 
 
 def trainer_of(model, ratings, **options):
@@ -88,7 +87,6 @@ def shares_within(model, ratings):
     return shares
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("estimator", [ALS, ImplicitALS])
 def test_every_row_of_the_named_cases(estimator, device):
     shares = []
@@ -98,11 +96,8 @@ def test_every_row_of_the_named_cases(estimator, device):
     assert np.mean(np.array(shares) < 0.1) > 0.3  # the bounds say something
 
 
-@settings(
-    max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=4)
 @given(ratings=hostile_ratings(), factors=st.sampled_from([1, 10]), weighted=st.booleans())
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("estimator", [ALS, ImplicitALS])
 def test_every_row_of_any_hostile_ratings(estimator, device, ratings, factors, weighted):
     options = {"weighted": weighted} if estimator is ALS else {}
@@ -120,24 +115,24 @@ def solved(model, ratings, users, items):
 
 
 @pytest.mark.parametrize("estimator", [ALS, ImplicitALS])
-def test_a_right_side_of_zero_gives_zero(host, estimator):
+def test_a_right_side_of_zero_gives_zero(launcher, estimator):
     rng = np.random.default_rng(3)
     users, items = np.nonzero(rng.random((9, 12)) < 0.5)
     values = np.where(users < 6, 0, rng.integers(1, 100, len(users)))
-    model = estimator(3, device="host", kernel="tensor_core", cg_steps=30)
+    model = estimator(3, device=launcher.name, kernel="tensor_core", cg_steps=30)
     model.fit(Ratings(users, items, values, 9, 12), 2)
     assert np.isfinite(model.item_factors).all() and np.isfinite(model.user_factors).all()
     assert not model.user_factors[:6].any() and model.user_factors[6:].any(axis=1).all()
 
 
 @pytest.mark.parametrize("largest", [1e5, 4e5, 1e7, 1e8])
-def test_weights_far_apart_leave_other_rows_alone(host, largest):
+def test_weights_far_apart_leave_other_rows_alone(launcher, largest):
     rng = np.random.default_rng(4)
     users, items = np.nonzero(rng.random((12, 40)) < 0.4)
     values = rng.integers(1, 6, len(users)).astype(np.float32)
     values[np.flatnonzero(users == 5)[0]] = largest
     ratings = Ratings(users, items, values, 12, 40)
-    model = ImplicitALS(10, 0.1, device="host", kernel="tensor_core", cg_steps=60, cg_tolerance=1e-7)
+    model = ImplicitALS(10, 0.1, device=launcher.name, kernel="tensor_core", cg_steps=60, cg_tolerance=1e-7)
     start = model.initial_factors(ratings)
     actual = solved(model, ratings, *start)
     expected = reference.implicit_half_sweep(ratings.by_user, start[1], 0.1, 40.0)
@@ -146,24 +141,24 @@ def test_weights_far_apart_leave_other_rows_alone(host, largest):
 
 
 @pytest.mark.parametrize("exponent", [-20, 14, 90])
-def test_ratings_of_another_scale_give_the_same_bits_on_that_scale(host, exponent):
+def test_ratings_of_another_scale_give_the_same_bits_on_that_scale(launcher, exponent):
     """s r with s lambda from sqrt(s) q is solved by sqrt(s) p: a power of two rounds nothing."""
     ratings = ratings_of("ragged", "stars")
     scaled = Ratings(ratings.users, ratings.items, np.ldexp(ratings.values, exponent), 8, 12)
     results = []
     for k, ours in ((0, ratings), (exponent, scaled)):
-        model = ALS(10, float(np.ldexp(0.05, k)), device="host", kernel="tensor_core")
-        start = (np.ldexp(a, k // 2) for a in ALS(10, device="host").initial_factors(ratings))
+        model = ALS(10, float(np.ldexp(0.05, k)), device=launcher.name, kernel="tensor_core")
+        start = (np.ldexp(a, k // 2) for a in ALS(10, device=launcher.name).initial_factors(ratings))
         results.append(np.ldexp(solved(model, ours, *start), -k // 2))
     assert results[0].any() and np.array_equal(*results)
 
 
 @pytest.mark.parametrize("kernel", ["cumf_lu", "cumf_cholesky", "thesis_shared", "tensor_core"])
-def test_few_ratings_and_little_lambda_stay_finite(host, kernel):
+def test_few_ratings_and_little_lambda_stay_finite(launcher, kernel):
     factors, n = (32, 20) if kernel == "thesis_shared" else (64, 40)
     values = np.random.default_rng(0).integers(1, 6, n)
     ratings = Ratings(np.zeros(n, int), np.arange(n), values, 1, n)
-    model = ALS(factors, 1e-6, weighted=False, device="host", kernel=kernel)
+    model = ALS(factors, 1e-6, weighted=False, device=launcher.name, kernel=kernel)
     start = model.initial_factors(ratings)
     actual = solved(model, ratings, *start)
     assert np.isfinite(actual).all() and np.abs(actual @ start[1].T - ratings.values).max() < 1.5

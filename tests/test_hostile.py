@@ -1,12 +1,11 @@
 """SGD's schemes and the RBM on ratings that are hostile on purpose: as in float64, row by row, or loud.
 
-The named cases of hostile.py run on every device, so that `make test-gpu` sweeps them there; what else hypothesis
-draws runs on the processor.
+All run on every device, so that `make test-gpu` sweeps them there.
 """
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import SCHEMES, kernels_on
@@ -20,13 +19,6 @@ from hostile import cases, hostile_ratings
 
 CASES = cases()
 MILD = {"stars", "all zero", "one not zero", "one zero", "constant", "negative", "both signs", "tiny"}
-drawn = settings(
-    max_examples=8,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 
 def usable(model, train, path):
@@ -131,12 +123,13 @@ def test_a_scheme_without_races_is_the_replay_of_its_order(device, kernel, optio
             follows_float64(train, factors, kernel, device, options, epochs=1)
 
 
-@pytest.mark.host
 @pytest.mark.parametrize(("kernel", "options"), ORDERED, ids=id_of)
-@drawn
+@settings(max_examples=8)
 @given(train=hostile_ratings(), factors=st.sampled_from([1, 5]))
-def test_what_hypothesis_draws_is_replayed_too(host, kernel, options, train, factors):
-    follows_float64(train, factors, kernel, "cpu" if kernel == "sequential" else "host", options)
+def test_what_hypothesis_draws_is_replayed_too(device, kernel, options, train, factors):
+    if kernel not in kernels_on(SGD, device):
+        pytest.skip(f"{kernel} does not run on {device}")
+    follows_float64(train, factors, kernel, device, options)
 
 
 # The restricted Boltzmann machine
@@ -177,8 +170,7 @@ def test_the_largest_machine_is_the_same_everywhere(launcher, tmp_path):
     agree_and_are_usable(CASES["1 x 12, full, stars"], 512, 5, launcher.name, tmp_path / "rbm.npz")
 
 
-@pytest.mark.host
-@drawn
+@settings(max_examples=8)
 @given(train=hostile_ratings(), batch=st.sampled_from([1, 3, 10**6]))
-def test_the_machine_is_the_same_on_what_hypothesis_draws(host, tmp_path, train, batch):
-    agree_and_are_usable(train, 20, batch, "host", tmp_path / "rbm.npz")
+def test_the_machine_is_the_same_on_what_hypothesis_draws(launcher, tmp_path, train, batch):
+    agree_and_are_usable(train, 20, batch, launcher.name, tmp_path / "rbm.npz")

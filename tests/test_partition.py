@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumf.datasets import Ratings
@@ -35,7 +35,6 @@ def shares_nothing(*rows):
     return len(set().union(*map(set, rows))) == sum(len(set(r)) for r in rows)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(rating_sets(), st.integers(1, 12))
 def test_rectangular_blocks_of_a_tag_share_neither_users_nor_items(ratings, side):
     blocks = rectangular_blocks(ratings, side)
@@ -67,7 +66,6 @@ def test_no_block_is_blank_for_want_of_rows_or_columns():
     assert partition.parts_of(np.array([2**31 - 2], np.int32), 4096, 2**31 - 1) == [4095]
 
 
-@settings(deadline=None)  # the first example compiles
 @given(rating_sets(), st.integers(1, 12), st.integers(0, 9))
 def test_waves_have_every_rating_once_and_a_worker_all_of_a_user(ratings, workers, seed):
     columns = 2 * workers
@@ -82,7 +80,6 @@ def test_waves_have_every_rating_once_and_a_worker_all_of_a_user(ratings, worker
     assert shares_nothing(*of_column)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(rating_sets(), st.integers(1, 12))
 def test_square_blocks_of_a_tag_share_nothing_nor_do_the_ratings_of_a_group(ratings, side):
     order, groups, of_blocks, tags = GpuSgd.layout(ratings, side)
@@ -111,7 +108,6 @@ def test_tiles_are_balanced_and_have_room(counts, n_tiles, spare):
         assert loads.max() - loads.min() <= max(counts)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(rating_sets(), st.integers(1, 6), st.integers(1, 4), st.integers(1, 9))
 def test_tiles_have_every_rating_once_in_whole_runs(ratings, n_tiles, n_parts, longest):
     tiles = partition.tiled(ratings, n_tiles, ratings.n_items, n_parts, longest, seed=3)

@@ -6,7 +6,7 @@ from functools import cache
 import numba
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpumf import datasets
@@ -134,7 +134,7 @@ def assert_has_its_recipe(made, spec):
     assert made.items.min() >= 0 and made.items.max() < spec.items and np.isfinite(made.values).all()
 
 
-@settings(max_examples=60, deadline=2_000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(recipes())
 def test_a_recipe_becomes_a_set_or_is_refused(spec):
     sides = (spec.users, spec.user_counts, spec.items), (spec.items, spec.item_counts, spec.users)
