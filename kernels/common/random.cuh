@@ -8,6 +8,13 @@ __device__ inline unsigned long long splitmix64(unsigned long long x) {
     return x ^ (x >> 31);
 }
 
+// What splitmix64 makes z from: its steps undone from the last to the first, the multipliers' inverses modulo 2^64.
+__device__ inline unsigned long long splitmix64_inverse(unsigned long long z) {
+    z = (z ^ (z >> 31) ^ (z >> 62)) * 0x319642B2D24D8EC3ull;
+    z = (z ^ (z >> 27) ^ (z >> 54)) * 0x96DE1B173F119089ull;
+    return (z ^ (z >> 30) ^ (z >> 60)) - 0x9E3779B97F4A7C15ull;
+}
+
 // A number on [0, 1), a multiple of 2^-24, for draw number `draw` of the stream `key`.
 __device__ inline float random_uniform(unsigned long long key, unsigned long long draw) {
     return (float)(splitmix64(key + draw) >> 40) * 0x1p-24f;

@@ -28,6 +28,14 @@ def splitmix64(x):
     return z ^ (z >> np.uint64(31))
 
 
+@cached_vectorize("uint64(uint64)")
+def splitmix64_inverse(z):
+    """What `splitmix64` makes these integers from, uint64 of the same shape."""
+    z = (z ^ (z >> np.uint64(31)) ^ (z >> np.uint64(62))) * np.uint64(0x319642B2D24D8EC3)
+    z = (z ^ (z >> np.uint64(27)) ^ (z >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
+    return (z ^ (z >> np.uint64(30)) ^ (z >> np.uint64(60))) - np.uint64(0x9E3779B97F4A7C15)
+
+
 @cached_vectorize("uint64(uint64, uint64)")
 def high_product(a, b):
     """The upper 64 bits of the 128 of a b; an array or a scalar each, from NumPy or from compiled (Numba) code."""
@@ -44,8 +52,14 @@ def positional_hash(n, seed):
 
 
 def random_order(n, seed):
-    """A pseudorandom permutation of range(n), int64 (n,), that depends on (n, seed) alone."""
-    return np.argsort(positional_hash(n, seed), kind="stable")
+    """A pseudorandom permutation of range(n), int64 (n,), that depends on (n, seed) alone: its order by hash.
+
+    The sorted hashes say themselves which positions they are of.
+    """
+    hashes = positional_hash(n, seed)
+    hashes.sort()
+    with np.errstate(over="ignore"):
+        return (splitmix64_inverse(hashes) - splitmix64(np.uint64(seed))).view(np.int64)
 
 
 def random_subset(n, size, seed):

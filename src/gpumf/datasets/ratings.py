@@ -8,6 +8,7 @@ import numpy as np
 from gpumf.compiled import cached_njit
 from gpumf.datasets.checks import DataError, checked
 from gpumf.hashing import random_order, random_subset
+from gpumf.ordering import stable_order
 
 
 def row_offsets(counts):
@@ -29,6 +30,12 @@ def grouped(rows, offsets):
         order[free[rows[k]]] = k
         free[rows[k]] += 1
     return order
+
+
+def sorted_by(keys, n):
+    """(order, offsets): a stable order of keys in 0..n-1, and where each key begins, by counting."""
+    offsets = row_offsets(np.bincount(keys, minlength=n))
+    return grouped(keys, offsets), offsets
 
 
 def inside(positions, n, what):
@@ -195,20 +202,47 @@ class Ratings:
         return float(self.values.mean(dtype=np.float64))
 
     @cached_property
+    def user_counts(self):
+        """Ratings of each user, int64 (n_users,)."""
+        return np.bincount(self.users, minlength=self.n_users)
+
+    @cached_property
+    def item_counts(self):
+        """Ratings of each item, int64 (n_items,)."""
+        return np.bincount(self.items, minlength=self.n_items)
+
+    @cached_property
     def by_user(self):
         """The ratings of each user (CSR)."""
-        return self._compress(self.users, self.items, (self.n_users, self.n_items))
+        return self._compress(self.users, self.items, self.user_counts, self.n_items)
 
     @cached_property
     def by_item(self):
         """The ratings of each item (CSC of the rating matrix)."""
-        return self._compress(self.items, self.users, (self.n_items, self.n_users))
+        return self._compress(self.items, self.users, self.item_counts, self.n_users)
 
-    def _compress(self, rows, columns, shape):
-        by_column = grouped(columns, row_offsets(np.bincount(columns, minlength=shape[1])))
-        offsets = row_offsets(np.bincount(rows, minlength=shape[0]))
+    def _compress(self, rows, columns, counts, n_columns):
+        by_column, _ = sorted_by(columns, n_columns)
+        offsets = row_offsets(counts)
         order = by_column[grouped(rows[by_column], offsets)]
         return CompressedRows(offsets, columns[order], self.values[order])
+
+    # What layouts are made with, where the columns are
+
+    device = None  # of `gpumf.gpu`, where the columns are on one
+    xp = np  # works on the columns
+
+    def order(self, keys, n):
+        """The positions of keys in 0..n-1, in ascending order of key, equal ones as they are, int64."""
+        return stable_order(keys, n, self.xp)
+
+    def sorted_by(self, keys, n):
+        """That order, and where in it each key begins, int64 (n + 1,) on the host."""
+        return sorted_by(keys, n)
+
+    def random_order(self, n, seed):
+        """`gpumf.hashing.random_order`, where the columns are."""
+        return random_order(n, seed)
 
     def select(self, chosen, name=None):
         """The ratings chosen by a boolean mask or by positions; same users, items and scale."""

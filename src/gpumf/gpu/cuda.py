@@ -78,7 +78,7 @@ class _Slot:
 class CudaDevice(Recorder):
     """Arrays, kernels and time on the current CUDA device."""
 
-    name = "cuda"
+    name, xp = "cuda", cupy
 
     def __init__(self):
         self._kernels, self._facts = {}, {}

@@ -164,7 +164,7 @@ class HostDevice(Recorder):
     launched : set of (source, name) of the kernels that ran so far
     """
 
-    name = "host"
+    name, xp = "host", np
 
     def __init__(self):
         self.launched = set()

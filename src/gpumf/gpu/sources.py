@@ -19,6 +19,8 @@ VARIANTS = {
     "als/cumf.cu": {"FACTORS": range(1, 257), "LOAD": range(3), "A_HALF": range(2), "IMPLICIT": range(2)},
     "als/tensor_core.cu": {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32]},
     "als/thesis.cu": {"FACTORS": range(1, 33)},
+    "datasets/order.cu": {},
+    "datasets/segments.cu": {},
     "datasets/twin.cu": {"RANK": [14]},
     "metrics/errors.cu": {"FACTORS": _COLUMNS},
     "metrics/finite.cu": {},

@@ -4,7 +4,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf.hashing import random_order
 from gpumf.models.sgd.options import Option
 from gpumf.models.sgd.updates import PieceKernel
 
@@ -19,7 +18,7 @@ class Bsgd(PieceKernel):
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, item_factors)
         self._batch, self._block, self._nnz = model.options["batch"], model.columns, train.nnz
-        order = random_order(train.nnz, model.seed)
+        order = train.random_order(train.nnz, model.seed)
         arrays = train.users[order], train.items[order], train.values[order]
         self.set_pieces(arrays, np.append(np.arange(0, train.nnz, self._batch), train.nnz), model.chunk)
 

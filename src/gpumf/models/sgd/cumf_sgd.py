@@ -4,7 +4,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf.hashing import random_order
 from gpumf.models.base import launch_shape
 from gpumf.models.sgd.hogwild import safe_updates
 from gpumf.models.sgd.newgpusgd import rectangular_blocks
@@ -65,7 +64,7 @@ class CumfSgd(PieceKernel):
                 "locks": self._device.zeros(self._waves, np.int32),
             }
         else:
-            order = random_order(train.nnz, model.seed)
+            order = train.random_order(train.nnz, model.seed)
             pieces = np.append(np.arange(0, train.nnz, self._run), train.nnz)
             groups = min(safe_updates(train, self.rounds), len(pieces) - 1)
         self._shape = launch_shape(model.threads, groups, model.columns, self._device, quad_lanes(model.columns))

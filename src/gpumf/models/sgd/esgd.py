@@ -64,7 +64,7 @@ class Esgd(DescentKernel):
         self._block = self.block(model)
         self._ratings_a_block = self._block * model.options["st"]
         pieces = np.append(np.arange(0, train.nnz, self._ratings_a_block), train.nnz)
-        order = random_order(train.nnz, model.seed) if model.options["shuffle"] else slice(None)
+        order = train.random_order(train.nnz, model.seed) if model.options["shuffle"] else slice(None)
         arrays = train.users[order], train.items[order], values[order]
         self._chunks = Chunks(self._device, arrays, pieces, model.chunk)
         self._rand = self._device.array(self.permutation(model))

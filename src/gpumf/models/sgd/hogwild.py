@@ -13,7 +13,7 @@ def safe_updates(train, rounds):
     expected n (sum_u + sum_i) meetings each. Few popular rows, not the number of rows, set the limit. A small set has
     too few updates to make up for lost ones, and a lower limit: an epoch is at least `rounds` times so many updates.
     """
-    shares = (np.bincount(rows) / train.nnz for rows in (train.users, train.items))
+    shares = (counts / train.nnz for counts in (train.user_counts, train.item_counts))
     meet_one = int(np.ceil(1 / sum((share**2).sum() for share in shares)))
     return max(min(meet_one, train.nnz // rounds), 1)
 

@@ -1,6 +1,7 @@
 """Who gets which ratings: partitions of the rating matrix, and the orders of its ratings that go with them.
 
-Blocks and tags follow newgpusgd, section 4.1; tiles are those of kernels/sgd/fast.cu.
+Blocks and tags follow newgpusgd, section 4.1; tiles are those of kernels/sgd/fast.cu. What has an entry for each
+rating is made where the ratings are, by arrays of `ratings.xp`; offsets and what is short are on the host.
 """
 
 from dataclasses import dataclass
@@ -9,8 +10,8 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from gpumf.compiled import cached_njit
-from gpumf.datasets.ratings import grouped, row_offsets
-from gpumf.hashing import positional_hash, random_order
+from gpumf.datasets.ratings import sorted_by
+from gpumf.hashing import positional_hash
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,6 @@ class Blocks:
         """Where the tags begin, int64 (l + 1,)."""
         side = round(np.sqrt(len(self.offsets) - 1))
         return self.offsets[::side]
-
-
-def sorted_by(keys, n):
-    """(order, offsets): a stable order of keys in 0..n-1, and where each key begins, by counting."""
-    offsets = row_offsets(np.bincount(keys, minlength=n))
-    return grouped(keys, offsets), offsets
 
 
 def parts_of(positions, side, n):
@@ -58,7 +53,7 @@ def diagonal_blocks(ratings, side, height, width):
     """
     across, down = parts_of(ratings.items, side, width), parts_of(ratings.users, side, height)
     keys = (across - down) % np.int32(side) * np.int32(side) + down
-    return Blocks(*sorted_by(keys, side * side))
+    return Blocks(*ratings.sorted_by(keys, side * side))
 
 
 def conflict_free_groups(ratings, blocks, edge):
@@ -74,37 +69,30 @@ def conflict_free_groups(ratings, blocks, edge):
     group after group; int64 (n_groups + 1,), where the groups begin in that order; int32 (n_blocks + 1,), the groups
     of each block
     """
-    tags = (ratings.items - ratings.users) % np.int32(edge)
-    by_tag, _ = sorted_by(tags, edge)
-    number = np.empty(ratings.nnz, np.int32)  # of each rating's block
-    number[blocks.order] = np.repeat(np.arange(len(blocks.offsets) - 1), np.diff(blocks.offsets))
-    order = by_tag[grouped(number[by_tag], blocks.offsets)]
-    begins = np.r_[True, np.diff(number[order]) + np.diff(tags[order]) != 0] if ratings.nnz else np.zeros(0, bool)
-    begins[1:] |= np.diff(number[order]) != 0
-    order, groups = _without_repeats(ratings.users, order, np.r_[np.flatnonzero(begins), ratings.nnz])
-    return order, groups, np.searchsorted(groups, blocks.offsets).astype(np.int32)
+    xp, n_blocks = ratings.xp, len(blocks.offsets) - 1
+    cells = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
+    by_cell = ratings.order(cells, ratings.n_users * ratings.n_items)
+    number, repeat = (xp.empty(ratings.nnz, np.int64) for _ in range(2))  # of its block; of its cell, from 0
+    number[blocks.order] = _part_of(xp.asarray(blocks.offsets), xp)
+    cuts = _cuts(cells[by_cell], xp)
+    repeat[by_cell] = xp.arange(ratings.nnz) - cuts[_part_of(cuts, xp)]
+    most = int(repeat.max()) + 1
+    keys = (number * edge + (ratings.items - ratings.users) % np.int32(edge)) * most + repeat
+    order = ratings.order(keys, n_blocks * edge * most)
+    groups = _cuts(keys[order], xp)
+    return order, groups, xp.searchsorted(groups, xp.asarray(blocks.offsets)).astype(np.int32)
 
 
-@cached_njit()
-def _without_repeats(users, order, groups):
-    """The order and the groups, with a group that has a user twice split into such that have not."""
-    result, cuts = np.empty_like(order), np.empty(len(order) + 1, np.int64)
-    group_of = np.full(users.max() + 1 if len(users) else 0, -1)  # the user's newest
-    used, done = 0, 0
-    for g in range(len(groups) - 1):
-        left = order[groups[g] : groups[g + 1]]
-        while len(left):
-            cuts[used] = done
-            kept = np.zeros(len(left), np.bool_)
-            for k, t in enumerate(left):
-                if group_of[users[t]] != used:
-                    group_of[users[t]], kept[k] = used, True
-                    result[done] = t
-                    done += 1
-            used += 1
-            left = left[~kept]
-    cuts[used] = done
-    return result, cuts[: used + 1].copy()
+def _cuts(keys, xp):
+    """Where each of the keys that occur begins among sorted ones, and the length of these."""
+    begins = xp.ones(len(keys) + 1, bool)
+    begins[1:-1] = keys[1:] != keys[:-1]
+    return xp.flatnonzero(begins)
+
+
+def _part_of(offsets, xp):
+    """In which of the parts that begin at ascending offsets each position is, int64 (offsets[-1],)."""
+    return xp.searchsorted(offsets, xp.arange(int(offsets[-1])), side="right") - 1
 
 
 def balanced_tiles(counts, n_tiles, most):
@@ -147,8 +135,8 @@ def waves(ratings, workers, columns, seed):
     wave_of = np.empty_like(sequence)
     np.put_along_axis(wave_of, sequence, np.arange(columns, dtype=np.int32)[None], axis=1)
     worker = parts_of(ratings.users, workers, ratings.n_users)
-    wave = wave_of[worker, parts_of(ratings.items, columns, ratings.n_items)]
-    return *sorted_by(worker * np.int32(columns) + wave, workers * columns), sequence
+    wave = ratings.xp.asarray(wave_of)[worker, parts_of(ratings.items, columns, ratings.n_items)]
+    return *ratings.sorted_by(worker * np.int32(columns) + wave, workers * columns), sequence
 
 
 @dataclass(frozen=True)
@@ -161,6 +149,7 @@ class Tiles:
     tile_segments : int32 (parts * tiles + 1,), the segments of each part and tile
     items : int32 (n_items,), tile after tile
     tile_rows : int32 (tiles + 1,), the items of each tile in `items`
+    parts : int64 (parts + 1,), where the parts begin in the order
     """
 
     order: np.ndarray
@@ -169,11 +158,7 @@ class Tiles:
     tile_segments: np.ndarray
     items: np.ndarray
     tile_rows: np.ndarray
-
-    @property
-    def parts(self):
-        """Where the parts begin in the order, int64 (parts + 1,)."""
-        return self.segments[self.tile_segments[:: len(self.tile_rows) - 1]]
+    parts: np.ndarray
 
 
 def tiled(ratings, n_tiles, most, n_parts, longest, seed):
@@ -191,49 +176,63 @@ def tiled(ratings, n_tiles, most, n_parts, longest, seed):
     -------
     Tiles
     """
-    tile_of = balanced_tiles(np.bincount(ratings.items, minlength=ratings.n_items), n_tiles, most)
+    xp = ratings.xp
+    tile_of = balanced_tiles(ratings.item_counts, n_tiles, most)
     items, tile_rows = sorted_by(tile_of, n_tiles)
     row_of = np.empty(ratings.n_items, np.int32)
     row_of[items] = np.arange(ratings.n_items) - tile_rows[tile_of[items]]
 
-    shuffled = random_order(ratings.n_users, seed)
-    rank = np.empty(ratings.n_users, np.int32)
-    rank[shuffled] = np.arange(ratings.n_users)
-    before = row_offsets(np.bincount(ratings.users, minlength=ratings.n_users)[shuffled])[:-1]
+    shuffled = ratings.random_order(ratings.n_users, seed)
+    rank = xp.empty(ratings.n_users, np.int32)
+    rank[shuffled] = xp.arange(ratings.n_users, dtype=np.int32)
+    counts = xp.asarray(ratings.user_counts)[shuffled]
+    before = xp.cumsum(counts) - counts
     part_of = (before * n_parts // ratings.nnz).astype(np.int32)  # of a user by rank
 
     ranks = rank[ratings.users]
-    order, _ = sorted_by(ranks, ratings.n_users)
-    keys = (part_of[ranks] * np.int32(n_tiles) + tile_of[ratings.items])[order]
-    by_tile, offsets = sorted_by(keys, n_parts * n_tiles)
+    order, _ = ratings.sorted_by(ranks, ratings.n_users)
+    keys = (part_of[ranks] * np.int32(n_tiles) + xp.asarray(tile_of)[ratings.items])[order]
+    by_tile, offsets = ratings.sorted_by(keys, n_parts * n_tiles)
     order = order[by_tile]
-    segments = _segments(keys[by_tile], ratings.users[order], longest)
-    tile_segments = np.searchsorted(segments, offsets).astype(np.int32)
+    segments = _segments(ratings, ratings.users[order], offsets, longest)
     return Tiles(
         order,
-        row_of[ratings.items[order]],
+        xp.asarray(row_of)[ratings.items[order]],
         segments,
-        tile_segments,
+        xp.searchsorted(segments, xp.asarray(offsets)).astype(np.int32),
         items.astype(np.int32),
         tile_rows.astype(np.int32),
+        offsets[::n_tiles],
     )
 
 
+def _segments(ratings, users, offsets, longest):
+    """Where the segments begin, and the number of ratings, int64, where the ratings are: see kernels/datasets/segments.cu.
+
+    users : of the ratings in their order, where offsets (on the host) say where each part and tile begins
+    """
+    begins = ratings.xp.zeros(ratings.nnz + 1, np.uint8)
+    begins[-1] = 1
+    if ratings.device is None:
+        _cut_segments(users, offsets, longest, begins)
+    else:
+        n, cut = len(offsets) - 1, ratings.device.kernel("datasets/segments.cu", "cut_segments")
+        cut(-(-n // 32), 32, users, ratings.device.array(offsets), n, longest, begins)
+    return ratings.xp.flatnonzero(begins)
+
+
 @cached_njit()
-def _segments(keys, users, longest):
-    n = len(keys)
-    cuts = np.empty(n + 1, np.int64)
-    cuts[0] = 0
-    used, run = 1, 0
-    for t in range(1, n + 1):
-        new_key = t == n or keys[t] != keys[t - 1]
-        if not new_key and users[t] == users[t - 1]:
-            continue
-        if t - cuts[used - 1] > longest and run > cuts[used - 1]:
-            cuts[used] = run
-            used += 1
-        if new_key:
-            cuts[used] = t
-            used += 1
-        run = t
-    return cuts[:used].copy()
+def _cut_segments(users, offsets, longest, begins):
+    for key in range(len(offsets) - 1):
+        begin, end = offsets[key], offsets[key + 1]
+        while begin < end:
+            begins[begin] = 1
+            after = min(begin + longest, end)
+            if after < end:
+                while after > begin and users[after] == users[after - 1]:
+                    after -= 1
+                if after == begin:
+                    after += 1
+                    while after < end and users[after] == users[after - 1]:
+                        after += 1
+            begin = after

@@ -1,0 +1,106 @@
+"""Ratings on a device: put there once, as they are, and every order of them made there."""
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gpumf.datasets.checks import DataError
+from gpumf.datasets.ratings import CompressedRows, Ratings, row_offsets
+from gpumf.hashing import splitmix64
+from gpumf.ordering import stable_order
+
+_BLOCK = 256  # CUDA threads
+_COLUMNS = {"users": np.int32, "items": np.int32, "values": np.float32}
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceRatings(Ratings):
+    """`Ratings` whose columns are arrays on a device: what a model takes that is trained there.
+
+    `by_user` and `by_item` have their offsets on the host, `indices` and `values` on the device; counts are on the
+    host. All is the same, bit for bit, as of the same ratings on the host.
+
+    users, items : int32 (nnz,) on the device, positions in 0..n_users-1 and 0..n_items-1
+    values : float32 (nnz,) on the device
+    device : of `gpumf.gpu`
+
+    The other fields are those of `Ratings`; of a `test_mask` it knows nothing.
+
+    Raises
+    ------
+    TypeError : columns of other types
+    DataError : columns of unequal lengths, positions outside, dimensions that do not fit
+    """
+
+    device: Any = None
+
+    def __post_init__(self):
+        if self.test_mask is not None:
+            raise DataError(f"{self.name}: test_mask belongs to Ratings on the host; split them before")
+        for name, dtype in _COLUMNS.items():
+            column = getattr(self, name)
+            if not isinstance(column, self.xp.ndarray) or column.dtype != dtype or column.ndim != 1:
+                raise TypeError(f"{self.name}: {name} must be {dtype.__name__} (nnz,) on the device")
+        if len({len(getattr(self, name)) for name in _COLUMNS}) > 1:
+            raise DataError(f"{self.name}: the columns must be as long as each other")
+        for side in ("user", "item"):
+            positions, count, ids = (getattr(self, name) for name in (f"{side}s", f"n_{side}s", f"{side}_ids"))
+            if not 0 < count < 2**31:
+                raise DataError(f"{self.name}: n_{side}s must be from 1 to {2**31 - 1}, not {count!r}")
+            if self.nnz and not (int(positions.min()) >= 0 and int(positions.max()) < count):
+                raise DataError(f"{self.name}: {side}s must lie in 0..{count - 1}")
+            if ids is None:
+                object.__setattr__(self, f"{side}_ids", np.arange(count))
+
+    @classmethod
+    def of(cls, ratings, device):
+        """A copy of `Ratings` on a device.
+
+        Raises
+        ------
+        gpumf.gpu.DeviceError : the device has not the memory
+        """
+        given = {field.name: getattr(ratings, field.name) for field in fields(Ratings)} | {"test_mask": None}
+        return cls(**given | {name: device.array(given[name]) for name in _COLUMNS}, device=device)
+
+    def on_host(self):
+        """The same as `Ratings` on the host."""
+        given = {field.name: getattr(self, field.name) for field in fields(Ratings)}
+        return Ratings(**given | {name: self.device.to_numpy(given[name]) for name in _COLUMNS})
+
+    @property
+    def xp(self):
+        return self.device.xp
+
+    @cached_property
+    def user_counts(self):
+        return self._count(self.users, self.n_users)
+
+    @cached_property
+    def item_counts(self):
+        return self._count(self.items, self.n_items)
+
+    def _count(self, keys, n):
+        return self.device.to_numpy(self.xp.bincount(keys, minlength=n))
+
+    def _compress(self, rows, columns, counts, n_columns):
+        keys = rows.astype(np.int64)
+        keys *= n_columns
+        keys += columns
+        order = self.order(keys, len(counts) * n_columns)
+        return CompressedRows(row_offsets(counts), columns[order], self.values[order])
+
+    def sorted_by(self, keys, n):
+        return stable_order(keys, n, self.xp), row_offsets(self._count(keys, n))
+
+    def random_order(self, n, seed):
+        hashes, key, grid = self.device.empty(n, np.uint64), splitmix64(np.uint64(seed)), -(-n // _BLOCK)
+        self.device.kernel("datasets/order.cu", "hash_positions")(grid, _BLOCK, hashes, np.int64(n), key)
+        hashes.sort()
+        self.device.kernel("datasets/order.cu", "positions_of_hashes")(grid, _BLOCK, hashes, np.int64(n), key)
+        return hashes.view(np.int64)
+
+    def select(self, chosen, name=None):
+        return super().select(self.xp.asarray(chosen), name)
