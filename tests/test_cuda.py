@@ -147,3 +147,17 @@ def test_out_of_memory_is_one_sentence(device, fake, source):
             gpu.DeviceError, match=rf"{asked}.*, and 1 GiB of the device's memory are free: a smaller"
         ):
             work()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(5,), (1000, 7), (64, 3, 5)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])
+def test_long_arrays_go_through_pinned_memory_unchanged(cuda, monkeypatch, shape, dtype):
+    monkeypatch.setattr("gpumf.gpu.cuda._STAGED", 1)
+    monkeypatch.setattr("gpumf.gpu.cuda._STAGE", 72)
+    values = np.random.default_rng(0).integers(0, 200, shape).astype(dtype)
+    there = cuda.array(values)
+    assert there.shape == shape and there.dtype == dtype
+    assert np.array_equal(cuda.to_numpy(there), values)
+    assert np.array_equal(cuda.to_numpy(cuda.array(values.T)), values.T)
+    assert np.array_equal(cuda.to_numpy(there[::2]), values[::2])

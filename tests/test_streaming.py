@@ -145,3 +145,11 @@ def test_an_interrupted_stream_on_the_gpu_leaves_the_next_one_right(cuda):
         assert total == sum(float(values[b : b + 8].sum()) for b in bounds[:-1])
     with pytest.raises(gpu.DeviceError, match=r"takes .* GiB, and .* GiB of the device's memory are free"):
         cuda.empty(1 << 44, np.float32)
+
+
+@pytest.mark.parametrize("shape", [(3,), (0, 2), (1_500_001,), (700_001, 3)])
+def test_a_copy_by_several_threads_is_whole(shape):
+    source = np.random.default_rng(0).random(shape).astype(np.float32)
+    target = np.full(shape, np.nan, np.float32)
+    streaming.copy(target, source)
+    assert np.array_equal(target, source)

@@ -18,6 +18,11 @@ _MOST_POLLS = 30_000_000
 
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
+_STAGED = 8 << 20
+"""Bytes of an array from which it goes through pinned memory, at the speed of the bus."""
+_STAGE = 32 << 20
+"""Bytes that do so at a time."""
+
 # Above this a kernel must ask for its dynamic shared memory (CUDA programming guide, "Shared Memory").
 _SHARED_WITHOUT_ASKING = 48 * 1024
 
@@ -62,6 +67,11 @@ class Kernel:
             self.function.max_dynamic_shared_size_bytes = shared
 
 
+def _stages(array):
+    """Where the parts of a long array begin that are in pinned memory at a time, and its length."""
+    return [*range(0, array.size, _STAGE // array.itemsize), array.size]
+
+
 def _three(shape):
     return tuple(shape) if np.ndim(shape) else (int(shape),)
 
@@ -86,7 +96,13 @@ class CudaDevice(Recorder):
     def array(self, values):
         """A copy of a NumPy array on the device; an array that is there already, itself."""
         values = values if isinstance(values, cupy.ndarray) else np.asarray(values)
-        return self._allocated(cupy.asarray, values, asked=values.nbytes)
+        if isinstance(values, cupy.ndarray) or values.nbytes < _STAGED:
+            return self._allocated(cupy.asarray, values, asked=values.nbytes)
+        result, source = self.empty(values.shape, values.dtype), np.ascontiguousarray(values).reshape(-1)
+        bounds, there = _stages(source), result.reshape(-1)
+        for (begin, end), (part,) in zip(pairwise(bounds), self.stream([source], bounds), strict=True):
+            there[begin:end] = part
+        return result
 
     def empty(self, shape, dtype):
         """An uninitialised array on the device."""
@@ -106,7 +122,14 @@ class CudaDevice(Recorder):
     def to_numpy(self, array):
         """A copy of a device array on the host; waits for the kernels that write it."""
         self._not_while_recording("copy to the host")
-        return cupy.asnumpy(array)
+        if not isinstance(array, cupy.ndarray) or array.nbytes < _STAGED:
+            return cupy.asnumpy(array)
+        result, source = np.empty(array.shape, array.dtype), cupy.ascontiguousarray(array).reshape(-1)
+        bounds, here = _stages(source), result.reshape(-1)
+        pinned = cupyx.empty_pinned(bounds[1], array.dtype)
+        for begin, end in pairwise(bounds):
+            streaming.copy(here[begin:end], source[begin:end].get(out=pinned[: end - begin]))
+        return result
 
     @staticmethod
     def free_bytes():

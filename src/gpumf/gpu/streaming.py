@@ -1,6 +1,33 @@
 """Parts of arrays that are copied to a GPU while others are worked on: the order of things, without CuPy."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import pairwise
+
+import numpy as np
+
+_MOST_CORES = 8  # which are as fast as the bus
+_ALONE = 4 << 20  # bytes that are copied sooner than others are told to help
+
+
+@cache
+def _copiers(process):
+    """The threads that copy in this process (after a fork there are none)."""
+    return ThreadPoolExecutor(min(_MOST_CORES, os.cpu_count() or 1), "gpumf-copy")
+
+
+def copy(target, source):
+    """target[:] = source, on several cores where it is long: one cannot fill pinned memory as fast as the bus does.
+
+    Both are NumPy arrays of one shape and dtype.
+    """
+    if source.nbytes < _ALONE:
+        target[:] = source
+        return
+    bounds = np.linspace(0, len(source), _MOST_CORES + 1).astype(int)
+    parts = [slice(*pair) for pair in pairwise(bounds)]
+    list(_copiers(os.getpid()).map(lambda part: np.copyto(target[part], source[part]), parts))
 
 
 def parts(arrays, bounds, slots, kernels, copies):
@@ -29,7 +56,7 @@ def parts(arrays, bounds, slots, kernels, copies):
         copies.wait_event(slot.used)
         for array, pinned, there in zip(arrays, slot.pinned, slot.arrays, strict=True):
             chosen = array[part]
-            pinned[: len(chosen)] = chosen
+            copy(pinned[: len(chosen)], chosen)
             there[: len(chosen)].set(pinned[: len(chosen)], stream=copies)
         slot.copied.record(copies)
 

@@ -207,7 +207,7 @@ def tiled(ratings, n_tiles, most, n_parts, longest, seed):
 
 
 def _segments(ratings, users, offsets, longest):
-    """Where the segments begin, and the number of ratings, int64, where the ratings are: see kernels/datasets/segments.cu.
+    """Where the segments begin, and the number of ratings, int64, where these are; as kernels/datasets/segments.cu.
 
     users : of the ratings in their order, where offsets (on the host) say where each part and tile begins
     """
