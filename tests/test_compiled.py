@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
+import numpy as np
 import pytest
 
 import gpumf
 from gpumf import compiled
+from gpumf.compiled import prange
 
 PACKAGE = Path(gpumf.__file__).parent
 DEVIATE = "from gpumf.datasets import twins; print(twins._normal(twins.np.uint64(7), 3))"
@@ -62,7 +65,7 @@ def test_functions_of_others_keep_their_cache(monkeypatch, tmp_path):
 
     function = compiled.cached_njit()(lambda x: x + 1)
     assert function(1) == 2 and any(compiled._folder().rglob("*.nbi"))
-    assert str(tmp_path) == compiled.numba.config.CACHE_DIR
+    assert str(tmp_path) == numba.config.CACHE_DIR
     compiled._folder.cache_clear()
 
 
@@ -93,3 +96,24 @@ def test_the_digest_sees_names_and_contents(tmp_path):
         len({digest(a="1", b="2"), digest(a="2", b="1"), digest(a="1"), digest(a="1", c="2"), digest(a="1", b="3")})
         == 5
     )
+
+
+def test_compiled_functions_call_each_other_and_loop_over_cores():
+    @compiled.cached_vectorize("uint64(uint64)")
+    def twice(x):
+        return 2 * x
+
+    @compiled.cached_njit()
+    def thrice(x):
+        return x + twice(x)
+
+    @compiled.cached_njit(parallel=True)
+    def summed(n):
+        total = np.uint64(0)
+        for k in prange(n):
+            total += thrice(np.uint64(k))
+        return total
+
+    assert summed(1000) == 3 * 999 * 1000 // 2
+    (diagnostics,) = (result.metadata["parfor_diagnostics"] for result in summed._compiled.overloads.values())
+    assert diagnostics.count_parfors() == 1

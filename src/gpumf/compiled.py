@@ -3,39 +3,72 @@
 Numba itself looks only at the file of the function that it compiled. What that function inlined from another module,
 another function or a constant, stays as it was compiled for good. Here the folder of the cache is named after the
 sources of the whole package, so that no change goes unseen.
+
+Numba is imported when the first of these functions is used, not before: that takes longer than all else that
+`import gpumf` does.
 """
 
 import hashlib
 import os
 import shutil
 import tempfile
-from functools import cache, partial
+from functools import cache, cached_property, partial, update_wrapper
 from pathlib import Path
-
-import numba
+from types import FunctionType
 
 _PACKAGE = Path(__file__).parent
 _KEPT = 8
 """Folders of other sources that stay: several versions of the package may be in use side by side."""
 
 
-def _cached(decorator, *arguments, **options):
-    """The decorator with these arguments, and with the package's cache, or none where no folder can be written."""
+prange = range
+"""A loop whose passes a compiled function with parallel=True shares out among the cores (`numba.prange`)."""
 
-    def decorate(function):
+
+class _Late:
+    """A function that is compiled when it is first called, from Python or from another compiled function."""
+
+    def __init__(self, decorator, options, function):
+        update_wrapper(self, function)
+        self._decorator, self._options, self._function = decorator, options, function
+
+    def __call__(self, *arguments):
+        return self._compiled(*arguments)
+
+    @cached_property
+    def _compiled(self):
+        import numba
+
+        function = self._function
+        names = function.__globals__
+        if names.get("prange") is prange:
+            names = names | {"prange": numba.prange}
+        same = function.__name__, function.__defaults__, function.__closure__
+        function = update_wrapper(FunctionType(function.__code__, names, *same), function)
         folder = _folder()
         # Numba picks a function's folder when it decorates it; functions of other packages keep theirs.
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
         try:
-            return decorator(*arguments, cache=folder is not None, **options)(function)
+            arguments, options = self._options
+            decorate = getattr(numba, self._decorator)(*arguments, cache=folder is not None, **options)
+            return decorate(function)
         finally:
             numba.config.CACHE_DIR = before
 
-    return decorate
+    @property
+    def _numba_type_(self):
+        """Where Numba compiles a function that calls this one, what it calls is the compiled one."""
+        from numba.core.registry import cpu_target
+
+        return cpu_target.typing_context.resolve_value_type(self._compiled)
 
 
-cached_njit = partial(_cached, numba.njit)
-cached_vectorize = partial(_cached, numba.vectorize)
+def _decorator(name, *arguments, **options):
+    return partial(_Late, name, (arguments, options))
+
+
+cached_njit = partial(_decorator, "njit")
+cached_vectorize = partial(_decorator, "vectorize")
 
 
 @cache
@@ -56,6 +89,8 @@ def _folder():
 
 def _home():
     """$NUMBA_CACHE_DIR where it is set, else a folder in the user's cache."""
+    import numba
+
     if numba.config.CACHE_DIR:
         return Path(numba.config.CACHE_DIR)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "gpumf", "numba")

@@ -8,9 +8,8 @@ unrolls them and fills SIMD registers; this is the one-core baseline of every sp
 from functools import cache
 
 import numpy as np
-from numba import njit, prange
 
-from gpumf.compiled import cached_njit
+from gpumf.compiled import cached_njit, prange
 
 # Loops over part of a row start or stop at multiples of this many floats: full SIMD registers (512 bits).
 _SIMD = 16
@@ -35,6 +34,8 @@ def half_sweep(factors, parallel):
     (thesis, equations 5.1 and 5.2), given the CSR rows and `fixed`, float32 (columns, f), the factors of the
     other side. A row without ratings gets zeros.
     """
+    from numba import njit, prange
+
     solve_row = _row_solver(factors)
 
     # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
@@ -53,6 +54,8 @@ def half_sweep(factors, parallel):
 
 @cache
 def _row_solver(factors):
+    from numba import njit
+
     @njit(fastmath=True, nogil=True)
     def add_products(begin, end, indices, values, fixed, a, b):
         # Four ratings a pass: a is loaded and stored once for four products.

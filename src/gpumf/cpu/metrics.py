@@ -1,9 +1,8 @@
 """Errors and rankings of a model on the CPU."""
 
 import numpy as np
-from numba import prange
 
-from gpumf.compiled import cached_njit
+from gpumf.compiled import cached_njit, prange
 
 # Ratings summed up one after another; the chunks' sums are added in order, so that the number of threads
 # does not change the result.

@@ -9,9 +9,8 @@ from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
-from numba import njit, prange
 
-from gpumf.compiled import cached_njit
+from gpumf.compiled import cached_njit, prange
 from gpumf.hashing import splitmix64
 
 _40, _ULP = np.uint64(40), np.float32(2**-24)
@@ -47,6 +46,8 @@ def updates(hidden, levels, parallel):
         these items
     hidden_bias_update(users, positive, negative, hidden_biases, change, rate, momentum)
     """
+    from numba import njit, prange
+
     zero, one = np.float32(0), np.float32(1)
 
     # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.

@@ -7,7 +7,6 @@ that the hash of t points to, so one core, many cores and a GPU follow the same 
 from functools import cache
 
 import numpy as np
-from numba import njit, prange
 
 from gpumf.compiled import cached_njit
 from gpumf.hashing import high_product, splitmix64
@@ -38,6 +37,8 @@ def hogwild(columns, biases, parallel):
     A function that updates p, float32 (users, f), and q, float32 (items, f), in place. steps : five float32, the
     learning rate and lambda of the users, of the items, of the users' biases and of the items' biases
     """
+    from numba import njit, prange
+
     factors = columns - 2 if biases else columns
     user_bias, item_bias = columns - 2, columns - 1
 

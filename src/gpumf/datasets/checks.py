@@ -1,7 +1,6 @@
 """The one way from columns of raw ratings to positions and float32 values: every set passes these checks."""
 
 import numpy as np
-import pandas as pd
 
 
 class DataError(ValueError):
@@ -59,6 +58,8 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
 
 def _finite(values, locate):
     """The ratings as float64, every one a finite number."""
+    import pandas as pd
+
     raw = np.asarray(values)
     if raw.dtype.kind not in "fiubOSUT":
         raise DataError(f"{locate(0)}: ratings of type {raw.dtype} are not numbers")
@@ -98,6 +99,8 @@ def _positions(ids, side, count, locate):
 
 def _factorized(ids, side, locate):
     """(code of each rating, distinct ids): integers, or an object array of strings."""
+    import pandas as pd
+
     if isinstance(ids, pd.Categorical):
         ids = ids.remove_unused_categories()
         codes, names = ids.codes, np.asarray(ids.categories)

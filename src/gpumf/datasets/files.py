@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import pyarrow as pa
-
 from gpumf.datasets.checks import DataError
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
@@ -50,6 +48,8 @@ class DataFile:
         ------
         DataError : a file that cannot be read or unpacked
         """
+        import pyarrow as pa
+
         try:
             if self.member is None:
                 with pa.memory_map(str(self.path)) as file:
@@ -89,6 +89,8 @@ class DataFile:
 
     def _text(self, newline):
         """The lines as str; what is not UTF-8 in them comes as lone surrogates, for messages to show."""
+        import pyarrow as pa
+
         reader = pa.BufferReader(self.contents)
         return io.TextIOWrapper(reader, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
 

@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-import h5py
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet
 
 from gpumf.datasets.checks import DataError
 
@@ -55,6 +49,9 @@ class Delimited:
         return _stacked([self._read(file) for file in files])
 
     def _read(self, file):
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
         if next(file.lines(), None) is None:
             raise DataError(f"{file} is empty: it holds no ratings; get it again")
         if b"\0" in file.contents.slice(0, min(4096, file.contents.size)).to_pybytes():
@@ -78,19 +75,19 @@ class Delimited:
         if next(self._ratings(file, names), None) is None:
             return Columns(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, np.float64)), locate)
         try:
-            table = pa.csv.read_csv(
+            table = arrow_csv.read_csv(
                 pa.BufferReader(file.contents),
                 # Row numbers, which place the openings, are known only to a single thread.
-                read_options=pa.csv.ReadOptions(
+                read_options=arrow_csv.ReadOptions(
                     column_names=names, skip_rows=header_lines, use_threads=self.block is None
                 ),
-                parse_options=pa.csv.ParseOptions(
+                parse_options=arrow_csv.ParseOptions(
                     delimiter=self.delimiter,
                     invalid_row_handler=other_length,
                     # This costs the reader some of its threads' speed, so it is asked for only where it can matter.
                     newlines_in_values=self.names is None and re.search(b'"', file.contents) is not None,
                 ),
-                convert_options=pa.csv.ConvertOptions(
+                convert_options=arrow_csv.ConvertOptions(
                     include_columns=wanted, column_types=types, null_values=[""], strings_can_be_null=True
                 ),
             )
@@ -138,6 +135,8 @@ class Delimited:
 
     def _first_bad_line(self, file, names, types):
         """The error of the first line that cannot be read, or None; slow, and called only when reading failed."""
+        import pyarrow as pa
+
         for number, fields in self._ratings(file, names):
             if len(fields) != len(names):
                 return DataError(
@@ -175,8 +174,11 @@ PARQUET = b"PAR1"
 
 def parquet(file, user, item, rating):
     """The three named columns of a Parquet file."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
     try:
-        source = pa.parquet.ParquetFile(pa.BufferReader(file.contents))
+        source = ParquetFile(pa.BufferReader(file.contents))
         names = source.schema_arrow.names
         for name in (user, item, rating):
             if names.count(name) != 1:
@@ -205,6 +207,8 @@ def parquet(file, user, item, rating):
 
 def titles(file):
     """The title of each item by its id, a Series: MovieLens's u.item, movies.dat or movies.csv."""
+    import pandas as pd
+
     ending = str(file).rsplit(".", 1)[1]
     delimiter, encoding = {"item": (r"\|", "latin-1"), "dat": ("::", "latin-1"), "csv": (",", "utf-8")}[ending]
     try:
@@ -261,7 +265,8 @@ def _jester_part(file, cells, first_user):
 
 def _spreadsheet(file):
     """The cells of a CSV or Excel file without a header as float64 (rows, columns), NaN where not a number."""
-    import xlrd  # of all layouts this one alone needs it
+    import pandas as pd
+    import xlrd
 
     try:
         if str(file).endswith(".csv"):
@@ -276,6 +281,8 @@ def _spreadsheet(file):
 
 def monti(files):
     """A MATLAB v7.3 file of Monti et al. 2017: ratings M, and masks Otraining and Otest (users x items)."""
+    import h5py
+
     (file,) = files
     try:
         with h5py.File(io.BytesIO(file.contents)) as matlab:
@@ -297,6 +304,8 @@ def monti(files):
 
 def netflix(files, probe):
     """Blocks 'movie:' of 'user,rating,date' lines; the probe's blocks of users are the official test set."""
+    import pandas as pd
+
     columns = Delimited(",", ("user", "rating", "date"), block=":")(files)
     if not probe:
         return columns
@@ -351,6 +360,10 @@ def _array(column):
     Blanks around a string do not belong to it; one of blanks alone is missing. The categories are integers where
     all of a column's are.
     """
+    import pandas as pd
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
     if not pa.types.is_dictionary(column.type):
         return column.to_numpy()
     encoded = column.unify_dictionaries().combine_chunks()

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from gpumf.datasets import files, layouts
 from gpumf.datasets.checks import DataError
@@ -276,6 +275,8 @@ def names():
     Columns: description; present, whether its files are found or it is generated; download, whether
     `python -m gpumf.datasets <name>` fetches it.
     """
+    import pandas as pd
+
     rows = {
         name: (
             source.description,

@@ -1,7 +1,6 @@
 """The statistics of the thesis's Tables 6.1 and 6.2, of sets at hand and as published."""
 
 import numpy as np
-import pandas as pd
 
 _COLUMNS = [
     *("users", "items", "ratings", "density"),
@@ -39,6 +38,8 @@ def describe(*ratings):
     user_min, user_mean, user_max and item_min, item_mean, item_max, of the ratings per user and per item;
     scale_min, scale_max, the possible ratings (NaN where unknown); mean, of the ratings.
     """
+    import pandas as pd
+
     rows = {}
     for r in ratings:
         by_user = np.bincount(r.users, minlength=r.n_users)
@@ -56,6 +57,8 @@ def published():
     Yahoo! Music (with their test sets) and Hugewiki: Tan et al. 2018, Table 2, and the sets' descriptions. The mean
     counts and densities follow from the numbers of users, items and ratings.
     """
+    import pandas as pd
+
     rows = {
         name: (m, n, nnz, nnz / (m * n), user[0], nnz / m, user[1], item[0], nnz / n, item[1], *scale, mean)
         for name, (m, n, nnz, user, item, scale, mean) in _PUBLISHED.items()

@@ -14,11 +14,10 @@ import hashlib
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numba
 import numpy as np
 from tqdm import tqdm
 
-from gpumf.compiled import cached_njit
+from gpumf.compiled import cached_njit, prange
 from gpumf.datasets.ratings import DataError, Ratings, row_offsets
 from gpumf.hashing import random_subset, splitmix64
 
@@ -211,7 +210,7 @@ def _normal(stream, k):
 def _normals(stream, rows, columns):
     """Independent normal deviates, float64 (rows, columns)."""
     out = np.empty((rows, columns))
-    for r in numba.prange(rows):
+    for r in prange(rows):
         for c in range(columns):
             out[r, c] = _normal(stream, r * columns + c)
     return out
@@ -236,7 +235,7 @@ def draw_counts(n, total, lowest, highest, stream):
 def _levels(n, stream):
     """n normal deviates in units of 2**-16 and from 0, int32: there are few different ones, however large n is."""
     level = np.empty(n, np.int32)
-    for i in numba.prange(n):
+    for i in prange(n):
         level[i] = np.int32(_normal(stream, i) * 65_536) + 393_210
     return level
 
@@ -443,7 +442,7 @@ def fill(items, offsets, start, stop, threshold, alias, total, stream):
     n = np.uint64(len(alias))
     most = MOST_DRAWS * len(alias)
     chunks = 16
-    for chunk in numba.prange(chunks):
+    for chunk in prange(chunks):
         seen = np.full(len(alias), -1, np.int64)
         for user in range(start + (stop - start) * chunk // chunks, start + (stop - start) * (chunk + 1) // chunks):
             row = items[offsets[user] : offsets[user + 1]]
@@ -518,7 +517,7 @@ def _centre(traits, counts):
 def _values(users, items, user_traits, item_traits, mean, noise, lowest, highest, step, stream):
     values = np.empty(len(users), np.float32)
     rank = user_traits.shape[1] - 1
-    for k in numba.prange(len(users)):
+    for k in prange(len(users)):
         p, q = user_traits[users[k]], item_traits[items[k]]
         value = mean + p[rank] + q[rank] + noise * _normal(stream, k)
         for f in range(rank):

@@ -1,7 +1,6 @@
 """Several models' predictions in one: a convex combination whose weights are fitted on held-out ratings."""
 
 import numpy as np
-from scipy.optimize import linprog, nnls
 
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
@@ -153,6 +152,8 @@ def _least_squares(errors):
     """
     triangle = np.linalg.qr(errors / np.sqrt(len(errors)), mode="r")  # of the same length for every w
     system = np.vstack([triangle, np.ones(triangle.shape[1])])
+    from scipy.optimize import nnls
+
     return nnls(system, np.append(np.zeros(len(triangle)), 1.0))[0]
 
 
@@ -162,6 +163,8 @@ def _least_absolute(errors):
     Solved as its dual, which has one column a rating and only one row a model: the greatest z for which some y in
     [-1, 1] make E^T y >= z for every model. The weights are what its rows are worth.
     """
+    from scipy.optimize import linprog
+
     n, models = errors.shape
     solved = linprog(
         np.append(np.zeros(n), -1.0),

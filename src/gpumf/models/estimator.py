@@ -5,7 +5,6 @@ from abc import abstractmethod
 from contextlib import contextmanager
 
 import numpy as np
-import pandas as pd
 from tqdm import tqdm
 
 from gpumf import gpu
@@ -228,6 +227,8 @@ class Model(Recommender):
         self._finish(*newest)
 
     def _finish(self, arrays, rows):
+        import pandas as pd
+
         self._keep(self._to_host(arrays))
         self.history = pd.DataFrame(rows)
 

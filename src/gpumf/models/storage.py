@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from gpumf.gpu import DeviceError
 
@@ -87,6 +86,8 @@ def check_arrays(arrays, expected):
 
 def history(columns):
     """The history as a DataFrame, from its columns by name; ValueError where it is none."""
+    import pandas as pd
+
     frame = pd.DataFrame(columns)
     if list(frame) != ["epoch", "seconds", "rmse", "mae"] or frame.empty or not frame.epoch.dtype.kind == "i":
         raise ValueError("its history is none")

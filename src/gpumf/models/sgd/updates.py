@@ -3,7 +3,6 @@
 from abc import abstractmethod
 
 import numpy as np
-from numba import get_num_threads
 
 from gpumf import gpu
 from gpumf.cpu import sgd as cpu_sgd
@@ -172,6 +171,8 @@ class Sequential(Updates):
         return cpu_sgd.hogwild(model.columns, model.bias_kind, cls.parallel)
 
     def __init__(self, model, train, user_factors, item_factors):
+        from numba import get_num_threads
+
         self._hogwild = self.compile(model)
         self._ratings = train.users, train.items, train.values
         self._nnz = train.nnz
