@@ -1,4 +1,4 @@
-"""kernels/als/cumf.cu: A, b and the solvers of every version against float64, each phase on its own."""
+"""kernels/als/cumf: A, b and the solvers of every version against float64, each phase on its own."""
 
 from types import SimpleNamespace
 
@@ -66,7 +66,7 @@ def systems(trainer, device):
     matrices, scales, biases = map(device.to_numpy, (batch.matrices, batch.scales, batch.biases))
     tiles = -(-f // 16)
     if trainer.a_half:
-        matrices = matrices.view(np.float16).astype(np.float64) * np.repeat(scales, trainer._shapes.matrix)
+        matrices = matrices.view(np.float16).astype(np.float64) * np.repeat(scales, trainer._shape.matrix)
     matrices = matrices.reshape(-1, tiles * (tiles + 1) // 2, 16, 16).astype(np.float64)
     full = np.empty((len(matrices), 16 * tiles, 16 * tiles))
     for number, (i, j) in enumerate(zip(*np.tril_indices(tiles), strict=True)):

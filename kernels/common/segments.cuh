@@ -1,4 +1,4 @@
-// A work list over rows of very different lengths: gpumf.models.als.half_sweeps.segments_of makes it.
+// A work list over rows of very different lengths; the host builds it in gpumf.models.als.half_sweeps.segments_of.
 //
 // A block works on one segment of a row. The blocks of a long row each leave their sums in global memory, and the
 // last one to arrive adds them, in the order of the parts: the same bits in every run.
@@ -9,13 +9,13 @@ struct Segment {
     int length;
     int row;
     int part, parts;  // of the row
-    int slot;         // of the row's first part where parts are kept; also of its counter
+    int slot;         // of the row's first part in the array of parts; also of its counter
     int count;        // ratings of the whole row
 };
 
-// For a row of several parts, called by all threads that work on one: whether they are the last to come here. What the
-// others of the row wrote before is then visible, and the counter is ready for the next launch. sync() waits for the
-// threads that share `last`.
+// For a row of several parts, called by all threads of one part: true in the last part to arrive, to which the writes of
+// the other parts are then visible; resets the counter for the next launch. sync() waits for the threads that share
+// `last`.
 template <class Sync>
 __device__ inline bool last_of_row(const Segment& segment, int* arrived, int thread, bool& last, Sync sync) {
     __threadfence();
@@ -27,4 +27,10 @@ __device__ inline bool last_of_row(const Segment& segment, int* arrived, int thr
     sync();
     if (last) __threadfence();
     return last;
+}
+
+// The same where a block works on a part.
+__device__ inline bool last_part(const Segment& segment, int* arrived) {
+    __shared__ bool last;
+    return last_of_row(segment, arrived, threadIdx.x, last, [] { __syncthreads(); });
 }

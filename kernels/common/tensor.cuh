@@ -53,7 +53,7 @@ __device__ inline void copy_async(void* shared, const void* global) {
 }
 
 // The same past L1, which is there for 16 bytes alone.
-__device__ inline void copy_async_past_l1(void* shared, const void* global) {
+__device__ inline void copy_async_bypassing_l1(void* shared, const void* global) {
 #if __CUDA_ARCH__ >= 800
     const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");

@@ -23,7 +23,7 @@ inline void copy_async(void* shared, const void* global) {
     for (int k = 0; k < bytes / 4; ++k)
         static_cast<uint32_t*>(shared)[k] = static_cast<const uint32_t*>(global)[k];
 }
-inline void copy_async_past_l1(void* shared, const void* global) { copy_async<16>(shared, global); }
+inline void copy_async_bypassing_l1(void* shared, const void* global) { copy_async<16>(shared, global); }
 inline void copy_commit() {}
 template <int left>
 inline void copy_wait() {}

@@ -16,7 +16,11 @@ _SCHEMES = "bsgd", "cu2rec", "cumf_sgd", "esgd", "fast", "gpusgd", "hogwild", "k
 
 # The values that the package gives to each source's preprocessor definitions: all that it can launch.
 VARIANTS = {
-    "als/cumf.cu": {"FACTORS": range(1, 257), "LOAD": range(3), "A_HALF": range(2), "IMPLICIT": range(2)},
+    "als/cumf/bias.cu": {"FACTORS": range(1, 257), "IMPLICIT": range(2)},
+    "als/cumf/cg.cu": {"FACTORS": range(1, 257), "A_HALF": range(2)},
+    "als/cumf/direct.cu": {"FACTORS": range(1, 257)},
+    "als/cumf/hermitian.cu": {"FACTORS": range(1, 257), "LOAD": range(3), "A_HALF": range(2), "IMPLICIT": range(2)},
+    "als/cumf/shape.cu": {"FACTORS": range(1, 257)},
     "als/tensor_core.cu": {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32]},
     "als/thesis.cu": {"FACTORS": range(1, 33)},
     "datasets/order.cu": {},

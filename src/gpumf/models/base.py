@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 
+import numpy as np
+
 from gpumf import gpu
 from gpumf.gpu import sources
 
@@ -72,6 +74,18 @@ class KernelTrainer(Trainer):
 
 
 _BLOCK = 128  # CUDA threads: the thesis's four warps (section 6.4)
+
+
+def shape_of(device, source, **defines):
+    """The geometry that a source derives from its definitions: a dict of int.
+
+    Its kernel `shape` writes each number to the parameter of its name.
+    """
+    kernel = device.kernel(source, "shape", **defines)
+    names = kernel.signature.names
+    numbers = device.empty(len(names), np.int32)
+    kernel(1, 1, **{name: numbers[k : k + 1] for k, name in enumerate(names)})
+    return dict(zip(names, device.to_numpy(numbers).tolist(), strict=True))
 
 
 def lanes(factors):

@@ -1,37 +1,27 @@
-"""Launches kernels/als/cumf.cu."""
+"""Launches kernels/als/cumf."""
 
+from bisect import bisect
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from gpumf import gpu
 from gpumf.models.als.half_sweeps import HalfSweeps, segments_of
-from gpumf.models.base import KernelTrainer, whole_warps
+from gpumf.models.base import KernelTrainer, shape_of
 
 _LOADS = {"coalesced": 0, "l1": 1, "no_l1": 2}
 _SHARE = 0.75  # of the free memory, for the matrices and what comes with them
-_STATIC = 1024  # bytes of shared memory that a kernel may have besides what it asks for
+_STATIC = 1024  # bytes of shared memory that a kernel may have in addition to the dynamic ones
 _LONGEST_OF_GRAM = 1024  # ratings of a segment of the one row that has all columns
 
 
-class _Shapes:
-    """What the kernels derive from their factors."""
-
-    def __init__(self, f):
-        tile_rows, patch_rows, system_rows = -(-f // 16), f // 8 + 1, f // 16 + 1
-        patches = patch_rows * (patch_rows + 1) // 2
-        groups = next(g for g in range(1, 33) if 5 * g * patches >= 4 * whole_warps(g * patches))
-        self.matrix = 128 * tile_rows * (tile_rows + 1)
-        self.sums = 64 * patches
-        self.hermitian_threads = whole_warps(groups * patches)
-        self.hermitian_shared = 4 * max(2 * 32 * (8 * patch_rows + 4), (groups - 1) * self.sums)
-        self.system_bytes = 640 * system_rows * (system_rows + 1)
-        self.solvers = next(
-            threads for rows, threads in ((2, 32), (4, 64), (8, 128), (17, 256)) if system_rows <= rows
-        )
-        self.cg_threads = whole_warps(16 * tile_rows)
+@cache
+def _shape(device, factors):
+    """The geometry of the kernels for so many factors, by the names in kernels/als/cumf/shape.cu."""
+    return SimpleNamespace(**shape_of(gpu.device(device), "als/cumf/shape.cu", FACTORS=factors))
 
 
 @dataclass(frozen=True)
@@ -60,7 +50,7 @@ class Side:
 
 
 class Cumf(KernelTrainer, HalfSweeps):
-    """kernels/als/cumf.cu: the rows' matrices to global memory, then a solver; rows in batches that fit the memory.
+    """kernels/als/cumf: the rows' matrices to global memory, then a solver; rows in batches that fit the memory.
 
     Parameters
     ----------
@@ -70,18 +60,19 @@ class Cumf(KernelTrainer, HalfSweeps):
     longest : int, ratings of a segment
     """
 
-    source = "als/cumf.cu"
+    source = "als/cumf/hermitian.cu"  # of the systems; each solver has its own
+    solver_source: str
+    solver_defines: ClassVar = {}
     a_half = False
-    fused_bias = True  # b comes with A; else from a phase of its own, as published
+    fused_bias = True  # get_hermitian computes b too; else a phase of its own does, as published
 
     def __init__(self, model, train, user_factors, item_factors, *, load="coalesced", longest=8192):
         device = self._device = gpu.device(model.device)
         self._kernels = self.compile(model, load)
-        self._factors, self._shapes = model.factors, _Shapes(model.factors)
+        self._factors, self._shape = model.factors, _shape(model.device, model.factors)
         alpha = model.alpha
-        self._alpha = np.float32(0 if alpha is None else alpha)
-        self._ridge = np.float32(model.regularization), np.int32(model.weighted)
-        self._cg = np.int32(model.cg_steps), np.float32(model.cg_tolerance)
+        self._alpha = 0 if alpha is None else alpha
+        self._ridge = {"regularization": model.regularization, "weighted": int(model.weighted)}
 
         self._p, self._q = device.array(user_factors), device.array(item_factors)
         self._nothing = device.empty(1, np.float32)
@@ -94,16 +85,20 @@ class Cumf(KernelTrainer, HalfSweeps):
 
     @classmethod
     def check(cls, model):
-        """Whether a block of `get_hermitian` has the shared memory that this model's factors take.
+        """Check that a block of `get_hermitian` has the shared memory that this model's factors take.
 
         Raises
         ------
         ValueError : with the most factors that fit
         """
         has = gpu.device(model.device).facts["shared_bytes_per_block"]
-        if _Shapes(model.factors).hermitian_shared + _STATIC <= has:
+
+        def taken(factors):
+            return _shape(model.device, factors).hermitian_shared + _STATIC
+
+        if taken(model.factors) <= has:
             return
-        most = max(f for f in range(1, cls.max_factors) if _Shapes(f).hermitian_shared + _STATIC <= has)
+        most = bisect(range(1, model.factors), has, key=taken)
         raise ValueError(
             f"kernel={model.kernel!r} takes up to {most} factors on this GPU, whose blocks have {has >> 10} KB of "
             f"shared memory, not {model.factors}; take fewer, or kernel='tensor_core'"
@@ -111,21 +106,22 @@ class Cumf(KernelTrainer, HalfSweeps):
 
     @classmethod
     def compile(cls, model, load="coalesced"):
-        """The kernels by phase; what does not depend on a definition is compiled with 0 for it."""
-        kernel = partial(gpu.device(model.device).kernel, cls.source, FACTORS=model.factors)
-        half, implicit = int(cls.a_half), int(model.alpha is not None)
+        """The kernels by phase."""
+        kernel = partial(gpu.device(model.device).kernel, FACTORS=model.factors)
+        implicit = int(model.alpha is not None)
+        hermitian = partial(kernel, cls.source, "get_hermitian", LOAD=_LOADS[load])
         kernels = {
-            "get_hermitian": kernel("get_hermitian", LOAD=_LOADS[load], A_HALF=half, IMPLICIT=implicit),
-            "get_bias": kernel("get_bias", LOAD=0, A_HALF=0, IMPLICIT=implicit),
-            "solve": kernel(cls.solver_of(model), LOAD=0, A_HALF=half, IMPLICIT=0),
+            "get_hermitian": hermitian(A_HALF=int(cls.a_half), IMPLICIT=implicit),
+            "get_bias": kernel("als/cumf/bias.cu", "get_bias", IMPLICIT=implicit),
+            "solve": kernel(cls.solver_source, cls.solver_of(model), **cls.solver_defines),
         }
         if implicit:
-            kernels["get_gram"] = kernel("get_hermitian", LOAD=_LOADS[load], A_HALF=0, IMPLICIT=0)
+            kernels["get_gram"] = hermitian(A_HALF=0, IMPLICIT=0)
         return kernels
 
     @classmethod
     def solver_of(cls, model):
-        """The kernel that solves this model's systems."""
+        """The name of the kernel that solves this model's systems."""
         return cls.entry
 
     # Memory
@@ -133,8 +129,8 @@ class Cumf(KernelTrainer, HalfSweeps):
     def _batches(self, indptrs, longest):
         """For each side its batches, all in the same memory."""
         parts = [np.maximum(-(-np.diff(indptr) // longest), 1) for indptr in indptrs]
-        matrix_bytes = self._shapes.matrix * (2 if self.a_half else 4) + 4 * (self._factors + 1)
-        costs = [matrix_bytes + np.where(p > 1, p * self._shapes.sums * 4, 0) for p in parts]
+        matrix_bytes = self._shape.matrix * (2 if self.a_half else 4) + 4 * (self._factors + 1)
+        costs = [matrix_bytes + np.where(p > 1, p * self._shape.sums * 4, 0) for p in parts]
         lists = sum(40 * len(p) + 36 * int(p.sum()) for p in parts)  # indptr, segments and counters, of all batches
         budget = _SHARE * self._device.free_bytes() - lists
         if budget < (needed := max(int(cost.max()) for cost in costs)):
@@ -153,8 +149,8 @@ class Cumf(KernelTrainer, HalfSweeps):
 
     def _batch(self, indptr, rows, longest, memory, a_half):
         segments, slots = segments_of(indptr, longest)
-        n, shapes = len(indptr) - 1, self._shapes
-        sizes = n * shapes.matrix // (2 if a_half else 1), n, n * self._factors, max(slots * shapes.sums, 1)
+        n, shape = len(indptr) - 1, self._shape
+        sizes = n * shape.matrix // (2 if a_half else 1), n, n * self._factors, max(slots * shape.sums, 1)
         ends = np.cumsum(sizes)
         matrices, scales, biases, partial = (memory[e - s : e] for e, s in zip(ends, sizes, strict=True))
         return Batch(
@@ -173,7 +169,7 @@ class Cumf(KernelTrainer, HalfSweeps):
         """One row that has every column: its matrix is Theta^T Theta."""
         indptr = np.array([0, columns])
         parts = -(-columns // _LONGEST_OF_GRAM)
-        memory = self._device.empty((1 + parts) * self._shapes.sums + self._shapes.matrix, np.float32)
+        memory = self._device.empty((1 + parts) * self._shape.sums + self._shape.matrix, np.float32)
         batch = self._batch(indptr, slice(0, 1), _LONGEST_OF_GRAM, memory, a_half=False)
         every, ones = np.arange(columns, dtype=np.int32), np.ones(columns, np.float32)
         return Side(self._device.array(every), self._device.array(ones), [batch])
@@ -192,7 +188,7 @@ class Cumf(KernelTrainer, HalfSweeps):
         """The phases of a half-sweep, to be timed apart: a dict of functions of no arguments, each over all batches.
 
         Where the rows have one batch, calling get_gram (which does nothing for explicit ratings), get_hermitian,
-        get_bias and solve is a half-sweep; get_bias makes again what get_hermitian has made with `fused_bias`.
+        get_bias and solve is a half-sweep; with `fused_bias` get_bias computes again what get_hermitian has.
 
         Parameters
         ----------
@@ -224,30 +220,55 @@ class Cumf(KernelTrainer, HalfSweeps):
         self._hermitian("get_hermitian", side, batch, fixed, gram)
 
     def _hermitian(self, kernel, side, batch, fixed, gram):
-        given = batch.segments, side.indices, side.values, fixed, gram
-        results = batch.matrices, batch.scales, batch.biases, batch.partial, batch.arrived
-        shape = batch.n_segments, self._shapes.hermitian_threads
-        self._kernels[kernel](*shape, *given, *results, self._alpha, shared=self._shapes.hermitian_shared)
+        self._kernels[kernel](
+            batch.n_segments,
+            self._shape.hermitian_threads,
+            shared=self._shape.hermitian_shared,
+            **self._of_segments(side, batch, fixed),
+            gram=gram,
+            matrices=batch.matrices,
+            scales=batch.scales,
+        )
 
     def get_bias(self, side, batch, fixed):
         """b of the rows of a batch."""
-        given = batch.segments, side.indices, side.values, fixed
-        results = batch.biases, batch.partial, batch.arrived
-        self._kernels["get_bias"](batch.n_segments, 128, *given, *results, self._alpha)
+        self._kernels["get_bias"](batch.n_segments, 128, **self._of_segments(side, batch, fixed))
+
+    def _of_segments(self, side, batch, fixed):
+        """The arguments of the kernels that sum over the segments of a batch, by name."""
+        return {
+            "segments": batch.segments,
+            "indices": side.indices,
+            "values": side.values,
+            "fixed": fixed,
+            "biases": batch.biases,
+            "partial": batch.partial,
+            "arrived": batch.arrived,
+            "alpha": self._alpha,
+        }
 
     def solve(self, batch, solved):
         """The factors of the rows of a batch."""
         n_rows = batch.rows.stop - batch.rows.start
-        blocks, threads, shared, more = self._solver(n_rows)
-        system = batch.matrices, batch.scales, batch.biases, batch.indptr
-        arguments = *system, solved[batch.rows], np.int32(n_rows), *self._ridge, *more
-        self._kernels["solve"](blocks, threads, *arguments, shared=shared)
+        blocks, threads, shared, further = self._solver(batch, n_rows)
+        self._kernels["solve"](
+            blocks,
+            threads,
+            shared=shared,
+            matrices=batch.matrices,
+            biases=batch.biases,
+            indptr=batch.indptr,
+            solved=solved[batch.rows],
+            n_rows=n_rows,
+            **self._ridge,
+            **further,
+        )
 
     def _prepare_solver(self, model):
-        """Make what the solver needs."""
+        """Allocate what the solver needs."""
 
-    def _solver(self, n_rows):
-        """(blocks, threads, bytes of dynamic shared memory, further arguments) of the solver's launch."""
+    def _solver(self, batch, n_rows):
+        """(blocks, threads, bytes of dynamic shared memory, further arguments by name) of the solver's launch."""
         raise NotImplementedError
 
 
@@ -262,15 +283,16 @@ def _cut(costs, budget):
     return cuts
 
 
-class _Exact(Cumf):
+class _Direct(Cumf):
     """A solver with the system of a row, or two copies of it, in a block's shared memory where they fit."""
 
+    solver_source = "als/cumf/direct.cu"
     copies: int
 
     @classmethod
     def _system_bytes(cls, model):
         """(bytes of a block's systems, whether they fit its shared memory)."""
-        taken = cls.copies * _Shapes(model.factors).system_bytes
+        taken = cls.copies * _shape(model.device, model.factors).system_bytes
         return taken, taken + _STATIC <= gpu.device(model.device).facts["shared_bytes_per_block"]
 
     @classmethod
@@ -282,25 +304,27 @@ class _Exact(Cumf):
         """Memory for the systems of the blocks that run at once, where they exceed shared memory."""
         taken, fit = self._system_bytes(model)
         facts = self._device.facts
-        held = facts["multiprocessors"] * max(facts["threads_per_multiprocessor"] // self._shapes.solvers, 1)
-        self._most_blocks, self._shared, self._more = None, taken, ()
+        resident = facts["multiprocessors"] * max(
+            facts["threads_per_multiprocessor"] // self._shape.direct_threads, 1
+        )
+        self._most_blocks, self._shared, self._further = None, taken, {}
         if not fit:
-            self._most_blocks, self._shared = held, 0
-            self._more = (self._device.empty(held * taken // 4, np.float32),)
+            self._most_blocks, self._shared = resident, 0
+            self._further = {"workspace": self._device.empty(resident * taken // 4, np.float32)}
 
-    def _solver(self, n_rows):
+    def _solver(self, batch, n_rows):
         blocks = n_rows if self._most_blocks is None else min(n_rows, self._most_blocks)
-        return blocks, self._shapes.solvers, self._shared, self._more
+        return blocks, self._shape.direct_threads, self._shared, self._further
 
 
-class CumfLu(_Exact):
+class CumfLu(_Direct):
     """The phases as published, and a batched LU."""
 
     entry, copies = "solve_lu", 2
     fused_bias = False
 
 
-class CumfCholesky(_Exact):
+class CumfCholesky(_Direct):
     """Batched Cholesky."""
 
     entry, copies = "solve_cholesky", 1
@@ -309,13 +333,18 @@ class CumfCholesky(_Exact):
 class CumfCg(Cumf):
     """Conjugate gradient, A in FP32."""
 
-    entry = "solve_cg"
+    solver_source, entry = "als/cumf/cg.cu", "solve_cg"
+    solver_defines: ClassVar = {"A_HALF": 0}
 
-    def _solver(self, n_rows):
-        return n_rows, self._shapes.cg_threads, 0, self._cg
+    def _prepare_solver(self, model):
+        self._limits = {"cg_steps": model.cg_steps, "cg_tolerance": model.cg_tolerance}
+
+    def _solver(self, batch, n_rows):
+        return n_rows, self._shape.cg_threads, 0, {"scales": batch.scales, **self._limits}
 
 
 class CumfCgHalf(CumfCg):
     """Conjugate gradient, A in FP16."""
 
     a_half = True
+    solver_defines: ClassVar = {"A_HALF": 1}
