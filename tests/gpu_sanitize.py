@@ -2,7 +2,7 @@
 
     python tests/gpu_sanitize.py [als sgd ...]
 
-Findings fail, but for the races in gpumf.gpu.sources.WANTED_RACES. (racecheck looks at shared memory alone, so that
+Findings fail, but for the races that sources are declared with. (racecheck looks at shared memory alone, so that
 those of Hogwild, which are in global memory, do not come up; tests/test_races.py sees them on the processor.)
 """
 
@@ -14,8 +14,9 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import gpumf  # noqa: F401 - its modules declare their sources
 from gpumf import gpu, results
-from gpumf.gpu.sources import WANTED_RACES
+from gpumf.gpu import sources
 
 TOOLS = {
     # Every array is an allocation of its own with unused memory behind it. Calls that fail are the tests' to judge.
@@ -58,10 +59,10 @@ def findings(output):
 
 def wanted(report):
     """Whether a report is of a race that a kernel is meant to have, in its source or a helper that it includes."""
-    sources = {kernel: Path(source).name for source, kernel in WANTED_RACES}
+    homes = {kernel: Path(source).name for source, of in sources.DECLARED.items() for kernel in of.races}
     accesses = _ACCESS.findall(" ".join(report))
     kernels = [(_INSIDE.get(function, function), file) for function, file in accesses]
-    at_home = [kernel in sources and (file == sources[kernel] or file.endswith(".cuh")) for kernel, file in kernels]
+    at_home = [kernel in homes and (file == homes[kernel] or file.endswith(".cuh")) for kernel, file in kernels]
     return "Race reported" in report[0] and len(at_home) == len(report) and all(at_home)
 
 

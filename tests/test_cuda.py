@@ -97,7 +97,6 @@ def source(tmp_path, monkeypatch):
         '#include "common/value.cuh"\nextern "C" __global__ void answer(int* out, long long n) { out[0] = VALUE; }\n'
     )
     monkeypatch.setattr(sources, "kernels_folder", lambda: tmp_path)
-    monkeypatch.setitem(sources.VARIANTS, "answer.cu", {})
     return tmp_path
 
 

@@ -14,7 +14,7 @@ def test_some_test_launched_it(whole_run, host, source, name):
     assert (source, name) in host.launched
 
 
-MODELS = [source for source in sources.VARIANTS if re.match("(als|rbm|sgd)/(?!.*(errors|shape))", source)]
+MODELS = [source for source in sources.every() if re.match("(als|rbm|sgd)/(?!.*(errors|shape))", source)]
 
 
 @pytest.mark.parametrize("source", MODELS)

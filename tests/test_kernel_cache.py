@@ -33,7 +33,6 @@ def folder(tmp_path, monkeypatch):
         'extern "C" __global__ void answer(int* result) { result[threadIdx.x] = VALUE; }\n'
     )
     monkeypatch.setattr(sources, "kernels_folder", lambda: folder)
-    monkeypatch.setitem(sources.VARIANTS, "answer.cu", {})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return folder
 
@@ -121,7 +120,7 @@ def test_errors_name_the_file_and_the_line(folder, host):
 
 
 def test_no_kernel_includes_what_its_text_lacks():
-    for source in sources.VARIANTS:
+    for source in sources.every():
         text = sources.text(sources.kernels_folder() / source)
         assert not re.search(r'#\s*include\s*"', text), source
 

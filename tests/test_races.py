@@ -98,10 +98,15 @@ def test_only_the_wanted_races_happen(host):
     found = {}
     for launch in trace:
         kernel = launch.attrs["kernel"]
-        lanes, arrays = sources.GROUP_MEMORY.get(kernel, (1, set()))
+        source, name = kernel
+        lanes, arrays = sources.declared(source).groups.get(name, (1, set()))
         of_groups = arrays - raced_for(launch, lanes)
         found.setdefault(kernel, set()).update(raced_for(launch) - of_groups)
-    assert {kernel: arrays for kernel, arrays in found.items() if arrays} == sources.WANTED_RACES
+    assert {kernel: arrays for kernel, arrays in found.items() if arrays} == {
+        (source, name): arrays
+        for source in sources.every()
+        for name, arrays in sources.declared(source).races.items()
+    }
     assert set(found) == set(sources.all_kernels())
 
 

@@ -24,6 +24,7 @@ from gpumf.datasets import twins
 from gpumf.datasets.checks import DataError
 from gpumf.datasets.ratings import CompressedRows, row_offsets
 from gpumf.datasets.twins import Twin
+from gpumf.gpu import sources
 from gpumf.hashing import splitmix64
 
 # Published of Hugewiki are its users, items and ratings, the share of its test set (10 %), and the RMSE 0.52 that ALS
@@ -39,6 +40,12 @@ TWINS = {
     # The same in small, for a look at how it works.
     "hugewiki-small-twin": Twin(400, 80, 8_000, (5, 60), (20, 300), test=800, **_UNROUNDED, **_VALUES),
 }
+
+sources.declare(
+    "datasets/twin.cu",
+    groups={"append_users": (32, {"next"}), "draw_ratings": (32, {"taken", "test_items", "train_items"})},
+    RANK=[twins.RANK],
+)
 
 _BLOCK = 256  # CUDA threads
 _WARPS = 8448

@@ -5,62 +5,38 @@ import re
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 _PACKAGE = Path(__file__).parents[1]
 _INCLUDE = re.compile(r'\s*#\s*include\s*["<](.+?)[">]')
 
-# Up to 300 factors, and two columns of biases.
-_COLUMNS, _BIASES = range(1, 303), range(3)
-_UNITS = {"HIDDEN": range(1, 513), "LEVELS": range(2, 33)}
-_SCHEMES = "bsgd", "cu2rec", "cumf_sgd", "esgd", "fast", "gpusgd", "hogwild", "kato_hosino", "newgpusgd"
 
-# The values that the package gives to each source's preprocessor definitions: all that it can launch.
-VARIANTS = {
-    "als/cumf/bias.cu": {"FACTORS": range(1, 257), "IMPLICIT": range(2)},
-    "als/cumf/cg.cu": {"FACTORS": range(1, 257), "A_HALF": range(2)},
-    "als/cumf/direct.cu": {"FACTORS": range(1, 257)},
-    "als/cumf/hermitian.cu": {"FACTORS": range(1, 257), "LOAD": range(3), "A_HALF": range(2), "IMPLICIT": range(2)},
-    "als/cumf/shape.cu": {"FACTORS": range(1, 257)},
-    "als/tensor_core.cu": {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32]},
-    "als/thesis.cu": {"FACTORS": range(1, 33)},
-    "datasets/order.cu": {},
-    "datasets/segments.cu": {},
-    "datasets/twin.cu": {"RANK": [14]},
-    "metrics/errors.cu": {"FACTORS": _COLUMNS},
-    "metrics/finite.cu": {},
-    "metrics/ranking.cu": {"FACTORS": _COLUMNS},
-    "microbenchmarks/elementwise_cube.cu": {},
-    "microbenchmarks/occupy.cu": {},
-    "models/initial.cu": {},
-    **{f"rbm/{name}.cu": _UNITS for name in ("errors", "fast", "thesis")},
-    **{f"sgd/{scheme}.cu": {"FACTORS": _COLUMNS, "BIASES": _BIASES} for scheme in _SCHEMES},
-}
+class Declared(NamedTuple):
+    """What the code that launches the kernels of a source says of it.
+
+    variants : dict of its preprocessor definitions -> the values that they are given
+    races : dict of kernels -> arrays whose elements threads may touch without order, one of them writing
+    groups : dict of kernels -> (lanes, arrays), in which each group of so many lanes has a place of its own, which
+        the lanes use in an order that they keep
+    """
+
+    variants: dict
+    races: dict
+    groups: dict
 
 
-# The kernels whose threads may touch the same elements without order, one of them writing, and of which arrays.
-_BOTH = {"user_factors", "item_factors"}
-WANTED_RACES = {
-    ("sgd/bsgd.cu", "bsgd"): _BOTH,
-    ("sgd/cu2rec.cu", "cu2rec"): {"item_factors", "newest"},
-    ("sgd/cu2rec.cu", "cu2rec_loses"): {"item_factors", "newest"},
-    ("sgd/cu2rec.cu", "cu2rec_atomic"): {"item_factors"},
-    ("sgd/cumf_sgd.cu", "cumf_sgd"): _BOTH,
-    ("sgd/cumf_sgd.cu", "cumf_sgd_wavefront"): {"item_factors"},  # one after another, but who is first is left open
-    ("sgd/esgd.cu", "esgd"): _BOTH,
-    ("sgd/fast.cu", "fast"): {"user_factors"},
-    ("sgd/fast.cu", "fast_locked"): {"user_factors"},
-    ("sgd/fast.cu", "fast_single"): {"user_factors"},
-    ("sgd/fast.cu", "fast_single_locked"): {"user_factors"},
-    ("sgd/hogwild.cu", "hogwild"): _BOTH,
-}
+DECLARED = {}
+"""The sources of the modules that are imported; one without definitions and races needs no declaration."""
 
-# The arrays in which each group of so many lanes has a place of its own, which they use in an order that they keep.
-GROUP_MEMORY = {
-    ("als/thesis.cu", "thesis_global"): (16, {"matrices"}),
-    ("als/thesis.cu", "thesis_hybrid"): (16, {"matrices"}),
-    ("datasets/twin.cu", "append_users"): (32, {"next"}),
-    ("datasets/twin.cu", "draw_ratings"): (32, {"taken", "test_items", "train_items"}),
-}
+
+def declare(source, *, races=(), groups=(), **variants):
+    """Say what a source is compiled with, and which races are wanted: see `Declared`."""
+    DECLARED[source] = Declared(variants, dict(races), dict(groups))
+
+
+def declared(source):
+    """The `Declared` of a source, empty where nothing is."""
+    return DECLARED.get(str(source), Declared({}, {}, {}))
 
 
 @cache
@@ -71,7 +47,7 @@ def kernels_folder():
 
 
 def path(source, defines):
-    """The file of a source, which VARIANTS has to have with these definitions (a file elsewhere may have any).
+    """The file of a source, which has to be declared with these definitions (a file elsewhere may have any).
 
     Raises
     ------
@@ -79,15 +55,22 @@ def path(source, defines):
     """
     result = kernels_folder() / source
     if kernels_folder() in result.parents:
-        variants = VARIANTS.get(str(source), {})
+        variants = declared(source).variants
         if defines.keys() != variants.keys() or any(defines[key] not in variants[key] for key in defines):
-            raise ValueError(f"gpumf.gpu.sources.VARIANTS has no {source} with {defines}")
+            raise ValueError(f"{source} is declared with {variants}, not with {defines}")
     return result
+
+
+def every():
+    """Every source of kernels/, by its path there."""
+    folder = kernels_folder()
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.cu"))
 
 
 def variants(**chosen):
     """All that the package can launch, as (source, definitions); of a chosen definition with these values alone."""
-    for source, values in VARIANTS.items():
+    for source in every():
+        values = declared(source).variants
         possible = [[v for v in values[key] if v in chosen.get(key, values[key])] for key in values]
         for combination in product(*possible):
             yield source, dict(zip(values, combination, strict=True))
@@ -149,8 +132,7 @@ def kernels(path):
 
 def all_kernels():
     """Every kernel of kernels/ as (source, name)."""
-    folder = kernels_folder()
-    return sorted((p.relative_to(folder).as_posix(), name) for p in folder.rglob("*.cu") for name in kernels(p))
+    return [(source, name) for source in every() for name in sorted(kernels(kernels_folder() / source))]
 
 
 def digest():

@@ -1,6 +1,7 @@
 """What all trainers share: one kernel at work on one training set, and the shape of a launch."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from gpumf import gpu
 from gpumf.gpu import sources
 
 MAX_FACTORS = 300
+COLUMNS = range(1, MAX_FACTORS + 3)  # of rows of factors, two of them biases
 
 
 class Trainer(ABC):
@@ -50,15 +52,25 @@ class FactorTrainer(Trainer):
 
 
 class KernelTrainer(Trainer):
-    """A trainer that launches the kernel `entry` of kernels/`source`: on a GPU, or on the processor in its place."""
+    """A trainer that launches the kernel `entry` of kernels/`source`: on a GPU, or on the processor in its place.
+
+    Attributes
+    ----------
+    variants, races, groups : of the source, see `gpumf.gpu.sources.Declared`
+    """
 
     device = "cuda"
     source: str
     entry: str
+    variants: ClassVar[dict] = {}
+    races: ClassVar[dict] = {}
+    groups: ClassVar[dict] = {}
 
     def __init_subclass__(cls):
-        if "FACTORS" in sources.VARIANTS.get(getattr(cls, "source", None), {}):
-            cls.max_factors = max(sources.VARIANTS[cls.source]["FACTORS"])
+        if "source" in vars(cls):
+            sources.declare(cls.source, races=cls.races, groups=cls.groups, **cls.variants)
+            if "FACTORS" in cls.variants:
+                cls.max_factors = min(max(cls.variants["FACTORS"]), MAX_FACTORS)
 
     @staticmethod
     def defines(model):

@@ -4,6 +4,10 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.cpu.metrics import sum_errors
+from gpumf.gpu import sources
+from gpumf.models.base import COLUMNS
+
+sources.declare("metrics/errors.cu", FACTORS=COLUMNS)
 
 # Few enough blocks that the second reduction is one block's work.
 _MOST_BLOCKS, _THREADS = 1024, 256

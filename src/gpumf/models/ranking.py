@@ -6,6 +6,10 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.cpu import metrics as cpu_metrics
+from gpumf.gpu import sources
+from gpumf.models.base import COLUMNS
+
+sources.declare("metrics/ranking.cu", FACTORS=COLUMNS)
 
 METRICS = ("precision", "recall", "map", "ndcg")
 MOST_ITEMS = 128  # of a list that a kernel keeps

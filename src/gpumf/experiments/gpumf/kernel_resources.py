@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from gpumf import figure_style as style
+from gpumf.datasets import gpu_twins  # noqa: F401 - declares its source, as the models do theirs
 from gpumf.gpu import nvrtc, sources
 
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]

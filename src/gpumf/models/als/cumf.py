@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpumf import gpu
+from gpumf.gpu import sources
 from gpumf.models.als.half_sweeps import HalfSweeps, segments_of
 from gpumf.models.base import KernelTrainer, shape_of
 
@@ -16,6 +17,12 @@ _LOADS = {"coalesced": 0, "l1": 1, "no_l1": 2}
 _SHARE = 0.75  # of the free memory, for the matrices and what comes with them
 _STATIC = 1024  # bytes of shared memory that a kernel may have in addition to the dynamic ones
 _LONGEST_OF_GRAM = 1024  # ratings of a segment of the one row that has all columns
+
+_FACTORS = range(1, 257)
+sources.declare("als/cumf/shape.cu", FACTORS=_FACTORS)
+sources.declare("als/cumf/bias.cu", FACTORS=_FACTORS, IMPLICIT=range(2))
+sources.declare("als/cumf/cg.cu", FACTORS=_FACTORS, A_HALF=range(2))
+sources.declare("als/cumf/direct.cu", FACTORS=_FACTORS)
 
 
 @cache
@@ -61,6 +68,7 @@ class Cumf(KernelTrainer, HalfSweeps):
     """
 
     source = "als/cumf/hermitian.cu"  # of the systems; each solver has its own
+    variants: ClassVar = {"FACTORS": _FACTORS, "LOAD": range(3), "A_HALF": range(2), "IMPLICIT": range(2)}
     solver_source: str
     solver_defines: ClassVar = {}
     a_half = False

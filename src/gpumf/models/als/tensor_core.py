@@ -1,5 +1,7 @@
 """Launches kernels/als/tensor_core.cu."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from gpumf import gpu
@@ -30,6 +32,7 @@ class TensorCore(KernelTrainer, HalfSweeps):
     """
 
     source, entry = "als/tensor_core.cu", "tensor_core"
+    variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32]}
     cg_steps = 4
 
     @staticmethod

@@ -1,5 +1,7 @@
 """Launches kernels/als/thesis.cu."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from gpumf import gpu
@@ -11,6 +13,8 @@ class Thesis(KernelTrainer, HalfSweeps):
     """kernels/als/thesis.cu: a half-warp a row, in whichever memory its two symmetric matrices lie."""
 
     source = "als/thesis.cu"
+    variants: ClassVar = {"FACTORS": range(1, 33)}
+    groups: ClassVar = dict.fromkeys(("thesis_global", "thesis_hybrid"), (16, {"matrices"}))
     shared_matrices: int  # of the two, how many lie in shared memory; the others in global memory
 
     def __init__(self, model, train, user_factors, item_factors, shared_bytes=0):

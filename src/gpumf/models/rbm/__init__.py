@@ -11,11 +11,10 @@ from gpumf.models.rbm.batches import MOST_POSITIONS
 from gpumf.models.rbm.divergence import Parallel, Sequential
 from gpumf.models.rbm.evaluation import ExpectationErrors, ExpectationRanking
 from gpumf.models.rbm.fast import Fast
-from gpumf.models.rbm.levels import MOST_LEVELS, level_values, n_levels_of, to_levels
+from gpumf.models.rbm.levels import MAX_HIDDEN, MOST_LEVELS, level_values, n_levels_of, to_levels
 from gpumf.models.rbm.thesis import Thesis
 from gpumf.models.sgd import schedules
 
-MAX_HIDDEN = 512
 _CONSTANT = schedules.Constant()
 _SMALL = np.float32(0.01)  # standard deviation of initial weights (thesis, section 6.2.3)
 

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from gpumf.cpu import rbm as cpu_rbm
 from gpumf.hashing import random_order, splitmix64
 from gpumf.models.base import KernelTrainer, Trainer
 from gpumf.models.rbm.batches import Batches
-from gpumf.models.rbm.levels import to_levels
+from gpumf.models.rbm.levels import VARIANTS, to_levels
 
 _MOST_STEPS = 1 << 16  # of Gibbs sampling: how the streams of the draws are numbered
 
@@ -83,6 +84,7 @@ class DivergenceKernel(KernelTrainer, Divergence):
     """The kernels `names` of a source in kernels/rbm."""
 
     names: tuple[str, ...]
+    variants: ClassVar = VARIANTS
 
     @staticmethod
     def defines(model):

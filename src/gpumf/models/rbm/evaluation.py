@@ -4,8 +4,12 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.cpu.rbm import expectations
+from gpumf.gpu import sources
 from gpumf.models.evaluation import Errors, on_device, totals
 from gpumf.models.ranking import CpuRanking
+from gpumf.models.rbm.levels import VARIANTS
+
+sources.declare("rbm/errors.cu", **VARIANTS)
 
 
 class ExpectationErrors(Errors):

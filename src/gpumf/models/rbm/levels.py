@@ -2,7 +2,8 @@
 
 import numpy as np
 
-MOST_LEVELS = 32
+MOST_LEVELS, MAX_HIDDEN = 32, 512
+VARIANTS = {"HIDDEN": range(1, MAX_HIDDEN + 1), "LEVELS": range(2, MOST_LEVELS + 1)}  # of the sources of kernels/rbm
 
 
 def level_values(scale, n_levels):

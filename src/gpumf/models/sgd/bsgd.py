@@ -12,6 +12,7 @@ class Bsgd(PieceKernel):
     """kernels/sgd/bsgd.cu: a shuffled stream of batches, a thread block a rating, one thread a factor."""
 
     source, entry = "sgd/bsgd.cu", "bsgd"
+    races: ClassVar = {"bsgd": {"user_factors", "item_factors"}}
     # batch : s, ratings of a launch, whose gradients are all taken at about the same factors
     options: ClassVar = {"batch": Option(256)}
 

@@ -28,6 +28,11 @@ class Cu2rec(DescentKernel):
     """
 
     source, entry = "sgd/cu2rec.cu", "cu2rec"
+    races: ClassVar = {
+        "cu2rec": {"item_factors", "newest"},
+        "cu2rec_loses": {"item_factors", "newest"},
+        "cu2rec_atomic": {"item_factors"},
+    }
     streams = False
     # conflict : which of an item's updates in a step count: 'early_bird_gets', 'early_bird_loses', or all ('atomic')
     # striding : whether each step begins with another user

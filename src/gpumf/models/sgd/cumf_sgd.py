@@ -22,6 +22,10 @@ class CumfSgd(PieceKernel):
     """
 
     source, entry = "sgd/cumf_sgd.cu", "cumf_sgd"
+    races: ClassVar = {
+        "cumf_sgd": {"user_factors", "item_factors"},
+        "cumf_sgd_wavefront": {"item_factors"},  # one after another, but who is first is left open
+    }
     # update : who updates what when: 'batch_hogwild' or 'wavefront', as published (Xie et al. 2017), or 'blocked',
     #     which is not: blocks that share nothing, as of newgpusgd
     # run : consecutive shuffled ratings that a group takes at a time, of batch-Hogwild

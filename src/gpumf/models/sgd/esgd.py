@@ -28,6 +28,7 @@ class Esgd(DescentKernel):
     """
 
     source, entry = "sgd/esgd.cu", "esgd"
+    races: ClassVar = {"esgd": {"user_factors", "item_factors"}}
     # th_size : threads of a block, taken down to a multiple of the columns
     # st : steps in which they load the ratings of a block
     # shuffle : lay the ratings in a random order first, which is not published

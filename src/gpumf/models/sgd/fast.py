@@ -25,6 +25,9 @@ class Fast(DescentKernel):
     """
 
     source, entry = "sgd/fast.cu", "fast"
+    races: ClassVar = {
+        name: {"user_factors"} for name in ("fast", "fast_locked", "fast_single", "fast_single_locked")
+    }
     # resident : whose rows stay on the chip, 'items' or 'users'; by default the fewer ones, and items where `tiles`
     #     is given. Below, and in the kernel, they are called items, and the others users
     # tiles, parts : by default as many as the device, the memory of a multiprocessor and the number of users ask for

@@ -1,5 +1,7 @@
 """Launches kernels/sgd/hogwild.cu."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from gpumf.models.base import launch_shape
@@ -22,6 +24,7 @@ class Hogwild(DescentKernel, Updates):
     """kernels/sgd/hogwild.cu: a group of lanes an update, no locks."""
 
     source, entry = "sgd/hogwild.cu", "hogwild"
+    races: ClassVar = {"hogwild": {"user_factors", "item_factors"}}
     streams = False
     rounds = 1000
 

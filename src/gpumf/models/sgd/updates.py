@@ -1,13 +1,14 @@
 """What the versions of SGD share: the steps of an update, and the versions that run on the CPU."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
 from gpumf import gpu
 from gpumf.cpu import sgd as cpu_sgd
 from gpumf.hashing import splitmix64
-from gpumf.models.base import FactorTrainer, KernelTrainer
+from gpumf.models.base import COLUMNS, FactorTrainer, KernelTrainer
 from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.options import chosen
 
@@ -37,7 +38,7 @@ class Descent(FactorTrainer):
 
     streams = False
 
-    options: dict = {}  # noqa: RUF012 - a default to be replaced, not changed
+    options: ClassVar[dict] = {}
 
     @classmethod
     def chosen(cls, model, given):
@@ -66,6 +67,7 @@ class DescentKernel(KernelTrainer, Descent):
     """A kernel of kernels/sgd."""
 
     streams = True
+    variants: ClassVar = {"FACTORS": COLUMNS, "BIASES": range(3)}
 
     @staticmethod
     def defines(model):
