@@ -17,6 +17,8 @@ from gpumf.models.sgd.newgpusgd import rectangular_blocks
 from gpumf.models.sgd.updates import draw_key
 from hostile import cases, hostile_ratings
 
+pytestmark = pytest.mark.filterwarnings("error")  # what overflows ends as DivergedError, and without a warning
+
 CASES = cases()
 MILD = {"stars", "all zero", "one not zero", "one zero", "constant", "negative", "both signs", "tiny"}
 
