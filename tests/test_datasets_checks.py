@@ -159,6 +159,27 @@ def test_split_parts_the_ratings(share):
     assert np.array_equal(np.sort(pairs), np.arange(1000))
 
 
+@pytest.mark.parametrize(("n", "share", "n_test"), [(2, 0.5, 1), (3, 0.2, 1), (3, 0.8, 2), (10, 0.06, 1)])
+def test_split_of_few_ratings(n, share, n_test):
+    ratings = Ratings(np.arange(n), np.arange(n), np.ones(n), n, n)
+    train, test = ratings.split(share, seed=2)
+    assert (train.nnz, test.nnz) == (n - n_test, n_test)
+    assert sorted([*train.users, *test.users]) == list(range(n))
+    assert (train.n_users, train.n_items) == (test.n_users, test.n_items) == (n, n)
+
+
+@pytest.mark.parametrize(("n", "share"), [(0, 0.5), (1, 0.5), (1, 0.9), (2, 0.2), (2, 0.8), (10, 0.05)])
+def test_a_split_that_leaves_a_set_empty_is_refused(n, share):
+    with pytest.raises(ValueError, match=f"{share} leaves an empty set of {n} ratings"):
+        Ratings(np.arange(n), np.arange(n), np.ones(n), 10, 10).split(share)
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 1.5, np.nan, np.inf])
+def test_a_share_that_is_none_is_refused(share):
+    with pytest.raises(ValueError, match=f"test must lie between 0 and 1, not {share}"):
+        ratings_in_order(10).split(share)
+
+
 GOLDEN_SPLIT = [5, 7, 14, 33, 34, 53, 55, 76, 89, 93]
 
 

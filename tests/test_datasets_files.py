@@ -90,6 +90,13 @@ def test_times_are_in_the_order_of_the_ratings(data, name):
     assert list(datasets.times(name)) == [900, 899, 898, 897] and load(name).nnz == 4
 
 
+@pytest.mark.parametrize("time", ["", "nan", "inf", "-1", "yesterday"])
+def test_a_rating_without_a_time_is_named(data, time):
+    write(data / "ml-100k/u.data", f"1\t1\t3\t881250949\n1\t2\t4\t{time}\n2\t1\t5\t-7\n")
+    with pytest.raises(DataError, match=r"u\.data, line 2: "):
+        datasets.times("ml-100k")
+
+
 def test_sets_that_do_not_say_when_their_ratings_were_given(data):
     for name in ("jester-1", "ml-100k-twin", "netflix", "nothing"):
         with pytest.raises(DataError, match="does not say when"):

@@ -212,7 +212,7 @@ def times(name):
 
     Raises
     ------
-    DataError : an unknown or absent set, or one whose files do not say
+    DataError : an unknown or absent set, one whose files do not say, or a rating without a time
     """
     source = SOURCES.get(name)
     if not (source and isinstance(source.layout, Delimited) and not source.layout.block):
@@ -220,7 +220,12 @@ def times(name):
     found = files.find(source.folder or name, source.parts[0])
     if not found:
         raise DataError(_absent(name, source, source.parts[0]))
-    return replace(source.layout, rating=source.layout.time)(found).values
+    columns = replace(source.layout, rating=source.layout.time)(found)
+    wrong = np.flatnonzero(~((columns.values >= 0) & (columns.values < np.inf)))
+    if len(wrong):
+        where, value = columns.locate(wrong[0]), columns.values[wrong[0]]
+        raise DataError(f"{where}: {value} is no time in seconds since 1970; correct it")
+    return columns.values
 
 
 def titles(name):
