@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from conftest import ragged_ratings, random_factors
-from gpumf import ALS, gpu
+from gpumf import ALS, gpu, native
 from gpumf.gpu import sources
 from gpumf.gpu.signature import Signature
 from gpumf.models.als import thesis
@@ -373,10 +373,8 @@ def test_a_kernel_that_does_not_compile_says_why(host, tmp_path):
 
 
 def test_without_a_compiler_it_says_so(monkeypatch):
-    from gpumf.gpu import host
-
-    monkeypatch.setattr(host, "_compiler", lambda: None)
-    assert "g++" in host.why_unavailable.__wrapped__()
+    monkeypatch.setattr(native, "compiler", lambda: None)
+    assert "g++" in native.why_unavailable.__wrapped__()
 
 
 def test_only_what_is_declared_can_be_launched(host):

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from gpumf import gpu
+from gpumf import gpu, native
 from gpumf.gpu import host as host_module
 from gpumf.gpu import sources
 
@@ -74,7 +74,7 @@ def test_what_is_unchanged_is_compiled_once(host, tmp_path, monkeypatch):
     answer(host())
     libraries = sorted((tmp_path / "cache").rglob("*.so"))
     times = [path.stat().st_mtime_ns for path in libraries]
-    monkeypatch.setattr(host_module, "_run", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr(native, "_run", lambda *_: pytest.fail("compiled again"))
     assert answer(host()) == 3
     assert len(libraries) == 1 and [path.stat().st_mtime_ns for path in libraries] == times
 
@@ -92,7 +92,7 @@ def test_a_damaged_library_is_built_again(damage, host, tmp_path):
     library.unlink()
     library.write_bytes(damaged)
     assert answer(host()) == 3
-    assert host_module._is_whole(library.read_bytes())
+    assert native._is_whole(library.read_bytes())
 
 
 def test_the_text_of_a_source_is_all_that_is_compiled(folder):

@@ -1,14 +1,16 @@
-"""One half-sweep of ALS on the CPU, compiled for a fixed number of factors.
+"""One half-sweep of ALS on the CPU, compiled for a fixed number of factors: native/als.cpp, or Numba.
 
-The arithmetic of `kernels/als/thesis.cu` in the order that suits a CPU: FP32, A = sum v v^T + ridge E by
-rank-one updates, A = L D L^T, two substitutions. Loops over factors have constant bounds, so that the compiler
-unrolls them and fills SIMD registers; this is the one-core baseline of every speed-up in the study.
+Numba takes the place of C++ where there is no compiler. Both do the arithmetic of `kernels/als/thesis.cu` in an order
+that suits a CPU: FP32, A = sum v v^T + ridge E, A = L D L^T, two substitutions. Loops over factors have constant
+bounds, so that they are unrolled and fill SIMD registers.
 """
 
+from ctypes import c_bool, c_float, c_int, c_int64
 from functools import cache
 
 import numpy as np
 
+from gpumf import native
 from gpumf.compiled import cached_njit, prange
 
 # Loops over part of a row start or stop at multiples of this many floats: full SIMD registers (512 bits).
@@ -19,7 +21,6 @@ _CHUNK = 1024
 _ROUNDING = np.float32(2.0**-21)
 
 
-@cache
 def half_sweep(factors, parallel):
     """Compile half_sweep(indptr, indices, values, fixed, solved, regularization, weighted).
 
@@ -34,6 +35,29 @@ def half_sweep(factors, parallel):
     (thesis, equations 5.1 and 5.2), given the CSR rows and `fixed`, float32 (columns, f), the factors of the
     other side. A row without ratings gets zeros.
     """
+    return native_half_sweep(factors, parallel) or numba_half_sweep(factors, parallel)
+
+
+@cache
+def native_half_sweep(factors, parallel):
+    """As `half_sweep`, in C++; None where it does not compile here."""
+    library = native.library("als.cpp", FACTORS=factors)
+    if library is None:
+        return None
+    run, floats = library.half_sweep, native.array(np.float32)
+    run.argtypes = [native.array(np.int64), native.array(np.int32), floats, floats, floats]
+    run.argtypes += [c_int64, c_float, c_bool, c_int]
+    threads = native.cores() if parallel else 1
+
+    def half_sweep(indptr, indices, values, fixed, solved, regularization, weighted):
+        run(indptr, indices, values, fixed, solved, len(indptr) - 1, regularization, weighted, threads)
+
+    return half_sweep
+
+
+@cache
+def numba_half_sweep(factors, parallel):
+    """As `half_sweep`, by Numba."""
     from numba import njit, prange
 
     solve_row = _row_solver(factors)

@@ -6,14 +6,11 @@ a DeviceError that names kernel, block and thread, and the line of the source.
 """
 
 import ctypes
-import hashlib
 import os
 import random
-import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -23,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from gpumf import native
 from gpumf.cpu.machine import seconds_of
 from gpumf.gpu import DeviceError, sources
 from gpumf.gpu.recording import Recorder
@@ -76,9 +74,7 @@ def why_unavailable():
     """One sentence on what is missing to run kernels on the processor, or None where nothing is."""
     if sys.platform != "linux":
         return "kernels run on the processor on Linux only"
-    if _compiler() is None:
-        return "no C++ compiler was found; install g++ or clang, or name one in CXX"
-    return None
+    return native.why_unavailable()
 
 
 @dataclass(frozen=True)
@@ -273,25 +269,11 @@ class HostDevice(Recorder):
             "threads_per_multiprocessor": _THREADS_PER_MULTIPROCESSOR,
             "shared_bytes_per_block": _MOST_SHARED,
             "shared_bytes_per_multiprocessor": _MOST_SHARED + 1024,
-            "compiler": _compiler_version(),
+            "compiler": native.compiler_version(),
         }
 
 
 # Compilation
-
-
-@cache
-def _compiler():
-    """The command of the C++ compiler, in words, or None."""
-    if "CXX" in os.environ:
-        return shlex.split(os.environ["CXX"])
-    found = filter(None, map(shutil.which, ("g++", "clang++")))
-    return next(([path] for path in found), None)
-
-
-@cache
-def _compiler_version():
-    return subprocess.run([*_compiler(), "--version"], capture_output=True, text=True, check=True).stdout
 
 
 def _sanitize():
@@ -315,6 +297,16 @@ def _unit(path, kernels):
     return "\n".join([code, "HOST_SOURCE", *exported, ""])
 
 
+def _compiled(name, code, options, link):
+    """The library that the code compiles to."""
+    # The library of the sanitizers for `make test-sanitize`, but none where runtime.cpp takes its place.
+    kept = [option for option in options if option == _SANITIZERS[0]]
+    try:
+        return native.compiled(f"host/{name}", code, [*_OPTIONS, *options], [*kept, *link])
+    except native.CompileError as error:
+        raise DeviceError(f"{name} does not compile for device='host': {error}") from error
+
+
 @cache
 def _library(name, code, defines):
     """The library of a unit."""
@@ -324,42 +316,6 @@ def _library(name, code, defines):
     if _sanitize():
         return _compiled(name, code, [*options, *_SANITIZERS], link)
     return _compiled(name, code, [*options, "-fsanitize=thread,bounds"], link)
-
-
-def _compiled(name, code, options, link):
-    """The library that the code compiles to, from the cache where it is there, whole."""
-    options = [*_OPTIONS, *options]
-    key = [_compiler_version(), code, *options, *link]
-    digest = hashlib.sha256("\0".join(key).encode()).hexdigest()
-    cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    library = Path(cache_home, "gpumf", "host", f"{name}-{digest[:24]}.so")
-    if library.exists() and _is_whole(library.read_bytes()):
-        return library
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        unit, unlinked, linked = (Path(folder, f"{name}.{suffix}") for suffix in ("cpp", "o", "so"))
-        unit.write_text(code)
-        _run([*_compiler(), *options, "-c", unit, "-o", unlinked], name)
-        # The library of the sanitizers for `make test-sanitize`, but none where runtime.cpp takes its place.
-        kept = [option for option in options if option == _SANITIZERS[0]]
-        _run([*_compiler(), *kept, "-shared", unlinked, "-o", linked, *link], name)
-        with linked.open("rb+") as file:
-            # What stands behind the sections of a library means nothing to its loader.
-            file.write(hashlib.sha256(file.read()).digest())
-        linked.replace(library)  # in one step: another process may be looking for it
-    return library
-
-
-def _is_whole(library):
-    """Whether a library's bytes, as `_compiled` leaves them, end with their checksum."""
-    size = hashlib.sha256().digest_size
-    return hashlib.sha256(library[:-size]).digest() == library[-size:]
-
-
-def _run(command, name):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise DeviceError(f"{name} does not compile for device='host': {done.stderr}")
 
 
 def _line(library, offset):

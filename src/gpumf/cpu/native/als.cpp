@@ -1,0 +1,145 @@
+// One half-sweep of ALS on the processor, compiled for FACTORS: what cpu/als.py does, by hand in SIMD registers.
+//
+// A row's matrix A = sum v v^T + ridge E is summed up in tiles of 16 x 16 that stay in registers (with AVX-512) for
+// 256 ratings: a product costs one multiply-add with a broadcast operand, and nothing is stored. Sums of such sums keep
+// the digits that one running sum over a long row would lose. Then A = L D L^T, whole registers at a time.
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+constexpr int LANES = 16;
+constexpr int PADDED = (FACTORS + LANES - 1) / LANES * LANES;
+constexpr int CHUNK = 256;       // ratings whose columns' factors are together in the cache
+constexpr int ROWS_A_TURN = 16;  // that a thread takes before it asks for more
+#ifdef __AVX512F__
+constexpr int TILE = LANES;  // rows of a tile, as many registers
+#else
+constexpr int TILE = 4;
+#endif
+// A pivot this far below its diagonal entry is nothing but rounding in FP32.
+constexpr float ROUNDING = 1.0f / (1 << 21);
+
+typedef float Vector __attribute__((vector_size(4 * LANES)));
+typedef int Lanes __attribute__((vector_size(4 * LANES)));
+constexpr Lanes LANE = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+static Vector& at(float* p) { return *reinterpret_cast<Vector*>(p); }
+
+// What a thread works with. Of `a` the upper triangle of blocks is A; below it, L comes.
+struct Workspace {
+  alignas(64) float rows[CHUNK * PADDED];
+  alignas(64) float a[PADDED * PADDED];
+  alignas(64) float b[PADDED];
+  float guard[FACTORS], inverse[FACTORS];
+};
+
+static void add_products(Workspace& w, const float* values, int n) {
+  for (int i = 0; i < PADDED; i += TILE) {
+    for (int k = i / LANES * LANES; k < PADDED; k += LANES) {
+      Vector sums[TILE] = {};
+      for (int t = 0; t < n; ++t) {
+        float* row = w.rows + t * PADDED;
+        const Vector right = at(row + k);
+#pragma GCC unroll 16
+        for (int r = 0; r < TILE; ++r) sums[r] += row[i + r] * right;
+      }
+      for (int r = 0; r < TILE; ++r) at(w.a + (i + r) * PADDED + k) += sums[r];
+    }
+  }
+  for (int k = 0; k < PADDED; k += LANES) {
+    Vector sum = {};
+    for (int t = 0; t < n; ++t) sum += values[t] * at(w.rows + t * PADDED + k);
+    at(w.b + k) += sum;
+  }
+}
+
+// b becomes the solution of A x = b. Rows and right side are reduced alike; a row's lanes left of its diagonal take L.
+static void solve(Workspace& w) {
+  float* const a = w.a;
+  float* const b = w.b;
+  for (int j = 0; j < FACTORS; ++j) {
+    float* const pivot_row = a + j * PADDED;
+    const int first = j / LANES * LANES;
+    // An unknown whose pivot is rounding alone, which others make up for, becomes 0.
+    const float inverse = pivot_row[j] > w.guard[j] ? 1.0f / pivot_row[j] : 0.0f;
+    w.inverse[j] = inverse;
+    const Vector right = LANE > j - first ? at(pivot_row + first) : Vector{};
+
+    const float scaled_b = b[j] * inverse;
+    at(b + first) -= scaled_b * right;
+    for (int k = first + LANES; k < PADDED; k += LANES) at(b + k) -= scaled_b * at(pivot_row + k);
+
+    const int last = std::min(first + LANES, FACTORS);
+    for (int i = j + 1; i < last; ++i) {
+      float* const row = a + i * PADDED;
+      const float l = pivot_row[i] * inverse;
+      at(row + first) = LANE == j - first ? l - Vector{} : at(row + first) - l * right;
+      for (int k = first + LANES; k < PADDED; k += LANES) at(row + k) -= l * at(pivot_row + k);
+    }
+    for (int i = last; i < FACTORS; ++i) {
+      float* const row = a + i * PADDED;
+      const float l = pivot_row[i] * inverse;
+      row[j] = l;
+      for (int k = i / LANES * LANES; k < PADDED; k += LANES) at(row + k) -= l * at(pivot_row + k);
+    }
+  }
+  for (int i = 0; i < FACTORS; ++i) b[i] *= w.inverse[i];
+  for (int i = FACTORS - 1; i > 0; --i) {
+    float* const row = a + i * PADDED;
+    const int first = i / LANES * LANES;
+    const float x = b[i];
+    for (int k = 0; k < first; k += LANES) at(b + k) -= x * at(row + k);
+    at(b + first) -= LANE < i - first ? x * at(row + first) : Vector{};
+  }
+}
+
+static void solve_row(Workspace& w, const int32_t* indices, const float* values, int64_t n, const float* fixed,
+                      float ridge, float* solved) {
+  if (n == 0) {
+    std::fill(solved, solved + FACTORS, 0.0f);
+    return;
+  }
+  std::memset(w.a, 0, sizeof w.a);
+  std::memset(w.b, 0, sizeof w.b);
+  for (int64_t begin = 0; begin < n; begin += CHUNK) {
+    const int count = static_cast<int>(std::min<int64_t>(CHUNK, n - begin));
+    for (int t = 0; t < count; ++t) {
+      const float* v = fixed + static_cast<int64_t>(indices[begin + t]) * FACTORS;
+      std::memcpy(w.rows + t * PADDED, v, FACTORS * sizeof(float));
+    }
+    add_products(w, values + begin, count);
+  }
+  for (int i = 0; i < FACTORS; ++i) {
+    float& diagonal = w.a[i * PADDED + i];
+    diagonal += ridge;
+    w.guard[i] = ROUNDING * diagonal;
+  }
+  solve(w);
+  std::memcpy(solved, w.b, FACTORS * sizeof(float));
+}
+
+// Overwrites `solved` (rows, FACTORS) given the CSR rows and `fixed` (columns, FACTORS). Every row is one thread's work,
+// so that the result does not depend on how many there are.
+extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const float* values, const float* fixed,
+                           float* solved, int64_t n_rows, float regularization, bool weighted, int threads) {
+  std::atomic<int64_t> next{0};
+  auto work = [&] {
+    auto w = std::make_unique<Workspace>();
+    std::memset(w->rows, 0, sizeof w->rows);  // the lanes behind FACTORS stay so
+    for (int64_t first; (first = next.fetch_add(ROWS_A_TURN)) < n_rows;) {
+      for (int64_t row = first; row < std::min(first + ROWS_A_TURN, n_rows); ++row) {
+        const int64_t begin = indptr[row], n = indptr[row + 1] - begin;
+        const float ridge = weighted ? regularization * static_cast<float>(n) : regularization;
+        solve_row(*w, indices + begin, values + begin, n, fixed, ridge, solved + row * FACTORS);
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads; ++t) others.emplace_back(work);
+  work();
+  for (auto& other : others) other.join();
+}
