@@ -23,7 +23,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help book notebook experiment test test-sanitize test-gpu test-gpu-sanitize record findings stale readme tune data lint format lock clean
+.PHONY: help book notebook experiment test test-sanitize test-gpu test-gpu-sanitize record findings stale readme gains tune data lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -63,8 +63,11 @@ findings: $(READY) ## judge every finding by data/results, write findings.csv th
 stale: $(READY) ## list the recorded results whose kernels or modules have changed since
 	$(RUN) -m gpumf.reports stale
 
-readme: $(READY) ## write the results in README.md from data/results
+readme: $(READY) ## write the results in README.md, book/intro.md and kernels/README.md from data/results
 	$(RUN) book/readme.py
+
+gains: $(READY) ## write the table of what each kernel's versions gained in kernels/README.md from data/results
+	$(RUN) book/readme.py kernels/README.md
 
 tune: $(READY) ## write the best parameters of the recorded search to src/gpumf/experiments/tuned.toml
 	$(RUN) -m gpumf.experiments.tuning

@@ -1,9 +1,13 @@
-"""Write what is recorded into README.md and intro.md; with --check, only say whether they are current."""
+"""Write what is recorded into README.md, intro.md and kernels/README.md, or into those of them that are named.
+
+With --check, only say whether they are current.
+"""
 
 import re
 import sys
 from pathlib import Path
 
+import gains
 from gpumf import experiments, findings, reports, results
 from gpumf.experiments.thesis.first_comparison import FACTORS, summary
 from gpumf.experiments.thesis.speedups import PUBLISHED_KERNELS
@@ -66,21 +70,30 @@ def comparison(result):
     return "\n".join([note, "", *lines, ""])
 
 
-def main(arguments):
-    """Rewrite the marked parts; return the exit status."""
+def _readme():
     frame = findings.table(experiments.findings())
-    texts = {
-        "README.md": "\n".join([coverage(frame), promises(frame), comparison(results.load("first_comparison"))]),
-        "book/intro.md": coverage(frame),
-    }
+    return "\n".join([coverage(frame), promises(frame), comparison(results.load("first_comparison"))])
+
+
+TEXTS = {
+    "README.md": _readme,
+    "book/intro.md": lambda: coverage(findings.table(experiments.findings())),
+    "kernels/README.md": gains.table,
+}
+
+
+def main(arguments):
+    """Rewrite the marked parts of the named files, of all by default; return the exit status."""
+    check = "--check" in arguments
     status = 0
-    for name, text in texts.items():
+    for name in [name for name in arguments if name != "--check"] or TEXTS:
+        text = TEXTS[name]()
         old = (ROOT / name).read_text(encoding="utf-8")
         new = _MARKED.sub(lambda m, text=text: m[1] + text + m[2], old)
-        if arguments != ["--check"]:
+        if not check:
             (ROOT / name).write_text(new, encoding="utf-8")
         status |= new != old
-    return int(status) if arguments == ["--check"] else 0
+    return int(status) if check else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,70 @@
+"""kernels/README.md: its reading order has every source, and its gains are those of the recorded results."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpumf import results
+from gpumf.gpu import sources
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def readme(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "book")
+    yield importlib.import_module("readme")
+    for name in ("readme", "gains"):
+        sys.modules.pop(name)
+
+
+def test_the_reading_order_has_every_source():
+    folder = ROOT / "kernels"
+    linked = re.findall(r"\]\(([^)]+\.cuh?)\)", (folder / "README.md").read_text(encoding="utf-8"))
+    assert len(set(linked)) == len(linked)
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*.cu*") if path.parent.name != "host"}
+    assert set(linked) == files
+
+
+def test_gains_are_ratios_of_medians(readme):
+    frame = results.load("als_versions").frame
+    frame = frame[(frame.data == "netflix-twin") & (frame.factors == 100) & (frame.model == "ALS")]
+    frame = frame[frame.load.fillna("coalesced") == "coalesced"]
+
+    def solve(kernel):
+        of_kernel = frame[frame.kernel == kernel]
+        return sum(of_kernel.seconds[of_kernel.step == f"{side} solve"].median() for side in ("users", "items"))
+
+    (row,) = [line for line in readme.gains.table().splitlines() if "direct.cu` | `solve_cholesky` |" in line]
+    assert f"| {solve('cumf_lu') / solve('cumf_cholesky'):.3g} x | `solve_lu` |" in row
+
+
+def test_what_diverged_has_no_gain(readme):
+    assert "esgd" in readme.gains.diverged()
+    (row,) = [line for line in readme.gains.table().splitlines() if "esgd.cu` | `esgd` |" in line]
+    assert "diverged" in row and " x |" not in row
+
+
+def test_every_row_names_a_source_and_an_earlier_version(readme):
+    folder, earlier = sources.kernels_folder(), set()
+    for file, version, baseline, _ in readme.gains.VERSIONS:
+        assert (folder / file).is_file() and version not in earlier
+        assert baseline is None or baseline in earlier
+        earlier.add(version)
+
+
+def test_an_old_table_is_noticed_and_written_again(readme, monkeypatch, tmp_path):
+    name = "kernels/README.md"
+    current = (ROOT / name).read_text(encoding="utf-8")
+    old = re.sub(r"\| [\d.]+ x \|", "| 99 x |", current)
+    assert old != current
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / name).write_text(old, encoding="utf-8")
+    monkeypatch.setattr(readme, "ROOT", tmp_path)
+    assert readme.main(["--check", name]) == 1
+    assert readme.main([name]) == 0
+    assert (tmp_path / name).read_text(encoding="utf-8") == current
+    assert readme.main(["--check", name]) == 0
