@@ -209,6 +209,12 @@ def test_code_is_what_run_reaches_and_not_how_it_is_drawn_or_judged(tmp_path):
     assert dependencies.code("two", tmp_path) is None
 
 
+@pytest.mark.parametrize(("name", "folder"), [("als_versions", "als"), ("sgd_schemes", "sgd"), ("rbm_speed", "rbm")])
+def test_all_kernels_of_a_family_are_reached_by_the_experiment_that_times_them(name, folder):
+    kernels = {path.relative_to(ROOT).as_posix() for path in (ROOT / "kernels" / folder).rglob("*.cu")}
+    assert kernels and kernels <= set(dependencies.code(name))
+
+
 def test_a_result_is_held_to_its_own_hashes_or_else_to_its_commit(monkeypatch):
     name, now = "theoretical_flops", dependencies.code("theoretical_flops")
     result = results.load(name)

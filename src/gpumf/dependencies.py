@@ -176,7 +176,7 @@ class _Reader:
             self._add_named(file.read_text(), kernels)
 
     def _add_named(self, text, kernels):
-        for named in re.findall(r'"(\w+/\w+\.cu)"', text):
+        for named in re.findall(r'"((?:\w+/)+\w+\.cu)"', text):
             self._add_included(self._kernels / named, kernels)
 
     def _add_included(self, path, kernels):
