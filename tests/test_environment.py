@@ -1,6 +1,8 @@
 """pyproject.toml, the lock files and environment.yml ask for the same things."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -75,3 +77,12 @@ def test_conda_environment_asks_for_what_pyproject_asks_for():
         return ON_CONDA.get(requirement.name, requirement.name), frozenset(map(str, requirement.specifier))
 
     assert sorted(map(plain, stated), key=str) == sorted(map(plain, wanted), key=str)
+
+
+def test_the_gpu_tests_are_found_without_the_packages_for_downloads_and_the_book():
+    absent = ["pooch", "xlrd", "papermill", "playwright", "nbformat", "nbclient", "jupyter_book", "ipykernel", "yaml"]
+    code = f"import sys, pytest; sys.modules.update(dict.fromkeys({absent})); sys.exit(pytest.main(sys.argv[1:]))"
+    options = ["-q", "-m", "gpu", "--collect-only", "-p", "no:cacheprovider"]
+    done = subprocess.run([sys.executable, "-c", code, *options], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^tests/test_hostile\.py: \d+$", done.stdout, re.MULTILINE)
