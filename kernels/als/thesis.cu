@@ -1,27 +1,27 @@
 // ALS-CUDA: half a sweep of alternating least squares, one half-warp a row (one warp above 16 factors).
 // Source: Kampffmeyer 2015, Algorithms 5.2 and 5.3, equations 5.1 to 5.16.
 //
-// For every row r, with I its rated columns and n = |I|, solve
-//     (F_I^T F_I + lambda n E) x_r = F_I^T ratings_I            (lambda E alone if not weighted)
-// where F holds the factors of the other side. Both half-sweeps are this kernel with the sides swapped.
+// For every row r, with R its rated columns and n = |R|, solve
+//     (F_R^T F_R + lambda n I) x_r = F_R^T ratings_R            (lambda I alone if not weighted)
+// where F are the factors of the other side. Both half-sweeps are this kernel with the sides swapped.
 //
-// One factor vector is read at a time, coalesced, and kept in shared memory where every lane forms at most
-// ceil((f + 1) / 2) products with it, each lane adding to entries of its own, so nothing is atomic and the result is
-// the same bits in every run and every version. The versions differ in where a group keeps its two symmetric
-// matrices of f (f + 1) / 2 words, the one that is summed up and the one that is decomposed:
-//   thesis_shared: both in shared memory (section 6.4, Figure 6.7). The shared memory of a multiprocessor then limits
-//     how many blocks it runs at a time.
-//   thesis_global: both in global memory (section 6.4, Figure 6.9). Shared memory limits nothing any more; every
-//     product is a read and a write of global memory.
-//   thesis_hybrid: the sum in global memory, the system solved in shared memory alone (section 7.1, future work): half
-//     the shared memory, and the substitutions, whose steps wait for each other, keep the short latency.
+// One factor vector is read at a time, coalesced, and stored in shared memory, where every lane computes at most
+// ceil((f + 1) / 2) products with it. Each lane adds to entries of its own, so nothing is atomic and the result is the
+// same bits in every run and every version. A group has two symmetric matrices of f (f + 1) / 2 words, the sum and its
+// decomposition; the versions differ in where they are:
+//   1. thesis_shared: both in shared memory (section 6.4, Figure 6.7), which then limits the blocks of a
+//      multiprocessor.
+//   2. thesis_global: both in global memory (section 6.4, Figure 6.9). Shared memory limits nothing; every product is a
+//      read and a write of global memory.
+//   3. thesis_hybrid: the sum in global, the decomposition in shared memory (section 7.1, future work): half the shared
+//      memory, and short latency in the substitutions, whose steps depend on each other.
 //
 // Where the source is silent or slips:
-//   - a running FP32 sum over a popular item's 100,000 ratings loses four digits; here it is a sum of sums, the total
-//     of which lies where it is then decomposed in place;
-//   - equation 5.9 lacks the division by D_jj that makes L D L^T = A; it is done here;
-//   - a D_jj that FP32 leaves at 0, below, or within rounding of A_jj, as of a row with few ratings and little lambda,
-//     is taken for infinite: its unknown, which the others make up for, becomes 0;
+//   - a running FP32 sum over a popular item's 100,000 ratings loses four digits; here it is a sum of sums, whose total
+//     is then decomposed in place;
+//   - equation 5.9 lacks the division by D_jj with which L D L^T = A; the code has it;
+//   - a D_jj that FP32 leaves at 0, below, or within rounding of A_jj, as of a row with few ratings and small lambda,
+//     counts as infinite: its unknown becomes 0, and the other unknowns compensate;
 //   - a row without ratings has the system 0 = 0 and gets the zero vector.
 // What each version gains is measured in book/als_versions.ipynb.
 #include "common/group.cuh"
@@ -30,7 +30,7 @@ static_assert(FACTORS <= 32, "one group holds one factor a lane");
 
 constexpr int PACKED = FACTORS * (FACTORS + 1) / 2;
 constexpr int PRODUCTS = (FACTORS + 2) / 2;  // ceil((f + 1) / 2), equation 5.4
-constexpr int CHUNK = 1024;                  // ratings summed up in one go
+constexpr int CHUNK = 1024;                  // ratings of a partial sum
 
 // Entry (i, j) of a symmetric matrix in a packed upper triangle, row by row (equation 5.5, counted from 0).
 __device__ inline int packed(int i, int j) {
@@ -40,11 +40,11 @@ __device__ inline int packed(int i, int j) {
 
 struct Workspace {  // of one group
     float* symmetric;   // PACKED
-    float* decomposed;  // PACKED; in the end D on the diagonal, L below it (stored above, by symmetry)
+    float* decomposed;  // PACKED; finally D on the diagonal, L below it (stored above, by symmetry)
     float* column;      // LANES
 };
 
-// Adds the sums so far to their totals.
+// decomposed += symmetric; symmetric = 0.
 __device__ inline void move_sums(const Workspace& work) {
     for (int k = group_lane(); k < PACKED; k += LANES) {
         work.decomposed[k] += work.symmetric[k];
@@ -52,7 +52,7 @@ __device__ inline void move_sums(const Workspace& work) {
     }
 }
 
-// Algorithm 5.2. Writes sum v v^T to `decomposed`; returns this lane's entry of sum r v.
+// Algorithm 5.2: decomposed = sum v v^T; returns this lane's entry of sum r v.
 __device__ inline float multiply(const Workspace& work, const int* indices, const float* values, long long begin,
                                  long long end, const float* fixed) {
     const int lane = group_lane();
@@ -70,14 +70,14 @@ __device__ inline float multiply(const Workspace& work, const int* indices, cons
         }
         float mine[1];
         load_factors(mine, fixed, indices[p]);
-        __syncwarp(mask);  // the previous column has been used up, the zeros have been written
+        __syncwarp(mask);  // the previous column is read, the zeros are written
         work.column[lane] = mine[0];
         __syncwarp(mask);
         right_side += values[p] * mine[0];
         if (lane < FACTORS) {
 #pragma unroll
             for (int product = 0; product < PRODUCTS; ++product) {
-                // Combinations beyond the last one would be done twice where (f + 1) / 2 is no integer.
+                // Where (f + 1) / 2 is no integer, the last round has only half of the products.
                 if (product * FACTORS + lane < PACKED) {
                     const int other = (product + lane) % FACTORS;
                     work.symmetric[packed(lane, other)] += mine[0] * work.column[other];
@@ -91,8 +91,7 @@ __device__ inline float multiply(const Workspace& work, const int* indices, cons
     return right_side_total + right_side;
 }
 
-// Equations 5.6 to 5.9: A = L D L^T in the place of A, column by column, lane i on row i. Where D_jj is taken for
-// infinite, 0 stands for it.
+// Equations 5.6 to 5.9: A = L D L^T in place, column by column, lane i on row i. An infinite D_jj is stored as 0.
 __device__ inline void decompose(float* matrix, float ridge) {
     const int lane = group_lane();
     const unsigned mask = group_mask();
@@ -131,9 +130,8 @@ __device__ inline float substitute(const float* decomposed, float x) {
     return x;
 }
 
-// Blocks of 128 threads that a multiprocessor is to hold where shared memory does not limit them: 12 of the global
-// version, for which the thesis's registers sufficed (section 6.4), 16 of the hybrid (section 7.1); as many as there are
-// threads for on architectures with fewer.
+// Resident blocks of 128 threads on a multiprocessor, by registers: 12 of the global version, as in the thesis
+// (section 6.4), 16 of the hybrid (section 7.1), fewer on architectures with fewer threads.
 #if __CUDA_ARCH__ == 750
 constexpr int GLOBAL_BLOCKS = 8, HYBRID_BLOCKS = 8;
 #elif __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 870 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200
@@ -157,6 +155,8 @@ __device__ inline void solve_rows(const Workspace& work, const long long* indptr
         store_factors(solved, (int)row, x);
     }
 }
+
+// The three kernels. Grid: any; a group of lanes a row. Block: 128, or fewer in whole groups.
 
 // Dynamic shared memory: two matrices and a column for each group of the block.
 extern "C" __global__ void thesis_shared(const long long* __restrict__ indptr, const int* __restrict__ indices,

@@ -1,4 +1,4 @@
-// Sums of absolute and squared errors: of a thread, then of its block, whose size is a power of two.
+// Sums of absolute and squared errors of a thread, then of its block, whose size is a power of two.
 // The order of the additions is fixed by the launch, so the same errors give the same bits.
 #pragma once
 
@@ -15,7 +15,7 @@ struct ErrorSums {
         absolute += pair[0];
         squared += pair[1];
     }
-    // Adds up the threads' sums and writes the block's pair. All threads of the block call it, once a kernel.
+    // pair = the block's sums. All threads of the block call it, once a kernel.
     __device__ void store_of_block(double* pair) const {
         __shared__ double sums[2][MAX_THREADS];
         sums[0][threadIdx.x] = absolute;

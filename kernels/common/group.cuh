@@ -1,8 +1,12 @@
 // A group: the threads that work on one row or one rating together.
 //
-// The thesis (section 5.1) gives one half-warp to a row of 16 factors. A group is a half-warp up to 16
-// factors and a warp above, and lane l of it holds the factors l, l + LANES, l + 2 LANES, ...
-// FACTORS is fixed when the kernel is compiled, so that every loop over factors unrolls.
+// The thesis (section 5.1) gives one half-warp to a row of 16 factors. A group is a half-warp up to 16 factors and a
+// warp above, and lane l has the factors l, l + LANES, l + 2 LANES, ... FACTORS is fixed when the kernel is compiled,
+// so that every loop over factors unrolls. For 40 factors:
+//
+//     lane       0   1   ...   7   8   ...  31
+//     factors    0   1   ...   7   8   ...  31
+//               32  33   ...  39   -   ...   -
 #pragma once
 
 #ifndef FACTORS
@@ -18,15 +22,15 @@ constexpr int FACTORS_PER_LANE = (FACTORS + LANES - 1) / LANES;
 
 __device__ inline int group_lane() { return threadIdx.x % LANES; }
 
-// Groups of the whole grid, counted through; row or rating g, g + group_count(), ... belong to group g.
+// Index of this group in the grid; it processes the rows or ratings g, g + group_count(), ...
 __device__ inline long long group_index() {
     return (blockIdx.x * (long long)blockDim.x + threadIdx.x) / LANES;
 }
 
 __device__ inline long long group_count() { return gridDim.x * (long long)blockDim.x / LANES; }
 
-// The lanes of this thread's group within its warp. The groups of a warp run rows of different lengths, so each may
-// only ever wait for itself.
+// Mask of the group's lanes in its warp. The groups of a warp have rows of different lengths, so a group may
+// synchronize only with itself.
 __device__ inline unsigned group_mask() {
     return 0xffffffffu >> (32 - LANES) << (threadIdx.x % 32 / LANES * LANES);
 }
@@ -47,8 +51,7 @@ __device__ inline void load_factors(float (&out)[FACTORS_PER_LANE], const float*
     }
 }
 
-// The same for rows that other multiprocessors write at the same time: past L1, which would go on showing what they have
-// overwritten for as long as the kernel runs.
+// The same bypassing L1, for rows that other multiprocessors write in the same launch: L1 would return old values.
 __device__ inline void load_current(float (&out)[FACTORS_PER_LANE], const float* matrix, int row) {
 #pragma unroll
     for (int k = 0; k < FACTORS_PER_LANE; ++k) {
@@ -65,7 +68,7 @@ __device__ inline void store_factors(float* matrix, int row, const float (&in)[F
     }
 }
 
-// The inner product of two rows that the group holds.
+// The inner product of two rows.
 __device__ inline float group_dot(const float (&a)[FACTORS_PER_LANE], const float (&b)[FACTORS_PER_LANE]) {
     float sum = 0.0f;
 #pragma unroll

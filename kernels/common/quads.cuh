@@ -1,7 +1,7 @@
-// Rows in vectors of four factors: the group of group.cuh where lane l holds the quads l, l + LANES, ... of a row.
+// Rows in vectors of four factors: the group of group.cuh where lane l has the quads l, l + LANES, ... of a row.
 //
-// A lane reads or writes a quad with one instruction, 8 bytes in half precision, and a row of f factors takes only as
-// many lanes as it has quads. Rows are padded with zeros to whole quads, and zeros they stay.
+// A lane reads or writes a quad with one instruction, 8 bytes in half precision, and a row of f factors needs only as
+// many lanes as it has quads. Rows are padded with zeros to whole quads; updates leave them zero.
 #pragma once
 #define GROUP_LANES (FACTORS <= 16 ? 4 : FACTORS <= 32 ? 8 : FACTORS <= 64 ? 16 : 32)
 #include "common/group.cuh"
@@ -10,7 +10,7 @@
 
 constexpr int QUADS = (FACTORS + 3) / 4;  // of a row
 constexpr int QUADS_PER_LANE = (QUADS + LANES - 1) / LANES;
-constexpr bool FULL = QUADS == QUADS_PER_LANE * LANES;  // every lane has as many
+constexpr bool FULL = QUADS == QUADS_PER_LANE * LANES;  // all lanes have QUADS_PER_LANE
 
 struct __align__(8) HalfQuad {
     half_bits x[4];
@@ -19,7 +19,7 @@ struct __align__(8) HalfQuad {
 __device__ inline float from_stored(float x) { return x; }
 __device__ inline float from_stored(half_bits x) { return from_half(x); }
 
-// Four factors in global memory, as floats or as halves.
+// Four factors in global memory, FP32 or FP16.
 template <class Stored>
 struct QuadOf;
 template <>
@@ -38,7 +38,7 @@ struct QuadOf<float> {
 template <class Stored>
 using Quad = typename QuadOf<Stored>::type;
 
-// This lane's quads of a row, as they are stored.
+// This lane's quads of a row, in the type in which they are stored.
 template <class Stored>
 struct Quads {
     Quad<Stored> quads[QUADS_PER_LANE];
@@ -51,7 +51,7 @@ struct Quads {
         }
     }
 
-    // The same past L1: see load_current of group.cuh.
+    // The same bypassing L1: see load_current of group.cuh.
     __device__ void load_current(const Quad<Stored>* rows, long long row) {
 #pragma unroll
         for (int k = 0; k < QUADS_PER_LANE; ++k) {
@@ -76,7 +76,7 @@ struct Quads {
         }
     }
 
-    // Calls use(number of the factor among this lane's, its column, the factor as it is stored).
+    // Calls use(index among this lane's factors, column, stored factor).
     template <class Use>
     __device__ void for_each(Use use) {
 #pragma unroll

@@ -8,7 +8,7 @@ __device__ inline unsigned long long splitmix64(unsigned long long x) {
     return x ^ (x >> 31);
 }
 
-// What splitmix64 makes z from: its steps undone from the last to the first, the multipliers' inverses modulo 2^64.
+// x with splitmix64(x) = z: its steps inverted in reverse order, the multipliers' inverses modulo 2^64.
 __device__ inline unsigned long long splitmix64_inverse(unsigned long long z) {
     z = (z ^ (z >> 31) ^ (z >> 62)) * 0x319642B2D24D8EC3ull;
     z = (z ^ (z >> 27) ^ (z >> 54)) * 0x96DE1B173F119089ull;
@@ -20,8 +20,8 @@ __device__ inline float random_uniform(unsigned long long key, unsigned long lon
     return (float)(splitmix64(key + draw) >> 40) * 0x1p-24f;
 }
 
-// A uniform position below n for draw number `draw` of the stream `key`: 64 bits onto n, so that the likeliest position
-// is at most n 2^-64 likelier than any other.
+// A uniform position below n for draw number `draw` of the stream `key`: 64 bits scaled to n, with a bias of at most
+// n 2^-64.
 __device__ inline long long random_position(unsigned long long key, unsigned long long draw, long long n) {
     return (long long)__umul64hi(splitmix64(key + draw), (unsigned long long)n);
 }

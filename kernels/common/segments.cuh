@@ -13,8 +13,8 @@ struct Segment {
     int count;        // ratings of the whole row
 };
 
-// For a row of several parts, called by all threads of one part: true in the last part to arrive, to which the writes of
-// the other parts are then visible; resets the counter for the next launch. sync() waits for the threads that share
+// For a row of several parts, called by all threads of one part: true in the last part to arrive, to which the writes
+// of the other parts are then visible; resets the counter for the next launch. sync() waits for the threads that share
 // `last`.
 template <class Sync>
 __device__ inline bool last_of_row(const Segment& segment, int* arrived, int thread, bool& last, Sync sync) {

@@ -1,11 +1,11 @@
-// One update of stochastic gradient descent, as every scheme of kernels/sgd makes it; the schemes differ in which
-// updates are made when, by whom, and where the factors are meanwhile.
+// One update of stochastic gradient descent, the same in every scheme of kernels/sgd; the schemes differ in the order
+// of the updates, in the threads that compute them, and in the memory where the factors are.
 //     e = p_u . q_i - r;   p_u -= rate (e q_i + lambda_u p_u);   q_i -= rate (e p_u + lambda_i q_i)
 // computed as p_u = (1 - rate lambda_u) p_u - (rate e) q_i, two instructions a factor, and q_i likewise.
 //
-// Biases are two more columns, of which each side has a constant one, so that the inner product has them too:
-//     p_u = (.., b_u, 1),   q_i = (.., 1, b_i),   p_u . q_i = .. + b_u + b_i,   ratings counted from their mean
-// BIASES is 0 without them, 1 where they are learned, 2 where they stay as they are (a baseline predictor).
+// Biases are two more columns, one of which is constant on each side, so that the inner product includes them:
+//     p_u = (.., b_u, 1),   q_i = (.., 1, b_i),   p_u . q_i = .. + b_u + b_i,   ratings less their mean
+// BIASES is 0 without them, 1 where they are learned, 2 where they are fixed (a baseline predictor).
 #pragma once
 
 #if !defined(FACTORS) || !defined(BIASES)
@@ -14,8 +14,7 @@
 
 constexpr int USER_BIAS = FACTORS - 2, ITEM_BIAS = FACTORS - 1;  // columns, where there are biases
 
-// What the host makes of learning rate and lambdas, in device memory: a launch that was recorded reads those of the
-// epoch at hand.
+// Learning rate and decays, computed by the host, in device memory: recorded launches read those of the current epoch.
 template <class Real>
 struct Steps {
     Real rate;
@@ -24,7 +23,7 @@ struct Steps {
 
 __device__ inline bool is_factor(int column) { return BIASES == 0 || column < USER_BIAS || column >= FACTORS; }
 
-// One column of both vectors; error = p_u . q_i - r.
+// Updates one column of both vectors; error = p_u . q_i - r.
 template <class Real>
 __device__ inline void update(Real& p, Real& q, Real error, int column, const Steps<Real>& steps) {
     const Real step = steps.rate * error, p_old = p;

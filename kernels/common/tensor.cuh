@@ -1,8 +1,7 @@
-// The few instructions that have no name in CUDA C++: tensor-core products, the loads that feed them, copies to
-// shared memory that do not wait, and half precision, each behind one function. kernels/host/tensor.h has the same
-// functions for a CPU.
+// Instructions that have no name in CUDA C++, each behind one function: tensor-core products, the loads for them,
+// asynchronous copies to shared memory, half precision. kernels/host/tensor.h has the same functions for a CPU.
 //
-// Written as PTX, so that no header beyond NVRTC's own is needed. A half is carried in an unsigned short.
+// Written as PTX, so that no header beyond NVRTC's own is needed. A half is stored in an unsigned short.
 #pragma once
 
 #ifndef __CUDACC__
@@ -52,7 +51,7 @@ __device__ inline void copy_async(void* shared, const void* global) {
 #endif
 }
 
-// The same past L1, which is there for 16 bytes alone.
+// The same for 16 bytes, bypassing L1.
 __device__ inline void copy_async_bypassing_l1(void* shared, const void* global) {
 #if __CUDA_ARCH__ >= 800
     const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
@@ -62,14 +61,14 @@ __device__ inline void copy_async_bypassing_l1(void* shared, const void* global)
 #endif
 }
 
-// Ends a group of copies of this thread.
+// Commits this thread's copies as a group.
 __device__ inline void copy_commit() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-// Waits until at most `left` of this thread's groups are still under way.
+// Waits until at most `left` of this thread's groups are pending.
 template <int left>
 __device__ inline void copy_wait() {
 #if __CUDA_ARCH__ >= 800
@@ -77,8 +76,8 @@ __device__ inline void copy_wait() {
 #endif
 }
 
-// A 16 x 16 tile of halves, transposed, as the first operand of `multiply_add`: its rows k = 0..15 lie in shared memory,
-// lane l gives the address of row l % 8 + l / 16 * 8, columns l / 8 % 2 * 8 to + 7.
+// A 16 x 16 tile of halves, transposed, as the first operand of `multiply_add`: its rows k = 0..15 lie in shared
+// memory, lane l gives the address of row l % 8 + l / 16 * 8, columns l / 8 % 2 * 8 to + 7.
 __device__ inline void load_transposed(unsigned (&tile)[4], const half_bits* row) {
     const unsigned from = (unsigned)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -87,8 +86,8 @@ __device__ inline void load_transposed(unsigned (&tile)[4], const half_bits* row
                  : "memory");
 }
 
-// sum += a b for a: 16 x 16 and b: 16 x 8 (both halves) and sum: 16 x 8 (float), spread over the lanes of a warp: lane l
-// holds of sum the rows l / 4 and l / 4 + 8, columns l % 4 * 2 and + 1.
+// sum += a b for a: 16 x 16 and b: 16 x 8 (both halves) and sum: 16 x 8 (float), spread over the lanes of a warp: lane
+// l holds of sum the rows l / 4 and l / 4 + 8, columns l % 4 * 2 and + 1.
 __device__ inline void multiply_add(float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
 #if __CUDA_ARCH__ >= 800
     asm(

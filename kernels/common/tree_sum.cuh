@@ -1,8 +1,8 @@
-// A sum over the threads of a block, in shared memory, for blocks of which each thread holds one factor.
+// A sum over the threads of a block, in shared memory, for blocks of a thread a factor.
 #pragma once
 
-// Two sums become one in every round, for half as many threads (newgpusgd, Figure 7). The result is valid on every
-// thread until the next barrier. `sums` has room for one number a thread.
+// Each round adds pairs of sums (newgpusgd, Figure 7). The result is valid on every thread until the next barrier.
+// sums: one number a thread.
 template <class Real>
 __device__ inline Real tree_sum(Real x, Real* sums) {
     const int t = threadIdx.x, n = blockDim.x;

@@ -1,4 +1,5 @@
-// The units of a restricted Boltzmann machine for ratings: HIDDEN binary ones, and one of LEVELS for every rating.
+// The units of a restricted Boltzmann machine for ratings: HIDDEN binary units, and a softmax over LEVELS for every
+// rating.
 #pragma once
 #include "common/random.cuh"
 
@@ -8,12 +9,12 @@
 
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// Whether hidden unit j of a user is on, in the stream of a step of Gibbs sampling.
+// Draws hidden unit j of a user: true with the given probability, from the stream `key`.
 __device__ inline bool drawn_unit(float probability, unsigned long long key, int user, int j) {
     return random_uniform(key, user * (unsigned long long)HIDDEN + j) < probability;
 }
 
-// The probabilities of the levels in the place of their inputs (thesis, equation 4.1).
+// p = softmax(p), in place (thesis, equation 4.1).
 __device__ inline void softmax(float (&p)[LEVELS]) {
     float largest = p[0], total = 0.0f;
 #pragma unroll
@@ -24,7 +25,7 @@ __device__ inline void softmax(float (&p)[LEVELS]) {
     for (int k = 0; k < LEVELS; ++k) p[k] /= total;
 }
 
-// The first level up to which the probabilities add up to more than the draw.
+// The first level with p_0 + .. + p_level > draw.
 __device__ inline int drawn_level(const float (&p)[LEVELS], float draw) {
     float below = 0.0f;
     int level = 0;
@@ -36,11 +37,12 @@ __device__ inline int drawn_level(const float (&p)[LEVELS], float draw) {
     return level;
 }
 
-// How a weight or bias is changed.
+// Gradient step with momentum and weight decay.
 struct Change {
     float rate, momentum, weight_decay;
 
-    // x after a step (rate / number of what the gradient is the sum of); last: of this x, where there is momentum.
+    // x + change. step: rate / number of summands in the gradient. last: the previous change of x, unused without
+    // momentum.
     __device__ float applied(float x, float gradient, float step, float decay, float* last) const {
         float change = step * gradient - rate * decay * x;
         if (momentum > 0.0f) *last = change += momentum * *last;

@@ -1,10 +1,10 @@
 // The work list of sgd/fast.cu: the ratings of each part and tile, ordered by user, cut into segments of whole runs.
 //
-// A segment takes as many runs as have at most `longest` ratings together, or a single longer one. Where it ends is
-// where the next one begins, so a part and tile has to be gone through in order, by one thread; there are hundreds.
+// A segment is the most runs with at most `longest` ratings together, or a single longer run. Each begins at the end of
+// the one before, so that one thread cuts a part and tile in order; there are hundreds of them.
 
-// users: of the ratings in their order. offsets: (keys + 1,), where each part and tile begins. begins: (nnz,), zeros;
-// becomes 1 where a segment begins.
+// Grid and block: a thread a part and tile (key). users: of the ratings in order. offsets: (keys + 1,), first rating of
+// each key. begins: (nnz,), zeros before; 1 at the first rating of each segment.
 extern "C" __global__ void cut_segments(const int* __restrict__ users, const long long* __restrict__ offsets,
                                         int keys, int longest, unsigned char* __restrict__ begins) {
     const int key = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,8 +1,8 @@
-// A synthetic set of billions of ratings, made where it is used; src/gpumf/datasets/gpu_twins.py says what it is.
+// A synthetic twin of billions of ratings, generated on the device; src/gpumf/datasets/gpu_twins.py defines it.
 //
-// Which items a user has follows from hashes of the numbers of the user's draws, and a rating from its user and its
-// item alone. So no order of threads matters, and the transpose needs no sort: the users of a chunk mark their
-// items in a matrix of bits, where each item then finds its users in ascending order and makes the ratings again.
+// A user's items are hashes of the numbers of the user's draws, and a rating depends on its user and item alone. So the
+// order of threads does not matter, and the transpose needs no sort: the users of a chunk mark their items in a matrix
+// of bits, in which each item then finds its users in ascending order and computes the ratings again.
 // Sums of float products are written as fmaf, which rounds once on every machine: the same bits everywhere.
 #include "common/random.cuh"
 
@@ -63,7 +63,7 @@ struct Values {
         return fmaf(noise, normal_deviate(key, user * n_items + item), value);
     }
 
-    // Added up over all ratings, modulo 2^64, it tells two sets apart, whatever their order.
+    // A checksum term: the sum over all ratings, modulo 2^64, does not depend on their order.
     __device__ unsigned long long check(long long user, int item, float value) const {
         return splitmix64(splitmix64(user * n_items + item) + (unsigned long long)(long long)(value * 0x1p24f));
     }
@@ -77,7 +77,7 @@ __device__ inline unsigned long long warp_sum(unsigned long long x) {
     return x;
 }
 
-// Of this lane and those before it.
+// Inclusive prefix sum over the warp.
 __device__ inline int running_sum(int x) {
 #pragma unroll
     for (int offset = 1; offset < 32; offset *= 2) {
@@ -87,18 +87,18 @@ __device__ inline int running_sum(int x) {
     return x;
 }
 
-// (n_users, TRAITS), a thread a trait.
+// traits: (n_users, TRAITS). Grid and block: a thread a trait.
 extern "C" __global__ void draw_traits(float* __restrict__ traits, long long n_users, unsigned long long key,
                                        float bias) {
     const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (k < n_users * TRAITS) traits[k] = normal_deviate(key, k) * (k % TRAITS == RANK ? bias : 1.0f);
 }
 
-// A warp a user, then the one n_warps further on. A user draws items by their popularity until enough are distinct, or
-// after most_draws takes those that are missing in turn; each warp marks them in a row of bits of its own in `taken`
-// (n_warps, words), all zero before and after. A round has no more draws than items are missing, so that the items are
-// those of the first draws that suffice, whichever lane is first.
-// checks[0] adds up the training ratings' checks, checks[1] the test ratings'.
+// Grid and block: n_warps warps, which stride over the users. A user draws items by popularity until enough are
+// distinct; after most_draws the missing ones are taken in cyclic order. Each warp marks items in its own row of
+// bits in `taken` (n_warps, words), all zero before and after. A round has at most as many draws as items are missing,
+// so that the items are those of the first draws that suffice, whichever lane is first.
+// checks[0] += checksum of the training ratings, checks[1] += of the test ratings.
 extern "C" __global__ void draw_ratings(
     const long long* __restrict__ offsets, long long n_users, int n_warps, int words, unsigned* taken,
     const unsigned* __restrict__ thresholds, const int* __restrict__ aliases, int n_items, unsigned total,
@@ -168,8 +168,8 @@ extern "C" __global__ void draw_ratings(
     }
 }
 
-// A warp a user of a chunk that begins with first_user: its training items' bits in `bits` (n_items, words), all zero
-// before. Every bit is set once, so that adding is setting.
+// Grid and block: a warp a user of the chunk that begins with first_user. Sets its training items' bits in `bits`
+// (n_items, words), all zero before. Every bit is set once, so that an addition sets it.
 extern "C" __global__ void mark_items(const long long* __restrict__ offsets, const int* __restrict__ items,
                                       long long first_user, int n_users, int words, unsigned* __restrict__ bits) {
     const long long user = warp_index();
@@ -179,8 +179,8 @@ extern "C" __global__ void mark_items(const long long* __restrict__ offsets, con
         atomicAdd(&bits[items[k] * (long long)words + user / 32], 1u << user % 32);
 }
 
-// A warp an item: appends the users of a chunk to its row, at next[item], and clears its bits. Their checks add up in
-// checks[2].
+// Grid and block: a warp an item. Appends the users of a chunk to its row, at next[item], and clears its bits.
+// checks[2] += checksum of the ratings.
 extern "C" __global__ void append_users(unsigned* __restrict__ bits, int words, long long first_user, int n_items,
                                         const float* __restrict__ user_traits, const float* __restrict__ item_traits,
                                         float mean, float noise, unsigned long long noise_key,

@@ -1,12 +1,12 @@
 // Sums of absolute and squared errors of p_u . q_i over a set of ratings, in one pass.
-// MAE and RMSE (thesis, equation 6.1) follow from the two sums; neither needs a round trip a rating.
+// MAE and RMSE (thesis, equation 6.1) follow from the two sums, without a copy of single errors to the host.
 //
-// Version errors: one group of lanes a rating, sums kept per group in double, reduced per block in shared memory,
-// then over the blocks by a second launch of one block.
+//   1. errors: a group of lanes a rating, sums of each group in double, then of each block in shared memory.
+//   2. total_errors: the sum over the blocks, by one block.
 #include "common/error_sums.cuh"
 #include "common/group.cuh"
 
-// partial: (grid, 2). The block size is a power of two.
+// partial: (grid, 2). Grid: any. Block: a power of two.
 extern "C" __global__ void errors(const int* __restrict__ users, const int* __restrict__ items,
                                   const float* __restrict__ values, long long nnz,
                                   const float* __restrict__ user_factors,
@@ -22,7 +22,7 @@ extern "C" __global__ void errors(const int* __restrict__ users, const int* __re
     sums.store_of_block(partial + 2 * blockIdx.x);
 }
 
-// total: (2,). One block.
+// total: (2,). Grid: 1. Block: a power of two.
 extern "C" __global__ void total_errors(const double* __restrict__ partial, int n_partial,
                                         double* __restrict__ total) {
     ErrorSums sums;

@@ -1,8 +1,8 @@
-// Whether numbers are all finite: what a training is asked after every epoch. One pass, at the speed of memory.
+// Checks that numbers are finite, after every epoch of a training: one pass, at the speed of memory.
 //
-// Version count_not_finite: the threads stride over the numbers, and only those that find one that is not say so.
+// The threads stride over the numbers; only threads that find a NaN or an infinity write.
 
-// count: (1,), zero before; becomes the number of threads that found a NaN or an infinity.
+// Grid and block: any. count: (1,), zero before; the number of threads that found a NaN or an infinity.
 extern "C" __global__ void count_not_finite(const float* __restrict__ numbers, long long n, int* count) {
     const long long stride = gridDim.x * (long long)blockDim.x;
     bool finite = true;

@@ -1,27 +1,28 @@
 // The best items of each user, and how many of them are test items.
 //
-// Version top_items: for each user of a list the k items with the largest p_u . q_i, best first, among the candidates
-// that the user has not seen. The scores are a matrix product that never reaches global memory:
-//   - a block takes USERS users through all items, a tile at a time, so that an item's factors read once from L2 serve
-//     all of them; a lane makes the scores of ITEMS items for USERS_PER_WARP users in registers;
-//   - a user's scores all lie in one warp, which keeps that user's list, sorted, in shared memory. A ballot finds the
-//     scores above the k-th; only for those it is asked, by binary search, whether the user has seen the item. In
-//     random order the list changes about k ln(n / k) times;
-//   - items come in ascending order and an equal score does not pass, so the lower position wins a tie, as in a stable
-//     sort, and two runs give the same bits.
+//   1. top_items: for each user of a list the k items with the largest p_u . q_i, best first, among the candidates that
+//      the user has not seen.
+//   2. ranking_metrics: precision, recall, average precision and normalized discounted cumulative gain of each of those
+//      lists against the user's test items.
 //
-// Version ranking_metrics: precision, recall, average precision and normalized discounted cumulative gain of each of
-// those lists against the user's test items, a warp a user.
+// The scores are a matrix product that never reaches global memory:
+//   - a block processes USERS users and all items, a tile at a time, so that an item's factors are read from L2 once
+//     for all of them; a lane computes the scores of ITEMS items for USERS_PER_WARP users in registers;
+//   - a user's scores are all in one warp, which has that user's list, sorted, in shared memory. A ballot finds the
+//     scores above the k-th; only for those a binary search checks that the user has not seen the item. In random order
+//     the list changes about k ln(n / k) times;
+//   - items come in ascending order and equal scores are rejected, so the lower position wins a tie, as in a stable
+//     sort, and two runs give the same bits.
 #ifndef FACTORS
 #error "compile with -DFACTORS=f"
 #endif
 
 constexpr int WARPS = 4, USERS_PER_WARP = 8, USERS = WARPS * USERS_PER_WARP;
-constexpr int ITEMS = 4, TILE = 32 * ITEMS;  // of a lane, of a tile
+constexpr int ITEMS = 4, TILE = 32 * ITEMS;  // items of a lane, of a tile
 constexpr int THREADS = 32 * WARPS;
-constexpr int CHUNK = FACTORS < 16 ? FACTORS : 16;  // factors that are in shared memory at a time
+constexpr int CHUNK = FACTORS < 16 ? FACTORS : 16;  // factors in shared memory at a time
 
-// Minus infinity, which no score in a list has.
+// Minus infinity, below every score.
 __device__ inline float lowest() { return __uint_as_float(0xff800000u); }
 
 struct Entry {
@@ -29,7 +30,7 @@ struct Entry {
     int item;  // -1 where there is none
 };
 
-// Whether a sorted range holds a value.
+// Binary search of a value in a sorted range.
 __device__ inline bool contains(const int* sorted, long long begin, long long end, int value) {
     while (begin < end) {
         const long long middle = (begin + end) / 2;
@@ -43,7 +44,7 @@ __device__ inline bool contains(const int* sorted, long long begin, long long en
     return false;
 }
 
-// Puts an entry into a list of k that is sorted, behind those of the same score; the last one drops out.
+// Inserts an entry into a sorted list of k, behind equal scores; the last entry is dropped.
 __device__ inline void insert(Entry* list, int k, Entry entry) {
     for (int first = (k - 1) / 32 * 32; first >= 0; first -= 32) {
         const int j = first + (int)threadIdx.x % 32;
@@ -56,7 +57,7 @@ __device__ inline void insert(Entry* list, int k, Entry entry) {
     }
 }
 
-// Lets the scores of 32 items, a lane each, into a list unless the user has seen the item; returns its last score.
+// Inserts the scores of 32 items, a lane each, that the user has not seen; returns the list's last score.
 template <class Seen>
 __device__ inline float enter(Entry* list, int k, float score, int first_item, bool candidate, Seen seen) {
     float last = list[k - 1].score;
@@ -71,7 +72,7 @@ __device__ inline float enter(Entry* list, int k, float score, int first_item, b
     return last;
 }
 
-// A tile of a matrix's rows first, first + 1, ..., factors `begin` and on, transposed; zeros beyond its end.
+// tile = the rows first, first + 1, ... of a matrix, CHUNK factors from `begin` on, transposed; zeros beyond its end.
 template <int rows, int stride>
 __device__ inline void load_tile(float (*tile)[stride], const float* matrix, const int* chosen, int first, int n,
                                  int begin) {
@@ -83,7 +84,7 @@ __device__ inline void load_tile(float (*tile)[stride], const float* matrix, con
     }
 }
 
-// Blocks of THREADS threads for USERS users each. Dynamic shared memory: a list of k entries for each user.
+// Grid: a block for USERS users. Block: THREADS, with dynamic shared memory of k entries for each user.
 extern "C" __global__ void __launch_bounds__(THREADS)
     top_items(const int* __restrict__ users, int n_users, const long long* __restrict__ seen_indptr,
               const int* __restrict__ seen_items, const unsigned char* __restrict__ candidates, int n_items,
@@ -133,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             for (int u = 0; u < USERS_PER_WARP; ++u)
                 changing |= (unsigned)__any_sync(0xffffffffu, candidate && sums[u][i] > worst[u]) << u;
             for (; changing; changing &= changing - 1) {
-                // The registers of user u are picked by comparison, since no register has an index at run time.
+                // Selects the registers of user u by comparison: registers have no run-time index.
                 const int u = __ffs(changing) - 1, place = first_user + mine + u;
                 if (place >= n_users) break;
                 float score = 0.0f;
@@ -164,7 +165,7 @@ __device__ inline double warp_sum(double x) {
     return x;
 }
 
-// metrics: (n_users, 4). A user without test items gets zeros.
+// Grid and block: a warp a user. metrics: (n_users, 4). A user without test items gets zeros.
 extern "C" __global__ void ranking_metrics(const int* __restrict__ users, int n_users,
                                            const long long* __restrict__ test_indptr,
                                            const int* __restrict__ test_items, const int* __restrict__ items, int k,
@@ -173,7 +174,7 @@ extern "C" __global__ void ranking_metrics(const int* __restrict__ users, int n_
     const int place = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     if (place >= n_users) return;
     const long long begin = test_indptr[users[place]], end = test_indptr[users[place] + 1];
-    const int most = (int)min(end - begin, (long long)k);  // hits that are possible
+    const int most = (int)min(end - begin, (long long)k);  // possible hits
 
     int hits = 0;
     double precisions = 0.0, gain = 0.0, ideal = 0.0;

@@ -2,8 +2,10 @@
 // Source: Kampffmeyer 2015, section 3.3, listings 3.3 and 3.4 (whose guard x > dim lets the row and the column
 // just outside the matrix through; it is >= here).
 //
-// Version coalesced: neighbouring threads read neighbouring elements.
-// Version strided: neighbouring threads read elements one row apart; every element is a transaction of its own.
+//   1. coalesced: neighbouring threads read neighbouring elements.
+//   2. strided: neighbouring threads read elements one row apart; every element is a transaction of its own.
+
+// The two kernels. Grid and block: two-dimensional, a thread an element.
 
 extern "C" __global__ void coalesced(const float* __restrict__ a, float* __restrict__ result, int dim) {
     const int x = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,7 +1,7 @@
-// Initial factors, drawn on the device where they would take long to make and to move.
+// Initial factors, drawn on the device, where drawing on the host and copying would take long.
 #include "common/random.cuh"
 
-// factors: (n,), uniform on [0, width), multiples of 2^-24 width; a thread a factor.
+// factors: (n,), uniform on [0, width), multiples of 2^-24 width. Grid and block: a thread a factor.
 extern "C" __global__ void draw_uniform(float* __restrict__ factors, long long n, unsigned long long key,
                                         float width) {
     const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;

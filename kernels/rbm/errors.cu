@@ -1,14 +1,13 @@
-// Sums of absolute and squared errors of expected ratings, as kernels/metrics/errors.cu has them for inner products.
+// Sums of absolute and squared errors of expected ratings, as metrics/errors.cu computes them for inner products.
 //     expected = sum_k p(v_i = k | h) value_k    (thesis, equation 2.34), h the user's hidden probabilities
 //
-// Version expected_errors: one group of lanes a rating, whose weights it reads coalesced; total_errors of
-// metrics/errors.cu adds up the blocks' sums.
+// One group of lanes a rating reads its weights coalesced; total_errors of metrics/errors.cu adds the blocks' sums.
 #define FACTORS HIDDEN
 #include "common/error_sums.cuh"
 #include "common/group.cuh"
 #include "common/units.cuh"
 
-// partial: (grid, 2). The block size is a power of two.
+// partial: (grid, 2). Grid: any. Block: a power of two.
 extern "C" __global__ void expected_errors(const int* __restrict__ users, const int* __restrict__ items,
                                            const float* __restrict__ values, long long nnz,
                                            const float* __restrict__ user_hidden, const float* __restrict__ weights,

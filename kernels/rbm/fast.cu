@@ -1,20 +1,22 @@
 // Contrastive divergence on a batch of users in three launches, all levels at once.
 //
-// What thesis.cu does, with the same draws. It differs in:
-//   - weights lie as (items, LEVELS, HIDDEN) in vectors of four hidden units: an item's levels are read in a row, and a
-//     hidden update reads the one level that a rating has, not K times its zeros and ones;
-//   - work is split by ratings, not by users: a block takes a segment of a user's ratings (common/segments.cuh), its
-//     groups of lanes a rating each, so that who rated thousands of items does not keep one multiprocessor busy alone.
-//     The last block of a user to arrive adds up the parts in their order: the same bits in every run;
-//   - a step of Gibbs sampling is one launch: a group that has the K inputs of a rating draws its level, and adds that
+// The computation of thesis.cu, with the same draws. It differs in:
+//   - weights are stored as (items, LEVELS, HIDDEN) in vectors of four hidden units: an item's levels are contiguous,
+//     and a hidden update reads the one level that a rating has, not K times zeros and ones;
+//   - work is split by ratings, not by users: a block takes a segment of a user's ratings (common/segments.cuh), a
+//     group of lanes a rating, so that a user with thousands of ratings does not occupy one multiprocessor alone. The
+//     last block of a user to arrive adds the parts in order: the same bits in every run;
+//   - a step of Gibbs sampling is one launch: a group computes the K inputs of a rating, draws its level, and adds that
 //     level's weights, which it has just read, to the next hidden update;
-//   - the reconstruction is a level a rating, a byte in place of K zeros and ones;
-//   - the weight update takes the items that have ratings in the batch alone, those with most of them first, each
-//     weight is read and written once, and the items' sums of all levels are in registers: a rating's hidden
-//     probabilities are added to the sum of its level, those of its reconstruction taken from the sum of the drawn one;
-//   - the batches of all epochs, by user and by item, are on the device before the first one.
+//   - the reconstruction is a level a rating, a byte instead of K zeros and ones;
+//   - the weight update is limited to items with ratings in the batch, those with most ratings first; each weight is
+//     read and written once. The sums of all levels are in registers: a rating's hidden probabilities are added to the
+//     sum of its level, those of its reconstruction subtracted from the sum of the drawn level;
+//   - the batches of all epochs, by user and by item, are on the device before the first epoch.
 //
-// Version fast_hidden: p(h | v) of users. fast_reconstruct: a step of Gibbs sampling. fast_update: weights and biases.
+//   1. fast_hidden: p(h | v) of users.
+//   2. fast_reconstruct: a step of Gibbs sampling.
+//   3. fast_update: weights and biases.
 // What it gains is measured in book/rbm.ipynb.
 #define FACTORS HIDDEN
 #define GROUP_LANES (HIDDEN <= 16 ? 4 : HIDDEN <= 32 ? 8 : HIDDEN <= 64 ? 16 : 32)
@@ -22,7 +24,7 @@
 #include "common/segments.cuh"
 #include "common/units.cuh"
 
-constexpr int QUADS = (HIDDEN + 3) / 4;  // of a row, the last one filled up with zeros
+constexpr int QUADS = (HIDDEN + 3) / 4;  // of a row, the last one padded with zeros
 constexpr int QUADS_PER_LANE = (QUADS + LANES - 1) / LANES;
 constexpr int AT_ONCE = 4;  // entries whose loads overlap
 
@@ -36,7 +38,7 @@ __device__ inline void add_product(float4& sum, float a, float4 b) {
 struct Row {
     float4 quads[QUADS_PER_LANE];
 
-    // Calls use(which of the lane's quads, its place in the row).
+    // Calls use(index among the lane's quads, position in the row).
     template <class Use>
     __device__ static void for_each(Use use) {
 #pragma unroll
@@ -58,9 +60,8 @@ struct Row {
     }
 };
 
-// Adds up what the groups of the block have of a segment, and the segments of its user, then takes the sigmoid: the
-// user's row of `probabilities`. sums: shared, a row for each group. parts: a row for each segment of those users that
-// have several.
+// The user's row of `probabilities` = sigmoid(biases + the sums of all groups and all segments). sums: shared, a row
+// for each group. parts: a row for each segment of users with several.
 __device__ inline void finish_hidden(const Row& mine, const Segment& segment, float4* sums, float4* parts,
                                      int* arrived, const float* hidden_biases, float* probabilities) {
     __shared__ bool last;
@@ -91,7 +92,7 @@ __device__ inline void finish_hidden(const Row& mine, const Segment& segment, fl
     }
 }
 
-// A block a segment. levels: (entries,). Dynamic shared memory: a row for each group.
+// Grid: a block a segment. Block: whole warps. Dynamic shared memory: a row for each group. levels: (entries,).
 extern "C" __global__ void fast_hidden(const Segment* __restrict__ segments, int first_segment,
                                        const int* __restrict__ items, const unsigned char* __restrict__ levels,
                                        const float4* __restrict__ weights, const float* __restrict__ hidden_biases,
@@ -109,9 +110,9 @@ extern "C" __global__ void fast_hidden(const Segment* __restrict__ segments, int
     finish_hidden(sum, segment, reinterpret_cast<float4*>(shared), parts, arrived, hidden_biases, probabilities);
 }
 
-// A block a segment. known, probabilities: (users, HIDDEN in whole quads), p(h | v) before and after the step.
-// reconstruction: (entries of a batch,), the drawn levels, the first one that of first_entry. Dynamic shared memory: a
-// row for each group.
+// Grid: a block a segment. Block: whole warps. Dynamic shared memory: a row for each group. known, probabilities:
+// (users, HIDDEN in whole quads), p(h | v) before and after the step. reconstruction: (entries of a batch,), the drawn
+// levels from first_entry on.
 extern "C" __global__ void fast_reconstruct(const Segment* __restrict__ segments, int first_segment,
                                             const int* __restrict__ items, const float4* __restrict__ weights,
                                             const float* __restrict__ visible_biases,
@@ -130,9 +131,9 @@ extern "C" __global__ void fast_reconstruct(const Segment* __restrict__ segments
     h.clear();
     h.load(units);
     sum.clear();
-    __syncthreads();  // the units are in registers, the sums may take their place
+    __syncthreads();  // the units are in registers; the sums overwrite them
 
-    int item = 0;  // of the entry, looked up while the one before is worked on
+    int item = 0;  // of the entry, prefetched
     const int mine = threadIdx.x / LANES;
     if (mine < segment.length) item = items[segment.begin + mine];
     for (int t = mine; t < segment.length; t += groups) {
@@ -154,9 +155,9 @@ extern "C" __global__ void fast_reconstruct(const Segment* __restrict__ segments
     finish_hidden(sum, segment, units, parts, arrived, hidden_biases, probabilities);
 }
 
-// Blocks 1 and on: a group an item and LANES quads of its rows; block 0: the hidden biases. row_items, rows: of the
-// batch, positions in `mapping` from `first_entry` on; mapping and reconstruction count entries from there.
-// positive, negative: (users, HIDDEN in whole quads). last_...: the last changes, unused without momentum.
+// Grid: block 0 updates the hidden biases; in the others a group takes LANES quads of an item. Block: whole warps.
+// row_items, rows: of the batch, positions in `mapping` from `first_entry` on; mapping and reconstruction count entries
+// from there. positive, negative: (users, HIDDEN in whole quads). last_...: previous changes, unused without momentum.
 extern "C" __global__ void fast_update(
     const int* __restrict__ row_items, const long long* __restrict__ rows, long long first_row, int n_rows,
     const int* __restrict__ mapping, long long first_entry, const int* __restrict__ entry_users,
@@ -183,13 +184,13 @@ extern "C" __global__ void fast_update(
     const int work = (blockIdx.x - 1) * (blockDim.x / LANES) + threadIdx.x / LANES;
     const int row = work / QUADS_PER_LANE, quad = work % QUADS_PER_LANE * LANES + group_lane();
     if (row >= n_rows) return;
-    const bool there = quad < QUADS;  // lanes beyond the row help to look up entries
+    const bool there = quad < QUADS;  // lanes beyond the row only load entries
 
     const long long begin = rows[first_row + row], end = rows[first_row + row + 1];
     float4 gradient[LEVELS] = {};
     float bias_gradients[LEVELS] = {};
     for (long long first = begin; first < end; first += LANES) {
-        // A lane looks up an entry each, then all take them in turn.
+        // Each lane loads one entry; then the group processes all of them.
         const int count = (int)min(end - first, (long long)LANES);
         const int mine = mapping[first + min(group_lane(), count - 1)];
         const int user = entry_users[first_entry + mine];
@@ -211,7 +212,7 @@ extern "C" __global__ void fast_update(
                 if (e + a >= count) break;
 #pragma unroll
                 for (int k = 0; k < LEVELS; ++k) {
-                    // Not an `if`: of its branches the compiler may make an index, and of `gradient` local memory.
+                    // No `if`: the compiler may turn it into an index, which moves `gradient` to local memory.
                     const float added = level[a] == k, taken = drawn[a] == k;
                     add_product(gradient[k], added, data[a]);
                     add_product(gradient[k], -taken, model[a]);

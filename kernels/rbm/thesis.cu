@@ -1,31 +1,32 @@
 // RBM-CF: contrastive divergence on a batch of users, one matrix product for each of the K levels.
 // Source: Kampffmeyer 2015, section 4.2.2, Algorithm 4.2 and Table 4.1, after Cai et al. 2012.
 //
-// A batch is a sparse matrix of items (rows) and users (columns) for each level k; its entries are 1 where a user gave
-// an item this level, 0 where another one, and absent where none. All k share the arrays that say where entries lie.
-// Weights are K matrices W^k of items by hidden units. The versions are one a step of Algorithm 4.2:
+// A batch is a sparse matrix of items (rows) and users (columns) for each level k: its entries are 1 for ratings of
+// this level, 0 for others. All k share the positions of the entries. Weights are K matrices W^k of items by hidden
+// units. One kernel for each step of Algorithm 4.2:
 //   thesis_hidden: tr(W^k) v^k from columns (CSC): one block a user, one thread a hidden unit; v^k is zero or one, so
 //     that the product is a sum;
-//   thesis_sigmoid: adds up the K products and the bias;
+//   thesis_sigmoid: sigmoid of the sum of the K products and the bias;
 //   thesis_draw: the hidden units, zeros and ones;
-//   thesis_visible: W^k h from single entries (COO): one block an entry, one thread a hidden unit, a parallel reduction;
+//   thesis_visible: W^k h from single entries (COO): one block an entry, one thread a hidden unit, a parallel
+//   reduction;
 //     h is zero or one, so that the product is a sum;
 //   thesis_softmax: an entry's level, drawn from the probabilities of all K, as zeros and ones;
 //   thesis_weights: v^k tr(h) from rows (CSR), which find the entries' values by `mapping`: one block a row, also of
-//     items that nobody in the batch rated, one thread a hidden unit; changes W^k and the visible biases;
+//     items without ratings in the batch, one thread a hidden unit; changes W^k and the visible biases;
 //   thesis_hidden_biases: one thread a hidden unit.
 //
 // Where the source is silent or slips:
-//   - what is drawn and what stays a probability: the two products with zeros and ones need draws. Of the third one it
-//     says that neither factor is zeros and ones alone, but p(v' | h) p(h | v') would not have the mean <v h>_T, since
-//     p(h | v') depends on the v' that was drawn; so v' is zeros and ones here too, multiplied as the source does;
-//   - its equation 4.4 writes one visible bias an item; there is one for each level;
-//   - what avg() in line 19 goes over: see gpumf.RBM.
+//   - which variables are drawn and which are probabilities: the two products with zeros and ones need draws. The
+//     source says of the third one that neither factor is binary, but p(v' | h) p(h | v') would not have the mean <v
+//     h>_T, since p(h | v') depends on the drawn v'; so v' is binary here too, multiplied as in the source;
+//   - its equation 4.4 has one visible bias an item; there is one for each level;
+//   - the set over which avg() in line 19 averages: see gpumf.RBM.
 // What it gains is measured in book/rbm.ipynb.
 #include "common/tree_sum.cuh"
 #include "common/units.cuh"
 
-// products: (users, HIDDEN) of the batch. values: (entries,).
+// Grid: a block a user. Block: HIDDEN. products: (users, HIDDEN) of the batch. values: (entries,).
 extern "C" __global__ void thesis_hidden(const long long* __restrict__ indptr, const int* __restrict__ items,
                                          const unsigned char* __restrict__ values, const float* __restrict__ weights,
                                          float* __restrict__ products) {
@@ -35,7 +36,7 @@ extern "C" __global__ void thesis_hidden(const long long* __restrict__ indptr, c
     products[blockIdx.x * HIDDEN + threadIdx.x] = sum;
 }
 
-// products: (LEVELS, users, HIDDEN).
+// Grid: a block a user. Block: HIDDEN. products: (LEVELS, users, HIDDEN).
 extern "C" __global__ void thesis_sigmoid(const float* __restrict__ products, const float* __restrict__ hidden_biases,
                                           float* __restrict__ probabilities) {
     float sum = hidden_biases[threadIdx.x];
@@ -43,14 +44,15 @@ extern "C" __global__ void thesis_sigmoid(const float* __restrict__ products, co
     probabilities[blockIdx.x * HIDDEN + threadIdx.x] = sigmoid(sum);
 }
 
+// Grid: a block a user. Block: HIDDEN.
 extern "C" __global__ void thesis_draw(const int* __restrict__ users, const float* __restrict__ probabilities,
                                        unsigned long long key, unsigned char* __restrict__ units) {
     const int place = blockIdx.x * HIDDEN + threadIdx.x;
     units[place] = drawn_unit(probabilities[place], key, users[blockIdx.x], threadIdx.x);
 }
 
-// columns: (entries,), the user's place in the batch. biases: (items,), of this level. inputs: (entries,). Dynamic
-// shared memory: a float a thread.
+// Grid: a block an entry. Block: HIDDEN, with a float of dynamic shared memory a thread. columns: (entries,), the
+// user's position in the batch. biases: (items,), of this level. inputs: (entries,).
 extern "C" __global__ void thesis_visible(const int* __restrict__ items, const int* __restrict__ columns,
                                           const unsigned char* __restrict__ units, const float* __restrict__ weights,
                                           const float* __restrict__ biases, float* __restrict__ inputs) {
@@ -61,7 +63,7 @@ extern "C" __global__ void thesis_visible(const int* __restrict__ items, const i
     if (j == 0) inputs[blockIdx.x] = biases[item] + sum;
 }
 
-// inputs, values: (LEVELS, entries).
+// Grid and block: a thread an entry. inputs, values: (LEVELS, entries).
 extern "C" __global__ void thesis_softmax(int n_entries, unsigned long long key, const float* __restrict__ inputs,
                                           unsigned char* __restrict__ values) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
@@ -75,8 +77,8 @@ extern "C" __global__ void thesis_softmax(int n_entries, unsigned long long key,
     for (int k = 0; k < LEVELS; ++k) values[k * n_entries + t] = k == level;
 }
 
-// values, reconstruction: (entries,), of the data and drawn. positive, negative: (users, HIDDEN). weights, biases and
-// their last changes (unused without momentum): of this level.
+// Grid: a block an item. Block: HIDDEN. values, reconstruction: (entries,), of the data and drawn. positive, negative:
+// (users, HIDDEN). weights, biases and their previous changes (unused without momentum): of this level.
 extern "C" __global__ void thesis_weights(const int* __restrict__ row_indptr, const int* __restrict__ mapping,
                                           const int* __restrict__ columns, const unsigned char* __restrict__ values,
                                           const unsigned char* __restrict__ reconstruction,
@@ -99,7 +101,7 @@ extern "C" __global__ void thesis_weights(const int* __restrict__ row_indptr, co
     if (j == 0) biases[blockIdx.x] = change.applied(biases[blockIdx.x], bias_gradient, step, 0.0f, last_biases + blockIdx.x);
 }
 
-// One block.
+// Grid: 1. Block: HIDDEN.
 extern "C" __global__ void thesis_hidden_biases(const float* __restrict__ positive, const float* __restrict__ negative,
                                                 int n_users, float* __restrict__ biases, float* __restrict__ last,
                                                 float rate, float momentum) {

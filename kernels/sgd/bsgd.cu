@@ -1,20 +1,20 @@
 // BSGD: a batch of ratings at a time, one thread block a rating, one thread a factor.
 // Source: Nassar et al., section 2.4, after Tang 2015.
 //
-// The ratings are shuffled once and come in batches of s; a launch is one batch, of s blocks of k threads. The gradients
-// of the whole batch are added to the vectors, atomically, so that none is lost where ratings of a batch share a row;
-// a block that begins late may see what an earlier one has added. A popular row gets many gradients at a time, which
-// limits s: rate times ratings of a row in a batch is the step that the row takes.
+// The ratings are shuffled once and split into batches of s; a launch is one batch, of s blocks of k threads. Gradients
+// are added to the vectors atomically, so that none is lost where ratings of a batch share a row; a late block may read
+// what an early one has added. A popular row gets many gradients at a time, which limits s: the step of a row is the
+// rate times its ratings in the batch.
 //
-// Who races on what: the blocks of a launch whose ratings share a user or an item, on its row. One reads what another
-// one is adding to; what is added is never lost.
+// Who races on what: blocks whose ratings share a user or an item, on its row: reads against atomic additions. No
+// addition is lost.
 //
-// Where the source is silent: how a sum over k threads is made; here by the tree of newgpusgd.cu.
+// Where the source is silent: how k threads form a sum; here with the tree of newgpusgd.cu.
 // What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/sgd.cuh"
 #include "common/tree_sum.cuh"
 
-// FACTORS threads a block.
+// Grid: a block a rating of the batch, from `begin` on. Block: FACTORS.
 extern "C" __global__ void bsgd(const int* __restrict__ users, const int* __restrict__ items,
                                 const float* __restrict__ values, long long begin, float* user_factors,
                                 float* item_factors, const Steps<float>* __restrict__ steps_now) {
@@ -24,7 +24,7 @@ extern "C" __global__ void bsgd(const int* __restrict__ users, const int* __rest
     const int k = threadIdx.x;
     float* const to_p = &user_factors[users[t] * (long long)FACTORS + k];
     float* const to_q = &item_factors[items[t] * (long long)FACTORS + k];
-    const float p = __ldcg(to_p), q = __ldcg(to_q);  // past L1: other multiprocessors write them too
+    const float p = __ldcg(to_p), q = __ldcg(to_q);  // bypassing L1: other multiprocessors write them too
     const float error = tree_sum(p * q, products) - values[t];
     float new_p = p, new_q = q;
     update(new_p, new_q, error, k, steps);

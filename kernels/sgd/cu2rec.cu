@@ -1,28 +1,28 @@
 // cu2rec: a step updates every user once, with one of its ratings at random; of an item's updates in a step one counts.
 // Source: Greenquist and Kilitcioglu, "How it works" to "Advanced techniques".
 //
-// A step draws a rating of each user out of its CSR row. The user's vector is nobody else's. The item's is wanted by as
-// many groups as drew it; what they read is the item as it was before the step, since the new one goes to another
-// place, the target, and both are swapped between steps. Users begin at another one every step (striding), so that it
-// is not the same ones who come first. Hyperparameters are arguments of the kernel, which lie in constant memory.
+// A step draws one rating of each user from its CSR row. A user's vector belongs to one group; an item's is shared by
+// all groups that drew it. They read the item as it was before the step: the new vector goes to a second row, the
+// target, and the two rows swap roles between steps. Each step starts at another user (striding), so that the first
+// ones vary. Hyperparameters are kernel arguments, in constant memory.
 //
-// Who races on what: the groups of a step that drew the same item, on its note and, where two of them found it unset or
-// all write (cu2rec_loses), on its target, of which some factors may then be one's and some the other's; with atomic
-// additions, on what they read of the item.
+//   1. cu2rec_loses, early bird loses the gradient: all groups write the target, the last write counts.
+//   2. cu2rec, early bird gets the gradient (EBGTG): the group that finds the item's flag unset sets it and writes; the
+//      others skip the write. The flag is no lock: two groups may both find it unset, and the last write counts.
+//   3. cu2rec_atomic: all gradients are added, atomically, to the item itself.
+// loss and total_loss: the error of every rating, and their sums by blocks, for the source's patience, which lowers the
+// learning rate when the loss stops falling.
 //
-// Version cu2rec, early bird gets the gradient (EBGTG): who finds the item's flag unset sets it and updates the item; the
-//     others save themselves the write. The flag is no lock: two may both find it unset, and the last of them counts.
-// Version cu2rec_loses, early bird loses the gradient: everybody writes the target, the last one counts.
-// Version cu2rec_atomic: everybody's gradient is added, atomically, to the item itself.
-// Versions loss and total_loss: the error of every rating, and sums of them by blocks, which the host adds up. They are
-// for the source's patience, which lowers the learning rate when the loss stops falling.
+// Who races on what: groups of a step that drew the same item, on its note and, where several write (always in
+// cu2rec_loses), on its target, whose factors may then come from different groups; in cu2rec_atomic reads of the item
+// against additions to it.
 //
 // What differs from the source, or where it slips:
-//   - a group of lanes takes a user, so that vectors are read coalesced, and not one thread;
-//   - swapping the pointers of the whole matrices turns an item that nobody drew back to where it was two steps ago, so
-//     that items have two histories; here each item has two rows and a note which one is the newest and when it was
-//     made. The note is the flag too, and needs no clearing;
-//   - an item's draw is the hash of step and user instead of a cuRAND state a thread;
+//   - a group of lanes takes a user, not one thread, so that vectors are read coalesced;
+//   - swapping the pointers of the whole matrices resets an item that was not drawn to its state two steps ago, so that
+//     items have two histories; here each item has two rows and a note: which is newest, and its step. The note is also
+//     the flag, and needs no clearing;
+//   - the random draw is a hash of step and user instead of a cuRAND state a thread;
 //   - the loss per item adds regularization terms to the first power; the derivatives given are those of squares, and
 //     of half the loss.
 // What it gains is measured in book/sgd_schemes.ipynb.
@@ -32,7 +32,7 @@
 
 enum class Conflict { early_bird_gets, early_bird_loses, atomic };
 
-// item_rows: (n_items, 2, FACTORS). newest: 2 * (the step that made an item's newest row) + which of both it is.
+// item_rows: (n_items, 2, FACTORS). newest: (n_items,), 2 * (step that wrote the newest row) + index of that row.
 template <Conflict conflict>
 __device__ inline void step_of_users(const long long* indptr, const int* indices, const float* values, int n_users,
                                      float* user_factors, float* item_rows, int* newest,
@@ -45,8 +45,7 @@ __device__ inline void step_of_users(const long long* indptr, const int* indices
         const long long rating = low + random_position(key, draw, high - low);
         const int item = indices[rating];
 
-        // One lane looks, past L1, which may have it from before another multiprocessor set it, and tells the others, who
-        // might see something newer.
+        // One lane reads the note for the group, bypassing L1, which may have an old value: the lanes have to agree.
         int note = conflict != Conflict::atomic && group_lane() == 0 ? __ldcg(&newest[item]) : 0;
         note = __shfl_sync(group_mask(), note, 0, LANES);
         const bool early_bird = conflict == Conflict::atomic || note >> 1 != step;
@@ -76,6 +75,8 @@ __device__ inline void step_of_users(const long long* indptr, const int* indices
     }
 }
 
+// The three kernels. Grid and block: any; a group of lanes a user.
+
 extern "C" __global__ void cu2rec(const long long* __restrict__ indptr, const int* __restrict__ indices,
                                   const float* __restrict__ values, int n_users, float* user_factors,
                                   float* item_factors, int* newest, const Steps<float>* __restrict__ steps_now,
@@ -100,7 +101,7 @@ extern "C" __global__ void cu2rec_atomic(const long long* __restrict__ indptr, c
                                     *steps_now, key, step, first_user);
 }
 
-// errors: (nnz,), p_u . q_i - r_ui in CSR order; a group of lanes a user.
+// errors[t] = p_u . q_i - r_ui, in CSR order. Grid and block: any; a group of lanes a user.
 extern "C" __global__ void loss(const long long* __restrict__ indptr, const int* __restrict__ indices,
                                 const float* __restrict__ values, int n_users,
                                 const float* __restrict__ user_factors, const float* __restrict__ item_factors,
@@ -118,7 +119,7 @@ extern "C" __global__ void loss(const long long* __restrict__ indptr, const int*
 
 constexpr int LOSS_THREADS = 256;
 
-// sums: (grid, 2), of |e| and e^2; LOSS_THREADS threads a block.
+// sums: (grid, 2), of |e| and e^2. Grid: any. Block: LOSS_THREADS.
 extern "C" __global__ void total_loss(const float* __restrict__ errors, long long n, double* __restrict__ sums) {
     __shared__ double absolute[LOSS_THREADS], squared[LOSS_THREADS];
     const int thread = threadIdx.x;

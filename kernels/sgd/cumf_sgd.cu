@@ -1,26 +1,23 @@
 // CuMF_SGD: rows in half precision, a warp an update, its sum by shuffles.
 // Source: Tan et al. 2018, sections 2 and 6.1 (GPU-SGD), after Xie et al. 2017.
 //
-// Version cumf_sgd, batch-Hogwild: the ratings are shuffled once; a group of lanes takes a run of consecutive ones, which
-// it reads coalesced, then the next run that nobody has. Rows are read from and written to memory for every update,
-// without locks.
+//   1. cumf_sgd, batch-Hogwild: the ratings are shuffled once; a group of lanes takes runs of consecutive ratings, read
+//      coalesced. Rows are read and written in memory for every update, without locks.
+//   2. cumf_sgd_wavefront, the wavefront update: the matrix in blocks, a row of blocks for each worker, a group of
+//      lanes. A worker takes its blocks in a random order, a wave after another; a lock for each column of blocks
+//      admits one worker at a time. No launch ends between two waves, and no worker waits for the fullest block.
+//   3. cumf_sgd_blocked, not in the source: the same rows and updates in the blocks of newgpusgd.cu: a launch is a set
+//      of blocks that share no row and no column, a group a block, and as slow as its fullest block.
 //
-// Version cumf_sgd_wavefront, the wavefront update: the matrix in blocks, a row of them for each worker, a group of
-// lanes. It takes its blocks in a random order of its own, a wave after another; a lock for each column of blocks lets
-// one worker at a time into it. No launch ends between two waves, and nobody waits for the fullest block.
-//
-// Version cumf_sgd_blocked, not of the source: CuMF's rows and updates in the blocks of newgpusgd.cu, a launch a set of
-// blocks that share no row and no column, a group a block, which is as slow as the fullest block of its launch.
-//
-// Who races on what: in batch-Hogwild all groups, on the rows of users and items, and what one writes over another's is
-// lost. In the wavefront nothing is lost: a user is one worker's, an item its who holds the column; but who comes first
-// is left to chance, and two runs differ. In blocks nobody races, and two runs give the same bits.
+// Who races on what: in batch-Hogwild all groups, on the rows of users and items; an overwritten update is lost. In the
+// wavefront nothing is lost, since a user belongs to one worker and an item to the owner of its column's lock, but the
+// order of the workers varies and two runs differ. In blocks there is no race: two runs give the same bits.
 //
 // Rows of up to 64 factors take a part of a warp (common/quads.cuh). The sums and the update itself are FP32.
 // What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/quads.cuh"
 
-// The ratings begin to end, one after another, by a group.
+// Updates by the ratings begin to end - 1, in order, by one group.
 __device__ inline void descend(const int* users, const int* items, const float* values, long long begin,
                                long long end, HalfQuad* user_rows, HalfQuad* item_rows,
                                Steps<float> steps) {
@@ -52,6 +49,7 @@ __device__ inline void descend(const int* users, const int* items, const float* 
     }
 }
 
+// Grid and block: any; a group of lanes a run of `run` ratings.
 extern "C" __global__ void cumf_sgd(const int* __restrict__ users, const int* __restrict__ items,
                                     const float* __restrict__ values, long long n_ratings, int run,
                                     HalfQuad* user_factors, HalfQuad* item_factors,
@@ -61,7 +59,7 @@ extern "C" __global__ void cumf_sgd(const int* __restrict__ users, const int* __
         descend(users, items, values, begin, min(begin + run, n_ratings), user_factors, item_factors, steps);
 }
 
-// One of a group's lanes takes the lock, when it is free, for all of them.
+// Acquires a lock for the group.
 __device__ inline void take(int* lock) {
     int taken;
     do {
@@ -76,8 +74,9 @@ __device__ inline void give_back(int* lock) {
     if (group_lane() == 0) atomicExch(lock, 0);
 }
 
-// The workers first_worker to end_worker. Wave v of worker w is block w * n_waves + v: the ratings offsets[block] and on,
-// counted from first_rating, of the column of blocks columns[block]. locks: one a column of blocks, 0.
+// Grid and block: any; a group a worker, first_worker to end_worker - 1. Wave v of worker w is
+// block w * n_waves + v: ratings offsets[block] to offsets[block + 1] - 1, counted from first_rating, in the column
+// columns[block]. locks: one a column, 0.
 extern "C" __global__ void cumf_sgd_wavefront(const long long* __restrict__ offsets,
                                               const int* __restrict__ columns, int* locks, int first_worker,
                                               int end_worker, int n_waves, const int* __restrict__ users,
@@ -95,7 +94,8 @@ extern "C" __global__ void cumf_sgd_wavefront(const long long* __restrict__ offs
         }
 }
 
-// Block b of the launch is the ratings offsets[first_block + b] and on, counted from first_rating.
+// Grid and block: any; a group a block b of ratings, offsets[first_block + b] to offsets[first_block + b + 1] - 1,
+// counted from first_rating.
 extern "C" __global__ void cumf_sgd_blocked(const long long* __restrict__ offsets, int first_block, int n_blocks,
                                             const int* __restrict__ users, const int* __restrict__ items,
                                             const float* __restrict__ values, long long first_rating,

@@ -1,20 +1,20 @@
 // ESGD: ratings loaded as they lie, used in random order out of shared memory.
 // Source: Nassar et al., section 3, Algorithms 1 and 2.
 //
-// Nothing is sorted or shuffled beforehand. A block of th_size threads loads sh_size = th_size * st ratings, coalesced, in
-// st steps, and uses them in the order of Rand, a permutation of 0..sh_size-1 that is made once. k consecutive threads
-// take a rating, so that reads and writes of a vector are coalesced, and th_size / k ratings are used at a time. Their
-// products are added up in shared memory, their gradients to the vectors, both atomically.
+// Nothing is sorted or shuffled beforehand. A block of th_size threads loads sh_size = th_size * st ratings, coalesced,
+// in st steps, and uses them in the order of Rand, one permutation of 0..sh_size-1 for all blocks. k consecutive
+// threads take a rating, so that reads and writes of a vector are coalesced, and th_size / k ratings are used at a
+// time. Their products are summed in shared memory, their gradients added to the vectors, both atomically.
 //
-// As published, the ratings come without their baseline predictors, and the rows have k factors and nothing else.
+// As published, the ratings are less their baseline predictors, and a row is k factors without biases.
 //
-// Who races on what: the ratings that are used at a time, in a block and in others, on the row of a user or item that they
-// share. One reads what another one is adding to; what is added is never lost.
+// Who races on what: ratings in use at the same time that share a user or an item, on its row: reads against atomic
+// additions. No addition is lost.
 //
 // Slips of the source, implemented as the text says:
-//   - Algorithm 2, lines 12 to 17: Rand is read at thIdx + st * th_size, the same place in each of the st steps, and its
-//     entry then not used; here rating number j of a block is shared memory's entry Rand[j], each used once;
-//   - sh_pred is never set to zero; here it is before every use, with a barrier behind it;
+//   - Algorithm 2, lines 12 to 17: Rand is read at thIdx + st * th_size, the same position in each of the st steps, and
+//     its entry not used; here the j-th rating of a block is entry Rand[j] of shared memory, each used once;
+//   - sh_pred is never set to zero; here it is, before every use, followed by a barrier;
 //   - the barrier that ends a use of sh_pred before the next one begins is missing after line 29;
 //   - line 25 reads sh_pred after one barrier (line 24), lines 1 to 4 compute indices of which only the last line's is
 //     used, and the square grid is there for an old limit on blocks; here the grid is one-dimensional;
@@ -25,8 +25,7 @@
 
 constexpr int MOST_GROUPS = 1024 / FACTORS;  // of k threads in a block
 
-// A block's chunk are the ratings blockIdx.x * sh_size and on. blockDim.x is a multiple of FACTORS.
-// Dynamic shared memory: 12 sh_size bytes.
+// Grid: a block a chunk of sh_size ratings. Block: a multiple of FACTORS. Dynamic shared memory: 12 sh_size bytes.
 extern "C" __global__ void esgd(const int* __restrict__ users, const int* __restrict__ items,
                                 const float* __restrict__ values, long long n_ratings, const int* __restrict__ rand,
                                 int sh_size, float* user_factors, float* item_factors,
@@ -49,7 +48,7 @@ extern "C" __global__ void esgd(const int* __restrict__ users, const int* __rest
 
     const int group = threadIdx.x / FACTORS, groups = blockDim.x / FACTORS, column = threadIdx.x % FACTORS;
     for (int j = 0; j < sh_size; j += groups) {
-        // Everybody comes to the barriers, also those without a rating.
+        // Threads without a rating take part in the barriers.
         const int chosen = j + group < sh_size ? rand[j + group] : sh_size;
         const bool mine = chosen < sh_size && first + chosen < n_ratings;
         if (column == 0) sh_pred[group] = 0.0f;
@@ -59,7 +58,7 @@ extern "C" __global__ void esgd(const int* __restrict__ users, const int* __rest
         if (mine) {
             to_p = &user_factors[sh_user[chosen] * (long long)FACTORS + column];
             to_q = &item_factors[sh_item[chosen] * (long long)FACTORS + column];
-            p = __ldcg(to_p), q = __ldcg(to_q);  // past L1: other multiprocessors write them too
+            p = __ldcg(to_p), q = __ldcg(to_q);  // bypassing L1: other multiprocessors write them too
             atomicAdd(&sh_pred[group], p * q);
         }
         __syncthreads();

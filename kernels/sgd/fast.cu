@@ -1,50 +1,52 @@
-// fast: item rows stay on the chip, users' rows come by.
+// fast: item rows stay in shared memory, users' rows pass through registers.
 //
 // What limits an update is not arithmetic but rows that are read and written: batch-Hogwild (cumf_sgd.cu) moves both
-// rows in and out, 8 f bytes an update in half precision, and the popular items' rows are wanted by all at once. Here
-// nobody waits for an item's row:
-//   - The items are dealt to tiles, about as many as there are multiprocessors, so that each tile has as many ratings
-//     as any other and its rows fit into shared memory, in FP32. A block owns a tile: of its item rows, nothing is
-//     read or written elsewhere while the block works. They are not rounded either.
-//   - The ratings of a tile are ordered by user. A group of lanes takes a user's ratings in this tile one after another
-//     with the user's row in registers: a run, for which the row is read and written once, 4 f bytes in FP16. The row
-//     that is wanted next is on its way while the one at hand is in use. The groups of a warp go in step, and one that
-//     has nothing to do waits: where each goes its own way, the hardware runs them one after another, and finds out
-//     whom to wait for before each shuffle.
-//   - A row is rounded to FP16 up or down by chance, so that steps smaller than half a last digit count on average.
-//     (Versions fast_single and fast_single_locked: users' rows in FP32.)
-//   - A launch takes a part of the users, whose rows fit into the L2 cache: all tiles pass over them while they are
-//     there. Each tile begins at another place of the part, so that few blocks want a row at the same time.
-// Bytes an update, with r ratings in a run: 12 for the rating and 4 f / r between L2 and registers; of memory, per epoch
-// and not per update, 4 f for each user and 8 f for each item and part. r is nnz over the number of pairs of a user and
-// a tile that have a rating, so nnz / (m T) or more with m users and T tiles. On chip, an update reads and writes 4 f
-// bytes of shared memory each; a group's sum takes log2(lanes) shuffles.
+// rows in and out, 8 f bytes an update in half precision, and all groups compete for the popular items' rows. Here:
+//   - The items are divided into tiles, about as many as there are multiprocessors, with about equal numbers of
+//     ratings, whose rows fit into shared memory in FP32. A block owns a tile: no other block reads or writes its item
+//     rows.
+//   - The ratings of a tile are ordered by user. A group of lanes processes a run, a user's ratings in this tile, with
+//     the user's row in registers: the row is read and written once a run, 4 f bytes in FP16. The next row is
+//     prefetched. The groups of a warp run in lockstep, and idle ones wait: diverged groups would be serialized, and
+//     reconverged before each shuffle.
+//   - A row is rounded to FP16 stochastically, so that steps smaller than half a last digit count on average.
+//   - A launch takes a part of the users, whose rows fit into the L2 cache, and all tiles of it. Each tile begins at
+//     another position of the part, so that few blocks use a row at the same time.
+//
+//   1. fast_single: users' rows in FP32.
+//   2. fast: users' rows in FP16.
+//   3. fast_single_locked, fast_locked: the same with a lock for each item row, see below.
+//
+// Bytes an update, with r ratings in a run: 12 for the rating and 4 f / r between L2 and registers; of memory, per
+// epoch and not per update, 4 f for each user and 8 f for each item and part. r is nnz over the number of pairs of a
+// user and a tile that have a rating, so nnz / (m T) or more with m users and T tiles. On chip, an update reads and
+// writes 4 f bytes of shared memory each; a group's sum takes log2(lanes) shuffles.
 //
 // At the Netflix shape with f = 128 and a tile for each of 132 multiprocessors, a tile has 135 rows, 69 KB, and a user
 // with n ratings has runs in 132 (1 - (131/132)^n) tiles: with the mean of 209 ratings, 2 in a run. Then an update
 // moves 12 + 256 bytes, where batch-Hogwild moves 12 + 1024 of which half are written to popular rows. Shared memory
 // gives 128 bytes a cycle: 8 cycles an update, 12 with `reread`, and 7 more for the shuffles.
 //
-// What may be lost, and who races for what:
-//   - Item rows, in shared memory: the groups of a block update them without locks, and a popular item is in the hands of
-//     many at a time. Groups of one warp, which have the item in the same step, write it in turns, and lose nothing to
-//     each other. Of other warps, with `reread`, only what they write between a group's second look at the row and its
-//     own write is lost, not what they write while it sums up the error; it costs 4 f bytes more of shared memory an
-//     update. Version fast_locked loses nothing: a group writes a row while it holds its lock, one word in shared memory
-//     that is claimed by an atomic exchange; who does not get it tries again. (Adding atomically would cost more: in
-//     shared memory an addition in FP32 is a loop of compare-and-swap for each factor, on Hopper and Blackwell too.)
-//   - User rows, in global memory: two blocks may hold the same one, of which the last one's run then counts. This is
-//     rare where there are many more users in a part than groups.
+// Who races on what:
+//   - Item rows, in shared memory: the groups of a block update them without locks, and several groups may use a
+//     popular item at a time. Groups of one warp with the same item in the same step write it in turns, and lose
+//     nothing to each other. With `reread`, a group reads the row again after it has summed the error, and loses only
+//     what other warps write between this second read and its own write; that costs 4 f bytes more of shared memory an
+//     update. fast_locked loses nothing: a group writes a row while it owns its lock, one word in shared memory that it
+//     acquires by an atomic exchange, or tries again. (Atomic additions would cost more: in shared memory an addition
+//     in FP32 is a compare-and-swap loop for each factor, on Hopper and Blackwell too.)
+//   - User rows, in global memory: two blocks may have the same row in registers, and the last write counts. This is
+//     rare where a part has many more users than groups.
 // The experiment lost_updates measures how many updates count.
 // What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/quads.cuh"
 #include "common/random.cuh"
 
-constexpr unsigned WARP = 0xffffffffu;  // all lanes of it
+constexpr unsigned WARP = 0xffffffffu;  // mask of all lanes
 constexpr int MOST_THREADS = QUADS_PER_LANE <= 2 ? 1024 : 512;  // of a block, by registers
 
-// x as a float, or as one of the two halves around it, the nearer one more often; `random` has 13 bits. Where x is not
-// finite neither is the result: 0 x is added because the sum of integers carries a NaN's bits into the sign.
+// to = x, or x rounded stochastically to FP16 by the 13 bits of `random`. Adding 0 x preserves NaN, whose bits the
+// integer addition would carry into the sign.
 __device__ inline void round_to(float& to, float x, unsigned) { to = x; }
 __device__ inline void round_to(half_bits& to, float x, unsigned random) {
     to = to_half(0.0f * x + __uint_as_float((__float_as_uint(x) + random) & ~0x1fffu));
@@ -57,8 +59,8 @@ struct Batch {
     int count;
 };
 
-// A group's segments of a tile, as batches: s, s + groups, ... of `count`, turned by `start`. The bounds of a segment are
-// read when the one before is begun, so that nobody waits for them.
+// The batches of a group: segments s, s + groups, ... of `count`, rotated by `start`. The bounds of a segment are
+// prefetched while the one before is in use.
 struct Batches {
     const long long* segments;  // of the tile
     int count, start, groups, s;
@@ -78,7 +80,7 @@ struct Batches {
         s += groups;
     }
 
-    // Of no ratings when there are no more.
+    // The next batch; its count is 0 when all are done.
     __device__ Batch fetch() {
         if (left <= 0) {
             begin = next_begin, left = next_left;
@@ -92,10 +94,10 @@ struct Batches {
     }
 };
 
-// Whether something is so for any group of the warp, all of whose groups ask.
+// Warp-wide OR of a condition of groups; all groups of the warp call it.
 __device__ inline bool any_group(bool so) { return LANES == 32 ? so : __any_sync(WARP, so); }
 
-// A bit for each rating of a batch that begins a run, given whose row is in use before it.
+// Bit t: rating t of the group's batch begins a run. user_before: the user of the rating before the batch.
 __device__ inline unsigned starts_of(const Batch& batch, int user_before) {
     const int lane = group_lane();
     const int above = __shfl_up_sync(WARP, batch.user, 1, LANES);
@@ -103,14 +105,14 @@ __device__ inline unsigned starts_of(const Batch& batch, int user_before) {
     return __ballot_sync(WARP, begins) >> (threadIdx.x % 32 - lane) & 0xffffffffu >> (32 - LANES);
 }
 
-// How many groups before this one, in its warp, have the same item in the same step: one lane a rating of the batch.
+// For each rating t (a lane): the number of lower groups of the warp whose rating t has the same item.
 __device__ inline int groups_before(const Batch& batch) {
     const int lane = threadIdx.x % 32;
     const int what = group_lane() < batch.count ? batch.item * LANES + group_lane() : -1 - lane;
     return __popc(__match_any_sync(WARP, what) & ((1u << lane) - 1));
 }
 
-// A bit for each step in which something is so for any group of the warp; a lane says it of its rating.
+// Bit t: the condition is true for rating t (a lane) of any group of the warp.
 __device__ inline unsigned steps_with(bool so) {
     unsigned steps = __ballot_sync(WARP, so);
 #pragma unroll
@@ -118,9 +120,8 @@ __device__ inline unsigned steps_with(bool so) {
     return steps;
 }
 
-// A group's segments, one after another. While a run is worked on, the row of the next one is on its way, and while a
-// batch is, the ratings of the next but one are. The groups of a warp go in step, rating by rating.
-// locks: a word for each row of the tile, 0 where nobody holds it; of `locked` alone.
+// Updates by all batches of a group, prefetching the next run's row and the ratings of the batch after the next. The
+// groups of a warp run in lockstep, rating by rating. locks: with `locked` a word for each row of the tile, 0 = free.
 template <class Stored, bool locked>
 __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQuad* tile, int* locks,
                                const Steps<float>& steps, bool reread, unsigned& random) {
@@ -140,7 +141,7 @@ __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQ
         row.store(user_rows, user_now);
     };
 
-    int next_user = __shfl_sync(WARP, batch.user, 0, LANES);  // whose row is on its way; none: -1
+    int next_user = __shfl_sync(WARP, batch.user, 0, LANES);  // whose row is prefetched; -1: none
     if (batch.count > 0) next.load_current(user_rows, next_user);
     while (any_group(batch.count > 0)) {
         const Batch coming = batches.fetch();
@@ -169,7 +170,7 @@ __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQ
             q.for_each([&](int k, int, float x) { dot += p[k] * x; });
             const float error = group_sum(dot, WARP) - __shfl_sync(WARP, batch.value, t, LANES);
             auto look_again = [&] {
-                __syncwarp();  // or the compiler takes what it has read before
+                __syncwarp();  // forces the compiler to load again
                 q.load(at, 0);
             };
             auto write = [&] {
@@ -183,7 +184,7 @@ __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQ
                     got = __shfl_sync(WARP, got, 0, LANES);
                     look_again();
                     if (got) write();
-                    __syncwarp();  // shared memory serves a warp in order: the row is there before the lock is free
+                    __syncwarp();  // shared memory serves a warp in order: the row is written before the lock is free
                     if (got && group_lane() == 0) atomicExch(&locks[item], 0);
                     waits = waits && !got;
                 }
@@ -203,10 +204,9 @@ __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQ
     if (user_now >= 0) write_back();
 }
 
-// The part `part` of the users: tile t has its segments tile_segments[part * n_tiles + t] and on; a segment s is the
-// ratings segments[s] to segments[s + 1], counted from first_rating. `items` are rows of the tile, whose items are
-// tile_items[tile_rows[t]] and on. Dynamic shared memory: 16 QUADS bytes for each row of the largest tile, 4 more with
-// locks.
+// Updates by part `part` of the users. With k = part * n_tiles + t, tile t has the segments tile_segments[k] to
+// tile_segments[k + 1] - 1; segment s is the ratings segments[s] to segments[s + 1] - 1, counted from first_rating.
+// items: row in the tile; row r of tile t is item tile_items[tile_rows[t] + r].
 template <class Stored, bool locked>
 __device__ inline void sweep(const long long* segments, const int* tile_segments, int part, const int* tile_items,
                              const int* tile_rows, int n_tiles, const int* users, const int* items,
@@ -227,7 +227,7 @@ __device__ inline void sweep(const long long* segments, const int* tile_segments
             for (int row = threadIdx.x; row < words / (QUADS * 4); row += blockDim.x) locks[row] = 0;
         __syncthreads();
         const int begin = tile_segments[part * n_tiles + t], count = tile_segments[part * n_tiles + t + 1] - begin;
-        // In turns of 2^-32: every tile begins elsewhere.
+        // Each tile starts at another segment: `turn` is a fraction of `count` in units of 2^-32.
         const unsigned turn = 0xffffffffu / n_tiles * t + rotation;
         const int start = (int)((unsigned long long)turn * count >> 32);
         const int group = threadIdx.x / LANES;
@@ -242,6 +242,9 @@ __device__ inline void sweep(const long long* segments, const int* tile_segments
         __syncthreads();
     }
 }
+
+// The four kernels. Grid: any; a block a tile. Block: whole warps, at least `groups` groups. Dynamic shared memory: 16
+// QUADS bytes for each row of the largest tile, 4 more with locks.
 
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
     fast(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,

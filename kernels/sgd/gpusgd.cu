@@ -1,23 +1,23 @@
 // GPUSGD: square blocks, and in a block tags of ratings that share neither row nor column; one thread an update.
 // Source: Li et al. 2019, sections 3, 4.1 and 5.2, after Jin et al. 2016.
 //
-// A launch is one tag of blocks, a thread block takes a data block of it, and the ratings of one tag inside the block at
-// a time, each by a thread that updates the factors of both vectors one after another; a block has as many threads as
-// there are factors. Neighbouring threads read factors that lie a row apart, so nearly every access is a transaction of
-// its own.
+// A launch is one tag of blocks; a thread block takes a data block and, inside it, the ratings of one tag at a time, a
+// thread a rating, which updates the factors of both vectors in a loop. A block has as many threads as there are
+// factors. Neighbouring threads read factors that are a row apart, so nearly every access is a transaction of its own.
 //
-// Version gpusgd: FP32. Version gpusgd_double: FP64, the second precision of section 5.
+//   1. gpusgd: FP32.
+//   2. gpusgd_double: FP64, the second precision of section 5.
 //
-// Who races on what: nobody. Blocks of a launch share no row and no column, nor do ratings between two barriers, where
-// those that name the same cell twice are kept apart too: nothing is lost, and two runs give the same bits.
+// Who races on what: no thread. Blocks of a launch share no row and no column, nor do ratings between two barriers, not
+// even repeated ratings of one cell: nothing is lost, and two runs give the same bits.
 //
 // Where the source is silent: how entries are tagged inside a block; here by their diagonal, as the blocks are. Blocks
-// are cut evenly, as in newgpusgd.cu; blank are those that squares need and the matrix has not.
+// are cut evenly, as in newgpusgd.cu; blocks beyond the matrix, which the square needs, are empty.
 // What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/sgd.cuh"
 
-// Block b has the groups block_groups[b] and on; group g is the ratings groups[g] to groups[g + 1], counted from
-// first_rating.
+// Block b has the groups block_groups[b] to block_groups[b + 1] - 1; group g is the ratings groups[g] to
+// groups[g + 1] - 1, counted from first_rating.
 template <class Real>
 __device__ inline void descend(const int* block_groups, const long long* groups, int first_block, const int* users,
                                const int* items, const float* values, long long first_rating, Real* user_factors,
@@ -37,6 +37,8 @@ __device__ inline void descend(const int* block_groups, const long long* groups,
         __syncthreads();
     }
 }
+
+// The two kernels. Grid: a block a data block of the tag. Block: FACTORS, a thread a rating.
 
 extern "C" __global__ void gpusgd(const int* __restrict__ block_groups, const long long* __restrict__ groups,
                                   int first_block, const int* __restrict__ users, const int* __restrict__ items,

@@ -1,18 +1,18 @@
 // Hogwild SGD: one group of lanes an update, no locks.
 // Source: Kampffmeyer 2015, Algorithm 4.1 and section 4.1.1, after Recht et al. 2011.
 //
-// Every group draws a rating r_ui with replacement (section 6.2.1), loads both feature vectors coalesced, and
-// writes both back while others may be doing the same to the same vectors: such an update is lost, which is
-// rare where the matrix is sparse. Which updates are lost depends on timing, so two runs differ.
-//     e = p_u . q_i - r;   p_u -= rate (e q_i + lambda_u p_u);   q_i -= rate (e p_u + lambda_v q_i)
+// Every group draws a rating r_ui with replacement (section 6.2.1), loads both vectors coalesced, and stores both:
+//     e = p_u . q_i - r;   p_u -= rate (e q_i + lambda_u p_u);   q_i -= rate (e p_u + lambda_i q_i)
+// The draw is a hash of the update's number, so that a sequential run can use the same samples.
 //
-// Version hogwild: as published. The draw is a hash of the update's number, so that a sequential run can follow
-// the very same samples.
+// Who races on what: all groups, on the rows of users and items. An overwritten update is lost, which is rare where the
+// matrix is sparse; which ones depends on timing, so two runs differ.
 // What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/group.cuh"
 #include "common/random.cuh"
 #include "common/sgd.cuh"
 
+// Grid and block: any; a group of lanes an update.
 extern "C" __global__ void hogwild(const int* __restrict__ users, const int* __restrict__ items,
                                    const float* __restrict__ values, long long nnz, float* user_factors,
                                    float* item_factors, const Steps<float>* __restrict__ steps_now,

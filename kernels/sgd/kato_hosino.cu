@@ -1,21 +1,20 @@
 // Kato and Hosino: all users for all ratings, then all items for all ratings.
 // Source: Kampffmeyer 2015, section 2.6 and Algorithm 2.2, after Kato and Hosino 2010.
 //
-// With the other side fixed, the ratings of different users have nothing in common: a group of lanes takes a user and
-// goes over its ratings one after another, the user's vector in registers. The launch for the items begins when the one
-// for the users has ended; that is the synchronization. An error is computed twice for each rating, and the second
-// time with the new users.
+// With the other side fixed, the ratings of different users are independent: a group of lanes takes a user and iterates
+// over its ratings, the user's vector in registers. The launch for the items follows the one for the users; that is the
+// synchronization. The error of each rating is computed twice, the second time with the new users.
 //
-// Who races on what: nobody. No two groups write the same vector, and those that are read are fixed: two runs give the
-// same bits.
+// Who races on what: no thread. No two groups write the same vector, and no vector that is read is written: two runs
+// give the same bits.
 //
-// Where the source is silent: the samples of one user, run in parallel, would overwrite each other; here they are in
-// order. `steps` belong to one rating, as in Algorithm 4.1.
+// Where the source is silent: the samples of one user, run in parallel, would overwrite each other; here they are
+// sequential. The learning rate applies to one rating, as in Algorithm 4.1.
 // What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/group.cuh"
 #include "common/sgd.cuh"
 
-// The rows first_row to end_row, whose ratings begin with number first_rating of indptr.
+// Updates the rows first_row to end_row - 1; indptr counts ratings from first_rating.
 template <bool users>
 __device__ inline void descend(const long long* indptr, int first_row, int end_row, const int* indices,
                                const float* values, long long first_rating, const float* fixed, float* moved,
@@ -36,6 +35,8 @@ __device__ inline void descend(const long long* indptr, int first_row, int end_r
         store_factors(moved, (int)row, x);
     }
 }
+
+// The two kernels. Grid and block: any; a group of lanes a row.
 
 extern "C" __global__ void kato_hosino_users(const long long* __restrict__ indptr, int first_row, int end_row,
                                              const int* __restrict__ indices, const float* __restrict__ values,

@@ -1,26 +1,27 @@
 // NewGPUSGD: rectangular blocks, a thread block takes a data block, rating after rating, each thread one factor.
 // Source: Li et al. 2019, section 4, Algorithm 1.
 //
-// The matrix is cut into l x l blocks of m/l users by n/l items, rounded so that all have a row and a column where there
-// are l of both: block a begins with row a m / l. A launch is one tag of l blocks that share no row and no column; the
-// next launch is the synchronization between tags. The launches of an epoch are recorded once, and started as one. The
-// inner product is summed up by a tree in shared memory.
+// The matrix is cut into l x l blocks of m/l users by n/l items, rounded so that all have a row and a column where
+// there are l of both: block a begins with row a m / l. A launch is one tag of l blocks that share no row and no
+// column; the next launch is the synchronization between tags. The launches of an epoch are recorded once and replayed
+// as a graph. The inner product is a tree sum in shared memory.
 //
-// Version newgpusgd: FP32. Version newgpusgd_double: FP64, the second precision of section 5.
+//   1. newgpusgd: FP32.
+//   2. newgpusgd_double: FP64, the second precision of section 5.
 //
-// Who races on what: nobody. Nothing is lost, and two runs give the same bits.
+// Who races on what: no thread. Nothing is lost, and two runs give the same bits.
 //
 // Slips of Algorithm 1, implemented as the text and equation 3 say:
 //   - line 14 updates the item's vector with the item's own where the user's belongs; it is the user's before line 13;
 //   - line 9 lets every even thread add in all rounds; in round `sign` it is every 2 sign-th thread;
 //   - line 8 stops a round early, at sign * 2 < f instead of sign < f, and the sum misses half its terms;
-//   - nobody waits before line 10 first reads what other threads write in line 6;
+//   - a barrier is missing between line 6, which writes, and line 10, which reads what other threads wrote;
 //   - equation 2 subtracts the regularization, which minimizing the error adds.
 // What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/sgd.cuh"
 #include "common/tree_sum.cuh"
 
-// Block b of the launch is the ratings offsets[first_block + b] and on, counted from first_rating. FACTORS threads.
+// Updates by the ratings of a data block, offsets[b] to offsets[b + 1] - 1, counted from first_rating, in order.
 template <class Real>
 __device__ inline void descend(const long long* offsets, int first_block, const int* users, const int* items,
                                const float* values, long long first_rating, Real* user_factors,
@@ -36,6 +37,8 @@ __device__ inline void descend(const long long* offsets, int first_block, const 
         __syncthreads();
     }
 }
+
+// The two kernels. Grid: a block a data block of the tag, from first_block on. Block: FACTORS.
 
 extern "C" __global__ void newgpusgd(const long long* __restrict__ offsets, int first_block,
                                      const int* __restrict__ users, const int* __restrict__ items,

@@ -23,7 +23,8 @@ __device__ inline void load_system(float* lower, float* upper, float* least, con
             const int j = k / (SIDE * 4), row = k / 4 % SIDE, column = k % 4 * 4;
             const int r = i * SIDE + row, c = j * SIDE + column;
             float4 four = {0.0f, 0.0f, 0.0f, 0.0f};
-            if (r < FACTORS && c < FACTORS) four = load4(matrix + tile_number(i, j) * SIDE * SIDE + row * SIDE + column);
+            if (r < FACTORS && c < FACTORS)
+                four = load4(matrix + tile_number(i, j) * SIDE * SIDE + row * SIDE + column);
             auto entry = [&](float a, int at) {
                 const int low = min(r, at), high = max(r, at);
                 return high < FACTORS ? a + (low == high ? ridge : 0.0f)
@@ -130,7 +131,8 @@ __device__ inline void factor_system(float* lower, float* upper, const float* le
     constexpr int sides = CHOLESKY ? 1 : 2;
     auto tile = [&](int side, int i, int j) { return (side == 0 ? lower : upper) + tile_number(i, j) * TILE; };
     for (int k = 0; k < TILE_ROWS; ++k) {
-        if (threadIdx.x < 32) factor_diagonal<CHOLESKY>(tile(0, k, k), tile(1, k, k), least + k * SIDE, FACTORS - k * SIDE);
+        if (threadIdx.x < 32)
+            factor_diagonal<CHOLESKY>(tile(0, k, k), tile(1, k, k), least + k * SIDE, FACTORS - k * SIDE);
         __syncthreads();
         const int rows = (SYSTEM_ROWS - 1 - k) * SIDE;
         for (int t = threadIdx.x; t < rows * sides; t += DIRECT_THREADS) {
@@ -206,8 +208,8 @@ __device__ inline void solve_rows(float* lower, float* upper, const float* matri
     }
 }
 
-// The four kernels. Block: DIRECT_THREADS. Grid in shared memory: a block a row, with 2 SYSTEM (LU) or SYSTEM floats of
-// dynamic shared memory; in global memory: any, with as many floats of `workspace` a block.
+// The four kernels. Grid: a block a row, or, with the system in global memory, any. Block: DIRECT_THREADS. In dynamic
+// shared memory, or in `workspace` for each block: 2 SYSTEM floats for LU, SYSTEM floats for Cholesky.
 
 extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
     solve_lu(const float* __restrict__ matrices, const float* __restrict__ biases,

@@ -68,8 +68,8 @@ __device__ inline Place patch_of(int thread) {
     return {PATCH_ROWS - 1, rest - 3 * tiles};
 }
 
-// A pipeline of bins: ratings of bin s + 3 are read to registers while the theta of bin s + 1 are copied to shared memory
-// and those of bin s are multiplied.
+// A pipeline of bins: ratings of bin s + 3 are read to registers while the theta of bin s + 1 are copied to shared
+// memory and those of bin s are multiplied.
 struct Staging {
     const int* indices;
     const float* values;

@@ -2,7 +2,7 @@
 // host asks for it before it knows whether the kernels fit the device.
 #include "als/cumf/geometry.cuh"
 
-// Grid 1, block 1. Entries of one A; floats of a segment's sums; threads and dynamic shared bytes of get_hermitian;
+// Grid: 1. Block: 1. Entries of one A; floats of a segment's sums; threads and dynamic shared bytes of get_hermitian;
 // threads of the direct solvers and bytes of one of their systems; threads of conjugate gradient.
 extern "C" __global__ void shape(int* __restrict__ matrix, int* __restrict__ sums, int* __restrict__ hermitian_threads,
                                  int* __restrict__ hermitian_shared, int* __restrict__ direct_threads,
