@@ -456,19 +456,23 @@ def test_every_seed_trains_alike(seed, sets):
 # The kernel for a training set
 
 
-def test_the_kernel_is_chosen_by_the_training_set(monkeypatch):
-    least = {"nnz": 400, "n_users": 40, "n_items": 30}
-    monkeypatch.setattr(sgd, "_LEAST_FOR_FAST", least)
+@pytest.mark.parametrize(
+    ("n_users", "n_items", "factors", "kernel"),
+    [
+        (8192, 64, 4, "fast"),  # 512 groups
+        (64, 8192, 4, "fast"),  # the fewer rows are resident
+        (8191, 64, 4, "kato_hosino"),
+        (8192, 63, 4, "kato_hosino"),
+        (2048, 64, 128, "fast"),  # 128 groups of 32 lanes
+        (2047, 64, 128, "kato_hosino"),
+        (2048, 64, 64, "kato_hosino"),
+    ],
+)
+def test_the_kernel_is_chosen_by_the_training_set(monkeypatch, n_users, n_items, factors, kernel):
     monkeypatch.setattr(SGD, "_usable", lambda self, kernel, device: (kernel or "fast", device))
-    chosen = SGD(4, device="cuda")
-    large = ragged_ratings(n_users=40, n_items=30, longest=28, seed=0)
-    assert large.nnz >= 400
-    assert chosen.choose(large) == "fast"
-    assert chosen.choose(large.select(slice(399))) == "kato_hosino"
-    for fewer_rows in ({"n_users": 39}, {"n_items": 29}):
-        inside = (large.users < fewer_rows.get("n_users", 40)) & (large.items < fewer_rows.get("n_items", 30))
-        part = large.select(inside)
-        assert part.nnz >= 400 and chosen.choose(replace(part, **fewer_rows, user_ids=None, item_ids=None)) != "fast"
+    one = Ratings(np.zeros(1, int), np.zeros(1, int), np.ones(1), n_users, n_items)
+    assert SGD(factors, device="cuda").choose(one) == kernel
+    assert SGD(factors, kernel="sequential", device="cpu").choose(one) != kernel
 
 
 def test_fit_chooses_where_no_kernel_was_given(device, sets, monkeypatch):
@@ -476,7 +480,7 @@ def test_fit_chooses_where_no_kernel_was_given(device, sets, monkeypatch):
     small, large = ("parallel", "parallel") if device == "cpu" else ("kato_hosino", "fast")
     model = SGD(8, device=device).fit(train, 1)
     assert model.kernel == small and model.options == SGD(8, kernel=small, device=device).options
-    monkeypatch.setattr(sgd, "_LEAST_FOR_FAST", {"nnz": 1})
+    monkeypatch.setattr(sgd, "_LEAST_GROUPS", 1)
     assert model.fit(train, 1).kernel == large
     assert model.options == SGD(8, kernel=large, device=device).options
     named = kernels_on(SGD, device)[0]

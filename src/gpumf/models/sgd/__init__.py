@@ -17,15 +17,13 @@ from gpumf.models.sgd.gpusgd import GpuSgd
 from gpumf.models.sgd.hogwild import Hogwild
 from gpumf.models.sgd.kato_hosino import KatoHosino
 from gpumf.models.sgd.newgpusgd import NewGpuSgd
-from gpumf.models.sgd.updates import Parallel, Sequential
+from gpumf.models.sgd.updates import Parallel, Sequential, quad_lanes
 
 _BIAS_KINDS = {False: 0, True: 1, "baseline": 2}  # BIASES of kernels/common/sgd.cuh
 _CONSTANT = schedules.Constant()
-# A training set that has less of any of these is too small for `fast`, which keeps a group of threads busy for every
-# 16 users or eighth of an item. By the recorded `sgd_schemes` (H100, 128 factors, M updates/s) it makes 48 and
-# `kato_hosino` 288 with the 58 groups that ml-100k has (80,000 ratings), 450 and 246 with the 800 of jester-1 (1.4 M
-# ratings). On lines through the logarithms of both they meet at 430 groups and 730,000 ratings.
-_LEAST_FOR_FAST = {"nnz": 730_000, "n_users": 6_900, "n_items": 54}
+# `fast` is the faster one from so many groups, or threads in them, in flight; `kato_hosino` on smaller sets. Recorded
+# by the experiment sgd_choice.
+_LEAST_GROUPS, _LEAST_THREADS = 512, 4096
 
 
 class SGD(Factorization):
@@ -129,9 +127,12 @@ class SGD(Factorization):
         return self._trainers[self.kernel].chosen(self, self._options_given)
 
     def choose(self, train):
-        """The fastest kernel for the device and a training set, as measured: see _LEAST_FOR_FAST."""
-        small = any(getattr(train, name) < least for name, least in _LEAST_FOR_FAST.items())
-        return "kato_hosino" if small and self.device != "cpu" else super().choose(train)
+        """The fastest kernel for the device and a training set: on a GPU by how many groups `fast` keeps busy."""
+        if self.device == "cpu":
+            return super().choose(train)
+        groups = Fast.in_flight(max(train.n_users, train.n_items), min(train.n_users, train.n_items))
+        many = groups >= _LEAST_GROUPS or groups * quad_lanes(self.columns) >= _LEAST_THREADS
+        return "fast" if many else "kato_hosino"
 
     @classmethod
     def options_of(cls, kernel):

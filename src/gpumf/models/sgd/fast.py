@@ -96,13 +96,13 @@ class Fast(DescentKernel):
             self.regularization = self.regularization[[1, 0, 3, 2]]
 
     @staticmethod
-    def in_flight(train):
-        """How many groups of lanes may be at work without many lost updates, given users and items in their places.
+    def in_flight(passing, resident):
+        """How many groups of lanes may be at work without many lost updates, given the rows that pass and that stay.
 
         Their number is the speed on a small set, where an update takes as long as its instructions wait for each
         other: about a microsecond on an H100.
         """
-        return max(min(train.n_users // _USERS_A_GROUP, train.n_items * _GROUPS_AN_ITEM), 1)
+        return max(min(passing // _USERS_A_GROUP, resident * _GROUPS_AN_ITEM), 1)
 
     @classmethod
     def shape(cls, model, train, device):
@@ -121,7 +121,7 @@ class Fast(DescentKernel):
         if model.threads:
             groups, least = -(-model.threads // lanes), held
         else:
-            groups, least = cls.in_flight(train), _LEAST_THREADS // lanes
+            groups, least = cls.in_flight(train.n_users, train.n_items), _LEAST_THREADS // lanes
         blocks = min(device.facts["multiprocessors"], -(-groups // least), n_items, n_tiles or n_items)
         most = (device.facts["shared_bytes_per_multiprocessor"] - 1024) // _item_bytes(model)
         if n_tiles is None:
