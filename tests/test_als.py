@@ -32,7 +32,7 @@ def trainer_of(device, kernel, ratings, factors, *, regularization=0.05, weighte
     model = ALS(factors, regularization, weighted=weighted, kernel=kernel, device=device, threads=threads, **cg)
     poison = np.full((ratings.n_users, factors), 7.0 if kernel in TOLERANCE else np.nan, np.float32)
     items = random_factors(ratings.n_items, factors, seed)
-    return ALS._trainers[kernel](model, ratings, poison, items), items
+    return model.trainer(ratings, poison, items), items
 
 
 def solved_users(device, kernel, ratings, factors, **options):

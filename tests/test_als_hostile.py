@@ -21,7 +21,7 @@ LAMBDA, ALPHA = 0.05, 1.0
 
 
 def trainer_of(model, ratings, **options):
-    return model._trainers[model.kernel](model, ratings, *model.initial_factors(ratings), **options)
+    return model.trainer(ratings, **options)
 
 
 def model_of(estimator, kernel, device, factors=10, **options):
@@ -109,7 +109,7 @@ def test_every_row_of_any_hostile_ratings(estimator, device, ratings, factors, w
 
 
 def solved(model, ratings, users, items):
-    trainer = model._trainers[model.kernel](model, ratings, users, items)
+    trainer = model.trainer(ratings, users, items)
     trainer.solve_users()
     return to_numpy(model.device, *trainer.factors())[0]
 
@@ -214,7 +214,7 @@ def test_systems_in_global_memory_give_the_same_bits(host, monkeypatch, kernel):
     start = model.initial_factors(ratings)
     shared = solved(model, ratings, *start)
     monkeypatch.setitem(host.facts, "shared_bytes_per_block", 2000)
-    assert model._trainers[kernel].solver_of(model).endswith("_in_global")
+    assert model.schemes()[kernel].solver_of(model).endswith("_in_global")
     assert np.array_equal(shared, solved(model, ratings, *start))
 
 

@@ -24,7 +24,7 @@ def solved(device, kernel, ratings, factors, *, alpha, regularization=5.0, **opt
     model = ImplicitALS(factors, regularization, alpha=alpha, kernel=kernel, device=device, **steps)
     items = random_factors(ratings.n_items, factors, 1)
     users = random_factors(ratings.n_users, factors, 2)
-    trainer = model._trainers[kernel](model, ratings, users, items, **options)
+    trainer = model.trainer(ratings, users, items, **options)
     trainer.solve_users()
     return to_numpy(device, *trainer.factors())[0], items
 

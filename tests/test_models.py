@@ -345,7 +345,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(make, fitted, sets, monkeypatch
     model = make(4, kernel=kernel)
     if fitted:
         model.fit(train, 2, test)
-    before, trainer = state_of(model), model._trainers[kernel]
+    before, trainer = state_of(model), model.schemes()[kernel]
     other = replace(train, values=6 - train.values)
 
     def failing(error):
@@ -383,7 +383,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(make, fitted, sets, monkeypatch
 
 def test_an_interrupt_inside_an_epoch_keeps_the_epochs_before(sets, monkeypatch):
     train, test = sets
-    model, trainer = ALS(8, kernel="sequential"), ALS._trainers["sequential"]
+    model, trainer = ALS(8, kernel="sequential"), ALS.schemes()["sequential"]
     solve = trainer.solve_items
 
     def interrupted(self):

@@ -88,7 +88,7 @@ def test_only_the_wanted_races_happen(host):
         for kernel in kernels_on(RBM, "host"):
             RBM(5, gibbs_steps=2, momentum=0.5, batch=7, kernel=kernel, device="host").fit(train, 1, test)
         model = SGD(5, kernel="cu2rec", device="host")
-        SGD._trainers["cu2rec"](model, train, *model.initial_factors(train)).training_errors()
+        model.trainer(train).training_errors()
         for access in ("coalesced", "strided"):
             elementwise_cube.cube(host, access)(a, a.copy())
         counts = np.zeros((3, 1), np.int32)

@@ -39,7 +39,7 @@ def trainer_of(device, kernel, train, hidden, seed=0, **options):
     hidden_biases = rng.standard_normal(hidden).astype(np.float32)
     arrays = user_hidden, weights, visible_biases, hidden_biases
     parts = {"longest": 4} if kernel == "fast" else {}  # some users have several segments, some one
-    return model, arrays, RBM._trainers[kernel](model, train, *arrays, **parts)
+    return model, arrays, model.trainer(train, *arrays, **parts)
 
 
 def uniform(key, draws):

@@ -72,7 +72,7 @@ def test_curves_are_drawn_a_parameter_each(tuning, stored):
 def test_the_least_work_of_an_epoch_is_that_of_its_batches():
     ratings, model = ragged_ratings(seed=0), RBM(6, batch=7, gibbs_steps=2, kernel="sequential")
     model.fit(ratings, 0)
-    trainer = model._trainers["sequential"](model, ratings, *model._initial(ratings))
+    trainer = model.trainer(ratings)
     order = batch_order(0, 0, len(trainer.batches))
     items = sum(len(np.unique(trainer.batches[int(b)].items)) for b in order)
     share, moved, flops = rbm_speed._work(trainer.batches, order, ratings.nnz, model)

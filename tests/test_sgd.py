@@ -44,7 +44,7 @@ def made(device, kernel, ratings, factors, biases=False, **options):
     if biases:
         p[:, -1] = q[:, -2] = 1
         ratings = replace(ratings, values=ratings.values - np.float32(ratings.mean))
-    return SGD._trainers[kernel](model, ratings, p, q), model, p, q, ratings
+    return model.trainer(ratings, p, q), model, p, q, ratings
 
 
 def distance(device, trainer, expected):
@@ -107,7 +107,7 @@ def test_every_draw_is_a_rating_of_the_set(device):
     for kernel in set(kernels_on(SGD, device)) & {*DRAWING, "parallel"}:
         p, q = random_factors(10, 16, 1), random_factors(4, 16, 2)
         model = SGD(16, kernel=kernel, device=device)
-        trainer = SGD._trainers[kernel](model, ratings, p, q)
+        trainer = model.trainer(ratings, p, q)
         trainer.updates(0, 500)
         new_p, new_q = to_numpy(device, *trainer.factors())
         assert sorted(np.flatnonzero((new_p != p).any(1))) == [1, 5, 8]
@@ -200,7 +200,7 @@ def test_a_batch_adds_all_its_gradients(launcher, batch):
     ratings = Ratings(np.arange(64), np.zeros(64), np.random.default_rng(0).integers(1, 6, 64), 64, 1)
     p, q = random_factors(64, 16, 1), random_factors(1, 16, 2)
     model = SGD(16, 0, learning_rate=1e-5, kernel="bsgd", device=launcher.name, batch=batch)
-    trainer = SGD._trainers["bsgd"](model, ratings, p, q)
+    trainer = model.trainer(ratings, p, q)
     trainer.epoch(0)
     _, new_q = to_numpy(launcher.name, *trainer.factors())
     gradient = ((p @ q.T).ravel() - ratings.values) @ p
@@ -233,7 +233,7 @@ def test_the_wavefront_update_loses_nothing_where_batch_hogwild_does(launcher, s
         p, q = (np.zeros((rows, 4), np.float32) for rows in (16, 9))
         p[:, -1] = q[:, -2] = 1
         with launcher.shuffled(seed) if launcher.name == "host" else nullcontext():
-            trainer = SGD._trainers["cumf_sgd"](model, ratings, p, q)
+            trainer = model.trainer(ratings, p, q)
             for epoch in range(2):
                 trainer.epoch(epoch)
         _, q = to_numpy(launcher.name, *trainer.factors())
@@ -287,7 +287,7 @@ def test_fast_rounds_users_by_chance_so_that_small_steps_count(launcher):
     step = 2.0**-11 / 8
     rate = step / (0.5 * (1 - 0.5 * p[0, 0]))
     model = SGD(1, 0, learning_rate=rate, kernel="fast", device=launcher.name, threads=64)
-    trainer = SGD._trainers["fast"](model, ratings, p, q)
+    trainer = model.trainer(ratings, p, q)
     trainer.epoch(0)
     moved = (to_numpy(launcher.name, *trainer.factors())[0] - p).ravel()
     assert set(np.unique(moved)) == {0.0, np.float32(2.0**-11)}
@@ -315,7 +315,7 @@ def test_the_patience_of_cu2rec_lowers_the_rate_by_its_own_loss(launcher):
     common = {"biases": True, "kernel": "cu2rec", "device": launcher.name, "initial": "normal"}
     model = SGD(5, 0.01, learning_rate=0.4, patience=1, loss_every=2, **common)
     centred = replace(ratings, values=ratings.values - np.float32(ratings.mean))
-    trainer = SGD._trainers["cu2rec"](model, centred, *model.initial_factors(ratings))
+    trainer = model.trainer(centred, *model.initial_factors(ratings))
     trainer.take_steps(0, 40)
     losses = trainer._losses
     assert len(losses) == 20 and (np.diff(losses) > 0).any()
@@ -345,7 +345,7 @@ def test_esgd_factorizes_what_baseline_predictors_leave_in_k_columns(launcher):
         assert 0.16 < np.abs(rows[:, :8]).max() <= 0.1 * np.sqrt(3) + 1e-7
         assert rows[:, :8].std() == pytest.approx(0.1, rel=0.1)
     centred = replace(ratings, values=ratings.values - np.float32(ratings.mean))
-    trainer = SGD._trainers["esgd"](model, centred, p, q)
+    trainer = model.trainer(centred, p, q)
     assert trainer._p.shape == (40, 8) and trainer._block % 8 == 0 and trainer.defines(model)["FACTORS"] == 8
     trainer.epoch(0)
     new_p, new_q = to_numpy(launcher.name, *trainer.factors())
@@ -655,7 +655,7 @@ WRONG_OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("kernel", [name for name, trainer in SGD._trainers.items() if trainer.device == "cuda"])
+@pytest.mark.parametrize("kernel", [name for name, trainer in SGD.schemes().items() if trainer.device == "cuda"])
 def test_options_have_bounds_and_say_so(host, kernel):
     options = SGD.options_of(kernel)
     assert set(options) == set(WRONG_OPTIONS.get(kernel, {}))

@@ -307,9 +307,9 @@ def test_a_drop_is_where_one_block_more_costs_a_turn():
 def test_asking_for_more_shared_memory_changes_no_factor(launcher):
     train = ragged_ratings(seed=3)
     model = ALS(16, kernel="thesis_shared", device=launcher.name)
-    make_trainer, factors = ALS._trainers[model.kernel], []
-    for asked in (0, 2 * ALS._trainers[model.kernel].shared_bytes(16)):
-        trainer = make_trainer(model, train, *model.initial_factors(train), shared_bytes=asked)
+    factors = []
+    for asked in (0, 2 * model.scheme.shared_bytes(16)):
+        trainer = model.trainer(train, shared_bytes=asked)
         trainer.epoch(0)
         factors.append([launcher.to_numpy(side).copy() for side in trainer.factors()])
     for with_less, with_more in zip(*factors, strict=True):

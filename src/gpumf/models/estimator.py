@@ -55,6 +55,31 @@ class Model(Recommender):
         """What can be passed as `kernel`: a dict name -> device, slowest first. Those of 'cuda' run on 'host' too."""
         return {name: trainer.device for name, trainer in cls._trainers.items()}
 
+    @classmethod
+    def schemes(cls):
+        """What the kernels declare of themselves: a dict name -> `gpumf.models.base.Trainer`, slowest first."""
+        return dict(cls._trainers)
+
+    @property
+    def scheme(self):
+        """The `Trainer` of this model's kernel."""
+        return self._trainers[self.kernel]
+
+    def trainer(self, train, *arrays, **parts):
+        """This model's kernel at work on a training set: for what looks at its steps, or times them.
+
+        Parameters
+        ----------
+        train : Ratings; for a model with biases counted from their mean
+        *arrays : what it starts from, float32, in the order in which a model stores it; the initial ones by default
+        **parts : of the scheme, which its class describes
+
+        Returns
+        -------
+        gpumf.models.base.Trainer
+        """
+        return self.scheme(self, train, *(arrays or self._initial(train)), **parts)
+
     def choose(self, train):
         """The kernel for a training set, where none was given: the fastest for the device, or what a model knows."""
         return self._default_kernel

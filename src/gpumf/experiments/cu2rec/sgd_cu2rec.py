@@ -53,7 +53,7 @@ def run(data, factors, steps, repeats, regularization, learning_rate):
     rows = []
     for f in tqdm(factors, desc="sgd_cu2rec", leave=False):
         model = SGD(f, regularization, learning_rate=learning_rate, biases=True, kernel="cu2rec", device=device.name)
-        trainer = SGD._trainers[model.kernel](model, train, *model.initial_factors(train))
+        trainer = model.trainer(train)
         trainer.take_steps(0, 1)  # whatever the first launch has to do
         for repeat in range(repeats):
             first = 1 + repeat * steps

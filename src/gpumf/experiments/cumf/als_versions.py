@@ -86,7 +86,7 @@ def run(data, factors, implicit_factors, repeats):
         for model in tqdm(models, desc=f"als_versions {ratings.name}", leave=False):
             # The kernels of cumf share get_hermitian: its loads are compared once.
             loads = LOADS if model.kernel == "cumf_cholesky" and model.alpha is None else LOADS[:1]
-            for load in loads if issubclass(model._trainers[model.kernel], Cumf) else [None]:
+            for load in loads if issubclass(model.scheme, Cumf) else [None]:
                 rows += _timings(model, train, load, ceilings, repeats)
     frame = pd.DataFrame(rows, columns=COLUMNS)
     frame.attrs["datasets"] = identities
@@ -96,7 +96,7 @@ def run(data, factors, implicit_factors, repeats):
 def _models(model, factors, device, **options):
     """Each version that takes so many factors."""
     for kernel, where in model.kernels().items():
-        if where == device and factors <= model._trainers[kernel].max_factors:
+        if where == device and factors <= model.schemes()[kernel].max_factors:
             yield model(factors, kernel=kernel, **options)
 
 
@@ -105,8 +105,7 @@ def _timings(model, train, load, ceilings, repeats):
 
     All that it keeps on the device is freed when it returns: A at the size of Netflix takes gigabytes.
     """
-    make_trainer = model._trainers[model.kernel]
-    trainer = make_trainer(model, train, *model.initial_factors(train), **({"load": load} if load else {}))
+    trainer = model.trainer(train, **({"load": load} if load else {}))
     measured = (
         _hermitians(model, trainer, repeats) if load not in (None, LOADS[0]) else _steps(model, trainer, repeats)
     )
@@ -168,14 +167,14 @@ def _hermitians(model, trainer, repeats):
 
 def _work(model, train):
     """(bytes, FLOP) of every step, a dict."""
-    make_trainer, shapes = model._trainers[model.kernel], {}
+    scheme, shapes = model.scheme, {}
     steps = model.cg_steps if model.kernel in _limits.CONJUGATE_GRADIENT else None
     shapes["users"] = train.n_users, train.n_items, train.nnz, model.factors, steps
     shapes["items"] = train.n_items, train.n_users, train.nnz, model.factors, steps
     work = {side: _limits.half_sweep(*shape, implicit=model.alpha is not None) for side, shape in shapes.items()}
     work["iteration"] = tuple(map(sum, zip(work["users"], work["items"], strict=True)))
-    if issubclass(make_trainer, Cumf):
-        matrix = {"entry_bytes": 2 if make_trainer.a_half else 4, "fused_bias": make_trainer.fused_bias}
+    if issubclass(scheme, Cumf):
+        matrix = {"entry_bytes": 2 if scheme.a_half else 4, "fused_bias": scheme.fused_bias}
         for side, shape in shapes.items():
             work |= {f"{side} {phase}": least for phase, least in _limits.phases(*shape, **matrix).items()}
     return work

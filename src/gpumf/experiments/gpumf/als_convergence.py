@@ -44,7 +44,7 @@ def run(data, factors, epochs, parameters):
         train, test = ratings.split(0.2)
         arguments = chosen(parameters, name, "ALS")
         for kernel in tqdm(kernels, desc=f"als_convergence {ratings.name}", leave=False):
-            if factors <= ALS._trainers[kernel].max_factors:
+            if factors <= ALS.schemes()[kernel].max_factors:
                 fitted = ALS(factors, kernel=kernel, **arguments).fit(train, epochs, test)
                 frames.append(fitted.history.assign(data=ratings.name, kernel=kernel, device=fitted.device))
     frame = pd.concat(frames, ignore_index=True)

@@ -65,7 +65,7 @@ def run(data, factors, shares, share_factors, repeats):
     rows = []
     for varied, ratings, f in tqdm(settings, desc="als_scaling", leave=False):
         for kernel, device in kernels.items():
-            if f > ALS._trainers[kernel].max_factors or (device == "cpu" and ratings.nnz * f**2 > _MOST_ON_CPU):
+            if f > ALS.schemes()[kernel].max_factors or (device == "cpu" and ratings.nnz * f**2 > _MOST_ON_CPU):
                 continue
             limit = _limits.limit_seconds(*_work(kernel, ratings, f), ceilings[device], kernel)
             what = ratings.name, varied, kernel, device, f, ratings.nnz
@@ -85,7 +85,7 @@ def _part(ratings, share):
 def _seconds(kernel, ratings, factors, repeats):
     """Of each iteration; what the trainer keeps on the device is freed when it returns."""
     model = ALS(factors, kernel=kernel)
-    trainer = model._trainers[kernel](model, ratings, *model.initial_factors(ratings))
+    trainer = model.trainer(ratings)
     return _limits.clock(model.device)(lambda: trainer.epoch(0), repeats, warmup=1)
 
 

@@ -108,7 +108,7 @@ def half_sweeps(data, factors):
     train = ratings if ratings.test_mask is None else ratings.official_split()[0]
     for kernel in KERNELS:
         model = ALS(factors, kernel=kernel)
-        trainer = model._trainers[kernel](model, train, *model.initial_factors(train))
+        trainer = model.trainer(train)
         trainer.epoch(0)
         trainer.synchronize()
 

@@ -59,7 +59,7 @@ def _steps(ratings, f, device):
         for kernel, where in model.kernels().items():
             if where == device and (model is not SGD or kernel in SGD_KERNELS):
                 made = model(f, kernel=kernel)
-                yield made, kernel, made._trainers[kernel](made, ratings, *made.initial_factors(ratings))
+                yield made, kernel, made.trainer(ratings)
 
     for made, kernel, trainer in trainers(ALS):
         steps = made.cg_steps if kernel in _limits.CONJUGATE_GRADIENT else None

@@ -139,7 +139,7 @@ def counts(ratings, whose, factors, epochs, kernel, device, **options):
     start[whose == "items"][:] = 0
     model = SGD(factors, 0, learning_rate=rate, kernel=kernel, device=device, **options)
     train = replace(ratings, values=np.where(marked, np.float32(STEP / rate), np.float32(0)), test_mask=None)
-    trainer = SGD._trainers[kernel](model, train, *start)
+    trainer = model.trainer(train, *start)
     on = None if device == "cpu" else gpu.device(device)
     time, to_numpy = (on.time, on.to_numpy) if on else (seconds_of, np.array)
     before = np.zeros(n_rows)

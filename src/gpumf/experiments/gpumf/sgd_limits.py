@@ -41,7 +41,7 @@ def run(data, factors, repeats):
     kernels = ("hogwild", "cumf_sgd", "fast") if device == "cuda" else ("sequential", "parallel")
     for kernel in tqdm(kernels, desc="sgd_limits", leave=False):
         model = SGD(factors, kernel=kernel)
-        trainer = model._trainers[kernel](model, train, *model.initial_factors(train))
+        trainer = model.trainer(train)
         runs, row_bytes = plan(model, train)
         gather = (12 * train.nnz + row_bytes) / ceilings["copy_bytes_per_second"]
         limit = _limits.limit_seconds(moved, flops, ceilings, kernel)

@@ -112,7 +112,7 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
                 for model, runs in searched.items():
                     _, parameters = min(runs, key=lambda run, level=level: _reached(run[0], level)[1])
                     for pair, versions in pairs.items():
-                        if f > model._trainers[versions[model.__name__][0]].max_factors:
+                        if f > model.schemes()[versions[model.__name__][0]].max_factors:
                             continue
                         for repeat in range(repeats):
                             fitted = fit(model, versions, parameters, repeat)

@@ -66,11 +66,10 @@ def _timings(model, ratings, few, slow, repeats, ceilings):
     timed, few_repeats = _limits.clock(model.device), max(1, repeats // 3)
     model._set_training(ratings)
     initial = model._initial(ratings)
-    make_trainer = model._trainers[model.kernel]
-    make_trainer.compile(model)
+    model.scheme.compile(model)
     _ = ratings.by_user
     made = []
-    (seconds,) = timed(lambda: made.append(make_trainer(model, ratings, *initial)), 1, warmup=0)
+    (seconds,) = timed(lambda: made.append(model.trainer(ratings, *initial)), 1, warmup=0)
     yield _row("prepare", 0, 1.0, seconds)
 
     (trainer,) = made

@@ -155,15 +155,15 @@ def _resident(device, train):
 
 def _taken(model, resident, factors, device, machine):
     """(what a block takes and how many are active, a trainer whose blocks take that)."""
-    make_trainer, block = ALS._trainers[model.kernel], min(BLOCK, model.threads)
-    needed = asked = make_trainer.shared_bytes(FACTORS, block)
+    scheme, block = model.scheme, min(BLOCK, model.threads)
+    needed = asked = scheme.shared_bytes(FACTORS, block)
     if machine != OWN:
         wanted = active_blocks(KEPLER, block, shared_bytes=published_bytes(model.kernel))
         facts = device.facts
         most = facts["shared_bytes_per_multiprocessor"] // wanted // 128 * 128 - facts["reserved_shared_bytes"]
         asked = max(needed, most)
-    trainer = make_trainer(model, resident, *factors, shared_bytes=asked)
-    compiled, on_gpu = make_trainer.compile(model), device.name == "cuda"
+    trainer = model.trainer(resident, *factors, shared_bytes=asked)
+    compiled, on_gpu = scheme.compile(model), device.name == "cuda"
     registers = compiled.attributes["num_regs"] if on_gpu else 0
     computed = active_blocks(device.facts, block, registers, asked)
     driver = compiled.active_blocks(block, asked) if on_gpu else np.nan
