@@ -13,7 +13,7 @@ from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.gpu import nvrtc
 from gpumf.gpu.occupancy import KEPLER, active_blocks
-from gpumf.models.als import half_sweeps, tensor_core, thesis
+from gpumf.models.als import tensor_core, thesis, trainer
 
 # Relative errors that a kernel may have: conjugate gradient ends at a residual, not at the solution. A in FP16 is off
 # by up to 2^-12 of the largest entry on its diagonal; lambda n bounds what comes of that, and plain lambda does not.
@@ -73,7 +73,7 @@ def test_tensor_core_half_sweep_with_many_factors(launcher, factors):
 
 def test_segments_are_the_rows():
     indptr = np.array([0, 0, 5, 25, 26, 126])
-    segments, slots = half_sweeps.segments_of(indptr, longest=10)
+    segments, slots = trainer.segments_of(indptr, longest=10)
     assert (np.diff(segments["length"]) <= 0).all() and segments["length"].max() <= 10
     assert slots == 2 + 10
     for row, (begin, end) in enumerate(pairwise(indptr)):

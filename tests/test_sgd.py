@@ -518,7 +518,7 @@ def test_schedules_follow_their_formulas():
     # Two epochs without a better one, twice.
     assert [schedules.Patience(2, 0.5).rate(0.1, rmses[:k]) for k in (1, 4, 5, 6, 7)] == [0.1, 0.1, 0.05, 0.05, 0.025]
     for schedule in (schedules.Constant(), schedules.Power(0.3), schedules.Patience(3, 0.9)):
-        assert schedules.made(schedules.described(schedule)) == schedule
+        assert schedules.from_dict(schedules.to_dict(schedule)) == schedule
 
 
 def test_a_schedule_reaches_the_kernel(device):

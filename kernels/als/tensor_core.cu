@@ -1,16 +1,16 @@
 // ALS on the tensor cores: gather in half precision, multiply, and solve, without the matrix leaving the chip.
 //
-// For every row with ratings r over columns I, solve (F_I^T F_I + lambda n E) x = F_I^T r as in als/thesis.cu.
-// With IMPLICIT (Hu, Koren and Volinsky 2008; cumf, section 5.6): (F^T F + sum w f f^T + lambda E) x = sum (1 + w) f
+// For every row with ratings r over columns S, solve (F_S^T F_S + lambda n I) x = F_S^T r as in als/thesis.cu.
+// With IMPLICIT (Hu, Koren and Volinsky 2008; cumf, section 5.6): (F^T F + sum w f f^T + lambda I) x = sum (1 + w) f
 // with w = alpha r over the ratings above zero, and F^T F, over all columns, from the kernel `gram`.
 //
 // Version tensor_core: what it changes against thesis_shared and cumf's kernels, and why.
 //   - The other side's factors are gathered as FP16 rows, half the bytes, by copies that do not wait.
-//   - F_I^T F_I is a matrix product over the ratings: tensor cores make it, 16 ratings at a time, FP32 sums in
+//   - F_S^T F_S is a matrix product over the ratings: tensor cores make it, 16 ratings at a time, FP32 sums in
 //     registers. A tile of F loaded transposed is at once the left operand of its tile row and the right one of its
 //     tile column; each warp has a compact patch of tiles on and below the diagonal, so that it loads few for many.
 //     Which ones is known when the kernel is compiled: between two products there is no branch.
-//   - F_I^T r is one more product with the left operands that are there: r and the rest that half precision leaves of
+//   - F_S^T r is one more product with the left operands that are there: r and the rest that half precision leaves of
 //     it are two columns of its right operand.
 //   - A team of warps works on a segment of a row. Long rows have many segments: each leaves its sums in global memory
 //     and the last one to arrive adds them, in order, so that a popular item does not keep one team busy while the
@@ -130,7 +130,7 @@ __device__ __forceinline__ void as_warp(int warp, Use use) {
 }
 
 // What a thread holds of the sums, in quads as the tensor cores make them: lane's share of the warp's 16 x 16 tiles, two
-// of 16 x 8 each; then of F_I^T r, 16 x 8 of which two columns are used.
+// of 16 x 8 each; then of F_S^T r, 16 x 8 of which two columns are used.
 constexpr int TILE_QUADS = 2 * MOST, QUADS = TILE_QUADS + PLAN.rights;
 using Sums = float[QUADS][4];
 using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
@@ -393,7 +393,7 @@ __device__ __forceinline__ bool sum_products(Sums& sums, const Team& team, const
     return true;
 }
 
-// A warp's part of F_I^T r to where the team sees it.
+// A warp's part of F_S^T r to where the team sees it.
 template <int warp>
 __device__ __forceinline__ void store_right(Number<warp>, const Sums& sums, Solver& solver, int lane) {
     for_each<TILES>([&](auto t) {

@@ -83,7 +83,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rat
     factors, epochs : int
     repeats : int, runs of each; run k starts with seed k. On more than ten million ratings only `cumf_sgd` and
         `fast` are run more than once.
-    schedule : what `schedules.described` says of one
+    schedule : one as a dict, see `schedules.to_dict`
     threads : dict, label -> CUDA threads of the grid, where another number than the default is wanted
     shorter : dict, label -> epochs, where fewer are wanted
     rates : dict, family of data sets -> regularization and learning_rate of all schemes
@@ -110,7 +110,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rat
                     factors,
                     kernel=kernel,
                     seed=repeat,
-                    schedule=schedules.made(schedule),
+                    schedule=schedules.from_dict(schedule),
                     threads=threads.get(label),
                     **arguments,
                     **options,

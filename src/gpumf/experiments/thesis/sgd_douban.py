@@ -48,7 +48,7 @@ def run(data, kernels, factors, regularization, learning_rate, schedule, epochs,
     data : name of a data set that has a `first_comparison.threshold`
     kernels : of SGD
     factors, regularization, learning_rate : as of SGD
-    schedule : what `schedules.described` says of one
+    schedule : one as a dict, see `schedules.to_dict`
     epochs : int, the most
     repeats : int, runs of the kernels on a GPU, run k with seed k; the others run once
 
@@ -61,7 +61,7 @@ def run(data, kernels, factors, regularization, learning_rate, schedule, epochs,
     train, test = ratings.split(0.2)
     threshold = first_comparison.threshold(ratings.name)
     parameters = {"factors": factors, "regularization": regularization, "learning_rate": learning_rate}
-    parameters |= {"schedule": schedules.made(schedule), "biases": True}
+    parameters |= {"schedule": schedules.from_dict(schedule), "biases": True}
     frames = []
     for kernel, repeat in tqdm(list(_runs(kernels, repeats)), desc=f"sgd_douban {ratings.name}", leave=False):
         model = SGD(kernel=kernel, seed=repeat, **parameters)

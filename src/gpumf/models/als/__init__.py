@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.models.als.cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
-from gpumf.models.als.half_sweeps import ImplicitParallel, Parallel, Sequential
 from gpumf.models.als.tensor_core import TensorCore
 from gpumf.models.als.thesis import ThesisGlobal, ThesisHybrid, ThesisShared
+from gpumf.models.als.trainer import ImplicitParallel, Parallel, Sequential
 from gpumf.models.checks import flag, integer, number
 from gpumf.models.factorization import Factorization
 
@@ -51,7 +51,7 @@ class ALS(_LeastSquares):
 
     One epoch solves every user's, then every item's, regularized least-squares problem with the other side fixed:
 
-        (Q_I^T Q_I + lambda n E) p_u = Q_I^T r_I,    I the n items that user u has rated
+        (Q_S^T Q_S + lambda n I) p_u = Q_S^T r_S,    S the n items that user u has rated
 
     (Zhou et al. 2008; thesis, section 2.3.2 and chapter 5). The same factors, bit for bit, in every run on the
     same device. For users and items without training ratings the mean is predicted; such a user is recommended the

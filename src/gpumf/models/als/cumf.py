@@ -10,7 +10,7 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.gpu import sources
-from gpumf.models.als.half_sweeps import HalfSweeps, segments_of
+from gpumf.models.als.trainer import ALSTrainer, segments_of
 from gpumf.models.base import KernelTrainer, shape_of
 
 _LOADS = {"coalesced": 0, "l1": 1, "no_l1": 2}
@@ -56,7 +56,7 @@ class Side:
     gram: "Side | None" = None
 
 
-class Cumf(KernelTrainer, HalfSweeps):
+class Cumf(KernelTrainer, ALSTrainer):
     """kernels/als/cumf: the rows' matrices to global memory, then a solver; rows in batches that fit the memory.
 
     Parameters

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf import gpu
-from gpumf.models.als.half_sweeps import HalfSweeps, segments_of
+from gpumf.models.als.trainer import ALSTrainer, segments_of
 from gpumf.models.base import KernelTrainer
 
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
@@ -25,7 +25,7 @@ class _Rows:
         self.meeting = partial, device.array(np.zeros(max(slots, 1), np.int32))
 
 
-class TensorCore(KernelTrainer, HalfSweeps):
+class TensorCore(KernelTrainer, ALSTrainer):
     """kernels/als/tensor_core.cu: FP16 factors, products on the tensor cores, the solve fused behind them.
 
     longest : ratings of a segment, see `segments_of`

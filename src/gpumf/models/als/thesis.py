@@ -5,11 +5,11 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf import gpu
-from gpumf.models.als.half_sweeps import HalfSweeps
+from gpumf.models.als.trainer import ALSTrainer
 from gpumf.models.base import KernelTrainer, lanes, launch_shape
 
 
-class Thesis(KernelTrainer, HalfSweeps):
+class Thesis(KernelTrainer, ALSTrainer):
     """kernels/als/thesis.cu: a half-warp a row, in whichever memory its two symmetric matrices lie."""
 
     source = "als/thesis.cu"

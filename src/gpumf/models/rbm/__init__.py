@@ -138,7 +138,7 @@ class RBM(Model):
                 raise ValueError(f"{name} must be 'device' or 'transfer', not {place!r}")
         self.gibbs_steps = _checked_steps(gibbs_steps)
         self.average, self.initial_biases, self.weights, self.batches = average, initial_biases, weights, batches
-        self.schedule = schedules.made(schedule)
+        self.schedule = schedules.from_dict(schedule)
         self.levels = None if levels is None else integer("levels", levels, 2, MOST_LEVELS)
         super().__init__(kernel=kernel, device=device, seed=seed)
         if "transfer" in (weights, batches) and not self._trainers[self.kernel].transfers:
@@ -161,7 +161,7 @@ class RBM(Model):
     @property
     def _parameters(self):
         own = {name: getattr(self, name) for name in (*self.THESIS, "levels")}
-        return super()._parameters | own | {"schedule": schedules.described(self.schedule)}
+        return super()._parameters | own | {"schedule": schedules.to_dict(self.schedule)}
 
     def steps_in(self, epoch):
         """T, the steps of Gibbs sampling in an epoch, counted from 0."""

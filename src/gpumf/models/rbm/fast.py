@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpumf.models.als.half_sweeps import segments_of
+from gpumf.models.als.trainer import segments_of
 from gpumf.models.rbm.divergence import DivergenceKernel
 
 _BLOCK = 256  # CUDA threads

@@ -117,7 +117,7 @@ class SGD(Factorization):
             self.item_bias_regularization = number("item_bias_regularization", item_bias_regularization, least=0)
         self.biases = biases
         self.bias_kind = _BIAS_KINDS[biases]
-        self.schedule = schedules.made(schedule)
+        self.schedule = schedules.from_dict(schedule)
         self._options_given = options
         _ = self.options  # raises where they are wrong
 
@@ -200,7 +200,7 @@ class SGD(Factorization):
             "bias_regularization": self.bias_regularization,
             "item_bias_regularization": self.item_bias_regularization,
             "biases": self.biases,
-            "schedule": schedules.described(self.schedule),
+            "schedule": schedules.to_dict(self.schedule),
         }
 
     def initial_factors(self, train):

@@ -77,13 +77,13 @@ class Patience:
 SCHEDULES = {schedule.__name__: schedule for schedule in (Constant, Power, Patience)}
 
 
-def described(schedule):
-    """A schedule as plain values, which `made` takes back."""
+def to_dict(schedule):
+    """A schedule as plain values, which `from_dict` takes back."""
     return {"name": type(schedule).__name__, **asdict(schedule)}
 
 
-def made(description):
-    """A schedule from what `described` said of it; a schedule itself is returned as it is.
+def from_dict(description):
+    """A schedule from those plain values; a schedule itself is returned as it is.
 
     Raises
     ------

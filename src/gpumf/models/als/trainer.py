@@ -8,7 +8,7 @@ from gpumf.cpu import als as cpu_als
 from gpumf.models.base import FactorTrainer
 
 
-class HalfSweeps(FactorTrainer):
+class ALSTrainer(FactorTrainer):
     """An epoch is two half-sweeps: the users' factors from the items', then the items' from the users'."""
 
     cg_steps = 6  # of conjugate gradient, where it is used and nothing else is asked for (cumf, section 4)
@@ -69,7 +69,7 @@ def segments_of(indptr, longest=8192):
     return records.reshape(-1).view(segments.dtype), int(slots.sum())
 
 
-class Sequential(HalfSweeps):
+class Sequential(ALSTrainer):
     """Numba on one core."""
 
     parallel = False
@@ -94,7 +94,7 @@ class Parallel(Sequential):
     parallel = True
 
 
-class ImplicitParallel(HalfSweeps):
+class ImplicitParallel(ALSTrainer):
     """Numba and BLAS, rows over all cores, for implicit feedback."""
 
     @classmethod
