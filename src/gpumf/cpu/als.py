@@ -1,7 +1,7 @@
 """One half-sweep of ALS on the CPU, compiled for a fixed number of factors: native/als.cpp, or Numba.
 
 Numba takes the place of C++ where there is no compiler. Both do the arithmetic of `kernels/als/thesis.cu` in an order
-that suits a CPU: FP32, A = sum v v^T + ridge E, A = L D L^T, two substitutions. Loops over factors have constant
+that suits a CPU: FP32, A = sum v v^T + ridge I, A = L D L^T, two substitutions. Loops over factors have constant
 bounds, so that they are unrolled and fill SIMD registers.
 """
 
