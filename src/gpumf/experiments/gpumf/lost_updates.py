@@ -30,6 +30,7 @@ from gpumf import SGD, gpu
 from gpumf import figure_style as style
 from gpumf.cpu.machine import seconds_of
 from gpumf.datasets import Ratings
+from gpumf.datasets.device import DeviceRatings
 from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.gpumf import sgd_schemes
 from gpumf.findings import Finding, Target
@@ -41,6 +42,7 @@ SCHEMES = sgd_schemes.SCHEMES | {
     "fast, locked": ("fast", {"locked": True}),
     "fast, FP32, locked": ("fast", {"precision": 32, "locked": True}),
 }
+ON_GPUS = [label for label, (kernel, _) in SCHEMES.items() if SGD.kernels()[kernel] == "cuda"]
 STEP, MARKED = 2.0**-16, 128
 _DRIFT = 0.001  # of a row, by what it adds to the errors
 
@@ -77,7 +79,7 @@ def run(data, random, schemes, factors, epochs, device):
     ----------
     data : names of data sets
     random : list of [users, items, ratings], of sets of random places beside them
-    schemes : labels of SCHEMES; all by default
+    schemes : labels of SCHEMES; by default those of GPUs
     factors : list of int
     epochs : int, at most 8; the first one is slower, as kernels are loaded in it
     device : 'cuda' or 'host', for the schemes that are kernels
@@ -95,7 +97,7 @@ def run(data, random, schemes, factors, epochs, device):
         identities += [identity(ratings)] if isinstance(made, str) else []
         if ratings.test_mask is not None:
             ratings = ratings.official_split()[0]
-        cases = [(label, f, side) for f in factors for label in schemes or SCHEMES for side in ("users", "items")]
+        cases = [(label, f, side) for f in factors for label in schemes or ON_GPUS for side in ("users", "items")]
         for label, f, side in tqdm(cases, desc=f"lost_updates {ratings.name}", leave=False):
             kernel, options = SCHEMES[label]
             place = "cpu" if SGD.kernels()[kernel] == "cpu" else device
@@ -139,8 +141,8 @@ def counts(ratings, whose, factors, epochs, kernel, device, **options):
     start[whose == "items"][:] = 0
     model = SGD(factors, 0, learning_rate=rate, kernel=kernel, device=device, **options)
     train = replace(ratings, values=np.where(marked, np.float32(STEP / rate), np.float32(0)), test_mask=None)
-    trainer = model.trainer(train, *start)
     on = None if device == "cpu" else gpu.device(device)
+    trainer = model.trainer(DeviceRatings.of(train, on) if on else train, *start)
     time, to_numpy = (on.time, on.to_numpy) if on else (seconds_of, np.array)
     before = np.zeros(n_rows)
     for epoch in range(epochs):
