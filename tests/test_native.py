@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from conftest import ragged_ratings, random_factors
-from gpumf import ALS, native
-from gpumf.cpu import als, reference
+from gpumf import ALS, SGD, DivergedError, native
+from gpumf.cpu import als, reference, sgd
+from gpumf.models.sgd.ordered import shuffled_blocks
 
 
 @pytest.fixture(autouse=True)
@@ -101,3 +102,47 @@ def test_without_it_numba_takes_its_place(missing, monkeypatch, tmp_path):
     ratings = ragged_ratings(seed=1)
     assert len(ALS(2, kernel="sequential", device="cpu").fit(ratings, 1).history) == 2
     als.native_half_sweep.cache_clear()
+
+
+@pytest.mark.parametrize(("factors", "biases"), [(1, False), (16, False), (17, False), (33, True), (40, "baseline")])
+@pytest.mark.parametrize("make", [sgd.native_ordered, sgd.numba_ordered])
+def test_ordered_sgd_follows_its_order(make, factors, biases, monkeypatch):
+    if make is sgd.numba_ordered and factors not in (16, 33):
+        pytest.skip("Numba compiles for some seconds; these two are enough")
+    monkeypatch.setattr(sgd, "ordered", make)
+    ratings = ragged_ratings(n_users=60, seed=factors)
+    learned = {}
+    for kernel in ("ordered", "ordered_parallel"):
+        model = SGD(factors, 0.1, learning_rate=0.05, biases=biases, kernel=kernel, device="cpu", side=5)
+        p, q = random_factors(60, model.columns, 1), random_factors(ratings.n_items, model.columns, 2)
+        if biases:
+            p[:, -1] = q[:, -2] = 1
+        trainer = SGD._trainers[kernel](model, ratings, p, q)
+        for epoch in range(2):
+            trainer.epoch(epoch)
+        learned[kernel] = trainer.factors()
+    order, _ = shuffled_blocks(ratings, 5, model.seed)
+    assert sorted(order) == list(range(ratings.nnz)) and (np.diff(order) != 1).any()
+    steps = 0.05, *[0.1] * 4
+    expected = reference.sgd_replay(ratings, np.tile(order, 2), p, q, steps, model.bias_kind)
+    for one, all_, right in zip(*learned.values(), expected, strict=True):
+        assert np.array_equal(one, all_)
+        assert np.abs(one - right).max() < 1e-5 * max(1, np.abs(right).max())
+
+
+def test_blocks_of_a_diagonal_share_no_row():
+    ratings = ragged_ratings(n_users=60, seed=1)
+    order, offsets = shuffled_blocks(ratings, 5, 0)
+    for diagonal in range(5):
+        parts = [order[offsets[b] : offsets[b + 1]] for b in range(5 * diagonal, 5 * diagonal + 5)]
+        for positions in (ratings.users, ratings.items):
+            found = [set(positions[part]) for part in parts]
+            assert sum(map(len, found)) == len(set().union(*found)) > 0
+
+
+def test_more_blocks_than_rows_and_ratings_that_diverge():
+    ratings = ragged_ratings(n_users=30, seed=1)
+    model = SGD(16, kernel="ordered_parallel", device="cpu", side=300)
+    assert model.fit(ratings, 3, ratings).history.rmse.iloc[-1] < model.history.rmse[0]
+    with pytest.raises(DivergedError):
+        SGD(16, learning_rate=10, kernel="ordered", device="cpu").fit(ratings, 20)

@@ -365,7 +365,7 @@ def test_striding_lets_every_user_come_first(launcher):
 def test_streamed_ratings_give_the_same_result(launcher, kernel, options):
     ratings = ragged_ratings(n_users=40, n_items=30, longest=20, seed=1)
     if kernel in ("hogwild", "cu2rec"):
-        with pytest.raises(ValueError, match="draws from all ratings"):
+        with pytest.raises(ValueError, match="takes from all ratings"):
             SGD(5, kernel=kernel, device=launcher.name, chunk=90, **options)
         return
     # One group, or one rating at a time, where more would race; of ESGD's blocks, those that share no row do not.

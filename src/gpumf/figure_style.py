@@ -52,6 +52,8 @@ LOOKS = {
     ("ALS", "tensor_core"): Look("tensor cores", "black", "-"),
     ("SGD", "sequential"): Look("one core", "red", "--"),
     ("SGD", "parallel"): Look("all cores", "orange", "--"),
+    ("SGD", "ordered"): Look("one core, each once", "sky", "--"),
+    ("SGD", "ordered_parallel"): Look("all cores, each once", "blue", ":"),
     ("SGD", "kato_hosino"): Look("Kato and Hosino", "olive", "-"),
     ("SGD", "gpusgd"): Look("GPUSGD", "sky", "-"),
     ("SGD", "newgpusgd"): Look("NewGPUSGD", "green", "-"),

@@ -56,11 +56,8 @@ def library(source, **defines):
     code = f"// for {_processor()}\n{(_FOLDER / source).read_text()}"
     try:
         return ctypes.CDLL(compiled(f"cpu/{Path(source).stem}", code, options, ["-pthread"]))
-    except (
-        CompileError,
-        OSError,
-        subprocess.SubprocessError,
-    ):  # a compiler that does not know this processor; no folder for the library
+    # A compiler that does not run or does not know this processor; no folder for the library.
+    except (CompileError, OSError, subprocess.SubprocessError):
         return None
 
 

@@ -1,13 +1,16 @@
-"""SGD on the CPU, compiled for a fixed number of factors: one core in order, or all cores without locks.
+"""SGD on the CPU, compiled for a fixed number of factors.
 
-The arithmetic and the samples of `kernels/sgd/hogwild.cu` (thesis, Algorithm 4.1): update t draws the rating
-that the hash of t points to, so one core, many cores and a GPU follow the same sequence of samples.
+`ordered` takes each rating once, on one core or on all. `hogwild` draws, on one core in order, on all without locks:
+the arithmetic and the samples of `kernels/sgd/hogwild.cu` (thesis, Algorithm 4.1). Update t draws the rating that the
+hash of t points to, so one core, many cores and a GPU follow the same sequence of samples.
 """
 
+from ctypes import c_int
 from functools import cache
 
 import numpy as np
 
+from gpumf import native
 from gpumf.compiled import cached_njit
 from gpumf.hashing import high_product, splitmix64
 
@@ -84,3 +87,79 @@ def hogwild(columns, biases, parallel):
             updates(users, items, values, p, q, steps, key, begin, end)
 
     return hogwild
+
+
+def ordered(columns, biases, parallel):
+    """Compile ordered(users, items, values, p, q, steps, offsets): native/sgd.cpp, or Numba without a compiler.
+
+    Parameters
+    ----------
+    columns, biases : as of `hogwild`
+    parallel : bool, the blocks of a diagonal on all cores; with the same result, bit for bit
+
+    Returns
+    -------
+    A function that updates p, float32 (users, columns), and q, float32 (items, columns), in place by an epoch of the
+    ratings in their order: block after block as of `gpumf.models.sgd.partition.Blocks`, whose `offsets` it takes.
+    steps : float32 (5,), the learning rate and 1 - rate lambda of each lambda, as of `hogwild`
+    """
+    return native_ordered(columns, biases, parallel) or numba_ordered(columns, biases, parallel)
+
+
+@cache
+def native_ordered(columns, biases, parallel):
+    """As `ordered`, in C++; None where it does not compile here."""
+    library = native.library("sgd.cpp", COLUMNS=columns, BIASES=biases)
+    if library is None:
+        return None
+    run, positions, floats = library.ordered, native.array(np.int32), native.array(np.float32)
+    run.argtypes = [positions, positions, *[floats] * 4, native.array(np.int64), c_int, c_int]
+    threads = native.cores() if parallel else 1
+
+    def ordered(users, items, values, p, q, steps, offsets):
+        run(users, items, values, p, q, steps, offsets, _side(offsets), threads)
+
+    return ordered
+
+
+@cache
+def numba_ordered(columns, biases, parallel):
+    """As `ordered`, by Numba."""
+    from numba import njit, prange
+
+    factors = columns - 2 if biases else columns
+
+    @njit(fastmath=True, nogil=True)
+    def block(users, items, values, p, q, steps, begin, end):
+        rate, keep_user, keep_item, keep_user_bias, keep_item_bias = steps
+        for t in range(begin, end):
+            u, v = p[users[t]], q[items[t]]
+            error = -values[t]
+            for k in range(columns):
+                error += u[k] * v[k]
+            step = rate * error
+            for k in range(factors):
+                old = u[k]
+                u[k] = keep_user * old - step * v[k]
+                v[k] = keep_item * v[k] - step * old
+            if biases == 1:
+                u[columns - 2] = keep_user_bias * u[columns - 2] - step
+                v[columns - 1] = keep_item_bias * v[columns - 1] - step
+
+    # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
+    @njit(nogil=True, parallel=parallel)
+    def diagonal(users, items, values, p, q, steps, offsets):
+        for b in prange(len(offsets) - 1):
+            block(users, items, values, p, q, steps, offsets[b], offsets[b + 1])
+
+    def ordered(users, items, values, p, q, steps, offsets):
+        side, steps = _side(offsets), tuple(steps)
+        for first in range(0, side * side, side):
+            diagonal(users, items, values, p, q, steps, offsets[first : first + side + 1])
+
+    return ordered
+
+
+def _side(offsets):
+    """Blocks of a side, of which there are as many diagonals."""
+    return round((len(offsets) - 1) ** 0.5)

@@ -16,6 +16,8 @@ from gpumf.models.sgd import schedules
 # A label in the results, and the kernel and options that it stands for.
 SCHEMES = {
     "sequential": ("sequential", {}),
+    "ordered": ("ordered", {}),
+    "ordered_parallel": ("ordered_parallel", {}),
     "parallel": ("parallel", {}),
     "kato_hosino": ("kato_hosino", {}),
     "gpusgd": ("gpusgd", {"side": 1024}),

@@ -17,6 +17,7 @@ from gpumf.models.sgd.gpusgd import GpuSgd
 from gpumf.models.sgd.hogwild import Hogwild
 from gpumf.models.sgd.kato_hosino import KatoHosino
 from gpumf.models.sgd.newgpusgd import NewGpuSgd
+from gpumf.models.sgd.ordered import Ordered, OrderedParallel
 from gpumf.models.sgd.updates import Parallel, Sequential, quad_lanes
 
 _BIAS_KINDS = {False: 0, True: 1, "baseline": 2}  # BIASES of kernels/common/sgd.cuh
@@ -53,7 +54,8 @@ class SGD(Factorization):
         `safe_updates` lets be in flight: with more, updates of popular vectors overwrite each other and an epoch
         learns less. Ignored on the CPU. Goes with a named kernel.
     chunk : most ratings on the device at a time; by default all that fit. With less than all, the next ones are
-        copied while these are worked on, with the same result. Not for `hogwild` and `cu2rec`, which draw from all.
+        copied while these are worked on, with the same result. Not for `hogwild` and `cu2rec`, which draw from all,
+        nor on the CPU.
     seed : int, of the initial factors, of the draws and of every shuffled order
     **options : parameters of the scheme; `SGD.options_of(kernel)` has their defaults and bounds, the module of the
         scheme in `gpumf.models.sgd` says what they mean. They go with a named kernel
@@ -67,6 +69,8 @@ class SGD(Factorization):
 
     _trainers: ClassVar = {
         "sequential": Sequential,
+        "ordered": Ordered,
+        "ordered_parallel": OrderedParallel,
         "parallel": Parallel,
         "kato_hosino": KatoHosino,
         "gpusgd": GpuSgd,
@@ -107,7 +111,7 @@ class SGD(Factorization):
             )
         self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
         if chunk is not None and not self._trainers[self.kernel].streams:
-            raise ValueError(f"the kernel {self.kernel!r} draws from all ratings at any time; it takes no chunk")
+            raise ValueError(f"the kernel {self.kernel!r} takes from all ratings at any time; it takes no chunk")
         self.learning_rate = number("learning_rate", learning_rate, above=0)
         own = {"item_regularization": item_regularization, "bias_regularization": bias_regularization}
         for name, value in own.items():

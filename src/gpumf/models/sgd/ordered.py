@@ -1,0 +1,49 @@
+"""Each rating once, on the processor: src/gpumf/cpu/native/sgd.cpp."""
+
+from typing import ClassVar
+
+from gpumf.cpu import sgd as cpu_sgd
+from gpumf.hashing import random_order
+from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
+from gpumf.models.sgd.partition import diagonal_blocks
+from gpumf.models.sgd.updates import Descent, kernel_steps
+
+
+def shuffled_blocks(train, side, seed):
+    """(order, offsets) of side x side blocks by diagonal, the ratings of each shuffled, as of `Blocks`."""
+    shuffled = random_order(train.nnz, seed)
+    blocks = diagonal_blocks(train.select(shuffled), side, train.n_users, train.n_items)
+    return shuffled[blocks.order], blocks.offsets
+
+
+class Ordered(Descent):
+    """One core, each rating once an epoch: one fixed shuffle, in blocks whose rows stay in the cache."""
+
+    parallel = False
+    # side : blocks of a side; of a diagonal's, all may be worked on at the same time
+    options: ClassVar = {"side": Option(8, most=MOST_BLOCKS_A_SIDE)}
+
+    @classmethod
+    def compile(cls, model):
+        return cpu_sgd.ordered(model.columns, model.bias_kind, cls.parallel)
+
+    def __init__(self, model, train, user_factors, item_factors):
+        self._ordered = self.compile(model)
+        order, self._offsets = shuffled_blocks(train, model.options["side"], model.seed)
+        self._ratings = train.users[order], train.items[order], train.values[order]
+        self._p, self._q = user_factors.copy(), item_factors.copy()
+        self.set_steps(model)
+
+    def epoch(self, number):
+        steps = kernel_steps(self.learning_rate, self.regularization)
+        self._ordered(*self._ratings, self._p, self._q, steps, self._offsets)
+
+    def factors(self):
+        return self._p, self._q
+
+
+class OrderedParallel(Ordered):
+    """The same on all cores, diagonal by diagonal of blocks, with the same factors bit for bit."""
+
+    parallel = True
+    options: ClassVar = {"side": Option(32, most=MOST_BLOCKS_A_SIDE)}
