@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gpumf import gpu, results
+from gpumf import SGD, gpu, results
 from gpumf.datasets import Ratings
 
 # The same few examples in every run, however long one takes, as the first ones compile; `--hypothesis-profile=search`
@@ -68,27 +68,8 @@ def kernels_on(model, device):
     return [name for name, where in model.kernels().items() if where == kind]
 
 
-# Every kernel of kernels/sgd, as (kernel, options) of SGD, with sizes for small sets.
-SCHEMES = [
-    ("kato_hosino", {}),
-    ("gpusgd", {"side": 3}),
-    ("gpusgd", {"side": 3, "precision": 64}),
-    ("newgpusgd", {"side": 4}),
-    ("newgpusgd", {"side": 4, "precision": 64}),
-    ("bsgd", {"batch": 16}),
-    ("esgd", {"th_size": 10}),
-    ("cu2rec", {}),
-    ("cu2rec", {"conflict": "early_bird_loses"}),
-    ("cu2rec", {"conflict": "atomic", "striding": False}),
-    ("hogwild", {}),
-    ("cumf_sgd", {"run": 2}),
-    ("cumf_sgd", {"update": "wavefront", "side": 4}),
-    ("cumf_sgd", {"update": "blocked", "side": 4}),
-    ("fast", {"tiles": 3}),
-    ("fast", {"tiles": 3, "precision": 32}),
-    ("fast", {"tiles": 3, "locked": True}),
-    ("fast", {"tiles": 3, "locked": True, "precision": 32}),
-]
+# Every scheme of kernels/sgd, as (kernel, options) of SGD, with sizes for small sets.
+SCHEMES = [(name, case) for name, of in SGD.schemes().items() if of.device == "cuda" for case in of.cases]
 
 
 def to_numpy(device, *arrays):

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from gpumf import results
+from gpumf import ALS, RBM, SGD, results
 
 # Okabe and Ito's palette, and Tol's muted one for what is left: told apart by readers with any colour vision.
 COLOURS = {
@@ -39,43 +39,55 @@ class Look(NamedTuple):
     line: str
 
 
+_DRAWN = {
+    "ALS": {
+        "sequential": ("sky", "--"),
+        "parallel": ("blue", "--"),
+        "thesis_global": ("orange", ":"),
+        "thesis_hybrid": ("purple", ":"),
+        "thesis_shared": ("green", "-"),
+        "cumf_lu": ("red", "-s"),
+        "cumf_cholesky": ("indigo", "-D"),
+        "cumf_cg": ("olive", "-^"),
+        "cumf_cg_fp16": ("teal", "-v"),
+        "tensor_core": ("black", "-"),
+    },
+    "SGD": {
+        "sequential": ("red", "--"),
+        "parallel": ("orange", "--"),
+        "ordered": ("sky", "--"),
+        "ordered_parallel": ("blue", ":"),
+        "kato_hosino": ("olive", "-"),
+        "gpusgd": ("sky", "-"),
+        "newgpusgd": ("green", "-"),
+        "newgpusgd, FP64": ("green", "--"),
+        "bsgd": ("grey", "-"),
+        "esgd": ("wine", "-"),
+        "esgd, shuffled": ("wine", "--"),
+        "cu2rec": ("teal", "-"),
+        "cu2rec, early bird loses": ("teal", "--"),
+        "cu2rec, atomic": ("teal", ":"),
+        "cu2rec, no striding": ("teal", "-."),
+        "hogwild": ("purple", "-"),
+        "cumf_sgd": ("blue", "-"),
+        "cumf_sgd, blocked": ("blue", "--"),
+        "cumf_sgd, wavefront": ("blue", ":"),
+        "fast": ("black", "-"),
+        "fast, FP32": ("black", "--"),
+    },
+    "RBM": {
+        "sequential": ("sky", "--"),
+        "parallel": ("blue", "--"),
+        "thesis, transfer": ("orange", "-"),
+        "thesis": ("green", "-"),
+        "fast": ("black", "-"),
+    },
+}
+
 LOOKS = {
-    ("ALS", "sequential"): Look("one core", "sky", "--"),
-    ("ALS", "parallel"): Look("all cores", "blue", "--"),
-    ("ALS", "thesis_global"): Look("thesis, global memory", "orange", ":"),
-    ("ALS", "thesis_hybrid"): Look("thesis, hybrid", "purple", ":"),
-    ("ALS", "thesis_shared"): Look("thesis, shared memory", "green", "-"),
-    ("ALS", "cumf_lu"): Look("cuMF, LU", "red", "-s"),
-    ("ALS", "cumf_cholesky"): Look("cuMF, Cholesky", "indigo", "-D"),
-    ("ALS", "cumf_cg"): Look("cuMF, CG in FP32", "olive", "-^"),
-    ("ALS", "cumf_cg_fp16"): Look("cuMF, CG in FP16", "teal", "-v"),
-    ("ALS", "tensor_core"): Look("tensor cores", "black", "-"),
-    ("SGD", "sequential"): Look("one core", "red", "--"),
-    ("SGD", "parallel"): Look("all cores", "orange", "--"),
-    ("SGD", "ordered"): Look("one core, each once", "sky", "--"),
-    ("SGD", "ordered_parallel"): Look("all cores, each once", "blue", ":"),
-    ("SGD", "kato_hosino"): Look("Kato and Hosino", "olive", "-"),
-    ("SGD", "gpusgd"): Look("GPUSGD", "sky", "-"),
-    ("SGD", "newgpusgd"): Look("NewGPUSGD", "green", "-"),
-    ("SGD", "newgpusgd, FP64"): Look("NewGPUSGD, FP64", "green", "--"),
-    ("SGD", "bsgd"): Look("BSGD", "grey", "-"),
-    ("SGD", "esgd"): Look("ESGD", "wine", "-"),
-    ("SGD", "esgd, shuffled"): Look("ESGD, shuffled", "wine", "--"),
-    ("SGD", "cu2rec"): Look("cu2rec", "teal", "-"),
-    ("SGD", "cu2rec, early bird loses"): Look("cu2rec, early bird loses", "teal", "--"),
-    ("SGD", "cu2rec, atomic"): Look("cu2rec, atomic", "teal", ":"),
-    ("SGD", "cu2rec, no striding"): Look("cu2rec, no striding", "teal", "-."),
-    ("SGD", "hogwild"): Look("Hogwild", "purple", "-"),
-    ("SGD", "cumf_sgd"): Look("CuMF_SGD", "blue", "-"),
-    ("SGD", "cumf_sgd, blocked"): Look("CuMF_SGD, blocked", "blue", "--"),
-    ("SGD", "cumf_sgd, wavefront"): Look("CuMF_SGD, wavefront", "blue", ":"),
-    ("SGD", "fast"): Look("fast", "black", "-"),
-    ("SGD", "fast, FP32"): Look("fast, FP32", "black", "--"),
-    ("RBM", "sequential"): Look("one core", "sky", "--"),
-    ("RBM", "parallel"): Look("all cores", "blue", "--"),
-    ("RBM", "thesis, transfer"): Look("thesis, weights moved", "orange", "-"),
-    ("RBM", "thesis"): Look("thesis, weights on the device", "green", "-"),
-    ("RBM", "fast"): Look("fast", "black", "-"),
+    (model.__name__, name): Look(version.label, *_DRAWN[model.__name__][name])
+    for model in (ALS, SGD, RBM)
+    for name, (_, version) in model.versions().items()
 }
 """By model and scheme; a variant of a scheme has its colour and a line of its own."""
 

@@ -1,7 +1,9 @@
 """What all trainers share: one kernel at work on one training set, and the shape of a launch."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -12,14 +14,32 @@ MAX_FACTORS = 300
 COLUMNS = range(1, MAX_FACTORS + 3)  # of rows of factors, two of them biases
 
 
+class Version(NamedTuple):
+    """A scheme with some of its options, as studies compare it.
+
+    label : in figures
+    options : of the model, by name
+    """
+
+    label: str
+    options: Mapping = MappingProxyType({})
+
+
 class Trainer(ABC):
     """One kernel at work on one training set: holds the arrays where the kernel wants them.
 
-    Made from the model, the training set and the model's initial arrays, float32 on the host, which it copies.
+    Constructed from the model, the training set and the model's initial arrays, float32 on the host, which it copies.
     `epoch` may return before the work is done; `synchronize` waits.
+
+    Attributes
+    ----------
+    versions : dict of names -> `Version`, '' that of the scheme itself
+    cases : options with which tests try the scheme on small sets
     """
 
     device = "cpu"
+    versions: ClassVar[dict[str, Version]]
+    cases: ClassVar[tuple] = ({},)
 
     @classmethod
     @abstractmethod

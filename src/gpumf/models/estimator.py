@@ -60,6 +60,15 @@ class Model(Recommender):
         """What the kernels declare of themselves: a dict name -> `gpumf.models.base.Trainer`, slowest first."""
         return dict(cls._trainers)
 
+    @classmethod
+    def versions(cls):
+        """What studies compare: a dict name, as 'fast' or 'fast, FP32' -> (kernel, `Version`)."""
+        return {
+            f"{kernel}, {name}" if name else kernel: (kernel, version)
+            for kernel, scheme in cls._trainers.items()
+            for name, version in scheme.versions.items()
+        }
+
     @property
     def scheme(self):
         """The `Trainer` of this model's kernel."""

@@ -14,29 +14,7 @@ from gpumf.experiments import _published, identity, load_ratings, trained, usabl
 from gpumf.models.sgd import schedules
 
 # A label in the results, and the kernel and options that it stands for.
-SCHEMES = {
-    "sequential": ("sequential", {}),
-    "ordered": ("ordered", {}),
-    "ordered_parallel": ("ordered_parallel", {}),
-    "parallel": ("parallel", {}),
-    "kato_hosino": ("kato_hosino", {}),
-    "gpusgd": ("gpusgd", {"side": 1024}),
-    "newgpusgd": ("newgpusgd", {"side": 1024}),
-    "newgpusgd, FP64": ("newgpusgd", {"side": 1024, "precision": 64}),
-    "bsgd": ("bsgd", {"batch": 1024}),
-    "esgd": ("esgd", {}),
-    "esgd, shuffled": ("esgd", {"shuffle": True}),
-    "cu2rec": ("cu2rec", {}),
-    "cu2rec, early bird loses": ("cu2rec", {"conflict": "early_bird_loses"}),
-    "cu2rec, atomic": ("cu2rec", {"conflict": "atomic"}),
-    "cu2rec, no striding": ("cu2rec", {"striding": False}),
-    "hogwild": ("hogwild", {}),
-    "cumf_sgd": ("cumf_sgd", {}),
-    "cumf_sgd, wavefront": ("cumf_sgd", {"update": "wavefront"}),
-    "cumf_sgd, blocked": ("cumf_sgd", {"update": "blocked"}),
-    "fast": ("fast", {}),
-    "fast, FP32": ("fast", {"precision": 32}),
-}
+SCHEMES = {label: (kernel, dict(version.options)) for label, (kernel, version) in SGD.versions().items()}
 
 # Rates of one data set for all schemes. Jester: the thesis's (Figures 6.1 and 6.2), Douban: those of
 # `first_comparison`, Netflix: lambda of cumf (Table 2).

@@ -11,7 +11,7 @@ import numpy as np
 from gpumf import gpu
 from gpumf.gpu import sources
 from gpumf.models.als.trainer import ALSTrainer, segments_of
-from gpumf.models.base import KernelTrainer, shape_of
+from gpumf.models.base import KernelTrainer, Version, shape_of
 
 _LOADS = {"coalesced": 0, "l1": 1, "no_l1": 2}
 _SHARE = 0.75  # of the free memory, for the matrices and what comes with them
@@ -328,6 +328,7 @@ class _Direct(Cumf):
 class CumfLu(_Direct):
     """The phases as published, and a batched LU."""
 
+    versions: ClassVar = {"": Version("cuMF, LU")}
     entry, copies = "solve_lu", 2
     fused_bias = False
 
@@ -335,12 +336,14 @@ class CumfLu(_Direct):
 class CumfCholesky(_Direct):
     """Batched Cholesky."""
 
+    versions: ClassVar = {"": Version("cuMF, Cholesky")}
     entry, copies = "solve_cholesky", 1
 
 
 class CumfCg(Cumf):
     """Conjugate gradient, A in FP32."""
 
+    versions: ClassVar = {"": Version("cuMF, CG in FP32")}
     solver_source, entry = "als/cumf/cg.cu", "solve_cg"
     solver_defines: ClassVar = {"A_HALF": 0}
 
@@ -354,5 +357,6 @@ class CumfCg(Cumf):
 class CumfCgHalf(CumfCg):
     """Conjugate gradient, A in FP16."""
 
+    versions: ClassVar = {"": Version("cuMF, CG in FP16")}
     a_half = True
     solver_defines: ClassVar = {"A_HALF": 1}

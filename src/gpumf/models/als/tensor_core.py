@@ -6,7 +6,7 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.models.als.trainer import ALSTrainer, segments_of
-from gpumf.models.base import KernelTrainer
+from gpumf.models.base import KernelTrainer, Version
 
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
 _MOST_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
@@ -32,6 +32,7 @@ class TensorCore(KernelTrainer, ALSTrainer):
     """
 
     source, entry = "als/tensor_core.cu", "tensor_core"
+    versions: ClassVar = {"": Version("tensor cores")}
     variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32]}
     cg_steps = 4
 

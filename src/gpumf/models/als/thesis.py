@@ -6,7 +6,7 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.models.als.trainer import ALSTrainer
-from gpumf.models.base import KernelTrainer, lanes, launch_shape
+from gpumf.models.base import KernelTrainer, Version, lanes, launch_shape
 
 
 class Thesis(KernelTrainer, ALSTrainer):
@@ -52,15 +52,18 @@ class ThesisGlobal(Thesis):
     """Both matrices in global memory."""
 
     entry, shared_matrices = "thesis_global", 0
+    versions: ClassVar = {"": Version("thesis, global memory")}
 
 
 class ThesisHybrid(Thesis):
     """The sum in global memory, the solve in shared memory."""
 
     entry, shared_matrices = "thesis_hybrid", 1
+    versions: ClassVar = {"": Version("thesis, hybrid")}
 
 
 class ThesisShared(Thesis):
     """Both matrices in shared memory."""
 
     entry, shared_matrices = "thesis_shared", 2
+    versions: ClassVar = {"": Version("thesis, shared memory")}

@@ -1,11 +1,12 @@
 """What every version of ALS does in an epoch, and the versions that run on the CPU."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
 from gpumf.cpu import als as cpu_als
-from gpumf.models.base import FactorTrainer
+from gpumf.models.base import FactorTrainer, Version
 
 
 class ALSTrainer(FactorTrainer):
@@ -72,6 +73,7 @@ def segments_of(indptr, longest=8192):
 class Sequential(ALSTrainer):
     """Numba on one core."""
 
+    versions: ClassVar = {"": Version("one core")}
     parallel = False
 
     @classmethod
@@ -91,11 +93,14 @@ class Sequential(ALSTrainer):
 class Parallel(Sequential):
     """Numba, rows over all cores."""
 
+    versions: ClassVar = {"": Version("all cores")}
     parallel = True
 
 
 class ImplicitParallel(ALSTrainer):
     """Numba and BLAS, rows over all cores, for implicit feedback."""
+
+    versions: ClassVar = {"": Version("all cores")}
 
     @classmethod
     def compile(cls, model):

@@ -9,7 +9,7 @@ import numpy as np
 from gpumf import gpu
 from gpumf.cpu import rbm as cpu_rbm
 from gpumf.hashing import random_order, splitmix64
-from gpumf.models.base import KernelTrainer, Trainer
+from gpumf.models.base import KernelTrainer, Trainer, Version
 from gpumf.models.rbm.batches import Batches
 from gpumf.models.rbm.levels import VARIANTS, to_levels
 
@@ -103,6 +103,7 @@ class DivergenceKernel(KernelTrainer, Divergence):
 class Sequential(Divergence):
     """Numba on one core."""
 
+    versions: ClassVar = {"": Version("one core")}
     parallel = False
 
     @classmethod
@@ -155,4 +156,5 @@ class Sequential(Divergence):
 class Parallel(Sequential):
     """Numba, users and items over all cores."""
 
+    versions: ClassVar = {"": Version("all cores")}
     parallel = True

@@ -1,8 +1,11 @@
 """Launches kernels/rbm/fast.cu."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from gpumf.models.als.trainer import segments_of
+from gpumf.models.base import Version
 from gpumf.models.rbm.divergence import DivergenceKernel
 
 _BLOCK = 256  # CUDA threads
@@ -77,6 +80,7 @@ class Fast(DivergenceKernel):
     """kernels/rbm/fast.cu: all levels at once, two launches a batch and one for each step of Gibbs sampling."""
 
     source = "rbm/fast.cu"
+    versions: ClassVar = {"": Version("fast")}
     names = "fast_reconstruct", "fast_update"
 
     def __init__(self, model, train, user_hidden, weights, visible_biases, hidden_biases, longest=32):

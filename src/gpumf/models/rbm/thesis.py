@@ -1,11 +1,12 @@
 """Launches kernels/rbm/thesis.cu."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from gpumf.datasets.ratings import row_offsets
+from gpumf.models.base import Version
 from gpumf.models.rbm.batches import MOST_POSITIONS
 from gpumf.models.rbm.divergence import DivergenceKernel
 from gpumf.models.rbm.fast import HiddenUpdate, in_quads
@@ -46,6 +47,10 @@ class Thesis(DivergenceKernel):
     """
 
     source = "rbm/thesis.cu"
+    versions: ClassVar = {
+        "": Version("thesis, weights on the device"),
+        "transfer": Version("thesis, weights moved", {"weights": "transfer"}),
+    }
     names = (
         "thesis_hidden",
         "thesis_sigmoid",

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpumf.models.base import Version
 from gpumf.models.sgd.options import Option
 from gpumf.models.sgd.updates import PieceKernel
 
@@ -12,6 +13,8 @@ class Bsgd(PieceKernel):
     """kernels/sgd/bsgd.cu: a shuffled stream of batches, a thread block a rating, one thread a factor."""
 
     source, entry = "sgd/bsgd.cu", "bsgd"
+    versions: ClassVar = {"": Version("BSGD", {"batch": 1024})}
+    cases: ClassVar = ({"batch": 16},)
     races: ClassVar = {"bsgd": {"user_factors", "item_factors"}}
     # batch : s, ratings of a launch, whose gradients are all taken at about the same factors
     options: ClassVar = {"batch": Option(256)}

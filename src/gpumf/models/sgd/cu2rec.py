@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf.models.base import launch_shape
+from gpumf.models.base import Version, launch_shape
 from gpumf.models.sgd.options import Option
 from gpumf.models.sgd.schedules import Patience
 from gpumf.models.sgd.updates import DescentKernel, draw_key
@@ -28,6 +28,13 @@ class Cu2rec(DescentKernel):
     """
 
     source, entry = "sgd/cu2rec.cu", "cu2rec"
+    versions: ClassVar = {
+        "": Version("cu2rec"),
+        "early bird loses": Version("cu2rec, early bird loses", {"conflict": "early_bird_loses"}),
+        "atomic": Version("cu2rec, atomic", {"conflict": "atomic"}),
+        "no striding": Version("cu2rec, no striding", {"striding": False}),
+    }
+    cases: ClassVar = ({}, {"conflict": "early_bird_loses"}, {"conflict": "atomic", "striding": False})
     races: ClassVar = {
         "cu2rec": {"item_factors", "newest"},
         "cu2rec_loses": {"item_factors", "newest"},

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf.models.base import launch_shape
+from gpumf.models.base import Version, launch_shape
 from gpumf.models.sgd.hogwild import safe_updates
 from gpumf.models.sgd.newgpusgd import rectangular_blocks
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
@@ -22,6 +22,12 @@ class CumfSgd(PieceKernel):
     """
 
     source, entry = "sgd/cumf_sgd.cu", "cumf_sgd"
+    versions: ClassVar = {
+        "": Version("CuMF_SGD"),
+        "wavefront": Version("CuMF_SGD, wavefront", {"update": "wavefront"}),
+        "blocked": Version("CuMF_SGD, blocked", {"update": "blocked"}),
+    }
+    cases: ClassVar = ({"run": 2}, {"update": "wavefront", "side": 4}, {"update": "blocked", "side": 4})
     races: ClassVar = {
         "cumf_sgd": {"user_factors", "item_factors"},
         "cumf_sgd_wavefront": {"item_factors"},  # one after another, but who is first is left open

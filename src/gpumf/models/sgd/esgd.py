@@ -6,6 +6,7 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.hashing import random_order
+from gpumf.models.base import Version
 from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.options import MOST_THREADS, Option
 from gpumf.models.sgd.updates import SMALL, DescentKernel
@@ -28,6 +29,11 @@ class Esgd(DescentKernel):
     """
 
     source, entry = "sgd/esgd.cu", "esgd"
+    versions: ClassVar = {
+        "": Version("ESGD"),
+        "shuffled": Version("ESGD, shuffled", {"shuffle": True}),
+    }
+    cases: ClassVar = ({"th_size": 10},)
     races: ClassVar = {"esgd": {"user_factors", "item_factors"}}
     # th_size : threads of a block, taken down to a multiple of the columns
     # st : steps in which they load the ratings of a block

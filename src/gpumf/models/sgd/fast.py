@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.hashing import splitmix64
-from gpumf.models.base import whole_warps
+from gpumf.models.base import Version, whole_warps
 from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.options import Option
 from gpumf.models.sgd.partition import tiled
@@ -25,6 +25,16 @@ class Fast(DescentKernel):
     """
 
     source, entry = "sgd/fast.cu", "fast"
+    versions: ClassVar = {
+        "": Version("fast"),
+        "FP32": Version("fast, FP32", {"precision": 32}),
+    }
+    cases: ClassVar = (
+        {"tiles": 3},
+        {"tiles": 3, "precision": 32},
+        {"tiles": 3, "locked": True},
+        {"tiles": 3, "locked": True, "precision": 32},
+    )
     races: ClassVar = {
         name: {"user_factors"} for name in ("fast", "fast_locked", "fast_single", "fast_single_locked")
     }

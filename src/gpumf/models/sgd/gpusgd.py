@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from gpumf.models.base import Version
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, MOST_THREADS, Option
 from gpumf.models.sgd.partition import conflict_free_groups, diagonal_blocks
 from gpumf.models.sgd.updates import BlockKernel
@@ -11,6 +12,8 @@ class GpuSgd(BlockKernel):
     """kernels/sgd/gpusgd.cu: square blocks, one thread an update, ratings of a tag at a time."""
 
     source, entry = "sgd/gpusgd.cu", "gpusgd"
+    versions: ClassVar = {"": Version("GPUSGD", {"side": 1024})}
+    cases: ClassVar = ({"side": 3}, {"side": 3, "precision": 64})
     # side : l, blocks of a side, thus thread blocks of a launch
     # block : threads of a block; by default as many as columns (newgpusgd, section 5.2)
     # precision : bits of a factor and of the arithmetic, 32 or 64

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf.models.base import launch_shape
+from gpumf.models.base import Version, launch_shape
 from gpumf.models.sgd.updates import DescentKernel, Updates, draw_key
 
 
@@ -24,6 +24,7 @@ class Hogwild(DescentKernel, Updates):
     """kernels/sgd/hogwild.cu: a group of lanes an update, no locks."""
 
     source, entry = "sgd/hogwild.cu", "hogwild"
+    versions: ClassVar = {"": Version("Hogwild")}
     races: ClassVar = {"hogwild": {"user_factors", "item_factors"}}
     streams = False
     rounds = 1000

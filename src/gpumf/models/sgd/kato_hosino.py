@@ -1,6 +1,8 @@
 """Launches kernels/sgd/kato_hosino.cu."""
 
-from gpumf.models.base import launch_shape
+from typing import ClassVar
+
+from gpumf.models.base import Version, launch_shape
 from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.updates import DescentKernel
 
@@ -9,6 +11,7 @@ class KatoHosino(DescentKernel):
     """kernels/sgd/kato_hosino.cu: all users for all ratings, then all items; a group of lanes a row."""
 
     source, entry = "sgd/kato_hosino.cu", "kato_hosino_users"
+    versions: ClassVar = {"": Version("Kato and Hosino")}
 
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, item_factors)

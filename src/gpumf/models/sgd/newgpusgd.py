@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from gpumf.models.base import Version
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
 from gpumf.models.sgd.partition import diagonal_blocks
 from gpumf.models.sgd.updates import BlockKernel
@@ -16,6 +17,11 @@ class NewGpuSgd(BlockKernel):
     """kernels/sgd/newgpusgd.cu: rectangular blocks, a thread block a data block, one thread a factor."""
 
     source, entry = "sgd/newgpusgd.cu", "newgpusgd"
+    versions: ClassVar = {
+        "": Version("NewGPUSGD", {"side": 1024}),
+        "FP64": Version("NewGPUSGD, FP64", {"side": 1024, "precision": 64}),
+    }
+    cases: ClassVar = ({"side": 4}, {"side": 4, "precision": 64})
     # side : l, blocks of a side, thus thread blocks of a launch
     # precision : bits of a factor and of the arithmetic, 32 or 64
     options: ClassVar = {"side": Option(1024, most=MOST_BLOCKS_A_SIDE), "precision": Option(32, choices=(32, 64))}

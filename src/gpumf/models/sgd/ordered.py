@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from gpumf.cpu import sgd as cpu_sgd
 from gpumf.hashing import random_order
+from gpumf.models.base import Version
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
 from gpumf.models.sgd.partition import diagonal_blocks
 from gpumf.models.sgd.updates import Descent, kernel_steps
@@ -20,6 +21,7 @@ class Ordered(Descent):
     """One core, each rating once an epoch: one fixed shuffle, in blocks whose rows stay in the cache."""
 
     parallel = False
+    versions: ClassVar = {"": Version("one core, each once")}
     # side : blocks of a side; of a diagonal's, all may be worked on at the same time
     options: ClassVar = {"side": Option(8, most=MOST_BLOCKS_A_SIDE)}
 
@@ -46,4 +48,5 @@ class OrderedParallel(Ordered):
     """The same on all cores, diagonal by diagonal of blocks, with the same factors bit for bit."""
 
     parallel = True
+    versions: ClassVar = {"": Version("all cores, each once")}
     options: ClassVar = {"side": Option(32, most=MOST_BLOCKS_A_SIDE)}

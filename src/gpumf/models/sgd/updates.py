@@ -8,7 +8,7 @@ import numpy as np
 from gpumf import gpu
 from gpumf.cpu import sgd as cpu_sgd
 from gpumf.hashing import splitmix64
-from gpumf.models.base import COLUMNS, FactorTrainer, KernelTrainer
+from gpumf.models.base import COLUMNS, FactorTrainer, KernelTrainer, Version
 from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.options import chosen
 
@@ -166,6 +166,7 @@ class Updates(Descent):
 class Sequential(Updates):
     """Numba on one core, one update after another: the convergence reference."""
 
+    versions: ClassVar = {"": Version("one core")}
     parallel = False
 
     @classmethod
@@ -194,6 +195,7 @@ class Sequential(Updates):
 class Parallel(Sequential):
     """Numba, Hogwild over all cores."""
 
+    versions: ClassVar = {"": Version("all cores")}
     parallel = True
 
 
