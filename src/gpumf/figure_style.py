@@ -27,6 +27,7 @@ COLOURS = {
     "teal": "#44AA99",
     "olive": "#999933",
     "wine": "#882255",
+    "rose": "#CC6677",
     "grey": "#777777",
 }
 
@@ -55,8 +56,8 @@ _DRAWN = {
     "SGD": {
         "sequential": ("red", "--"),
         "parallel": ("orange", "--"),
-        "ordered": ("sky", "--"),
-        "ordered_parallel": ("blue", ":"),
+        "ordered": ("indigo", "--"),
+        "ordered_parallel": ("rose", "--"),
         "kato_hosino": ("olive", "-"),
         "gpusgd": ("sky", "-"),
         "newgpusgd": ("green", "-"),
