@@ -15,6 +15,7 @@ from gpumf import ALS, ImplicitALS, gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.models.als import tensor_core
+from gpumf.models.base import shape_of
 from hostile import cases, hostile_ratings, ratings_of
 
 LAMBDA, ALPHA = 0.05, 1.0
@@ -184,9 +185,8 @@ def test_tensor_core_fits_every_architecture(host, of_architecture):
 
 @pytest.mark.parametrize("rows", [64, 32])
 def test_the_shared_memory_of_tensor_core_is_what_the_launcher_takes_it_for(host, rows):
-    numbers = np.zeros(5, np.int32)
-    host.kernel("als/tensor_core.cu", "shape", FACTORS=100, IMPLICIT=1, STAGE_ROWS=rows)(1, 1, numbers)
-    assert numbers[1] * numbers[2] == rows * (6 * (112 + 8) + 40)
+    shape = shape_of(host, "als/tensor_core.cu", FACTORS=100, IMPLICIT=1, STAGE_ROWS=rows)
+    assert shape["teams"] * shape["team_bytes"] == rows * (6 * (112 + 8) + 40)
 
 
 def test_short_stages_give_the_same_bits(host, monkeypatch):

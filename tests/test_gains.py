@@ -11,6 +11,8 @@ from gpumf import results
 from gpumf.gpu import sources
 
 ROOT = Path(__file__).resolve().parent.parent
+KERNELS = ROOT / "kernels"
+SOURCES = sorted(path for path in KERNELS.rglob("*.cu*") if path.parent.name != "host")
 
 
 @pytest.fixture
@@ -68,3 +70,26 @@ def test_an_old_table_is_noticed_and_written_again(readme, monkeypatch, tmp_path
     assert readme.main([name]) == 0
     assert (tmp_path / name).read_text(encoding="utf-8") == current
     assert readme.main(["--check", name]) == 0
+
+
+# Words that DESIGN.md's glossary replaces, and E for the identity.
+RETIRED = r"\b(told|tells|held|besides?|described|nobody|everybody)\b|past L1|lambda( n)? E\b|F_I\b"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(KERNELS).as_posix())
+def test_comments_use_the_words_of_the_glossary(path):
+    comments = [line for line in path.read_text(encoding="utf-8").splitlines() if "//" in line]
+    assert not [line for line in comments if re.search(RETIRED, line.split("//", 1)[1])]
+
+
+@pytest.mark.parametrize(("source", "name"), sources.all_kernels())
+def test_grid_and_block_stand_beside_the_kernel(source, name):
+    """In the comment right above it, or in one above several that says so: `The four kernels.`"""
+    text = (KERNELS / source).read_text(encoding="utf-8")
+    (kernel,) = re.finditer(rf"__global__ void\s+(?:__launch_bounds__\([^\n]*\)\s+)?{name}\(", text)
+    above = text[: kernel.start()]
+    blocks = re.findall(r"(?:^//.*\n)+", above, re.MULTILINE)
+    adjacent = above[above.rindex(blocks[-1]) + len(blocks[-1]) :].strip() == 'extern "C"'
+    shared = [block for block in blocks if re.match(r"// The \w+ kernels\.", block)]
+    beside = [*(blocks[-1:] if adjacent else []), *shared]
+    assert any(re.search("Grid.*Block|Grid and block", block, re.DOTALL) for block in beside)

@@ -4,28 +4,28 @@
 // With IMPLICIT (Hu, Koren and Volinsky 2008; cumf, section 5.6): (F^T F + sum w f f^T + lambda I) x = sum (1 + w) f
 // with w = alpha r over the ratings above zero, and F^T F, over all columns, from the kernel `gram`.
 //
-// Version tensor_core: what it changes against thesis_shared and cumf's kernels, and why.
-//   - The other side's factors are gathered as FP16 rows, half the bytes, by copies that do not wait.
-//   - F_S^T F_S is a matrix product over the ratings: tensor cores make it, 16 ratings at a time, FP32 sums in
-//     registers. A tile of F loaded transposed is at once the left operand of its tile row and the right one of its
-//     tile column; each warp has a compact patch of tiles on and below the diagonal, so that it loads few for many.
-//     Which ones is known when the kernel is compiled: between two products there is no branch.
-//   - F_S^T r is one more product with the left operands that are there: r and the rest that half precision leaves of
-//     it are two columns of its right operand.
-//   - A team of warps works on a segment of a row. Long rows have many segments: each leaves its sums in global memory
-//     and the last one to arrive adds them, in order, so that a popular item does not keep one team busy while the
-//     rest of the GPU is idle. The segments come longest first.
-//   - Half precision is a matter of digits, never of range. The factors of the other side are divided by the power of
-//     two that brings the largest near the top, and a row's ratings by one of their own. With IMPLICIT both operands of
-//     A are multiplied by sqrt(w), and the right side, which then has factors (1 + w) / sqrt(w), is made from the same
-//     rounded numbers: what is solved is an exact normal system of factors that are off by 2^-11, however far apart the
+// What it changes against thesis_shared and cumf's kernels, and why:
+//   - The other side's factors are gathered as FP16 rows, half the bytes, by asynchronous copies.
+//   - F_S^T F_S is a matrix product over the ratings, computed by tensor cores, 16 ratings at a time, with FP32 sums in
+//     registers. A tile of F loaded transposed serves both as the left operand of its tile row and as the right operand
+//     of its tile column; each warp has a compact patch of tiles on and below the diagonal (plan.cuh), so that it loads
+//     few operands for many products. The plan is a compile-time constant: between two products there is no branch.
+//   - F_S^T r is one more product with left operands that are loaded anyway: r in FP16 and its rounding error are two
+//     columns of the right operand.
+//   - A team of warps takes a segment of a row. Long rows have many segments: each stores its sums in global memory and
+//     the last one to arrive adds them, in order, so that a popular item does not occupy one team while the rest of the
+//     GPU is idle. The segments are sorted, longest first.
+//   - Half precision limits digits, not range. The factors of the other side are divided by the power of two that
+//     scales the largest to near the top of FP16, and a row's ratings by another. With IMPLICIT both operands of A are
+//     multiplied by sqrt(w), and the right side, with weights (1 + w) / sqrt(w), is computed from the same rounded
+//     numbers: the system is the exact normal system of factors with relative errors of 2^-11, however different the
 //     weights of a row are. All is divided by a power of four from the row's largest weight, F^T F in FP32.
-//   - The system is solved where it is made (cumf, section 4: conjugate gradient, few steps, from the last epoch's
-//     solution), with the matrix in the registers in which the tensor cores have left it: a lane multiplies its
-//     entries by the vector, once as they are and once transposed, and sums over lanes and warps follow. Where zero
-//     leaves a smaller residual than the solution before, it starts from zero.
+//   - The system is solved in the registers where the tensor cores leave it (cumf, section 4: conjugate gradient, few
+//     steps, from the solution of the last epoch): a lane multiplies its entries by the vector, also transposed, and
+//     sums over lanes and warps follow. Where zero has a smaller residual than that solution, it starts from zero.
 // The same bits in every run: no sum depends on the order in which teams arrive.
 // What it gains is measured in book/als_versions.ipynb.
+#include "als/plan.cuh"
 #include "common/segments.cuh"
 #include "common/tensor.cuh"
 
@@ -33,123 +33,41 @@
 #error "compile with -DFACTORS=f, -DIMPLICIT=0 or 1, -DSTAGE_ROWS=64, or 32 for less shared memory"
 #endif
 
-constexpr int TILES = (FACTORS + 15) / 16;
-constexpr int PADDED = TILES * 16;           // columns of a row of factors in half precision
-constexpr int ALL = TILES * (TILES + 1) / 2;  // tiles on and below the diagonal
-
-// At most nine tiles a warp, for its registers, and a thread a factor.
-constexpr int WARPS = (ALL + 8) / 9 > (PADDED + 31) / 32 ? (ALL + 8) / 9 : (PADDED + 31) / 32;
 constexpr int THREADS = 32 * WARPS;         // of a team
-constexpr int TEAMS = WARPS == 1 ? 4 : 1;   // in a block, each on its own: a multiprocessor holds few blocks
+constexpr int TEAMS = WARPS == 1 ? 4 : 1;   // independent teams of a block: the number of resident blocks is limited
 constexpr int MOST = (ALL + WARPS - 1) / WARPS;  // tiles of a warp
 
 constexpr int STAGE = WARPS == 1 ? 32 : STAGE_ROWS;  // ratings fetched together
-constexpr int AHEAD = 1;                     // stages under way while one is used
+constexpr int AHEAD = 1;                     // stages being copied while one is used
 constexpr int STAGES = AHEAD + 2;
-constexpr int STRIDE = PADDED + 8;  // halves from row to row of a stage: eight rows meet no bank twice
+constexpr int STRIDE = PADDED + 8;  // halves from row to row of a stage: eight rows in different banks
 constexpr int CHUNKS = PADDED / 8;  // of 16 bytes, in a row of factors
 constexpr int ROW_LANES = CHUNKS <= 2 ? 2 : CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32;
 constexpr int ROWS = THREADS / ROW_LANES;              // copied at a time
-constexpr int COPIES = (STAGE + ROWS - 1) / ROWS;  // rows, one after another, of which a thread copies a chunk each
+constexpr int COPIES = (STAGE + ROWS - 1) / ROWS;  // consecutive rows of which a thread copies a chunk
 constexpr int READS = (STAGE + THREADS - 1) / THREADS;
 
-// Numbers that are types, for loops of which every round is compiled on its own.
-template <int n>
-struct Number {
-    static constexpr int value = n;
-};
-template <int n, int k = 0, class Use>
-__device__ __forceinline__ void for_each(Use use) {
-    if constexpr (k < n) {
-        use(Number<k>{});
-        for_each<n, k + 1>(use);
-    }
-}
-
-// Who has what: tiles ALL w / WARPS to ALL (w + 1) / WARPS - 1 are warp w's, and done in that order.
-struct Plan {
-    int row[ALL], column[ALL];               // of a tile
-    bool new_row[ALL], new_column[ALL];      // the warp has had no earlier tile in that row, in that column,
-    bool known_row[ALL], known_column[ALL];  // but has met these factors as those of a column, of a row
-    bool last_row[ALL], last_column[ALL];    // no later tiles in that row, in that column off the diagonal
-    int right_warp[TILES], right_place[TILES];  // that multiplies these factors by the ratings; where its sums are
-    int rights;                                 // of the warp that has the most
-};
-__device__ constexpr int first_tile(int warp) { return ALL * warp / WARPS; }
-__device__ constexpr int n_tiles(int warp) { return first_tile(warp + 1) - first_tile(warp); }
-
-__device__ constexpr Plan make_plan() {
-    Plan plan = {};
-    // Down one pair of columns, up the next: tiles next to each other share rows and columns.
-    int k = 0;
-    for (int first = 0; first < TILES; first += 2)
-        for (int step = 0; step < TILES - first; ++step) {
-            const int row = first / 2 % 2 ? TILES - 1 - step : first + step;
-            for (int column = first; column < first + 2 && column <= row; ++column) {
-                plan.row[k] = row;
-                plan.column[k++] = column;
-            }
-        }
-    bool rows[WARPS][TILES] = {}, columns[WARPS][TILES] = {};
-    for (int w = 0; w < WARPS; ++w)
-        for (k = first_tile(w); k < first_tile(w + 1); ++k) {
-            const int row = plan.row[k], column = plan.column[k];
-            plan.new_row[k] = !rows[w][row];
-            plan.known_row[k] = columns[w][row];
-            rows[w][row] = true;
-            plan.new_column[k] = !columns[w][column];
-            plan.known_column[k] = rows[w][column];
-            columns[w][column] = true;
-            plan.last_row[k] = true;
-            plan.last_column[k] = row != column;
-            for (int j = k + 1; j < first_tile(w + 1); ++j) {
-                if (plan.row[j] == row) plan.last_row[k] = false;
-                if (plan.column[j] == column && plan.row[j] != column) plan.last_column[k] = false;
-            }
-        }
-    // The products with the ratings go to warps that have the factors as left operands, to each about as many.
-    int n[WARPS] = {};
-    for (int t = 0; t < TILES; ++t) {
-        int chosen = -1;
-        for (int w = 0; w < WARPS; ++w)
-            if (rows[w][t] && (chosen < 0 || n[w] < n[chosen])) chosen = w;
-        plan.right_warp[t] = chosen;
-        plan.right_place[t] = n[chosen]++;
-        if (n[chosen] > plan.rights) plan.rights = n[chosen];
-    }
-    return plan;
-}
-constexpr Plan PLAN = make_plan();
-
-// Calls use(Number<w>) for this thread's warp w of the team.
-template <int w = 0, class Use>
-__device__ __forceinline__ void as_warp(int warp, Use use) {
-    if constexpr (w + 1 < WARPS)
-        if (warp != w) return as_warp<w + 1>(warp, use);
-    use(Number<w>{});
-}
-
-// What a thread holds of the sums, in quads as the tensor cores make them: lane's share of the warp's 16 x 16 tiles, two
-// of 16 x 8 each; then of F_S^T r, 16 x 8 of which two columns are used.
+// A thread's sums, in quads as the tensor cores distribute them: the lane's share of the warp's 16 x 16 tiles, two of
+// 16 x 8 each; then of F_S^T r, 16 x 8 of which two columns are used.
 constexpr int TILE_QUADS = 2 * MOST, QUADS = TILE_QUADS + PLAN.rights;
 using Sums = float[QUADS][4];
 using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
 
-// About what a thread needs besides, when the products are made: operands, addresses. On Hopper teams of one warp are
-// faster with fewer, since more of them run; on other architectures they would spill.
+// Registers of a thread in addition to its sums: operands, addresses. On Hopper teams of one warp are faster with
+// fewer, since more of them are resident; on other architectures they would spill.
 #if __CUDA_ARCH__ == 900
-constexpr int BESIDES = WARPS == 1 ? 48 : 64;
+constexpr int OTHER_REGISTERS = WARPS == 1 ? 48 : 64;
 #else
-constexpr int BESIDES = 64;
+constexpr int OTHER_REGISTERS = 64;
 #endif
-constexpr int REGISTERS = 4 * QUADS + BESIDES + 16 * IMPLICIT;
+constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + 16 * IMPLICIT;
 constexpr int BLOCKS = REGISTERS * THREADS * TEAMS < 65536 ? 65536 / (REGISTERS * THREADS * TEAMS) : 1;
 
 // Shared memory of a team.
 
 using Stage = half_bits[STAGE][STRIDE];
 struct Ratings {  // of a stage
-    half_bits right[2][STAGE];  // the right side's values, and the rest of them
+    half_bits right[2][STAGE];  // the right side's values in FP16, and their rounding errors
 #if IMPLICIT
     half_bits roots[STAGE];  // of the weights
 #endif
@@ -157,7 +75,7 @@ struct Ratings {  // of a stage
 };
 struct __align__(16) Buffers {
     Stage stages[STAGES];
-    Ratings ratings[STAGES + 1];  // those of the next stage but one are written while a slow warp has not used its last
+    Ratings ratings[STAGES + 1];  // one more: written while a slow warp still reads its last stage
 };
 struct Solver {
     float direction[PADDED];
@@ -167,7 +85,7 @@ struct Solver {
 };
 union __align__(16) Work {
     Buffers buffers;
-    Solver solver;  // when the stages have been used up
+    Solver solver;  // after the last stage
 };
 
 struct Team {
@@ -179,7 +97,7 @@ struct Team {
         extern __shared__ __align__(16) float shared[];
         __shared__ bool last[TEAMS];
         const int team = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
-        // Read from lane 0, the warp is known to be one number for all lanes: branches on it need no care.
+        // Read from lane 0, so that the compiler knows it to be uniform in the warp.
         const int warp = __shfl_sync(0xffffffffu, thread / 32, 0);
         return {reinterpret_cast<Work*>(shared)[team], last[team], thread, warp, (int)threadIdx.x % 32};
     }
@@ -194,13 +112,13 @@ struct Team {
     }
 };
 
-// Powers of two.
+// 2^exponent.
 __device__ __forceinline__ float power_of_two(int exponent) { return __uint_as_float((unsigned)(127 + exponent) << 23); }
 // The least e >= -100 with x < 2^e, for x >= 0.
 __device__ __forceinline__ int exponent_of(float x) { return max((int)(__float_as_uint(x) >> 23) - 126, -100); }
 
-// Rounded factors are below 2^6, scaled ratings below 2^8, square roots of scaled weights below 2^4: the products of two
-// fit half precision, and the dot products of the solver FP32, for rows of millions of ratings.
+// Rounded factors are below 2^6, scaled ratings below 2^8, square roots of scaled weights below 2^4: products of two
+// fit FP16, and the dot products of the solver FP32, for rows of millions of ratings.
 constexpr int FACTOR_EXPONENT = 6, RATING_EXPONENT = IMPLICIT ? 4 : 8;
 
 // The columns and values of a row's ratings, and the factors that the columns point to.
@@ -209,17 +127,17 @@ struct Rows {
     const float* values;
     const half_bits* fixed;
     float scale;  // of the ratings; IMPLICIT: of their square roots, to those of the scaled weights
-    float root;   // IMPLICIT: of what the pair of row and column weighs without a rating, scaled alike
+    float root;   // IMPLICIT: square root of the weight 1 of a pair without a rating, with the same scale
 };
 
-// The ratings of a segment on their way to the tensor cores, a stage after another: the ratings of stage s + AHEAD + 2
-// are read while the factors of stage s + AHEAD are copied and those of stage s are multiplied.
+// A pipeline of stages: ratings of stage s + AHEAD + 2 are read to registers while the factors of stage s + AHEAD are
+// copied to shared memory and those of stage s are multiplied.
 struct Pipeline {
     const Team& team;
     const Rows& rows;
     long long begin;
     int length;
-    int column[READS];  // of this thread's ratings, read but not yet used
+    int column[READS];  // of this thread's ratings, in registers
     float value[READS];
 
     __device__ Stage& stage(int s) const { return team.work.buffers.stages[s % STAGES]; }
@@ -235,7 +153,7 @@ struct Pipeline {
         }
     }
 
-    __device__ void keep(int s) {
+    __device__ void store(int s) {
         Ratings& to = ratings(s);
 #pragma unroll
         for (int k = 0; k < READS; ++k) {
@@ -243,7 +161,8 @@ struct Pipeline {
             if (t >= STAGE) break;
             float right = value[k];
 #if IMPLICIT
-            // A weight below 2^-12 counts as 2^-12, beside the 1 that it is added to, so that its factors keep digits.
+            // Weights below 2^-12 count as 2^-12, small against the 1 that is added, so that FP16 has digits for their
+            // root.
             const float scaled = rows.scale * rows.scale * max(value[k], 0.0f);  // alpha r, scaled
             const float least = max(rows.root * 0x1p-6f, 0x1p-24f);
             const bool seen = value[k] > 0.0f;
@@ -274,7 +193,7 @@ struct Pipeline {
 #pragma unroll
                 for (int k = 0; k < COPIES; ++k) copy_row(k, true);
             } else {
-                const int end = min(COPIES, (left + 15) / 16 * 16 - first);  // of what is multiplied, zeros at its end
+                const int end = min(COPIES, (left + 15) / 16 * 16 - first);  // pads to whole products with zeros
                 for (int k = 0; k < end; ++k) copy_row(k, first + k < left);
             }
         }
@@ -287,11 +206,11 @@ struct Pipeline {
     }
 };
 
-// Adds the products of ratings k to k + 15 of a stage to the sums of a warp.
+// sums += the products of ratings k to k + 15 of a stage, for one warp's tiles.
 template <int warp>
 __device__ __forceinline__ void multiply(Number<warp>, Sums& sums, const Stage& stage, const Ratings& given, int k,
                                          int lane) {
-    // The same four 8 x 8 parts, in the order in which left and in which right operands want them in registers.
+    // The same four 8 x 8 parts, in the register order of left and of right operands.
     const half_bits* as_left = &stage[k + lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8];
     const half_bits* as_right = &stage[k + lane % 16][lane / 16 * 8];
     unsigned ratings[2] = {};
@@ -303,7 +222,7 @@ __device__ __forceinline__ void multiply(Number<warp>, Sums& sums, const Stage& 
         roots[h] = *reinterpret_cast<const unsigned*>(&given.roots[k + h * 8 + lane % 4 * 2]);
 #endif
     unsigned left[TILES][4], right[TILES][4];
-    // `step`: from one of a tile's four registers to the next with the same ratings.
+    // step: distance between two of a tile's four registers with the same ratings.
     auto load = [&](unsigned (&to)[4], const half_bits* from, auto step) {
         load_transposed(to, from);
 #if IMPLICIT
@@ -347,8 +266,8 @@ __device__ __forceinline__ void add(float (&quad)[4], float4 more) {
     quad[3] += more.w;
 }
 
-// Sums up the segment's products, and those of the row's other segments if it has several: then only the last team to
-// arrive returns true, and has them all.
+// sums = the segment's products; for a row of several segments, those of the whole row in the last team to arrive,
+// which alone returns true.
 __device__ __forceinline__ bool sum_products(Sums& sums, const Team& team, const Segment& segment, const Rows& rows,
                                     Quads* partial, int* arrived) {
     clear(sums);
@@ -357,7 +276,7 @@ __device__ __forceinline__ bool sum_products(Sums& sums, const Team& team, const
 #pragma unroll
     for (int s = 0; s <= AHEAD; ++s) {
         pipeline.read(s);
-        pipeline.keep(s);
+        pipeline.store(s);
     }
     pipeline.read(AHEAD + 1);
     team.sync();
@@ -365,14 +284,14 @@ __device__ __forceinline__ bool sum_products(Sums& sums, const Team& team, const
     for (int s = 0; s < AHEAD; ++s) pipeline.copy(s);
     for (int s = 0; s < n_stages; ++s) {
         pipeline.copy(s + AHEAD);
-        pipeline.keep(s + AHEAD + 1);
+        pipeline.store(s + AHEAD + 1);
         pipeline.read(s + AHEAD + 2);
         pipeline.finish();
         const Stage& stage = pipeline.stage(s);
         const Ratings& given = pipeline.ratings(s);
         const int here = min(STAGE, segment.length - s * STAGE);
         as_warp(team.warp, [&](auto warp) {
-#pragma unroll 1  // the next round's operands would not fit into the registers
+#pragma unroll 1  // operands of two rounds exceed the registers
             for (int k = 0; k < here; k += 16) multiply(warp, sums, stage, given, k, team.lane);
         });
     }
@@ -386,14 +305,14 @@ __device__ __forceinline__ bool sum_products(Sums& sums, const Team& team, const
     if (!last_of_row(segment, arrived, team.thread, team.last, [&] { team.sync(); })) return false;
     clear(sums);
 #pragma unroll
-    for (int first = 0; first < QUADS; first += 4)  // as many as a thread has registers for on their way
+    for (int first = 0; first < QUADS; first += 4)  // four loads pending at a time, limited by registers
         for (int part = 0; part < segment.parts; ++part)
 #pragma unroll
             for (int q = first; q < first + 4 && q < QUADS; ++q) add(sums[q], __ldcg(&parts[part][q][team.thread]));
     return true;
 }
 
-// A warp's part of F_S^T r to where the team sees it.
+// solver.right = F_S^T r, the part of one warp.
 template <int warp>
 __device__ __forceinline__ void store_right(Number<warp>, const Sums& sums, Solver& solver, int lane) {
     for_each<TILES>([&](auto t) {
@@ -407,16 +326,17 @@ __device__ __forceinline__ void store_right(Number<warp>, const Sums& sums, Solv
     });
 }
 
-// A sum over lanes of which the even ones by `bit` are to have that of the first, the others of the second number.
+// A step of two sums over lanes at once: lanes without `bit` continue with the first number, lanes with it with the
+// second.
 __device__ __forceinline__ float exchange(float first, float second, int lane, int bit) {
     const float given = lane & bit ? first : second;
     return (lane & bit ? second : first) + __shfl_xor_sync(0xffffffffu, given, bit);
 }
 
-// What a warp's tiles and their mirror images make of the direction: to `parts`.
+// solver.parts = the products of a warp's tiles and of their transposes with the direction.
 template <int warp>
 __device__ __forceinline__ void multiply_vector(Number<warp>, const Sums& sums, Solver& solver, int lane) {
-    float of_row[TILES][2], of_column[TILES][4];  // of the direction, as a lane's entries of a tile lie in it
+    float of_row[TILES][2], of_column[TILES][4];  // the direction at the rows and columns of a lane's entries
     float by_row[TILES][2], by_column[TILES][4];
     for_each<n_tiles(warp)>([&](auto n) {
         constexpr int tile = first_tile(warp) + n.value, row = PLAN.row[tile], column = PLAN.column[tile];
@@ -456,7 +376,7 @@ __device__ __forceinline__ void multiply_vector(Number<warp>, const Sums& sums, 
     });
 }
 
-// The sum over the team, the same bits on every thread. `scratch` is nobody's yet.
+// The sum over the team, the same bits on every thread. scratch: unused since the last barrier.
 __device__ __forceinline__ float team_sum(float x, const Team& team, float (&scratch)[WARPS]) {
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
@@ -473,10 +393,10 @@ __device__ __forceinline__ float team_sum(float x, const Team& team, float (&scr
 __device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, float ridge, int steps, float tolerance) {
     Solver& solver = team.work.solver;
     const int i = team.thread;
-    for (int k = i; k < 2 * WARPS * PADDED; k += THREADS) (&solver.parts[0][0][0])[k] = 0.0f;  // some stay so
+    for (int k = i; k < 2 * WARPS * PADDED; k += THREADS) (&solver.parts[0][0][0])[k] = 0.0f;  // some are never written
     as_warp(team.warp, [&](auto warp) { store_right(warp, sums, solver, team.lane); });
-    // The first product is with x itself, for the residual; each later one makes a step. All vectors are zero beyond the
-    // factors, as the sums are.
+    // The first product is A x, for the residual; each later one is a step. All vectors and sums are zero beyond the
+    // factors.
     float p = x, residual = 0.0f, square = 0.0f, enough = 0.0f;
     for (int step = 0; step <= steps; ++step) {
         if (i < PADDED) solver.direction[i] = p;
@@ -501,7 +421,7 @@ __device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, fl
         }
         const float old = square;
         square = team_sum(residual * residual, team, solver.sums[1]);
-        if (step == 0 && !(square <= product)) {  // from zero then, which a right side of zero ends with
+        if (step == 0 && !(square <= product)) {  // start from zero; a right side of zero ends here
             x = 0.0f;
             residual = b;
             square = product;
@@ -512,9 +432,9 @@ __device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, fl
     return x;
 }
 
-// A team a segment. Dynamic shared memory: Work for each team of the block. `largest` has for each row the magnitude
-// of its largest rating (IMPLICIT: its largest, or 0), `unit` the power of two that `fixed` is divided by, and its
-// reciprocal. The last argument is for IMPLICIT.
+// Grid: a team a segment. Block: TEAMS teams of THREADS, with dynamic shared memory of a Work each. largest: for each
+// row the magnitude of its largest rating (IMPLICIT: its largest, or 0). unit: the power of two by which `fixed` is
+// divided, and its reciprocal. gram: with IMPLICIT F^T F.
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
     tensor_core(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
                 const float* __restrict__ values, const half_bits* __restrict__ fixed, const float* __restrict__ unit,
@@ -526,7 +446,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
     const Segment segment = segments[Team::index()];
     const int i = team.thread;
     const bool mine = i < FACTORS;
-    // Read long before it is used.
+    // Loaded early, to hide the latency.
     float x = mine && segment.count > 0 ? solved[segment.row * (long long)FACTORS + i] : 0.0f;
 #if IMPLICIT
     const int exponent = RATING_EXPONENT - max(exponent_of(root_of_alpha * sqrtf(largest[segment.row])), 0);
@@ -556,7 +476,8 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
     if (mine) solved[segment.row * (long long)FACTORS + i] = x;
 }
 
-// F^T F in the order in which the teams' threads want it, from a row of all columns with ratings of 1.
+// product = F^T F in the layout of a team's sums, from a row of all columns with ratings of 1. Grid and block: as of
+// tensor_core.
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, 1)
     gram(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
          const float* __restrict__ values, const half_bits* __restrict__ fixed, Quads* __restrict__ partial,
@@ -571,7 +492,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, 1)
         (*product)[q][team.thread] = {sums[q][0], sums[q][1], sums[q][2], sums[q][3]};
 }
 
-// The largest of what the block's threads give, to all of them.
+// The maximum over the block, on every thread.
 __device__ inline float block_max(float x) {
     __shared__ float of_warps[32];
 #pragma unroll
@@ -582,8 +503,8 @@ __device__ inline float block_max(float x) {
     return x;
 }
 
-// For each row the magnitude of its largest rating, or with IMPLICIT its largest rating, where `largest` was 0. A warp
-// a segment.
+// Grid and block: a warp a segment. largest: for each row the magnitude of its largest rating, with IMPLICIT its largest
+// rating or 0; 0 before.
 extern "C" __global__ void largest_ratings(const Segment* __restrict__ segments, int n_segments,
                                            const float* __restrict__ values, unsigned* __restrict__ largest) {
     const int warp = (int)((blockIdx.x * blockDim.x + threadIdx.x) / 32);
@@ -596,11 +517,11 @@ extern "C" __global__ void largest_ratings(const Segment* __restrict__ segments,
     }
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) most = max(most, __shfl_xor_sync(0xffffffffu, most, offset));
-    // Of numbers that are not negative the bits have the same order.
+    // The bits of non-negative floats are ordered as the floats are.
     if (threadIdx.x % 32 == 0) atomicMax(&largest[segment.row], __float_as_uint(most));
 }
 
-// For each block the magnitude of the largest factor that it came across.
+// largest: for each block the magnitude of its largest factor. Grid and block: any.
 extern "C" __global__ void largest_factors(const float* __restrict__ factors, int n_rows, float* __restrict__ largest) {
     float most = 0.0f;
     const long long step = gridDim.x * (long long)blockDim.x;
@@ -611,9 +532,9 @@ extern "C" __global__ void largest_factors(const float* __restrict__ factors, in
     if (threadIdx.x == 0) largest[blockIdx.x] = most;
 }
 
-// FP32 rows, divided by the power of two in `unit`, to padded rows of halves, zeros in the padding. `unit` brings the
-// largest factor, which is among the n in `largest`, near the top, unless all are so small against lambda that FP32
-// would not hold their ratio.
+// rounded = factors / unit in FP16, in rows padded with zeros. unit: the power of two that scales the largest factor,
+// the maximum of the n in `largest`, to near the top of FP16, unless all are so small against lambda that their ratio
+// exceeds FP32. Grid and block: any.
 extern "C" __global__ void round_factors(const float* __restrict__ factors, half_bits* __restrict__ rounded, int n_rows,
                                          const float* __restrict__ largest, int n, float regularization,
                                          float* __restrict__ unit) {
@@ -631,11 +552,13 @@ extern "C" __global__ void round_factors(const float* __restrict__ factors, half
     }
 }
 
-// What the launcher has to know: threads and teams of a block, bytes of a team, PADDED, bytes of a part's sums.
-extern "C" __global__ void shape(int* __restrict__ numbers) {
-    numbers[0] = THREADS * TEAMS;
-    numbers[1] = TEAMS;
-    numbers[2] = sizeof(Work);
-    numbers[3] = PADDED;
-    numbers[4] = sizeof(Quads);
+// The geometry of tensor_core and gram for the host. Grid: 1. Block: 1. Threads and teams of a block, bytes of shared
+// memory of a team, PADDED, bytes of a part's sums.
+extern "C" __global__ void shape(int* __restrict__ block, int* __restrict__ teams, int* __restrict__ team_bytes,
+                                 int* __restrict__ padded, int* __restrict__ part_bytes) {
+    *block = THREADS * TEAMS;
+    *teams = TEAMS;
+    *team_bytes = sizeof(Work);
+    *padded = PADDED;
+    *part_bytes = sizeof(Quads);
 }

@@ -1,8 +1,8 @@
 // ALS-CUDA: half a sweep of alternating least squares, one half-warp a row (one warp above 16 factors).
 // Source: Kampffmeyer 2015, Algorithms 5.2 and 5.3, equations 5.1 to 5.16.
 //
-// For every row r, with R its rated columns and n = |R|, solve
-//     (F_R^T F_R + lambda n I) x_r = F_R^T ratings_R            (lambda I alone if not weighted)
+// For every row r, with S its rated columns and n = |S|, solve
+//     (F_S^T F_S + lambda n I) x_r = F_S^T ratings_S            (lambda I alone if not weighted)
 // where F are the factors of the other side. Both half-sweeps are this kernel with the sides swapped.
 //
 // One factor vector is read at a time, coalesced, and stored in shared memory, where every lane computes at most

@@ -1,7 +1,7 @@
 // get_hermitian: A = sum w theta theta^T of every row, and b = sum r theta on the way.
 // Source: Tan et al. 2018, section 3.
 //
-// For every row u with ratings r over the columns R, n = |R|, and theta_v the factors of the other side, solve A x = b:
+// For every row u with ratings r over the columns S, n = |S|, and theta_v the factors of the other side, solve A x = b:
 //     A = sum theta_v theta_v^T + lambda n I,  b = sum r theta_v        (lambda I alone if not weighted)
 // and for implicit feedback (section 5.6; Hu, Koren, Volinsky 2008), where only ratings r > 0 count as seen,
 //     A = G + sum alpha r theta_v theta_v^T + lambda I,  b = sum (1 + alpha r) theta_v,

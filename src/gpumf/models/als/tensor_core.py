@@ -6,14 +6,14 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.models.als.trainer import ALSTrainer, segments_of
-from gpumf.models.base import KernelTrainer, Version
+from gpumf.models.base import KernelTrainer, Version, shape_of
 
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
 _MOST_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
 
 
 class _Rows:
-    """What the kernel is told of rows: the work list and the ratings, and where the parts of long rows meet."""
+    """The work list and the ratings of rows on the device, and memory for the parts of long rows."""
 
     def __init__(self, device, indptr, indices, values, longest, part_bytes):
         segments, slots = segments_of(indptr, longest)
@@ -47,13 +47,12 @@ class TensorCore(KernelTrainer, ALSTrainer):
     def __init__(self, model, train, user_factors, item_factors, longest=8192):
         device = self._device = gpu.device(model.device)
         implicit = model.alpha is not None
-        names = "shape", "largest_ratings", "largest_factors", "round_factors", self.entry, *["gram"] * implicit
+        names = "largest_ratings", "largest_factors", "round_factors", self.entry, *["gram"] * implicit
         defines = self.defines(model)
         self._entry = {name: device.kernel(self.source, name, **defines) for name in names}
-        shape = device.empty(5, np.int32)
-        self._entry["shape"](1, 1, shape)
-        self._block, self._teams, team_bytes, padded, part_bytes = map(int, device.to_numpy(shape))
-        self._shared = self._teams * team_bytes
+        shape = shape_of(device, self.source, **defines)
+        self._block, self._teams, part_bytes = shape["block"], shape["teams"], shape["part_bytes"]
+        self._shared = self._teams * shape["team_bytes"]
 
         self._p, self._q = device.array(user_factors), device.array(item_factors)
         sides = train.by_user, train.by_item
@@ -67,7 +66,7 @@ class TensorCore(KernelTrainer, ALSTrainer):
         self._ridge = np.float32(model.regularization), np.int32(model.weighted)
         self._steps = np.int32(model.cg_steps), np.float32(model.cg_tolerance)
         self._root_of_alpha = np.float32(np.sqrt(model.alpha or 1))
-        self._halves = device.empty((max(train.n_users, train.n_items), padded), np.uint16)
+        self._halves = device.empty((max(train.n_users, train.n_items), shape["padded"]), np.uint16)
         self._unit, self._largest = device.empty(2, np.float32), device.empty(_MOST_BLOCKS, np.float32)
         self._gram = device.empty(part_bytes, np.uint8)
 
