@@ -186,11 +186,15 @@ def test_wrong_use_gets_one_clear_error(model, sets):
 
 
 def test_factors_made_on_a_device_are_hashes_of_their_positions(launcher):
-    made = launcher.to_numpy(uniform_factors(launcher, 70, 9, 4.0, key=1 << 60))
+    made = launcher.to_numpy(uniform_factors(70, 9, 4.0, 1 << 60, launcher))
     hashes = splitmix64(np.arange(630, dtype=np.uint64) + np.uint64(1 << 60)) >> np.uint64(40)
     width = np.float32(2 * np.sqrt(4 / 9))
     assert made.dtype == np.float32
     assert np.array_equal(made, (hashes.astype(np.float32) * np.float32(2**-24) * width).reshape(70, 9))
+    for mean in (4.0, 0.0, -2.5):
+        there = launcher.to_numpy(uniform_factors(70, 9, mean, 5, launcher))
+        assert there.tobytes() == uniform_factors(70, 9, mean, 5).tobytes()
+        assert mean > 0 or abs(there.mean()) < 0.1 < there.max() < 1 > -there.min()
     # Inner products start near the mean.
     assert (made[:35] @ made[35:].T).mean() == pytest.approx(4, rel=0.1)
 
@@ -285,13 +289,18 @@ def test_a_model_from_a_file_asks_for_what_was_seen(sets, tmp_path):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_one_number_that_is_not_finite_is_found(device, value):
-    finite = FiniteCheck(device)
+    def copies(arrays):
+        # Each by a new check: what has been found stays found.
+        made = FiniteCheck(device).copies(arrays if device == "cpu" else list(map(gpu.device(device).array, arrays)))
+        return made and (made if device == "cpu" else list(map(gpu.device(device).to_numpy, made)))
+
     for size, place in ((1, 0), (7, 6), (5000, 0), (5000, 4999), (5000, 2345)):
         # The largest numbers, whose sums would not be finite.
         arrays = [np.full(n, np.finfo(np.float32).max, np.float32) for n in (3, size)]
-        assert finite(arrays if device == "cpu" else [gpu.device(device).array(a) for a in arrays])
+        made = copies(arrays)
+        assert [a.tobytes() for a in made] == [a.tobytes() for a in arrays]
         arrays[1][place] = value
-        assert not finite(arrays if device == "cpu" else [gpu.device(device).array(a) for a in arrays])
+        assert copies(arrays) is None
 
 
 @pytest.mark.parametrize("with_validation", [True, False])

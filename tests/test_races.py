@@ -94,7 +94,7 @@ def test_only_the_wanted_races_happen(host):
         counts = np.zeros((3, 1), np.int32)
         host.kernel("microbenchmarks/occupy.cu", "occupy")(2, 1, *counts, np.int64(3))
         gpu_twins.generate(TWIN, device="host")
-        uniform_factors(host, 4, 3, 1.0, 0)
+        uniform_factors(4, 3, 1.0, 0, host)
     found = {}
     for launch in trace:
         kernel = launch.attrs["kernel"]

@@ -1,9 +1,10 @@
-// Initial factors, drawn on the device, where drawing on the host and copying would take long.
+// Initial factors, drawn on the device, where drawing on the host and copying would take long; as gpumf.models.initial.
 #include "common/random.cuh"
 
-// factors: (n,), uniform on [0, width), multiples of 2^-24 width. Grid and block: a thread a factor.
+// factors: (n,), uniform on [-centre width, (1 - centre) width), multiples of 2^-24 width. Grid and block: a thread a
+// factor.
 extern "C" __global__ void draw_uniform(float* __restrict__ factors, long long n, unsigned long long key,
-                                        float width) {
+                                        float centre, float width) {
     const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-    if (k < n) factors[k] = random_uniform(key, k) * width;
+    if (k < n) factors[k] = (random_uniform(key, k) - centre) * width;
 }

@@ -1,6 +1,7 @@
 """What a rating set is, where it comes from, how it is split; the synthetic twins."""
 
 from gpumf.datasets.checks import DataError
+from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.ratings import CompressedRows, Ratings
 from gpumf.datasets.sources import load, names, read, times, titles
 from gpumf.datasets.statistics import describe, published
@@ -9,6 +10,7 @@ from gpumf.datasets.twins import twin
 __all__ = [
     "CompressedRows",
     "DataError",
+    "DeviceRatings",
     "Ratings",
     "describe",
     "load",

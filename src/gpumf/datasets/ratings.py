@@ -227,6 +227,10 @@ class Ratings:
         order = by_column[grouped(rows[by_column], offsets)]
         return CompressedRows(offsets, columns[order], self.values[order])
 
+    def on_host(self):
+        """These ratings with columns on the host."""
+        return self
+
     # What layouts are made with, where the columns are
 
     device = None  # of `gpumf.gpu`, where the columns are on one

@@ -1,5 +1,6 @@
 """One CUDA device through CuPy."""
 
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -86,12 +87,18 @@ class _Slot:
 
 
 class CudaDevice(Recorder):
-    """Arrays, kernels and time on the current CUDA device."""
+    """Arrays, kernels and time on the current CUDA device.
+
+    Attributes
+    ----------
+    compile_seconds : spent on kernels that were not compiled yet, or not loaded from CuPy's cache
+    """
 
     name, xp = "cuda", cupy
 
     def __init__(self):
         self._kernels, self._facts = {}, {}
+        self.compile_seconds = 0.0
 
     def array(self, values):
         """A copy of a NumPy array on the device; an array that is there already, itself."""
@@ -174,12 +181,14 @@ class CudaDevice(Recorder):
         # CuPy keeps what it compiled by code and options, and the code has all that it includes.
         key = cupy.cuda.runtime.getDevice(), name, code, options
         if key not in self._kernels:
+            started = time.perf_counter()
             signature = Signature(name, sources.kernels(path)[name])
             try:
                 function = cupy.RawModule(code=code, options=options).get_function(name)
             except cupy.cuda.compiler.CompileException as error:
                 raise DeviceError(f"{source} does not compile with {defines}: {error}") from error
             self._kernels[key] = Kernel(name, signature, function, self)
+            self.compile_seconds += time.perf_counter() - started
         return self._kernels[key]
 
     def launched(self, arguments):

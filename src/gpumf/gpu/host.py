@@ -11,6 +11,7 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -158,12 +159,13 @@ class HostDevice(Recorder):
     Attributes
     ----------
     launched : set of (source, name) of the kernels that ran so far
+    compile_seconds : spent on finding and compiling them
     """
 
     name, xp = "host", np
 
     def __init__(self):
-        self.launched = set()
+        self.launched, self.compile_seconds = set(), 0.0
         self._shuffle = None
 
     def array(self, values):
@@ -215,7 +217,9 @@ class HostDevice(Recorder):
         """
         path = sources.path(source, defines)
         kernels = sources.kernels(path)
+        started = time.perf_counter()
         library = _library(path.stem, _unit(path, kernels), tuple(sorted(defines.items())))
+        self.compile_seconds += time.perf_counter() - started
         return Kernel(source, name, Signature(name, kernels[name]), library, self)
 
     def launch(self, run):

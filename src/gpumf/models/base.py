@@ -34,10 +34,11 @@ class Trainer(ABC):
     Attributes
     ----------
     versions : dict of names -> `Version`, '' that of the scheme itself
+    from_device : whether it orders ratings that are on the device already, `DeviceRatings`, with its initial arrays
     cases : options with which tests try the scheme on small sets
     """
 
-    device = "cpu"
+    device, from_device = "cpu", False
     versions: ClassVar[dict[str, Version]]
     cases: ClassVar[tuple] = ({},)
 
@@ -79,7 +80,7 @@ class KernelTrainer(Trainer):
     variants, races, groups : of the source, see `gpumf.gpu.sources.Declared`
     """
 
-    device = "cuda"
+    device, from_device = "cuda", True
     source: str
     entry: str
     variants: ClassVar[dict] = {}

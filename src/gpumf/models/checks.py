@@ -70,11 +70,19 @@ def check_training(train, validation):
             raise TypeError(f"{name} must be Ratings (see gpumf.datasets), not {type(ratings).__name__}")
         if ratings.nnz == 0:
             raise ValueError(f"the {'training' if name == 'train' else name} set is empty")
-        if not np.isfinite(ratings.values).all():
-            row = int(np.flatnonzero(~np.isfinite(ratings.values))[0])
-            raise ValueError(f"{name}: rating {row} is {ratings.values[row]}; remove it or give its value")
     if validation is not None and (validation.n_users, validation.n_items) != (train.n_users, train.n_items):
         raise ValueError("the validation set has other users or items than the training set")
+
+
+def check_finite(train, validation):
+    """Raise ValueError where a rating of one of the sets, wherever they are, is no finite number."""
+    for name, ratings in (("train", train), ("validation", validation)):
+        if ratings is None:
+            continue
+        finite = ratings.xp.isfinite(ratings.values)
+        if not finite.all():
+            row = int(ratings.xp.flatnonzero(~finite)[0])
+            raise ValueError(f"{name}: rating {row} is {float(ratings.values[row])}; remove it or give its value")
 
 
 def positions(values, n, what):

@@ -3,17 +3,20 @@
 import time
 from abc import abstractmethod
 from contextlib import contextmanager
+from dataclasses import asdict
 
 import numpy as np
 from tqdm import tqdm
 
 from gpumf import gpu
+from gpumf.datasets.device import DeviceRatings
 from gpumf.models import storage
 from gpumf.models.base import Trainer
 from gpumf.models.checks import (
     MOST_SEED,
     DivergedError,
     NotFittedError,
+    check_finite,
     check_training,
     flag,
     integer,
@@ -22,6 +25,10 @@ from gpumf.models.checks import (
 )
 from gpumf.models.finite import FiniteCheck
 from gpumf.models.recommender import Recommender
+from gpumf.models.times import Clock, Times
+
+_BYTES_A_RATING = 48
+"""Of the device's memory that have to be free for each: it, both its orders, and what an order is made with."""
 
 
 class Model(Recommender):
@@ -37,7 +44,7 @@ class Model(Recommender):
         NaN without one)
     device : where the kernel runs: 'cpu', 'cuda', or 'host' for a CUDA kernel on the processor
     kernel : its name. Where none was given, `fit` chooses it by the training set (see `choose`)
-    transfer_seconds : time to put ratings and arrays where the kernel wants them; not part of `history.seconds`
+    times : `gpumf.models.times.Times` of the newest training: prepare, transfer, train, compile, and wall
     """
 
     _trainers: dict[str, type[Trainer]]
@@ -164,7 +171,7 @@ class Model(Recommender):
 
         Parameters
         ----------
-        train : Ratings
+        train : Ratings, on the host or, `gpumf.datasets.DeviceRatings`, on a device
         epochs : int from 0, how many to add
         validation : Ratings of the same shape, whose errors the history records after each epoch
         stop : function of the newest history row (a dict); true ends the training early
@@ -184,18 +191,46 @@ class Model(Recommender):
         gpumf.gpu.DeviceError : the device cannot do it
         """
         with self._as_before_if_it_fails():
-            epochs = integer("epochs", epochs, 0)
-            check_training(train, validation)
-            if flag("warm_start", warm_start):
-                self._check_warm(train)
-                known, rows = (self._user_known, self._item_known), self.history.to_dict("records")
-                self._set_training(train)
-                arrays = self._continued(train, *known)
-            else:
-                self._set_training(train)
-                arrays, rows = self._initial(train), []
-            self._train(train, arrays, rows, epochs, validation, stop, progress)
+            epochs, given = integer("epochs", epochs, 0), train
+            clock, train, validation = self._taken(train, validation)
+            with clock.spent_on("prepare"):
+                if flag("warm_start", warm_start):
+                    self._check_warm(train)
+                    known, rows = (self._user_known, self._item_known), self.history.to_dict("records")
+                    self._set_training(train)
+                    arrays = self._continued(train, *known)
+                else:
+                    self._set_training(train)
+                    arrays, rows = self._initial(train), []
+            self._training = given
+            self._train(clock, train, arrays, rows, epochs, validation, stop, progress)
         return self
+
+    def _taken(self, train, validation):
+        """(clock, train, validation): a clock that runs from now on, and the sets, checked, where they are wanted."""
+        clock = Clock(None if self.device == "cpu" else gpu.device(self.device))
+        check_training(train, validation)
+        if not self._kernel_given:
+            self.kernel = self.choose(train)
+        with clock.spent_on("transfer"):
+            train, validation = self._placed(train), validation and self._placed(validation)
+        with clock.spent_on("prepare"):
+            check_finite(train, validation)
+        return clock, train, validation
+
+    def _placed(self, ratings):
+        """The ratings where the kernel takes them from: on the device, or on the host where they do not fit it."""
+        there = None if self.device == "cpu" else gpu.device(self.device)
+        if there is None or not self._takes_from_device():
+            return ratings.on_host()
+        if ratings.device is there:
+            return ratings
+        fits = _BYTES_A_RATING * ratings.nnz <= there.free_bytes()
+        return DeviceRatings.of(ratings.on_host(), there) if fits else ratings.on_host()
+
+    def _takes_from_device(self):
+        """Whether the ratings are to be on the device before the trainer orders them."""
+        return self.scheme.from_device
 
     @contextmanager
     def _as_before_if_it_fails(self):
@@ -219,31 +254,30 @@ class Model(Recommender):
         """The arrays to go on from, after `_set_training`, given who was known before it."""
         return self._learned
 
-    def _train(self, train, arrays, rows, epochs, validation, stop, progress):
+    def _train(self, clock, train, arrays, rows, epochs, validation, stop, progress):
         """Train from these arrays, with this history so far, and keep what is learned."""
-        if not self._kernel_given:
-            self.kernel = self.choose(train)
-        train = self._as_trained(train)
-        errors = self._errors(validation) if validation is not None else None
-        make_trainer, finite = self._trainers[self.kernel], FiniteCheck(self.device)
-        make_trainer.compile(self)
-        _ = train.by_user, train.by_item  # belongs to loading, not to the transfer
-        started = time.perf_counter()
-        trainer = make_trainer(self, train, *arrays)
-        trainer.synchronize()
-        self.transfer_seconds = time.perf_counter() - started
+        make_trainer = self.scheme
+        with clock.spent_on("compile"):
+            make_trainer.compile(self)
+        errors, finite = self._errors(validation) if validation else None, FiniteCheck(self.device)
+        with clock.spent_on("prepare"):
+            train = self._as_trained(train)
+            there = map(train.device.array, arrays) if train.device else arrays
+            trainer = make_trainer(self, train, *there)
+            trainer.synchronize()
 
         def done(rows, epoch, seconds):
             """Copies of what is learned by now, and the history."""
             learned = trainer.arrays()
             rmse, mae = errors(*learned) if errors else (np.nan, np.nan)
-            if not finite(learned) or (errors and not np.isfinite(rmse)):
+            copies = finite.copies(learned)
+            if copies is None or (errors and not np.isfinite(rmse)):
                 raise DivergedError(epoch, self._remedy)
             row = {"epoch": epoch, "seconds": seconds, "rmse": rmse, "mae": mae}
-            return finite.copies(learned), [*rows, row]
+            return copies, [*rows, row]
 
         # One assignment an epoch: whenever an interrupt comes, factors and history belong together.
-        newest = (finite.copies(trainer.arrays()), rows) if rows else done(rows, 0, 0.0)
+        newest = (tuple(arrays), rows) if rows else done(rows, 0, 0.0)
         first = newest[1][-1]["epoch"]
         try:
             for epoch in tqdm(range(first, first + epochs), disable=not progress, desc=self.kernel, unit="epoch"):
@@ -251,20 +285,23 @@ class Model(Recommender):
                 started = time.perf_counter()
                 self._epoch(trainer, epoch, rows)
                 trainer.synchronize()
-                seconds = rows[-1]["seconds"] + time.perf_counter() - started
-                newest = done(rows, epoch + 1, seconds)
+                seconds = time.perf_counter() - started
+                clock.add("train", seconds)
+                newest = done(rows, epoch + 1, rows[-1]["seconds"] + seconds)
                 if stop is not None and stop(newest[1][-1]):
                     break
         except (KeyboardInterrupt, DivergedError):
-            self._finish(*newest)
+            self._finish(clock, *newest)
             raise
-        self._finish(*newest)
+        self._finish(clock, *newest)
 
-    def _finish(self, arrays, rows):
+    def _finish(self, clock, arrays, rows):
         import pandas as pd
 
-        self._keep(self._to_host(arrays))
-        self.history = pd.DataFrame(rows)
+        with clock.spent_on("transfer"):
+            self._keep(self._to_host(arrays))
+        history = pd.DataFrame(rows)
+        self.times, self.history = clock.stop(), history
 
     def _epoch(self, trainer, number, rows):
         """Start epoch `number` after these rows of history."""
@@ -280,8 +317,7 @@ class Model(Recommender):
     def _set_training(self, train):
         self.mean = train.mean
         self.scale = train.scale
-        self._user_known = np.bincount(train.users, minlength=train.n_users) > 0
-        self._item_counts = np.bincount(train.items, minlength=train.n_items)
+        self._user_known, self._item_counts = train.user_counts > 0, train.item_counts.copy()
         self._training = train
 
     @property
@@ -312,7 +348,7 @@ class Model(Recommender):
         arrays = self._learned
         if self.device != "cpu":
             arrays = map(gpu.device(self.device).array, arrays)
-        rmse, mae = self._errors(ratings)(*arrays)
+        rmse, mae = self._errors(self._placed(ratings))(*arrays)
         return {"rmse": rmse, "mae": mae}
 
     def predict(self, users, items):
@@ -332,9 +368,9 @@ class Model(Recommender):
     def _predicted(self, users, items):
         """Predictions for positions of one shape, as if all were known."""
 
-    def _known(self, users, items):
-        """Whether the model has learned enough of these positions to predict more than the mean."""
-        return self._user_known[users] & self._item_known[items]
+    def _known(self, users, items, xp=np):
+        """Whether the model has learned enough of these positions, arrays of `xp`, to predict more than the mean."""
+        return xp.asarray(self._user_known)[users] & xp.asarray(self._item_known)[items]
 
     def _told_apart(self):
         return self._user_known
@@ -352,7 +388,7 @@ class Model(Recommender):
             "parameters": self._parameters,
             "mean": self.mean,
             "scale": self.scale,
-            "transfer_seconds": self.transfer_seconds,
+            "times": asdict(self.times),
             "history": self.history.to_dict("list"),
         }
         learned = dict(zip(self._arrays, self._learned, strict=True))
@@ -379,7 +415,7 @@ class Model(Recommender):
             )
             model.mean = number("mean", mean, least=-np.inf)
             model.scale = scale and tuple(number("scale", bound, least=-np.inf) for bound in scale)
-            model.transfer_seconds = number("transfer_seconds", header["transfer_seconds"], least=0)
+            model.times = Times(**{name: number(name, value, least=0) for name, value in header["times"].items()})
             model.history = storage.history(header["history"])
         model._keep(arrays[name] for name in cls._arrays)
         model._user_known, model._item_counts = arrays["user_known"], arrays["item_counts"]

@@ -22,11 +22,11 @@ class Errors:
 
     def __init__(self, ratings, known, mean, factors, device):
         self._nnz = ratings.nnz
-        unknown = np.float64(mean) - ratings.values[~known].astype(np.float64)
-        self._unknown = np.array([np.abs(unknown).sum(), (unknown**2).sum()])
+        unknown = ratings.values[~known].astype(np.float64) - float(mean)
+        self._unknown = np.array([float(abs(unknown).sum()), float((unknown**2).sum())])
         chosen = ratings if known.all() else ratings.select(known)
         # Ordered by user, neighbouring groups share a user's factors; the sums then meet the cache, not memory.
-        order = np.argsort(chosen.users, kind="stable")
+        order = chosen.order(chosen.users, chosen.n_users)
         arrays = chosen.users[order], chosen.items[order], chosen.values[order]
         self._sums = self._summing(arrays, factors, device)
 

@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from gpumf import gpu
+from gpumf.hashing import splitmix64
 from gpumf.models.base import MAX_FACTORS
 from gpumf.models.checks import integer, number
 from gpumf.models.estimator import Model
 from gpumf.models.evaluation import Errors
-from gpumf.models.ranking import ranking_of
+from gpumf.models.initial import uniform_factors
+from gpumf.models.ranking import MOST_ITEMS, ranking_of
 
 
 class Factorization(Model):
@@ -61,13 +64,14 @@ class Factorization(Model):
 
         Returns
         -------
-        (user_factors, item_factors) : float32
+        (user_factors, item_factors) : float32, where the ratings are
         """
-        rng, mean = np.random.default_rng(self.seed), self._target_mean(train)
-        width = np.float32(2 * np.sqrt(abs(mean) / self.factors)) if mean else np.float32(1)
-        centre = np.float32(0 if mean > 0 else 0.5)
+        key, mean = splitmix64(np.uint64(self.seed)), self._target_mean(train)
+        with np.errstate(over="ignore"):
+            keys = splitmix64(key + np.arange(2, dtype=np.uint64))
         return tuple(
-            (rng.random((rows, self.factors), np.float32) - centre) * width for rows in (train.n_users, train.n_items)
+            uniform_factors(rows, self.factors, mean, key, train.device)
+            for rows, key in zip((train.n_users, train.n_items), keys, strict=True)
         )
 
     @staticmethod
@@ -92,6 +96,8 @@ class Factorization(Model):
         ):
             return learned
         factors = self.initial_factors(train)
+        if train.device:
+            factors = tuple(map(train.device.to_numpy, factors))
         for fresh, old, before in zip(factors, learned, known, strict=True):
             fresh[: len(before)][before] = old[before]
         return factors
@@ -100,12 +106,16 @@ class Factorization(Model):
         return (users, self.columns), (items, self.columns)
 
     def _errors(self, ratings):
-        known = self._known(ratings.users, ratings.items)
+        known = self._known(ratings.users, ratings.items, ratings.xp)
         return Errors(self._as_trained(ratings), known, self.mean - self._offset, self.columns, self.device)
 
     def _predicted(self, users, items):
         dots = np.einsum("...k,...k->...", self.user_factors[users], self.item_factors[items])
         return dots + np.float32(self._offset)
+
+    def _rated(self, ratings, k):
+        there = self.device != "cpu" and k <= MOST_ITEMS and ratings.device is gpu.device(self.device)
+        return ratings if there else ratings.on_host()
 
     def _ranking_without(self, seen, k):
         return ranking_of(self.user_factors, self.item_factors, self._item_known, seen, k, self.device)

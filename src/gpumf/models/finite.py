@@ -8,34 +8,34 @@ _BLOCKS_A_MULTIPROCESSOR, _THREADS = 8, 256
 
 
 class FiniteCheck:
-    """Says whether arrays are finite, and copies them; where they are, at the speed of its memory.
+    """Copies arrays if they are finite; where they are, in one pass at the speed of its memory.
 
-    A training is asked after every epoch, outside the time of training: the check reads the arrays, the copy reads
-    and writes them, beside the passes over all ratings of the epoch itself.
+    A training is asked after every epoch, outside the time of training. It takes a launch for each array and a wait
+    for one number; memory is allocated for the first two copies alone, which take turns from then on.
     """
 
     def __init__(self, device):
         self._device = None if device == "cpu" else gpu.device(device)
         if self._device:
-            self._count = self._device.kernel("metrics/finite.cu", "count_not_finite")
+            self._copy = self._device.kernel("metrics/finite.cu", "copy_finite")
             self._blocks = self._device.facts["multiprocessors"] * _BLOCKS_A_MULTIPROCESSOR
-
-    def __call__(self, arrays):
-        """Whether all numbers of these float32 arrays are finite."""
-        if self._device is None:
-            return all(np.isfinite(array).all() for array in arrays)
-        count = self._device.zeros(1, np.int32)
-        for array in arrays:
-            numbers, blocks = self._device.array(array), min(self._blocks, -(-array.size // _THREADS))
-            self._count(blocks, _THREADS, numbers=numbers, n=array.size, count=count)
-        return not self._device.to_numpy(count)[0]
+            self._found = self._device.zeros(1, np.int32)
+            self._copies = [None, None]
 
     def copies(self, arrays):
-        """Copies of the arrays, complete on return: where they are, or on the host if the device lacks the memory."""
+        """Copies of these float32 arrays, complete on return, or None where one of their numbers is not finite.
+
+        They stay as they are until the next call but one. Where the device lacks the memory they are on the host.
+        """
         if self._device is None:
-            return [array.copy() for array in arrays]
-        if self._device.free_bytes() < sum(array.nbytes for array in arrays):
-            return [self._device.to_numpy(array) for array in arrays]
-        copies = [array.copy() for array in arrays]
-        self._device.synchronize()
-        return copies
+            return [array.copy() for array in arrays] if all(np.isfinite(array).all() for array in arrays) else None
+        arrays = list(map(self._device.array, arrays))
+        self._copies.reverse()
+        if self._copies[0] is None and sum(array.nbytes for array in arrays) <= self._device.free_bytes():
+            self._copies[0] = [self._device.empty(array.shape, np.float32) for array in arrays]
+        for array, copy in zip(arrays, self._copies[0] or arrays, strict=True):
+            blocks = min(self._blocks, -(-array.size // _THREADS))
+            self._copy(blocks, _THREADS, numbers=array, n=array.size, copy=copy, found=self._found)
+        if self._device.to_numpy(self._found)[0]:
+            return None
+        return self._copies[0] or list(map(self._device.to_numpy, arrays))

@@ -110,11 +110,16 @@ class Recommender(ABC):
         self._check_shape(test)
         k = integer("k", k, 1)
         users = np.arange(test.n_users) if users is None else positions(users, test.n_users, "user")
+        test = self._rated(test, k)
         users = users[test.by_user.counts[users] > 0]
         if not len(users):
             raise ValueError("none of the users has a test item")
         means = self._ranking(seen, k).metrics(test.by_user, users, k).mean(axis=0)
         return dict(zip(METRICS, means.tolist(), strict=True))
+
+    def _rated(self, ratings, k):
+        """Ratings whose rows a ranking for lists of k items is to read: on the host, unless a kernel ranks."""
+        return ratings.on_host()
 
     def _ranking(self, seen, k):
         """A `Ranking` for lists of k items without those of `seen`, as of `recommend`."""
@@ -128,6 +133,6 @@ class Recommender(ABC):
             seen = None
         else:
             self._check_shape(seen)
-        rows = None if seen is None else seen.by_user
+        rows = None if seen is None else self._rated(seen, k).by_user
         told_apart, popular = self._told_apart(), (self._item_counts, self._shape[0], rows, k, self.device)
         return ByUser(told_apart, partial(self._ranking_without, rows, k), partial(popular_items, *popular))

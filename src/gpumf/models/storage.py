@@ -9,7 +9,7 @@ import numpy as np
 
 from gpumf.gpu import DeviceError
 
-_FORMAT = 2
+_FORMAT = 3
 
 
 def write(path, header, arrays):

@@ -78,7 +78,7 @@ def run(data, factors, iterations):
 
     def trainer_and_errors():
         sides = enumerate((ratings.n_users, ratings.n_items))
-        start = (uniform_factors(device, n, factors, ratings.mean, side << 60) for side, n in sides)
+        start = (uniform_factors(n, factors, ratings.mean, side << 60, device) for side, n in sides)
         return TensorCore(model, ratings, *start, longest=_LONGEST), kernel_sums(ratings.test, factors, device)
 
     (trainer, sums), seconds = timed(trainer_and_errors)

@@ -82,7 +82,7 @@ def run(data, als_epochs, sgd_epochs, repeats, parameters):
                     device=fitted.device,
                     repeat=repeat,
                     nnz=train.nnz,
-                    transfer_seconds=fitted.transfer_seconds,
+                    transfer_seconds=fitted.times.transfer,
                     **arguments,
                 )
             )

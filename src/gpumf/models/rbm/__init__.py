@@ -230,8 +230,8 @@ class RBM(Model):
 
     # Use
 
-    def _known(self, users, items):
-        return self._item_known[items]
+    def _known(self, users, items, xp=np):
+        return xp.asarray(self._item_known)[items]
 
     def _errors(self, ratings):
         known = self._known(ratings.users, ratings.items)

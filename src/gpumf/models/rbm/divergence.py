@@ -83,6 +83,7 @@ class Divergence(Trainer):
 class DivergenceKernel(KernelTrainer, Divergence):
     """The kernels `names` of a source in kernels/rbm."""
 
+    from_device = False  # their batches are made on the host
     names: tuple[str, ...]
     variants: ClassVar = VARIANTS
 

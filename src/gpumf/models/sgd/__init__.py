@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf.models.checks import check_training, integer, number
+from gpumf.models.checks import integer, number
 from gpumf.models.factorization import Factorization
 from gpumf.models.sgd import schedules
 from gpumf.models.sgd.bsgd import Bsgd
@@ -165,7 +165,7 @@ class SGD(Factorization):
         result.user_factors, result.item_factors = model.user_factors.copy(), model.item_factors.copy()
         result._user_known, result._item_counts = model._user_known.copy(), model._item_counts.copy()
         result.mean, result.scale, result._training = model.mean, model.scale, model._training
-        result.history, result.transfer_seconds = model.history.copy(), model.transfer_seconds
+        result.history, result.times = model.history.copy(), replace(model.times)
         return result
 
     @property
@@ -180,8 +180,11 @@ class SGD(Factorization):
     def _remedy(self):
         return f"lower learning_rate ({self.learning_rate:g}), or raise regularization"
 
-    def _known(self, users, items):
-        return np.ones(users.shape, bool) if self.biases else super()._known(users, items)
+    def _takes_from_device(self):
+        return super()._takes_from_device() and self.chunk is None
+
+    def _known(self, users, items, xp=np):
+        return xp.ones(users.shape, bool) if self.biases else super()._known(users, items, xp)
 
     def _told_apart(self):
         return np.ones_like(self._user_known) if self.biases else super()._told_apart()
@@ -222,11 +225,10 @@ class SGD(Factorization):
         rng = np.random.default_rng(self.seed)
         draw = self._trainers[self.kernel].draw
         (p, b_u), (q, b_i) = (draw(self, rng, rows) for rows in (train.n_users, train.n_items))
-        for factors, biases, rows in ((p, b_u, train.users), (q, b_i, train.items)):
-            without = np.bincount(rows, minlength=len(factors)) == 0
-            factors[without], biases[without] = 0, 0
+        for factors, biases, counts in ((p, b_u, train.user_counts), (q, b_i, train.item_counts)):
+            factors[counts == 0], biases[counts == 0] = 0, 0
         if self.biases == "baseline":
-            b_u, b_i = baseline_predictors(train)
+            b_u, b_i = baseline_predictors(train.on_host())
         users, items = (p, b_u, np.ones(train.n_users)), (q, np.ones(train.n_items), b_i)
         return tuple(np.column_stack(columns).astype(np.float32) for columns in (users, items))
 
@@ -258,7 +260,7 @@ class SGD(Factorization):
         with self._as_before_if_it_fails():
             self._check_fitted()
             epochs = integer("epochs", epochs, 0)
-            check_training(new, validation)
+            given, (clock, new, validation) = new, self._taken(new, validation)
             old_rows, shape = (len(self.user_factors), len(self.item_factors)), (new.n_users, new.n_items)
             if any(rows > wanted for rows, wanted in zip(old_rows, shape, strict=True)):
                 raise ValueError(f"the model has {old_rows} users and items, the new ratings only {shape}")
@@ -269,8 +271,8 @@ class SGD(Factorization):
             self.mean, self.scale = mean, scale
             self._user_known[: len(known[0])] |= known[0]
             self._item_counts[: len(counts)] += counts
-            self._training = _joined(before, new)
-            self._train(new, factors, self.history.to_dict("records"), epochs, validation, None, progress)
+            self._training = _joined(before, given)
+            self._train(clock, new, factors, self.history.to_dict("records"), epochs, validation, None, progress)
         return self
 
 
@@ -278,6 +280,7 @@ def _joined(before, new):
     """Both sets of ratings, of the shape of the new one; None where there is no set from before."""
     if before is None:
         return None
+    before, new = before.on_host(), new.on_host()
     columns = {
         name: np.concatenate([getattr(r, name) for r in (before, new)]) for name in ("users", "items", "values")
     }

@@ -13,16 +13,19 @@ class Chunks:
     Parameters
     ----------
     device : of `gpumf.gpu.device`
-    arrays : NumPy arrays of one length, what the kernel wants of each rating in its order
+    arrays : of one length, what the kernel wants of each rating in its order; on the host, or on the device already
+        where no `most` is given
     pieces : int64 (n + 1,), ascending from 0 to that length: where the order may be cut
     most : ratings in a chunk (a piece that has more is a chunk by itself); all that fit by default
     """
 
     def __init__(self, device, arrays, pieces, most=None):
         self._device, self._arrays = device, arrays
-        bytes_each, nnz = sum(a.itemsize for a in arrays), int(pieces[-1])
+        nnz = int(pieces[-1])
         if most is None:
-            fit = int(device.free_bytes() * _SHARE) // bytes_each
+            # What is there already takes no more room.
+            bytes_each = sum(a.itemsize for a in arrays if isinstance(a, np.ndarray))
+            fit = int(device.free_bytes() * _SHARE) // bytes_each if bytes_each else nnz
             # Two chunks are there at a time.
             most = nnz if nnz <= fit else max(min(fit // 2, _STREAMED // bytes_each), 1)
         cuts = [0]

@@ -1,0 +1,55 @@
+"""Where the seconds of a training go."""
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass
+class Times:
+    """Seconds of one `fit`, up to the model's arrays on the host.
+
+    prepare : statistics, checks and orders of the ratings, initial factors and work lists, wherever they are made
+    transfer : ratings to the device, and what was learned back; nothing on the CPU
+    train : the epochs, as the history has them
+    compile : kernels that were not compiled before
+    wall : all of it as a user waits for it, with errors on a validation set and what is kept of each epoch, which
+        belong to none of the others
+    """
+
+    prepare: float = 0.0
+    transfer: float = 0.0
+    train: float = 0.0
+    compile: float = 0.0
+    wall: float = 0.0
+
+
+class Clock:
+    """Adds up the `times` of a training that begins now, on a device of `gpumf.gpu` or on the CPU (None)."""
+
+    def __init__(self, device):
+        self._device, self._started, self.times = device, time.perf_counter(), Times()
+
+    @contextmanager
+    def spent_on(self, phase):
+        """Count the seconds of the body, and of what it started on the device; what was compiled counts apart."""
+        started, compiled = time.perf_counter(), self._compiled
+        yield
+        if self._device:
+            self._device.synchronize()
+        compiled = self._compiled - compiled
+        self.times.compile += compiled
+        self.add(phase, time.perf_counter() - started - compiled)
+
+    def add(self, phase, seconds):
+        """Count seconds."""
+        setattr(self.times, phase, getattr(self.times, phase) + seconds)
+
+    @property
+    def _compiled(self):
+        return self._device.compile_seconds if self._device else 0.0
+
+    def stop(self):
+        """The times, with all that has passed."""
+        self.times.wall = time.perf_counter() - self._started
+        return self.times
