@@ -101,10 +101,10 @@ class CudaDevice(Recorder):
         self.compile_seconds = 0.0
 
     def array(self, values):
-        """A copy of a NumPy array on the device; an array that is there already, itself."""
+        """A copy of a NumPy array on the device; an array that is there already, itself where it is in C's order."""
         values = values if isinstance(values, cupy.ndarray) else np.asarray(values)
         if isinstance(values, cupy.ndarray) or values.nbytes < _STAGED:
-            return self._allocated(cupy.asarray, values, asked=values.nbytes)
+            return self._allocated(cupy.ascontiguousarray, values, asked=values.nbytes)
         result, source = self.empty(values.shape, values.dtype), np.ascontiguousarray(values).reshape(-1)
         bounds, there = _stages(source), result.reshape(-1)
         for (begin, end), (part,) in zip(pairwise(bounds), self.stream([source], bounds), strict=True):
