@@ -8,6 +8,7 @@ import pytest
 from conftest import ragged_ratings, random_factors
 from gpumf import ALS, SGD, DivergedError, native
 from gpumf.cpu import als, reference, sgd
+from gpumf.experiments.gpumf import cpu_baselines
 from gpumf.models.sgd.ordered import shuffled_blocks
 
 
@@ -146,3 +147,20 @@ def test_more_blocks_than_rows_and_ratings_that_diverge():
     assert model.fit(ratings, 3, ratings).history.rmse.iloc[-1] < model.history.rmse[0]
     with pytest.raises(DivergedError):
         SGD(16, learning_rate=10, kernel="ordered", device="cpu").fit(ratings, 20)
+
+
+def test_the_baselines_learn_the_same_and_their_rules_can_say_no():
+    frame = cpu_baselines.run(**cpu_baselines.PROFILES["smoke"])
+    mae = frame.pivot(index="epoch", columns=["model", "version"], values="mae")
+    assert np.allclose(mae["ALS"].T, mae["ALS", "plain C"], atol=1e-4)
+    assert np.allclose(mae["SGD", "ordered"], mae["SGD", "plain C"], atol=1e-4)
+    table = cpu_baselines.summary(frame.assign(threshold=mae["SGD", "ordered"].iloc[1]))
+    assert table.set_index(["model", "version"]).epochs["SGD", "ordered"] == 2
+
+    for seconds, words in (
+        ({"sequential": 2, "ordered": 2, "plain C": 1, "numba": 4}, ["short", "short", "contradicted"]),
+        ({"sequential": 1.1, "ordered": 1.1, "plain C": 1, "numba": 4}, ["target", "target", "contradicted"]),
+    ):
+        made = frame.assign(seconds=frame.version.map(seconds))
+        found = [(finding.rule, finding.value(made)) for finding in cpu_baselines.FINDINGS]
+        assert [rule.word(value, spread) for rule, (value, spread, _) in found] == words

@@ -178,6 +178,8 @@ class _Reader:
     def _add_named(self, text, kernels):
         for named in re.findall(r'"((?:\w+/)+\w+\.cu)"', text):
             self._add_included(self._kernels / named, kernels)
+        for named in re.findall(r'"(\w+\.cpp)"', text):
+            self._add_included(self._source / "gpumf/cpu/native" / named, kernels)
 
     def _add_included(self, path, kernels):
         if path in kernels or not path.is_file():
