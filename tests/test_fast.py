@@ -13,7 +13,6 @@ from gpumf.cpu import reference, sgd
 from gpumf.datasets import Ratings
 from gpumf.experiments.gpumf import lost_updates
 from gpumf.hashing import high_product, random_positions
-from gpumf.models.sgd import partition
 from gpumf.models.sgd.fast import Fast
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -148,15 +147,6 @@ def test_every_seed_has_its_rotations(seed):
     assert Fast.rotation(1, seed) != Fast.rotation(0, (seed + 1) % 2**64) != Fast.rotation(0, seed)
 
 
-def order_of_one_group(model, ratings, epoch):
-    """The order in which one group takes the ratings, all of which are in one tile and part."""
-    tiles = partition.tiled(ratings, 1, ratings.n_items, 1, model.options["longest"], model.seed)
-    n = len(tiles.segments) - 1
-    start = Fast.start(0, 1, Fast.rotation(epoch, model.seed)[0], n)
-    segments = np.roll(np.arange(n), -start)
-    return np.concatenate([tiles.order[tiles.segments[s] : tiles.segments[s + 1]] for s in segments])
-
-
 @pytest.mark.parametrize("biases", [True, False, "baseline"])
 @pytest.mark.parametrize("resident", ["users", "items"])
 def test_either_side_may_stay_on_the_chip(launcher, resident, biases):
@@ -170,8 +160,7 @@ def test_either_side_may_stay_on_the_chip(launcher, resident, biases):
         ratings = replace(ratings, values=ratings.values - np.float32(ratings.mean))
     trainer = Fast(model, ratings, p, q)
     trainer.epoch(3)
-    swept = ratings.transposed() if resident == "users" else ratings
-    order = order_of_one_group(model, swept, 3)
+    order = [rating for *_, rating, _ in Fast.order(model, ratings, 3)]
     assert sorted(order) == list(range(ratings.nnz))
     expected = reference.sgd_replay(ratings, order, p, q, [*STEPS.values()], model.bias_kind)
     for actual, wanted in zip(to_numpy(launcher.name, *trainer.factors()), expected, strict=True):

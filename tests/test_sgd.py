@@ -17,9 +17,7 @@ from gpumf.hashing import random_order
 from gpumf.models import NotFittedError
 from gpumf.models.sgd import baseline_predictors, partition, schedules
 from gpumf.models.sgd.chunks import Chunks
-from gpumf.models.sgd.esgd import Esgd, independence_probability, overwriting_probability
-from gpumf.models.sgd.fast import Fast
-from gpumf.models.sgd.gpusgd import GpuSgd
+from gpumf.models.sgd.esgd import independence_probability, overwriting_probability
 from gpumf.models.sgd.hogwild import safe_updates
 from gpumf.models.sgd.newgpusgd import rectangular_blocks
 from gpumf.models.sgd.updates import draw_key
@@ -61,6 +59,17 @@ def two_epochs_apart(device, made, orders, **how):
         for part, sides in order if isinstance(order, tuple) else ((order, "both"),):
             p, q = reference.sgd_replay(counted, part, p, q, steps, model.bias_kind, sides=sides, **how)
     return distance(device, trainer, (p, q))
+
+
+def order_of(model, ratings, epoch=0):
+    """The order in which one worker makes the updates, positions of the ratings."""
+    return np.array([rating for *_, rating, _ in model.scheme.order(model, ratings, epoch)])
+
+
+def orders_of(made):
+    """`order_of` of the first two epochs."""
+    _, model, *_, ratings = made
+    return [order_of(model, ratings, epoch) for epoch in range(2)]
 
 
 def after_updates(device, kernel, ratings, factors, updates, biases=False, **options):
@@ -117,16 +126,14 @@ def test_every_draw_is_a_rating_of_the_set(device):
 @pytest.mark.parametrize(("factors", "biases"), WIDTHS)
 def test_schemes_without_conflicts_match_their_own_order(launcher, factors, biases):
     ratings, device = ragged_ratings(n_users=30, longest=20, seed=factors), launcher.name
-    square, _, _, _ = GpuSgd.layout(ratings, 3)
-    blocks = rectangular_blocks(ratings, 4).order
-    for kernel, options, order, close in (
-        ("gpusgd", {"side": 3}, square, 1e-5),
-        ("gpusgd", {"side": 3, "precision": 64}, square, 2e-7),
-        ("newgpusgd", {"side": 4}, blocks, 1e-5),
-        ("newgpusgd", {"side": 4, "precision": 64}, blocks, 2e-7),
+    for kernel, options, close in (
+        ("gpusgd", {"side": 3}, 1e-5),
+        ("gpusgd", {"side": 3, "precision": 64}, 2e-7),
+        ("newgpusgd", {"side": 4}, 1e-5),
+        ("newgpusgd", {"side": 4, "precision": 64}, 2e-7),
     ):
         trained = made(device, kernel, ratings, factors, biases, **options)
-        assert two_epochs_apart(device, trained, [order, order]) < close, (kernel, options)
+        assert two_epochs_apart(device, trained, orders_of(trained)) < close, (kernel, options)
 
 
 @pytest.mark.parametrize("kernel", ["gpusgd", "newgpusgd"])
@@ -134,8 +141,7 @@ def test_double_precision_has_rates_in_double_precision_too(launcher, kernel):
     ratings = ragged_ratings(n_users=30, longest=20, seed=8)
     trainer, model, p, q, counted = made(launcher.name, kernel, ratings, 5, True, side=3, precision=64)
     trainer.epoch(0)
-    order = GpuSgd.layout(ratings, 3)[0] if kernel == "gpusgd" else rectangular_blocks(ratings, 3).order
-    expected = reference.sgd_replay(counted, order, p, q, STEPS, model.bias_kind)
+    expected = reference.sgd_replay(counted, order_of(model, ratings), p, q, STEPS, model.bias_kind)
     for actual, e in zip(to_numpy(launcher.name, trainer._p, trainer._q), expected, strict=True):
         assert actual.dtype == np.float64 and np.abs(actual - e).max() < 1e-13
 
@@ -151,10 +157,9 @@ def test_gpusgd_makes_all_updates_of_a_cell_that_is_rated_more_than_once(launche
     once = ragged_ratings(n_users=8, n_items=9, longest=6, seed=3)
     cells = np.concatenate([np.arange(once.nnz), np.repeat(np.arange(once.nnz), np.arange(once.nnz) % 3)])
     ratings = Ratings(once.users[cells], once.items[cells], np.arange(len(cells)) % 5, once.n_users, once.n_items)
-    order = GpuSgd.layout(ratings, 2)[0]
     trained = made(launcher.name, "gpusgd", ratings, 5, side=2, precision=precision)
     with launcher.shuffled(1) if launcher.name == "host" else nullcontext():
-        assert two_epochs_apart(launcher.name, trained, [order, order]) < 1e-5
+        assert two_epochs_apart(launcher.name, trained, orders_of(trained)) < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -173,25 +178,25 @@ def test_an_epoch_of_many_launches_is_recorded_once(launcher, kernel, options):
 @pytest.mark.parametrize(("factors", "biases"), WIDTHS)
 def test_kato_and_hosino_move_all_users_then_all_items(launcher, factors, biases):
     ratings, device = ragged_ratings(n_users=30, longest=20, seed=factors), launcher.name
-    by_user = np.lexsort((ratings.items, ratings.users))
-    by_item = np.lexsort((ratings.users, ratings.items))
-    halves = (by_user, "users"), (by_item, "items")
-    assert two_epochs_apart(device, made(device, "kato_hosino", ratings, factors, biases), [halves, halves]) < 1e-5
+    trained = made(device, "kato_hosino", ratings, factors, biases)
+    updates = [*SGD.schemes()["kato_hosino"].order(trained[1], ratings)]
+    halves = tuple(
+        ([rating for *_, rating, moves in updates if moves == side], f"{side}s") for side in ("user", "item")
+    )
+    assert two_epochs_apart(device, trained, [halves, halves]) < 1e-5
 
 
 @pytest.mark.parametrize(("factors", "biases"), WIDTHS)
 def test_one_rating_at_a_time_bsgd_and_esgd_match_their_own_order(launcher, factors, biases):
     ratings, device = ragged_ratings(n_users=12, longest=12, seed=factors), launcher.name
-    order = random_order(ratings.nnz, 0)
-    assert two_epochs_apart(device, made(device, "bsgd", ratings, factors, biases, batch=1), [order, order]) < 1e-5
+    trained = made(device, "bsgd", ratings, factors, biases, batch=1)
+    assert two_epochs_apart(device, trained, orders_of(trained)) < 1e-5
 
     # One group of k threads makes one block, which has to have all ratings in its shared memory, and room to spare.
     one_block = {"th_size": 1, "st": -(-ratings.nnz // factors) + 1}
-    for shuffle, lie in ((False, np.arange(ratings.nnz)), (True, order)):
+    for shuffle in (False, True):
         trained = made(device, "esgd", ratings, factors, biases, **one_block, shuffle=shuffle)
-        rand = Esgd.permutation(trained[1])
-        in_order = lie[rand[rand < ratings.nnz]]
-        assert two_epochs_apart(device, trained, [in_order, in_order]) < 1e-5
+        assert two_epochs_apart(device, trained, orders_of(trained)) < 1e-5
 
 
 @pytest.mark.parametrize("batch", [7, 64])
@@ -248,7 +253,7 @@ def test_fast_by_one_group_matches_its_own_order(launcher, factors, biases):
     given = {"tiles": 4, "parts": 2, "longest": 8, "threads": 1}
     for precision, close in ((32, 1e-5), (16, 2e-2)):
         trained = made(device, "fast", ratings, factors, biases, precision=precision, **given)
-        orders = [order_of_fast(trained[1], ratings, epoch) for epoch in range(2)]
+        orders = [order_of(trained[1], ratings, epoch) for epoch in range(2)]
         assert two_epochs_apart(device, trained, orders) < close
 
 
@@ -261,22 +266,7 @@ def test_fast_by_many_groups_in_step_makes_every_update_once(launcher, factors, 
     ratings = Ratings(ragged.users, items, ragged.values, ragged.n_users, ragged.nnz)
     given = {"tiles": 1, "parts": 1, "longest": 7, "threads": threads, "precision": 32}
     trained = made(device, "fast", ratings, factors, biases, **given)
-    orders = [order_of_fast(trained[1], ratings, epoch) for epoch in range(2)]
-    assert two_epochs_apart(device, trained, orders) < 1e-5
-
-
-def order_of_fast(model, ratings, epoch):
-    """The order in which one group takes the ratings."""
-    n_tiles, n_parts = model.options["tiles"], model.options["parts"]
-    tiles = partition.tiled(ratings, n_tiles, 10**6, n_parts, model.options["longest"], model.seed)
-    rotation, _ = Fast.rotation(epoch, model.seed)
-    result = []
-    for part, tile in product(range(n_parts), range(n_tiles)):
-        begin, end = tiles.tile_segments[part * n_tiles + tile :][:2]
-        start = Fast.start(tile, n_tiles, rotation, end - begin)
-        for s in np.roll(np.arange(begin, end), -start):
-            result += list(tiles.order[tiles.segments[s] : tiles.segments[s + 1]])
-    return result
+    assert two_epochs_apart(device, trained, orders_of(trained)) < 1e-5
 
 
 def test_fast_rounds_users_by_chance_so_that_small_steps_count(launcher):

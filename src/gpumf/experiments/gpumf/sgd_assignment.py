@@ -5,26 +5,22 @@ by turns in which everybody makes one update. Four work at a time: members 0 and
 member being a thread of GPUSGD, the whole block of NewGPUSGD, and a group of lanes elsewhere.
 """
 
-from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 from matplotlib.patches import Patch, Rectangle
 
+from gpumf import SGD
 from gpumf import figure_style as style
 from gpumf.datasets import Ratings
-from gpumf.hashing import random_order, random_positions, random_subset
-from gpumf.models.sgd.cu2rec import first_user
-from gpumf.models.sgd.esgd import Esgd
-from gpumf.models.sgd.fast import Fast
-from gpumf.models.sgd.gpusgd import GpuSgd
-from gpumf.models.sgd.newgpusgd import rectangular_blocks
-from gpumf.models.sgd.partition import tiled
-from gpumf.models.sgd.updates import draw_key
+from gpumf.hashing import random_subset
 
 BLOCKS = MEMBERS = 2
 WORKERS = BLOCKS * MEMBERS
+# Of all schemes: so small that each has something to do for every worker.
+OPTIONS = {"side": BLOCKS, "th_size": 4 * MEMBERS, "st": 2, "shuffle": False, "striding": True, "run": 4}
+OPTIONS |= {"resident": "items", "tiles": BLOCKS, "parts": 1, "longest": 2}
 PROFILES = {name: {"n_users": 8, "n_items": 6, "nnz": 30, "seed": 4} for name in ("smoke", "quick", "full")}
 
 
@@ -44,10 +40,14 @@ def run(n_users, n_items, nnz, seed):
     """
     where = np.flatnonzero(random_subset(n_users * n_items, nnz, seed))
     ratings = Ratings(where // n_items, where % n_items, np.ones(nnz), n_users, n_items)
-    model = SimpleNamespace(biases=False, seed=seed, columns=4, options={"th_size": 4 * MEMBERS, "st": 2})
+    model = SimpleNamespace(biases=False, seed=seed, columns=4, options=OPTIONS)
     frames = []
-    for name, scheme in SCHEMES.items():
-        frame = pd.DataFrame(scheme(ratings, model), columns=["block", "member", "turn", "rating", "moves"])
+    for name, scheme in SGD.schemes().items():
+        if scheme.device != "cuda":
+            continue
+        updates = scheme.order(model, ratings, blocks=BLOCKS, members=MEMBERS)
+        frame = pd.DataFrame(updates, columns=["block", "member", "turn", "rating", "moves"])
+        frame = frame[frame.moves != "item"]
         frame["user"], frame["item"] = ratings.users[frame.rating], ratings.items[frame.rating]
         frame.insert(0, "scheme", name)
         frames.append(frame.drop(columns="rating"))
@@ -71,117 +71,6 @@ def summary(frame):
         meets |= of_item.duplicated(["turn", "item"], keep=False).reindex(updates.index, fill_value=False)
         rows.append((scheme, turns, len(updates) / (turns * WORKERS), meets.mean()))
     return pd.DataFrame(rows, columns=["scheme", "turns", "busy", "meets"])
-
-
-# Each yields (block, member, turn, number of a rating, moves).
-
-
-def _of_worker(worker, turn, rating, moves="both"):
-    return *divmod(int(worker), MEMBERS), int(turn), int(rating), moves
-
-
-def _hogwild(ratings, model):
-    drawn = random_positions(draw_key(model), np.arange(ratings.nnz), ratings.nnz)
-    for t, rating in enumerate(drawn):
-        yield _of_worker(t % WORKERS, t // WORKERS, rating)
-
-
-def _kato_hosino(ratings, model):
-    by_user, turns = np.lexsort((ratings.items, ratings.users)), [0] * WORKERS
-    for user, (begin, end) in enumerate(pairwise(ratings.by_user.indptr)):
-        worker = user % WORKERS
-        for rating in by_user[begin:end]:
-            yield _of_worker(worker, turns[worker], rating, "user")
-            turns[worker] += 1
-
-
-def _cu2rec(ratings, model):
-    rows, n = ratings.by_user, ratings.n_users
-    by_user, key = np.lexsort((ratings.items, ratings.users)), draw_key(model)
-    turns_of_step = -(-n // WORKERS)
-    for step in range(round(ratings.nnz / n)):
-        taken = set()
-        for g in range(n):
-            user = (g + first_user(step, n)) % n
-            if not rows.counts[user]:
-                continue
-            rating = by_user[rows.indptr[user] + random_positions(key, step * n + user, rows.counts[user])]
-            item = ratings.items[rating]
-            moves = "user" if item in taken else "both"
-            taken.add(item)
-            yield _of_worker(g % WORKERS, step * turns_of_step + g // WORKERS, rating, moves)
-
-
-def _gpusgd(ratings, model):
-    order, groups, of_blocks, _ = GpuSgd.layout(ratings, BLOCKS)
-    begin = 0
-    for tag in range(BLOCKS):
-        ends = [begin]
-        for block in range(BLOCKS):
-            turn, number = begin, tag * BLOCKS + block
-            for group in range(*of_blocks[number : number + 2]):
-                members = order[groups[group] : groups[group + 1]]
-                for t, rating in enumerate(members):
-                    yield block, t % MEMBERS, turn + t // MEMBERS, rating, "both"
-                turn += -(-len(members) // MEMBERS)
-            ends.append(turn)
-        begin = max(ends)
-
-
-def _newgpusgd(ratings, model):
-    blocks = rectangular_blocks(ratings, BLOCKS)
-    begin = 0
-    for tag in range(BLOCKS):
-        offsets = blocks.offsets[tag * BLOCKS : (tag + 1) * BLOCKS + 1]
-        for block, (first, end) in enumerate(pairwise(offsets)):
-            for turn, rating in enumerate(blocks.order[first:end], begin):
-                yield block, 0, turn, rating, "both"
-        begin += int(np.diff(offsets).max())
-
-
-def _bsgd(ratings, model):
-    for t, rating in enumerate(random_order(ratings.nnz, model.seed)):
-        yield _of_worker(t % WORKERS, t // WORKERS, rating)
-
-
-def _esgd(ratings, model):
-    rand = Esgd.permutation(model)
-    turns_of_block = len(rand) // MEMBERS
-    for number, first in enumerate(range(0, ratings.nnz, len(rand))):
-        wave, block = divmod(number, BLOCKS)
-        for j, chosen in enumerate(rand):
-            if first + chosen < ratings.nnz:
-                yield block, j % MEMBERS, wave * turns_of_block + j // MEMBERS, first + chosen, "both"
-
-
-def _cumf_sgd(ratings, model, run=4):
-    for t, rating in enumerate(random_order(ratings.nnz, model.seed)):
-        piece, place = divmod(t, run)
-        yield _of_worker(piece % WORKERS, piece // WORKERS * run + place, rating)
-
-
-def _fast(ratings, model, longest=2):
-    tiles = tiled(ratings, BLOCKS, ratings.n_items, 1, longest, model.seed)
-    rotation, _ = Fast.rotation(0, model.seed)
-    for tile, (first, end) in enumerate(pairwise(map(int, tiles.tile_segments))):
-        start, turns = Fast.start(tile, BLOCKS, rotation, end - first), [0] * MEMBERS
-        for s, segment in enumerate(np.roll(np.arange(first, end), -start)):
-            for rating in tiles.order[tiles.segments[segment] : tiles.segments[segment + 1]]:
-                yield tile, s % MEMBERS, turns[s % MEMBERS], rating, "both"
-                turns[s % MEMBERS] += 1
-
-
-SCHEMES = {
-    "hogwild": _hogwild,
-    "kato_hosino": _kato_hosino,
-    "cu2rec": _cu2rec,
-    "gpusgd": _gpusgd,
-    "newgpusgd": _newgpusgd,
-    "bsgd": _bsgd,
-    "esgd": _esgd,
-    "cumf_sgd": _cumf_sgd,
-    "fast": _fast,
-}
 
 
 # Of members 0 and 1 of both thread blocks, and of the numbers on them.

@@ -6,7 +6,7 @@ import numpy as np
 
 from gpumf.models.base import Version
 from gpumf.models.sgd.options import Option
-from gpumf.models.sgd.updates import PieceKernel
+from gpumf.models.sgd.updates import PieceKernel, in_turn
 
 
 class Bsgd(PieceKernel):
@@ -25,6 +25,10 @@ class Bsgd(PieceKernel):
         order = train.random_order(train.nnz, model.seed)
         arrays = train.users[order], train.items[order], train.values[order]
         self.set_pieces(arrays, np.append(np.arange(0, train.nnz, self._batch), train.nnz), model.chunk)
+
+    @staticmethod
+    def order(model, train, epoch=0, blocks=1, members=1):
+        return in_turn(train.random_order(train.nnz, model.seed), blocks, members)
 
     def launch(self, pieces, first_rating, arrays):
         for batch in pieces:

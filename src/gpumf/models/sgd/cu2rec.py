@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpumf.hashing import random_positions
 from gpumf.models.base import Version, launch_shape
 from gpumf.models.sgd.options import Option
 from gpumf.models.sgd.schedules import Patience
@@ -81,13 +82,34 @@ class Cu2rec(DescentKernel):
         self._n_users, self._nnz = train.n_users, train.nnz
         self._newest = device.array(np.full(train.n_items, -2, np.int32))  # made in step -1
         self._all_items = device.array(np.arange(train.n_items))
-        self._steps_an_epoch = max(round(train.nnz / max((rows.counts > 0).sum(), 1)), 1)
+        self._steps_an_epoch = self.steps_an_epoch(train)
         self._striding, self._key = model.options["striding"], draw_key(model)
         self._shape = launch_shape(model.threads, train.n_users, model.columns, device)
         self._loss, self._total_loss = self.kernel(model, "loss"), self.kernel(model, "total_loss")
         patience = model.options["patience"]
         self._patience = patience and Patience(patience)
         self._loss_every, self._losses = model.options["loss_every"], []
+
+    @staticmethod
+    def steps_an_epoch(train):
+        """How many steps make about as many updates as there are ratings."""
+        return max(round(train.nnz / max((train.by_user.counts > 0).sum(), 1)), 1)
+
+    @classmethod
+    def order(cls, model, train, epoch=0, blocks=1, members=1):
+        rows, n, steps, workers = train.by_user, train.n_users, cls.steps_an_epoch(train), blocks * members
+        by_user, key = np.lexsort((train.items, train.users)), draw_key(model)
+        for turn, step in enumerate(range(epoch * steps, (epoch + 1) * steps)):
+            first, taken = first_user(step, n) if model.options["striding"] else 0, set()
+            for g, user in enumerate(np.roll(np.arange(n), -first)):
+                if not rows.counts[user]:
+                    continue
+                draw = random_positions(key, step * n + int(user), rows.counts[user])
+                rating = int(by_user[rows.indptr[user] + draw])
+                item = train.items[rating]
+                moves = "user" if item in taken else "both"
+                taken.add(item)
+                yield *divmod(g % workers, members), turn * -(-n // workers) + g // workers, rating, moves
 
     def epoch(self, number):
         self.take_steps(number * self._steps_an_epoch, self._steps_an_epoch)

@@ -81,6 +81,14 @@ class CumfSgd(PieceKernel):
         arrays = train.users[order], train.items[order], train.values[order]
         self.set_pieces(arrays, pieces, model.chunk)
 
+    @staticmethod
+    def order(model, train, epoch=0, blocks=1, members=1):
+        """As of `DescentKernel`, of batch-Hogwild."""
+        run, workers = model.options["run"], blocks * members
+        for t, rating in enumerate(train.random_order(train.nnz, model.seed)):
+            piece, place = divmod(t, run)
+            yield *divmod(piece % workers, members), piece // workers * run + place, int(rating), "both"
+
     def launch(self, pieces, first_rating, arrays):
         if self._update == "blocked":
             for tag in pieces:

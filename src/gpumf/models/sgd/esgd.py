@@ -97,6 +97,17 @@ class Esgd(DescentKernel):
         """Rand: the order in which a block takes its ratings, int32 (sh_size,)."""
         return random_order(cls.block(model) * model.options["st"], model.seed).astype(np.int32)
 
+    @classmethod
+    def order(cls, model, train, epoch=0, blocks=1, members=1):
+        rand, shuffle = cls.permutation(model), model.options["shuffle"]
+        order = random_order(train.nnz, model.seed) if shuffle else np.arange(train.nnz)
+        for number, first in enumerate(range(0, train.nnz, len(rand))):
+            wave, block = divmod(number, blocks)
+            for j, chosen in enumerate(rand):
+                if first + chosen < train.nnz:
+                    turn = wave * -(-len(rand) // members) + j // members
+                    yield block, j % members, turn, int(order[first + chosen]), "both"
+
     def epoch(self, number):
         size = self._ratings_a_block
         for first, end, _, (users, items, values) in self._chunks:

@@ -1,5 +1,6 @@
 """Launches kernels/sgd/fast.cu."""
 
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -157,6 +158,25 @@ class Fast(DescentKernel):
     def start(tile, n_tiles, rotation, count):
         """Which of its `count` segments of a part a tile begins with, as the kernel reckons."""
         return ((0xFFFFFFFF // n_tiles * tile + int(rotation)) % 2**32 * int(count)) >> 32
+
+    @classmethod
+    def order(cls, model, train, epoch=0, blocks=1, members=1):
+        if cls.turned(model, train):
+            train = train.transposed()
+        n_tiles, n_parts = model.options["tiles"] or blocks, model.options["parts"] or 1
+        tiles = tiled(train, n_tiles, train.n_items, n_parts, model.options["longest"], model.seed)
+        (rotation, _), turns = cls.rotation(epoch, model.seed), np.zeros((blocks, members), int)
+        for number, (first, end) in enumerate(pairwise(tiles.tile_segments.tolist())):
+            tile = number % n_tiles
+            block = tile % blocks
+            if tile == 0:
+                turns[:] = turns.max()  # a launch for each part
+            turns[block] = turns[block].max()
+            start = cls.start(tile, n_tiles, rotation, end - first)
+            for s, segment in enumerate(np.roll(np.arange(first, end), -start)):
+                for rating in tiles.order[tiles.segments[segment] : tiles.segments[segment + 1]]:
+                    yield block, s % members, int(turns[block, s % members]), int(rating), "both"
+                    turns[block, s % members] += 1
 
     def epoch(self, number):
         rotation, key = self.rotation(number, self._seed)

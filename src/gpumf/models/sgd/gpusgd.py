@@ -1,5 +1,6 @@
 """Launches kernels/sgd/gpusgd.cu."""
 
+from itertools import pairwise
 from typing import ClassVar
 
 from gpumf.models.base import Version
@@ -37,6 +38,21 @@ class GpuSgd(BlockKernel):
         edge = max(train.n_users, train.n_items)
         blocks = diagonal_blocks(train, side, edge, edge)
         return *conflict_free_groups(train, blocks, -(-edge // side)), blocks.tags
+
+    @classmethod
+    def order(cls, model, train, epoch=0, blocks=1, members=1):
+        side = model.options["side"]
+        order, groups, of_blocks, _ = cls.layout(train, side)
+        turns = [0] * blocks
+        for number, (first, end) in enumerate(pairwise(of_blocks)):
+            block = number % side % blocks
+            if number % side == 0:
+                turns = [max(turns)] * blocks  # a launch for each tag
+            for group in range(first, end):
+                ratings = order[groups[group] : groups[group + 1]]
+                for t, rating in enumerate(ratings):
+                    yield block, t % members, turns[block] + t // members, int(rating), "both"
+                turns[block] += -(-len(ratings) // members)
 
     def launch(self, pieces, first_rating, arrays):
         arrays = arrays | self._groups

@@ -4,8 +4,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpumf.hashing import random_positions
 from gpumf.models.base import Version, launch_shape
-from gpumf.models.sgd.updates import DescentKernel, Updates, draw_key
+from gpumf.models.sgd.updates import DescentKernel, Updates, draw_key, in_turn
 
 
 def safe_updates(train, rounds):
@@ -35,6 +36,12 @@ class Hogwild(DescentKernel, Updates):
         self._nnz = train.nnz
         self._key = draw_key(model)
         self._shape = launch_shape(model.threads, safe_updates(train, self.rounds), model.columns, self._device)
+
+    @staticmethod
+    def order(model, train, epoch=0, blocks=1, members=1):
+        first = epoch * train.nnz
+        drawn = random_positions(draw_key(model), np.arange(first, first + train.nnz), train.nnz)
+        return in_turn(drawn, blocks, members)
 
     def updates(self, first, count):
         self._kernel(

@@ -1,6 +1,9 @@
 """Launches kernels/sgd/kato_hosino.cu."""
 
+from itertools import pairwise
 from typing import ClassVar
+
+import numpy as np
 
 from gpumf.models.base import Version, launch_shape
 from gpumf.models.sgd.chunks import Chunks
@@ -24,6 +27,22 @@ class KatoHosino(DescentKernel):
             for rows in (train.by_user, train.by_item)
         )
         self._shape = [launch_shape(model.threads, len(rows), model.columns, self._device) for rows in self.factors()]
+
+    @staticmethod
+    def order(model, train, epoch=0, blocks=1, members=1):
+        begin, workers = 0, blocks * members
+        for moves, rows, columns, n_rows in (
+            ("user", train.users, train.items, train.n_users),
+            ("item", train.items, train.users, train.n_items),
+        ):
+            order, turns = np.lexsort((columns, rows)), [begin] * workers
+            offsets = np.searchsorted(rows[order], np.arange(n_rows + 1))
+            for row, (first, end) in enumerate(pairwise(offsets)):
+                worker = row % workers
+                for rating in order[first:end]:
+                    yield *divmod(worker, members), turns[worker], int(rating), moves
+                    turns[worker] += 1
+            begin = max(turns)
 
     def epoch(self, number):
         self._descend(self._kernel, self._users, self._shape[0])

@@ -1,5 +1,6 @@
 """Launches kernels/sgd/newgpusgd.cu."""
 
+from itertools import pairwise
 from typing import ClassVar
 
 from gpumf.models.base import Version
@@ -33,6 +34,18 @@ class NewGpuSgd(BlockKernel):
         self._offsets = self._device.array(blocks.offsets)
         order = blocks.order
         self.set_pieces((train.users[order], train.items[order], train.values[order]), blocks.tags, model.chunk)
+
+    @staticmethod
+    def order(model, train, epoch=0, blocks=1, members=1):
+        side = model.options["side"]
+        partition, turns = rectangular_blocks(train, side), [0] * blocks
+        for number, (first, end) in enumerate(pairwise(partition.offsets)):
+            block = number % side % blocks
+            if number % side == 0:
+                turns = [max(turns)] * blocks  # a launch for each tag
+            for rating in partition.order[first:end]:
+                yield block, 0, turns[block], int(rating), "both"
+                turns[block] += 1
 
     def launch(self, pieces, first_rating, arrays):
         arrays = arrays | {"offsets": self._offsets}

@@ -25,6 +25,13 @@ def kernel_steps(rate, regularization, dtype=np.float32):
     return np.array([rate, *(1 - rate * np.asarray(regularization, np.float64))], dtype)
 
 
+def in_turn(ratings, blocks, members):
+    """`DescentKernel.order` of ratings that are dealt, one after another, to all members of all blocks."""
+    workers = blocks * members
+    for t, rating in enumerate(ratings):
+        yield *divmod(t % workers, members), t // workers, int(rating), "both"
+
+
 class Descent(FactorTrainer):
     """A version of SGD.
 
@@ -89,6 +96,24 @@ class DescentKernel(KernelTrainer, Descent):
         self.set_steps(model)
         self._steps, self._rate = self._device.empty(5, real), None
         self._learned = {"user_factors": self._p, "item_factors": self._q, "steps_now": self._steps}
+
+    @staticmethod
+    @abstractmethod
+    def order(model, train, epoch=0, blocks=1, members=1):
+        """Who makes which update when, where everybody makes one a turn: a pace that on a device is left to chance.
+
+        Parameters
+        ----------
+        model : SGD, or what has its seed, columns, biases and options
+        train : Ratings on the host
+        epoch : int, counted from 0
+        blocks, members : thread blocks at work, and those in each that update at the same time
+
+        Yields
+        ------
+        (block, member, turn, position of the rating, which vectors move: 'both', 'user' or 'item'), in the order of
+        the updates where one block has one member
+        """
 
     def rate(self):
         """The learning rate of what is launched next."""
