@@ -45,7 +45,7 @@ class Trainer(ABC):
     @classmethod
     @abstractmethod
     def compile(cls, model):
-        """The compiled kernel for this model, made once; called before anything is timed."""
+        """The kernel compiled for this model, once; called before anything is timed."""
 
     @abstractmethod
     def epoch(self, number):
@@ -56,7 +56,7 @@ class Trainer(ABC):
 
     @abstractmethod
     def arrays(self):
-        """What is learned, in the order of the model's `_arrays`, where the kernel keeps it."""
+        """What is learned, in the order of the model's `_arrays`, where the kernel has it."""
 
 
 class FactorTrainer(Trainer):
@@ -66,7 +66,7 @@ class FactorTrainer(Trainer):
 
     @abstractmethod
     def factors(self):
-        """(user_factors, item_factors) where the kernel keeps them."""
+        """(user_factors, item_factors) where the kernel has them."""
 
     def arrays(self):
         return self.factors()
@@ -139,7 +139,7 @@ def launch_shape(threads, groups, factors, device, group_lanes=None):
     """
     width = group_lanes or lanes(factors)
     if threads is None:
-        held = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
-        threads = min(groups * width, held)
+        resident = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
+        threads = min(groups * width, resident)
     block = min(_BLOCK, -(-threads // width) * width)
     return -(-threads // block), block

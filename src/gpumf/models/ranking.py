@@ -12,7 +12,7 @@ from gpumf.models.base import COLUMNS
 sources.declare("metrics/ranking.cu", FACTORS=COLUMNS)
 
 METRICS = ("precision", "recall", "map", "ndcg")
-MOST_ITEMS = 128  # of a list that a kernel keeps
+MOST_ITEMS = 128  # of the longest list of a kernel
 
 # As in kernels/metrics/ranking.cu.
 _USERS, _THREADS = 32, 128
@@ -55,7 +55,7 @@ class Ranking(ABC):
 
 
 class ByUser(Ranking):
-    """One ranking for some users, another one for the others; each is made when it is first wanted.
+    """One ranking for some users, another one for the others; each is constructed when it is first wanted.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ class RBM(Model):
     update takes the v' that was drawn and the probabilities of hidden units: their product has the mean <v h>_T,
     which that of p(v' | h) and p(h | v') has not; the average is over those users of the batch who rated the item, so
     that the rate means the same for popular and for rare items, or with average="batch" over all of them; momentum
-    and weight decay of an item's weights act in the batches in which somebody rated it; batches are made once, and
+    and weight decay of an item's weights act in the batches in which somebody rated it; batches are drawn once, and
     come in another order in each epoch; weights start normal with standard deviation 0.01 (section 6.2.3), the
     biases a as the logarithms of how often the item got each level and b as zeros (Hinton 2010, section 8), or with
     initial_biases="normal" both as small and random as weights. `RBM.thesis()` makes each choice as the thesis does.
@@ -65,9 +65,9 @@ class RBM(Model):
     kernel : a name of `RBM.kernels()`; the fastest for the device by default
     weights : 'device', they stay where the kernel runs; 'transfer', kernel `thesis` alone: they are moved there and
         back at every update (thesis, Figure 4.5), with the same result
-    batches : 'device', their matrices are made before the first epoch and stay where the kernel runs; 'transfer',
-        kernel `thesis` alone: those of a batch are made and moved there whenever its turn comes, and kept until its
-        update is done (thesis, section 4.2.2, both sides of Figure 4.5), with the same result
+    batches : 'device', their matrices are computed before the first epoch and stay where the kernel runs; 'transfer',
+        kernel `thesis` alone: those of a batch are computed and moved there whenever its turn comes, and stay until
+        its update is done (thesis, section 4.2.2, both sides of Figure 4.5), with the same result
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     seed : int, of the initial weights, the batches, and all draws; the same seed gives the same model
 
@@ -197,8 +197,8 @@ class RBM(Model):
         super()._check_warm(train)
         old, new = (self.scale, self.n_levels), self._scale_and_levels(train)
         if old != new:
-            described = (f"{levels} levels from {low:g} to {high:g}" for (low, high), levels in (old, new))
-            raise ValueError("warm_start needs the {} of before, not {}; give the scale".format(*described))
+            both = (f"{levels} levels from {low:g} to {high:g}" for (low, high), levels in (old, new))
+            raise ValueError("warm_start needs the {} of before, not {}; give the scale".format(*both))
 
     def _shapes(self, users, items, found):
         levels = found[1][1:2]  # as many as the file's weights have, and the same in both arrays

@@ -63,7 +63,7 @@ class Divergence(Trainer):
 
     @abstractmethod
     def statistics(self):
-        """What the last update took, where the kernel keeps it.
+        """What the last update took, where the kernel has it.
 
         Returns
         -------

@@ -39,8 +39,8 @@ class _Matrices:
 class Thesis(DivergenceKernel):
     """kernels/rbm/thesis.cu: a launch for each level, in which a block takes a user, an entry or an item.
 
-    The batches' matrices are made before the first epoch and stay on the device; with batches='transfer' those of one
-    batch at a time, whenever it is taken. The weights stay there too, K matrices (items, hidden), or with
+    The batches' matrices are computed before the first epoch and stay on the device; with batches='transfer' those of
+    one batch at a time, whenever it is taken. The weights stay there too, K matrices (items, hidden), or with
     weights='transfer' they are copied to the device for each of the updates, and back after that of the weights. The
     updates can be called one by one to time them: `take` a batch, then `hidden_update`, `visible_update`,
     `hidden_update(reconstructed=True)` and `weight_update`.

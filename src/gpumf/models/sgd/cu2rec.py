@@ -80,7 +80,7 @@ class Cu2rec(DescentKernel):
         device, rows = self._device, train.by_user
         self._rows = {name: device.array(getattr(rows, name)) for name in ("indptr", "indices", "values")}
         self._n_users, self._nnz = train.n_users, train.nnz
-        self._newest = device.array(np.full(train.n_items, -2, np.int32))  # made in step -1
+        self._newest = device.array(np.full(train.n_items, -2, np.int32))  # of step -1
         self._all_items = device.array(np.arange(train.n_items))
         self._steps_an_epoch = self.steps_an_epoch(train)
         self._striding, self._key = model.options["striding"], draw_key(model)

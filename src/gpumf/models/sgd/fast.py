@@ -128,9 +128,9 @@ class Fast(DescentKernel):
         ValueError : more items than the tiles that were asked for have room for
         """
         lanes, n_items, n_tiles = quad_lanes(model.columns), train.n_items, model.options["tiles"]
-        held = min(1024 if model.columns <= 256 else 512, device.facts["threads_per_multiprocessor"]) // lanes
+        most_groups = min(1024 if model.columns <= 256 else 512, device.facts["threads_per_multiprocessor"]) // lanes
         if model.threads:
-            groups, least = -(-model.threads // lanes), held
+            groups, least = -(-model.threads // lanes), most_groups
         else:
             groups, least = cls.in_flight(train.n_users, train.n_items), _LEAST_THREADS // lanes
         blocks = min(device.facts["multiprocessors"], -(-groups // least), n_items, n_tiles or n_items)
@@ -145,7 +145,7 @@ class Fast(DescentKernel):
             )
         row_bytes = quads(model.columns) * model.options["precision"] // 2
         n_parts = model.options["parts"] or -(-train.n_users * row_bytes // _PART_BYTES)
-        return blocks, min(held, round(groups / blocks)), n_tiles, most, n_parts
+        return blocks, min(most_groups, round(groups / blocks)), n_tiles, most, n_parts
 
     @staticmethod
     def rotation(number, seed):

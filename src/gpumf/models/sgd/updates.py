@@ -12,7 +12,7 @@ from gpumf.models.base import COLUMNS, FactorTrainer, KernelTrainer, Version
 from gpumf.models.sgd.chunks import Chunks
 from gpumf.models.sgd.options import chosen
 
-SMALL = np.float32(0.1)  # standard deviation of initial factors that have biases beside them
+SMALL = np.float32(0.1)  # standard deviation of initial factors of models with biases
 
 
 def draw_key(model):
