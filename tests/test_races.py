@@ -8,6 +8,7 @@ import numpy as np
 from conftest import SCHEMES, kernels_on, ragged_ratings
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf.datasets import gpu_twins
+from gpumf.datasets.device import DeviceRatings
 from gpumf.experiments.gpumf import race_demonstration, race_steps
 from gpumf.experiments.thesis import elementwise_cube
 from gpumf.gpu import sources
@@ -74,7 +75,7 @@ def raced_for(trace, lanes=1):
     return raced("block", element) | raced("thread", [*element, "block", "barriers"])
 
 
-def test_only_the_wanted_races_happen(host):
+def test_only_the_wanted_races_happen(host, monkeypatch):
     train, test = ragged_ratings(n_users=12, n_items=9, longest=7, seed=1).split(0.2)
     a, trace = np.ones((5, 5), np.float32), []
     with host.shuffled(0, trace):
@@ -95,6 +96,13 @@ def test_only_the_wanted_races_happen(host):
         host.kernel("microbenchmarks/occupy.cu", "occupy")(2, 1, *counts, np.int64(3))
         gpu_twins.generate(TWIN, device="host")
         uniform_factors(4, 3, 1.0, 0, host)
+        there = DeviceRatings.of(train, host)
+        there.random_order(there.nnz, seed=0)
+        SGD(5, kernel="fast", tiles=3, device="host").fit(there, 1)
+        models = [ALS(10, kernel=kernel, device="host") for kernel in ("cumf_lu", "cumf_cholesky")]
+        monkeypatch.setitem(host.facts, "shared_bytes_per_block", 2000)  # too little for their systems
+        for model in models:
+            model.trainer(train).solve_users()
     found = {}
     for launch in trace:
         kernel = launch.attrs["kernel"]
