@@ -2,7 +2,7 @@
 
 from bisect import bisect
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -25,7 +25,6 @@ sources.declare("als/cumf/cg.cu", FACTORS=_FACTORS, A_HALF=range(2))
 sources.declare("als/cumf/direct.cu", FACTORS=_FACTORS)
 
 
-@cache
 def _shape(device, factors):
     """The geometry of the kernels for so many factors, by the names in kernels/als/cumf/shape.cu."""
     return SimpleNamespace(**shape_of(gpu.device(device), "als/cumf/shape.cu", FACTORS=factors))
