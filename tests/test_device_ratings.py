@@ -7,6 +7,7 @@ from gpumf.datasets import DataError, Ratings
 from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.ratings import grouped, row_offsets
 from gpumf.hashing import positional_hash, random_order, splitmix64, splitmix64_inverse
+from gpumf.models.als.trainer import segment_records, segments_of
 from gpumf.models.sgd import partition
 from gpumf.models.sgd.gpusgd import GpuSgd
 from gpumf.ordering import stable_order
@@ -125,3 +126,16 @@ def test_columns_that_do_not_fit_are_refused(launcher):
         DeviceRatings(*fitting, 2, 1, device=launcher)
     with pytest.raises(DataError, match="as long as each other"):
         DeviceRatings(fitting[0][:2], *fitting[1:], 2, 2, device=launcher)
+
+
+@pytest.mark.parametrize("longest", [3, 50, 8192])
+@pytest.mark.parametrize("most", [1, 2, 200])
+def test_work_lists_are_the_hosts(launcher, most, longest):
+    indptr = row_offsets(np.random.default_rng(0).integers(0, most, 300))
+    records, slots = segment_records(launcher.array(indptr), longest, launcher.xp)
+    expected, expected_slots = segments_of(indptr, longest)
+    same(launcher, [records.view(np.uint8).reshape(-1)], [expected.view(np.uint8)])
+    assert slots == expected_slots
+    # Longest first, those of equal length by row and part.
+    keys = [(-length, row, part) for length, row, part in expected[["length", "row", "part"]].tolist()]
+    assert keys == sorted(keys)

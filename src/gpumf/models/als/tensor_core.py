@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf import gpu
-from gpumf.models.als.trainer import ALSTrainer, segments_of
+from gpumf.models.als.trainer import ALSTrainer, segment_records
 from gpumf.models.base import KernelTrainer, Version, shape_of
 
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
@@ -16,9 +16,9 @@ class _Rows:
     """The work list and the ratings of rows on the device, and memory for the parts of long rows."""
 
     def __init__(self, device, indptr, indices, values, longest, part_bytes):
-        segments, slots = segments_of(indptr, longest)
+        segments, slots = segment_records(device.array(indptr), longest, device.xp)
         self.n_segments, self.n_rows = np.int32(len(segments)), len(indptr) - 1
-        self.segments = device.array(segments.view(np.uint8)), self.n_segments
+        self.segments = segments.view(np.uint8), self.n_segments
         self.values = device.array(values)
         self.given = *self.segments, device.array(indices), self.values
         partial = device.empty(max(slots, 1) * part_bytes, np.uint8)
@@ -28,7 +28,7 @@ class _Rows:
 class TensorCore(KernelTrainer, ALSTrainer):
     """kernels/als/tensor_core.cu: FP16 factors, products on the tensor cores, the solve fused behind them.
 
-    longest : ratings of a segment, see `segments_of`
+    longest : ratings of a segment, see `gpumf.models.als.trainer.segments_of`
     """
 
     source, entry = "als/tensor_core.cu", "tensor_core"

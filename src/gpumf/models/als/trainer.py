@@ -7,6 +7,7 @@ import numpy as np
 
 from gpumf.cpu import als as cpu_als
 from gpumf.models.base import FactorTrainer, Version
+from gpumf.ordering import stable_order
 
 
 class ALSTrainer(FactorTrainer):
@@ -36,6 +37,9 @@ class ALSTrainer(FactorTrainer):
         return self._p, self._q
 
 
+_SEGMENT = np.dtype([("begin", "i8")] + [(n, "i4") for n in ("length", "row", "part", "parts", "slot", "count")])
+
+
 def segments_of(indptr, longest=8192):
     """The work list of kernels/common/segments.cuh: each row as segments of at most `longest` ratings, longest first.
 
@@ -49,25 +53,31 @@ def segments_of(indptr, longest=8192):
     -------
     (segments, slots) : `Segment` records, and the number of parts of all rows that have several
     """
-    counts = np.diff(indptr)
-    parts = np.maximum(-(-counts // longest), 1)
-    row = np.repeat(np.arange(len(counts)), parts)
-    part = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
-    length = -(-counts // parts)[row]
+    records, slots = segment_records(indptr, longest)
+    return records.reshape(-1).view(_SEGMENT), slots
+
+
+def segment_records(indptr, longest, xp=np):
+    """As `segments_of`, made by xp (of NumPy or a device) where indptr is: int64 (n, 4), a record's bytes."""
+    counts = xp.diff(indptr)
+    parts = xp.maximum(-(-counts // longest), 1)
+    before = xp.cumsum(parts) - parts
+    n = int(before[-1] + parts[-1])
+    if n == len(counts):
+        row, part = xp.arange(n), xp.zeros(n, np.int64)
+    else:
+        row = xp.searchsorted(before, xp.arange(n), side="right") - 1
+        part = xp.arange(n) - before[row]
+    slots = xp.where(parts > 1, parts, 0)
+    length = (-(-counts // parts))[row]
     begin = indptr[row] + part * length
-    slots = np.where(parts > 1, parts, 0)
-    segments = np.empty(
-        len(row), [("begin", "i8")] + [(n, "i4") for n in ("length", "row", "part", "parts", "slot", "count")]
-    )
-    segments["begin"], segments["row"], segments["part"], segments["parts"] = begin, row, part, parts[row]
-    segments["length"] = np.clip(indptr[row + 1] - begin, 0, length)
-    segments["slot"], segments["count"] = (np.cumsum(slots) - slots)[row], counts[row]
-    # There are as many segments as rows, at the least: NumPy is quick at sorting 16-bit keys, and at taking rows of
-    # plain numbers.
-    shorter = (longest - segments["length"]).astype(np.min_scalar_type(longest))
-    records = segments.view(np.int64).reshape(len(row), -1)
-    records = records.take(np.argsort(shorter, kind="stable"), axis=0)
-    return records.reshape(-1).view(segments.dtype), int(slots.sum())
+    records = xp.empty((n, 4), np.int64)
+    halves = records.view(np.int32)
+    records[:, 0] = begin
+    columns = xp.clip(indptr[row + 1] - begin, 0, length), row, part, parts[row]
+    for k, column in enumerate((*columns, (xp.cumsum(slots) - slots)[row], counts[row]), 2):
+        halves[:, k] = column
+    return records[stable_order(longest - halves[:, 2], longest + 1, xp)], int(slots.sum())
 
 
 class Sequential(ALSTrainer):
