@@ -63,7 +63,7 @@ class Coordinates(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceRatings:
+class DeviceTwin:
     """A training set and a test set on a device, without a copy on the host.
 
     by_user, by_item : CompressedRows of the training ratings; indptr on the host, indices and values on the device
@@ -114,7 +114,7 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
 
     Returns
     -------
-    DeviceRatings: the same bits for a seed, whatever the device and the chunk
+    DeviceTwin: the same bits for a seed, whatever the device and the chunk
 
     Raises
     ------
@@ -212,7 +212,7 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
     digest = hashlib.sha256()
     for array in (user_offsets, item_offsets, np.array([train_check, test_check])):
         digest.update(array.astype(array.dtype.newbyteorder("<"), copy=False))
-    return DeviceRatings(
+    return DeviceTwin(
         CompressedRows(user_offsets, *by_user),
         CompressedRows(item_offsets, *by_item),
         test,
