@@ -84,6 +84,11 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
                 model(5, kernel=kernel, device="host").fit(train, 2, test).rank(test, 3)
         for kernel in ("thesis_global", "thesis_hybrid", "thesis_shared"):
             ALS(5, kernel=kernel, device="host", threads=256).fit(train, 2, test)
+        for kernel in ("cumf_lu", "cumf_cholesky"):  # with a system that does not fit shared memory
+            model = ALS(10, kernel=kernel, device="host")
+            with monkeypatch.context() as small:
+                small.setitem(host.facts, "shared_bytes_per_block", 2000)
+                model.fit(train, 1)
         for kernel, options in SCHEMES:
             SGD(5, kernel=kernel, device="host", threads=512, **options).fit(train, 2, test)
         for kernel in kernels_on(RBM, "host"):
