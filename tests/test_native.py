@@ -118,7 +118,7 @@ def test_ordered_sgd_follows_its_order(make, factors, biases, monkeypatch):
         p, q = random_factors(60, model.columns, 1), random_factors(ratings.n_items, model.columns, 2)
         if biases:
             p[:, -1] = q[:, -2] = 1
-        trainer = SGD._trainers[kernel](model, ratings, p, q)
+        trainer = model.trainer(ratings, p, q)
         for epoch in range(2):
             trainer.epoch(epoch)
         learned[kernel] = trainer.factors()

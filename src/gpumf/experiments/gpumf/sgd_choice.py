@@ -69,7 +69,7 @@ def run(data, factors, share, repeats, device):
 
 
 def _seconds(model, ratings, repeats):
-    trainer = SGD._trainers[model.kernel](model, ratings, *model.initial_factors(ratings))
+    trainer = model.trainer(ratings)
     epochs = iter(range(repeats + 2))
     return gpu.device(model.device).time(lambda: trainer.epoch(next(epochs)), repeats, warmup=2)
 
