@@ -24,7 +24,7 @@ from gpumf.models.sgd.ordered import shuffled_blocks
 _RATES = {"als_regularization": 0.05, "sgd_regularization": 0.03, "learning_rate": 0.01}
 PROFILES = {
     "quick": {"data": "ml-100k-twin", "epochs": 30, **_RATES},
-    "full": {"data": "douban-twin", "epochs": 60, **_RATES},
+    "full": {"data": "douban-twin", "epochs": 12, **_RATES},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"epochs": 3}
 
