@@ -55,7 +55,8 @@ def fake(monkeypatch):
 
     cupy = ModuleType("cupy")
     cupy.ndarray, cupy.__version__ = np.ndarray, "0"
-    cupy.ascontiguousarray, cupy.empty, cupy.zeros = map(allocate, (np.ascontiguousarray, np.empty, np.zeros))
+    cupy.asarray, cupy.empty, cupy.zeros = map(allocate, (np.asarray, np.empty, np.zeros))
+    cupy.ascontiguousarray = np.ascontiguousarray
     cupy.RawModule = module
     cupy.get_default_memory_pool = lambda: SimpleNamespace(free_bytes=lambda: 1 << 29)
     runtime = SimpleNamespace(

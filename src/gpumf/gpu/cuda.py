@@ -86,6 +86,10 @@ class _Slot:
         self.copied, self.used = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
 
 
+def _in_c_order(values):
+    return cupy.ascontiguousarray(cupy.asarray(values))
+
+
 class CudaDevice(Recorder):
     """Arrays, kernels and time on the current CUDA device.
 
@@ -104,7 +108,7 @@ class CudaDevice(Recorder):
         """A copy of a NumPy array on the device; an array that is there already, itself where it is in C's order."""
         values = values if isinstance(values, cupy.ndarray) else np.asarray(values)
         if isinstance(values, cupy.ndarray) or values.nbytes < _STAGED:
-            return self._allocated(cupy.ascontiguousarray, values, asked=values.nbytes)
+            return self._allocated(_in_c_order, values, asked=values.nbytes)
         result, source = self.empty(values.shape, values.dtype), np.ascontiguousarray(values).reshape(-1)
         bounds, there = _stages(source), result.reshape(-1)
         for (begin, end), (part,) in zip(pairwise(bounds), self.stream([source], bounds), strict=True):
