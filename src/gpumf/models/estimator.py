@@ -277,7 +277,7 @@ class Model(Recommender):
             return copies, [*rows, row]
 
         # One assignment an epoch: whenever an interrupt comes, factors and history belong together.
-        newest = (tuple(arrays), rows) if rows else done(rows, 0, 0.0)
+        newest = (finite.copies(trainer.arrays()), rows) if rows else done(rows, 0, 0.0)
         first = newest[1][-1]["epoch"]
         try:
             for epoch in tqdm(range(first, first + epochs), disable=not progress, desc=self.kernel, unit="epoch"):

@@ -170,7 +170,7 @@ FINDINGS = [
         "sgd-cpu-once-each",
         "gpumf",
         None,
-        "On one core an epoch over an order that caches takes a fifth of the time of one that draws, or less.",
+        "SGD, one core | Douban twin | 16 factors | seconds of an epoch that draws over one in an order that caches",
         partial(_times, model="SGD", version="sequential", other="ordered"),
         Holds(above=5),
     ),
