@@ -123,7 +123,8 @@ def pytest_configure(config):
     if config.getoption("--record"):
         if not gpu.available():
             raise pytest.UsageError(f"--record needs a GPU: {gpu.why_unavailable()}")
-        config.pluginmanager.register(_GpuRecord(), "gpu-record")
+        if not hasattr(config, "workerinput"):  # with pytest-xdist, the one process that hears of all outcomes
+            config.pluginmanager.register(_GpuRecord(), "gpu-record")
 
 
 def pytest_collection_modifyitems(items):
