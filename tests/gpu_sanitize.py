@@ -25,7 +25,19 @@ TOOLS = {
     "initcheck": [],
     "synccheck": [],
 }
-TESTS = ["als", "cumf", "implicit", "rbm", "sgd", "metrics", "ranking", "host", "results"]
+TESTS = {
+    "als": "models/als/test_als.py",
+    "cumf": "models/als/test_cumf.py",
+    "implicit": "models/als/test_implicit.py",
+    "rbm": "models/rbm/test_rbm.py",
+    "sgd": "models/sgd/test_sgd.py",
+    "fast": "models/sgd/test_fast.py",
+    "metrics": "models/test_evaluation.py",
+    "ranking": "models/test_ranking.py",
+    "host": "gpu/test_host.py",
+    "device": "datasets/test_device.py",
+    "results": "test_results.py",
+}
 TIMEOUT = 600  # seconds; compute-sanitizer may wait for ever for a process that it has lost
 TOO_LONG = [
     "100_000",
@@ -95,7 +107,7 @@ def command(program, tool, name):
         *(program, "--print-limit", "0", "--target-processes", "application-only", "--log-file", "{log}"),
         *("--tool", tool, *TOOLS[tool]),
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "-k", chosen, "--unpooled"),
-        str(Path(__file__).with_name(f"test_{name}.py")),
+        str(Path(__file__).parent / TESTS[name]),
     ]
 
 
@@ -117,7 +129,7 @@ def main(names):
             checked = pool.map(check, [command(program, tool, name) for tool in TOOLS])
         outcomes = {}
         for tool, (outcomes[tool], output) in zip(TOOLS, checked, strict=True):
-            print(f"{tool}, test_{name}.py", output, sep="\n", flush=True)
+            print(f"{tool}, {TESTS[name]}", output, sep="\n", flush=True)
             failed |= bool(outcomes[tool]["findings"] or outcomes[tool]["runs_that_failed"])
         results.store_tests(f"gpu_sanitize_{name}", {"tools": outcomes}, before)
     return int(failed)

@@ -3,7 +3,6 @@
 import inspect
 import json
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,8 +10,8 @@ import pytest
 
 from gpumf import dependencies, experiments, findings, reports, results
 from gpumf.findings import ByConstruction, Finding, Holds, Near, Open, Target
+from support import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 FINDINGS = {finding.id: finding for _, finding in experiments.findings()}
 
 

@@ -5,11 +5,11 @@ import ctypes
 import numpy as np
 import pytest
 
-from conftest import ragged_ratings, random_factors
 from gpumf import ALS, SGD, DivergedError, native
 from gpumf.cpu import als, reference, sgd
 from gpumf.experiments.gpumf import cpu_baselines
 from gpumf.models.sgd.ordered import shuffled_blocks
+from support import ragged_ratings, random_factors
 
 
 @pytest.fixture(autouse=True)

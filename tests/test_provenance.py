@@ -6,8 +6,8 @@ import subprocess
 import pandas as pd
 import pytest
 
-from conftest import _GpuRecord
 from gpumf import experiments, results
+from support import GpuRecord
 
 
 def git(folder, *words):
@@ -103,7 +103,7 @@ def test_an_experiment_is_of_the_commit_before_its_run(project, monkeypatch):
 
 
 def test_a_run_of_the_gpu_tests_is_of_the_commit_before_it(project):
-    before, record = git(project, "rev-parse", "HEAD"), _GpuRecord()
+    before, record = git(project, "rev-parse", "HEAD"), GpuRecord()
     (project / "src/gpumf/results.py").write_text("changed\n")
     assert commit(project) != before
     record.pytest_sessionfinish()

@@ -4,14 +4,12 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import ragged_ratings
 from gpumf import ALS, ImplicitALS, datasets, experiments, gpu, results
 from gpumf import figure_style as style
 from gpumf.experiments import __main__ as command_line
@@ -19,8 +17,8 @@ from gpumf.experiments import _limits
 from gpumf.experiments.cumf import als_versions
 from gpumf.experiments.gpumf import als_convergence, kernel_counters
 from gpumf.experiments.thesis import elementwise_cube, first_comparison
+from support import ROOT, ragged_ratings
 
-ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = list(experiments.names())
 
 

@@ -23,7 +23,7 @@ RATES_OF_CU2REC = {
     "schedule": schedules.Power(0.02),
 }
 
-# One core, and all schemes but those without conflicts, which follow a replay of their order (tests/test_sgd.py).
+# One core, and all schemes but those without conflicts, which follow a replay of their order (tests/models/sgd).
 RACING = ["sequential"] + [
     label
     for label, (kernel, options) in SCHEMES.items()

@@ -9,11 +9,12 @@ from urllib.parse import unquote, urldefrag, urlparse
 
 import pytest
 
+from support import ROOT
+
 # A machine that only runs the GPU tests may have neither.
 nbformat = pytest.importorskip("nbformat")
 playwright = pytest.importorskip("playwright.sync_api")
 
-ROOT = Path(__file__).resolve().parent.parent
 BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 PHONE, DESK = {"width": 375, "height": 812}, {"width": 1440, "height": 900}
 

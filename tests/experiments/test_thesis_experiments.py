@@ -9,16 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import ragged_ratings
 from gpumf import ALS, experiments, results
 from gpumf import figure_style as style
 from gpumf.experiments import _published, tuning
 from gpumf.experiments.gpumf import als_convergence
 from gpumf.experiments.thesis import als_sgd_rbm, crossover, parameter_search, sparsity, speedups, thread_scaling
 from gpumf.gpu.occupancy import KEPLER, active_blocks
-
-ROOT = Path(__file__).resolve().parent.parent
-KERNELS = Path(__file__).parent / "kernels"
+from support import KERNELS, ROOT, ragged_ratings
 
 
 @pytest.fixture

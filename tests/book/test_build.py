@@ -6,15 +6,16 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+
+from support import ROOT
 
 # A machine that only runs the GPU tests may have neither.
 nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("papermill")
 
-BUILD = Path(__file__).resolve().parent.parent / "book/build.py"
+BUILD = ROOT / "book/build.py"
 spec = importlib.util.spec_from_file_location("build", BUILD)
 build = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(build)

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import fewer, kernels_on, ragged_ratings, to_numpy
 from gpumf import ALS, RBM
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
@@ -20,6 +19,7 @@ from gpumf.models.rbm.batches import Batches
 from gpumf.models.rbm.divergence import batch_order
 from gpumf.models.rbm.levels import level_values, to_levels
 from gpumf.models.rbm.thesis import _Matrices
+from support import fewer, kernels_on, ragged_ratings, to_numpy
 
 
 def rated(n_levels, seed=0, **shape):

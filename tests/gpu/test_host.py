@@ -6,18 +6,16 @@ import shlex
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from conftest import ragged_ratings, random_factors
 from gpumf import ALS, gpu, native
 from gpumf.gpu import sources
 from gpumf.gpu.signature import Signature
 from gpumf.models.als import thesis
+from support import KERNELS, ragged_ratings, random_factors
 
-KERNELS = Path(__file__).parent / "kernels"
 NAMES, FAULTS = KERNELS / "names.cu", KERNELS / "faults.cu"
 
 

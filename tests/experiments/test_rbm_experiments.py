@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import ragged_ratings
 from gpumf import RBM, datasets, results
 from gpumf import figure_style as style
 from gpumf.experiments.gpumf import blend_ml100k, rbm_features
 from gpumf.experiments.thesis import rbm_speed, rbm_tuning, stale_rbm
 from gpumf.models.rbm.divergence import batch_order
+from support import ragged_ratings
 
 CEILINGS = {"copy_bytes_per_second": 1e9, "fp32_flops": 1e9}
 

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import kernels_on, ragged_ratings
 from gpumf import ALS, RBM, SGD, Blend, DivergedError, ImplicitALS, NotFittedError, gpu
 from gpumf.datasets import Ratings
 from gpumf.hashing import splitmix64
 from gpumf.models import sgd, storage
 from gpumf.models.finite import FiniteCheck
 from gpumf.models.initial import uniform_factors
+from support import kernels_on, ragged_ratings
 
 MODELS = pytest.mark.parametrize("model", [ALS, SGD])
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from conftest import fewer, ragged_ratings, random_factors
 from gpumf import gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.models.evaluation import Errors
+from support import fewer, ragged_ratings, random_factors
 
 
 def errors_of(device, ratings, p, q, known=None, mean=0.0):

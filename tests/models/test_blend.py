@@ -5,10 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from conftest import ragged_ratings
 from gpumf import ALS, SGD, Blend
 from gpumf.models import NotFittedError
 from gpumf.models.blend import convex_weights
+from support import ragged_ratings
 
 
 class Told:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import kernels_on, to_numpy
 from gpumf import ALS, ImplicitALS, gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.models.als import tensor_core
 from gpumf.models.base import shape_of
 from hostile import cases, hostile_ratings, ratings_of
+from support import kernels_on, to_numpy
 
 LAMBDA, ALPHA = 0.05, 1.0
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import SCHEMES, kernels_on
 from gpumf import RBM, SGD
 from gpumf.cpu import reference
 from gpumf.models import DivergedError
@@ -16,6 +15,7 @@ from gpumf.models.sgd.gpusgd import GpuSgd
 from gpumf.models.sgd.newgpusgd import rectangular_blocks
 from gpumf.models.sgd.updates import draw_key
 from hostile import cases, hostile_ratings
+from support import SCHEMES, kernels_on
 
 pytestmark = pytest.mark.filterwarnings("error")  # what overflows ends as DivergedError, and without a warning
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from conftest import kernels_on, ragged_ratings
 from gpumf import ALS
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.models.ranking import CpuRanking, KernelRanking, popular_items
+from support import kernels_on, ragged_ratings
 
 FIRST = np.zeros(1, int)  # the first user alone
 

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import ragged_ratings
 from gpumf import SGD, results
 from gpumf import figure_style as style
 from gpumf.experiments.esgd import sgd_conflicts
@@ -14,6 +13,7 @@ from gpumf.experiments.gpumf import sgd_assignment, sgd_limits, sgd_ml100k, sgd_
 from gpumf.experiments.thesis import sgd_douban
 from gpumf.models.sgd.fast import Fast
 from gpumf.models.sgd.partition import tiled
+from support import ragged_ratings
 
 
 def result_of(name, frame):

@@ -1,11 +1,9 @@
 """The races of Hogwild, demonstrated: each order gives what arithmetic says it must."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from conftest import SCHEMES, kernels_on, ragged_ratings
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf.datasets import gpu_twins
 from gpumf.datasets.device import DeviceRatings
@@ -13,8 +11,9 @@ from gpumf.experiments.gpumf import race_demonstration, race_steps
 from gpumf.experiments.thesis import elementwise_cube
 from gpumf.gpu import sources
 from gpumf.models.initial import uniform_factors
+from support import KERNELS, SCHEMES, kernels_on, ragged_ratings
 
-NAMES = Path(__file__).parent / "kernels/names.cu"
+NAMES = KERNELS / "names.cu"
 
 
 def test_two_updates_step_by_step(host):

@@ -1,7 +1,6 @@
 """NVRTC compiles every kernel for every architecture, without a warning, on a machine that may have no GPU."""
 
 import ctypes
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -9,10 +8,9 @@ import pytest
 from gpumf import gpu
 from gpumf.experiments.gpumf import kernel_resources
 from gpumf.gpu import nvrtc, sources
+from support import KERNELS
 
 pytestmark = pytest.mark.skipif(nvrtc.why_unavailable() is not None, reason=str(nvrtc.why_unavailable()))
-
-KERNELS = Path(__file__).parent / "kernels"
 
 
 @pytest.fixture(scope="module")

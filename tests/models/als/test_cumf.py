@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from conftest import ragged_ratings, random_factors
 from gpumf import gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.models.als import cumf
+from support import ragged_ratings, random_factors
 
 EXACT = {"cumf_lu": cumf.CumfLu, "cumf_cholesky": cumf.CumfCholesky}
 CG = {"cumf_cg": cumf.CumfCg, "cumf_cg_fp16": cumf.CumfCgHalf}

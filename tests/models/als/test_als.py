@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import fewer, kernels_on, ragged_ratings, random_factors, to_numpy
 from gpumf import ALS, gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.gpu import nvrtc
 from gpumf.gpu.occupancy import KEPLER, active_blocks
 from gpumf.models.als import tensor_core, thesis, trainer
+from support import fewer, kernels_on, ragged_ratings, random_factors, to_numpy
 
 # Relative errors that a kernel may have: conjugate gradient ends at a residual, not at the solution. A in FP16 is off
 # by up to 2^-12 of the largest entry on its diagonal; lambda n bounds what comes of that, and plain lambda does not.

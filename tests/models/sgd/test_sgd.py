@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import SCHEMES, kernels_on, ragged_ratings, random_factors, to_numpy
 from gpumf import ALS, SGD, datasets
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
@@ -21,6 +20,7 @@ from gpumf.models.sgd.esgd import independence_probability, overwriting_probabil
 from gpumf.models.sgd.hogwild import safe_updates
 from gpumf.models.sgd.newgpusgd import rectangular_blocks
 from gpumf.models.sgd.updates import draw_key
+from support import SCHEMES, kernels_on, ragged_ratings, random_factors, to_numpy
 
 RATES = {
     "learning_rate": 0.02,

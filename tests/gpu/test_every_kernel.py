@@ -1,11 +1,11 @@
 """No kernel goes untested: after all others, this file looks at what they launched on the processor."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from gpumf.gpu import sources
+from support import ROOT
 
 
 @pytest.mark.last
@@ -21,4 +21,4 @@ MODELS = [source for source in sources.every() if re.match("(als|rbm|sgd)/(?!.*(
 def test_its_header_says_where_its_gain_is_measured(source):
     text = (sources.kernels_folder() / source).read_text()
     (chapter,) = re.findall(r"^// .* gains is measured in (book/\w+\.ipynb)\.$", text, re.MULTILINE)
-    assert (Path(__file__).resolve().parent.parent / chapter).is_file()
+    assert (ROOT / chapter).is_file()

@@ -3,14 +3,13 @@
 import importlib
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
 from gpumf import results
 from gpumf.gpu import sources
+from support import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
 SOURCES = sorted(path for path in KERNELS.rglob("*.cu*") if path.parent.name != "host")
 

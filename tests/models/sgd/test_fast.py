@@ -2,20 +2,18 @@
 
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from conftest import ragged_ratings, random_factors, to_numpy
 from gpumf import SGD
 from gpumf.cpu import reference, sgd
 from gpumf.datasets import Ratings
 from gpumf.experiments.gpumf import lost_updates
 from gpumf.hashing import high_product, random_positions
 from gpumf.models.sgd.fast import Fast
+from support import KERNELS, ragged_ratings, random_factors, to_numpy
 
-KERNELS = Path(__file__).parent / "kernels"
 STEPS = {
     "learning_rate": 0.02,
     "regularization": 0.03,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from conftest import kernels_on, ragged_ratings, random_factors, to_numpy
 from gpumf import ImplicitALS
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
+from support import kernels_on, ragged_ratings, random_factors, to_numpy
 
 # Conjugate gradient ends at a residual; FP16 rounds weighted factors, or the matrix.
 TOLERANCE = {"tensor_core": 1e-2, "cumf_cg": 5e-3, "cumf_cg_fp16": 5e-2}
