@@ -85,4 +85,4 @@ def test_the_gpu_tests_are_found_without_the_packages_for_downloads_and_the_book
     options = ["-q", "-m", "gpu", "--collect-only", "-p", "no:cacheprovider"]
     done = subprocess.run([sys.executable, "-c", code, *options], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-    assert re.search(r"^tests/test_hostile\.py: \d+$", done.stdout, re.MULTILINE)
+    assert re.search(r"^tests/models/test_hostile\.py: \d+$", done.stdout, re.MULTILINE)
