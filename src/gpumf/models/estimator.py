@@ -359,9 +359,8 @@ class Model(Recommender):
         IndexError : a position outside 0..n-1
         """
         self._check_fitted()
-        users, items = np.broadcast_arrays(
-            positions(users, self._shape[0], "user"), positions(items, self._shape[1], "item")
-        )
+        sides = positions(users, self._shape[0], "user"), positions(items, self._shape[1], "item")
+        users, items = map(np.array, np.broadcast_arrays(*sides))  # copies: Numba makes NumPy warn of views of these
         return np.where(self._known(users, items), self._predicted(users, items), np.float32(self.mean))
 
     @abstractmethod

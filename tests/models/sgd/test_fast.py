@@ -216,7 +216,8 @@ def test_in_any_order_locked_items_lose_nothing_and_others_do(host, factors):
 
 def shares(ratings, whose, kernel, device="host", epochs=2, **options):
     """The share of the updates of each row that count, in each epoch."""
-    measured = list(lost_updates.counts(ratings, whose, 16, epochs, kernel, device, **options))
+    side = lost_updates.Side(ratings, whose)
+    measured = list(lost_updates.counts(side, 16, epochs, kernel, device, **options))
     assert sum(taken.sum() for _, _, taken, _ in measured) == epochs * ratings.nnz
     return np.array([share for *_, share in measured])
 
@@ -257,7 +258,7 @@ def test_updates_are_summed_up_by_popularity():
     rows = np.repeat(np.arange(20), np.arange(20))  # row r has r ratings, row 0 none
     taken = np.bincount(rows, minlength=20)
     share = np.where(np.arange(20) < 18, 1.0, 0.5)
-    table = lost_updates.deciles(rows, taken, share)
+    table = lost_updates.deciles(taken, taken, share)
     assert list(table.decile) == list(range(1, 11)) and table.rows.sum() == 19 and table.updates.sum() == len(rows)
     assert table.counted.iloc[-1] == 19 / 2 and (table.counted / table.updates).iloc[:-2].eq(1).all()
 

@@ -20,7 +20,7 @@ cu2rec draws one of each user's a step. Its other updates of an item are dropped
 """
 
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
@@ -97,14 +97,15 @@ def run(data, random, schemes, factors, epochs, device):
         identities += [identity(ratings)] if isinstance(made, str) else []
         if ratings.test_mask is not None:
             ratings = ratings.official_split()[0]
-        cases = [(label, f, side) for f in factors for label in schemes or ON_GPUS for side in ("users", "items")]
-        for label, f, side in tqdm(cases, desc=f"lost_updates {ratings.name}", leave=False):
+        sides = {whose: Side(ratings, whose) for whose in ("users", "items")}
+        cases = [(label, f, whose) for f in factors for label in schemes or ON_GPUS for whose in sides]
+        for label, f, whose in tqdm(cases, desc=f"lost_updates {ratings.name}", leave=False):
             kernel, options = SCHEMES[label]
             place = "cpu" if SGD.kernels()[kernel] == "cpu" else device
             what = {"data": ratings.name, "scheme": label, "kernel": kernel, "device": place, "factors": f}
-            for epoch, seconds, taken, share in counts(ratings, side, f, epochs, kernel, place, **options):
-                measured = {"nnz": ratings.nnz, "side": side, "epoch": epoch, "seconds": seconds}
-                frames.append(deciles(getattr(ratings, side), taken, share).assign(**what, **measured))
+            for epoch, seconds, taken, share in counts(sides[whose], f, epochs, kernel, place, **options):
+                measured = {"nnz": ratings.nnz, "side": whose, "epoch": epoch, "seconds": seconds}
+                frames.append(deciles(sides[whose].n_ratings, taken, share).assign(**what, **measured))
     columns = [*what, *measured, "decile", "rows", "updates", "counted"]
     frame = pd.concat(frames, ignore_index=True)[columns]
     frame.attrs["datasets"] = identities
@@ -118,13 +119,55 @@ def scattered(n_users, n_items, nnz):
     return Ratings(cells // n_items, cells % n_items, np.ones(nnz), n_users, n_items, name=name)
 
 
-def counts(ratings, whose, factors, epochs, kernel, device, **options):
+class Side:
+    """The users or the items of a rating set, and which of their ratings are marked.
+
+    Attributes
+    ----------
+    ratings : Ratings
+    place : 0 of users, 1 of items
+    rows : int (nnz,), the row of each rating
+    n_ratings : int64 (rows,)
+    marked : bool (nnz,)
+    """
+
+    def __init__(self, ratings, whose):
+        self.ratings, self.place, self.rows = ratings, int(whose == "items"), getattr(ratings, whose)
+        self.n_ratings = np.bincount(self.rows, minlength=(ratings.n_users, ratings.n_items)[self.place])
+        self.marked = positional_hash(ratings.nnz, 0) * 2.0**-64 < MARKED / self.n_ratings[self.rows]
+        self._once = self._counted(self.rows), self._counted(self.rows[self.marked])
+
+    def _counted(self, rows):
+        return np.bincount(rows, minlength=len(self.n_ratings))
+
+    @cached_property
+    def by_user(self):
+        """The positions of the ratings in the order of users and items."""
+        return np.lexsort((self.ratings.items, self.ratings.users))
+
+    def taken(self, model, trainer, epoch):
+        """How many updates of an epoch each row is given, and how many of these are marked: int64 (rows,) each."""
+        nnz, key, train = self.ratings.nnz, draw_key(model), self.ratings
+        if isinstance(trainer, Updates):
+            positions = random_positions(key, epoch * nnz + np.arange(nnz), nnz)
+        elif model.kernel == "cu2rec":
+            rows = train.by_user
+            users = np.flatnonzero(rows.counts)
+            n_steps = trainer.steps_an_epoch(train)
+            draws = (epoch * n_steps + np.arange(n_steps))[:, None] * train.n_users + users
+            positions = self.by_user[(rows.indptr[users] + random_positions(key, draws, rows.counts[users])).ravel()]
+        else:
+            return self._once
+        drawn = self.rows[positions]
+        return self._counted(drawn), self._counted(drawn[self.marked[positions]])
+
+
+def counts(side, /, factors, epochs, kernel, device, **options):
     """Train on marked ratings, and count what is left of their updates.
 
     Parameters
     ----------
-    ratings : Ratings, whose values do not matter
-    whose : 'users' or 'items', the rows that are looked at
+    side : Side, whose rows are looked at; the values of its ratings do not matter
     factors, epochs, kernel, device, **options : of `SGD`
 
     Yields
@@ -132,46 +175,28 @@ def counts(ratings, whose, factors, epochs, kernel, device, **options):
     (epoch, seconds, taken, share) : int; float; int64 (rows,), the updates that each row of the side was given, and
     float64 (rows,), the share of them that is left, NaN where none of them was marked
     """
-    rows, shape = getattr(ratings, whose), (ratings.n_users, ratings.n_items)
-    n_rows = shape[whose == "items"]
-    n_ratings = np.bincount(rows, minlength=n_rows)
-    rate = 2.0 ** np.floor(np.log2(_DRIFT / (factors * epochs * n_ratings.max())))
-    marked = positional_hash(ratings.nnz, 0) * 2.0**-64 < MARKED / n_ratings[rows]
-    start = [np.ones((n, factors), np.float32) for n in shape]
-    start[whose == "items"][:] = 0
+    ratings = side.ratings
+    rate = 2.0 ** np.floor(np.log2(_DRIFT / (factors * epochs * side.n_ratings.max())))
+    start = [np.ones((n, factors), np.float32) for n in (ratings.n_users, ratings.n_items)]
+    start[side.place][:] = 0
     model = SGD(factors, 0, learning_rate=rate, kernel=kernel, device=device, **options)
-    train = replace(ratings, values=np.where(marked, np.float32(STEP / rate), np.float32(0)), test_mask=None)
+    values = np.where(side.marked, np.float32(STEP / rate), np.float32(0))
+    train = replace(ratings, values=values, test_mask=None)
     on = None if device == "cpu" else gpu.device(device)
     trainer = model.trainer(DeviceRatings.of(train, on) if on else train, *start)
     time, to_numpy = (on.time, on.to_numpy) if on else (seconds_of, np.array)
-    before = np.zeros(n_rows)
+    before = np.zeros(len(side.n_ratings))
     for epoch in range(epochs):
         (seconds,) = time(lambda number=epoch: trainer.epoch(number), repeats=1, warmup=0)
-        moved = to_numpy(trainer.factors()[whose == "items"]).mean(axis=1, dtype=np.float64) / STEP
-        taken = _taken(model, trainer, ratings, epoch)
-        wanted = np.bincount(rows[taken[marked[taken]]], minlength=n_rows)
-        with np.errstate(invalid="ignore"):
-            yield epoch, seconds, np.bincount(rows[taken], minlength=n_rows), (moved - before) / wanted
+        moved = to_numpy(trainer.factors()[side.place]).mean(axis=1, dtype=np.float64) / STEP
+        taken, marked = side.taken(model, trainer, epoch)
+        share = np.divide(moved - before, marked, out=np.full(len(moved), np.nan), where=marked > 0)
+        yield epoch, seconds, taken, share
         before = moved
 
 
-def _taken(model, trainer, ratings, epoch):
-    """The positions of the ratings of an epoch's updates."""
-    nnz, key = ratings.nnz, draw_key(model)
-    if isinstance(trainer, Updates):
-        return random_positions(key, epoch * nnz + np.arange(nnz), nnz)
-    if model.kernel != "cu2rec":
-        return np.arange(nnz)
-    rows, by_user = ratings.by_user, np.lexsort((ratings.items, ratings.users))
-    users = np.flatnonzero(rows.counts)
-    n_steps = max(round(nnz / len(users)), 1)
-    draws = (epoch * n_steps + np.arange(n_steps))[:, None] * ratings.n_users + users
-    return by_user[rows.indptr[users] + random_positions(key, draws, rows.counts[users])].ravel()
-
-
-def deciles(rows, taken, share):
+def deciles(n_ratings, taken, share):
     """Sums over the rows of each decile of popularity: DataFrame of decile, rows, updates, counted."""
-    n_ratings = np.bincount(rows, minlength=len(share))
     known = np.flatnonzero(np.isfinite(share) & (n_ratings > 0))
     by_popularity = known[np.argsort(n_ratings[known], kind="stable")]
     return pd.DataFrame(
