@@ -7,27 +7,34 @@
 //
 // The scores are a matrix product that never reaches global memory:
 //   - a block processes USERS users and all items, a tile at a time, so that an item's factors are read from L2 once
-//     for all of them; a lane computes the scores of ITEMS items for USERS_PER_WARP users in registers;
-//   - a user's scores are all in one warp, which has that user's list, sorted, in shared memory. A ballot finds the
+//     for all of them. The users' factors stay in shared memory; the items' pass through it, CHUNK factors of a tile at
+//     a time, and are copied two chunks ahead, across tiles. The host transposes and pads them, for whole copies;
+//   - a lane computes the scores of ITEMS items for USERS_PER_WARP users in registers: 64 multiply-adds for 4 reads of
+//     16 bytes;
+//   - a user's scores are all in one warp, which has that user's list, sorted, in shared memory. A vote finds the
 //     scores above the k-th; only for those a binary search checks that the user has not seen the item. In random order
 //     the list changes about k ln(n / k) times;
 //   - items come in ascending order and equal scores are rejected, so the lower position wins a tie, as in a stable
 //     sort, and two runs give the same bits.
-#ifndef FACTORS
-#error "compile with -DFACTORS=f"
+#include "common/tensor.cuh"
+
+#if !defined(FACTORS) || !defined(WARPS)
+#error "compile with -DFACTORS=f and -DWARPS=4, or 2 for less shared memory"
 #endif
 
-constexpr int WARPS = 4, USERS_PER_WARP = 8, USERS = WARPS * USERS_PER_WARP;
-constexpr int ITEMS = 4, TILE = 32 * ITEMS;  // items of a lane, of a tile
+constexpr int USERS_PER_WARP = 8, USERS = WARPS * USERS_PER_WARP;
+constexpr int ITEMS = 8, TILE = 32 * ITEMS;  // items of a lane, of a tile
 constexpr int THREADS = 32 * WARPS;
-constexpr int CHUNK = FACTORS < 16 ? FACTORS : 16;  // factors in shared memory at a time
+constexpr int CHUNK = 8, CHUNKS = (FACTORS + CHUNK - 1) / CHUNK, PADDED = CHUNKS * CHUNK;  // factors
+constexpr int AHEAD = 2;                      // chunks being copied while one is used
+constexpr unsigned WARP = 0xffffffffu;        // mask of all lanes
 
 // Minus infinity, below every score.
 __device__ inline float lowest() { return __uint_as_float(0xff800000u); }
 
 struct Entry {
     float score;
-    int item;  // -1 where there is none
+    int item;  // -1 where there is none: the score is NaN in the results
 };
 
 // Binary search of a value in a sorted range.
@@ -57,66 +64,83 @@ __device__ inline void insert(Entry* list, int k, Entry entry) {
     }
 }
 
-// Inserts the scores of 32 items, a lane each, that the user has not seen; returns the list's last score.
-template <class Seen>
-__device__ inline float enter(Entry* list, int k, float score, int first_item, bool candidate, Seen seen) {
+// Inserts those of a lane's four scores, of the items first_item + 4 lane .. + 3, that may enter; returns the list's last
+// score.
+template <class Open>
+__device__ inline float enter(Entry* list, int k, const float (&scores)[4], int first_item, Open open) {
     float last = list[k - 1].score;
-    unsigned better = __ballot_sync(0xffffffffu, candidate && score > last);
-    for (; better; better &= better - 1) {
-        const int source = __ffs(better) - 1;
-        const Entry entry = {__shfl_sync(0xffffffffu, score, source), first_item + source};
-        if (!(entry.score > last) || seen(entry.item)) continue;
-        insert(list, k, entry);
-        last = list[k - 1].score;
+    const bool better = scores[0] > last || scores[1] > last || scores[2] > last || scores[3] > last;
+    for (unsigned lanes = __ballot_sync(WARP, better); lanes; lanes &= lanes - 1) {
+        const int source = __ffs(lanes) - 1;
+        for (int j = 0; j < 4; ++j) {
+            const float mine = j == 0 ? scores[0] : j == 1 ? scores[1] : j == 2 ? scores[2] : scores[3];
+            const Entry entry = {__shfl_sync(WARP, mine, source), first_item + 4 * source + j};
+            if (!(entry.score > last) || !open(entry.item)) continue;
+            insert(list, k, entry);
+            last = list[k - 1].score;
+        }
     }
     return last;
 }
 
-// tile = the rows first, first + 1, ... of a matrix, CHUNK factors from `begin` on, transposed; zeros beyond its end.
-template <int rows, int stride>
-__device__ inline void load_tile(float (*tile)[stride], const float* matrix, const int* chosen, int first, int n,
-                                 int begin) {
-    for (int t = threadIdx.x; t < rows * CHUNK; t += THREADS) {
-        const int row = first + t / CHUNK, factor = begin + t % CHUNK;
-        float x = 0.0f;
-        if (row < n && factor < FACTORS) x = matrix[(chosen ? chosen[row] : row) * (long long)FACTORS + factor];
-        tile[t % CHUNK][t / CHUNK] = x;
-    }
-}
+// Dynamic shared memory of a block; the users' lists, k entries each, follow.
+struct __align__(16) Work {
+    float users[PADDED][USERS + 4];  // rows of whole float4 that start in different banks
+    float items[AHEAD + 1][CHUNK][TILE];
+};
 
-// Grid: a block for USERS users. Block: THREADS, with dynamic shared memory of k entries for each user.
+// item_columns: (PADDED, n_tiles * TILE), the items' factors transposed, zeros beyond FACTORS and n_items.
+// Grid: a block for USERS users. Block: THREADS.
 extern "C" __global__ void __launch_bounds__(THREADS)
     top_items(const int* __restrict__ users, int n_users, const long long* __restrict__ seen_indptr,
               const int* __restrict__ seen_items, const unsigned char* __restrict__ candidates, int n_items,
-              const float* __restrict__ user_factors, const float* __restrict__ item_factors, int k,
+              int n_tiles, const float* __restrict__ user_factors, const float* __restrict__ item_columns, int k,
               int* __restrict__ items, float* __restrict__ scores) {
-    extern __shared__ float shared[];
-    __shared__ __align__(16) float p[CHUNK][USERS + 4];  // rows of whole float4 that start in different banks
-    __shared__ float q[CHUNK][TILE + 1];
+    extern __shared__ __align__(16) float shared[];
+    Work& work = *reinterpret_cast<Work*>(shared);
 
     const int lane = threadIdx.x % 32, mine = threadIdx.x / 32 * USERS_PER_WARP;  // of the block's users
     const int first_user = blockIdx.x * USERS;
-    Entry* const lists = reinterpret_cast<Entry*>(shared) + mine * k;
-    for (int j = lane; j < USERS_PER_WARP * k; j += 32) lists[j] = {lowest(), -1};  // a tile's barriers follow
+    Entry* const lists = reinterpret_cast<Entry*>(&work + 1) + mine * k;
+    for (int j = lane; j < USERS_PER_WARP * k; j += 32) lists[j] = {lowest(), -1};  // barriers follow
+    for (int t = threadIdx.x; t < USERS * PADDED; t += THREADS) {
+        const int user = t / PADDED, factor = t % PADDED, place = first_user + user;
+        const bool valid = place < n_users && factor < FACTORS;
+        work.users[factor][user] = valid ? user_factors[users[place] * (long long)FACTORS + factor] : 0.0f;
+    }
+    auto copy = [&](int c) {  // chunk c % CHUNKS of tile c / CHUNKS
+        const float* const from = item_columns + (c % CHUNKS * CHUNK * (long long)n_tiles + c / CHUNKS) * TILE;
+        for (int t = threadIdx.x; c < n_tiles * CHUNKS && t < CHUNK * TILE / 4; t += THREADS) {
+            const int row = t / (TILE / 4), column = t % (TILE / 4) * 4;
+            copy_async<16>(&work.items[c % (AHEAD + 1)][row][column], from + row * (long long)n_tiles * TILE + column);
+        }
+        copy_commit();
+    };
     float worst[USERS_PER_WARP];  // of those in the list
 #pragma unroll
     for (int u = 0; u < USERS_PER_WARP; ++u) worst[u] = lowest();
 
-    for (int tile = 0; tile < n_items; tile += TILE) {
+#pragma unroll
+    for (int c = 0; c < AHEAD; ++c) copy(c);
+    for (int tile = 0; tile < n_tiles; ++tile) {
         float sums[USERS_PER_WARP][ITEMS] = {};
-        for (int begin = 0; begin < FACTORS; begin += CHUNK) {
+        for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+            const int c = tile * CHUNKS + chunk;
+            copy_wait<AHEAD - 1>();
             __syncthreads();
-            load_tile<USERS>(p, user_factors, users, first_user, n_users, begin);
-            load_tile<TILE>(q, item_factors, nullptr, tile, n_items, begin);
-            __syncthreads();
+            copy(c + AHEAD);
+            const float(&q)[CHUNK][TILE] = work.items[c % (AHEAD + 1)];
 #pragma unroll
             for (int f = 0; f < CHUNK; ++f) {
                 float item[ITEMS], user[USERS_PER_WARP];
 #pragma unroll
-                for (int i = 0; i < ITEMS; ++i) item[i] = q[f][lane + 32 * i];
+                for (int i = 0; i < ITEMS; i += 4) {
+                    const float4 four = *reinterpret_cast<const float4*>(&q[f][32 * i + 4 * lane]);
+                    item[i] = four.x, item[i + 1] = four.y, item[i + 2] = four.z, item[i + 3] = four.w;
+                }
 #pragma unroll
                 for (int u = 0; u < USERS_PER_WARP; u += 4) {
-                    const float4 four = *reinterpret_cast<const float4*>(&p[f][mine + u]);
+                    const float4 four = *reinterpret_cast<const float4*>(&work.users[chunk * CHUNK + f][mine + u]);
                     user[u] = four.x, user[u + 1] = four.y, user[u + 2] = four.z, user[u + 3] = four.w;
                 }
 #pragma unroll
@@ -126,23 +150,28 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
         }
 #pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-            const int item = tile + 32 * i;
-            const bool candidate = item + lane < n_items && candidates[item + lane];
+        for (int i = 0; i < ITEMS; i += 4) {
             unsigned changing = 0;  // bit u: user u has a score that may enter
 #pragma unroll
-            for (int u = 0; u < USERS_PER_WARP; ++u)
-                changing |= (unsigned)__any_sync(0xffffffffu, candidate && sums[u][i] > worst[u]) << u;
+            for (int u = 0; u < USERS_PER_WARP; ++u) {
+                bool better = false;
+#pragma unroll
+                for (int j = 0; j < 4; ++j) better |= sums[u][i + j] > worst[u];
+                changing |= (unsigned)__any_sync(WARP, better) << u;
+            }
             for (; changing; changing &= changing - 1) {
                 // Selects the registers of user u by comparison: registers have no run-time index.
                 const int u = __ffs(changing) - 1, place = first_user + mine + u;
                 if (place >= n_users) break;
-                float score = 0.0f;
+                float four[4] = {};
 #pragma unroll
                 for (int v = 0; v < USERS_PER_WARP; ++v)
-                    if (v == u) score = sums[v][i];
-                const float last = enter(lists + u * k, k, score, item, candidate, [&](int item) {
-                    return contains(seen_items, seen_indptr[users[place]], seen_indptr[users[place] + 1], item);
+#pragma unroll
+                    for (int j = 0; j < 4; ++j)
+                        if (v == u) four[j] = sums[v][i + j];
+                const long long begin = seen_indptr[users[place]], end = seen_indptr[users[place] + 1];
+                const float last = enter(lists + u * k, k, four, tile * TILE + 32 * i, [&](int item) {
+                    return item < n_items && candidates[item] && !contains(seen_items, begin, end, item);
                 });
 #pragma unroll
                 for (int v = 0; v < USERS_PER_WARP; ++v)
@@ -154,14 +183,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const int place = first_user + mine + j / k;
         if (place >= n_users) break;
         items[place * (long long)k + j % k] = lists[j].item;
-        scores[place * (long long)k + j % k] = lists[j].score;
+        scores[place * (long long)k + j % k] = lists[j].item < 0 ? __uint_as_float(0x7fffffffu) : lists[j].score;
     }
 }
 
 // The sum over the warp, the same bits on every lane.
 __device__ inline double warp_sum(double x) {
 #pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
+    for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(WARP, x, offset);
     return x;
 }
 
@@ -181,7 +210,7 @@ extern "C" __global__ void ranking_metrics(const int* __restrict__ users, int n_
     for (int first = 0; first < k; first += 32) {
         const int rank = first + lane;  // from 0
         const bool hit = rank < k && contains(test_items, begin, end, items[place * (long long)k + rank]);
-        const unsigned found = __ballot_sync(0xffffffffu, hit);
+        const unsigned found = __ballot_sync(WARP, hit);
         const double discounted = 1.0 / log2(rank + 2.0);
         if (hit) precisions += (hits + __popc(found << (31 - lane))) / (rank + 1.0);
         if (hit) gain += discounted;
@@ -196,4 +225,16 @@ extern "C" __global__ void ranking_metrics(const int* __restrict__ users, int n_
         row[2] = most ? precisions / most : 0.0;
         row[3] = most ? gain / ideal : 0.0;
     }
+}
+
+// The geometry of top_items for the host. Grid: 1. Block: 1. Threads and users of a block, items of a tile, PADDED, bytes
+// of shared memory of a block without its lists, of an entry of a list.
+extern "C" __global__ void shape(int* __restrict__ block, int* __restrict__ users, int* __restrict__ tile,
+                                 int* __restrict__ padded, int* __restrict__ work_bytes, int* __restrict__ entry_bytes) {
+    *block = THREADS;
+    *users = USERS;
+    *tile = TILE;
+    *padded = PADDED;
+    *work_bytes = sizeof(Work);
+    *entry_bytes = sizeof(Entry);
 }

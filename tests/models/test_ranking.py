@@ -189,3 +189,22 @@ def test_wrong_use_of_rankings_gets_one_clear_error(sets):
         model.rank(test, users=np.flatnonzero(test.by_user.counts == 0))
     with pytest.raises(IndexError, match="positions must lie"):
         model.recommend([0, train.n_users])
+
+
+def test_what_a_ranking_reads_is_copied_once_and_not_after_a_new_fit(launcher, monkeypatch):
+    train = ragged_ratings(seed=0)
+    model = ALS(4, device=launcher.name).fit(train, 2)
+    first = model.recommend(np.arange(train.n_users))
+    assert "by_user" not in vars(train)  # ordered where the kernel runs
+    given, array = [], launcher.array
+    monkeypatch.setattr(launcher, "array", lambda values: given.append(values) or array(values))
+    again = model.recommend(np.arange(train.n_users))
+    np.testing.assert_equal(again, first)
+    ours = model.user_factors, model.item_factors, train.users, train.items
+    assert given and not any(values is of for values in given for of in ours)
+    with pytest.raises(ValueError, match="read-only"):
+        model.user_factors[0] = 0
+    expected = ALS(4, device=launcher.name).fit(train, 3).recommend(np.arange(train.n_users))
+    np.testing.assert_equal(model.fit(train, 3).recommend(np.arange(train.n_users)), expected)
+    others = train.select(np.arange(train.nnz) % 2 == 0)
+    assert not np.array_equal(model.recommend(np.arange(train.n_users), seen=others)[0], expected[0])

@@ -79,7 +79,7 @@ def test_training_goes_on_where_the_ratings_are(launcher, sets):
 
 
 def test_what_does_not_fit_a_device_is_ordered_on_the_host(launcher, sets, monkeypatch):
-    monkeypatch.setattr("gpumf.models.estimator._BYTES_A_RATING", launcher.free_bytes())
+    monkeypatch.setattr("gpumf.datasets.device._BYTES_A_RATING", launcher.free_bytes())
     model = ALS(5, device=launcher.name)
     assert model._placed(sets[0]) is sets[0]
     monkeypatch.undo()

@@ -35,8 +35,8 @@ def top_items(scores, users, seen_indptr, seen_items, candidates, items, best):
     scores : float32 (n, n_items), overwritten; NaN and minus infinity never get in
     users : int32 (n,), positions, of the rows of `seen_indptr` and `seen_items`
     candidates : bool (n_items,)
-    items, best : int32 and float32 (n, k), the results, best first, -1 where there are fewer; of equal scores the
-        lower position first
+    items, best : int32 and float32 (n, k), the results, best first, -1 and NaN where there are fewer; of equal scores
+        the lower position first
     """
     k = items.shape[1]
     for row in prange(len(users)):
@@ -53,7 +53,7 @@ def top_items(scores, users, seen_indptr, seen_items, candidates, items, best):
                 place -= 1
             items[row, place], best[row, place] = item, score
             found = min(found + 1, k)
-        items[row, found:] = -1
+        items[row, found:], best[row, found:] = -1, np.nan
 
 
 @cached_njit(nogil=True, parallel=True)

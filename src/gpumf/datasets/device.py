@@ -14,6 +14,9 @@ from gpumf.ordering import stable_order
 _BLOCK = 256  # CUDA threads
 _COLUMNS = {"users": np.int32, "items": np.int32, "values": np.float32}
 
+_BYTES_A_RATING = 48
+"""Of the device's memory that have to be free for each: it, both its orders, and what an order is made with."""
+
 
 @dataclass(frozen=True, eq=False)
 class DeviceRatings(Ratings):
@@ -64,6 +67,14 @@ class DeviceRatings(Ratings):
         """
         given = {field.name: getattr(ratings, field.name) for field in fields(Ratings)} | {"test_mask": None}
         return cls(**given | {name: device.array(given[name]) for name in _COLUMNS}, device=device)
+
+    @classmethod
+    def where_they_fit(cls, ratings, device):
+        """The ratings on a device, or on the host where they and their orders do not fit the device's free memory."""
+        if ratings.device is device:
+            return ratings
+        ratings = ratings.on_host()
+        return cls.of(ratings, device) if _BYTES_A_RATING * ratings.nnz <= device.free_bytes() else ratings
 
     def on_host(self):
         """The same as `Ratings` on the host."""

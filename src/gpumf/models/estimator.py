@@ -27,9 +27,6 @@ from gpumf.models.finite import FiniteCheck
 from gpumf.models.recommender import Recommender
 from gpumf.models.times import Clock, Times
 
-_BYTES_A_RATING = 48
-"""Of the device's memory that have to be free for each: it, both its orders, and what an order is made with."""
-
 
 class Model(Recommender):
     """Trains on ratings, keeps a history, predicts ratings.
@@ -223,10 +220,7 @@ class Model(Recommender):
         there = None if self.device == "cpu" else gpu.device(self.device)
         if there is None or not self._takes_from_device():
             return ratings.on_host()
-        if ratings.device is there:
-            return ratings
-        fits = _BYTES_A_RATING * ratings.nnz <= there.free_bytes()
-        return DeviceRatings.of(ratings.on_host(), there) if fits else ratings.on_host()
+        return DeviceRatings.where_they_fit(ratings, there)
 
     def _takes_from_device(self):
         """Whether the ratings are to be on the device before the trainer orders them."""

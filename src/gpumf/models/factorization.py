@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from gpumf import gpu
+from gpumf.datasets.device import DeviceRatings
+from gpumf.datasets.ratings import CompressedRows
 from gpumf.hashing import splitmix64
 from gpumf.models.base import MAX_FACTORS
 from gpumf.models.checks import integer, number
@@ -24,10 +26,13 @@ class Factorization(Model):
 
     Attributes
     ----------
-    user_factors, item_factors : float32 (n_users, columns) and (n_items, columns), after `fit`
+    user_factors, item_factors : float32 (n_users, columns) and (n_items, columns), after `fit`. The first `recommend`
+        or `rank` on a GPU copies them there, with what the users rated, for all that follow; then they are read-only
     """
 
     _arrays = "user_factors", "item_factors"
+    _copies = None, None  # the arrays of the host, and their copies on the device
+    _copied_rows = None, None  # the training set, and its users' rows on the device
     _remedy = "raise regularization, or scale the ratings down"
 
     def __init__(self, factors, regularization, *, kernel, device, threads, seed):
@@ -113,9 +118,30 @@ class Factorization(Model):
         dots = np.einsum("...k,...k->...", self.user_factors[users], self.item_factors[items])
         return dots + np.float32(self._offset)
 
-    def _rated(self, ratings, k):
-        there = self.device != "cpu" and k <= MOST_ITEMS and ratings.device is gpu.device(self.device)
-        return ratings if there else ratings.on_host()
+    def _kernel_ranks(self, k):
+        """Whether lists of k items are found where the kernel runs."""
+        return self.device != "cpu" and k <= MOST_ITEMS
+
+    def _rows(self, ratings, k):
+        if not self._kernel_ranks(k):
+            return super()._rows(ratings, k)
+        there = gpu.device(self.device)
+        if ratings.device is there:
+            return ratings.by_user
+        if self._copied_rows[0] is ratings:
+            return self._copied_rows[1]
+        ordered = ratings if "by_user" in vars(ratings) else DeviceRatings.where_they_fit(ratings, there)
+        rows = CompressedRows(ordered.by_user.indptr, there.array(ordered.by_user.indices), None)
+        if ratings is self._training:
+            self._copied_rows = ratings, rows
+        return rows
 
     def _ranking_without(self, seen, k):
-        return ranking_of(self.user_factors, self.item_factors, self._item_known, seen, k, self.device)
+        factors = self._learned
+        if self._kernel_ranks(k):
+            if self._copies[0] is None or any(a is not b for a, b in zip(self._copies[0], factors, strict=True)):
+                for array in factors:
+                    array.flags.writeable = False  # a change would not be seen in the copy
+                self._copies = factors, tuple(map(gpu.device(self.device).array, factors))
+            factors = self._copies[1]
+        return ranking_of(*factors, self._item_known, seen, k, self.device)

@@ -7,15 +7,14 @@ import numpy as np
 from gpumf import gpu
 from gpumf.cpu import metrics as cpu_metrics
 from gpumf.gpu import sources
-from gpumf.models.base import COLUMNS
+from gpumf.models.base import COLUMNS, shape_of
 
-sources.declare("metrics/ranking.cu", FACTORS=COLUMNS)
+_SOURCE = "metrics/ranking.cu"
+sources.declare(_SOURCE, FACTORS=COLUMNS, WARPS=[4, 2])
 
 METRICS = ("precision", "recall", "map", "ndcg")
 MOST_ITEMS = 128  # of the longest list of a kernel
-
-# As in kernels/metrics/ranking.cu.
-_USERS, _THREADS = 32, 128
+_METRICS_BLOCK = 128  # CUDA threads, a warp a user
 
 
 class Ranking(ABC):
@@ -75,11 +74,10 @@ class ByUser(Ranking):
 
     def _joined(self, ask, users):
         first = self._first[users]
-        parts = [
-            (mask, ask(make(), users[mask]))
-            for mask, make in zip((first, ~first), self._makers, strict=True)
-            if mask.any() or not len(users)
-        ]
+        for make, mask in zip(self._makers, (first, ~first), strict=True):
+            if mask.all():
+                return ask(make(), users)
+        parts = [(mask, ask(make(), users[mask])) for mask, make in zip((first, ~first), self._makers, strict=True)]
         results = [np.empty((len(users), *part.shape[1:]), part.dtype) for part in parts[0][1]]
         for mask, part in parts:
             for result, rows in zip(results, part, strict=True):
@@ -92,7 +90,7 @@ class InBatches(Ranking):
 
     Parameters
     ----------
-    user_factors, item_factors : float32 (n_users, f) and (n_items, f), NumPy arrays
+    user_factors, item_factors : float32 (n_users, f) and (n_items, f), NumPy arrays or, of a kernel, on its device
     candidates : bool (n_items,)
     seen : CompressedRows of the users, or None for nothing seen
     """
@@ -100,11 +98,8 @@ class InBatches(Ranking):
     _batch: int  # users ranked at a time, which bounds the memory
 
     def top_items(self, users, k):
-        items, scores = np.empty((len(users), k), np.int32), np.empty((len(users), k), np.float32)
-        for batch, chosen in self._batches(users):
-            items[batch], scores[batch] = map(self._to_numpy, self._top_items(self._array(chosen), k))
-        scores[items < 0] = np.nan
-        return items, scores
+        found = [map(self._to_numpy, self._top_items(self._array(chosen), k)) for _, chosen in self._batches(users)]
+        return tuple(parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in zip(*found, strict=True))
 
     def metrics(self, test, users, k):
         result = np.empty((len(users), len(METRICS)))
@@ -116,13 +111,13 @@ class InBatches(Ranking):
         return result
 
     def _batches(self, users):
-        for first in range(0, len(users), self._batch):
+        for first in range(0, max(len(users), 1), self._batch):
             batch = slice(first, first + self._batch)
             yield batch, users[batch].astype(np.int32)
 
     @abstractmethod
     def _top_items(self, users, k):
-        """(items, scores) of a batch; what the scores are where there is no item does not matter."""
+        """(items, scores) of a batch, as of `top_items`."""
 
     @abstractmethod
     def _metrics(self, users, indptr, indices, items):
@@ -176,28 +171,50 @@ class PredictedRanking(CpuRanking):
 class KernelRanking(InBatches):
     """Launches kernels/metrics/ranking.cu; lists of up to MOST_ITEMS items."""
 
-    _batch = 1 << 18
+    _batch = 1 << 19
 
     def __init__(self, user_factors, item_factors, candidates, seen, device):
-        self._device = gpu.device(device)
-        self._array, self._to_numpy = self._device.array, self._device.to_numpy
-        names, factors = ("top_items", "ranking_metrics"), user_factors.shape[1]
-        self._kernels = [self._device.kernel("metrics/ranking.cu", name, FACTORS=factors) for name in names]
+        self._device, factors = gpu.device(device), user_factors.shape[1]
+        # The widest block whose users and lists of MOST_ITEMS fit the shared memory.
+        has = self._device.facts["shared_bytes_per_block"]
+        for warps in (4, 2):
+            defines = {"FACTORS": factors, "WARPS": warps}
+            self._shape = shape_of(self._device, _SOURCE, **defines)
+            if self._shared(MOST_ITEMS) <= has:
+                break
+        names = "top_items", "ranking_metrics"
+        self._kernels = [self._device.kernel(_SOURCE, name, **defines) for name in names]
         indptr, items = map(self._array, _rows(seen, len(user_factors)))
+        n_items, tile = len(candidates), self._shape["tile"]
+        n_tiles = -(-n_items // tile)
+        columns = self._device.zeros((self._shape["padded"], n_tiles * tile), np.float32)
+        columns[:factors, :n_items] = self._array(item_factors).T
         self._given = {
             "seen_indptr": indptr,
             "seen_items": items,
             "candidates": self._array(candidates.astype(np.uint8)),
-            "n_items": len(candidates),
+            "n_items": n_items,
+            "n_tiles": n_tiles,
             "user_factors": self._array(user_factors),
-            "item_factors": self._array(item_factors),
+            "item_columns": columns,
         }
+
+    def _array(self, values):
+        return self._device.array(values)
+
+    def _to_numpy(self, array):
+        return self._device.to_numpy(array)
+
+    def _shared(self, k):
+        """Bytes of shared memory of a block with lists of k items."""
+        return self._shape["work_bytes"] + self._shape["users"] * k * self._shape["entry_bytes"]
 
     def _top_items(self, users, k):
         n = len(users)
         items, scores = (self._device.empty((n, k), dtype) for dtype in (np.int32, np.float32))
         lists = {"users": users, "n_users": n, "k": k, "items": items, "scores": scores}
-        self._kernels[0](-(-n // _USERS), _THREADS, **lists, **self._given, shared=_USERS * k * 8)
+        blocks = -(-n // self._shape["users"])
+        self._kernels[0](blocks, self._shape["block"], **lists, **self._given, shared=self._shared(k))
         return items, scores
 
     def _metrics(self, users, indptr, indices, items):
@@ -205,7 +222,8 @@ class KernelRanking(InBatches):
         result = self._device.empty((n, len(METRICS)), np.float64)
         lists = {"users": users, "n_users": n, "k": k, "items": items}
         test = {"test_indptr": indptr, "test_items": indices}
-        self._kernels[1](-(-n * 32 // _THREADS), _THREADS, **lists, **test, metrics=result)
+        blocks = -(-n * 32 // _METRICS_BLOCK)
+        self._kernels[1](blocks, _METRICS_BLOCK, **lists, **test, metrics=result)
         return result
 
 

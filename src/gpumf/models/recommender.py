@@ -69,11 +69,17 @@ class Recommender(ABC):
         within = min(k, self._shape[1])
         items, ratings = self._ranking(seen, within).top_items(users, within)
         items = items.astype(np.int64)
-        ratings += np.float32(self._offset)
-        alike, found = ~self._told_apart()[users], items >= 0
-        ratings[alike] = np.where(found[alike], self.predict(users[alike, None], items[alike] * found[alike]), np.nan)
+        if self._offset:
+            ratings += np.float32(self._offset)
+        alike = np.flatnonzero(~self._told_apart()[users])
+        if len(alike):
+            found = items[alike] >= 0
+            ratings[alike] = np.where(found, self.predict(users[alike, None], items[alike] * found), np.nan)
         if np.ndim(user) == 0:
-            return items[0, found[0]], ratings[0, found[0]]
+            found = items[0] >= 0
+            return items[0, found], ratings[0, found]
+        if within == k:
+            return items, ratings
         beyond = (0, 0), (0, k - within)
         return np.pad(items, beyond, constant_values=-1), np.pad(ratings, beyond, constant_values=np.nan)
 
@@ -110,16 +116,16 @@ class Recommender(ABC):
         self._check_shape(test)
         k = integer("k", k, 1)
         users = np.arange(test.n_users) if users is None else positions(users, test.n_users, "user")
-        test = self._rated(test, k)
-        users = users[test.by_user.counts[users] > 0]
+        rows = self._rows(test, k)
+        users = users[rows.counts[users] > 0]
         if not len(users):
             raise ValueError("none of the users has a test item")
-        means = self._ranking(seen, k).metrics(test.by_user, users, k).mean(axis=0)
+        means = self._ranking(seen, k).metrics(rows, users, k).mean(axis=0)
         return dict(zip(METRICS, means.tolist(), strict=True))
 
-    def _rated(self, ratings, k):
-        """Ratings whose rows a ranking for lists of k items is to read: on the host, unless a kernel ranks."""
-        return ratings.on_host()
+    def _rows(self, ratings, k):
+        """The users' CompressedRows for a ranking for lists of k items: on the host, unless a kernel ranks."""
+        return ratings.on_host().by_user
 
     def _ranking(self, seen, k):
         """A `Ranking` for lists of k items without those of `seen`, as of `recommend`."""
@@ -133,6 +139,6 @@ class Recommender(ABC):
             seen = None
         else:
             self._check_shape(seen)
-        rows = None if seen is None else self._rated(seen, k).by_user
+        rows = None if seen is None else self._rows(seen, k)
         told_apart, popular = self._told_apart(), (self._item_counts, self._shape[0], rows, k, self.device)
         return ByUser(told_apart, partial(self._ranking_without, rows, k), partial(popular_items, *popular))
