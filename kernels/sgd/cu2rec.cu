@@ -6,16 +6,16 @@
 // target, and the two rows swap roles between steps. Each step starts at another user (striding), so that the first
 // ones vary. Hyperparameters are kernel arguments, in constant memory.
 //
-//   1. cu2rec_loses, early bird loses the gradient: all groups write the target, the last write counts.
-//   2. cu2rec, early bird gets the gradient (EBGTG): the group that finds the item's flag unset sets it and writes; the
-//      others skip the write. The flag is no lock: two groups may both find it unset, and the last write counts.
-//   3. cu2rec_atomic: all gradients are added, atomically, to the item itself.
+//   1. CONFLICT = early_bird_loses the gradient: all groups write the target, the last write counts.
+//   2. CONFLICT = early_bird_gets the gradient (EBGTG): the group that finds the item's flag unset sets it and writes;
+//      the others skip the write. The flag is no lock: two groups may both find it unset, and the last write counts.
+//   3. CONFLICT = atomic: all gradients are added, atomically, to the item itself.
 // loss and total_loss: the error of every rating, and their sums by blocks, for the source's patience, which lowers the
 // learning rate when the loss stops falling.
 //
-// Who races on what: groups of a step that drew the same item, on its note and, where several write (always in
-// cu2rec_loses), on its target, whose factors may then come from different groups; in cu2rec_atomic reads of the item
-// against additions to it.
+// Who races on what: groups of a step that drew the same item, on its note and, where several write (always where the
+// early bird loses), on its target, whose factors may then come from different groups; with atomic additions there is
+// no note, and reads of the item race against additions to it.
 //
 // What differs from the source, or where it slips:
 //   - a group of lanes takes a user, not one thread, so that vectors are read coalesced;
@@ -30,13 +30,20 @@
 #include "common/random.cuh"
 #include "common/sgd.cuh"
 
-enum class Conflict { early_bird_gets, early_bird_loses, atomic };
+#ifndef CONFLICT
+#error "compile with -DCONFLICT=early_bird_gets, early_bird_loses or atomic"
+#endif
 
-// item_rows: (n_items, 2, FACTORS). newest: (n_items,), 2 * (step that wrote the newest row) + index of that row.
-template <Conflict conflict>
-__device__ inline void step_of_users(const long long* indptr, const int* indices, const float* values, int n_users,
-                                     float* user_factors, float* item_rows, int* newest,
-                                     Steps<float> steps, unsigned long long key, int step, int first_user) {
+enum Conflict { early_bird_gets, early_bird_loses, atomic };
+constexpr Conflict conflict = CONFLICT;
+
+// item_factors: (n_items, 2, FACTORS). newest: (n_items,), 2 * (step that wrote the newest row) + index of that row.
+// Grid and block: any; a group of lanes a user.
+extern "C" __global__ void cu2rec(const long long* __restrict__ indptr, const int* __restrict__ indices,
+                                  const float* __restrict__ values, int n_users, float* user_factors,
+                                  float* item_factors, int* newest, const Steps<float>* __restrict__ steps_now,
+                                  unsigned long long key, int step, int first_user) {
+    const Steps<float> steps = *steps_now;
     for (long long g = group_index(); g < n_users; g += group_count()) {
         const int user = (int)(g + first_user < n_users ? g + first_user : g + first_user - n_users);
         const long long low = indptr[user], high = indptr[user + 1];
@@ -46,16 +53,16 @@ __device__ inline void step_of_users(const long long* indptr, const int* indices
         const int item = indices[rating];
 
         // One lane reads the note for the group, bypassing L1, which may have an old value: the lanes have to agree.
-        int note = conflict != Conflict::atomic && group_lane() == 0 ? __ldcg(&newest[item]) : 0;
+        int note = conflict != atomic && group_lane() == 0 ? __ldcg(&newest[item]) : 0;
         note = __shfl_sync(group_mask(), note, 0, LANES);
-        const bool early_bird = conflict == Conflict::atomic || note >> 1 != step;
+        const bool early_bird = conflict == atomic || note >> 1 != step;
         const int source = 2 * item + (early_bird ? note & 1 : ~note & 1);
         const int target = source ^ 1;
-        if (conflict != Conflict::atomic && early_bird && group_lane() == 0) newest[item] = 2 * step + (target & 1);
+        if (conflict != atomic && early_bird && group_lane() == 0) newest[item] = 2 * step + (target & 1);
 
         float p[FACTORS_PER_LANE], q[FACTORS_PER_LANE], q_old[FACTORS_PER_LANE];
         load_factors(p, user_factors, user);
-        load_current(q, item_rows, source);
+        load_current(q, item_factors, source);
         const float error = group_dot(p, q) - values[rating];
 #pragma unroll
         for (int k = 0; k < FACTORS_PER_LANE; ++k) {
@@ -63,42 +70,16 @@ __device__ inline void step_of_users(const long long* indptr, const int* indices
             update(p[k], q[k], error, group_lane() + k * LANES, steps);
         }
         store_factors(user_factors, user, p);
-        if (conflict == Conflict::atomic) {
+        if (conflict == atomic) {
 #pragma unroll
             for (int k = 0; k < FACTORS_PER_LANE; ++k) {
                 const int column = group_lane() + k * LANES;
-                if (column < FACTORS) atomicAdd(&item_rows[source * (long long)FACTORS + column], q[k] - q_old[k]);
+                if (column < FACTORS) atomicAdd(&item_factors[source * (long long)FACTORS + column], q[k] - q_old[k]);
             }
-        } else if (early_bird || conflict == Conflict::early_bird_loses) {
-            store_factors(item_rows, target, q);
+        } else if (early_bird || conflict == early_bird_loses) {
+            store_factors(item_factors, target, q);
         }
     }
-}
-
-// The three kernels. Grid and block: any; a group of lanes a user.
-
-extern "C" __global__ void cu2rec(const long long* __restrict__ indptr, const int* __restrict__ indices,
-                                  const float* __restrict__ values, int n_users, float* user_factors,
-                                  float* item_factors, int* newest, const Steps<float>* __restrict__ steps_now,
-                                  unsigned long long key, int step, int first_user) {
-    step_of_users<Conflict::early_bird_gets>(indptr, indices, values, n_users, user_factors, item_factors, newest,
-                                             *steps_now, key, step, first_user);
-}
-
-extern "C" __global__ void cu2rec_loses(const long long* __restrict__ indptr, const int* __restrict__ indices,
-                                        const float* __restrict__ values, int n_users, float* user_factors,
-                                        float* item_factors, int* newest, const Steps<float>* __restrict__ steps_now,
-                                        unsigned long long key, int step, int first_user) {
-    step_of_users<Conflict::early_bird_loses>(indptr, indices, values, n_users, user_factors, item_factors, newest,
-                                              *steps_now, key, step, first_user);
-}
-
-extern "C" __global__ void cu2rec_atomic(const long long* __restrict__ indptr, const int* __restrict__ indices,
-                                         const float* __restrict__ values, int n_users, float* user_factors,
-                                         float* item_factors, int* newest, const Steps<float>* __restrict__ steps_now,
-                                         unsigned long long key, int step, int first_user) {
-    step_of_users<Conflict::atomic>(indptr, indices, values, n_users, user_factors, item_factors, newest,
-                                    *steps_now, key, step, first_user);
 }
 
 // errors[t] = p_u . q_i - r_ui, in CSR order. Grid and block: any; a group of lanes a user.

@@ -13,9 +13,9 @@
 //   - A launch takes a part of the users, whose rows fit into the L2 cache, and all tiles of it. Each tile begins at
 //     another position of the part, so that few blocks use a row at the same time.
 //
-//   1. fast_single: users' rows in FP32.
-//   2. fast: users' rows in FP16.
-//   3. fast_single_locked, fast_locked: the same with a lock for each item row, see below.
+//   1. STORED = float: users' rows in FP32.
+//   2. STORED = half_bits: users' rows in FP16.
+//   3. LOCKED = 1: either of them with a lock for each item row, see below.
 //
 // Bytes an update, with r ratings in a run: 12 for the rating and 4 f / r between L2 and registers; of memory, per
 // epoch and not per update, 4 f for each user and 8 f for each item and part. r is nnz over the number of pairs of a
@@ -32,7 +32,7 @@
 //     popular item at a time. Groups of one warp with the same item in the same step write it in turns, and lose
 //     nothing to each other. With `reread`, a group reads the row again after it has summed the error, and loses only
 //     what other warps write between this second read and its own write; that costs 4 f bytes more of shared memory an
-//     update. fast_locked loses nothing: a group writes a row while it owns its lock, one word in shared memory that it
+//     update. LOCKED loses nothing: a group writes a row while it owns its lock, one word in shared memory that it
 //     acquires by an atomic exchange, or tries again. (Atomic additions would cost more: in shared memory an addition
 //     in FP32 is a compare-and-swap loop for each factor, on Hopper and Blackwell too.)
 //   - User rows, in global memory: two blocks may have the same row in registers, and the last write counts. This is
@@ -41,6 +41,10 @@
 // What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/quads.cuh"
 #include "common/random.cuh"
+
+#if !defined(STORED) || !defined(LOCKED)
+#error "compile with -DSTORED=half_bits or float, -DLOCKED=0 or 1"
+#endif
 
 constexpr unsigned WARP = 0xffffffffu;  // mask of all lanes
 constexpr int MOST_THREADS = QUADS_PER_LANE <= 2 ? 1024 : 512;  // of a block, by registers
@@ -121,20 +125,19 @@ __device__ inline unsigned steps_with(bool so) {
 }
 
 // Updates by all batches of a group, prefetching the next run's row and the ratings of the batch after the next. The
-// groups of a warp run in lockstep, rating by rating. locks: with `locked` a word for each row of the tile, 0 = free.
-template <class Stored, bool locked>
-__device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQuad* tile, int* locks,
+// groups of a warp run in lockstep, rating by rating. locks: with LOCKED a word for each row of the tile, 0 = free.
+__device__ inline void descend(Batches& batches, Quad<STORED>* user_rows, FloatQuad* tile, int* locks,
                                const Steps<float>& steps, bool reread, unsigned& random) {
     batches.look_ahead();
     Batch batch = batches.fetch(), following = batches.fetch();
     unsigned starts = starts_of(batch, -1);
     int user_now = -1;
     float p[4 * QUADS_PER_LANE] = {};
-    Quads<Stored> next = {};
+    Quads<STORED> next = {};
 
     auto write_back = [&] {
-        Quads<Stored> row = {};
-        row.for_each([&](int k, int, Stored& to) {
+        Quads<STORED> row = {};
+        row.for_each([&](int k, int, STORED& to) {
             random = random * 1664525u + 1013904223u;  // its high bits are random
             round_to(to, p[k], random >> 19);
         });
@@ -147,14 +150,14 @@ __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQ
         const Batch coming = batches.fetch();
         const int last = __shfl_sync(WARP, batch.user, batch.count - 1, LANES);
         const unsigned following_starts = starts_of(following, last);
-        const int turns_before = LANES < 32 && !locked ? groups_before(batch) : 0;
-        const unsigned crowded = LANES < 32 && !locked ? steps_with(turns_before > 0) : 0;
+        const int turns_before = LANES < 32 && !LOCKED ? groups_before(batch) : 0;
+        const unsigned crowded = LANES < 32 && !LOCKED ? steps_with(turns_before > 0) : 0;
         for (int t = 0; any_group(t < batch.count); ++t) {
             const bool active = t < batch.count;
             if (starts >> t & 1) {
                 if (user_now >= 0) write_back();
                 user_now = next_user, next_user = -1;
-                next.for_each([&](int k, int, Stored x) { p[k] = from_stored(x); });
+                next.for_each([&](int k, int, STORED x) { p[k] = from_stored(x); });
             }
             if (any_group(next_user < 0)) {
                 const unsigned rest = starts >> t >> 1;
@@ -177,7 +180,7 @@ __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQ
                 q.for_each([&](int k, int column, float& x) { update(p[k], x, error, column, steps); });
                 q.store(at, 0);
             };
-            if (locked) {
+            if (LOCKED) {
                 for (bool waits = active; any_group(waits);) {
                     int got = 0;
                     if (waits && group_lane() == 0) got = atomicExch(&locks[item], 1) == 0;
@@ -207,13 +210,16 @@ __device__ inline void descend(Batches& batches, Quad<Stored>* user_rows, FloatQ
 // Updates by part `part` of the users. With k = part * n_tiles + t, tile t has the segments tile_segments[k] to
 // tile_segments[k + 1] - 1; segment s is the ratings segments[s] to segments[s + 1] - 1, counted from first_rating.
 // items: row in the tile; row r of tile t is item tile_items[tile_rows[t] + r].
-template <class Stored, bool locked>
-__device__ inline void sweep(const long long* segments, const int* tile_segments, int part, const int* tile_items,
-                             const int* tile_rows, int n_tiles, const int* users, const int* items,
-                             const float* values, long long first_rating, Quad<Stored>* user_rows,
-                             float* item_factors, Steps<float> steps, int groups, bool reread,
-                             unsigned rotation, unsigned key) {
+// Grid: any; a block a tile. Block: whole warps, at least `groups` groups. Dynamic shared memory: 16 QUADS bytes for each
+// row of the largest tile, 4 more with locks.
+extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
+    fast(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
+         const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
+         const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
+         long long first_rating, Quad<STORED>* user_factors, float* item_factors,
+         const Steps<float>* __restrict__ steps_now, int groups, int reread, unsigned rotation, unsigned key) {
     extern __shared__ __align__(16) float shared[];
+    const Steps<float> steps = *steps_now;
     unsigned random = (unsigned)splitmix64(((unsigned long long)key << 32) + blockIdx.x * blockDim.x + threadIdx.x);
 
     for (int t = blockIdx.x; t < n_tiles; t += gridDim.x) {
@@ -223,7 +229,7 @@ __device__ inline void sweep(const long long* segments, const int* tile_segments
             shared[k] = column < FACTORS ? item_factors[item * (long long)FACTORS + column] : 0.0f;
         }
         int* const locks = reinterpret_cast<int*>(shared + words);
-        if (locked)
+        if (LOCKED)
             for (int row = threadIdx.x; row < words / (QUADS * 4); row += blockDim.x) locks[row] = 0;
         __syncthreads();
         const int begin = tile_segments[part * n_tiles + t], count = tile_segments[part * n_tiles + t + 1] - begin;
@@ -233,7 +239,7 @@ __device__ inline void sweep(const long long* segments, const int* tile_segments
         const int group = threadIdx.x / LANES;
         Batches batches = {segments + begin, group < groups ? count : 0, start, groups, group,
                            first_rating,     users, items, values};
-        descend<Stored, locked>(batches, user_rows, reinterpret_cast<FloatQuad*>(shared), locks, steps, reread, random);
+        descend(batches, user_factors, reinterpret_cast<FloatQuad*>(shared), locks, steps, reread, random);
         __syncthreads();
         for (int k = threadIdx.x; k < words; k += blockDim.x) {
             const int column = k % (QUADS * 4), item = tile_items[first_row + k / (QUADS * 4)];
@@ -241,48 +247,4 @@ __device__ inline void sweep(const long long* segments, const int* tile_segments
         }
         __syncthreads();
     }
-}
-
-// The four kernels. Grid: any; a block a tile. Block: whole warps, at least `groups` groups. Dynamic shared memory: 16
-// QUADS bytes for each row of the largest tile, 4 more with locks.
-
-extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
-    fast(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
-         const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
-         const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
-         long long first_rating, HalfQuad* user_factors, float* item_factors,
-         const Steps<float>* __restrict__ steps_now, int groups, int reread, unsigned rotation, unsigned key) {
-    sweep<half_bits, false>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values,
-          first_rating, user_factors, item_factors, *steps_now, groups, reread, rotation, key);
-}
-
-extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
-    fast_locked(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
-                const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
-                const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
-                long long first_rating, HalfQuad* user_factors, float* item_factors,
-                const Steps<float>* __restrict__ steps_now, int groups, int reread, unsigned rotation, unsigned key) {
-    sweep<half_bits, true>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values,
-          first_rating, user_factors, item_factors, *steps_now, groups, reread, rotation, key);
-}
-
-extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
-    fast_single(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
-                const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
-                const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
-                long long first_rating, FloatQuad* user_factors, float* item_factors,
-                const Steps<float>* __restrict__ steps_now, int groups, int reread, unsigned rotation, unsigned key) {
-    sweep<float, false>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values,
-          first_rating, user_factors, item_factors, *steps_now, groups, reread, rotation, key);
-}
-
-extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
-    fast_single_locked(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
-                       const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
-                       const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
-                       long long first_rating, FloatQuad* user_factors, float* item_factors,
-                       const Steps<float>* __restrict__ steps_now, int groups, int reread, unsigned rotation,
-                       unsigned key) {
-    sweep<float, true>(segments, tile_segments, part, tile_items, tile_rows, n_tiles, users, items, values,
-          first_rating, user_factors, item_factors, *steps_now, groups, reread, rotation, key);
 }

@@ -5,8 +5,8 @@
 // thread a rating, which updates the factors of both vectors in a loop. A block has as many threads as there are
 // factors. Neighbouring threads read factors that are a row apart, so nearly every access is a transaction of its own.
 //
-//   1. gpusgd: FP32.
-//   2. gpusgd_double: FP64, the second precision of section 5.
+//   1. REAL = float.
+//   2. REAL = double, the second precision of section 5.
 //
 // Who races on what: no thread. Blocks of a launch share no row and no column, nor do ratings between two barriers, not
 // even repeated ratings of one cell: nothing is lost, and two runs give the same bits.
@@ -16,19 +16,25 @@
 // What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/sgd.cuh"
 
+#ifndef REAL
+#error "compile with -DREAL=float or double"
+#endif
+
 // Block b has the groups block_groups[b] to block_groups[b + 1] - 1; group g is the ratings groups[g] to
 // groups[g + 1] - 1, counted from first_rating.
-template <class Real>
-__device__ inline void descend(const int* block_groups, const long long* groups, int first_block, const int* users,
-                               const int* items, const float* values, long long first_rating, Real* user_factors,
-                               Real* item_factors, Steps<Real> steps) {
+// Grid: a block a data block of the tag. Block: FACTORS, a thread a rating.
+extern "C" __global__ void gpusgd(const int* __restrict__ block_groups, const long long* __restrict__ groups,
+                                  int first_block, const int* __restrict__ users, const int* __restrict__ items,
+                                  const float* __restrict__ values, long long first_rating, REAL* user_factors,
+                                  REAL* item_factors, const Steps<REAL>* __restrict__ steps_now) {
+    const Steps<REAL> steps = *steps_now;
     const int block = first_block + blockIdx.x;
     for (int g = block_groups[block]; g < block_groups[block + 1]; ++g) {
         const long long end = groups[g + 1] - first_rating;
         for (long long t = groups[g] - first_rating + threadIdx.x; t < end; t += blockDim.x) {
-            Real* const p = user_factors + users[t] * (long long)FACTORS;
-            Real* const q = item_factors + items[t] * (long long)FACTORS;
-            Real error = -values[t];
+            REAL* const p = user_factors + users[t] * (long long)FACTORS;
+            REAL* const q = item_factors + items[t] * (long long)FACTORS;
+            REAL error = -values[t];
 #pragma unroll 4
             for (int k = 0; k < FACTORS; ++k) error += p[k] * q[k];
 #pragma unroll 4
@@ -36,23 +42,4 @@ __device__ inline void descend(const int* block_groups, const long long* groups,
         }
         __syncthreads();
     }
-}
-
-// The two kernels. Grid: a block a data block of the tag. Block: FACTORS, a thread a rating.
-
-extern "C" __global__ void gpusgd(const int* __restrict__ block_groups, const long long* __restrict__ groups,
-                                  int first_block, const int* __restrict__ users, const int* __restrict__ items,
-                                  const float* __restrict__ values, long long first_rating, float* user_factors,
-                                  float* item_factors, const Steps<float>* __restrict__ steps_now) {
-    descend(block_groups, groups, first_block, users, items, values, first_rating, user_factors, item_factors,
-            *steps_now);
-}
-
-extern "C" __global__ void gpusgd_double(const int* __restrict__ block_groups, const long long* __restrict__ groups,
-                                         int first_block, const int* __restrict__ users,
-                                         const int* __restrict__ items, const float* __restrict__ values,
-                                         long long first_rating, double* user_factors, double* item_factors,
-                                         const Steps<double>* __restrict__ steps_now) {
-    descend(block_groups, groups, first_block, users, items, values, first_rating, user_factors, item_factors,
-            *steps_now);
 }

@@ -6,8 +6,8 @@
 // column; the next launch is the synchronization between tags. The launches of an epoch are recorded once and replayed
 // as a graph. The inner product is a tree sum in shared memory.
 //
-//   1. newgpusgd: FP32.
-//   2. newgpusgd_double: FP64, the second precision of section 5.
+//   1. REAL = float.
+//   2. REAL = double, the second precision of section 5.
 //
 // Who races on what: no thread. Nothing is lost, and two runs give the same bits.
 //
@@ -21,37 +21,25 @@
 #include "common/sgd.cuh"
 #include "common/tree_sum.cuh"
 
+#ifndef REAL
+#error "compile with -DREAL=float or double"
+#endif
+
 // Updates by the ratings of a data block, offsets[b] to offsets[b + 1] - 1, counted from first_rating, in order.
-template <class Real>
-__device__ inline void descend(const long long* offsets, int first_block, const int* users, const int* items,
-                               const float* values, long long first_rating, Real* user_factors,
-                               Real* item_factors, Steps<Real> steps) {
-    __shared__ Real pre_score[FACTORS];
+// Grid: a block a data block b of the tag, from first_block on. Block: FACTORS.
+extern "C" __global__ void newgpusgd(const long long* __restrict__ offsets, int first_block,
+                                     const int* __restrict__ users, const int* __restrict__ items,
+                                     const float* __restrict__ values, long long first_rating, REAL* user_factors,
+                                     REAL* item_factors, const Steps<REAL>* __restrict__ steps_now) {
+    __shared__ REAL pre_score[FACTORS];
+    const Steps<REAL> steps = *steps_now;
     const int k = threadIdx.x;
     const long long end = offsets[first_block + blockIdx.x + 1] - first_rating;
     for (long long t = offsets[first_block + blockIdx.x] - first_rating; t < end; ++t) {
-        Real& p = user_factors[users[t] * (long long)FACTORS + k];
-        Real& q = item_factors[items[t] * (long long)FACTORS + k];
-        const Real error = tree_sum(p * q, pre_score) - values[t];
+        REAL& p = user_factors[users[t] * (long long)FACTORS + k];
+        REAL& q = item_factors[items[t] * (long long)FACTORS + k];
+        const REAL error = tree_sum(p * q, pre_score) - values[t];
         update(p, q, error, k, steps);
         __syncthreads();
     }
-}
-
-// The two kernels. Grid: a block a data block of the tag, from first_block on. Block: FACTORS.
-
-extern "C" __global__ void newgpusgd(const long long* __restrict__ offsets, int first_block,
-                                     const int* __restrict__ users, const int* __restrict__ items,
-                                     const float* __restrict__ values, long long first_rating,
-                                     float* user_factors, float* item_factors,
-                                     const Steps<float>* __restrict__ steps_now) {
-    descend(offsets, first_block, users, items, values, first_rating, user_factors, item_factors, *steps_now);
-}
-
-extern "C" __global__ void newgpusgd_double(const long long* __restrict__ offsets, int first_block,
-                                            const int* __restrict__ users, const int* __restrict__ items,
-                                            const float* __restrict__ values, long long first_rating,
-                                            double* user_factors, double* item_factors,
-                                            const Steps<double>* __restrict__ steps_now) {
-    descend(offsets, first_block, users, items, values, first_rating, user_factors, item_factors, *steps_now);
 }

@@ -11,7 +11,23 @@ from support import ROOT
 @pytest.mark.last
 @pytest.mark.parametrize(("source", "name"), sources.all_kernels())
 def test_some_test_launched_it(whole_run, host, source, name):
-    assert (source, name) in host.launched
+    assert (source, name) in {(source, name) for source, name, _ in host.launched}
+
+
+# Sizes, of which tests launch some.
+SIZES = {"FACTORS", "HIDDEN", "LEVELS"}
+VERSIONS = [
+    (source, key, value)
+    for source in sources.every()
+    for key, values in sources.declared(source).variants.items()
+    for value in (() if key in SIZES else values)
+]
+
+
+@pytest.mark.last
+@pytest.mark.parametrize(("source", "key", "value"), VERSIONS)
+def test_some_test_launched_the_version(whole_run, host, source, key, value):
+    assert (key, value) in {pair for launched, _, defined in host.launched if launched == source for pair in defined}
 
 
 MODELS = [source for source in sources.every() if re.match("(als|rbm|sgd)/(?!.*(errors|shape))", source)]

@@ -105,17 +105,19 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         SGD(5, kernel="fast", tiles=3, device="host").fit(there, 1)
     found = {}
     for launch in trace:
-        kernel = launch.attrs["kernel"]
-        source, name = kernel
+        kernel = source, name, _ = *launch.attrs["kernel"], launch.attrs["defined"]
         lanes, arrays = sources.declared(source).groups.get(name, (1, set()))
         of_groups = arrays - raced_for(launch, lanes)
         found.setdefault(kernel, set()).update(raced_for(launch) - of_groups)
-    assert {kernel: arrays for kernel, arrays in found.items() if arrays} == {
-        (source, name): arrays
-        for source in sources.every()
-        for name, arrays in sources.declared(source).races.items()
+    wanted = {
+        (source, name, defined): sources.races(source, **dict(defined)).get(name, set())
+        for source, name, defined in found
     }
-    assert set(found) == set(sources.all_kernels())
+    assert found == wanted
+    assert {(source, name) for source, name, _ in found} == set(sources.all_kernels())
+    compiled = {(source, key, value) for source, _, defined in found for key, value in defined}
+    for source, key in (("sgd/cu2rec.cu", "CONFLICT"), ("sgd/fast.cu", "STORED"), ("sgd/fast.cu", "LOCKED")):
+        assert {(source, key, value) for value in sources.declared(source).variants[key]} <= compiled
 
 
 def test_a_barrier_ends_a_race(host):

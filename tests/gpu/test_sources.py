@@ -129,3 +129,17 @@ def test_the_digest_of_all_sources_is_that_of_now(folder):
     before = sources.digest()
     edit(folder, "3", "6")
     assert sources.digest() != before
+
+
+def test_types_that_are_definitions_are_replaced_by_their_values():
+    path = sources.kernels_folder() / "sgd/newgpusgd.cu"
+    for real in ("float", "double"):
+        taken = sources.kernels(path, FACTORS=16, BIASES=0, REAL=real)["newgpusgd"]
+        assert (taken["user_factors"], taken["steps_now"]) == (f"{real}*", f"const Steps<{real}>* __restrict__")
+        assert taken["values"] == "const float* __restrict__"
+
+
+def test_a_race_may_be_of_some_versions_alone():
+    assert sources.races("sgd/hogwild.cu") == {"hogwild": {"user_factors", "item_factors"}}
+    for conflict, raced in (("early_bird_gets", {"item_factors", "newest"}), ("atomic", {"item_factors"})):
+        assert sources.races("sgd/cu2rec.cu", CONFLICT=conflict) == {"cu2rec": raced}

@@ -186,7 +186,7 @@ class CudaDevice(Recorder):
         key = cupy.cuda.runtime.getDevice(), name, code, options
         if key not in self._kernels:
             started = time.perf_counter()
-            signature = Signature(name, sources.kernels(path)[name])
+            signature = Signature(name, sources.kernels(path, **defines)[name])
             try:
                 function = cupy.RawModule(code=code, options=options).get_function(name)
             except cupy.cuda.compiler.CompileException as error:

@@ -87,6 +87,7 @@ class Kernel:
 
     source: str
     name: str
+    defined: tuple  # (name, value) of each definition that it is compiled with
     signature: Signature
     library: Path
     device: "HostDevice"
@@ -101,7 +102,7 @@ class Kernel:
 
     def _run(self, grid, block, arguments, shared):
         library = ctypes.CDLL(self.library)
-        self.device.launched.add((self.source, self.name))
+        self.device.launched.add((self.source, self.name, self.defined))
         arrays = {n: a for n, a in zip(self.signature.names, arguments, strict=True) if isinstance(a, np.ndarray)}
         # An array is passed by its address, a scalar by value, each behind a pointer.
         values = [np.array(a.ctypes.data if isinstance(a, np.ndarray) else a) for a in arguments]
@@ -126,7 +127,7 @@ class Kernel:
             raise DeviceError(f"{self.name}: {launch.error.decode()}{_line(self.library, launch.error_at)}")
         if trace is not None:
             trace.append(_readable(steps[: launch.n_steps], arrays, threads))
-            trace[-1].attrs["kernel"] = self.source, self.name
+            trace[-1].attrs |= {"kernel": (self.source, self.name), "defined": self.defined}
 
 
 def _run_all(launches):
@@ -158,7 +159,7 @@ class HostDevice(Recorder):
 
     Attributes
     ----------
-    launched : set of (source, name) of the kernels that ran so far
+    launched : set of (source, name, definitions) of the kernels that ran so far
     compile_seconds : spent on finding and compiling them
     """
 
@@ -216,11 +217,12 @@ class HostDevice(Recorder):
         DeviceError : with the compiler's message, where it does not compile
         """
         path = sources.path(source, defines)
-        kernels = sources.kernels(path)
+        kernels = sources.kernels(path, **defines)
         started = time.perf_counter()
-        library = _library(path.stem, _unit(path, kernels), tuple(sorted(defines.items())))
+        defined = tuple(sorted(defines.items()))
+        library = _library(path.stem, _unit(path, kernels), defined)
         self.compile_seconds += time.perf_counter() - started
-        return Kernel(source, name, Signature(name, kernels[name]), library, self)
+        return Kernel(source, name, defined, Signature(name, kernels[name]), library, self)
 
     def launch(self, run):
         """Run a launch, a function without arguments, now or whenever the recording is replayed."""
@@ -245,7 +247,8 @@ class HostDevice(Recorder):
         seed : int
         trace : list, to which each launch adds a DataFrame of how threads touched arrays, the first million times:
             thread and block (counted through the grid), barriers (that the block had passed), array, element, access
-            ('read', 'write' or 'atomic'); attrs["kernel"] is its (source, name)
+            ('read', 'write' or 'atomic'); attrs["kernel"] is its (source, name), attrs["defined"] its
+            definitions as (name, value)
         """
         before, self._shuffle = self._shuffle, (random.Random(seed), trace)
         try:

@@ -15,7 +15,8 @@ class Declared(NamedTuple):
     """What the code that launches the kernels of a source says of it.
 
     variants : dict of its preprocessor definitions -> the values that they are given
-    races : dict of kernels -> arrays whose elements threads may touch without order, one of them writing
+    races : dict of kernels -> arrays whose elements threads may touch without order, one of them writing; or dict of
+        such arrays -> with which values of which definitions they are raced for, as {"CONFLICT": ["atomic"]}
     groups : dict of kernels -> (lanes, arrays), in which each group of so many lanes has a place of its own, which
         the lanes use in an order that they keep
     """
@@ -37,6 +38,18 @@ def declare(source, *, races=(), groups=(), **variants):
 def declared(source):
     """The `Declared` of a source, empty where nothing is."""
     return DECLARED.get(str(source), Declared({}, {}, {}))
+
+
+def races(source, **defines):
+    """The races of a source as it is compiled with these definitions: a dict of kernels -> set of arrays."""
+    return {
+        kernel: {array for array, when in _conditions(arrays) if all(defines[key] in when[key] for key in when)}
+        for kernel, arrays in declared(source).races.items()
+    }
+
+
+def _conditions(arrays):
+    return arrays.items() if isinstance(arrays, dict) else ((array, {}) for array in arrays)
 
 
 @cache
@@ -120,12 +133,19 @@ def _expanded(lines, name, folders, within):
             yield "" if line.strip() == "#pragma once" else line
 
 
-def kernels(path):
-    """The kernels in a source file: a dict name -> dict of the parameters' names -> their types in C."""
+def kernels(path, **defines):
+    """The kernels in a source file: a dict name -> dict of the parameters' names -> their types in C.
+
+    Types that are definitions are replaced by their values, as REAL by 'float' or 'double'.
+    """
     signature = r"__global__\s+void\s+(?:__launch_bounds__\(.*?\)\s+)?(\w+)\((.*?)\)\s*\{"
     code = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
+
+    def as_compiled(kind):
+        return re.sub(r"\w+", lambda word: str(defines.get(word[0], word[0])), " ".join(kind.split()))
+
     return {
-        name: {parameter: " ".join(kind.split()) for kind, parameter in re.findall(r"([^,]+?)(\w+)\s*(?:,|$)", taken)}
+        name: {parameter: as_compiled(kind) for kind, parameter in re.findall(r"([^,]+?)(\w+)\s*(?:,|$)", taken)}
         for name, taken in re.findall(signature, code, re.DOTALL)
     }
 

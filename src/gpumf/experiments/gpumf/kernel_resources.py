@@ -30,13 +30,13 @@ def run(architectures, factors, versions):
     ----------
     architectures : list of int, as 90 for compute capability 9.0
     factors : list of int, for the sources that are compiled for a number of factors
-    versions : dict name -> list of int, of the other definitions that a source may have
+    versions : dict name -> list of int, of other definitions that a source may have; of the rest it takes all values
 
     Returns
     -------
-    DataFrame with a row a kernel: source, factors, load, a_half, implicit, hidden, levels (its definitions, missing
-    where the source has none), architecture, kernel, registers, stack_bytes, spill_store_bytes, spill_load_bytes (all
-    of a thread), static_shared_bytes (of a block)
+    DataFrame with a row a kernel: source, factors, load, a_half, implicit, hidden, levels, real, stored, locked,
+    conflict (its definitions, missing where the source has none), architecture, kernel, registers, stack_bytes,
+    spill_store_bytes, spill_load_bytes (all of a thread), static_shared_bytes (of a block)
     """
     variants = list(product(sources.variants(FACTORS=factors, **versions), architectures))
     compiled = nvrtc.resources_of((source, architecture, defines) for (source, defines), architecture in variants)
@@ -49,7 +49,7 @@ def run(architectures, factors, versions):
 
 
 def _definitions(defines):
-    names = "FACTORS", "LOAD", "A_HALF", "IMPLICIT", "HIDDEN", "LEVELS"
+    names = "FACTORS", "LOAD", "A_HALF", "IMPLICIT", "HIDDEN", "LEVELS", "REAL", "STORED", "LOCKED", "CONFLICT"
     return {name.lower(): defines.get(name, np.nan) for name in names}
 
 

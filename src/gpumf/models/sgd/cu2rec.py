@@ -11,7 +11,8 @@ from gpumf.models.sgd.schedules import Patience
 from gpumf.models.sgd.updates import DescentKernel, draw_key
 
 _LOSS_BLOCKS, _LOSS_THREADS = 128, 256
-_ENTRIES = {"early_bird_gets": "cu2rec", "early_bird_loses": "cu2rec_loses", "atomic": "cu2rec_atomic"}
+_EARLY_BIRD = ["early_bird_gets", "early_bird_loses"]  # gets the gradient, loses it
+_CONFLICTS = [*_EARLY_BIRD, "atomic"]
 _GOLDEN = 0.6180339887498949
 
 
@@ -36,11 +37,8 @@ class Cu2rec(DescentKernel):
         "no striding": Version("cu2rec, no striding", {"striding": False}),
     }
     cases: ClassVar = ({}, {"conflict": "early_bird_loses"}, {"conflict": "atomic", "striding": False})
-    races: ClassVar = {
-        "cu2rec": {"item_factors", "newest"},
-        "cu2rec_loses": {"item_factors", "newest"},
-        "cu2rec_atomic": {"item_factors"},
-    }
+    variants: ClassVar = DescentKernel.variants | {"CONFLICT": _CONFLICTS}
+    races: ClassVar = {"cu2rec": {"item_factors": {}, "newest": {"CONFLICT": _EARLY_BIRD}}}
     streams = False
     # conflict : which of an item's updates in a step count: 'early_bird_gets', 'early_bird_loses', or all ('atomic')
     # striding : whether each step begins with another user
@@ -50,7 +48,7 @@ class Cu2rec(DescentKernel):
     #     number); by default the rate is left to the schedule
     # loss_every : steps from one loss to the next, where there is a patience
     options: ClassVar = {
-        "conflict": Option("early_bird_gets", choices=tuple(_ENTRIES)),
+        "conflict": Option("early_bird_gets", choices=tuple(_CONFLICTS)),
         "striding": Option(True, choices=(True, False)),
         "initial": Option("small", choices=("small", "normal")),
         "patience": Option(None),
@@ -72,8 +70,8 @@ class Cu2rec(DescentKernel):
         return factors, rng.standard_normal(rows, np.float32)
 
     @classmethod
-    def compile(cls, model):
-        return cls.kernel(model, _ENTRIES[model.options["conflict"]])
+    def defines(cls, model):
+        return super().defines(model) | {"CONFLICT": model.options["conflict"]}
 
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, np.repeat(item_factors[:, None], 2, axis=1))

@@ -36,9 +36,8 @@ class Fast(DescentKernel):
         {"tiles": 3, "locked": True},
         {"tiles": 3, "locked": True, "precision": 32},
     )
-    races: ClassVar = {
-        name: {"user_factors"} for name in ("fast", "fast_locked", "fast_single", "fast_single_locked")
-    }
+    variants: ClassVar = DescentKernel.variants | {"STORED": ["half_bits", "float"], "LOCKED": range(2)}
+    races: ClassVar = {"fast": {"user_factors"}}
     # resident : whose rows stay on the chip, 'items' or 'users'; by default the fewer ones, and items where `tiles`
     #     is given. Below, and in the kernel, they are called items, and the others users
     # tiles, parts : by default as many as the device, the memory of a multiprocessor and the number of users ask for
@@ -57,9 +56,9 @@ class Fast(DescentKernel):
     }
 
     @classmethod
-    def compile(cls, model):
-        entry = {16: "fast", 32: "fast_single"}[model.options["precision"]]
-        return cls.kernel(model, entry + "_locked" * model.options["locked"])
+    def defines(cls, model):
+        stored = {16: "half_bits", 32: "float"}[model.options["precision"]]
+        return super().defines(model) | {"STORED": stored, "LOCKED": int(model.options["locked"])}
 
     def __init__(self, model, train, user_factors, item_factors):
         stored = {16: np.float16, 32: np.float32}[model.options["precision"]]

@@ -162,11 +162,13 @@ class PieceKernel(DescentKernel):
 
 
 class BlockKernel(PieceKernel):
-    """A `PieceKernel` of blocks, in the precision of the option `precision`, for which its source has two entries."""
+    """A `PieceKernel` of blocks, whose factors have as many bits as the option `precision` says."""
+
+    variants: ClassVar = DescentKernel.variants | {"REAL": ["float", "double"]}
 
     @classmethod
-    def compile(cls, model):
-        return cls.kernel(model, {32: cls.entry, 64: f"{cls.entry}_double"}[model.options["precision"]])
+    def defines(cls, model):
+        return super().defines(model) | {"REAL": {32: "float", 64: "double"}[model.options["precision"]]}
 
     def __init__(self, model, user_factors, item_factors):
         real = {32: np.float32, 64: np.float64}[model.options["precision"]]
