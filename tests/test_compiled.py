@@ -15,7 +15,7 @@ from gpumf import compiled
 from gpumf.compiled import prange
 
 PACKAGE = Path(gpumf.__file__).parent
-DEVIATE = "from gpumf.datasets import twins; print(twins._normal(twins.np.uint64(7), 3))"
+DEVIATE = "from gpumf.datasets.twins import numbers; print(numbers.normal(numbers.np.uint64(7), 3))"
 
 
 @pytest.fixture

@@ -7,11 +7,26 @@ import numpy as np
 import pytest
 
 from gpumf import gpu
-from gpumf.datasets import DataError, gpu_twins, twins
+from gpumf.datasets import DataError, gpu_twins
 from gpumf.datasets.ratings import row_offsets
+from gpumf.datasets.twins.counts import draw_counts
+from gpumf.datasets.twins.items import alias_table, fill, item_weights
+from gpumf.datasets.twins.numbers import (
+    DRAWS,
+    ITEM_COUNTS,
+    ITEMS,
+    NOISE,
+    USER_COUNTS,
+    USERS,
+    normal,
+    normals,
+    streams_of,
+)
+from gpumf.datasets.twins.recipes import Twin
+from gpumf.datasets.twins.values import draw_item_traits
 from gpumf.experiments.cumf import als_hugewiki
 
-SPEC = twins.Twin(
+SPEC = Twin(
     500, 60, 10_005, (3, 60), (30, 450), None, None, mean=2.0, user_bias=0.3, item_bias=0.2, signal=0.4, noise=0.5,
     test=1_000,
 )  # fmt: skip
@@ -103,20 +118,20 @@ def test_every_user_keeps_a_training_rating_and_a_tenth_is_tested(launcher):
 
 def wanted_counts():
     """The recipe's counts of users and items, as drawn for seed 0."""
-    streams = twins.streams_of(0)
+    streams = streams_of(0)
     return (
-        twins.draw_counts(SPEC.users, SPEC.ratings, *SPEC.user_counts, streams[twins.USER_COUNTS]),
-        twins.draw_counts(SPEC.items, SPEC.ratings, *SPEC.item_counts, streams[twins.ITEM_COUNTS]),
+        draw_counts(SPEC.users, SPEC.ratings, *SPEC.user_counts, streams[USER_COUNTS]),
+        draw_counts(SPEC.items, SPEC.ratings, *SPEC.item_counts, streams[ITEM_COUNTS]),
     )
 
 
 def test_items_are_drawn_as_those_of_the_other_twins(launcher):
-    """`twins.fill`, which draws for one user after another on the processor, makes the same items bit for bit."""
+    """`fill`, which draws for one user after another on the processor, makes the same items bit for bit."""
     user_counts, item_counts = wanted_counts()
-    weights = twins.item_weights(user_counts, item_counts)
+    weights = item_weights(user_counts, item_counts)
     expected = np.full(SPEC.ratings, -1, np.int32)
-    stream = twins.streams_of(0)[twins.DRAWS]
-    twins.fill(expected, row_offsets(user_counts), 0, SPEC.users, *twins.alias_table(weights), weights.sum(), stream)
+    stream = streams_of(0)[DRAWS]
+    fill(expected, row_offsets(user_counts), 0, SPEC.users, *alias_table(weights), weights.sum(), stream)
     users, items, _ = everything(launcher.name)
     assert np.array_equal(np.bincount(users), user_counts) and np.array_equal(items, expected)
 
@@ -142,7 +157,7 @@ def test_the_number_of_warps_does_not_matter(host, monkeypatch):
 
 
 def test_rows_that_chance_does_not_fill_are_filled_in_turn(host, monkeypatch):
-    monkeypatch.setattr(twins, "MOST_DRAWS", 0)
+    monkeypatch.setattr(gpu_twins, "MOST_DRAWS", 0)
     made = gpu_twins.generate(SPEC, device="host")
     users, items = np.repeat(np.arange(SPEC.users), made.by_user.counts), made.by_user.indices
     assert (np.diff(pairs(users, items)) > 0).all() and made.by_user.counts.sum() == 9_005
@@ -151,10 +166,10 @@ def test_rows_that_chance_does_not_fill_are_filled_in_turn(host, monkeypatch):
 def test_a_rating_is_its_parts(launcher):
     """Biases, low-rank part and noise as `gpumf.datasets.twins` draws them, in float64."""
     users, items, values = everything(launcher.name)
-    streams = twins.streams_of(0)
-    p = twins._normals(streams[twins.USERS], SPEC.users, 15)
-    q = twins.draw_item_traits(SPEC, streams[twins.ITEMS], wanted_counts()[1])
-    noise = np.array([twins._normal(streams[twins.NOISE], k) for k in pairs(users, items)])
+    streams = streams_of(0)
+    p = normals(streams[USERS], SPEC.users, 15)
+    q = draw_item_traits(SPEC, streams[ITEMS], wanted_counts()[1])
+    noise = np.array([normal(streams[NOISE], k) for k in pairs(users, items)])
     expected = SPEC.mean + SPEC.user_bias * p[users, 14] + q[items, 14] + SPEC.noise * noise
     expected += np.einsum("tk,tk->t", p[users, :14], q[items, :14])
     np.testing.assert_allclose(values, expected, rtol=0, atol=2e-6)

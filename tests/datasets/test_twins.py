@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from gpumf import datasets
 from gpumf.datasets import DataError, twins
+from gpumf.datasets.twins.items import alias_table
+from gpumf.datasets.twins.numbers import exp, normals
 
 NAMES = ["ml-100k", "jester", "ml-1m"]
 GOLDEN = "79f19b7493393936df167b1089de3fcb8b2b6d68b42b88cd9c47ecc1c602ce75"
@@ -199,7 +201,7 @@ def test_the_structure_can_be_learnt_and_the_noise_cannot():
 
 def test_alias_table_gives_each_item_its_weight():
     weights = np.array([5, 1, 1_000_000, 70, 3, 3, 12_345], np.int64)
-    threshold, alias = twins.alias_table(weights)
+    threshold, alias = alias_table(weights)
     shares = np.minimum(threshold, weights.sum())
     np.add.at(shares, alias, weights.sum() - shares)
     assert shares.tolist() == (weights * len(weights)).tolist()
@@ -207,10 +209,10 @@ def test_alias_table_gives_each_item_its_weight():
 
 def test_exp_and_normal():
     x = np.linspace(-30, 30, 601)
-    np.testing.assert_allclose([twins._exp(v) for v in x], np.exp(x), rtol=1e-11)
-    normal = twins._normals(np.uint64(7), 1000, 200)
-    assert normal.mean() == pytest.approx(0, abs=0.01)
-    assert normal.std() == pytest.approx(1, abs=0.01)
-    assert np.mean(np.abs(normal) > 1.959964) == pytest.approx(0.05, abs=0.003)
+    np.testing.assert_allclose([exp(v) for v in x], np.exp(x), rtol=1e-11)
+    deviates = normals(np.uint64(7), 1000, 200)
+    assert deviates.mean() == pytest.approx(0, abs=0.01)
+    assert deviates.std() == pytest.approx(1, abs=0.01)
+    assert np.mean(np.abs(deviates) > 1.959964) == pytest.approx(0.05, abs=0.003)
     # Every deviate is a multiple of 2**-16 and so exact.
-    assert np.array_equal(normal * 65536, np.rint(normal * 65536))
+    assert np.array_equal(deviates * 65536, np.rint(deviates * 65536))

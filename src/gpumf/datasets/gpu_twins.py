@@ -20,10 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpumf import gpu
-from gpumf.datasets import twins
 from gpumf.datasets.checks import DataError
 from gpumf.datasets.ratings import CompressedRows, row_offsets
-from gpumf.datasets.twins import Twin
+from gpumf.datasets.twins.counts import draw_counts
+from gpumf.datasets.twins.items import MOST_DRAWS, alias_table, item_weights
+from gpumf.datasets.twins.numbers import DRAWS, ITEM_COUNTS, ITEMS, NOISE, TEST, USER_COUNTS, USERS, streams_of
+from gpumf.datasets.twins.recipes import Twin, check
+from gpumf.datasets.twins.values import RANK, draw_item_traits
 from gpumf.gpu import sources
 from gpumf.hashing import splitmix64
 
@@ -44,7 +47,7 @@ TWINS = {
 sources.declare(
     "datasets/twin.cu",
     groups={"append_users": (32, {"next"}), "draw_ratings": (32, {"taken", "test_items", "train_items"})},
-    RANK=[twins.RANK],
+    RANK=[RANK],
 )
 
 _BLOCK = 256  # CUDA threads
@@ -121,38 +124,38 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
     DataError : a recipe that does not fit
     gpumf.gpu.DeviceError : where there is no such device
     """
-    twins.check(spec)
+    check(spec)
     if not spec.test or spec.user_counts[0] < 3:
         raise DataError(f"a test set and at least 3 ratings a user are needed, not {spec}")
     device = gpu.device(device)
-    streams = twins.streams_of(seed)
-    user_counts = twins.draw_counts(spec.users, spec.ratings, *spec.user_counts, streams[twins.USER_COUNTS])
-    item_counts = twins.draw_counts(spec.items, spec.ratings, *spec.item_counts, streams[twins.ITEM_COUNTS])
-    weights = twins.item_weights(user_counts, item_counts)
-    thresholds, aliases = twins.alias_table(weights)
+    streams = streams_of(seed)
+    user_counts = draw_counts(spec.users, spec.ratings, *spec.user_counts, streams[USER_COUNTS])
+    item_counts = draw_counts(spec.items, spec.ratings, *spec.item_counts, streams[ITEM_COUNTS])
+    weights = item_weights(user_counts, item_counts)
+    thresholds, aliases = alias_table(weights)
     total = weights.sum()
     offsets = row_offsets(user_counts)
     every = spec.ratings // spec.test
-    user_offsets = offsets - _tests_before(offsets, spec.test, every, streams[twins.TEST])
+    user_offsets = offsets - _tests_before(offsets, spec.test, every, streams[TEST])
 
     def kernel(entry):
-        return device.kernel("datasets/twin.cu", entry, RANK=twins.RANK)
+        return device.kernel("datasets/twin.cu", entry, RANK=RANK)
 
-    user_traits = device.empty(spec.users * (twins.RANK + 1), np.float32)
+    user_traits = device.empty(spec.users * (RANK + 1), np.float32)
     kernel("draw_traits")(
         *_grid(user_traits.size),
         traits=user_traits,
         n_users=spec.users,
-        key=streams[twins.USERS],
+        key=streams[USERS],
         bias=spec.user_bias,
     )
-    item_traits = device.array(twins.draw_item_traits(spec, streams[twins.ITEMS], item_counts).astype(np.float32))
+    item_traits = device.array(draw_item_traits(spec, streams[ITEMS], item_counts).astype(np.float32))
     parts = {
         "user_traits": user_traits,
         "item_traits": item_traits,
         "mean": spec.mean,
         "noise": spec.noise,
-        "noise_key": streams[twins.NOISE],
+        "noise_key": streams[NOISE],
     }
 
     n_train = int(user_offsets[-1])
@@ -172,11 +175,11 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
         aliases=device.array(aliases.astype(np.int32)),
         n_items=spec.items,
         total=total,
-        most_draws=twins.MOST_DRAWS * spec.items,
-        draws=streams[twins.DRAWS],
+        most_draws=MOST_DRAWS * spec.items,
+        draws=streams[DRAWS],
         n_tests=spec.test,
         every=every,
-        test_key=streams[twins.TEST],
+        test_key=streams[TEST],
         train_items=by_user[0],
         train_values=by_user[1],
         test_users=test.users,
