@@ -1,16 +1,14 @@
-"""What all models share: training with a history, errors, recommendation, and storage."""
+"""What all models share: training with a history, errors, and predictions."""
 
 import time
 from abc import abstractmethod
 from contextlib import contextmanager
-from dataclasses import asdict
 
 import numpy as np
 from tqdm import tqdm
 
 from gpumf import gpu
 from gpumf.datasets.device import DeviceRatings
-from gpumf.models import storage
 from gpumf.models.base import Trainer
 from gpumf.models.checks import (
     MOST_SEED,
@@ -20,15 +18,15 @@ from gpumf.models.checks import (
     check_training,
     flag,
     integer,
-    number,
     positions,
 )
 from gpumf.models.finite import FiniteCheck
 from gpumf.models.recommender import Recommender
-from gpumf.models.times import Clock, Times
+from gpumf.models.storage import Stored
+from gpumf.models.times import Clock
 
 
-class Model(Recommender):
+class Model(Stored, Recommender):
     """Trains on ratings, keeps a history, predicts ratings.
 
     Subclasses name their kernels in `_trainers` (kernel name -> Trainer class), fastest last, and in `_arrays` the
@@ -367,54 +365,3 @@ class Model(Recommender):
 
     def _told_apart(self):
         return self._user_known
-
-    # Storage
-
-    def save(self, path):
-        """Write the fitted model to one .npz file: what it learned, its parameters and history, no ratings.
-
-        A file of this name is replaced once the new one is whole.
-        """
-        self._check_fitted()
-        header = {
-            "model": type(self).__name__,
-            "parameters": self._parameters,
-            "mean": self.mean,
-            "scale": self.scale,
-            "times": asdict(self.times),
-            "history": self.history.to_dict("list"),
-        }
-        learned = dict(zip(self._arrays, self._learned, strict=True))
-        storage.write(path, header, learned | {"user_known": self._user_known, "item_counts": self._item_counts})
-
-    @classmethod
-    def load(cls, path, device="auto"):
-        """Read a model that `save` wrote, for use on `device`; its kernel is chosen anew.
-
-        Raises
-        ------
-        ValueError : the file is no saved model of this class, or what it holds does not go together
-        """
-        header, arrays = storage.read(path, cls.__name__)
-        with storage.damage_of(path):
-            parameters, mean, scale = header["parameters"], header["mean"], header["scale"]
-            shapes = {name: array.shape for name, array in arrays.items()}
-            users, items = shapes["user_known"], shapes["item_counts"]
-            model = cls(**parameters, device=device)
-            learned = model._shapes(*users, *items, [shapes[name] for name in cls._arrays])
-            expected = {name: (np.float32, shape) for name, shape in zip(cls._arrays, learned, strict=True)}
-            storage.check_arrays(
-                arrays, expected | {"user_known": (np.bool_, users), "item_counts": (np.int64, items)}
-            )
-            model.mean = number("mean", mean, least=-np.inf)
-            model.scale = scale and tuple(number("scale", bound, least=-np.inf) for bound in scale)
-            model.times = Times(**{name: number(name, value, least=0) for name, value in header["times"].items()})
-            model.history = storage.history(header["history"])
-        model._keep(arrays[name] for name in cls._arrays)
-        model._user_known, model._item_counts = arrays["user_known"], arrays["item_counts"]
-        model._training = None
-        return model
-
-    @abstractmethod
-    def _shapes(self, users, items, found):
-        """The shapes of the learned arrays for so many users and items; `found` are those in a file."""

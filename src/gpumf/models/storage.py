@@ -2,12 +2,16 @@
 
 import json
 import os
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 from gpumf.gpu import DeviceError
+from gpumf.models.checks import number
+from gpumf.models.times import Times
 
 _FORMAT = 3
 
@@ -84,7 +88,7 @@ def check_arrays(arrays, expected):
             raise ValueError(f"{name} has numbers that are not finite, or negative counts")
 
 
-def history(columns):
+def history_of(columns):
     """The history as a DataFrame, from its columns by name; ValueError where it is none."""
     import pandas as pd
 
@@ -92,3 +96,58 @@ def history(columns):
     if list(frame) != ["epoch", "seconds", "rmse", "mae"] or frame.empty or not frame.epoch.dtype.kind == "i":
         raise ValueError("its history is none")
     return frame.astype({name: np.float64 for name in frame if name != "epoch"})
+
+
+class Stored(ABC):
+    """Models that are saved to a file and loaded from it.
+
+    Subclasses have `_arrays`, the names of the attributes that hold what is learned, float32, `_parameters`, the
+    constructor's arguments, and what `fit` leaves: mean, scale, times, history, `_user_known`, `_item_counts`.
+    """
+
+    def save(self, path):
+        """Write the fitted model to one .npz file: what it learned, its parameters and history, no ratings.
+
+        A file of this name is replaced once the new one is whole.
+        """
+        self._check_fitted()
+        header = {
+            "model": type(self).__name__,
+            "parameters": self._parameters,
+            "mean": self.mean,
+            "scale": self.scale,
+            "times": asdict(self.times),
+            "history": self.history.to_dict("list"),
+        }
+        learned = dict(zip(self._arrays, self._learned, strict=True))
+        write(path, header, learned | {"user_known": self._user_known, "item_counts": self._item_counts})
+
+    @classmethod
+    def load(cls, path, device="auto"):
+        """Read a model that `save` wrote, for use on `device`; its kernel is chosen anew.
+
+        Raises
+        ------
+        ValueError : the file is no saved model of this class, or what it holds does not go together
+        """
+        header, arrays = read(path, cls.__name__)
+        with damage_of(path):
+            parameters, mean, scale = header["parameters"], header["mean"], header["scale"]
+            shapes = {name: array.shape for name, array in arrays.items()}
+            users, items = shapes["user_known"], shapes["item_counts"]
+            model = cls(**parameters, device=device)
+            learned = model._shapes(*users, *items, [shapes[name] for name in cls._arrays])
+            expected = {name: (np.float32, shape) for name, shape in zip(cls._arrays, learned, strict=True)}
+            check_arrays(arrays, expected | {"user_known": (np.bool_, users), "item_counts": (np.int64, items)})
+            model.mean = number("mean", mean, least=-np.inf)
+            model.scale = scale and tuple(number("scale", bound, least=-np.inf) for bound in scale)
+            model.times = Times(**{name: number(name, value, least=0) for name, value in header["times"].items()})
+            model.history = history_of(header["history"])
+        model._keep(arrays[name] for name in cls._arrays)
+        model._user_known, model._item_counts = arrays["user_known"], arrays["item_counts"]
+        model._training = None
+        return model
+
+    @abstractmethod
+    def _shapes(self, users, items, found):
+        """The shapes of the learned arrays for so many users and items; `found` are those in a file."""
