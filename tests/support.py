@@ -3,12 +3,16 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from gpumf import SGD, gpu, results
+from gpumf import ALS, SGD, gpu, results
 from gpumf.datasets import Ratings
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "tests/kernels"
+NAMES, FAULTS = KERNELS / "names.cu", KERNELS / "faults.cu"
+
+MODELS = pytest.mark.parametrize("model", [ALS, SGD])
 
 
 def fewer(device, n):
@@ -20,6 +24,12 @@ def kernels_on(model, device):
     """The names of a model's kernels that run on a device."""
     kind = "cuda" if device == "host" else device
     return [name for name, where in model.kernels().items() if where == kind]
+
+
+def some_kernels(model, device):
+    """All kernels of a GPU; of the others, where compiling takes longer than the test, one."""
+    kernels = kernels_on(model, device)
+    return {"cpu": kernels[:1], "host": kernels[-1:]}.get(device, kernels)
 
 
 # Every scheme of kernels/sgd, as (kernel, options) of SGD, with sizes for small sets.

@@ -1,0 +1,88 @@
+"""Wrong parameters and wrong use get one clear error each."""
+
+import numpy as np
+import pytest
+
+from gpumf import ALS, RBM, SGD, ImplicitALS, NotFittedError
+from gpumf.datasets import Ratings
+from support import MODELS
+
+
+@MODELS
+def test_wrong_use_gets_one_clear_error(model, sets):
+    train, test = sets
+    unfitted = model(4, kernel="sequential")
+    for call in (
+        lambda: unfitted.predict(0, 0),
+        lambda: unfitted.recommend(0),
+        lambda: unfitted.score(test),
+        lambda: unfitted.save("x.npz"),
+        lambda: unfitted.fit(train, 1, warm_start=True),
+    ):
+        with pytest.raises(NotFittedError, match="fit"):
+            call()
+    with pytest.raises(TypeError, match="Ratings"):
+        unfitted.fit(np.eye(3))
+    with pytest.raises(ValueError, match="empty"):
+        unfitted.fit(train.select(np.zeros(train.nnz, bool)))
+    smaller = Ratings([0], [0], [1], 1, 1)
+    with pytest.raises(ValueError, match="other users or items"):
+        unfitted.fit(train, 1, validation=smaller)
+    for bad in (np.nan, np.inf):
+        values = train.values.copy()
+        values[5] = bad
+        broken = Ratings(train.users, train.items, values, train.n_users, train.n_items)
+        with pytest.raises(ValueError, match="rating 5"):
+            unfitted.fit(broken)
+    model_ = model(4, kernel="sequential").fit(train, 1)
+    for users, items in ((train.n_users, 0), (0, -1)):
+        with pytest.raises(IndexError, match="positions must lie"):
+            model_.predict(users, items)
+    with pytest.raises(TypeError, match="integers"):
+        model_.predict(0.5, 1)
+    with pytest.raises(ValueError, match="other users or items"):
+        model_.score(smaller)
+    with pytest.raises(ValueError, match="same users and items"):
+        model_.fit(smaller, 1, warm_start=True)
+
+
+NOT_NUMBERS = [np.nan, np.inf, -np.inf, "1", None, True, 1e300]
+
+NOT_INTEGERS = [0, -1, 1.5, "2", True, np.nan, 2**63]
+
+WRONG = {
+    ALS: {
+        "factors": [*NOT_INTEGERS, None, 301],
+        "regularization": [*NOT_NUMBERS, 0, -1],
+        "weighted": [1, "no", None],
+        "threads": [0, -1, 1.5, True, "8"],
+        "cg_steps": NOT_INTEGERS,
+        "cg_tolerance": [*NOT_NUMBERS, -0.1, 1],
+        "seed": [-1, 2**64, 0.5, "0", None, True],
+        "kernel": ["fastest"],
+        "device": ["tpu", None],
+    },
+    ImplicitALS: {"alpha": [*NOT_NUMBERS, 0, -40], "seed": [-1, 2**64]},
+    SGD: {
+        "factors": [*NOT_INTEGERS, None, 301],
+        "regularization": [*NOT_NUMBERS, -1],
+        "learning_rate": [*NOT_NUMBERS, 0, -0.1, 1e-60],
+        "item_regularization": [-1, np.nan, np.inf, "1", True],
+        "bias_regularization": [-1, np.nan, np.inf, "1", True],
+        "biases": ["both", 1, 2, None, []],
+        "schedule": ["Power", None, {"name": "Step"}],
+        "chunk": [0, -5, 2.5, True],
+        "seed": [-1, 2**64, 0.5],
+    },
+    RBM: {"seed": [-1, 2**64, 0.5]},
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "value"),
+    [(model, name, value) for model, names in WRONG.items() for name, values in names.items() for value in values],
+)
+def test_a_wrong_parameter_is_named_with_its_value(model, name, value):
+    with pytest.raises(ValueError, match=name) as caught:
+        model(**{"kernel": "parallel", name: value})
+    assert repr(value) in str(caught.value) or value == 0

@@ -1,0 +1,23 @@
+"""What is not finite is found, wherever it is."""
+
+import numpy as np
+import pytest
+
+from gpumf import gpu
+from gpumf.models.finite import FiniteCheck
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_one_number_that_is_not_finite_is_found(device, value):
+    def copies(arrays):
+        # Each by a new check: what has been found stays found.
+        made = FiniteCheck(device).copies(arrays if device == "cpu" else list(map(gpu.device(device).array, arrays)))
+        return made and (made if device == "cpu" else list(map(gpu.device(device).to_numpy, made)))
+
+    for size, place in ((1, 0), (7, 6), (5000, 0), (5000, 4999), (5000, 2345)):
+        # The largest numbers, whose sums would not be finite.
+        arrays = [np.full(n, np.finfo(np.float32).max, np.float32) for n in (3, size)]
+        made = copies(arrays)
+        assert [a.tobytes() for a in made] == [a.tobytes() for a in arrays]
+        arrays[1][place] = value
+        assert copies(arrays) is None

@@ -1,0 +1,33 @@
+"""The factors before the first epoch."""
+
+import numpy as np
+import pytest
+
+from gpumf import ALS
+from gpumf.datasets import Ratings
+from gpumf.hashing import splitmix64
+from gpumf.models.initial import uniform_factors
+
+
+def test_initial_factors_start_near_the_mean(sets):
+    train, _ = sets
+    p, q = ALS(16).initial_factors(train)
+    assert p.dtype == q.dtype == np.float32
+    assert (p @ q.T).mean() == pytest.approx(train.mean, rel=0.05)
+    centred = Ratings(train.users, train.items, train.values - 5, train.n_users, train.n_items)
+    p, q = ALS(16).initial_factors(centred)
+    assert abs((p @ q.T).mean()) < 0.1
+
+
+def test_factors_made_on_a_device_are_hashes_of_their_positions(launcher):
+    made = launcher.to_numpy(uniform_factors(70, 9, 4.0, 1 << 60, launcher))
+    hashes = splitmix64(np.arange(630, dtype=np.uint64) + np.uint64(1 << 60)) >> np.uint64(40)
+    width = np.float32(2 * np.sqrt(4 / 9))
+    assert made.dtype == np.float32
+    assert np.array_equal(made, (hashes.astype(np.float32) * np.float32(2**-24) * width).reshape(70, 9))
+    for mean in (4.0, 0.0, -2.5):
+        there = launcher.to_numpy(uniform_factors(70, 9, mean, 5, launcher))
+        assert there.tobytes() == uniform_factors(70, 9, mean, 5).tobytes()
+        assert mean > 0 or abs(there.mean()) < 0.1 < there.max() < 1 > -there.min()
+    # Inner products start near the mean.
+    assert (made[:35] @ made[35:].T).mean() == pytest.approx(4, rel=0.1)
