@@ -3,7 +3,7 @@
     python tests/gpu_sanitize.py [als sgd ...]
 
 Findings fail, but for the races that sources are declared with. (racecheck looks at shared memory alone, so that
-those of Hogwild, which are in global memory, do not come up; tests/test_races.py sees them on the processor.)
+those of Hogwild, which are in global memory, do not come up; tests/gpu/test_races.py sees them on the processor.)
 """
 
 import re
@@ -26,17 +26,17 @@ TOOLS = {
     "synccheck": [],
 }
 TESTS = {
-    "als": "models/als/test_als.py",
-    "cumf": "models/als/test_cumf.py",
-    "implicit": "models/als/test_implicit.py",
-    "rbm": "models/rbm/test_rbm.py",
-    "sgd": "models/sgd/test_sgd.py",
-    "fast": "models/sgd/test_fast.py",
-    "metrics": "models/test_evaluation.py",
-    "ranking": "models/test_ranking.py",
-    "host": "gpu/test_host.py",
-    "device": "datasets/test_device.py",
-    "results": "test_results.py",
+    "als": ["models/als/test_als.py"],
+    "cumf": ["models/als/test_cumf.py"],
+    "implicit": ["models/als/test_implicit.py"],
+    "rbm": ["models/rbm/test_rbm.py"],
+    "sgd": ["models/sgd/test_sgd.py"],
+    "fast": ["models/sgd/test_fast.py"],
+    "metrics": ["models/test_evaluation.py"],
+    "ranking": ["models/test_ranking.py"],
+    "host": ["gpu/test_host.py", "gpu/test_recording.py", "gpu/test_signature.py"],
+    "device": ["datasets/test_device.py"],
+    "results": ["test_results.py"],
 }
 TIMEOUT = 600  # seconds; compute-sanitizer may wait for ever for a process that it has lost
 TOO_LONG = [
@@ -101,13 +101,13 @@ def check(words):
 
 
 def command(program, tool, name):
-    """That runs the tests of a file under a tool of compute-sanitizer, and writes its reports to {log}."""
+    """That runs the tests of a name under a tool of compute-sanitizer, and writes its reports to {log}."""
     chosen = " and ".join(f"not {part}" for part in TOO_LONG)
     return [
         *(program, "--print-limit", "0", "--target-processes", "application-only", "--log-file", "{log}"),
         *("--tool", tool, *TOOLS[tool]),
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "-k", chosen, "--unpooled"),
-        str(Path(__file__).parent / TESTS[name]),
+        *(str(Path(__file__).parent / file) for file in TESTS[name]),
     ]
 
 
@@ -129,7 +129,7 @@ def main(names):
             checked = pool.map(check, [command(program, tool, name) for tool in TOOLS])
         outcomes = {}
         for tool, (outcomes[tool], output) in zip(TOOLS, checked, strict=True):
-            print(f"{tool}, {TESTS[name]}", output, sep="\n", flush=True)
+            print(f"{tool}, {name}", output, sep="\n", flush=True)
             failed |= bool(outcomes[tool]["findings"] or outcomes[tool]["runs_that_failed"])
         results.store_tests(f"gpu_sanitize_{name}", {"tools": outcomes}, before)
     return int(failed)

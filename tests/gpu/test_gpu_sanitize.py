@@ -1,8 +1,12 @@
 """What is read from compute-sanitizer's output, in the words of its documentation."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from gpu_sanitize import findings, wanted
+from gpu_sanitize import TESTS, command, findings, wanted
+from support import ROOT
 
 INVALID_WRITE = """\
 ========= COMPUTE-SANITIZER
@@ -70,3 +74,11 @@ def test_no_other_finding_is_wanted():
     without_lines = RACE.format(severity="Error", kernel="hogwild", file="", other="").replace(" in :41", "")
     assert not any(map(wanted, findings(without_lines)))
     assert not any(map(wanted, findings(INVALID_WRITE) + findings(DIVERGENCE)))
+
+
+def test_every_name_has_tests_that_are_there():
+    for name, files in TESTS.items():
+        paths = command("compute-sanitizer", "memcheck", name)[-len(files) :]
+        assert paths == [str(ROOT / "tests" / file) for file in files]
+        for path in paths:
+            assert re.search(r"^def test_\w+\(.*\b(launcher|device|cuda)\b", Path(path).read_text(), re.M), path

@@ -5,18 +5,14 @@ import re
 import shlex
 import subprocess
 import sys
-from functools import partial
 
 import numpy as np
 import pytest
 
 from gpumf import ALS, gpu, native
 from gpumf.gpu import sources
-from gpumf.gpu.signature import Signature
 from gpumf.models.als import thesis
-from support import KERNELS, ragged_ratings, random_factors
-
-NAMES, FAULTS = KERNELS / "names.cu", KERNELS / "faults.cu"
+from support import FAULTS, KERNELS, NAMES, ragged_ratings, random_factors
 
 
 @pytest.mark.parametrize("width", [32, 16, 4])
@@ -215,146 +211,6 @@ def test_a_trace_has_every_access_in_order(host):
     assert (reads.array == "values").all() and sorted(reads.thread) == sorted(reads.element) == list(range(64))
     assert (reads.thread == reads.element).all() and not reads.thread.is_monotonic_increasing
     assert (writes.array == "result").all() and sorted(writes.element) == list(range(256))
-
-
-def test_recorded_launches_run_whenever_they_are_replayed(launcher):
-    votes, shuffles = launcher.kernel(NAMES, "votes"), launcher.kernel(NAMES, "shuffles")
-    predicates, values = launcher.array(np.ones(64, np.int32)), launcher.array(np.arange(64, dtype=np.float32))
-    ballots, first, second = (
-        launcher.zeros(shape, kind) for shape, kind in (((4, 64), "u4"), *[((4, 64), "f4")] * 2)
-    )
-
-    def work():
-        votes(1, 64, predicates, ballots)
-        shuffles(1, 64, values, np.int32(1), np.int32(32), first)
-        shuffles(1, 64, first, np.int32(1), np.int32(32), second)  # of what the launch before it wrote
-
-    replay = launcher.recorded(work)
-    assert len(replay) == 3
-    assert not any(launcher.to_numpy(array).any() for array in (ballots, first, second))
-    replay()
-    expected = [launcher.to_numpy(array) for array in (ballots, first, second)]
-    assert all(array.any() for array in expected)
-    for array in (ballots, first, second):
-        array[...] = 0
-    work()
-    for array, wanted in zip((ballots, first, second), expected, strict=True):
-        assert np.array_equal(launcher.to_numpy(array), wanted)
-    values[...] = 7  # an array that is passed is read at each replay
-    replay()
-    assert (launcher.to_numpy(second) == 7).all()
-
-
-def test_a_recording_holds_its_arrays(launcher):
-    votes, result = launcher.kernel(NAMES, "votes"), launcher.zeros((4, 64), np.uint32)
-    replay = launcher.recorded(partial(votes, 1, 64, launcher.array(np.ones(64, np.int32)), result))
-    others = [launcher.zeros(64, np.int32) for _ in range(8)]  # would take the place of one that was given back
-    replay()
-    assert launcher.to_numpy(result)[:2].all() and len(others) == 8
-
-
-def test_only_launches_can_be_recorded(launcher):
-    array = launcher.zeros(4, np.float32)
-    for work in (
-        lambda: launcher.array(np.zeros(4)),
-        lambda: launcher.empty(4, np.float32),
-        lambda: launcher.zeros(4, np.float32),
-        lambda: launcher.to_numpy(array),
-        launcher.synchronize,
-        lambda: next(launcher.stream([np.zeros(4)], [0, 4])),
-        lambda: launcher.time(lambda: None),
-        lambda: launcher.recorded(lambda: None),
-    ):
-        with pytest.raises(gpu.DeviceError, match="while it records launches"):
-            launcher.recorded(work)
-    with pytest.raises(ZeroDivisionError):
-        launcher.recorded(lambda: 1 / 0)
-    assert len(launcher.recorded(lambda: None)) == 0 and launcher.to_numpy(array).shape == (4,)
-
-
-def test_a_kernel_takes_its_arguments_by_name(launcher):
-    shuffles, values = launcher.kernel(NAMES, "shuffles"), launcher.array(np.arange(64, dtype=np.float32))
-    by_place, by_name, mixed = (launcher.zeros((4, 64), np.float32) for _ in range(3))
-    shuffles(1, 64, values, np.int32(3), np.int32(16), by_place)
-    shuffles(1, 64, result=by_name, width=16, lanes=3, values=values)
-    shuffles((1,), (64,), values, np.int64(3), result=mixed, width=np.uint8(16))
-    assert launcher.to_numpy(by_place).any()
-    assert np.array_equal(launcher.to_numpy(by_place), launcher.to_numpy(by_name))
-    assert np.array_equal(launcher.to_numpy(by_place), launcher.to_numpy(mixed))
-
-
-def test_arguments_are_checked(launcher):
-    kernel, x = launcher.kernel(NAMES, "shuffles"), launcher.zeros((8, 64), np.float32)
-    right = {"values": x, "lanes": 1, "width": 32, "result": x}
-    for wrong, error, message in (
-        ({"lanes": 1.0}, TypeError, "lanes is int, a whole number, not 1.0"),
-        ({"lanes": np.float32(1)}, TypeError, "lanes is int"),
-        ({"lanes": x}, TypeError, "lanes is int"),
-        ({"lanes": 2**31}, ValueError, "lanes is int, from -2147483648 to 2147483647, not 2147483648"),
-        ({"lanes": np.int64(-(2**31) - 1)}, ValueError, "lanes is int"),
-        ({"values": np.zeros(64)}, TypeError, "shuffles: values is const float"),
-        ({"values": 1}, TypeError, "values is const float.*, an array on the device, not 1"),
-        ({"values": launcher.zeros(64, np.float64)}, TypeError, "not an array of float64"),
-        ({"values": launcher.zeros(64, np.int32)}, TypeError, "not an array of int32"),
-        ({"result": x[:, ::2]}, TypeError, "result has to be contiguous"),
-        ({"result": x.T}, TypeError, "result has to be contiguous"),
-        ({"height": 1}, TypeError, r"no parameters \['height'\]; it has \['values', 'lanes', 'width', 'result'\]"),
-    ):
-        with pytest.raises(error, match=message):
-            kernel(1, 64, **right | wrong)
-    del right["width"], right["values"]
-    with pytest.raises(TypeError, match=r"shuffles: \['values', 'width'\] are missing"):
-        kernel(1, 64, **right)
-    with pytest.raises(TypeError, match=r"shuffles: \['lanes'\] are given by place and by name"):
-        kernel(1, 64, x, 1, 32, lanes=1)
-    with pytest.raises(TypeError, match="takes 4 arguments, not 5"):
-        kernel(1, 64, x, 1, 32, x, x)
-    assert not launcher.to_numpy(x).any()
-
-
-def test_numbers_are_cast_to_the_type_in_the_source():
-    kinds = ["unsigned", "long long", "unsigned long long", "float", "double"]
-    signature = Signature("k", {f"p{i}": kind for i, kind in enumerate(kinds)})
-    bound = signature.bind([2**32 - 1, -5, 2**64 - 1, 0.1, 1], {}, np.ndarray)
-    assert [type(value) for value in bound] == [np.uint32, np.int64, np.uint64, np.float32, np.float64]
-    assert bound == (2**32 - 1, -5, 2**64 - 1, np.float32(0.1), 1.0)
-    bound = signature.bind([np.uint8(1), True, np.int16(2), np.float64("inf"), float("nan")], {}, np.ndarray)
-    assert bound[:4] == (1, 1, 2, np.inf) and np.isnan(bound[4])
-    for place, value in ((0, -1), (0, 2**32), (1, 2**63), (2, -1), (3, 1e39), (3, -(10**400)), (4, 10**400)):
-        arguments = [0] * 5
-        arguments[place] = value
-        with pytest.raises(ValueError, match=f"k: p{place} is {kinds[place]}, from"):
-            signature.bind(arguments, {}, np.ndarray)
-
-
-@pytest.mark.parametrize(
-    ("kind", "taken", "refused"),
-    [
-        ("const half_bits* __restrict__", "u2 f2", "i4 f4 i2"),
-        ("__half*", "u2 f2", "f4"),
-        ("unsigned*", "u4 i4", "f4 i8 >u4"),
-        ("const unsigned char* __restrict__", "u1 i1 bool", "i4"),
-        ("const long long* __restrict__", "i8", "i4 f8"),
-        ("float*", "f4", "f2 f8 i4 >f4"),
-        ("const float4* __restrict__", "f4 u2", ""),
-    ],
-)
-def test_elements_are_of_the_type_in_the_source(kind, taken, refused):
-    signature = Signature("k", {"a": kind})
-    for dtype in taken.split():
-        array = np.zeros(2, dtype)
-        assert signature.bind([], {"a": array}, np.ndarray)[0] is array
-    for dtype in refused.split():
-        with pytest.raises(TypeError, match="not an array of"):
-            signature.bind([np.zeros(2, dtype)], {}, np.ndarray)
-
-
-def test_every_kernel_has_a_signature():
-    for source, name in sources.all_kernels():
-        parameters = sources.kernels(sources.kernels_folder() / source)[name]
-        assert len(Signature(name, parameters).parameters) > 0
-    with pytest.raises(TypeError, match="k: p is 'Segment'; a kernel takes pointers and numbers"):
-        Signature("k", {"p": "Segment"})
 
 
 @pytest.mark.parametrize(("block", "shared"), [((32, 33), 0), (64, 232_449)])
