@@ -1,12 +1,13 @@
 """Launches kernels/sgd/cumf_sgd.cu."""
 
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 
 from gpumf.models.base import Version, launch_shape
 from gpumf.models.sgd.hogwild import safe_updates
-from gpumf.models.sgd.newgpusgd import rectangular_blocks
+from gpumf.models.sgd.newgpusgd import NewGpuSgd, rectangular_blocks
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
 from gpumf.models.sgd.partition import waves
 from gpumf.models.sgd.updates import PieceKernel, quad_lanes, with_quads
@@ -83,11 +84,23 @@ class CumfSgd(PieceKernel):
 
     @staticmethod
     def order(model, train, epoch=0, blocks=1, members=1):
-        """As of `DescentKernel`, of batch-Hogwild."""
-        run, workers = model.options["run"], blocks * members
-        for t, rating in enumerate(train.random_order(train.nnz, model.seed)):
-            piece, place = divmod(t, run)
-            yield *divmod(piece % workers, members), piece // workers * run + place, int(rating), "both"
+        """As of `DescentKernel`; of the wavefront update without what its workers wait for each other."""
+        if model.options["update"] == "blocked":
+            yield from NewGpuSgd.order(model, train, epoch, blocks, members)
+            return
+        workers, side, columns = blocks * members, model.options["side"], _COLUMNS_A_WORKER * model.options["side"]
+        if model.options["update"] == "wavefront":
+            order, offsets, _ = waves(train, side, columns, model.seed)
+            pieces = offsets[::columns]
+        else:
+            order = train.random_order(train.nnz, model.seed)
+            pieces = np.append(np.arange(0, train.nnz, model.options["run"]), train.nnz)
+        turns = [0] * workers
+        for number, (first, end) in enumerate(pairwise(pieces.tolist())):
+            worker = number % workers
+            for turn, rating in enumerate(order[first:end], turns[worker]):
+                yield *divmod(worker, members), turn, int(rating), "both"
+            turns[worker] += end - first
 
     def launch(self, pieces, first_rating, arrays):
         if self._update == "blocked":
