@@ -25,12 +25,17 @@ TOOLS = {
     "initcheck": [],
     "synccheck": [],
 }
+SGD = [
+    *("sgd", "hogwild", "gpusgd", "bsgd", "esgd", "cumf_sgd", "cu2rec"),
+    *("chunks", "schedules", "biases", "partial_fit"),
+]
 TESTS = {
     "als": ["models/als/test_als.py"],
     "cumf": ["models/als/test_cumf.py"],
     "implicit": ["models/als/test_implicit.py"],
     "rbm": ["models/rbm/test_rbm.py"],
-    "sgd": ["models/sgd/test_sgd.py"],
+    "sgd": [f"models/sgd/test_{name}.py" for name in SGD],
+    "sgd_order": ["models/sgd/test_order.py"],
     "fast": ["models/sgd/test_fast.py"],
     "metrics": ["models/test_evaluation.py"],
     "ranking": ["models/test_ranking.py"],

@@ -34,6 +34,7 @@ def some_kernels(model, device):
 
 # Every scheme of kernels/sgd, as (kernel, options) of SGD, with sizes for small sets.
 SCHEMES = [(name, case) for name, of in SGD.schemes().items() if of.device == "cuda" for case in of.cases]
+schemes = pytest.mark.parametrize(("kernel", "options"), SCHEMES, ids=lambda x: str(x) if x else "")
 
 
 def to_numpy(device, *arrays):
@@ -53,6 +54,21 @@ def ragged_ratings(n_users=60, n_items=40, longest=35, seed=None, name="ragged")
     order = rng.permutation(len(users))
     values = rng.integers(1, 6, len(users)).astype(np.float32)
     return Ratings(users[order], items[order], values[order], n_users, n_items, scale=(1, 5), name=name)
+
+
+def one_rating_a_row(n, seed=0):
+    """n ratings no two of which share a user or an item: no update can collide with another one's vectors."""
+    rng = np.random.default_rng(seed)
+    return Ratings(rng.permutation(n), rng.permutation(n), rng.integers(1, 6, n), n, n, scale=(1, 5))
+
+
+def planted(n_users, n_items, noise, seed=0, rank=3):
+    """Every rating of a small matrix, of low rank plus noise: as dense, so as contended, as can be; split."""
+    rng = np.random.default_rng(seed)
+    p, q = rng.random((n_users, rank)), rng.random((n_items, rank)) * 3
+    users, items = (a.ravel() for a in np.indices((n_users, n_items)))
+    values = (p @ q.T).ravel() + noise * rng.standard_normal(len(users))
+    return Ratings(users, items, values, n_users, n_items).split(0.2)
 
 
 def random_factors(rows, factors, seed=None):

@@ -1,0 +1,266 @@
+"""A model at work on a training set from a start, and what the float64 reference makes of the same.
+
+Case(ALS(16, kernel="cumf_lu", device="cuda"), ratings).assert_close(1e-4)
+"""
+
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+
+import numpy as np
+
+from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf.cpu import reference
+from gpumf.hashing import splitmix64
+from gpumf.models.rbm.divergence import batch_order
+from gpumf.models.sgd.cu2rec import first_user
+from gpumf.models.sgd.hogwild import Hogwild
+from gpumf.models.sgd.ordered import shuffled_blocks
+from gpumf.models.sgd.updates import draw_key
+from support import random_factors, to_numpy
+
+HALF = 0.5
+"""Of an epoch of ALS: the users alone."""
+RATES = {
+    "learning_rate": 0.02,
+    "regularization": 0.03,
+    "item_regularization": 0.05,
+    "bias_regularization": 0.07,
+    "item_bias_regularization": 0.09,
+}
+"""Of SGD, all different, so that none can stand for another."""
+CONJUGATE = ("tensor_core", "cumf_cg", "cumf_cg_fp16")
+"""Kernels of ALS that start from the solution before, and end near one."""
+
+
+class Case:
+    """A model, with its kernel, options and device, on a training set from a start.
+
+    Parameters
+    ----------
+    model : ALS, ImplicitALS, SGD or RBM
+    train : Ratings
+    start : arrays as of `model.trainer`; by default random ones, and the users of ALS poisoned
+    decay : of the learning rate of SGD, an epoch
+    **parts : of the trainer
+    """
+
+    def __init__(self, model, train, start=None, decay=0.5, **parts):
+        self.model, self.decay, self.parts = model, decay, parts
+        biases = getattr(model, "biases", False)
+        self.train = replace(train, values=train.values - np.float32(train.mean)) if biases else train
+        self.start = start or _STARTS[type(model)](model, train)
+
+    def trainer(self):
+        """The model's kernel at the start."""
+        return self.model.trainer(self.train, *self.start, **self.parts)
+
+    def rate(self, epoch):
+        return self.model.learning_rate * self.decay**epoch
+
+    def run(self, epochs=2):
+        """What is learned in so many epochs, or in HALF of one."""
+        trainer = self.trainer()
+        if epochs == HALF:
+            trainer.solve_users()
+        for number in range(int(epochs)):
+            if isinstance(self.model, SGD):
+                trainer.learning_rate = self.rate(number)
+            trainer.epoch(number)
+        return to_numpy(self.model.device, *trainer.arrays())
+
+    def replay(self, epochs=2):
+        """The same, float64."""
+        return _REPLAYS[type(self.model)](self, epochs)
+
+    def assert_close(self, tolerance, epochs=2, actual=None):
+        """That each row of what is learned is off by at most so many times its length.
+
+        Parameters
+        ----------
+        tolerance : number, or one for each array
+        epochs : as of `run`
+        actual : what was learned; by default `run(epochs)`
+        """
+        actual, expected = actual or self.run(epochs), self.replay(epochs)
+        for name, a, e, most in zip(
+            self.model._arrays, actual, expected, np.broadcast_to(tolerance, len(expected)), strict=True
+        ):
+            assert a.shape == e.shape and np.isfinite(a).all(), (self, name)
+            lengths, off = _lengths(e), _lengths(a - e)
+            worst = np.argmax(off - most * lengths)
+            assert off[worst] <= most * lengths[worst], (self, name, worst, off[worst], lengths[worst])
+
+    def __repr__(self):
+        model = self.model
+        return f"{type(model).__name__}({model.kernel} on {model.device}, {getattr(model, 'options', '')})"
+
+
+def _lengths(array):
+    rows = array.reshape(len(array) if array.ndim > 1 else 1, -1)
+    return np.linalg.norm(rows, axis=1)
+
+
+# ALS
+
+
+def _als_start(model, train, seed=0):
+    poison = np.full((train.n_users, model.factors), 7.0 if model.kernel in CONJUGATE else np.nan, np.float32)
+    return poison, random_factors(train.n_items, model.factors, seed)
+
+
+def _als_replay(case, epochs):
+    model = case.model
+    if model.alpha is None:
+        how = {"weighted": model.weighted}
+        solve = partial(reference.als_half_sweep, regularization=model.regularization, **how)
+    else:
+        solve = partial(reference.implicit_half_sweep, regularization=model.regularization, alpha=model.alpha)
+    users, items = case.start
+    if epochs == HALF:
+        return solve(case.train.by_user, items), items
+    for _ in range(epochs):
+        users = solve(case.train.by_user, items)
+        items = solve(case.train.by_item, users)
+    return users, items
+
+
+# SGD
+
+
+def _sgd_start(model, train):
+    p, q = (random_factors(n, model.columns, n) for n in (train.n_users, train.n_items))
+    if model.biases:
+        p[:, -1] = q[:, -2] = 1
+    return p, q
+
+
+def sgd_case(device, kernel, ratings, factors, biases=False, **options):
+    """A `Case` of SGD at RATES, unless the options say otherwise."""
+    return Case(SGD(factors, biases=biases, kernel=kernel, device=device, **RATES | options), ratings)
+
+
+def order_of(model, train, epoch=0):
+    """The order in which one worker makes the updates of an epoch: [(position of the rating, what moves)]."""
+    if model.kernel.startswith("ordered"):
+        return [(rating, "both") for rating in shuffled_blocks(train, model.options["side"], model.seed)[0]]
+    scheme = Hogwild if model.kernel == "sequential" else model.scheme
+    return [(rating, moves) for *_, rating, moves in scheme.order(model, train, epoch)]
+
+
+def sgd_steps(model, rate):
+    """Learning rate, and lambda of users, items and their biases, as the reference takes them."""
+    biases = model.bias_regularization, model.item_bias_regularization
+    return rate, model.regularization, model.item_regularization, *biases
+
+
+def _sgd_replay(case, epochs):
+    model, train, (p, q) = case.model, case.train, case.start
+    for epoch in range(epochs):
+        steps = sgd_steps(model, case.rate(epoch))
+        if model.kernel == "cu2rec":
+            count = model.scheme.steps_an_epoch(train)
+            for step in range(epoch * count, (epoch + 1) * count):
+                first = first_user(step, train.n_users) if model.options["striding"] else 0
+                how = draw_key(model), step, first, model.options["conflict"]
+                p, q = reference.cu2rec_step(train, p, q, steps, model.bias_kind, *how)
+            continue
+        stored = np.float16 if model.kernel == "cumf_sgd" else None
+        for moves, part in groupby(order_of(model, train, epoch), key=lambda update: update[1]):
+            order, sides = [rating for rating, _ in part], moves if moves == "both" else f"{moves}s"
+            p, q = reference.sgd_replay(train, order, p, q, steps, model.bias_kind, sides, stored)
+    return p, q
+
+
+# RBM
+
+MARGIN = 1e-5
+"""From a boundary of a draw, beyond which rounding cannot change what is drawn."""
+
+
+def _rbm_start(model, train):
+    """Weights that are not small."""
+    model._set_training(train)
+    user_hidden, weights, visible_biases, _ = model._initial(train)
+    hidden_biases = np.random.default_rng(model.seed).standard_normal(model.hidden).astype(np.float32)
+    return user_hidden, (weights * 50).astype(np.float32), visible_biases, hidden_biases
+
+
+def uniform(key, draws):
+    """Draws of a stream, in [0, 1)."""
+    with np.errstate(over="ignore"):
+        return (splitmix64(key + np.asarray(draws, np.uint64)) >> np.uint64(40)) * 2.0**-24
+
+
+def unit_draws(model, batch, key):
+    """Of the hidden units of a batch's users."""
+    units = np.arange(model.hidden, dtype=np.uint64)
+    return uniform(key, batch.users[:, None].astype(np.uint64) * np.uint64(model.hidden) + units)
+
+
+def as_binary(batch, shape):
+    """The batch's ratings as zeros and ones, (users, *shape), and which of its users each entry is of."""
+    columns = np.repeat(np.arange(len(batch.users)), np.diff(batch.indptr))
+    chosen = np.zeros((len(batch.users), *shape))
+    chosen[columns, batch.items, batch.levels] = 1
+    return chosen, columns
+
+
+def _rbm_gradients(model, batch, keys, weights, visible_biases, hidden_biases):
+    """`reference.contrastive_divergence` on a batch and its draws; the reconstruction as levels of its entries."""
+    chosen, columns = as_binary(batch, weights.shape[:2])
+    draws = []
+    for hidden_key, visible_key in keys:
+        visible = np.zeros(chosen.shape[:2])
+        visible[columns, batch.items] = uniform(visible_key, np.arange(len(batch.items)))
+        draws.append((unit_draws(model, batch, hidden_key), visible))
+    (*hidden, reconstruction), gradients = reference.contrastive_divergence(
+        chosen, weights, visible_biases, hidden_biases, draws
+    )
+    for shift in (-MARGIN, MARGIN):
+        shifted = [(units + shift, visible + shift) for units, visible in draws]
+        (*_, same), _ = reference.contrastive_divergence(chosen, weights, visible_biases, hidden_biases, shifted)
+        assert np.array_equal(same, reconstruction), "another seed: a draw is within rounding of a boundary"
+    return (*hidden, reconstruction[columns, batch.items].argmax(axis=-1)), gradients
+
+
+class Machine:
+    """What a batch after another makes of an RBM, float64: `learned`, weights and both biases."""
+
+    def __init__(self, model, start):
+        self._model, self.learned = model, [a.astype(np.float64) for a in start[1:]]
+        self._changes = [np.zeros_like(a) for a in self.learned]
+
+    def update(self, batch, keys):
+        """Take a batch; returns p(h | v), p(h | v') and the reconstruction."""
+        model, n_items = self._model, len(self.learned[0])
+        statistics, gradients = _rbm_gradients(model, batch, keys, *self.learned)
+        counts = np.bincount(batch.items, minlength=n_items)
+        over = np.maximum(counts, 1) if model.average == "item" else np.full(n_items, len(batch.users))
+        over = over[:, None, None], over[:, None], len(batch.users)
+        for k, touched in enumerate((counts > 0, counts > 0, slice(None))):
+            decay = model.weight_decay if k == 0 else 0.0
+            step = model.learning_rate * (gradients[k] / over[k] - decay * self.learned[k])
+            self._changes[k][touched] = model.momentum * self._changes[k][touched] + step[touched]
+            self.learned[k][touched] += self._changes[k][touched]
+        return statistics
+
+    def hidden(self, train):
+        """p(h | v) of all users."""
+        lowest, highest = train.scale
+        levels = np.rint((train.values - lowest) / (highest - lowest) * (self._model.n_levels - 1)).astype(int)
+        chosen = np.zeros((train.n_users, train.n_items, self._model.n_levels))
+        chosen[train.users, train.items, levels] = 1
+        return reference.rbm_hidden(chosen, self.learned[0], self.learned[2])
+
+
+def _rbm_replay(case, epochs):
+    machine, trainer = Machine(case.model, case.start), case.trainer()  # of which the batches and keys are taken
+    for epoch in range(epochs):
+        for number in batch_order(case.model.seed, epoch, len(trainer.batches)):
+            machine.update(trainer.batches[number], trainer.keys(epoch, number))
+    return machine.hidden(case.train), *machine.learned
+
+
+_STARTS = {ALS: _als_start, ImplicitALS: _als_start, SGD: _sgd_start, RBM: _rbm_start}
+_REPLAYS = {ALS: _als_replay, ImplicitALS: _als_replay, SGD: _sgd_replay, RBM: _rbm_replay}

@@ -1,0 +1,60 @@
+"""Parameters and options have bounds, and errors name them."""
+
+import pytest
+
+from gpumf import SGD
+
+
+def test_parameters_are_checked():
+    for wrong in (0, -0.1, float("inf")):
+        with pytest.raises(ValueError, match="learning_rate"):
+            SGD(16, learning_rate=wrong)
+    assert SGD(16, 0.3).item_regularization == 0.3 and SGD(16, 0.3).bias_regularization == 0.3
+    assert SGD(16, bias_regularization=0.2).item_bias_regularization == 0.2
+    with pytest.raises(ValueError, match="item_bias_regularization"):
+        SGD(16, item_bias_regularization=-1)
+    saved = SGD(16, item_bias_regularization=0.4)._parameters
+    assert SGD(**saved).item_bias_regularization == 0.4 != SGD(**saved).bias_regularization
+    with pytest.raises(ValueError, match="biases"):
+        SGD(16, biases="both")
+    with pytest.raises(ValueError, match="chunk"):
+        SGD(16, chunk=0)
+    with pytest.raises(TypeError, match="no options"):
+        SGD(16, kernel="sequential", batch=3)
+
+
+WRONG_OPTIONS = {
+    "gpusgd": {"side": (0, -1, 50_000, 2.5, True, "64", None), "block": (0, 1025), "precision": (16,)},
+    "newgpusgd": {"side": (0, 50_000), "precision": (8, "32", 32.0, None)},
+    "bsgd": {"batch": (0, -5, 2**31)},
+    "esgd": {"th_size": (0, 1025), "st": (0, 20), "shuffle": (1, None)},
+    "cu2rec": {
+        "conflict": ("x", None),
+        "striding": (2,),
+        "initial": ("x", None),
+        "patience": (0,),
+        "loss_every": (0,),
+    },
+    "cumf_sgd": {"update": ("x", None), "run": (0, 2**31), "side": (0, 50_000)},
+    "fast": {
+        "resident": ("rows",),
+        "tiles": (0,),
+        "parts": (0, -3),
+        "longest": (0,),
+        "precision": (8, 64),
+        "reread": (1,),
+        "locked": (1,),
+    },
+}
+
+
+@pytest.mark.parametrize("kernel", [name for name, trainer in SGD.schemes().items() if trainer.device == "cuda"])
+def test_options_have_bounds_and_say_so(host, kernel):
+    options = SGD.options_of(kernel)
+    assert set(options) == set(WRONG_OPTIONS.get(kernel, {}))
+    chosen = SGD(16, kernel=kernel, device="host").options
+    assert chosen == {name: option.default for name, option in options.items()}
+    for name, values in WRONG_OPTIONS.get(kernel, {}).items():
+        for value in values:
+            with pytest.raises(ValueError, match=rf"{name}.*{kernel}.* (an integer from|one of) .*, not {value!r}"):
+                SGD(16, kernel=kernel, device="host", **{name: value})

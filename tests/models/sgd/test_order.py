@@ -1,0 +1,125 @@
+"""Every kernel of SGD makes the updates of its own order: two epochs, the second at half the rate, as in float64."""
+
+import numpy as np
+import pytest
+
+from cases import RATES, Case, order_of, sgd_case
+from gpumf import SGD
+from gpumf.datasets import Ratings
+from support import kernels_on, ragged_ratings
+
+WIDTHS = pytest.mark.parametrize(("factors", "biases"), [(5, True), (17, False), (36, "baseline")])
+BY_ONE = {"tiles": 4, "parts": 2, "longest": 8, "threads": 1}
+# (kernel, options with which nothing races, the error that its precision allows). In half precision a product next to
+# the middle of two halves may be rounded to either one, and what follows from it.
+ORDERED = [
+    ("hogwild", {"threads": 1}, 1e-5),
+    ("kato_hosino", {}, 1e-5),
+    ("gpusgd", {"side": 3}, 1e-5),
+    ("gpusgd", {"side": 3, "precision": 64}, 2e-7),
+    ("newgpusgd", {"side": 4}, 1e-5),
+    ("newgpusgd", {"side": 4, "precision": 64}, 2e-7),
+    ("bsgd", {"batch": 1}, 1e-5),
+    ("cumf_sgd", {"run": 7, "threads": 1}, 6e-3),
+    ("cumf_sgd", {"update": "wavefront", "side": 4, "threads": 1}, 6e-3),
+    ("cumf_sgd", {"update": "blocked", "side": 4}, 6e-3),
+    ("fast", BY_ONE | {"precision": 32}, 1e-5),
+    ("fast", BY_ONE | {"precision": 16}, 2e-2),
+    *(("cu2rec", {"threads": 1, "conflict": how}, 1e-5) for how in ("early_bird_gets", "early_bird_loses", "atomic")),
+    ("cu2rec", {"threads": 1, "striding": False}, 1e-5),
+]
+
+
+@pytest.fixture
+def ratings(factors):
+    return ragged_ratings(n_users=30, n_items=22, longest=20, seed=factors)
+
+
+@WIDTHS
+@pytest.mark.parametrize(("kernel", "options", "tolerance"), ORDERED, ids=lambda x: str(x) if x else "")
+def test_a_kernel_matches_its_own_order(launcher, kernel, options, tolerance, ratings, factors, biases):
+    sgd_case(launcher.name, kernel, ratings, factors, biases, **options).assert_close(tolerance)
+
+
+@WIDTHS
+@pytest.mark.parametrize("kernel", ["sequential", "ordered", "ordered_parallel"])
+def test_the_processor_matches_its_own_order(kernel, ratings, factors, biases):
+    sgd_case("cpu", kernel, ratings, factors, biases).assert_close(1e-5)
+
+
+def test_every_kernel_but_one_that_races_is_held_to_its_order():
+    held = {"sequential", "ordered", "ordered_parallel", "esgd"} | {kernel for kernel, *_ in ORDERED}
+    assert held == set(SGD.kernels()) - {"parallel"}
+
+
+NARROW_TO_WIDE = [(1, False), (16, False), (33, True), (256, False), (300, "baseline")]
+
+
+@pytest.mark.parametrize(("factors", "biases"), NARROW_TO_WIDE)
+def test_one_group_follows_the_draws(device, ratings, factors, biases):
+    for kernel in {"hogwild", "sequential"} & set(kernels_on(SGD, device)):
+        sgd_case(device, kernel, ratings, factors, biases, threads=1, learning_rate=0.002).assert_close(1e-5)
+
+
+@pytest.mark.parametrize("factors", [130])
+def test_fast_with_many_factors(launcher, ratings, factors):
+    for precision, tolerance in ((32, 1e-5), (16, 2e-2)):
+        sgd_case(launcher.name, "fast", ratings, factors, True, precision=precision, **BY_ONE).assert_close(tolerance)
+
+
+@WIDTHS
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_one_block_of_esgd_matches_its_own_order(launcher, factors, biases, shuffle):
+    # One group of k threads makes one block, which has to have all ratings in its shared memory, and room to spare.
+    ratings = ragged_ratings(n_users=12, longest=12, seed=factors)
+    one_block = {"th_size": 1, "st": -(-ratings.nnz // factors) + 1}
+    sgd_case(launcher.name, "esgd", ratings, factors, biases, **one_block, shuffle=shuffle).assert_close(1e-5)
+
+
+@WIDTHS
+@pytest.mark.parametrize("threads", [20, 96, None])
+def test_fast_by_many_groups_in_step_makes_every_update_once(launcher, factors, biases, threads):
+    # Users of every length, each with a run of its own, and an item to each rating: no group meets another one.
+    ragged = ragged_ratings(n_users=70, longest=20, seed=factors)
+    items = np.random.default_rng(factors).permutation(ragged.nnz)
+    ratings = Ratings(ragged.users, items, ragged.values, ragged.n_users, ragged.nnz)
+    given = {"tiles": 1, "parts": 1, "longest": 7, "threads": threads, "precision": 32}
+    sgd_case(launcher.name, "fast", ratings, factors, biases, **given).assert_close(1e-5)
+
+
+@pytest.mark.parametrize("biases", [True, False, "baseline"])
+@pytest.mark.parametrize("resident", ["users", "items"])
+def test_either_side_of_fast_may_stay_on_the_chip(launcher, resident, biases):
+    ratings = ragged_ratings(n_users=12, n_items=40, longest=30, seed=7)
+    given = {"threads": 1, "resident": resident, "precision": 32}
+    of = sgd_case(launcher.name, "fast", ratings, 6, biases, **given)
+    for epoch in range(4):
+        assert sorted(rating for rating, _ in order_of(of.model, ratings, epoch)) == list(range(ratings.nnz))
+    of.assert_close(1e-5, epochs=4)
+
+
+@pytest.mark.parametrize("kernel", ["gpusgd", "newgpusgd"])
+def test_double_precision_has_rates_in_double_precision_too(launcher, kernel):
+    ratings = ragged_ratings(n_users=30, longest=20, seed=8)
+    of = sgd_case(launcher.name, kernel, ratings, 5, True, side=3, precision=64)
+    trainer = of.trainer()
+    trainer.epoch(0)
+    for name, expected in zip(("_p", "_q"), of.replay(1), strict=True):
+        actual = launcher.to_numpy(getattr(trainer, name))
+        assert actual.dtype == np.float64 and np.abs(actual - expected).max() < 1e-13
+
+
+ONE_BY_ONE = {kernel: options for kernel, options, _ in reversed(ORDERED)}
+
+
+def test_a_second_fit_goes_on_where_the_first_ended(device):
+    train = ragged_ratings(n_users=30, n_items=22, longest=20, seed=4)
+    for kernel in set(kernels_on(SGD, device)) - {"parallel", "esgd"}:
+        model = SGD(5, **RATES, kernel=kernel, device=device, **ONE_BY_ONE.get(kernel, {}))
+        of = Case(model, train, model.initial_factors(train), decay=1)
+        model.fit(train, 1)
+        of.assert_close(2e-3 if kernel == "cumf_sgd" else 1e-5, 1, model._learned)
+        model.fit(train, 2, warm_start=True)
+        of.assert_close(6e-3 if kernel == "cumf_sgd" else 1e-5, 3, model._learned)
+        model.fit(train, 1)
+        of.assert_close(2e-3 if kernel == "cumf_sgd" else 1e-5, 1, model._learned)
