@@ -29,8 +29,11 @@ constexpr int TILES = (FACTORS + 15) / 16;
 constexpr int PADDED = TILES * 16;            // columns of a row of factors in half precision
 constexpr int ALL = TILES * (TILES + 1) / 2;  // tiles on and below the diagonal
 
-// Of a team: at most nine tiles a warp, limited by registers, and at least a thread a factor.
-constexpr int WARPS = (ALL + 8) / 9 > (PADDED + 31) / 32 ? (ALL + 8) / 9 : (PADDED + 31) / 32;
+// Of a team: a thread a factor, and by registers at most nine tiles a warp, or up to 17 where fewer, larger warps let
+// two teams share a multiprocessor (up to 192 factors), or wait for each other less where only one fits.
+constexpr int THREAD_A_FACTOR = (PADDED + 31) / 32;
+constexpr int BY_TILES = TILES <= 10 ? (ALL + 8) / 9 : TILES <= 12 ? 6 : 8;
+constexpr int WARPS = BY_TILES > THREAD_A_FACTOR ? BY_TILES : THREAD_A_FACTOR;
 
 // A number as a type, for loops whose every round is compiled on its own.
 template <int n>

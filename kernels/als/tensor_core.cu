@@ -56,7 +56,7 @@ using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
 // Registers of a thread in addition to its sums: operands, addresses. On Hopper teams of one warp are faster with
 // fewer, since more of them are resident; on other architectures they would spill.
 #if __CUDA_ARCH__ == 900
-constexpr int OTHER_REGISTERS = WARPS == 1 ? 48 : 64;
+constexpr int OTHER_REGISTERS = WARPS == 1 ? 48 : TILES == 12 ? 56 : 64;
 #else
 constexpr int OTHER_REGISTERS = 64;
 #endif

@@ -37,7 +37,7 @@ struct Entry {
     int item;  // -1 where there is none: the score is NaN in the results
 };
 
-// Binary search of a value in a sorted range.
+// Binary search of a lane's value in a sorted range.
 __device__ inline bool contains(const int* sorted, long long begin, long long end, int value) {
     while (begin < end) {
         const long long middle = (begin + end) / 2;
@@ -49,6 +49,19 @@ __device__ inline bool contains(const int* sorted, long long begin, long long en
             return true;
     }
     return false;
+}
+
+// The same for a value that all lanes of the warp look for: each round reads 32 places at once, for the latency.
+__device__ inline bool warp_contains(const int* sorted, long long begin, long long end, int value) {
+    const int lane = threadIdx.x % 32;
+    while (end - begin > 32) {
+        const long long step = (end - begin + 31) / 32, at = begin + lane * step;
+        const int parts = __popc(__ballot_sync(WARP, at < end && sorted[at] <= value));  // that begin at or below it
+        if (parts == 0) return false;
+        begin += (parts - 1) * step;
+        end = min(end, begin + step);
+    }
+    return __any_sync(WARP, begin + lane < end && sorted[begin + lane] == value);
 }
 
 // Inserts an entry into a sorted list of k, behind equal scores; the last entry is dropped.
@@ -69,12 +82,15 @@ __device__ inline void insert(Entry* list, int k, Entry entry) {
 template <class Open>
 __device__ inline float enter(Entry* list, int k, const float (&scores)[4], int first_item, Open open) {
     float last = list[k - 1].score;
-    const bool better = scores[0] > last || scores[1] > last || scores[2] > last || scores[3] > last;
-    for (unsigned lanes = __ballot_sync(WARP, better); lanes; lanes &= lanes - 1) {
+    unsigned mine = 0;  // bit j: score j may enter
+#pragma unroll
+    for (int j = 0; j < 4; ++j) mine |= (unsigned)(scores[j] > last) << j;
+    for (unsigned lanes = __ballot_sync(WARP, mine); lanes; lanes &= lanes - 1) {
         const int source = __ffs(lanes) - 1;
-        for (int j = 0; j < 4; ++j) {
-            const float mine = j == 0 ? scores[0] : j == 1 ? scores[1] : j == 2 ? scores[2] : scores[3];
-            const Entry entry = {__shfl_sync(WARP, mine, source), first_item + 4 * source + j};
+        for (unsigned places = __shfl_sync(WARP, mine, source); places; places &= places - 1) {
+            const int j = __ffs(places) - 1;
+            const float score = j == 0 ? scores[0] : j == 1 ? scores[1] : j == 2 ? scores[2] : scores[3];
+            const Entry entry = {__shfl_sync(WARP, score, source), first_item + 4 * source + j};
             if (!(entry.score > last) || !open(entry.item)) continue;
             insert(list, k, entry);
             last = list[k - 1].score;
@@ -171,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                         if (v == u) four[j] = sums[v][i + j];
                 const long long begin = seen_indptr[users[place]], end = seen_indptr[users[place] + 1];
                 const float last = enter(lists + u * k, k, four, tile * TILE + 32 * i, [&](int item) {
-                    return item < n_items && candidates[item] && !contains(seen_items, begin, end, item);
+                    return item < n_items && candidates[item] && !warp_contains(seen_items, begin, end, item);
                 });
 #pragma unroll
                 for (int v = 0; v < USERS_PER_WARP; ++v)

@@ -92,6 +92,8 @@ def variants(**chosen):
 def text(path, folders=None, first=()):
     """What a compiler is given of a source: itself, and in their place the files that it includes from `folders`.
 
+    Put together again only where one of the files has changed.
+
     What is compiled is in this text whole, but for the compiler's own headers. A cache that is keyed by it misses no
     change, and none is possible between the key and the compiler's reading.
 
@@ -105,19 +107,33 @@ def text(path, folders=None, first=()):
     -------
     str, with line directives, so that messages name the files
     """
-    folders = folders or [kernels_folder()]
+    folders = tuple(folders or [kernels_folder()])
+    key = path, folders, tuple(first)
+    if key in _TEXTS and all(file.is_file() and _read(file) == content for file, content in _TEXTS[key][0].items()):
+        return _TEXTS[key][1]
     name = next((path.relative_to(folder).as_posix() for folder in folders if path.is_relative_to(folder)), path.name)
     before = [f'#include "{header}"' for header in first]
-    return "\n".join([*_expanded(before, "", folders, ()), *_lines(path, name, folders, ()), ""])
+    read = {}
+    lines = *_expanded(before, "", folders, (), read), *_lines(path, name, folders, (), read), ""
+    _TEXTS[key] = read, "\n".join(lines)
+    return _TEXTS[key][1]
 
 
-def _lines(path, name, folders, within):
+_TEXTS = {}  # of `text`, by its arguments: (contents by file, text)
+
+
+def _read(file):
+    return file.read_text(encoding="utf-8")
+
+
+def _lines(path, name, folders, within, read):
+    read[path] = _read(path)
     yield f'#line 1 "{name}"'
-    yield from _expanded(path.read_text(encoding="utf-8").splitlines(), name, folders, (*within, path))
+    yield from _expanded(read[path].splitlines(), name, folders, (*within, path), read)
 
 
-def _expanded(lines, name, folders, within):
-    """The lines of a file, which others `within` each other include, with what it includes."""
+def _expanded(lines, name, folders, within, read):
+    """The lines of a file, which others `within` each other include, with what it includes, noted in `read`."""
     for number, line in enumerate(lines, 1):
         included = _INCLUDE.match(line)
         found = included and next((f / included[1] for f in folders if (f / included[1]).is_file()), None)
@@ -126,7 +142,7 @@ def _expanded(lines, name, folders, within):
         elif found:
             guard = "INCLUDED_" + re.sub(r"\W", "_", included[1])
             yield from (f"#ifndef {guard}", f"#define {guard}")
-            yield from _lines(found, included[1], folders, within)
+            yield from _lines(found, included[1], folders, within, read)
             yield from ("#endif", f'#line {number + 1} "{name}"')
         else:
             # The guards stand in for it, and in a main file compilers warn of it.
