@@ -2,6 +2,7 @@
 
 from gpumf.datasets.checks import DataError
 from gpumf.datasets.device import DeviceRatings
+from gpumf.datasets.mapped import mapped
 from gpumf.datasets.ratings import CompressedRows, Ratings
 from gpumf.datasets.sources import load, names, read, times, titles
 from gpumf.datasets.statistics import describe, published
@@ -14,6 +15,7 @@ __all__ = [
     "Ratings",
     "describe",
     "load",
+    "mapped",
     "names",
     "published",
     "read",

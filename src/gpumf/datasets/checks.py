@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from gpumf.datasets.columns import Coded, coded_integers, first, in_pieces, pool
+
 
 class DataError(ValueError):
     """Ratings that cannot be used. The message names the file, the line or row, and what to do."""
@@ -28,16 +30,15 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
         raise DataError(f"{source} holds no ratings; check that this is the right file and complete")
     values = _finite(values, locate)
     if scale is not None:
-        off = (values < scale[0]) | (values > scale[1])
-        if off.any():
-            k = off.argmax()
+        k = first(lambda part: (values[part] < scale[0]) | (values[part] > scale[1]), len(values))
+        if k is not None:
             raise DataError(
                 f"{locate(k)}: rating {values[k]:g} is off the scale {scale[0]:g} to {scale[1]:g}; "
                 "correct or remove it, or check the columns"
             )
     users, user_ids = _positions(users, "user", shape and shape[0], locate)
     items, item_ids = _positions(items, "item", shape and shape[1], locate)
-    if users.min() == users.max():
+    if len(user_ids) == 1 or (users[0] == users[-1] and users.min() == users.max()):
         raise DataError(
             f"{source}: all ratings are by one user, {user_ids[users[0]]}, which leaves nothing to factorize; "
             "check the columns"
@@ -57,18 +58,22 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
 
 
 def _finite(values, locate):
-    """The ratings as float64, every one a finite number."""
-    import pandas as pd
-
+    """The ratings as numbers, every one finite in 32 bits."""
     raw = np.asarray(values)
     if raw.dtype.kind not in "fiubOSUT":
         raise DataError(f"{locate(0)}: ratings of type {raw.dtype} are not numbers")
-    numbers = raw if raw.dtype.kind in "fiu" else pd.to_numeric(pd.Series(raw), errors="coerce").to_numpy(np.float64)
-    numbers = numbers.astype(np.float64, copy=False)
-    with np.errstate(over="ignore"):
-        finite = np.isfinite(numbers.astype(np.float32))
-    if not finite.all():
-        k = finite.argmin()
+    numbers = raw
+    if raw.dtype.kind not in "fiu":
+        import pandas as pd
+
+        numbers = pd.to_numeric(pd.Series(raw), errors="coerce").to_numpy(np.float64)
+
+    def endless(part):
+        with np.errstate(over="ignore"):
+            return ~np.isfinite(numbers[part].astype(np.float32))
+
+    k = first(endless, len(numbers))
+    if k is not None:
         problem = "beyond the range of 32 bits" if np.isfinite(numbers[k]) else "not a finite number"
         raise DataError(f"{locate(k)}: rating {raw[k]} is {problem}; correct or remove it")
     return numbers
@@ -82,6 +87,10 @@ def _positions(ids, side, count, locate):
     positions : int32 (ratings,)
     ids : (count,), the id of each position
     """
+    if count is not None and isinstance(ids, np.ndarray) and ids.dtype.kind in "iu":
+        lowest, highest = zip(*in_pieces(lambda part: (ids[part].min(), ids[part].max()), len(ids)), strict=True)
+        if min(lowest) >= 0 and max(highest) < count:
+            return ids.astype(np.int32, copy=False), np.arange(count)
     codes, names = _factorized(ids, side, locate)
     if names.dtype.kind == "i" and names.min() < 0:
         k = (codes == names.argmin()).argmax()
@@ -91,6 +100,8 @@ def _positions(ids, side, count, locate):
             k = (codes == names.argmax()).argmax()
             raise DataError(f"{locate(k)}: {side} {names.max()} is not a position below the {count} of the shape")
         return names[codes].astype(np.int32), np.arange(count)
+    if isinstance(codes, np.ndarray) and codes.dtype == np.int32 and (names[1:] > names[:-1]).all():
+        return codes, names
     order = np.argsort(names, kind="stable")
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
@@ -99,6 +110,10 @@ def _positions(ids, side, count, locate):
 
 def _factorized(ids, side, locate):
     """(code of each rating, distinct ids): integers, or an object array of strings."""
+    if isinstance(ids, np.ndarray) and ids.dtype.kind in "iu":
+        return coded_integers(ids)
+    if isinstance(ids, Coded):
+        return _present(*ids, side, locate)
     import pandas as pd
 
     if isinstance(ids, pd.Categorical):
@@ -107,8 +122,7 @@ def _factorized(ids, side, locate):
     else:
         # A Series keeps the types of a list's elements, where an array would turn integers among strings to strings.
         codes, names = pd.factorize(ids if isinstance(ids, np.ndarray) else np.asarray(pd.Series(ids)))
-    if (codes < 0).any():
-        raise DataError(f"{locate((codes < 0).argmax())}: the {side} id is missing; fill it in or remove the rating")
+    codes, names = _present(codes, names, side, locate)
     if names.dtype.kind in "iu":
         return codes, names
     if names.dtype.kind == "f":  # integers may come as floats, which have every integer up to 2 / eps
@@ -126,12 +140,47 @@ def _factorized(ids, side, locate):
     )
 
 
+def _present(codes, names, side, locate):
+    """Both as they are, where no code says that an id is missing."""
+    k = first(lambda part: codes[part] < 0, len(codes))
+    if k is not None:
+        raise DataError(f"{locate(k)}: the {side} id is missing; fill it in or remove the rating")
+    return codes, names
+
+
+def _some_twice(users, items, n_items, n_users):
+    """Whether some pair is there twice.
+
+    Pairs go by their lowest bits into lots that are sorted each, as what is left of the bits.
+    """
+    lots = 256
+    rest = np.uint32 if n_users * n_items <= 1 << 40 else np.uint64
+    keys = np.empty(len(users), rest)
+
+    def part_by_lot(part):
+        key = users[part].astype(np.int64)
+        key *= n_items
+        key += items[part]
+        lot = key.astype(np.uint8)
+        keys[part] = (key >> 8)[np.argsort(lot, kind="stable")]  # a radix sort
+        return part.start + np.append(0, np.cumsum(np.bincount(lot, minlength=lots)))
+
+    bounds = in_pieces(part_by_lot, len(users))
+
+    def repeats(lot):
+        lot_keys = np.concatenate([keys[bound[lot] : bound[lot + 1]] for bound in bounds])
+        lot_keys.sort()
+        return (lot_keys[1:] == lot_keys[:-1]).any()
+
+    with pool() as threads:
+        return any(threads.map(repeats, range(lots)))
+
+
 def _without_duplicates(users, items, values, user_ids, item_ids, how, locate):
     """Which ratings to keep, a slice or positions, and their float32 values: one rating a pair of user and item."""
+    if not _some_twice(users, items, len(item_ids), len(user_ids)):
+        return slice(None), values.astype(np.float32, copy=False)
     key = users.astype(np.int64) * len(item_ids) + items
-    ordered = np.sort(key)
-    if not (ordered[1:] == ordered[:-1]).any():
-        return slice(None), values.astype(np.float32)
     order = np.argsort(key, kind="stable")
     repeats = key[order[1:]] == key[order[:-1]]
     if how == "error":
@@ -146,5 +195,5 @@ def _without_duplicates(users, items, values, user_ids, item_ids, how, locate):
     in_order = np.argsort(last)
     if how == "last":
         return last[in_order], values[last[in_order]].astype(np.float32)
-    means = np.add.reduceat(values[order], starts) / np.diff(np.append(starts, len(order)))
+    means = np.add.reduceat(values[order].astype(np.float64), starts) / np.diff(np.append(starts, len(order)))
     return last[in_order], means[in_order].astype(np.float32)

@@ -22,6 +22,8 @@ _CODECS = {
     b"\xfd7zXZ\0": "xz",
 }
 """How compressed files begin."""
+_HASHED = 1 << 20
+"""Bytes at a time."""
 
 
 def data_folders():
@@ -39,6 +41,34 @@ class DataFile:
 
     def __str__(self):
         return f"{self.path}:{self.member}" if self.member else str(self.path)
+
+    @cached_property
+    def plain(self):
+        """Whether its bytes lie on disk as they are, not packed."""
+        if self.member is not None:
+            return False
+        with self._opened() as file:
+            start = file.read(6)
+        return not any(start.startswith(magic) for magic in _CODECS)
+
+    @property
+    def size(self):
+        """Of the unpacked bytes."""
+        return self.path.stat().st_size if self.plain else self.contents.size
+
+    def read(self, begin, end):
+        """The unpacked bytes from begin to end, bytes: of a plain file read, not mapped, so that they go again."""
+        if not self.plain:
+            return self.contents.slice(begin, end - begin).to_pybytes()
+        with self._opened() as file:
+            file.seek(begin)
+            return file.read(end - begin)
+
+    def _opened(self):
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            raise DataError(f"{self} cannot be read: {error}") from error
 
     @cached_property
     def contents(self):
@@ -123,7 +153,8 @@ def sha256(files):
     """SHA-256 of the contents of files, one after another: the same, packed or not."""
     digest = hashlib.sha256()
     for file in files:
-        digest.update(file.contents)
+        for begin in range(0, file.size, _HASHED):
+            digest.update(file.read(begin, min(begin + _HASHED, file.size)))
     return digest.hexdigest()
 
 

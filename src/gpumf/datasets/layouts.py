@@ -4,14 +4,15 @@ import csv
 import io
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
+from gpumf.datasets import reading
 from gpumf.datasets.checks import DataError
+from gpumf.datasets.columns import Names
 
 
 class Columns(NamedTuple):
@@ -74,6 +75,10 @@ class Delimited:
 
         if next(self._ratings(file, names), None) is None:
             return Columns(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, np.float64)), locate)
+        if not self.block and len(wanted) == 3:
+            ids = self.user, self.item
+            if columns := reading.text(file, names, header_lines, self.delimiter, ids, self.rating, self.integers):
+                return Columns(*columns, locate)
         try:
             table = arrow_csv.read_csv(
                 pa.BufferReader(file.contents),
@@ -177,13 +182,21 @@ def parquet(file, user, item, rating):
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
+    def opened():
+        return str(file.path) if file.plain else pa.BufferReader(file.contents)
+
+    def locate(k):
+        return f"{file}, row {k}"
+
     try:
-        source = ParquetFile(pa.BufferReader(file.contents))
+        source = ParquetFile(opened())
         names = source.schema_arrow.names
         for name in (user, item, rating):
             if names.count(name) != 1:
                 problem = "several columns" if name in names else "no column"
                 raise DataError(f"{file}: {problem} {name!r} among {names}; name the columns to read")
+        if columns := reading.parquet(opened, (user, item), rating):
+            return Columns(*columns, locate)
         table = source.read([user, item, rating])
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{file}: {error}; is this a complete Parquet file?") from error
@@ -202,7 +215,7 @@ def parquet(file, user, item, rating):
         elif not number:
             raise DataError(f"{file}: column {name!r} is of type {column.type}; give numbers, or ids as strings")
         columns.append(_array(column))
-    return Columns(*columns, locate=lambda k: f"{file}, row {k}")
+    return Columns(*columns, locate)
 
 
 def titles(file):
@@ -350,30 +363,11 @@ def _stacked(parts):
     return Columns(*(np.concatenate([part[i] for part in parts]) for i in range(3)), locate)
 
 
-_INTEGER = r"^-?(0|[1-9][0-9]*)(\.0*)?$"
-"""What of strings is taken for an integer: 7 and 7.0, but not 007, which may well be another id than 7."""
-
-
 def _array(column):
-    """A column of an Arrow table as NumPy array, or a dictionary of strings as Categorical.
-
-    Blanks around a string do not belong to it; one of blanks alone is missing. The categories are integers where
-    all of a column's are.
-    """
-    import pandas as pd
+    """A column of an Arrow table as NumPy array, or a dictionary of strings as `Coded`."""
     import pyarrow as pa
-    from pyarrow import compute as pc
 
     if not pa.types.is_dictionary(column.type):
         return column.to_numpy()
-    encoded = column.unify_dictionaries().combine_chunks()
-    names = pc.utf8_trim_whitespace(encoded.dictionary)
-    missing = pc.equal(names, "")
-    names = pc.if_else(missing, None, names)
-    if pc.all(pc.match_substring_regex(names, _INTEGER)).as_py():
-        with suppress(pa.ArrowInvalid):  # beyond 64 bits they stay strings
-            names = pc.replace_substring_regex(names, r"\..*", "").cast(pa.int64()).fill_null(0)
-    labels, categories = pd.factorize(names.to_numpy(zero_copy_only=False))
-    labels[missing.to_numpy(zero_copy_only=False)] = -1
-    codes = encoded.indices.fill_null(len(labels)).to_numpy()
-    return pd.Categorical.from_codes(np.append(labels, -1)[codes], categories)
+    names = Names(pa.string())
+    return names.coded(names.codes(column.unify_dictionaries().combine_chunks()))

@@ -1,6 +1,8 @@
 """The data sets by name: where each lies, how it is laid out, and how to load it."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -183,14 +185,15 @@ def load(name, *, duplicates="error", rescale=True, seed=0, allow_incomplete=Fal
     for pattern, found in zip(source.parts[: len(parts) - source.optional], parts, strict=False):
         if not found:
             raise DataError(_absent(name, source, pattern))
-    columns = source.layout(*parts)
+    with _hashed([file for part in parts for file in part]) as digest:
+        columns = source.layout(*parts)
     place = ", ".join(str(part[0]) for part in parts if part)
     ratings = Ratings.from_arrays(
         **columns._asdict(),
         scale=source.scale,
         duplicates=duplicates,
         name=name,
-        sha256=files.sha256(file for part in parts for file in part),
+        sha256=digest.result(),
         source=place,
     )
     counts = ratings.n_users, ratings.n_items, len(columns.values)
@@ -260,16 +263,17 @@ def read(path, user="user", item="item", rating="rating", *, scale=None, duplica
         raise ValueError(f"user, item and rating must be three columns, not {user!r}, {item!r} and {rating!r}")
     path = Path(path)
     file = files.single(path)
-    if file.contents.slice(0, min(4, file.contents.size)) == layouts.PARQUET:
-        columns = layouts.parquet(file, user, item, rating)
-    else:
-        columns = layouts.delimited_by_header(file, user, item, rating)([file])
+    with _hashed([file]) as digest:
+        if file.read(0, min(4, file.size)) == layouts.PARQUET:
+            columns = layouts.parquet(file, user, item, rating)
+        else:
+            columns = layouts.delimited_by_header(file, user, item, rating)([file])
     return Ratings.from_arrays(
         **columns._asdict(),
         scale=scale,
         duplicates=duplicates,
         name=path.stem,
-        sha256=files.sha256([file]),
+        sha256=digest.result(),
         source=str(path),
     )
 
@@ -293,6 +297,16 @@ def names():
     for name in TWINS:
         rows[f"{name}-twin"] = (f"synthetic set with the published shape of {name}", True, False)
     return pd.DataFrame.from_dict(rows, orient="index", columns=["description", "present", "download"])
+
+
+@contextmanager
+def _hashed(found):
+    """While it lasts, the SHA-256 of files is computed by a thread of its own; the Future of it."""
+    for file in found:
+        if not file.plain:
+            _ = file.contents  # unpacked once, for both
+    with ThreadPoolExecutor(1) as beside:
+        yield beside.submit(files.sha256, found)
 
 
 def _absent(name, source, pattern):
