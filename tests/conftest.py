@@ -1,9 +1,11 @@
-"""Devices to test on, and which tests a run has."""
+"""Devices to test on, results to test with, and which tests a run has."""
+
+import json
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gpumf import gpu
+from gpumf import gpu, results
 from support import GpuRecord
 
 # The same few examples in every run, however long one takes, as the first ones compile; `--hypothesis-profile=search`
@@ -85,3 +87,27 @@ def pytest_itemcollected(item):
     """Whatever asks for the CUDA device is a GPU test."""
     if "cuda" in getattr(item, "fixturenames", ()):
         item.add_marker("gpu")
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """Results are read from and written to here."""
+    monkeypatch.setattr(results, "repository", lambda: tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def store(repository):
+    """Stores a frame as a result of the thesis's, recorded on an H100 in full, or live here."""
+
+    def stored(name, frame, live=False, profile=None, device=None, **facts):
+        device = device or (results.device_name() if live else results.REFERENCE)
+        to = results.folder(live, device) / "thesis"
+        to.mkdir(parents=True, exist_ok=True)
+        frame.to_csv(to / f"{name}.csv", index=False)
+        known = {"commit": "c0ffee", "clean": True, "started": "2020-01-01", "gpu": "a GPU"}
+        known |= {"parameters": {"profile": profile or ("quick" if live else "full")}}
+        (to / f"{name}.json").write_text(json.dumps(known | facts))
+        return results.load(name, device, live)
+
+    return stored

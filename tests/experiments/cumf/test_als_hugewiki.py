@@ -1,0 +1,31 @@
+"""ALS at the twin of Hugewiki."""
+
+import numpy as np
+import pandas as pd
+
+from gpumf.experiments.cumf import als_hugewiki
+from outcomes import promise_words
+
+
+def test_iterations_on_hugewiki_are_summed_up_and_drawn_by_their_halves():
+    rows = [
+        ("h", i, step, s, 1 / i if step == "iteration" else np.nan, 100 + i)
+        for i in (1, 2)
+        for step, s in (("users", 1.0 * i), ("items", 2.0 * i), ("iteration", 3.0 * i))
+    ]
+    rows.append(("h", 0, "generate", 9.0, np.nan, 50))
+    frame = pd.DataFrame(rows, columns=["data", "iteration", "step", "seconds", "rmse", "held_bytes"])
+    table = als_hugewiki.summary(frame)
+    assert (
+        list(table["iteration"]) == [3, 6] and list(table.rmse) == [1, 0.5] and list(table.held_bytes) == [101, 102]
+    )
+    left, right = als_hugewiki.figure(frame).axes
+    assert [[bar.get_height() for bar in bars] for bars in left.containers] == [[1, 2], [2, 4]]
+    assert [bar.get_y() for bar in left.containers[1]] == [1, 2]
+    assert list(right.lines[0].get_ydata()) == [1, 0.5]
+
+
+def test_an_iteration_on_hugewiki_is_that_of_both_sides():
+    columns = ["step", "seconds"]
+    assert promise_words("als-hugewiki-seconds", columns, [("iteration", 1.5), ("users", 9.0)]) == "target"
+    assert promise_words("als-hugewiki-seconds", columns, [("iteration", 2.5), ("users", 0.1)]) == "short"

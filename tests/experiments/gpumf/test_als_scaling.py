@@ -1,0 +1,27 @@
+"""ALS with more factors and more ratings."""
+
+import pytest
+
+from gpumf import figure_style as style
+from gpumf.experiments.gpumf import als_scaling
+from outcomes import labelled
+
+
+def scaling_rows():
+    for varied, settings in (("factors", (10, 20)), ("nnz", (100, 400))):
+        for kernel in ("cumf_cholesky", "tensor_core"):
+            for setting in settings:
+                factors, nnz = (setting, 100) if varied == "factors" else (16, setting)
+                power = 2 if kernel == "cumf_cholesky" else 1
+                yield "a-twin", varied, kernel, "cuda", factors, nnz, 0, setting**power / 1e3, 1e-3
+
+
+def test_times_are_drawn_against_factors_and_ratings(stored):
+    columns = ["data", "varied", "kernel", "device", "factors", "nnz", "repeat", "seconds", "limit_seconds"]
+    result = stored(scaling_rows(), columns)
+    figure = style.save(als_scaling.figure(result.frame), result)
+    assert list(figure.axes[0].lines[0].get_ydata()) == [0.1, 0.4]
+    assert list(figure.axes[1].lines[1].get_xdata()) == [100, 400] and labelled(figure)
+    slopes = als_scaling.summary(result.frame)
+    assert slopes["factors", "cumf_cholesky"] == pytest.approx(2)
+    assert slopes["nnz", "tensor_core"] == pytest.approx(1)

@@ -1,0 +1,39 @@
+"""SGD on MovieLens 100k, with parameters that held-out ratings choose."""
+
+import pandas as pd
+import pytest
+
+from gpumf.experiments.gpumf import sgd_ml100k
+from outcomes import lines, promise_words
+
+
+def test_parameters_are_chosen_on_held_out_training_ratings_alone():
+    grid = {"factors": [4], "regularization": [0.1], "bias_regularization": [0.02], "learning_rate": [0.02, 1e-5]}
+    frame = sgd_ml100k.run("ml-100k-twin", "sequential", **grid, beta=[0.05], epochs=3, seeds=2)
+    for _, fold in frame.groupby("fold"):
+        choices, tests = (fold[fold.step == step] for step in ("choice", "test"))
+        best = choices.loc[choices.rmse.idxmin()]
+        assert len(choices) == 2 and len(tests) == 2 and best.learning_rate == 0.02
+        assert (tests.learning_rate == best.learning_rate).all() and (tests.epochs == best.epochs).all()
+    table = sgd_ml100k.summary(frame).set_index("measure")
+    assert table.loc["rmse", "mean"] == pytest.approx(frame[frame.step == "test"].rmse.mean())
+    assert (table.spread > 0).all()
+
+
+def test_seeds_are_drawn_fold_by_fold():
+    rows = [(f, "test", s, 0.9 + f / 10, 0.7) for f in (0, 1) for s in (0, 1)] + [(0, "choice", 0, 0.1, 0.1)]
+    figure = sgd_ml100k.figure(pd.DataFrame(rows, columns=["fold", "step", "seed", "rmse", "mae"]))
+    assert lines(figure.axes[0])["a seed"] == ([0.9, 0.9, 1.0, 1.0], [0, 0, 1, 1])
+
+
+def test_the_errors_on_movielens_are_means_of_folds_with_the_spread_of_the_seeds():
+    columns = ["fold", "step", "seed", "rmse", "mae"]
+
+    def rows(rmse, between_seeds=0.0):
+        tests = [(f, "test", s, rmse + f / 10 - 0.05 + s * between_seeds, 0.7) for f in (0, 1) for s in (0, 1)]
+        return [*tests, (0, "choice", 0, 0.1, 0.1)]
+
+    for rmse, expected in ((0.91, "stretch"), (0.93, "target"), (0.94, "short")):
+        assert promise_words("sgd-ml100k-rmse", columns, rows(rmse)) == expected
+    assert promise_words("sgd-ml100k-rmse", columns, rows(0.925, between_seeds=0.01)) == "short", "seeds are apart"
+    assert promise_words("sgd-ml100k-mae", columns, rows(0.91)) == "stretch"

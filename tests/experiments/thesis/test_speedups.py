@@ -1,0 +1,97 @@
+"""Speed-ups of versions to the same error."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpumf.experiments import _published
+from gpumf.experiments.thesis import speedups
+from outcomes import FINDINGS, assert_drawn, word
+
+
+def timed(seconds, last_mae, data="jester-1"):
+    """Two repeats of ten epochs of each version, ending at an MAE."""
+    rows = []
+    for version, of_epoch in seconds.items():
+        model, kernel, _ = speedups.VERSIONS[version]
+        device = "cpu" if kernel in ("sequential", "parallel") else "cuda"
+        for repeat in (0, 1):
+            for epoch in range(11):
+                mae = last_mae.get(version, _published.threshold(data) - 0.0105) + (10 - epoch) / 100
+                rows.append((data, version, model.__name__, kernel, device, repeat, epoch, epoch * of_epoch, mae))
+    return pd.DataFrame(
+        rows, columns=["data", "version", "model", "kernel", "device", "repeat", "epoch", "seconds", "mae"]
+    )
+
+
+SECONDS = {
+    "ALS, one core": 100.0,
+    "ALS, all cores": 10.0,
+    "ALS (32/128)": 1.0,
+    "ALS, tensor cores": 0.1,
+    "SGD, one core": 100.0,
+    "SGD, all cores": 20.0,
+    "SGD (32/128)": 2.0,
+    "SGD (128/128)": 0.5,
+}
+SLOW_GPU = {"SGD (32/128)": 200.0, "ALS (32/128)": 200.0}
+
+
+def test_versions_are_compared_at_the_published_error_and_at_one_that_all_reach():
+    frame = timed(SECONDS, {"SGD (32/128)": 0.72})
+    assert list(speedups.levels(frame).itertuples(index=False, name=None)) == [
+        ("jester-1", "published", 0.71),
+        ("jester-1", "reached by all", 0.72),
+    ]
+    table = speedups.summary(frame).set_index(["level", "version"])
+    als = table.loc[("published", "ALS (32/128)")]
+    assert (als.epochs, als.seconds, als.speedup, als.over_all_cores) == (9, 9, 100, 10)
+    assert table.loc[("published", "SGD (32/128)")].isna()[["seconds", "speedup"]].all()
+    assert table.loc[("reached by all", "SGD (32/128)")].seconds == 20
+    shown = speedups.table(frame).set_index(["level", "column"])
+    assert shown.published["published", "ALS"] == 131.3 and shown.speedup["published", "ALS"] == 100
+    assert list(speedups.fastest(frame, "ALS").version.unique()) == ["ALS, tensor cores"]
+    theirs = speedups.fastest(frame, "ALS", speedups.PUBLISHED_KERNELS)
+    assert list(theirs.version.unique()) == ["ALS (32/128)"] and list(theirs.level) == ["published", "reached by all"]
+
+
+def test_a_version_that_never_reaches_the_error_enters_no_ratio():
+    frame = timed(SECONDS, {"SGD (32/128)": np.nan})
+    value, _, _ = FINDINGS["thesis-table-6.3-sgd-32-128-jester-1"].value(frame)
+    assert np.isnan(value)
+    assert word("thesis-table-6.3-als-jester-1", frame) == "reproduced", "the others are compared all the same"
+
+
+def test_the_gpu_alone_is_drawn_to_the_errors_that_all_versions_are_compared_at():
+    frame = timed(SECONDS, {"SGD, one core": 0.72})
+    for on_gpu in (False, True):
+        (axis,) = speedups.figure(frame, on_gpu=on_gpu).axes
+        assert axis.get_xlabel() == "seconds to MAE 0.72"
+        names = [label.get_text() for label in axis.get_yticklabels()]
+        assert ("SGD, one core" in names) is not on_gpu and len(axis.containers[0]) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "frame", "expected"),
+    [
+        ("thesis-table-6.3-als-jester-1", timed(SECONDS, {}), "reproduced"),
+        ("thesis-table-6.3-sgd-32-128-jester-1", timed(SECONDS | {"SGD (32/128)": 50.0}, {}), "same direction"),
+        ("thesis-table-6.3-sgd-32-128-jester-1", timed(SECONDS | SLOW_GPU, {}), "contradicted"),
+        ("thesis-fig-6.11-als-one-core", timed(SECONDS, {}), "reproduced"),
+        ("thesis-fig-6.11-als-one-core", timed(SECONDS | SLOW_GPU, {}), "contradicted"),
+        ("thesis-fig-6.11-sgd-all-cores", timed(SECONDS, {}), "reproduced"),
+        ("thesis-fig-6.11-sgd-all-cores", timed(SECONDS | {"SGD (32/128)": 50.0}, {}), "contradicted"),
+        ("thesis-fig-6.12-jester-1", timed(SECONDS, {}), "reproduced"),
+        ("thesis-fig-6.12-jester-1", timed(SECONDS | {"SGD (32/128)": 0.7}, {}), "contradicted"),
+        ("thesis-fig-6.12-jester-1-own", timed(SECONDS, {}), "contradicted"),
+        ("thesis-fig-6.12-douban-twin-own", timed(SECONDS, {}, "douban-twin"), "reproduced"),
+    ],
+)
+def test_a_word_follows_from_the_numbers(name, frame, expected):
+    assert word(name, frame) == expected
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_the_figure_says_where_it_was_measured_and_what_its_axes_are(store, on_gpu):
+    result = store("speedups", timed(SECONDS, {} if on_gpu else {"SGD (32/128)": 0.72}))
+    assert_drawn(speedups.figure(result.frame, on_gpu=on_gpu), result, 1)
