@@ -29,3 +29,10 @@ def test_an_iteration_on_hugewiki_is_that_of_both_sides():
     columns = ["step", "seconds"]
     assert promise_words("als-hugewiki-seconds", columns, [("iteration", 1.5), ("users", 9.0)]) == "target"
     assert promise_words("als-hugewiki-seconds", columns, [("iteration", 2.5), ("users", 0.1)]) == "short"
+
+
+def test_an_iteration_that_streams_is_that_of_both_sides():
+    columns = ["step", "seconds"]
+    for seconds, expected in ((1.4, "stretch"), (2.9, "target"), (3.1, "short")):
+        rows = [("iteration", seconds), ("users", 0.1), ("prepare", 9.0)]
+        assert promise_words("als-streamed-seconds", columns, rows) == expected

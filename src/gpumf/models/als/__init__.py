@@ -39,11 +39,15 @@ class _LeastSquares(Factorization):
         kernel=None,
         device="auto",
         threads=None,
+        chunk=None,
         cg_steps=None,
         cg_tolerance=1e-4,
         seed=0,
     ):
         super().__init__(factors, regularization, kernel=kernel, device=device, threads=threads, seed=seed)
+        self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
+        if chunk is not None and not self._trainers[self.kernel].streams:
+            raise ValueError(f"the kernel {self.kernel!r} has all ratings on the device; it takes no chunk")
         if self.regularization == 0:
             raise ValueError("regularization must be positive: a row with fewer ratings than factors has no solution")
         if cg_steps is None:
@@ -52,6 +56,9 @@ class _LeastSquares(Factorization):
         self.cg_steps = integer("cg_steps", cg_steps, 1)
         self.cg_tolerance = number("cg_tolerance", cg_tolerance, least=0, below=1)
         self._trainers[self.kernel].check(self)
+
+    def _takes_from_device(self):
+        return super()._takes_from_device() and self.chunk is None
 
     @property
     def _parameters(self):
@@ -78,6 +85,9 @@ class ALS(_LeastSquares):
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     threads : number of CUDA threads of the grid, which strides over the rows (thesis, section 6.4); as many as the
         device holds at once by default. For the thesis's kernels alone.
+    chunk : most ratings on the device at a time, those of a longer row together; by default all that fit. With less
+        than all, the ratings stay on the host in both orders, and rows are copied while others are solved, with the
+        same result. For `tensor_core` alone.
     cg_steps, cg_tolerance : the most steps of conjugate gradient a half-sweep, from the solution before, and the
         residual at which they end (cumf, section 4): its length for `cumf_cg` and `cumf_cg_fp16`, its length
         relative to the right side's for `tensor_core`, `cg` and `parallel_cg`. For these alone. By default 6 steps,
@@ -88,7 +98,8 @@ class ALS(_LeastSquares):
     Raises
     ------
     ValueError : a parameter out of range, a kernel that does not fit the device or the factors
-    gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
+    gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none; when fitted, where the factors, or a chunk,
+        take more memory than is free, with both numbers
     """
 
     _trainers: ClassVar = {
@@ -138,14 +149,15 @@ class ImplicitALS(_LeastSquares):
     alpha : > 0, confidence that a rating of 1 adds
     kernel : a name of `ImplicitALS.kernels()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
-    cg_steps, cg_tolerance : as of `ALS`
+    chunk, cg_steps, cg_tolerance : as of `ALS`
     seed : int, of the initial factors, which are uniform on [0, 0.01) as in the package `implicit`: few steps of
         conjugate gradient rank better from near zero than from where inner products are near 1
 
     Raises
     ------
     ValueError : a parameter out of range, a kernel that does not fit the device or the factors
-    gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
+    gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none; when fitted, where the factors, or a chunk,
+        take more memory than is free, with both numbers
     """
 
     _trainers: ClassVar = {
@@ -167,6 +179,7 @@ class ImplicitALS(_LeastSquares):
         alpha=40.0,
         kernel=None,
         device="auto",
+        chunk=None,
         cg_steps=None,
         cg_tolerance=1e-4,
         seed=0,
@@ -175,6 +188,7 @@ class ImplicitALS(_LeastSquares):
             factors,
             regularization,
             weighted=False,
+            chunk=chunk,
             cg_steps=cg_steps,
             cg_tolerance=cg_tolerance,
             kernel=kernel,

@@ -5,24 +5,41 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf import gpu
+from gpumf.datasets.ratings import CompressedRows
 from gpumf.models.als.trainer import ALSTrainer, segment_records
 from gpumf.models.base import KernelTrainer, Version, shape_of
+from gpumf.models.chunks import Chunks
 
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
 _MOST_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
 
 
 class _Rows:
-    """The work list and the ratings of rows on the device, and memory for the parts of long rows."""
+    """The ratings of rows, on the device whole or a chunk of rows after another, and the chunks' work lists there.
 
-    def __init__(self, device, indptr, indices, values, longest, part_bytes):
-        segments, slots = segment_records(device.array(indptr), longest, device.xp)
-        self.n_segments, self.n_rows = np.int32(len(segments)), len(indptr) - 1
-        self.segments = segments.view(np.uint8), self.n_segments
-        self.values = device.array(values)
-        self.given = *self.segments, device.array(indices), self.values
-        partial = device.empty(max(slots, 1) * part_bytes, np.uint8)
-        self.meeting = partial, device.array(np.zeros(max(slots, 1), np.int32))
+    rows : CompressedRows
+    chunk : most ratings on the device at a time; by default all that fit
+    """
+
+    def __init__(self, device, rows, longest, part_bytes, chunk=None):
+        self._chunks = Chunks(device, (rows.indices, rows.values), rows.indptr, chunk)
+        self._segments, slots = [], 1
+        for first, end, begin in self._chunks.places:
+            indptr = device.array(rows.indptr[first : end + 1] - begin)
+            segments, of_chunk = segment_records(indptr, longest, device.xp)
+            self._segments.append((segments.view(np.uint8), np.int32(len(segments))))
+            slots = max(slots, of_chunk)
+        self.n_rows = rows.n_rows
+        # Of one chunk's long rows at a time: the parts, and how many of a row's have arrived, 0 between launches.
+        self.meeting = device.empty(slots * part_bytes, np.uint8), device.array(np.zeros(slots, np.int32))
+
+    def __iter__(self):
+        """Yield (slice of the rows, work list, indices, values) of each chunk, for what is launched next.
+
+        A work list is its segments and their number.
+        """
+        for segments, (first, end, _, ratings) in zip(self._segments, self._chunks, strict=True):
+            yield slice(first, end), segments, *ratings
 
 
 class TensorCore(KernelTrainer, ALSTrainer):
@@ -34,7 +51,7 @@ class TensorCore(KernelTrainer, ALSTrainer):
     source, entry = "als/tensor_core.cu", "tensor_core"
     versions: ClassVar = {"": Version("tensor cores")}
     variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32]}
-    cg_steps = 4
+    cg_steps, streams = 4, True
 
     @staticmethod
     def defines(model):
@@ -55,27 +72,29 @@ class TensorCore(KernelTrainer, ALSTrainer):
         self._shared = self._teams * shape["team_bytes"]
 
         self._p, self._q = device.array(user_factors), device.array(item_factors)
+        # Before the ratings, which take what is left or are streamed.
+        self._halves = device.empty((max(train.n_users, train.n_items), shape["padded"]), np.uint16)
+        self._unit, self._largest = device.empty(2, np.float32), device.empty(_MOST_BLOCKS, np.float32)
+        self._gram = device.empty(part_bytes, np.uint8)
         sides = train.by_user, train.by_item
-        ratings = [_Rows(device, rows.indptr, rows.indices, rows.values, longest, part_bytes) for rows in sides]
+        ratings = [_Rows(device, rows, longest, part_bytes, model.chunk) for rows in sides]
         largest, grams = map(self._largest_ratings, ratings), [None, None]
         if implicit:
             for k, n in enumerate((train.n_items, train.n_users)):  # rows of all columns, each with a weight of 1
                 every, ones = np.arange(n, dtype=np.int32), np.ones(n, np.float32)
-                grams[k] = _Rows(device, np.array([0, n]), every, ones, _LONGEST_OF_GRAM, part_bytes)
+                row = CompressedRows(np.array([0, n]), device.array(every), device.array(ones))
+                grams[k] = _Rows(device, row, _LONGEST_OF_GRAM, part_bytes)
         self._users, self._items = zip(ratings, largest, grams, strict=True)
         self._ridge = np.float32(model.regularization), np.int32(model.weighted)
         self._steps = np.int32(model.cg_steps), np.float32(model.cg_tolerance)
         self._root_of_alpha = np.float32(np.sqrt(model.alpha or 1))
-        self._halves = device.empty((max(train.n_users, train.n_items), shape["padded"]), np.uint16)
-        self._unit, self._largest = device.empty(2, np.float32), device.empty(_MOST_BLOCKS, np.float32)
-        self._gram = device.empty(part_bytes, np.uint8)
 
     def _largest_ratings(self, rows):
         """The magnitude of each row's largest rating; of implicit feedback its largest rating, or 0."""
         largest = self._device.zeros(rows.n_rows, np.float32)
-        self._entry["largest_ratings"](
-            -(-rows.n_segments // 8), 256, *rows.segments, rows.values, largest.view(np.uint32)
-        )
+        for chosen, segments, _, values in rows:
+            of_chunk = largest[chosen].view(np.uint32)
+            self._entry["largest_ratings"](-(-segments[1] // 8), 256, *segments, values, of_chunk)
         return largest
 
     def _round(self, factors):
@@ -85,17 +104,20 @@ class TensorCore(KernelTrainer, ALSTrainer):
         scaled = self._largest, np.int32(blocks), self._ridge[0], self._unit
         self._entry["round_factors"](blocks, _BLOCK, factors, self._halves, n_rows, *scaled)
 
-    def _launch(self, name, rows, *arguments):
-        blocks = -(-rows.n_segments // self._teams)
-        self._entry[name](blocks, self._block, *rows.given, self._halves, *arguments, shared=self._shared)
+    def _launch(self, name, segments, indices, values, *arguments):
+        blocks, ratings = -(-segments[1] // self._teams), (indices, values)
+        self._entry[name](blocks, self._block, *segments, *ratings, self._halves, *arguments, shared=self._shared)
 
     def _solve(self, side, fixed, solved):
         rows, largest, every = side
         self._round(fixed)
         if every is not None:
-            self._launch("gram", every, *every.meeting, self._gram)
+            ((_, *given),) = every
+            self._launch("gram", *given, *every.meeting, self._gram)
         parameters = *self._ridge, *self._steps, self._root_of_alpha, self._gram
-        self._launch(self.entry, rows, self._unit, largest, solved, *rows.meeting, *parameters)
+        for chosen, *given in rows:
+            of_chunk = self._unit, largest[chosen], solved[chosen]
+            self._launch(self.entry, *given, *of_chunk, *rows.meeting, *parameters)
 
     def factors(self):
         return self._p, self._q

@@ -12,8 +12,12 @@ from gpumf.ordering import stable_order
 
 
 class ALSTrainer(FactorTrainer):
-    """An epoch is two half-sweeps: the users' factors from the items', then the items' from the users'."""
+    """An epoch is two half-sweeps: the users' factors from the items', then the items' from the users'.
 
+    streams : whether it takes ratings a chunk after another
+    """
+
+    streams = False
     cg_steps = 6  # of conjugate gradient, where it is used and nothing else is asked for (cumf, section 4)
 
     @classmethod

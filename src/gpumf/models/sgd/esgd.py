@@ -7,7 +7,7 @@ import numpy as np
 from gpumf import gpu
 from gpumf.hashing import random_order
 from gpumf.models.base import Version
-from gpumf.models.sgd.chunks import Chunks
+from gpumf.models.chunks import Chunks
 from gpumf.models.sgd.options import MOST_THREADS, Option
 from gpumf.models.sgd.updates import SMALL, DescentKernel
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from gpumf.hashing import splitmix64
 from gpumf.models.base import Version, whole_warps
-from gpumf.models.sgd.chunks import Chunks
+from gpumf.models.chunks import Chunks
 from gpumf.models.sgd.options import Option
 from gpumf.models.sgd.partition import tiled
 from gpumf.models.sgd.updates import DescentKernel, quad_lanes, quads, with_quads

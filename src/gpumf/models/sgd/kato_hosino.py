@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.models.base import Version, launch_shape
-from gpumf.models.sgd.chunks import Chunks
+from gpumf.models.chunks import Chunks
 from gpumf.models.sgd.updates import DescentKernel
 
 

@@ -9,7 +9,7 @@ from gpumf import gpu
 from gpumf.cpu import sgd as cpu_sgd
 from gpumf.hashing import splitmix64
 from gpumf.models.base import COLUMNS, FactorTrainer, KernelTrainer, Version
-from gpumf.models.sgd.chunks import Chunks
+from gpumf.models.chunks import Chunks
 from gpumf.models.sgd.options import chosen
 
 SMALL = np.float32(0.1)  # standard deviation of initial factors of models with biases

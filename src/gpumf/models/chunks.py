@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from gpumf.gpu import out_of_memory
+
 # Of the free memory, what ratings may take; the factors and the validation set are there already.
 _SHARE = 0.8
 _STREAMED = 512 << 20  # bytes of a chunk, at most: long transfers are fast ones, pinned memory is scarce
@@ -17,6 +19,15 @@ class Chunks:
         where no `most` is given
     pieces : int64 (n + 1,), ascending from 0 to that length: where the order may be cut
     most : ratings in a chunk (a piece that has more is a chunk by itself); all that fit by default
+
+    Raises
+    ------
+    gpumf.gpu.DeviceError : the longest chunk and the next one do not fit, with the memory that they take
+
+    Attributes
+    ----------
+    places : list of (first piece, end piece, where the first one begins) of each chunk
+    resident : all ratings on the device, always in the same place; None where there is only a chunk of them at a time
     """
 
     def __init__(self, device, arrays, pieces, most=None):
@@ -32,8 +43,13 @@ class Chunks:
         while cuts[-1] < len(pieces) - 1:
             end = int(np.searchsorted(pieces, pieces[cuts[-1]] + most, "right")) - 1
             cuts.append(max(end, cuts[-1] + 1))
-        self._cuts, self._bounds = cuts, [int(pieces[cut]) for cut in cuts]
-        # All ratings on the device, always in the same place; None where there is only a chunk of them at a time.
+        self._bounds = [int(pieces[cut]) for cut in cuts]
+        self.places = list(zip(cuts[:-1], cuts[1:], self._bounds[:-1], strict=True))
+        if len(cuts) > 2:
+            longest, free = int(np.diff(self._bounds).max()), device.free_bytes()
+            taken = 2 * longest * sum(a.itemsize for a in arrays)
+            if taken > free:
+                raise out_of_memory(f"a chunk of {longest:,} ratings, with room for the next one,", taken, free)
         self.resident = [device.array(a) for a in arrays] if len(cuts) == 2 else None
 
     def __iter__(self):
@@ -42,4 +58,5 @@ class Chunks:
         What is launched on a chunk has to be launched before the next one is asked for.
         """
         chunks = [self.resident] if self.resident else self._device.stream(self._arrays, self._bounds)
-        yield from zip(self._cuts[:-1], self._cuts[1:], self._bounds[:-1], chunks, strict=True)
+        for place, chunk in zip(self.places, chunks, strict=True):
+            yield *place, chunk

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpumf import SGD
-from gpumf.models.sgd.chunks import Chunks
+from gpumf.models.chunks import Chunks
 from support import one_rating_a_row, ragged_ratings, schemes
 
 

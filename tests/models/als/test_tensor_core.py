@@ -1,0 +1,66 @@
+"""ALS with more ratings than the device holds: rows are streamed in chunks, to the same bits."""
+
+import numpy as np
+import pytest
+
+from gpumf import ALS, ImplicitALS, gpu
+from gpumf.models.als.tensor_core import TensorCore
+from support import ragged_ratings, to_numpy
+
+
+def factors_of(model):
+    return model.user_factors.tobytes(), model.item_factors.tobytes()
+
+
+@pytest.mark.parametrize("model", [ALS, ImplicitALS])
+@pytest.mark.parametrize("chunk", [1, 60, 200, 10**6])
+def test_streamed_rows_give_the_same_bits(launcher, model, chunk):
+    ratings = ragged_ratings(n_users=40, n_items=30, longest=20, seed=1)
+    whole, streamed = (
+        model(20, 0.1, kernel="tensor_core", device=launcher.name, chunk=most).fit(ratings, 2)
+        for most in (None, chunk)
+    )
+    assert factors_of(whole) == factors_of(streamed)
+    assert (streamed._placed(ratings) is ratings) and whole._placed(ratings).device is launcher
+
+
+def test_long_rows_meet_within_their_chunk(launcher):
+    ratings = ragged_ratings(n_users=9, n_items=300, longest=250, seed=2)
+    model, starts = ALS(20, device=launcher.name, kernel="tensor_core"), []
+    rng = np.random.default_rng(3)
+    factors = [rng.random((n, 20), np.float32) for n in (ratings.n_users, ratings.n_items)]
+    for chunk in (None, 300):
+        model.chunk = chunk
+        trainer = TensorCore(model, ratings, *factors, longest=32)
+        assert all((len(rows._segments) > 1) == (chunk is not None) for rows, *_ in (trainer._users, trainer._items))
+        for epoch in range(2):
+            trainer.epoch(epoch)
+        starts.append([array.tobytes() for array in to_numpy(launcher.name, *trainer.factors())])
+    assert starts[0] == starts[1]
+
+
+def test_what_does_not_fit_is_streamed_without_asking(host, monkeypatch):
+    ratings = ragged_ratings(n_users=40, n_items=30, longest=20, seed=1)
+    whole = ALS(20, device="host", kernel="tensor_core").fit(ratings, 1)
+    monkeypatch.setattr(type(host), "free_bytes", staticmethod(lambda: 1000))
+    model = ALS(20, device="host", kernel="tensor_core")
+    starts = model.initial_factors(ratings)
+    trainer = model.trainer(ratings, *starts)
+    assert all(rows._chunks.resident is None for rows, *_ in (trainer._users, trainer._items))
+    assert factors_of(model.fit(ratings, 1)) == factors_of(whole)
+
+
+def test_memory_that_one_chunk_takes_is_said(host, monkeypatch):
+    monkeypatch.setattr(type(host), "free_bytes", staticmethod(lambda: 1000))
+    ratings = ragged_ratings(n_users=40, n_items=600, longest=500, seed=1)
+    with pytest.raises(gpu.DeviceError, match=r"a chunk of 500 ratings, .*, takes 7\.45e-06 GiB"):
+        ALS(20, device="host", kernel="tensor_core", chunk=10).fit(ratings, 1)
+
+
+def test_other_kernels_take_no_chunk(host):
+    for model in (ALS, ImplicitALS):
+        with pytest.raises(ValueError, match="'cumf_cg' has all ratings on the device; it takes no chunk"):
+            model(8, kernel="cumf_cg", device="host", chunk=9)
+    for chunk in (0, -5, 2.5, True):
+        with pytest.raises(ValueError, match="chunk"):
+            ALS(8, kernel="tensor_core", device="host", chunk=chunk)
