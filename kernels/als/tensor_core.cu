@@ -476,12 +476,13 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
     if (mine) solved[segment.row * (long long)FACTORS + i] = x;
 }
 
-// product = F^T F in the layout of a team's sums, from a row of all columns with ratings of 1. Grid and block: as of
-// tensor_core.
+// With IMPLICIT: product = F^T F in the layout of a team's sums, from a row of all columns with ratings of 1. Grid and
+// block: as of tensor_core. Without, nothing, which compiles sooner: it is not launched.
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, 1)
     gram(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
          const float* __restrict__ values, const half_bits* __restrict__ fixed, Quads* __restrict__ partial,
          int* __restrict__ arrived, Quads* __restrict__ product) {
+#if IMPLICIT
     if (Team::index() >= n_segments) return;
     const Team team = Team::here();
     const Rows rows = {indices, values, fixed, 1.0f, 1.0f};  // a weight of 1 changes no bit
@@ -490,6 +491,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, 1)
 #pragma unroll
     for (int q = 0; q < QUADS; ++q)
         (*product)[q][team.thread] = {sums[q][0], sums[q][1], sums[q][2], sums[q][3]};
+#endif
 }
 
 // The maximum over the block, on every thread.
