@@ -1,20 +1,16 @@
 // A group: the threads that work on one row or one rating together.
 //
-// The thesis (section 5.1) gives one half-warp to a row of 16 factors. A group is a half-warp up to 16 factors and a
-// warp above, and lane l has the factors l, l + LANES, l + 2 LANES, ... FACTORS is fixed when the kernel is compiled,
-// so that every loop over factors unrolls. For 40 factors:
+// Lane l has the factors l, l + LANES, l + 2 LANES, ... (lanes.cuh says how many lanes there are). FACTORS is fixed when
+// the kernel is compiled, so that every loop over factors unrolls. For 40 factors:
 //
 //     lane       0   1   ...   7   8   ...  31
 //     factors    0   1   ...   7   8   ...  31
 //               32  33   ...  39   -   ...   -
 #pragma once
-
-#ifndef FACTORS
-#error "compile with -DFACTORS=f"
-#endif
+#include "common/lanes.cuh"
 
 #ifndef GROUP_LANES
-#define GROUP_LANES (FACTORS <= 16 ? 16 : 32)
+#define GROUP_LANES ROW_LANES
 #endif
 
 constexpr int LANES = GROUP_LANES;

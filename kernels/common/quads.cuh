@@ -3,13 +3,11 @@
 // A lane reads or writes a quad with one instruction, 8 bytes in half precision, and a row of f factors needs only as
 // many lanes as it has quads. Rows are padded with zeros to whole quads; updates leave them zero.
 #pragma once
-#define GROUP_LANES (FACTORS <= 16 ? 4 : FACTORS <= 32 ? 8 : FACTORS <= 64 ? 16 : 32)
+#define GROUP_LANES QUAD_LANES
 #include "common/group.cuh"
 #include "common/sgd.cuh"
 #include "common/tensor.cuh"
 
-constexpr int QUADS = (FACTORS + 3) / 4;  // of a row
-constexpr int QUADS_PER_LANE = (QUADS + LANES - 1) / LANES;
 constexpr bool FULL = QUADS == QUADS_PER_LANE * LANES;  // all lanes have QUADS_PER_LANE
 
 struct __align__(8) HalfQuad {

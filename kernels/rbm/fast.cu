@@ -19,13 +19,11 @@
 //   3. fast_update: weights and biases.
 // What it gains is measured in book/rbm.ipynb.
 #define FACTORS HIDDEN
-#define GROUP_LANES (HIDDEN <= 16 ? 4 : HIDDEN <= 32 ? 8 : HIDDEN <= 64 ? 16 : 32)
+#define GROUP_LANES QUAD_LANES
 #include "common/group.cuh"
 #include "common/segments.cuh"
 #include "common/units.cuh"
 
-constexpr int QUADS = (HIDDEN + 3) / 4;  // of a row, the last one padded with zeros
-constexpr int QUADS_PER_LANE = (QUADS + LANES - 1) / LANES;
 constexpr int AT_ONCE = 4;  // entries whose loads overlap
 
 __device__ inline float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
@@ -239,4 +237,14 @@ extern "C" __global__ void fast_update(
             *bias = change.applied(*bias, bias_gradients[k], step, 0.0f, last_visible_biases + item * LEVELS + k);
         }
     }
+}
+
+// The geometry of the three for the host. Grid: 1. Block: 1. Lanes of a group, quads of a row, and of a lane; bytes of
+// dynamic shared memory of a group.
+extern "C" __global__ void shape(int* __restrict__ lanes, int* __restrict__ quads, int* __restrict__ quads_per_lane,
+                                 int* __restrict__ group_bytes) {
+    *lanes = LANES;
+    *quads = QUADS;
+    *quads_per_lane = QUADS_PER_LANE;
+    *group_bytes = QUADS * sizeof(float4);
 }

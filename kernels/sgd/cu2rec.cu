@@ -29,6 +29,7 @@
 #include "common/group.cuh"
 #include "common/random.cuh"
 #include "common/sgd.cuh"
+#include "sgd/geometry.cuh"
 
 #ifndef CONFLICT
 #error "compile with -DCONFLICT=early_bird_gets, early_bird_loses or atomic"
@@ -97,8 +98,6 @@ extern "C" __global__ void loss(const long long* __restrict__ indptr, const int*
         }
     }
 }
-
-constexpr int LOSS_THREADS = 256;
 
 // sums: (grid, 2), of |e| and e^2. Grid: any. Block: LOSS_THREADS.
 extern "C" __global__ void total_loss(const float* __restrict__ errors, long long n, double* __restrict__ sums) {

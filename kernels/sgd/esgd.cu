@@ -23,7 +23,11 @@
 // What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/sgd.cuh"
 
-constexpr int MOST_GROUPS = 1024 / FACTORS;  // of k threads in a block
+#ifndef MOST_THREADS
+#error "compile with -DMOST_THREADS=threads, the most of a block"
+#endif
+
+constexpr int MOST_GROUPS = MOST_THREADS / FACTORS;  // of k threads in a block
 
 // Grid: a block a chunk of sh_size ratings. Block: a multiple of FACTORS. Dynamic shared memory: 12 sh_size bytes.
 extern "C" __global__ void esgd(const int* __restrict__ users, const int* __restrict__ items,

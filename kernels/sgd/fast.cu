@@ -41,13 +41,15 @@
 // What it gains is measured in book/sgd_schemes.ipynb.
 #include "common/quads.cuh"
 #include "common/random.cuh"
+#include "sgd/geometry.cuh"
 
 #if !defined(STORED) || !defined(LOCKED)
 #error "compile with -DSTORED=half_bits or float, -DLOCKED=0 or 1"
 #endif
 
+static_assert(FAST_ROW == QUADS * sizeof(FloatQuad) && FAST_LOCK == sizeof(int), "what the host reserves");
+
 constexpr unsigned WARP = 0xffffffffu;  // mask of all lanes
-constexpr int MOST_THREADS = QUADS_PER_LANE <= 2 ? 1024 : 512;  // of a block, by registers
 
 // to = x, or x rounded stochastically to FP16 by the 13 bits of `random`. Adding 0 x preserves NaN, whose bits the
 // integer addition would carry into the sign.
@@ -210,9 +212,9 @@ __device__ inline void descend(Batches& batches, Quad<STORED>* user_rows, FloatQ
 // Updates by part `part` of the users. With k = part * n_tiles + t, tile t has the segments tile_segments[k] to
 // tile_segments[k + 1] - 1; segment s is the ratings segments[s] to segments[s + 1] - 1, counted from first_rating.
 // items: row in the tile; row r of tile t is item tile_items[tile_rows[t] + r].
-// Grid: any; a block a tile. Block: whole warps, at least `groups` groups. Dynamic shared memory: 16 QUADS bytes for each
-// row of the largest tile, 4 more with locks.
-extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
+// Grid: any; a block a tile. Block: whole warps, at least `groups` groups. Dynamic shared memory: FAST_ROW
+// bytes for each row of the largest tile, FAST_LOCK more with locks.
+extern "C" __global__ void __launch_bounds__(FAST_THREADS, 1)
     fast(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
          const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
          const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,

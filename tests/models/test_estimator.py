@@ -209,10 +209,10 @@ def test_every_seed_trains_alike(seed, sets):
         (2048, 64, 64, "kato_hosino"),
     ],
 )
-def test_the_kernel_is_chosen_by_the_training_set(monkeypatch, n_users, n_items, factors, kernel):
+def test_the_kernel_is_chosen_by_the_training_set(host, monkeypatch, n_users, n_items, factors, kernel):
     monkeypatch.setattr(SGD, "_usable", lambda self, kernel, device: (kernel or "fast", device))
     one = Ratings(np.zeros(1, int), np.zeros(1, int), np.ones(1), n_users, n_items)
-    assert SGD(factors, device="cuda").choose(one) == kernel
+    assert SGD(factors, device="host").choose(one) == kernel
     assert SGD(factors, kernel="sequential", device="cpu").choose(one) != kernel
 
 

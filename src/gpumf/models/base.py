@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -102,6 +102,11 @@ class KernelTrainer(Trainer):
     def compile(cls, model):
         return gpu.device(model.device).kernel(cls.source, cls.entry, **cls.defines(model))
 
+    @classmethod
+    def geometry(cls, model):
+        """The geometry of the source as it is compiled for this model, see `shape_of`."""
+        return shape_of(gpu.device(model.device), cls.source, **cls.defines(model))
+
     def synchronize(self):
         self._device.synchronize()
 
@@ -110,7 +115,7 @@ _BLOCK = 128  # CUDA threads: the thesis's four warps (section 6.4)
 
 
 def shape_of(device, source, **defines):
-    """The geometry that a source derives from its definitions: a dict of int.
+    """The geometry that a source derives from its definitions: int attributes.
 
     Its kernel `shape` writes each number to the parameter of its name.
     """
@@ -118,12 +123,7 @@ def shape_of(device, source, **defines):
     names = kernel.signature.names
     numbers = device.empty(len(names), np.int32)
     kernel(1, 1, **{name: numbers[k : k + 1] for k, name in enumerate(names)})
-    return dict(zip(names, device.to_numpy(numbers).tolist(), strict=True))
-
-
-def lanes(factors):
-    """Threads that work on one row or rating together: a group of kernels/common/group.cuh."""
-    return 16 if factors <= 16 else 32
+    return SimpleNamespace(**dict(zip(names, device.to_numpy(numbers).tolist(), strict=True)))
 
 
 def whole_warps(threads):
@@ -131,15 +131,14 @@ def whole_warps(threads):
     return -(-threads // 32) * 32
 
 
-def launch_shape(threads, groups, factors, device, group_lanes=None):
+def launch_shape(threads, groups, lanes, device):
     """(blocks, threads a block) of a grid in which a group of lanes takes a row or a rating at a time.
 
     As many CUDA threads as asked for, in whole groups; by default (None) those that `groups` need, at most what the
-    device holds at once. A group has lanes(factors) lanes, or `group_lanes`.
+    device holds at once. lanes : of a group
     """
-    width = group_lanes or lanes(factors)
     if threads is None:
         resident = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
-        threads = min(groups * width, resident)
-    block = min(_BLOCK, -(-threads // width) * width)
+        threads = min(groups * lanes, resident)
+    block = min(_BLOCK, -(-threads // lanes) * lanes)
     return -(-threads // block), block

@@ -185,9 +185,9 @@ class KernelRanking(InBatches):
         names = "top_items", "ranking_metrics"
         self._kernels = [self._device.kernel(_SOURCE, name, **defines) for name in names]
         indptr, items = map(self._array, _rows(seen, len(user_factors)))
-        n_items, tile = len(candidates), self._shape["tile"]
+        n_items, tile = len(candidates), self._shape.tile
         n_tiles = -(-n_items // tile)
-        columns = self._device.zeros((self._shape["padded"], n_tiles * tile), np.float32)
+        columns = self._device.zeros((self._shape.padded, n_tiles * tile), np.float32)
         columns[:factors, :n_items] = self._array(item_factors).T
         self._given = {
             "seen_indptr": indptr,
@@ -207,14 +207,14 @@ class KernelRanking(InBatches):
 
     def _shared(self, k):
         """Bytes of shared memory of a block with lists of k items."""
-        return self._shape["work_bytes"] + self._shape["users"] * k * self._shape["entry_bytes"]
+        return self._shape.work_bytes + self._shape.users * k * self._shape.entry_bytes
 
     def _top_items(self, users, k):
         n = len(users)
         items, scores = (self._device.empty((n, k), dtype) for dtype in (np.int32, np.float32))
         lists = {"users": users, "n_users": n, "k": k, "items": items, "scores": scores}
-        blocks = -(-n // self._shape["users"])
-        self._kernels[0](blocks, self._shape["block"], **lists, **self._given, shared=self._shared(k))
+        blocks = -(-n // self._shape.users)
+        self._kernels[0](blocks, self._shape.block, **lists, **self._given, shared=self._shared(k))
         return items, scores
 
     def _metrics(self, users, indptr, indices, items):

@@ -66,7 +66,7 @@ def test_asking_for_more_shared_memory_changes_no_factor(launcher):
     train = ragged_ratings(seed=3)
     model = ALS(16, kernel="thesis_shared", device=launcher.name)
     factors = []
-    for asked in (0, 2 * model.scheme.shared_bytes(16)):
+    for asked in (0, 2 * model.scheme.shared_bytes(model)):
         trainer = model.trainer(train, shared_bytes=asked)
         trainer.epoch(0)
         factors.append([launcher.to_numpy(side).copy() for side in trainer.factors()])

@@ -162,14 +162,15 @@ def test_an_epoch_is_users_then_items(device):
         assert relative_error(actual, expected) < 10 * tolerance(kernel)  # the first error goes through the second
 
 
-def test_shared_memory_is_what_the_thesis_computed():
+def test_shared_memory_is_what_the_thesis_computed(host):
+    model = ALS(16, kernel="thesis_shared", device="host")
     # Section 6.4: 10.594 kB a block for 16 factors, of which the two symmetric matrices take 2 x 4.35 kB.
-    assert thesis.ThesisShared.shared_bytes(16) == pytest.approx(10_594, rel=0.15)
-    assert thesis.ThesisShared.shared_bytes(16) > 2 * 4_350
+    assert thesis.ThesisShared.shared_bytes(model) == pytest.approx(10_594, rel=0.15)
+    assert thesis.ThesisShared.shared_bytes(model) > 2 * 4_350
     # Its global version is left with 2.09 kB; the hybrid keeps one matrix.
-    without = thesis.ThesisGlobal.shared_bytes(16)
+    without = thesis.ThesisGlobal.shared_bytes(model)
     assert without < 2_090
-    assert thesis.ThesisHybrid.shared_bytes(16) - without == pytest.approx(4_350, rel=0.01)
+    assert thesis.ThesisHybrid.shared_bytes(model) - without == pytest.approx(4_350, rel=0.01)
 
 
 def test_active_blocks_are_those_of_the_thesis_and_of_a_hopper():
@@ -204,10 +205,11 @@ def test_registers_leave_room_for_the_blocks_that_the_thesis_has():
 def test_active_blocks_are_what_the_driver_says(cuda):
     for factors in (1, 8, 16, 32):
         for version in (thesis.ThesisGlobal, thesis.ThesisHybrid, thesis.ThesisShared):
-            kernel = version.compile(ALS(factors, kernel=version.entry))
+            model = ALS(factors, kernel=version.entry)
+            kernel = version.compile(model)
             for block in (32, 96, 128):
                 for scale in (1, 2, 4.75):
-                    shared = int(version.shared_bytes(factors, block) * scale)
+                    shared = int(version.shared_bytes(model, block) * scale)
                     computed = active_blocks(cuda.facts, block, kernel.attributes["num_regs"], shared)
                     assert computed == kernel.active_blocks(block, shared), (version.entry, factors, block, scale)
 

@@ -186,7 +186,7 @@ def test_tensor_core_fits_every_architecture(host, of_architecture):
 @pytest.mark.parametrize("rows", [64, 32])
 def test_the_shared_memory_of_tensor_core_is_what_the_launcher_takes_it_for(host, rows):
     shape = shape_of(host, "als/tensor_core.cu", FACTORS=100, IMPLICIT=1, STAGE_ROWS=rows)
-    assert shape["teams"] * shape["team_bytes"] == rows * (6 * (112 + 8) + 40)
+    assert shape.teams * shape.team_bytes == rows * (6 * (112 + 8) + 40)
 
 
 def test_short_stages_give_the_same_bits(host, monkeypatch):

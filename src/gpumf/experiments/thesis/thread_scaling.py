@@ -156,7 +156,7 @@ def _resident(device, train):
 def _taken(model, resident, factors, device, machine):
     """(what a block takes and how many are active, a trainer whose blocks take that)."""
     scheme, block = model.scheme, min(BLOCK, model.threads)
-    needed = asked = scheme.shared_bytes(FACTORS, block)
+    needed = asked = scheme.shared_bytes(model, block)
     if machine != OWN:
         wanted = active_blocks(KEPLER, block, shared_bytes=published_bytes(model.kernel))
         facts = device.facts

@@ -3,7 +3,6 @@
 from bisect import bisect
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +26,7 @@ sources.declare("als/cumf/direct.cu", FACTORS=_FACTORS)
 
 def _shape(device, factors):
     """The geometry of the kernels for so many factors, by the names in kernels/als/cumf/shape.cu."""
-    return SimpleNamespace(**shape_of(gpu.device(device), "als/cumf/shape.cu", FACTORS=factors))
+    return shape_of(gpu.device(device), "als/cumf/shape.cu", FACTORS=factors)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 from gpumf import gpu
 from gpumf.datasets.ratings import CompressedRows
 from gpumf.models.als.trainer import ALSTrainer, segment_records
-from gpumf.models.base import KernelTrainer, Version, shape_of
+from gpumf.models.base import KernelTrainer, Version
 from gpumf.models.chunks import Chunks
 
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
@@ -67,13 +67,13 @@ class TensorCore(KernelTrainer, ALSTrainer):
         names = "largest_ratings", "largest_factors", "round_factors", self.entry, *["gram"] * implicit
         defines = self.defines(model)
         self._entry = {name: device.kernel(self.source, name, **defines) for name in names}
-        shape = shape_of(device, self.source, **defines)
-        self._block, self._teams, part_bytes = shape["block"], shape["teams"], shape["part_bytes"]
-        self._shared = self._teams * shape["team_bytes"]
+        shape = self.geometry(model)
+        self._block, self._teams, part_bytes = shape.block, shape.teams, shape.part_bytes
+        self._shared = self._teams * shape.team_bytes
 
         self._p, self._q = device.array(user_factors), device.array(item_factors)
         # Before the ratings, which take what is left or are streamed.
-        self._halves = device.empty((max(train.n_users, train.n_items), shape["padded"]), np.uint16)
+        self._halves = device.empty((max(train.n_users, train.n_items), shape.padded), np.uint16)
         self._unit, self._largest = device.empty(2, np.float32), device.empty(_MOST_BLOCKS, np.float32)
         self._gram = device.empty(part_bytes, np.uint8)
         sides = train.by_user, train.by_item

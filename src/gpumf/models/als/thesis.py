@@ -6,7 +6,7 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.models.als.trainer import ALSTrainer
-from gpumf.models.base import KernelTrainer, Version, lanes, launch_shape
+from gpumf.models.base import KernelTrainer, Version, launch_shape
 
 
 class Thesis(KernelTrainer, ALSTrainer):
@@ -20,32 +20,36 @@ class Thesis(KernelTrainer, ALSTrainer):
     def __init__(self, model, train, user_factors, item_factors, shared_bytes=0):
         """shared_bytes : what a block asks for where it is more than it needs, as if there were less of it."""
         device = self._device = gpu.device(model.device)
-        self._kernel = self.compile(model)
-        self._users, self._items = (self._side(rows, model) for rows in (train.by_user, train.by_item))
+        self._kernel, shape = self.compile(model), self.geometry(model)
+        self._users, self._items = (
+            self._side(rows, model, shape, shared_bytes) for rows in (train.by_user, train.by_item)
+        )
         self._p, self._q = device.array(user_factors), device.array(item_factors)
         self._given = {"regularization": model.regularization, "weighted": model.weighted}
-        words = (2 - self.shared_matrices) * model.factors * (model.factors + 1) // 2
-        groups = max(blocks * block for _, (blocks, block) in (self._users, self._items)) // lanes(model.factors)
+        words = (2 - self.shared_matrices) * shape.matrix
+        groups = max(blocks * block for _, (blocks, block), _ in (self._users, self._items)) // shape.lanes
         if words:
             self._given["matrices"] = device.empty((groups, words), np.float32)
-        self._asked = shared_bytes
 
-    def _side(self, rows, model):
-        """What the kernel wants to know of the rows, and the shape of its grid."""
+    def _side(self, rows, model, shape, asked):
+        """What the kernel wants to know of the rows, the shape of its grid, and the shared memory of a block."""
         arrays = {name: self._device.array(getattr(rows, name)) for name in ("indptr", "indices", "values")}
-        return arrays, launch_shape(model.threads, rows.n_rows, model.factors, self._device)
+        grid = launch_shape(model.threads, rows.n_rows, shape.lanes, self._device)
+        return arrays, grid, max(asked, self._bytes_of(shape, grid[1]))
 
     @classmethod
-    def shared_bytes(cls, factors, block=128):
-        """Dynamic shared memory of a block: the packed matrices and a column for each of its groups."""
-        return block // lanes(factors) * (cls.shared_matrices * factors * (factors + 1) // 2 + lanes(factors)) * 4
+    def shared_bytes(cls, model, block=None):
+        """Dynamic shared memory of a block, by default of the largest: packed matrices and a column of each group."""
+        shape = cls.geometry(model)
+        return cls._bytes_of(shape, block or shape.most_threads)
+
+    @classmethod
+    def _bytes_of(cls, shape, block):
+        return block // shape.lanes * (cls.shared_matrices * shape.matrix + shape.column) * 4
 
     def _solve(self, rows, fixed, solved):
-        arrays, (blocks, block) = rows
-        n_rows, factors = solved.shape
-        shared = max(self._asked, self.shared_bytes(factors, block))
-        given = arrays | self._given
-        self._kernel(blocks, block, **given, fixed=fixed, solved=solved, n_rows=n_rows, shared=shared)
+        arrays, grid, shared = rows
+        self._kernel(*grid, **arrays, **self._given, fixed=fixed, solved=solved, n_rows=len(solved), shared=shared)
 
 
 class ThesisGlobal(Thesis):

@@ -11,11 +11,6 @@ from gpumf.models.rbm.divergence import DivergenceKernel
 _BLOCK = 256  # CUDA threads
 
 
-def in_quads(array):
-    """An array with rows of hidden units, filled up with zeros to whole vectors of four."""
-    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, -array.shape[-1] % 4)])
-
-
 class HiddenUpdate:
     """p(h | v) of users from their training ratings, where rows of hidden units are in whole vectors of four.
 
@@ -35,10 +30,10 @@ class HiddenUpdate:
 
     def __init__(self, model, device, batches, longest=32):
         self._kernel = device.kernel(Fast.source, "fast_hidden", **Fast.defines(model))
-        quads = -(-model.hidden // 4)
-        lanes = min(max(4, 1 << (quads - 1).bit_length()), 32)
-        self.groups, self.groups_a_row = _BLOCK // lanes, -(-quads // lanes)
-        self.shared = self.groups * quads * 16
+        shape = Fast.geometry(model)
+        self.groups, self.groups_a_row = _BLOCK // shape.lanes, shape.quads_per_lane
+        self.shared = self.groups * shape.group_bytes
+        self._row = 4 * shape.quads
 
         segments, slots = segments_of(batches.indptr, longest)
         batch = np.searchsorted(batches.batch_users, segments["row"], "right") - 1
@@ -47,10 +42,14 @@ class HiddenUpdate:
         self.begins = np.searchsorted(batch[order], np.arange(len(batches) + 2)).tolist()
         self.work_list = device.array(segments[order].view(np.uint8))
         self.meeting = {
-            "parts": device.empty((max(slots, 1), 4 * quads), np.float32),
+            "parts": device.empty((max(slots, 1), self._row), np.float32),
             "arrived": device.zeros(max(slots, 1), np.int32),
         }
         self.items, self.levels = device.array(batches.items), device.array(batches.levels)
+
+    def in_quads(self, array):
+        """An array with rows of hidden units, filled up with zeros to whole vectors of four."""
+        return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, self._row - array.shape[-1])])
 
     def of_all(self, weights, hidden_biases, probabilities):
         """Overwrite the rows of all users, (n_users, hidden), given weights (n_items, K, hidden)."""
@@ -88,7 +87,7 @@ class Fast(DivergenceKernel):
         device, b = self._device, self.batches
         self._reconstruct, self._update = self.compile(model)
         self._hidden = HiddenUpdate(model, device, b, longest)
-        self._weights, self._positive = device.array(in_quads(weights)), device.array(in_quads(user_hidden))
+        self._weights, self._positive = map(device.array, map(self._hidden.in_quads, (weights, user_hidden)))
         self._visible_biases, self._hidden_biases = device.array(visible_biases), device.array(hidden_biases)
         self._negative = device.empty(self._positive.shape, np.float32)
         self._reconstruction = device.empty(b.most_entries, np.uint8)

@@ -9,7 +9,7 @@ from gpumf.datasets.ratings import row_offsets
 from gpumf.models.base import Version
 from gpumf.models.rbm.batches import MOST_POSITIONS
 from gpumf.models.rbm.divergence import DivergenceKernel
-from gpumf.models.rbm.fast import HiddenUpdate, in_quads
+from gpumf.models.rbm.fast import HiddenUpdate
 
 _BLOCK = 128  # CUDA threads, where a thread works by itself
 
@@ -96,7 +96,7 @@ class Thesis(DivergenceKernel):
         self._inputs = device.empty(levels * b.most_entries, np.float32)
         self._reconstruction = device.empty(levels * b.most_entries, np.uint8)
         self._all_hidden = HiddenUpdate(model, device, b)
-        self._all_probabilities = device.array(in_quads(user_hidden))
+        self._all_probabilities = device.array(self._all_hidden.in_quads(user_hidden))
 
     def train_batch(self, number, keys):
         self.take(number)
@@ -189,6 +189,6 @@ class Thesis(DivergenceKernel):
 
     def arrays(self):
         weights = self._device.array(np.stack(self._weights, axis=1))
-        self._all_hidden.of_all(in_quads(weights), self._hidden_biases, self._all_probabilities)
+        self._all_hidden.of_all(self._all_hidden.in_quads(weights), self._hidden_biases, self._all_probabilities)
         hidden = self._all_probabilities[:, : self._model.hidden].copy()
         return hidden, weights, np.stack(self._visible_biases, axis=1), self._hidden_biases

@@ -18,7 +18,7 @@ from gpumf.models.sgd.hogwild import Hogwild
 from gpumf.models.sgd.kato_hosino import KatoHosino
 from gpumf.models.sgd.newgpusgd import NewGpuSgd
 from gpumf.models.sgd.ordered import Ordered, OrderedParallel
-from gpumf.models.sgd.updates import Parallel, Sequential, quad_lanes
+from gpumf.models.sgd.updates import Parallel, Sequential
 
 _BIAS_KINDS = {False: 0, True: 1, "baseline": 2}  # BIASES of kernels/common/sgd.cuh
 _CONSTANT = schedules.Constant()
@@ -135,7 +135,7 @@ class SGD(Factorization):
         if self.device == "cpu":
             return super().choose(train)
         groups = Fast.in_flight(max(train.n_users, train.n_items), min(train.n_users, train.n_items))
-        many = groups >= _LEAST_GROUPS or groups * quad_lanes(self.columns) >= _LEAST_THREADS
+        many = groups >= _LEAST_GROUPS or groups * Fast.geometry(self).quad_lanes >= _LEAST_THREADS
         return "fast" if many else "kato_hosino"
 
     @classmethod

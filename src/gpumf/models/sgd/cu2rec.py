@@ -10,7 +10,7 @@ from gpumf.models.sgd.options import Option
 from gpumf.models.sgd.schedules import Patience
 from gpumf.models.sgd.updates import DescentKernel, draw_key
 
-_LOSS_BLOCKS, _LOSS_THREADS = 128, 256
+_LOSS_BLOCKS = 128
 _EARLY_BIRD = ["early_bird_gets", "early_bird_loses"]  # gets the gradient, loses it
 _CONFLICTS = [*_EARLY_BIRD, "atomic"]
 _GOLDEN = 0.6180339887498949
@@ -82,7 +82,9 @@ class Cu2rec(DescentKernel):
         self._all_items = device.array(np.arange(train.n_items))
         self._steps_an_epoch = self.steps_an_epoch(train)
         self._striding, self._key = model.options["striding"], draw_key(model)
-        self._shape = launch_shape(model.threads, train.n_users, model.columns, device)
+        shape = self.geometry(model)
+        self._shape = launch_shape(model.threads, train.n_users, shape.lanes, device)
+        self._loss_threads = shape.loss_threads
         self._loss, self._total_loss = self.kernel(model, "loss"), self.kernel(model, "total_loss")
         patience = model.options["patience"]
         self._patience = patience and Patience(patience)
@@ -148,7 +150,7 @@ class Cu2rec(DescentKernel):
             newest=self._newest,
             errors=errors,
         )
-        self._total_loss(_LOSS_BLOCKS, _LOSS_THREADS, errors=errors, n=self._nnz, sums=sums)
+        self._total_loss(_LOSS_BLOCKS, self._loss_threads, errors=errors, n=self._nnz, sums=sums)
         absolute, squared = self._device.to_numpy(sums).sum(axis=0)
         return float(np.sqrt(squared / self._nnz)), float(absolute / self._nnz)
 

@@ -10,7 +10,7 @@ from gpumf.models.sgd.hogwild import safe_updates
 from gpumf.models.sgd.newgpusgd import NewGpuSgd, rectangular_blocks
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
 from gpumf.models.sgd.partition import waves
-from gpumf.models.sgd.updates import PieceKernel, quad_lanes, with_quads
+from gpumf.models.sgd.updates import PieceKernel, with_quads
 
 _ENTRIES = {"batch_hogwild": "cumf_sgd", "wavefront": "cumf_sgd_wavefront", "blocked": "cumf_sgd_blocked"}
 _COLUMNS_A_WORKER = 2  # columns of blocks in the wavefront update: half of them are free at a time
@@ -58,7 +58,8 @@ class CumfSgd(PieceKernel):
         return cls.kernel(model, _ENTRIES[model.options["update"]])
 
     def __init__(self, model, train, user_factors, item_factors):
-        super().__init__(model, with_quads(user_factors, np.float16), with_quads(item_factors, np.float16))
+        shape = self.geometry(model)
+        super().__init__(model, *(with_quads(rows, shape.quads, np.float16) for rows in (user_factors, item_factors)))
         self._update, self._run, self._side = (model.options[name] for name in ("update", "run", "side"))
         self._columns, groups = model.columns, self._side
         if self._update == "blocked":
@@ -78,7 +79,7 @@ class CumfSgd(PieceKernel):
             order = train.random_order(train.nnz, model.seed)
             pieces = np.append(np.arange(0, train.nnz, self._run), train.nnz)
             groups = min(safe_updates(train, self.rounds), len(pieces) - 1)
-        self._shape = launch_shape(model.threads, groups, model.columns, self._device, quad_lanes(model.columns))
+        self._shape = launch_shape(model.threads, groups, shape.quad_lanes, self._device)
         arrays = train.users[order], train.items[order], train.values[order]
         self.set_pieces(arrays, pieces, model.chunk)
 

@@ -34,6 +34,7 @@ class Esgd(DescentKernel):
         "shuffled": Version("ESGD, shuffled", {"shuffle": True}),
     }
     cases: ClassVar = ({"th_size": 10},)
+    variants: ClassVar = DescentKernel.variants | {"MOST_THREADS": [MOST_THREADS]}
     races: ClassVar = {"esgd": {"user_factors", "item_factors"}}
     # th_size : threads of a block, taken down to a multiple of the columns
     # st : steps in which they load the ratings of a block
@@ -51,7 +52,8 @@ class Esgd(DescentKernel):
 
     @classmethod
     def defines(cls, model):
-        return {"FACTORS": cls.columns(model), "BIASES": 0 if model.biases == "baseline" else model.bias_kind}
+        biases = 0 if model.biases == "baseline" else model.bias_kind
+        return {"FACTORS": cls.columns(model), "BIASES": biases, "MOST_THREADS": MOST_THREADS}
 
     @classmethod
     def draw(cls, model, rng, rows):

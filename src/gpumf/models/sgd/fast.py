@@ -10,7 +10,7 @@ from gpumf.models.base import Version, whole_warps
 from gpumf.models.chunks import Chunks
 from gpumf.models.sgd.options import Option
 from gpumf.models.sgd.partition import tiled
-from gpumf.models.sgd.updates import DescentKernel, quad_lanes, quads, with_quads
+from gpumf.models.sgd.updates import DescentKernel, with_quads
 
 # Users for each group of lanes in flight: with fewer, two blocks often hold the same user's row, and lose a run.
 _USERS_A_GROUP = 16
@@ -66,13 +66,14 @@ class Fast(DescentKernel):
         if self._turned:
             train = train.transposed()
         rows, resident = self._in_places(user_factors, item_factors)
-        super().__init__(model, with_quads(rows, stored), resident)
+        shape = self.geometry(model)
+        super().__init__(model, with_quads(rows, shape.quads, stored), resident)
         blocks, self._groups, n_tiles, most, n_parts = self.shape(model, train, self._device)
         tiles = tiled(train, n_tiles, most, n_parts, model.options["longest"], model.seed)
         self._blocks, self._columns = blocks, model.columns
         # Whole warps, as the groups of a warp go in step; those that are too many have nothing to do.
-        self._block = whole_warps(self._groups * quad_lanes(model.columns))
-        self._shared = _item_bytes(model) * int(np.diff(tiles.tile_rows).max())
+        self._block = whole_warps(self._groups * shape.quad_lanes)
+        self._shared = _item_bytes(model, shape) * int(np.diff(tiles.tile_rows).max())
         arrays = train.users[tiles.order], tiles.rows, train.values[tiles.order]
         self._chunks = Chunks(self._device, arrays, tiles.parts, model.chunk)
         self._tiles = {
@@ -126,14 +127,15 @@ class Fast(DescentKernel):
         ------
         ValueError : more items than the tiles that were asked for have room for
         """
-        lanes, n_items, n_tiles = quad_lanes(model.columns), train.n_items, model.options["tiles"]
-        most_groups = min(1024 if model.columns <= 256 else 512, device.facts["threads_per_multiprocessor"]) // lanes
+        shape, n_items, n_tiles = cls.geometry(model), train.n_items, model.options["tiles"]
+        lanes = shape.quad_lanes
+        most_groups = min(shape.fast_threads, device.facts["threads_per_multiprocessor"]) // lanes
         if model.threads:
             groups, least = -(-model.threads // lanes), most_groups
         else:
             groups, least = cls.in_flight(train.n_users, train.n_items), _LEAST_THREADS // lanes
         blocks = min(device.facts["multiprocessors"], -(-groups // least), n_items, n_tiles or n_items)
-        most = (device.facts["shared_bytes_per_multiprocessor"] - 1024) // _item_bytes(model)
+        most = (device.facts["shared_bytes_per_multiprocessor"] - 1024) // _item_bytes(model, shape)
         if n_tiles is None:
             n_tiles = -(-n_items // (most * blocks)) * blocks  # as many for each block
         n_tiles = min(n_tiles, n_items)
@@ -142,7 +144,7 @@ class Fast(DescentKernel):
                 f"tiles of the kernel 'fast' must be at least {-(-n_items // most)} for {n_items} rows of "
                 f"{model.columns} factors in the shared memory of this device, not {n_tiles}"
             )
-        row_bytes = quads(model.columns) * model.options["precision"] // 2
+        row_bytes = shape.quads * model.options["precision"] // 2
         n_parts = model.options["parts"] or -(-train.n_users * row_bytes // _PART_BYTES)
         return blocks, min(most_groups, round(groups / blocks)), n_tiles, most, n_parts
 
@@ -200,9 +202,9 @@ class Fast(DescentKernel):
         return self._in_places(self._p[:, : self._columns].astype(np.float32), self._q)
 
 
-def _item_bytes(model):
+def _item_bytes(model, shape):
     """Shared memory of an item: its row, and its lock."""
-    return 16 * quads(model.columns) + 4 * model.options["locked"]
+    return shape.fast_row + shape.fast_lock * model.options["locked"]
 
 
 def _biases_exchanged(factors):

@@ -35,7 +35,8 @@ class Hogwild(DescentKernel, Updates):
         self._ratings = {name: self._device.array(getattr(train, name)) for name in ("users", "items", "values")}
         self._nnz = train.nnz
         self._key = draw_key(model)
-        self._shape = launch_shape(model.threads, safe_updates(train, self.rounds), model.columns, self._device)
+        lanes = self.geometry(model).lanes
+        self._shape = launch_shape(model.threads, safe_updates(train, self.rounds), lanes, self._device)
 
     @staticmethod
     def order(model, train, epoch=0, blocks=1, members=1):

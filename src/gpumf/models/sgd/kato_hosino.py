@@ -26,7 +26,8 @@ class KatoHosino(DescentKernel):
             )
             for rows in (train.by_user, train.by_item)
         )
-        self._shape = [launch_shape(model.threads, len(rows), model.columns, self._device) for rows in self.factors()]
+        lanes = self.geometry(model).lanes
+        self._shape = [launch_shape(model.threads, len(rows), lanes, self._device) for rows in self.factors()]
 
     @staticmethod
     def order(model, train, epoch=0, blocks=1, members=1):

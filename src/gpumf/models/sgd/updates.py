@@ -7,10 +7,14 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.cpu import sgd as cpu_sgd
+from gpumf.gpu import sources
 from gpumf.hashing import splitmix64
-from gpumf.models.base import COLUMNS, FactorTrainer, KernelTrainer, Version
+from gpumf.models.base import COLUMNS, FactorTrainer, KernelTrainer, Version, shape_of
 from gpumf.models.chunks import Chunks
 from gpumf.models.sgd.options import chosen
+
+_SHAPE = "sgd/shape.cu"
+sources.declare(_SHAPE, FACTORS=COLUMNS)
 
 SMALL = np.float32(0.1)  # standard deviation of initial factors of models with biases
 
@@ -83,6 +87,11 @@ class DescentKernel(KernelTrainer, Descent):
     @classmethod
     def compile(cls, model):
         return cls.kernel(model, cls.entry)
+
+    @classmethod
+    def geometry(cls, model):
+        """The geometry of the kernels of kernels/sgd for the model's columns, by the names in its shape.cu."""
+        return shape_of(gpu.device(model.device), _SHAPE, FACTORS=model.columns)
 
     @classmethod
     def kernel(cls, model, entry):
@@ -226,16 +235,6 @@ class Parallel(Sequential):
     parallel = True
 
 
-def quads(columns):
-    """Vectors of four factors in a row, as kernels/common/quads.cuh has them."""
-    return -(-columns // 4)
-
-
-def quad_lanes(columns):
-    """Lanes of a group of kernels/common/quads.cuh."""
-    return min(max(4, 1 << (quads(columns) - 1).bit_length()), 32)
-
-
-def with_quads(factors, dtype):
-    """Factors as rows of whole quads, zeros in the padding."""
-    return np.pad(factors, ((0, 0), (0, 4 * quads(factors.shape[1]) - factors.shape[1]))).astype(dtype)
+def with_quads(factors, quads, dtype):
+    """Factors as rows of so many quads, zeros in the padding."""
+    return np.pad(factors, ((0, 0), (0, 4 * quads - factors.shape[1]))).astype(dtype)
