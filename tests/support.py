@@ -34,6 +34,7 @@ def some_kernels(model, device):
 
 # Every scheme of kernels/sgd, as (kernel, options) of SGD, with sizes for small sets.
 SCHEMES = [(name, case) for name, of in SGD.schemes().items() if of.device == "cuda" for case in of.cases]
+
 schemes = pytest.mark.parametrize(("kernel", "options"), SCHEMES, ids=lambda x: str(x) if x else "")
 
 
@@ -54,6 +55,13 @@ def ragged_ratings(n_users=60, n_items=40, longest=35, seed=None, name="ragged")
     order = rng.permutation(len(users))
     values = rng.integers(1, 6, len(users)).astype(np.float32)
     return Ratings(users[order], items[order], values[order], n_users, n_items, scale=(1, 5), name=name)
+
+
+def rated(n_levels, seed=0, **shape):
+    """Ragged ratings 1..n_levels: a user without one, one with one, two items without any."""
+    ratings = ragged_ratings(seed=seed, **shape)
+    values = np.random.default_rng(seed).integers(1, n_levels + 1, ratings.nnz)
+    return Ratings(ratings.users, ratings.items, values, ratings.n_users, ratings.n_items, scale=(1, n_levels))
 
 
 def one_rating_a_row(n, seed=0):

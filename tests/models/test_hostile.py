@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import Case
 from gpumf import RBM, SGD
 from gpumf.cpu import reference
 from gpumf.models import DivergedError
-from gpumf.models.sgd.gpusgd import GpuSgd
-from gpumf.models.sgd.newgpusgd import rectangular_blocks
-from gpumf.models.sgd.updates import draw_key
 from hostile import cases, hostile_ratings
 from support import SCHEMES, kernels_on
 
@@ -82,36 +80,13 @@ ORDERED = [
 ]
 
 
-def replayed(model, train, p, q, epochs):
-    """The factors after these epochs, in float64, of a kernel whose order is known."""
-    steps = model.learning_rate, model.regularization, model.regularization
-    if model.kernel in ("sequential", "hogwild"):
-        return reference.hogwild(train, p, q, steps, draw_key(model), 0, epochs * train.nnz)
-    if model.kernel == "kato_hosino":
-        orders = [
-            (np.lexsort((train.items, train.users)), "users"),
-            (np.lexsort((train.users, train.items)), "items"),
-        ]
-    elif model.kernel == "gpusgd":
-        orders = [(GpuSgd.layout(train, model.options["side"])[0], "both")]
-    else:
-        orders = [(rectangular_blocks(train, model.options["side"]).order, "both")]
-    for order, sides in orders * epochs:
-        p, q = reference.sgd_replay(train, order, p, q, steps, sides=sides)
-    return p, q
-
-
 def follows_float64(train, factors, kernel, device, options, epochs=2):
     """Rates that go with the size of the ratings: none of these trainings may diverge."""
     size = float(np.abs(train.values).max()) or 1.0
     rates = {"regularization": 0.03 * size, "learning_rate": 0.05 / size}
     model = SGD(factors, **rates, kernel=kernel, device=device, **options)
-    start = model.initial_factors(train)
-    expected = replayed(model, train, *start, epochs)
-    model.fit(train, epochs)
-    for actual, right in zip(model._learned, expected, strict=True):
-        off = np.abs(actual - right).max(axis=1) / np.abs(right).max(axis=1)
-        assert off.max() < 1e-4, (train.name, kernel, factors, off.max())
+    case = Case(model, train, model.initial_factors(train), decay=1)
+    case.assert_close(1e-4, epochs, model.fit(train, epochs)._learned)
 
 
 @pytest.mark.parametrize(("kernel", "options"), ORDERED, ids=id_of)

@@ -2,9 +2,7 @@
 
 import pandas as pd
 
-from gpumf.experiments.gpumf import (
-    ceilings,
-)
+from gpumf.experiments.gpumf import ceilings
 
 
 def test_ceilings_stand_side_by_side():

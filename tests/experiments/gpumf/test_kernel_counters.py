@@ -2,9 +2,7 @@
 
 import pandas as pd
 
-from gpumf.experiments.gpumf import (
-    kernel_counters,
-)
+from gpumf.experiments.gpumf import kernel_counters
 from outcomes import lines
 
 

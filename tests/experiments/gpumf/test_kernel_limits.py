@@ -2,9 +2,7 @@
 
 import pandas as pd
 
-from gpumf.experiments.gpumf import (
-    kernel_limits,
-)
+from gpumf.experiments.gpumf import kernel_limits
 
 
 def test_limits_are_medians_over_repeats():

@@ -2,9 +2,7 @@
 
 import pandas as pd
 
-from gpumf.experiments.gpumf import (
-    kernel_resources,
-)
+from gpumf.experiments.gpumf import kernel_resources
 
 
 def test_registers_are_those_of_one_architecture():

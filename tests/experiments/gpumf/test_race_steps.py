@@ -2,9 +2,7 @@
 
 import pandas as pd
 
-from gpumf.experiments.gpumf import (
-    race_steps,
-)
+from gpumf.experiments.gpumf import race_steps
 
 
 def test_outcomes_are_counted_in_shares():

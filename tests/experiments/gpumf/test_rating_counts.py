@@ -2,9 +2,7 @@
 
 import pandas as pd
 
-from gpumf.experiments.gpumf import (
-    rating_counts,
-)
+from gpumf.experiments.gpumf import rating_counts
 
 
 def test_counts_are_summed_up_by_quantiles():

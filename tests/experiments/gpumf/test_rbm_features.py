@@ -5,9 +5,7 @@ import pandas as pd
 import pytest
 
 from gpumf import datasets
-from gpumf.experiments.gpumf import (
-    rbm_features,
-)
+from gpumf.experiments.gpumf import rbm_features
 from outcomes import lines
 
 

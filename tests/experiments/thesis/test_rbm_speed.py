@@ -6,9 +6,7 @@ import pytest
 
 from gpumf import RBM
 from gpumf import figure_style as style
-from gpumf.experiments.thesis import (
-    rbm_speed,
-)
+from gpumf.experiments.thesis import rbm_speed
 from gpumf.models.rbm.divergence import batch_order
 from outcomes import labelled, word
 from support import ragged_ratings

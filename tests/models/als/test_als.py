@@ -7,66 +7,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import HALF, als_case, als_tolerance
 from gpumf import ALS, gpu
-from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.gpu import nvrtc
 from gpumf.gpu.occupancy import KEPLER, active_blocks
 from gpumf.models.als import tensor_core, thesis, trainer
-from support import fewer, kernels_on, ragged_ratings, random_factors, to_numpy
-
-# Relative errors that a kernel may have: conjugate gradient ends at a residual, not at the solution. A in FP16 is off
-# by up to 2^-12 of the largest entry on its diagonal; lambda n bounds what comes of that, and plain lambda does not.
-TOLERANCE = {"tensor_core": 5e-3, "cumf_cg": 5e-3, "cumf_cg_fp16": 5e-2}
+from support import fewer, kernels_on, ragged_ratings, random_factors
 
 THESIS = ["thesis_global", "thesis_hybrid", "thesis_shared"]
-
-
-def tolerance(kernel):
-    return TOLERANCE.get(kernel, 1e-4)
-
-
-def trainer_of(device, kernel, ratings, factors, *, regularization=0.05, weighted=True, threads=None, seed=0):
-    """A trainer with poisoned user factors, NaN, or far off where the kernel starts from the solution before."""
-    cg = {"cg_steps": factors + 50, "cg_tolerance": 1e-7}
-    model = ALS(factors, regularization, weighted=weighted, kernel=kernel, device=device, threads=threads, **cg)
-    poison = np.full((ratings.n_users, factors), 7.0 if kernel in TOLERANCE else np.nan, np.float32)
-    items = random_factors(ratings.n_items, factors, seed)
-    return model.trainer(ratings, poison, items), items
-
-
-def solved_users(device, kernel, ratings, factors, **options):
-    trainer, items = trainer_of(device, kernel, ratings, factors, **options)
-    trainer.solve_users()
-    return to_numpy(device, *trainer.factors())[0], items
-
-
-def relative_error(actual, expected):
-    assert np.isfinite(actual).all()
-    return np.linalg.norm(actual - expected) / np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("factors", [1, 2, 3, 10, 15, 16, 17, 31, 32])
 def test_half_sweep_matches_the_reference(device, factors, weighted):
     ratings = ragged_ratings(seed=factors)
+    assert (ratings.by_user.counts == 0).any()
     for kernel in kernels_on(ALS, device):
-        actual, items = solved_users(device, kernel, ratings, factors, weighted=weighted)
-        expected = reference.als_half_sweep(ratings.by_user, items, 0.05, weighted)
+        case = als_case(device, kernel, ratings, factors, weighted=weighted)
         if weighted or kernel != "cumf_cg_fp16":
-            assert relative_error(actual, expected) < tolerance(kernel), kernel
-        empty = ratings.by_user.counts == 0
-        assert empty.any() and not actual[empty].any()
+            case.assert_close(als_tolerance(kernel), HALF)
+        else:
+            empty = ratings.by_user.counts == 0
+            assert not case.run(HALF)[0][empty].any()
 
 
 @pytest.mark.parametrize("factors", [10, 33, 64, 100, 111, 128, 200, 256])
 def test_tensor_core_half_sweep_with_many_factors(launcher, factors):
     longest = 70 if launcher.name == "host" else 400
     ratings = ragged_ratings(n_users=5, n_items=500, longest=longest, seed=factors)
-    actual, items = solved_users(launcher.name, "tensor_core", ratings, factors)
-    expected = reference.als_half_sweep(ratings.by_user, items, 0.05)
     # With more factors the systems are worse conditioned, and FP32 leaves conjugate gradient further off.
-    assert relative_error(actual, expected) < tolerance("tensor_core") * max(1, factors / 100)
+    tolerance = als_tolerance("tensor_core") * max(1, factors / 100)
+    als_case(launcher.name, "tensor_core", ratings, factors).assert_close(tolerance, HALF)
 
 
 def test_segments_are_the_rows():
@@ -100,8 +72,7 @@ def test_tensor_core_gives_the_same_bits_in_every_order(host, factors, longest):
 def test_cpu_half_sweep_with_many_factors(factors):
     ratings = ragged_ratings(n_users=12, n_items=500, longest=400, seed=factors)
     for kernel in kernels_on(ALS, "cpu"):
-        actual, items = solved_users("cpu", kernel, ratings, factors)
-        assert relative_error(actual, reference.als_half_sweep(ratings.by_user, items, 0.05)) < 1e-4
+        als_case("cpu", kernel, ratings, factors).assert_close(1e-4, HALF)
 
 
 def test_a_row_of_100_000_ratings(device):
@@ -111,33 +82,28 @@ def test_a_row_of_100_000_ratings(device):
     items = np.concatenate([np.arange(n), [7, n - 1]])
     ratings = Ratings(users, items, rng.integers(1, 6, n + 2), 4, n)
     for kernel in kernels_on(ALS, device):
-        actual, fixed = solved_users(device, kernel, ratings, 16)
-        expected = reference.als_half_sweep(ratings.by_user, fixed, 0.05)
-        for row in range(3):
-            assert relative_error(actual[row], expected[row]) < tolerance(kernel), (kernel, row)
+        als_case(device, kernel, ratings, 16).assert_close(als_tolerance(kernel), HALF)
 
 
 @given(seed=st.integers(0, 2**31), longest=st.integers(1, 38), n_users=st.integers(3, 90))
 def test_any_ragged_shape(device, seed, longest, n_users):
     ratings = ragged_ratings(n_users=n_users, longest=longest, seed=seed)
     for kernel in kernels_on(ALS, device):
-        actual, items = solved_users(device, kernel, ratings, 16, seed=seed)
-        assert relative_error(actual, reference.als_half_sweep(ratings.by_user, items, 0.05)) < tolerance(kernel)
+        als_case(device, kernel, ratings, 16).assert_close(als_tolerance(kernel), HALF)
 
 
 @pytest.mark.parametrize("kernel", THESIS)
 @pytest.mark.parametrize("threads", [1, 128, 384, 100_000])
 def test_any_grid_solves_every_row_to_the_same_bits(launcher, kernel, threads):
     ratings = ragged_ratings(n_users=fewer(launcher.name, 3000), seed=3)
-    whole, _ = solved_users(launcher.name, kernel, ratings, 16)
-    strided, _ = solved_users(launcher.name, kernel, ratings, 16, threads=threads)
+    whole, strided = (als_case(launcher.name, kernel, ratings, 16, threads=n).run(HALF)[0] for n in (None, threads))
     assert np.array_equal(whole, strided)
 
 
 @pytest.mark.parametrize("factors", [5, 16, 32])
 def test_the_thesis_versions_give_the_same_bits(launcher, factors):
     ratings = ragged_ratings(seed=9)
-    solved = {solved_users(launcher.name, kernel, ratings, factors)[0].tobytes() for kernel in THESIS}
+    solved = {als_case(launcher.name, kernel, ratings, factors).run(HALF)[0].tobytes() for kernel in THESIS}
     assert len(solved) == 1
 
 
@@ -153,13 +119,16 @@ def test_bit_identical_from_run_to_run(device):
 def test_an_epoch_is_users_then_items(device):
     ratings = ragged_ratings(seed=2)
     for kernel in kernels_on(ALS, device):
-        trainer, items = trainer_of(device, kernel, ratings, 16)
-        trainer.epoch(0)
-        users, actual = to_numpy(device, *trainer.factors())
-        solved = reference.als_half_sweep(ratings.by_user, items, 0.05)
-        expected = reference.als_half_sweep(ratings.by_item, solved, 0.05)
-        assert relative_error(users, solved) < tolerance(kernel)
-        assert relative_error(actual, expected) < 10 * tolerance(kernel)  # the first error goes through the second
+        case, tolerance = als_case(device, kernel, ratings, 16), als_tolerance(kernel)
+        case.assert_close((tolerance, 10 * tolerance), 1)  # the first error goes through the second
+
+
+def test_second_epochs_and_second_fits_go_on_from_the_first(device):
+    ratings = ragged_ratings(seed=2, n_items=30, longest=28)
+    for kernel in kernels_on(ALS, device):
+        case, tolerance = als_case(device, kernel, ratings, 6), 10 * als_tolerance(kernel)
+        case.assert_close(tolerance, 2)
+        case.assert_fits_close(tolerance)
 
 
 def test_shared_memory_is_what_the_thesis_computed(host):

@@ -10,25 +10,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import HALF, Case
 from gpumf import ALS, ImplicitALS, gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.models.als import tensor_core
 from gpumf.models.base import shape_of
 from hostile import cases, hostile_ratings, ratings_of
-from support import kernels_on, to_numpy
+from support import kernels_on
 
 LAMBDA, ALPHA = 0.05, 1.0
-
-
-def trainer_of(model, ratings, **options):
-    return model.trainer(ratings, **options)
 
 
 def model_of(estimator, kernel, device, factors=10, **options):
     options = {"alpha": ALPHA} | options if estimator is ImplicitALS else options
     many = {"cg_steps": factors + 50, "cg_tolerance": 1e-7}
     return estimator(factors, LAMBDA, kernel=kernel, device=device, **many, **options)
+
+
+def solved(model, ratings, *start):
+    """The users after half an epoch."""
+    return Case(model, ratings, start).run(HALF)[0]
 
 
 def row_and_bound(model, start, fixed, columns, values):
@@ -69,10 +71,8 @@ def row_and_bound(model, start, fixed, columns, values):
 
 def shares_within(model, ratings):
     """Holds a half-sweep of users against the bounds; returns these, relative, of the rows that have a solution."""
-    trainer = trainer_of(model, ratings)
     start, fixed = model.initial_factors(ratings)
-    trainer.solve_users()
-    actual, rows, shares = to_numpy(model.device, *trainer.factors())[0], ratings.by_user, []
+    actual, rows, shares = solved(model, ratings, start, fixed), ratings.by_user, []
     assert np.isfinite(actual).all()
     for row, (begin, end) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):
         if begin == end:
@@ -107,12 +107,6 @@ def test_every_row_of_any_hostile_ratings(estimator, device, ratings, factors, w
 
 
 # What these came from, each on its own
-
-
-def solved(model, ratings, users, items):
-    trainer = model.trainer(ratings, users, items)
-    trainer.solve_users()
-    return to_numpy(model.device, *trainer.factors())[0]
 
 
 @pytest.mark.parametrize("estimator", [ALS, ImplicitALS])

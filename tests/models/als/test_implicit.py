@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
+from cases import HALF, als_case, als_tolerance
 from gpumf import ImplicitALS
-from gpumf.cpu import reference
 from gpumf.datasets import Ratings
-from support import kernels_on, ragged_ratings, random_factors, to_numpy
-
-# Conjugate gradient ends at a residual; FP16 rounds weighted factors, or the matrix.
-TOLERANCE = {"tensor_core": 1e-2, "cumf_cg": 5e-3, "cumf_cg_fp16": 5e-2}
+from support import kernels_on, ragged_ratings, random_factors
 
 
 def implicit_ratings(n_users=30, n_items=50, longest=40, seed=0):
@@ -19,64 +16,61 @@ def implicit_ratings(n_users=30, n_items=50, longest=40, seed=0):
     return Ratings(ratings.users, ratings.items, values, n_users, n_items)
 
 
-def solved(device, kernel, ratings, factors, *, alpha, regularization=5.0, **options):
-    steps = {"cg_steps": factors + 50, "cg_tolerance": 1e-7}
-    model = ImplicitALS(factors, regularization, alpha=alpha, kernel=kernel, device=device, **steps)
-    items = random_factors(ratings.n_items, factors, 1)
-    users = random_factors(ratings.n_users, factors, 2)
-    trainer = model.trainer(ratings, users, items, **options)
-    trainer.solve_users()
-    return to_numpy(device, *trainer.factors())[0], items
+def case_of(device, kernel, ratings, factors, alpha, regularization=5.0):
+    start = random_factors(ratings.n_users, factors, 2), random_factors(ratings.n_items, factors, 1)
+    return als_case(device, kernel, ratings, factors, alpha, regularization, start)
 
 
-def relative_error(actual, expected):
-    assert np.isfinite(actual).all()
-    return np.linalg.norm(actual - expected) / np.linalg.norm(expected)
+def tolerance(kernel):
+    """FP16 rounds weighted factors, or the matrix."""
+    return 1e-2 if kernel == "tensor_core" else als_tolerance(kernel)
 
 
 @pytest.mark.parametrize("alpha", [0.3, 40.0])
 @pytest.mark.parametrize("factors", [1, 10, 32, 64])
 def test_half_sweep_matches_the_reference(device, factors, alpha):
     ratings = implicit_ratings(seed=factors)
+    assert (ratings.by_user.counts == 0).any()
     for kernel in kernels_on(ImplicitALS, device):
-        actual, items = solved(device, kernel, ratings, factors, alpha=alpha, regularization=5 * alpha)
-        expected = reference.implicit_half_sweep(ratings.by_user, items, 5 * alpha, alpha)
-        assert relative_error(actual, expected) < TOLERANCE.get(kernel, 1e-4), kernel
-        empty = ratings.by_user.counts == 0
-        assert empty.any() and not actual[empty].any()
+        case = case_of(device, kernel, ratings, factors, alpha, 5 * alpha)
+        learned = case.run(HALF)
+        case.assert_close(tolerance(kernel), HALF, learned, floor=1e-3)  # of users who like nothing
+        assert not learned[0][ratings.by_user.counts == 0].any()
+
+
+def test_second_epochs_and_second_fits_go_on_from_the_first(device):
+    ratings = implicit_ratings(seed=2)
+    for kernel in kernels_on(ImplicitALS, device):
+        case, close = case_of(device, kernel, ratings, 6, 2.0), 10 * tolerance(kernel)
+        case.assert_close(close, 1, floor=1e-3)
+        case.assert_close(close, 2, floor=1e-3)
+        case.assert_fits_close(close)
 
 
 @pytest.mark.parametrize("factors", [100, 128])
 def test_tensor_core_with_many_factors(launcher, factors):
     ratings = implicit_ratings(n_users=5, n_items=300, longest=50, seed=factors)
-    actual, items = solved(launcher.name, "tensor_core", ratings, factors, alpha=2.0, regularization=50.0)
-    assert (
-        relative_error(actual, reference.implicit_half_sweep(ratings.by_user, items, 50.0, 2.0))
-        < TOLERANCE["tensor_core"]
-    )
+    case = case_of(launcher.name, "tensor_core", ratings, factors, 2.0, 50.0)
+    case.assert_close(tolerance("tensor_core"), HALF)
 
 
 def test_long_rows_meet_in_any_order(host):
     ratings, found = implicit_ratings(n_users=4, n_items=700, longest=90, seed=3), set()
+    case = case_of("host", "tensor_core", ratings, 16, 2.0)
+    case.parts = {"longest": 20}
     for seed in range(5):
         with host.shuffled(seed):
-            actual, items = solved("host", "tensor_core", ratings, 16, alpha=2.0, longest=20)
-        found.add(actual.tobytes())
+            learned = case.run(HALF)
+        found.add(learned[0].tobytes())
     assert len(found) == 1
-    assert (
-        relative_error(actual, reference.implicit_half_sweep(ratings.by_user, items, 5.0, 2.0))
-        < TOLERANCE["tensor_core"]
-    )
+    case.assert_close(tolerance("tensor_core"), HALF, learned)
 
 
 def test_weights_of_any_size_fit_half_precision(launcher):
     ratings = implicit_ratings(seed=5)
     huge = Ratings(ratings.users, ratings.items, ratings.values * 1e4, ratings.n_users, ratings.n_items)
-    actual, items = solved(launcher.name, "tensor_core", huge, 8, alpha=40.0, regularization=1e5)
-    assert (
-        relative_error(actual, reference.implicit_half_sweep(huge.by_user, items, 1e5, 40.0))
-        < TOLERANCE["tensor_core"]
-    )
+    case = case_of(launcher.name, "tensor_core", huge, 8, 40.0, 1e5)
+    case.assert_close(tolerance("tensor_core"), HALF)
 
 
 def blocks(seed=0):

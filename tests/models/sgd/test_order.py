@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cases import RATES, Case, order_of, sgd_case
+from cases import order_of, sgd_case
 from gpumf import SGD
 from gpumf.datasets import Ratings
 from support import kernels_on, ragged_ratings
@@ -115,11 +115,5 @@ ONE_BY_ONE = {kernel: options for kernel, options, _ in reversed(ORDERED)}
 def test_a_second_fit_goes_on_where_the_first_ended(device):
     train = ragged_ratings(n_users=30, n_items=22, longest=20, seed=4)
     for kernel in set(kernels_on(SGD, device)) - {"parallel", "esgd"}:
-        model = SGD(5, **RATES, kernel=kernel, device=device, **ONE_BY_ONE.get(kernel, {}))
-        of = Case(model, train, model.initial_factors(train), decay=1)
-        model.fit(train, 1)
-        of.assert_close(2e-3 if kernel == "cumf_sgd" else 1e-5, 1, model._learned)
-        model.fit(train, 2, warm_start=True)
-        of.assert_close(6e-3 if kernel == "cumf_sgd" else 1e-5, 3, model._learned)
-        model.fit(train, 1)
-        of.assert_close(2e-3 if kernel == "cumf_sgd" else 1e-5, 1, model._learned)
+        case = sgd_case(device, kernel, train, 5, **ONE_BY_ONE.get(kernel, {}))
+        case.assert_fits_close(6e-3 if kernel == "cumf_sgd" else 1e-5)
