@@ -20,7 +20,7 @@ BLOCKS = MEMBERS = 2
 WORKERS = BLOCKS * MEMBERS
 # Of all schemes: so small that each has something to do for every worker.
 OPTIONS = {"side": BLOCKS, "th_size": 4 * MEMBERS, "st": 2, "shuffle": False, "striding": True, "run": 4}
-OPTIONS |= {"resident": "items", "tiles": BLOCKS, "parts": 1, "longest": 2}
+OPTIONS |= {"resident": "items", "tiles": BLOCKS, "parts": 1, "longest": 2, "update": "batch_hogwild"}
 PROFILES = {name: {"n_users": 8, "n_items": 6, "nnz": 30, "seed": 4} for name in ("smoke", "quick", "full")}
 
 
