@@ -13,20 +13,20 @@ BY_ONE = {"tiles": 4, "parts": 2, "longest": 8, "threads": 1}
 # (kernel, options with which nothing races, the error that its precision allows). In half precision a product next to
 # the middle of two halves may be rounded to either one, and what follows from it.
 ORDERED = [
-    ("hogwild", {"threads": 1}, 1e-5),
-    ("kato_hosino", {}, 1e-5),
-    ("gpusgd", {"side": 3}, 1e-5),
-    ("gpusgd", {"side": 3, "precision": 64}, 2e-7),
-    ("newgpusgd", {"side": 4}, 1e-5),
-    ("newgpusgd", {"side": 4, "precision": 64}, 2e-7),
-    ("bsgd", {"batch": 1}, 1e-5),
-    ("cumf_sgd", {"run": 7, "threads": 1}, 6e-3),
-    ("cumf_sgd", {"update": "wavefront", "side": 4, "threads": 1}, 6e-3),
-    ("cumf_sgd", {"update": "blocked", "side": 4}, 6e-3),
-    ("fast", BY_ONE | {"precision": 32}, 1e-5),
-    ("fast", BY_ONE | {"precision": 16}, 2e-2),
-    *(("cu2rec", {"threads": 1, "conflict": how}, 1e-5) for how in ("early_bird_gets", "early_bird_loses", "atomic")),
-    ("cu2rec", {"threads": 1, "striding": False}, 1e-5),
+    ("hogwild", {"threads": 1}, 3e-6),
+    ("kato_hosino", {}, 3e-6),
+    ("gpusgd", {"side": 3}, 3e-6),
+    ("gpusgd", {"side": 3, "precision": 64}, 1e-7),
+    ("newgpusgd", {"side": 4}, 3e-6),
+    ("newgpusgd", {"side": 4, "precision": 64}, 1e-7),
+    ("bsgd", {"batch": 1}, 3e-6),
+    ("cumf_sgd", {"run": 7, "threads": 1}, 2e-3),
+    ("cumf_sgd", {"update": "wavefront", "side": 4, "threads": 1}, 2e-3),
+    ("cumf_sgd", {"update": "blocked", "side": 4}, 2e-3),
+    ("fast", BY_ONE | {"precision": 32}, 3e-6),
+    ("fast", BY_ONE | {"precision": 16}, 4e-3),
+    *(("cu2rec", {"threads": 1, "conflict": how}, 3e-6) for how in ("early_bird_gets", "early_bird_loses", "atomic")),
+    ("cu2rec", {"threads": 1, "striding": False}, 3e-6),
 ]
 
 
@@ -44,7 +44,7 @@ def test_a_kernel_matches_its_own_order(launcher, kernel, options, tolerance, ra
 @WIDTHS
 @pytest.mark.parametrize("kernel", ["sequential", "ordered", "ordered_parallel"])
 def test_the_processor_matches_its_own_order(kernel, ratings, factors, biases):
-    sgd_case("cpu", kernel, ratings, factors, biases).assert_close(1e-5)
+    sgd_case("cpu", kernel, ratings, factors, biases).assert_close(3e-6)
 
 
 def test_every_kernel_but_one_that_races_is_held_to_its_order():
@@ -58,12 +58,12 @@ NARROW_TO_WIDE = [(1, False), (16, False), (33, True), (256, False), (300, "base
 @pytest.mark.parametrize(("factors", "biases"), NARROW_TO_WIDE)
 def test_one_group_follows_the_draws(device, ratings, factors, biases):
     for kernel in {"hogwild", "sequential"} & set(kernels_on(SGD, device)):
-        sgd_case(device, kernel, ratings, factors, biases, threads=1, learning_rate=0.002).assert_close(1e-5)
+        sgd_case(device, kernel, ratings, factors, biases, threads=1, learning_rate=0.002).assert_close(3e-6)
 
 
 @pytest.mark.parametrize("factors", [130])
 def test_fast_with_many_factors(launcher, ratings, factors):
-    for precision, tolerance in ((32, 1e-5), (16, 2e-2)):
+    for precision, tolerance in ((32, 3e-6), (16, 4e-3)):
         sgd_case(launcher.name, "fast", ratings, factors, True, precision=precision, **BY_ONE).assert_close(tolerance)
 
 
@@ -73,7 +73,7 @@ def test_one_block_of_esgd_matches_its_own_order(launcher, factors, biases, shuf
     # One group of k threads makes one block, which has to have all ratings in its shared memory, and room to spare.
     ratings = ragged_ratings(n_users=12, longest=12, seed=factors)
     one_block = {"th_size": 1, "st": -(-ratings.nnz // factors) + 1}
-    sgd_case(launcher.name, "esgd", ratings, factors, biases, **one_block, shuffle=shuffle).assert_close(1e-5)
+    sgd_case(launcher.name, "esgd", ratings, factors, biases, **one_block, shuffle=shuffle).assert_close(3e-6)
 
 
 @WIDTHS
@@ -84,7 +84,7 @@ def test_fast_by_many_groups_in_step_makes_every_update_once(launcher, factors, 
     items = np.random.default_rng(factors).permutation(ragged.nnz)
     ratings = Ratings(ragged.users, items, ragged.values, ragged.n_users, ragged.nnz)
     given = {"tiles": 1, "parts": 1, "longest": 7, "threads": threads, "precision": 32}
-    sgd_case(launcher.name, "fast", ratings, factors, biases, **given).assert_close(1e-5)
+    sgd_case(launcher.name, "fast", ratings, factors, biases, **given).assert_close(3e-6)
 
 
 @pytest.mark.parametrize("biases", [True, False, "baseline"])
@@ -95,7 +95,7 @@ def test_either_side_of_fast_may_stay_on_the_chip(launcher, resident, biases):
     of = sgd_case(launcher.name, "fast", ratings, 6, biases, **given)
     for epoch in range(4):
         assert sorted(rating for rating, _ in order_of(of.model, ratings, epoch)) == list(range(ratings.nnz))
-    of.assert_close(1e-5, epochs=4)
+    of.assert_close(3e-6, epochs=4)
 
 
 @pytest.mark.parametrize("kernel", ["gpusgd", "newgpusgd"])
@@ -116,4 +116,4 @@ def test_a_second_fit_goes_on_where_the_first_ended(device):
     train = ragged_ratings(n_users=30, n_items=22, longest=20, seed=4)
     for kernel in set(kernels_on(SGD, device)) - {"parallel", "esgd"}:
         case = sgd_case(device, kernel, train, 5, **ONE_BY_ONE.get(kernel, {}))
-        case.assert_fits_close(6e-3 if kernel == "cumf_sgd" else 1e-5)
+        case.assert_fits_close(2e-3 if kernel == "cumf_sgd" else 3e-6)
