@@ -23,7 +23,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help book notebook experiment test test-sanitize test-gpu test-gpu-sanitize mutants record findings stale readme gains tune data lint format lock clean
+.PHONY: help book notebook experiment test test-sanitize test-gpu test-gpu-sanitize mutants record findings stale readme gains tune data kernels lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -77,6 +77,9 @@ tune: $(READY) ## write the best parameters of the recorded search to src/gpumf/
 
 data: $(READY) ## download the data sets whose licences allow it into data/raw
 	$(RUN) -m gpumf.datasets $(ARGS)
+
+kernels: $(READY) ## compile ahead for this GPU: make kernels ARGS="100 256", numbers of factors
+	$(RUN) -m gpumf.gpu $(ARGS)
 
 lint: $(READY) ## check style and format
 	$(RUN) -m ruff check .

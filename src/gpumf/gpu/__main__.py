@@ -1,0 +1,52 @@
+"""Compile ahead, for the GPU at hand, all that ALS and SGD launch with some numbers of factors.
+
+What is compiled stays in CuPy's cache on disk, so that a first `fit` loads it. RBM's kernels, which depend on the
+data set's rating scale too, are left to their first use.
+"""
+
+import argparse
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from tqdm import tqdm
+
+from gpumf import ALS, SGD, ImplicitALS, gpu
+from gpumf.gpu import sources
+
+
+def variants(factors):
+    """(source, definitions) of all that is launched with so many factors, two columns more where there are biases."""
+    for model in (ALS, ImplicitALS, SGD):
+        model.schemes()  # declares its sources
+    for source, defines in sources.variants(FACTORS=[factors, factors + 2], HIDDEN=[], LEVELS=[]):
+        columns = factors + 2 * (defines.get("BIASES", 0) > 0)
+        if defines.get("FACTORS", columns) == columns:
+            yield source, defines
+
+
+def main(arguments=None):
+    """Compile for the factors that the arguments give; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m gpumf.gpu", description=__doc__)
+    parser.add_argument("factors", nargs="*", type=int, default=[16, 64, 100, 128], help="by default %(default)s")
+    chosen = parser.parse_args(arguments)
+    if why := gpu.why_unavailable():
+        print(why, file=sys.stderr)
+        return 1
+    device = gpu.device()
+    wanted = list({repr(variant): variant for f in chosen.factors for variant in variants(f)}.values())
+
+    def compiled(variant):
+        source, defines = variant
+        # Each compilation has all kernels of a source.
+        device.kernel(source, next(iter(sources.kernels(sources.path(source, defines)))), **defines)
+
+    # The compiler lets go of the GIL.
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        for _ in tqdm(threads.map(compiled, wanted), total=len(wanted), unit="source"):
+            pass
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
