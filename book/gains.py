@@ -1,6 +1,6 @@
 """What each version of a kernel gained, from the recorded results: the table in kernels/README.md."""
 
-from gpumf import results
+from gpumf import ALS, RBM, SGD, results
 from gpumf.experiments.cumf import als_versions
 from gpumf.experiments.gpumf import sgd_netflix
 
@@ -87,10 +87,24 @@ def diverged():
     return set(table.scheme[table.last_rmse.isna()])
 
 
+def publications():
+    """Where schemes are published, as they declare it: a dict of files and versions -> `Publication` or None."""
+    found = {}
+    for model in (ALS, SGD, RBM):
+        schemes = {name: scheme for name, scheme in model.schemes().items() if scheme.device == "cuda"}
+        for scheme in schemes.values():
+            files = scheme.source, getattr(scheme, "solver_source", scheme.source)
+            found |= dict.fromkeys(files, scheme.publication)
+        of_versions = {version: schemes.get(kernel) for version, (kernel, _) in model.versions().items()}
+        found |= {version: scheme.publication for version, scheme in of_versions.items() if scheme}
+    return found
+
+
 def table():
     """The table in Markdown: a row a version, with its factor over the version that it is compared with."""
-    found, without = seconds(), diverged()
-    lines = ["| file | version | what it changes | timed | seconds | gain | over |", "| --- " * 7 + "|"]
+    found, without, published = seconds(), diverged(), publications()
+    columns = "file", "version", "what it changes", "timed", "seconds", "gain", "over", "source of the scheme"
+    lines = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
     for file, version, baseline, changes in VERSIONS:
         what, value = found[version]
         gain = "–"
@@ -98,7 +112,9 @@ def table():
             gain = "diverged"
         elif baseline and found[baseline][0] == what:
             gain = f"{found[baseline][1] / value:.3g} x"
+        of = published.get(version, published[file])
+        source = f"{of.key}, {of.section}" if of else "–"
         over = f"`{baseline}`" if baseline else "–"
-        lines.append(f"| `{file}` | `{version}` | {changes} | {what} | {value:.4g} | {gain} | {over} |")
+        lines.append(f"| `{file}` | `{version}` | {changes} | {what} | {value:.4g} | {gain} | {over} | {source} |")
     where = [f"`{name}`: {results.load(name).where}" for name in RESULTS]
     return "\n".join([*lines, "", *where, ""])

@@ -71,6 +71,24 @@ def test_an_old_table_is_noticed_and_written_again(readme, monkeypatch, tmp_path
     assert readme.main(["--check", name]) == 0
 
 
+AUTHORS = {
+    "Kampffmeyer": "thesis",
+    "Greenquist": "cu2rec",
+    "Tan et al.": "cumf",
+    "Li et al.": "newgpusgd",
+    "Nassar et al.": "esgd",
+}
+
+
+def test_headers_name_the_publication_that_schemes_declare(readme):
+    published = readme.gains.publications()
+    for file in sorted({file for file, *_ in readme.gains.VERSIONS}):
+        publication = published[file]
+        cited = re.findall(r"^// Source: (.*)", (KERNELS / file).read_text(encoding="utf-8"), re.MULTILINE)
+        keys = [key for author, key in AUTHORS.items() if cited and cited[0].startswith(author)]
+        assert keys == ([publication.key] if publication else []), file
+
+
 # Words that DESIGN.md's glossary replaces, and E for the identity.
 RETIRED = r"\b(told|tells|held|besides?|described|nobody|everybody)\b|past L1|lambda( n)? E\b|F_I\b"
 

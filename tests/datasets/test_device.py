@@ -79,13 +79,13 @@ def test_blocks_and_groups_are_the_hosts(both, launcher, side):
     for height, width in ((here.n_users, here.n_items), (max(here.n_users, here.n_items),) * 2):
         a, b = (partition.diagonal_blocks(ratings, side, height, width) for ratings in (there, here))
         same(launcher, (a.order, a.offsets, a.tags), (b.order, b.offsets, b.tags))
-    same(launcher, GpuSgd.layout(there, side), GpuSgd.layout(here, side))
+    same(launcher, GpuSgd.grouped(there, side), GpuSgd.grouped(here, side))
 
 
 def test_groups_of_repeated_cells_come_behind_one_another():
     # One block; the cell (0, 0) three times, (1, 1) twice, all on one diagonal: groups of 3, 2 and 1.
     users, items = np.array([0, 1, 0, 2, 1, 0]), np.array([0, 1, 0, 2, 1, 0])
-    order, groups, of_blocks, _ = GpuSgd.layout(Ratings(users, items, np.ones(6), 3, 3), 1)
+    order, groups, of_blocks, _ = GpuSgd.grouped(Ratings(users, items, np.ones(6), 3, 3), 1)
     assert order.tolist() == [0, 1, 3, 2, 4, 5] and groups.tolist() == [0, 3, 5, 6] and of_blocks.tolist() == [0, 3]
 
 

@@ -25,6 +25,17 @@ class Version(NamedTuple):
     options: Mapping = MappingProxyType({})
 
 
+class Publication(NamedTuple):
+    """Where a scheme is published.
+
+    key : of one of the five publications, as book/references.bib has it
+    section : of it, with algorithms
+    """
+
+    key: str
+    section: str
+
+
 class Trainer(ABC):
     """One kernel at work on one training set: holds the arrays where the kernel wants them.
 
@@ -36,11 +47,15 @@ class Trainer(ABC):
     versions : dict of names -> `Version`, '' that of the scheme itself
     from_device : whether it orders ratings that are on the device already, `DeviceRatings`, with its initial arrays
     cases : options with which tests try the scheme on small sets
+    publication : a `Publication`, or None where the scheme is in none of the five
+    layout : forms of the training set that it takes beside its columns, of 'by_user' and 'by_item'
     """
 
     device, from_device = "cpu", False
     versions: ClassVar[dict[str, Version]]
     cases: ClassVar[tuple] = ({},)
+    publication: ClassVar[Publication | None] = None
+    layout: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     @abstractmethod

@@ -82,7 +82,7 @@ def test_waves_have_every_rating_once_and_a_worker_all_of_a_user(ratings, worker
 
 @given(rating_sets(), st.integers(1, 12))
 def test_square_blocks_of_a_tag_share_nothing_nor_do_the_ratings_of_a_group(ratings, side):
-    order, groups, of_blocks, tags = GpuSgd.layout(ratings, side)
+    order, groups, of_blocks, tags = GpuSgd.grouped(ratings, side)
     parts = parts_of(order, groups)
     assert len(of_blocks) == side**2 + 1 and of_blocks[-1] == len(parts) and all(map(len, parts))
     for part in parts:

@@ -10,7 +10,7 @@ import numpy as np
 from gpumf import gpu
 from gpumf.gpu import sources
 from gpumf.models.als.trainer import ALSTrainer, segments_of
-from gpumf.models.base import KernelTrainer, Version, shape_of
+from gpumf.models.base import KernelTrainer, Publication, Version, shape_of
 
 _LOADS = {"coalesced": 0, "l1": 1, "no_l1": 2}
 _SHARE = 0.75  # of the free memory, for the matrices and what comes with them
@@ -66,6 +66,7 @@ class Cumf(KernelTrainer, ALSTrainer):
     """
 
     source = "als/cumf/hermitian.cu"  # of the systems; each solver has its own
+    publication = Publication("cumf", "sections 2 to 4")
     variants: ClassVar = {"FACTORS": _FACTORS, "LOAD": range(3), "A_HALF": range(2), "IMPLICIT": range(2)}
     solver_source: str
     solver_defines: ClassVar = {}

@@ -6,13 +6,14 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.models.als.trainer import ALSTrainer
-from gpumf.models.base import KernelTrainer, Version, launch_shape
+from gpumf.models.base import KernelTrainer, Publication, Version, launch_shape
 
 
 class Thesis(KernelTrainer, ALSTrainer):
     """kernels/als/thesis.cu: a half-warp a row, in whichever memory its two symmetric matrices lie."""
 
     source = "als/thesis.cu"
+    publication = Publication("thesis", "Algorithms 5.2 and 5.3")
     variants: ClassVar = {"FACTORS": range(1, 33)}
     groups: ClassVar = dict.fromkeys(("thesis_global", "thesis_hybrid"), (16, {"matrices"}))
     shared_matrices: int  # of the two, how many lie in shared memory; the others in global memory

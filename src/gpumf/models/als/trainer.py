@@ -18,6 +18,7 @@ class ALSTrainer(FactorTrainer):
     """
 
     streams = False
+    layout: ClassVar = ("by_user", "by_item")
     cg_steps = 6  # of conjugate gradient, where it is used and nothing else is asked for (cumf, section 4)
 
     @classmethod

@@ -45,6 +45,7 @@ class Divergence(Trainer):
     """
 
     transfers = False
+    layout: ClassVar = ("by_user",)
 
     def __init__(self, model, train):
         levels = to_levels(train.by_user.values, model.scale, model.n_levels)

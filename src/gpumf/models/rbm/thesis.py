@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpumf.datasets.ratings import row_offsets
-from gpumf.models.base import Version
+from gpumf.models.base import Publication, Version
 from gpumf.models.rbm.batches import MOST_POSITIONS
 from gpumf.models.rbm.divergence import DivergenceKernel
 from gpumf.models.rbm.fast import HiddenUpdate
@@ -47,6 +47,7 @@ class Thesis(DivergenceKernel):
     """
 
     source = "rbm/thesis.cu"
+    publication = Publication("thesis", "section 4.2.2, Algorithm 4.2")
     versions: ClassVar = {
         "": Version("thesis, weights on the device"),
         "transfer": Version("thesis, weights moved", {"weights": "transfer"}),

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf.models.base import Version
+from gpumf.models.base import Publication, Version
 from gpumf.models.sgd.options import Option
 from gpumf.models.sgd.updates import PieceKernel, in_turn
 
@@ -13,6 +13,7 @@ class Bsgd(PieceKernel):
     """kernels/sgd/bsgd.cu: a shuffled stream of batches, a thread block a rating, one thread a factor."""
 
     source, entry = "sgd/bsgd.cu", "bsgd"
+    publication = Publication("esgd", "section 2.4")
     versions: ClassVar = {"": Version("BSGD", {"batch": 1024})}
     cases: ClassVar = ({"batch": 16},)
     races: ClassVar = {"bsgd": {"user_factors", "item_factors"}}

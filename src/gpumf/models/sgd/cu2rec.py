@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.hashing import random_positions
-from gpumf.models.base import Version, launch_shape
+from gpumf.models.base import Publication, Version, launch_shape
 from gpumf.models.sgd.options import Option
 from gpumf.models.sgd.schedules import Patience
 from gpumf.models.sgd.updates import DescentKernel, draw_key
@@ -30,6 +30,8 @@ class Cu2rec(DescentKernel):
     """
 
     source, entry = "sgd/cu2rec.cu", "cu2rec"
+    publication = Publication("cu2rec", "How it works to Advanced techniques")
+    layout: ClassVar = ("by_user",)
     versions: ClassVar = {
         "": Version("cu2rec"),
         "early bird loses": Version("cu2rec, early bird loses", {"conflict": "early_bird_loses"}),

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf.models.base import Version, launch_shape
+from gpumf.models.base import Publication, Version, launch_shape
 from gpumf.models.sgd.hogwild import safe_updates
 from gpumf.models.sgd.newgpusgd import NewGpuSgd, rectangular_blocks
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
@@ -23,6 +23,7 @@ class CumfSgd(PieceKernel):
     """
 
     source, entry = "sgd/cumf_sgd.cu", "cumf_sgd"
+    publication = Publication("cumf", "sections 2 and 6.1")
     versions: ClassVar = {
         "": Version("CuMF_SGD"),
         "wavefront": Version("CuMF_SGD, wavefront", {"update": "wavefront"}),

@@ -6,7 +6,7 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.hashing import random_order
-from gpumf.models.base import Version
+from gpumf.models.base import Publication, Version
 from gpumf.models.chunks import Chunks
 from gpumf.models.sgd.options import MOST_THREADS, Option
 from gpumf.models.sgd.updates import SMALL, DescentKernel
@@ -29,6 +29,7 @@ class Esgd(DescentKernel):
     """
 
     source, entry = "sgd/esgd.cu", "esgd"
+    publication = Publication("esgd", "section 3, Algorithms 1 and 2")
     versions: ClassVar = {
         "": Version("ESGD"),
         "shuffled": Version("ESGD, shuffled", {"shuffle": True}),

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import ClassVar
 
-from gpumf.models.base import Version
+from gpumf.models.base import Publication, Version
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, MOST_THREADS, Option
 from gpumf.models.sgd.partition import conflict_free_groups, diagonal_blocks
 from gpumf.models.sgd.updates import BlockKernel
@@ -13,6 +13,7 @@ class GpuSgd(BlockKernel):
     """kernels/sgd/gpusgd.cu: square blocks, one thread an update, ratings of a tag at a time."""
 
     source, entry = "sgd/gpusgd.cu", "gpusgd"
+    publication = Publication("newgpusgd", "sections 3, 4.1 and 5.2")
     versions: ClassVar = {"": Version("GPUSGD", {"side": 1024})}
     cases: ClassVar = ({"side": 3}, {"side": 3, "precision": 64})
     # side : l, blocks of a side, thus thread blocks of a launch
@@ -28,12 +29,12 @@ class GpuSgd(BlockKernel):
         super().__init__(model, user_factors, item_factors)
         self._side = model.options["side"]
         self._block = model.options["block"] or model.columns
-        order, groups, of_blocks, tags = self.layout(train, self._side)
+        order, groups, of_blocks, tags = self.grouped(train, self._side)
         self._groups = {"block_groups": self._device.array(of_blocks), "groups": self._device.array(groups)}
         self.set_pieces((train.users[order], train.items[order], train.values[order]), tags, model.chunk)
 
     @staticmethod
-    def layout(train, side):
+    def grouped(train, side):
         """(order, groups, groups of the blocks, tags), see `partition`."""
         edge = max(train.n_users, train.n_items)
         blocks = diagonal_blocks(train, side, edge, edge)
@@ -42,7 +43,7 @@ class GpuSgd(BlockKernel):
     @classmethod
     def order(cls, model, train, epoch=0, blocks=1, members=1):
         side = model.options["side"]
-        order, groups, of_blocks, _ = cls.layout(train, side)
+        order, groups, of_blocks, _ = cls.grouped(train, side)
         turns = [0] * blocks
         for number, (first, end) in enumerate(pairwise(of_blocks)):
             block = number % side % blocks

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.hashing import random_positions
-from gpumf.models.base import Version, launch_shape
+from gpumf.models.base import Publication, Version, launch_shape
 from gpumf.models.sgd.updates import DescentKernel, Updates, draw_key, in_turn
 
 
@@ -25,6 +25,7 @@ class Hogwild(DescentKernel, Updates):
     """kernels/sgd/hogwild.cu: a group of lanes an update, no locks."""
 
     source, entry = "sgd/hogwild.cu", "hogwild"
+    publication = Publication("thesis", "section 4.1.1, Algorithm 4.1")
     versions: ClassVar = {"": Version("Hogwild")}
     races: ClassVar = {"hogwild": {"user_factors", "item_factors"}}
     streams = False

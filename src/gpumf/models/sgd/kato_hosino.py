@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf.models.base import Version, launch_shape
+from gpumf.models.base import Publication, Version, launch_shape
 from gpumf.models.chunks import Chunks
 from gpumf.models.sgd.updates import DescentKernel
 
@@ -14,6 +14,8 @@ class KatoHosino(DescentKernel):
     """kernels/sgd/kato_hosino.cu: all users for all ratings, then all items; a group of lanes a row."""
 
     source, entry = "sgd/kato_hosino.cu", "kato_hosino_users"
+    publication = Publication("thesis", "section 2.6, Algorithm 2.2")
+    layout: ClassVar = ("by_user", "by_item")
     versions: ClassVar = {"": Version("Kato and Hosino")}
 
     def __init__(self, model, train, user_factors, item_factors):

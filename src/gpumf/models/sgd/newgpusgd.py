@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import ClassVar
 
-from gpumf.models.base import Version
+from gpumf.models.base import Publication, Version
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
 from gpumf.models.sgd.partition import diagonal_blocks
 from gpumf.models.sgd.updates import BlockKernel
@@ -18,6 +18,7 @@ class NewGpuSgd(BlockKernel):
     """kernels/sgd/newgpusgd.cu: rectangular blocks, a thread block a data block, one thread a factor."""
 
     source, entry = "sgd/newgpusgd.cu", "newgpusgd"
+    publication = Publication("newgpusgd", "section 4, Algorithm 1")
     versions: ClassVar = {
         "": Version("NewGPUSGD", {"side": 1024}),
         "FP64": Version("NewGPUSGD, FP64", {"side": 1024, "precision": 64}),
