@@ -132,13 +132,19 @@ _BLOCK = 128  # CUDA threads: the thesis's four warps (section 6.4)
 def shape_of(device, source, **defines):
     """The geometry that a source derives from its definitions: int attributes.
 
-    Its kernel `shape` writes each number to the parameter of its name.
+    Its kernel `shape` writes each number to the parameter of its name, once for each compiled kernel.
     """
     kernel = device.kernel(source, "shape", **defines)
-    names = kernel.signature.names
-    numbers = device.empty(len(names), np.int32)
-    kernel(1, 1, **{name: numbers[k : k + 1] for k, name in enumerate(names)})
-    return SimpleNamespace(**dict(zip(names, device.to_numpy(numbers).tolist(), strict=True)))
+    if id(kernel) not in _SHAPES:
+        names = kernel.signature.names
+        numbers = device.empty(len(names), np.int32)
+        kernel(1, 1, **{name: numbers[k : k + 1] for k, name in enumerate(names)})
+        shape = SimpleNamespace(**dict(zip(names, device.to_numpy(numbers).tolist(), strict=True)))
+        _SHAPES[id(kernel)] = kernel, shape  # which keeps the kernel, and with it its id
+    return _SHAPES[id(kernel)][1]
+
+
+_SHAPES = {}
 
 
 def whole_warps(threads):
