@@ -102,7 +102,7 @@ class Case:
 
     def __repr__(self):
         model = self.model
-        return f"{type(model).__name__}({model.kernel} on {model.device}, {getattr(model, 'options', '')})"
+        return f"{type(model).__name__}({model.solver} on {model.device}, {getattr(model, 'options', '')})"
 
 
 def _lengths(array):
@@ -129,11 +129,11 @@ def als_case(device, kernel, ratings, factors, alpha=None, regularization=0.05, 
     """A `Case` of ALS, or with an alpha of ImplicitALS, in which conjugate gradient goes on to its end."""
     make = ALS if alpha is None else partial(ImplicitALS, alpha=alpha)
     options = {"cg_steps": factors + 50, "cg_tolerance": 1e-7} | options
-    return Case(make(factors, regularization, kernel=kernel, device=device, **options), ratings, start)
+    return Case(make(factors, regularization, solver=kernel, device=device, **options), ratings, start)
 
 
 def _als_start(model, train, seed=0):
-    poison = np.full((train.n_users, model.factors), 7.0 if model.kernel in _TOLERANCES else np.nan, np.float32)
+    poison = np.full((train.n_users, model.factors), 7.0 if model.solver in _TOLERANCES else np.nan, np.float32)
     return poison, random_factors(train.n_items, model.factors, seed)
 
 
@@ -165,14 +165,14 @@ def _sgd_start(model, train):
 
 def sgd_case(device, kernel, ratings, factors, biases=False, **options):
     """A `Case` of SGD at RATES, unless the options say otherwise."""
-    return Case(SGD(factors, biases=biases, kernel=kernel, device=device, **RATES | options), ratings)
+    return Case(SGD(factors, biases=biases, solver=kernel, device=device, **RATES | options), ratings)
 
 
 def order_of(model, train, epoch=0):
     """The order in which one worker makes the updates of an epoch: [(position of the rating, what moves)]."""
-    if model.kernel.startswith("ordered"):
+    if model.solver.startswith("ordered"):
         return [(rating, "both") for rating in shuffled_blocks(train, model.options["side"], model.seed)[0]]
-    scheme = Hogwild if model.kernel == "sequential" else model.scheme
+    scheme = Hogwild if model.solver == "sequential" else model.scheme
     return [(rating, moves) for *_, rating, moves in scheme.order(model, train, epoch)]
 
 
@@ -186,14 +186,14 @@ def _sgd_replay(case, epochs):
     model, train, (p, q) = case.model, case.train, case.start
     for epoch in range(epochs):
         steps = sgd_steps(model, case.rate(epoch))
-        if model.kernel == "cu2rec":
+        if model.solver == "cu2rec":
             count = model.scheme.steps_an_epoch(train)
             for step in range(epoch * count, (epoch + 1) * count):
                 first = first_user(step, train.n_users) if model.options["striding"] else 0
                 how = draw_key(model), step, first, model.options["conflict"]
                 p, q = reference.cu2rec_step(train, p, q, steps, model.bias_kind, *how)
             continue
-        stored = np.float16 if model.kernel == "cumf_sgd" else None
+        stored = np.float16 if model.solver == "cumf_sgd" else None
         for moves, part in groupby(order_of(model, train, epoch), key=lambda update: update[1]):
             order, sides = [rating for rating, _ in part], moves if moves == "both" else f"{moves}s"
             p, q = reference.sgd_replay(train, order, p, q, steps, model.bias_kind, sides, stored)
@@ -255,7 +255,7 @@ def _rbm_gradients(model, batch, keys, weights, visible_biases, hidden_biases):
 def rbm_case(device, kernel, ratings, hidden, seed=0, **options):
     """A `Case` of an RBM, some users with several segments and some with one."""
     parts = {"longest": 4} if kernel == "fast" else {}
-    return Case(RBM(hidden, kernel=kernel, device=device, seed=seed, **options), ratings, **parts)
+    return Case(RBM(hidden, solver=kernel, device=device, seed=seed, **options), ratings, **parts)
 
 
 class Machine:

@@ -23,7 +23,7 @@ def fewer(device, n):
 def kernels_on(model, device):
     """The names of a model's kernels that run on a device."""
     kind = "cuda" if device == "host" else device
-    return [name for name, where in model.kernels().items() if where == kind]
+    return [name for name, where in model.solvers().items() if where == kind]
 
 
 def some_kernels(model, device):

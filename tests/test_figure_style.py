@@ -17,7 +17,7 @@ def test_dots_are_drawn_from_top_to_bottom():
 @pytest.mark.parametrize("model", [ALS, SGD])
 def test_every_scheme_of_a_model_looks_like_no_other_and_a_variant_has_its_colour(model):
     looks = {scheme: look for (of, scheme), look in style.LOOKS.items() if of == model.__name__}
-    assert set(model.kernels()) <= set(looks)
+    assert set(model.solvers()) <= set(looks)
     assert len({look[1:] for look in looks.values()}) == len({look.name for look in looks.values()}) == len(looks)
     for scheme, look in looks.items():
         assert look.colour in style.COLOURS and look.colour == looks[scheme.split(", ")[0]].colour

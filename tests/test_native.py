@@ -101,7 +101,7 @@ def test_without_it_numba_takes_its_place(missing, monkeypatch, tmp_path):
     monkeypatch.setattr(native, "library", lambda *_, **__: None)
     als.native_half_sweep.cache_clear()
     ratings = ragged_ratings(seed=1)
-    assert len(ALS(2, kernel="sequential", device="cpu").fit(ratings, 1).history) == 2
+    assert len(ALS(2, solver="sequential", device="cpu").fit(ratings, 1).history) == 2
     als.native_half_sweep.cache_clear()
 
 
@@ -114,7 +114,7 @@ def test_ordered_sgd_follows_its_order(make, factors, biases, monkeypatch):
     ratings = ragged_ratings(n_users=60, seed=factors)
     learned = {}
     for kernel in ("ordered", "ordered_parallel"):
-        model = SGD(factors, 0.1, learning_rate=0.05, biases=biases, kernel=kernel, device="cpu", side=5)
+        model = SGD(factors, 0.1, learning_rate=0.05, biases=biases, solver=kernel, device="cpu", side=5)
         p, q = random_factors(60, model.columns, 1), random_factors(ratings.n_items, model.columns, 2)
         if biases:
             p[:, -1] = q[:, -2] = 1
@@ -143,10 +143,10 @@ def test_blocks_of_a_diagonal_share_no_row():
 
 def test_more_blocks_than_rows_and_ratings_that_diverge():
     ratings = ragged_ratings(n_users=30, seed=1)
-    model = SGD(16, kernel="ordered_parallel", device="cpu", side=300)
+    model = SGD(16, solver="ordered_parallel", device="cpu", side=300)
     assert model.fit(ratings, 3, ratings).history.rmse.iloc[-1] < model.history.rmse[0]
     with pytest.raises(DivergedError):
-        SGD(16, learning_rate=10, kernel="ordered", device="cpu").fit(ratings, 20)
+        SGD(16, learning_rate=10, solver="ordered", device="cpu").fit(ratings, 20)
 
 
 def test_the_baselines_learn_the_same_and_their_rules_can_say_no():

@@ -212,7 +212,7 @@ def test_a_limit_is_the_longer_time_at_the_rate_of_the_units_that_do_the_work():
 def test_the_versions_of_cumf_are_timed_by_phases_and_loads(host):
     train, rows = ragged_ratings(seed=1), []
     ceilings = {"copy_bytes_per_second": 1e12, "fp32_flops": 1e12, "fp16_flops": 1e13}
-    for model in (ALS(5, kernel="cumf_cg_fp16", device="host"), ImplicitALS(5, kernel="cumf_lu", device="host")):
+    for model in (ALS(5, solver="cumf_cg_fp16", device="host"), ImplicitALS(5, solver="cumf_lu", device="host")):
         for load in als_versions.LOADS:
             rows += als_versions._timings(model, train, load, ceilings, 2)
     frame = pd.DataFrame(rows, columns=als_versions.COLUMNS)
@@ -359,6 +359,6 @@ def test_als_on_real_ratings(device, name, regularization, metric, reach):
 
     train, test = real(name)
     fitted = ALS(16, regularization, device=device).fit(train, 20, test)
-    reference = ALS(16, regularization, kernel="sequential").fit(train, 20, test)
+    reference = ALS(16, regularization, solver="sequential").fit(train, 20, test)
     assert fitted.history[metric].iloc[-1] <= reach
     assert abs(fitted.history[metric] - reference.history[metric]).max() < 1e-3

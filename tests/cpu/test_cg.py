@@ -164,13 +164,13 @@ def test_the_default_and_its_options(model):
     assert model(64, device="cpu").cg_steps == 3
     for wrong in ({"cg_steps": 0}, {"cg_tolerance": 1.0}, {"cg_tolerance": -1e-3}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            model(8, kernel="cg", device="cpu", **wrong)
+            model(8, solver="cg", device="cpu", **wrong)
 
 
 def test_few_factors_are_solved_exactly_by_default():
     ratings = ragged_ratings(seed=1)
     assert ALS(16, device="cpu").fit(ratings, 1).kernel == "parallel"
-    assert ALS(16, kernel="cg", device="cpu").fit(ratings, 1).kernel == "cg"
+    assert ALS(16, solver="cg", device="cpu").fit(ratings, 1).kernel == "cg"
     assert ImplicitALS(16, device="cpu").fit(ratings, 1).kernel == "parallel_cg"
 
 
@@ -179,5 +179,5 @@ def test_numba_takes_the_place_of_the_compiler(model, monkeypatch):
     ratings, found = ragged_ratings(seed=1), []
     for make in (cg.half_sweep, cg.numba_half_sweep):
         monkeypatch.setattr(cg, "half_sweep", make)
-        found.append(model(10, 1.0, kernel="parallel_cg", device="cpu").fit(ratings, 3).user_factors)
+        found.append(model(10, 1.0, solver="parallel_cg", device="cpu").fit(ratings, 3).user_factors)
     assert close(*found, 1e-3)

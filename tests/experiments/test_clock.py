@@ -124,7 +124,7 @@ def run(name, **parameters):
 @pytest.mark.parametrize("kernel", ["sequential", "parallel", "thesis_shared", "tensor_core"])
 def test_a_fit_counts_each_second_once_and_waits_for_the_device(clock, host, kernel):
     where = "cpu" if kernel in ("sequential", "parallel") else "host"
-    model = ALS(4, kernel=kernel, device=where)
+    model = ALS(4, solver=kernel, device=where)
     train, validation = ragged_ratings(seed=0).split(0.2)
     model.fit(train, 3, validation)
     assert model.history.seconds.to_list() == [0, 1, 2, 3] and model.times.train == 3
@@ -135,7 +135,7 @@ def test_a_fit_counts_each_second_once_and_waits_for_the_device(clock, host, ker
 
 def test_training_that_goes_on_counts_on(clock):
     train = ragged_ratings(seed=0)
-    model = SGD(4, kernel="sequential", device="cpu").fit(train, 2)
+    model = SGD(4, solver="sequential", device="cpu").fit(train, 2)
     model.fit(train, 2, warm_start=True)
     assert model.history.seconds.to_list() == [0, 1, 2, 3, 4] and model.times.train == 2
 
@@ -149,7 +149,7 @@ def test_compiling_is_counted_apart(clock, host, monkeypatch):
         return plain(model)
 
     monkeypatch.setattr(scheme, "compile", classmethod(slow))
-    model = ALS(4, kernel="thesis_global", device="host").fit(ragged_ratings(seed=0), 2)
+    model = ALS(4, solver="thesis_global", device="host").fit(ragged_ratings(seed=0), 2)
     assert model.times.train == 2 and model.times.prepare == PREPARE
     assert model.times.compile % COMPILE == 0 < model.times.compile
 

@@ -174,7 +174,7 @@ def seen(name, mirrored=False):
         made = Fit(
             type(self).__name__,
             dict(self._parameters),
-            self.kernel if self._kernel_given else None,
+            self.solver if self._solver_given else None,
             epochs,
             train,
             validation,

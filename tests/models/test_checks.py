@@ -11,7 +11,7 @@ from support import MODELS
 @MODELS
 def test_wrong_use_gets_one_clear_error(model, sets):
     train, test = sets
-    unfitted = model(4, kernel="sequential")
+    unfitted = model(4, solver="sequential")
     for call in (
         lambda: unfitted.predict(0, 0),
         lambda: unfitted.recommend(0),
@@ -34,7 +34,7 @@ def test_wrong_use_gets_one_clear_error(model, sets):
         broken = Ratings(train.users, train.items, values, train.n_users, train.n_items)
         with pytest.raises(ValueError, match="rating 5"):
             unfitted.fit(broken)
-    model_ = model(4, kernel="sequential").fit(train, 1)
+    model_ = model(4, solver="sequential").fit(train, 1)
     for users, items in ((train.n_users, 0), (0, -1)):
         with pytest.raises(IndexError, match="positions must lie"):
             model_.predict(users, items)
@@ -59,7 +59,7 @@ WRONG = {
         "cg_steps": NOT_INTEGERS,
         "cg_tolerance": [*NOT_NUMBERS, -0.1, 1],
         "seed": [-1, 2**64, 0.5, "0", None, True],
-        "kernel": ["fastest"],
+        "solver": ["fastest"],
         "device": ["tpu", None],
     },
     ImplicitALS: {"alpha": [*NOT_NUMBERS, 0, -40], "seed": [-1, 2**64]},
@@ -84,5 +84,5 @@ WRONG = {
 )
 def test_a_wrong_parameter_is_named_with_its_value(model, name, value):
     with pytest.raises(ValueError, match=name) as caught:
-        model(**{"kernel": "parallel", name: value})
+        model(**{"solver": "parallel", name: value})
     assert repr(value) in str(caught.value) or value == 0

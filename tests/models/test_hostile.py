@@ -60,7 +60,7 @@ def test_a_scheme_of_sgd_ends_finite_or_says_so(device, kernel, options, biases,
     if kernel not in kernels_on(SGD, device):
         pytest.skip(f"{kernel} does not run on {device}")
     for name, train in CASES.items():
-        model = SGD(5, biases=biases, kernel=kernel, device=device, **options)
+        model = SGD(5, biases=biases, solver=kernel, device=device, **options)
         try:
             model.fit(train, 2, train)
         except DivergedError:
@@ -84,7 +84,7 @@ def follows_float64(train, factors, kernel, device, options, epochs=2):
     """Rates that go with the size of the ratings: none of these trainings may diverge."""
     size = float(np.abs(train.values).max()) or 1.0
     rates = {"regularization": 0.03 * size, "learning_rate": 0.05 / size}
-    model = SGD(factors, **rates, kernel=kernel, device=device, **options)
+    model = SGD(factors, **rates, solver=kernel, device=device, **options)
     case = Case(model, train, model.initial_factors(train), decay=1)
     case.assert_close(5e-5, epochs, model.fit(train, epochs)._learned)
 
@@ -116,7 +116,7 @@ def agree_and_are_usable(train, hidden, batch, device, path):
     options = {"levels": 5, "batch": batch, "learning_rate": 0.3, "momentum": 0.5, "gibbs_steps": 2}
     models = []
     for kernel, where in [("sequential", "cpu"), *((kernel, device) for kernel in kernels_on(RBM, device))]:
-        model = RBM(hidden, kernel=kernel, device=where, **options)
+        model = RBM(hidden, solver=kernel, device=where, **options)
         if train.values.min() == train.values.max():
             with pytest.raises(ValueError, match="two different"):
                 model.fit(train, 1)
@@ -132,7 +132,7 @@ def agree_and_are_usable(train, hidden, batch, device, path):
         assert np.abs(model.user_hidden - h).max() < 1e-5
     for other in models[1:]:
         for a, b in zip(other._learned, models[0]._learned, strict=True):
-            assert np.abs(a - b).max() < 1e-4, (train.name, other.kernel)
+            assert np.abs(a - b).max() < 1e-4, (train.name, other.solver)
 
 
 @pytest.mark.parametrize(("hidden", "batch"), [(1, 10**6), (20, 3)])

@@ -121,7 +121,7 @@ def sets():
 
 
 def fitted(device, train):
-    return ALS(8, kernel=kernels_on(ALS, device)[-1], device=device).fit(train, 3)
+    return ALS(8, solver=kernels_on(ALS, device)[-1], device=device).fit(train, 3)
 
 
 def test_rank_averages_over_users_with_a_test_item(device, sets):
@@ -174,7 +174,7 @@ def test_a_user_without_a_training_rating_gets_the_popular_items_at_the_mean(dev
 
 def test_wrong_use_of_rankings_gets_one_clear_error(sets):
     train, test = sets
-    model = ALS(4, kernel="sequential").fit(train, 1)
+    model = ALS(4, solver="sequential").fit(train, 1)
     other = Ratings([0], [0], [1], 1, 1)
     for k in (0, -1, 2.5):
         with pytest.raises(ValueError, match="k must be"):

@@ -12,7 +12,7 @@ from support import ragged_ratings, some_kernels
 
 def test_recommend_leaves_out_what_was_rated(sets):
     train, _ = sets
-    model = ALS(8, kernel="sequential").fit(train, 5)
+    model = ALS(8, solver="sequential").fit(train, 5)
     user = int(np.argmax(train.by_user.counts))
     items, ratings = model.recommend(user, k=10)
     rated = set(train.items[train.users == user])
@@ -27,13 +27,13 @@ def test_recommend_leaves_out_what_was_rated(sets):
 def kinds(device):
     """Every kind of model, unfitted, on a device."""
     for kernel in some_kernels(ALS, device):
-        yield ALS(8, kernel=kernel, device=device)
+        yield ALS(8, solver=kernel, device=device)
     for kernel in some_kernels(ImplicitALS, device):
-        yield ImplicitALS(8, kernel=kernel, device=device)
+        yield ImplicitALS(8, solver=kernel, device=device)
     for kernel in some_kernels(RBM, device):
-        yield RBM(4, learning_rate=0.1, kernel=kernel, device=device)
+        yield RBM(4, learning_rate=0.1, solver=kernel, device=device)
     for kernel, biases in product(some_kernels(SGD, device), (False, True, "baseline")):
-        yield SGD(8, biases=biases, kernel=kernel, device=device)
+        yield SGD(8, biases=biases, solver=kernel, device=device)
 
 
 def test_recommend_and_predict_agree_for_every_user(device):
@@ -59,7 +59,7 @@ def test_biases_are_predicted_for_cold_users_and_items(device):
     cold_item = int(np.flatnonzero(train.by_item.counts == 0)[0])
     test = Ratings([cold_user, cold_user], known[:2], [1, 5], 30, 20)
     for biases, kernel in product((True, "baseline"), some_kernels(SGD, device)):
-        model = SGD(8, biases=biases, kernel=kernel, device=device).fit(train, 3, test)
+        model = SGD(8, biases=biases, solver=kernel, device=device).fit(train, 3, test)
         of_items = train.mean + model.item_biases[known]
         np.testing.assert_allclose(model.predict(cold_user, known), of_items, rtol=1e-6)
         np.testing.assert_allclose(model.predict(np.arange(30), cold_item), train.mean + model.user_biases, rtol=1e-6)
@@ -90,7 +90,7 @@ def test_cold_users_get_popular_items_first(device, tmp_path):
 
 def test_a_model_from_a_file_asks_for_what_was_seen(sets, tmp_path):
     train, test = sets
-    model = ALS(8, kernel="sequential").fit(train, 2)
+    model = ALS(8, solver="sequential").fit(train, 2)
     model.save(tmp_path / "model.npz")
     loaded = ALS.load(tmp_path / "model.npz", device="cpu")
     for ask in (lambda m, **seen: m.rank(test, 5, **seen), lambda m, **seen: m.recommend(3, 5, **seen)[0].tolist()):

@@ -66,7 +66,7 @@ def train():
 
 
 def made(model, **parameters):
-    return model(**{"device": "cpu", "kernel": KERNELS[model]} | parameters)
+    return model(**{"device": "cpu", "solver": KERNELS[model]} | parameters)
 
 
 @pytest.mark.parametrize("model", OTHERS)
@@ -101,7 +101,7 @@ def test_a_stored_model_with_all_parameters_goes_on_as_if_it_had_not_been(model,
     before = [array.copy() for array in fitted._learned]
     assert all(map(np.array_equal, loaded._learned, before))
     # Its kernel is the fastest, which may learn other bits.
-    loaded.kernel, loaded._kernel_given = fitted.kernel, True
+    loaded.solver, loaded._solver_given = fitted.solver, True
     for one in (fitted, loaded):
         one.fit(train, 2, warm_start=True)
     assert loaded.history.epoch.to_list() == [0, 1, 2, 3, 4]
@@ -134,7 +134,7 @@ def test_conjugate_gradient_ends_after_its_steps_or_at_its_tolerance(host):
     train = ragged_ratings(seed=3)
 
     def learned(**parameters):
-        return ALS(6, 0.01, kernel="cumf_cg", device="host", **parameters).fit(train, 1).user_factors
+        return ALS(6, 0.01, solver="cumf_cg", device="host", **parameters).fit(train, 1).user_factors
 
     many = learned(cg_steps=40, cg_tolerance=0)
     gaps = [abs(learned(cg_steps=40, cg_tolerance=t) - many).max() for t in (0.9, 1e-2, 1e-5)]

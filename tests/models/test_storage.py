@@ -14,7 +14,7 @@ from support import MODELS
 @MODELS
 def test_save_and_load(model, sets, tmp_path):
     train, test = sets
-    fitted = model(8, 0.07, seed=3, kernel="sequential").fit(train, 3, test)
+    fitted = model(8, 0.07, seed=3, solver="sequential").fit(train, 3, test)
     fitted.save(tmp_path / "model.npz")
     loaded = model.load(tmp_path / "model.npz", device="cpu")
     assert np.array_equal(loaded.predict(test.users, test.items), fitted.predict(test.users, test.items))
@@ -27,7 +27,7 @@ def test_save_and_load(model, sets, tmp_path):
 
 
 def test_load_refuses_other_files(sets, tmp_path):
-    ALS(4, kernel="sequential").fit(sets[0], 1).save(tmp_path / "als.npz")
+    ALS(4, solver="sequential").fit(sets[0], 1).save(tmp_path / "als.npz")
     with pytest.raises(ValueError, match="holds a ALS"):
         SGD.load(tmp_path / "als.npz")
     data = (tmp_path / "als.npz").read_bytes()
@@ -42,9 +42,9 @@ def test_load_refuses_other_files(sets, tmp_path):
 
 def test_a_save_that_fails_leaves_the_old_file(sets, tmp_path, monkeypatch):
     path, savez = tmp_path / "model.npz", np.savez
-    ALS(4, kernel="sequential", seed=1).fit(sets[0], 1).save(path)
+    ALS(4, solver="sequential", seed=1).fit(sets[0], 1).save(path)
     old = path.read_bytes()
-    model = ALS(4, kernel="sequential", seed=2).fit(sets[0], 1)
+    model = ALS(4, solver="sequential", seed=2).fit(sets[0], 1)
 
     def full_disk(file, **arrays):
         savez(file, **{name: arrays[name] for name in list(arrays)[:2]})
@@ -107,7 +107,7 @@ HOSTILE = {
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_files_are_refused(what, sets, tmp_path):
     path = tmp_path / "model.npz"
-    ALS(4, kernel="sequential").fit(sets[0], 1).save(path)
+    ALS(4, solver="sequential").fit(sets[0], 1).save(path)
     arrays = contents(path)
     np.savez(path, **arrays)
     ALS.load(path, device="cpu")
@@ -118,7 +118,7 @@ def test_hostile_files_are_refused(what, sets, tmp_path):
 
 def test_no_part_of_a_file_is_a_model(sets, tmp_path):
     path = tmp_path / "model.npz"
-    RBM(4, kernel="sequential").fit(sets[0], 1).save(path)
+    RBM(4, solver="sequential").fit(sets[0], 1).save(path)
     whole = path.read_bytes()
     for length in (0, 1, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])

@@ -27,16 +27,16 @@ def sets():
 # One update at a time where updates race, so that the result is a function of the order.
 MODELS = {
     "ALS": lambda device: ALS(5, device=device),
-    "ALS cumf_lu": lambda device: ALS(5, device=device, kernel="cumf_lu"),
+    "ALS cumf_lu": lambda device: ALS(5, device=device, solver="cumf_lu"),
     "ImplicitALS": lambda device: ImplicitALS(5, device=device),
-    "fast": lambda device: SGD(5, device=device, kernel="fast", threads=1),
-    "fast, users": lambda device: SGD(5, device=device, kernel="fast", threads=1, resident="users"),
-    "kato_hosino": lambda device: SGD(5, device=device, kernel="kato_hosino"),
-    "cumf_sgd": lambda device: SGD(5, device=device, kernel="cumf_sgd", threads=1),
-    "cumf_sgd, blocked": lambda device: SGD(5, device=device, kernel="cumf_sgd", update="blocked", side=3),
-    "gpusgd": lambda device: SGD(5, device=device, kernel="gpusgd", side=3),
-    "newgpusgd": lambda device: SGD(5, device=device, kernel="newgpusgd", side=3, biases=True),
-    "esgd": lambda device: SGD(4, device=device, kernel="esgd", shuffle=True, th_size=4, st=200, biases="baseline"),
+    "fast": lambda device: SGD(5, device=device, solver="fast", threads=1),
+    "fast, users": lambda device: SGD(5, device=device, solver="fast", threads=1, resident="users"),
+    "kato_hosino": lambda device: SGD(5, device=device, solver="kato_hosino"),
+    "cumf_sgd": lambda device: SGD(5, device=device, solver="cumf_sgd", threads=1),
+    "cumf_sgd, blocked": lambda device: SGD(5, device=device, solver="cumf_sgd", update="blocked", side=3),
+    "gpusgd": lambda device: SGD(5, device=device, solver="gpusgd", side=3),
+    "newgpusgd": lambda device: SGD(5, device=device, solver="newgpusgd", side=3, biases=True),
+    "esgd": lambda device: SGD(4, device=device, solver="esgd", shuffle=True, th_size=4, st=200, biases="baseline"),
     "RBM": lambda device: RBM(5, device=device),
 }
 
@@ -71,7 +71,7 @@ def test_training_goes_on_where_the_ratings_are(launcher, sets):
     there = [DeviceRatings.of(ratings, launcher) for ratings in sets]
     made = []
     for first, second in (sets, there):
-        model = SGD(5, device=launcher.name, kernel="kato_hosino").fit(first, 1).fit(first, 1, warm_start=True)
+        model = SGD(5, device=launcher.name, solver="kato_hosino").fit(first, 1).fit(first, 1, warm_start=True)
         made.append(model.partial_fit(second, 2))
     for here, from_device in zip(*map(state, made), strict=True):
         assert here.tobytes() == from_device.tobytes()
@@ -84,7 +84,7 @@ def test_what_does_not_fit_a_device_is_ordered_on_the_host(launcher, sets, monke
     assert model._placed(sets[0]) is sets[0]
     monkeypatch.undo()
     assert model._placed(sets[0]).device is launcher
-    assert SGD(5, device=launcher.name, kernel="fast", chunk=50)._placed(sets[0]) is sets[0]
+    assert SGD(5, device=launcher.name, solver="fast", chunk=50)._placed(sets[0]) is sets[0]
 
 
 @pytest.mark.parametrize("where", ["cpu", "host"])
@@ -93,7 +93,7 @@ def test_all_devices_begin_with_the_same_factors(where, sets):
         pytest.skip(gpu.why_unavailable("host"))
     train = sets[0] if where == "cpu" else DeviceRatings.of(sets[0], gpu.device("host"))
     p, q = ALS(7, seed=3).initial_factors(train)
-    again = ALS(7, seed=3, kernel="sequential", device="cpu").initial_factors(sets[0])
+    again = ALS(7, seed=3, solver="sequential", device="cpu").initial_factors(sets[0])
     assert (p.tobytes(), q.tobytes()) == tuple(a.tobytes() for a in again)
     other, _ = ALS(7, seed=4).initial_factors(train)
     assert not (p == other).any() and not np.isin(p, q).any() and len(np.unique(p)) > 0.99 * p.size

@@ -46,38 +46,38 @@ class Model(Stored, Recommender):
     _arrays: tuple[str, ...]
     _remedy: str  # what to do where training diverges
 
-    def __init__(self, *, kernel, device, seed):
+    def __init__(self, *, solver, device, seed):
         self.seed = integer("seed", seed, 0, MOST_SEED)
-        self.kernel, self.device = self._usable(kernel, device)
-        self._kernel_given, self._default_kernel = kernel is not None, self.kernel
+        self.solver, self.device = self._usable(solver, device)
+        self._solver_given, self._default_solver = solver is not None, self.solver
         self.history = None
 
     @classmethod
-    def kernels(cls):
-        """What can be passed as `kernel`: a dict name -> device, slowest first. Those of 'cuda' run on 'host' too."""
+    def solvers(cls):
+        """What can be passed as `solver`: a dict name -> device, slowest first. Those of 'cuda' run on 'host' too."""
         return {name: trainer.device for name, trainer in cls._trainers.items()}
 
     @classmethod
     def schemes(cls):
-        """What the kernels declare of themselves: a dict name -> `gpumf.models.base.Trainer`, slowest first."""
+        """What the solvers declare of themselves: a dict name -> `gpumf.models.base.Trainer`, slowest first."""
         return dict(cls._trainers)
 
     @classmethod
     def versions(cls):
-        """What studies compare: a dict name, as 'fast' or 'fast, FP32' -> (kernel, `Version`)."""
+        """What studies compare: a dict name, as 'fast' or 'fast, FP32' -> (solver, `Version`)."""
         return {
-            f"{kernel}, {name}" if name else kernel: (kernel, version)
-            for kernel, scheme in cls._trainers.items()
+            f"{solver}, {name}" if name else solver: (solver, version)
+            for solver, scheme in cls._trainers.items()
             for name, version in scheme.versions.items()
         }
 
     @property
     def scheme(self):
-        """The `Trainer` of this model's kernel."""
-        return self._trainers[self.kernel]
+        """The `Trainer` of this model's solver."""
+        return self._trainers[self.solver]
 
     def trainer(self, train, *arrays, **parts):
-        """This model's kernel at work on a training set: for what looks at its steps, or times them.
+        """This model's solver at work on a training set: for what looks at its steps, or times them.
 
         Parameters
         ----------
@@ -92,42 +92,42 @@ class Model(Stored, Recommender):
         return self.scheme(self, train, *(arrays or self._initial(train)), **parts)
 
     def choose(self, train):
-        """The kernel for a training set, where none was given: the fastest for the device, or what a model knows."""
-        return self._default_kernel
+        """The solver for a training set, where none was given: the fastest for the device, or what a model knows."""
+        return self._default_solver
 
-    def _usable(self, kernel, device):
-        """(kernel, device) for what was asked for, the fastest one."""
+    def _usable(self, solver, device):
+        """(solver, device) for what was asked for, the fastest one."""
         model = type(self).__name__
         if device not in ("auto", "cpu", "cuda", "host"):
             raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'host', not {device!r}")
-        if kernel is not None and kernel not in self._trainers:
-            raise ValueError(f"{model} has no kernel {kernel!r}; choose from {list(self._trainers)}")
+        if solver is not None and solver not in self._trainers:
+            raise ValueError(f"{model} has no solver {solver!r}; choose from {list(self._trainers)}")
         if device == "host":
             gpu.device("host")  # raises where there is none
-        elif device == "cuda" or (kernel and self._trainers[kernel].device == "cuda"):
+        elif device == "cuda" or (solver and self._trainers[solver].device == "cuda"):
             gpu.device()
         usable = {"host": ("cuda",), "auto": ("cpu", "cuda") if gpu.available() else ("cpu",)}.get(device, (device,))
         fitting = [
             name
             for name, trainer in self._trainers.items()
-            if kernel in (None, name) and trainer.device in usable and self._fits(trainer)
+            if solver in (None, name) and trainer.device in usable and self._fits(trainer)
         ]
         if not fitting:
             raise ValueError(
-                f"{model} has no kernel for kernel={kernel!r}, device={device!r}{self._misfit}; there are "
+                f"{model} has no solver for solver={solver!r}, device={device!r}{self._misfit}; there are "
                 + ", ".join(f"{name} ({self._described(trainer)})" for name, trainer in self._trainers.items())
             )
         return fitting[-1], "host" if device == "host" else self._trainers[fitting[-1]].device
 
-    _misfit = ""  # what else than kernel and device a kernel may not fit
+    _misfit = ""  # what else than solver and device a solver may not fit
 
     def _fits(self, trainer):
-        """Whether a kernel is made for a model of this size."""
+        """Whether a solver is made for a model of this size."""
         return True
 
     @staticmethod
     def _described(trainer):
-        """What `_usable` says of a kernel that does not fit."""
+        """What `_usable` says of a solver that does not fit."""
         return trainer.device
 
     @property
@@ -205,8 +205,8 @@ class Model(Stored, Recommender):
         """(clock, train, validation): a clock that runs from now on, and the sets, checked, where they are wanted."""
         clock = Clock(None if self.device == "cpu" else gpu.device(self.device))
         check_training(train, validation)
-        if not self._kernel_given:
-            self.kernel = self.choose(train)
+        if not self._solver_given:
+            self.solver = self.choose(train)
         with clock.spent_on("transfer"):
             train, validation = self._placed(train), validation and self._placed(validation)
         with clock.spent_on("prepare"):
@@ -272,7 +272,7 @@ class Model(Stored, Recommender):
         newest = (finite.copies(trainer.arrays()), rows) if rows else done(rows, 0, 0.0)
         first = newest[1][-1]["epoch"]
         try:
-            for epoch in tqdm(range(first, first + epochs), disable=not progress, desc=self.kernel, unit="epoch"):
+            for epoch in tqdm(range(first, first + epochs), disable=not progress, desc=self.solver, unit="epoch"):
                 rows = newest[1]
                 started = time.perf_counter()
                 self._epoch(trainer, epoch, rows)

@@ -35,11 +35,11 @@ class Factorization(Model):
     _copied_rows = None, None  # the training set, and its users' rows on the device
     _remedy = "raise regularization, or scale the ratings down"
 
-    def __init__(self, factors, regularization, *, kernel, device, threads, seed):
+    def __init__(self, factors, regularization, *, solver, device, threads, seed):
         self.factors = integer("factors", factors, 1, MAX_FACTORS)
         self.regularization = number("regularization", regularization, least=0)
         self.threads = None if threads is None else integer("threads", threads, 1)
-        super().__init__(kernel=kernel, device=device, seed=seed)
+        super().__init__(solver=solver, device=device, seed=seed)
 
     @property
     def _misfit(self):

@@ -15,7 +15,7 @@ CEILINGS = {"copy_bytes_per_second": 1e9, "fp32_flops": 1e9}
 
 
 def test_the_least_work_of_an_epoch_is_that_of_its_batches():
-    ratings, model = ragged_ratings(seed=0), RBM(6, batch=7, gibbs_steps=2, kernel="sequential")
+    ratings, model = ragged_ratings(seed=0), RBM(6, batch=7, gibbs_steps=2, solver="sequential")
     model.fit(ratings, 0)
     trainer = model.trainer(ratings)
     order = batch_order(0, 0, len(trainer.batches))
@@ -34,7 +34,7 @@ def test_the_least_work_of_an_epoch_is_that_of_its_batches():
 def test_versions_are_timed_whole_and_by_updates(kernel, weights, host):
     ratings = ragged_ratings(12, 9, 6, seed=1)
     device = "cpu" if kernel == "sequential" else "host"
-    model = RBM(4, batch=5, kernel=kernel, weights=weights, device=device)
+    model = RBM(4, batch=5, solver=kernel, weights=weights, device=device)
     rows = pd.DataFrame(rbm_speed._timings(model, ratings, 1, weights == "transfer", 3, CEILINGS))
     updates = set(rbm_speed.UPDATES) if kernel == "thesis" else set()
     assert set(rows.part) == {"prepare", "epoch"} | updates

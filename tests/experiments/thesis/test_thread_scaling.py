@@ -64,7 +64,7 @@ def test_a_drop_is_where_one_block_more_costs_a_turn():
 
 def test_asking_for_more_shared_memory_changes_no_factor(launcher):
     train = ragged_ratings(seed=3)
-    model = ALS(16, kernel="thesis_shared", device=launcher.name)
+    model = ALS(16, solver="thesis_shared", device=launcher.name)
     factors = []
     for asked in (0, 2 * model.scheme.shared_bytes(model)):
         trainer = model.trainer(train, shared_bytes=asked)

@@ -58,7 +58,7 @@ def test_segments_are_the_rows():
 def test_tensor_core_gives_the_same_bits_in_every_order(host, factors, longest):
     # Short segments of which the parts meet; several warps that go through many stages.
     ratings = ragged_ratings(n_users=4, n_items=420, longest=300, seed=6)
-    model = ALS(factors, kernel="tensor_core", device="host", cg_steps=2)
+    model = ALS(factors, solver="tensor_core", device="host", cg_steps=2)
     start, results = (random_factors(4, factors, 1), random_factors(420, factors, 2)), set()
     for seed in range(5):
         trainer = tensor_core.TensorCore(model, ratings, *start, longest=longest)
@@ -111,7 +111,7 @@ def test_bit_identical_from_run_to_run(device):
     n_users, epochs = (100, 1) if device == "host" else (500, 5)
     ratings = ragged_ratings(n_users, n_items=300, longest=250, seed=8)
     for kernel in kernels_on(ALS, device):
-        first, second = (ALS(16, kernel=kernel, device=device).fit(ratings, epochs) for _ in range(2))
+        first, second = (ALS(16, solver=kernel, device=device).fit(ratings, epochs) for _ in range(2))
         assert np.array_equal(first.user_factors, second.user_factors), kernel
         assert np.array_equal(first.item_factors, second.item_factors), kernel
 
@@ -132,7 +132,7 @@ def test_second_epochs_and_second_fits_go_on_from_the_first(device):
 
 
 def test_shared_memory_is_what_the_thesis_computed(host):
-    model = ALS(16, kernel="thesis_shared", device="host")
+    model = ALS(16, solver="thesis_shared", device="host")
     # Section 6.4: 10.594 kB a block for 16 factors, of which the two symmetric matrices take 2 x 4.35 kB.
     assert thesis.ThesisShared.shared_bytes(model) == pytest.approx(10_594, rel=0.15)
     assert thesis.ThesisShared.shared_bytes(model) > 2 * 4_350
@@ -174,7 +174,7 @@ def test_registers_leave_room_for_the_blocks_that_the_thesis_has():
 def test_active_blocks_are_what_the_driver_says(cuda):
     for factors in (1, 8, 16, 32):
         for version in (thesis.ThesisGlobal, thesis.ThesisHybrid, thesis.ThesisShared):
-            model = ALS(factors, kernel=version.entry)
+            model = ALS(factors, solver=version.entry)
             kernel = version.compile(model)
             for block in (32, 96, 128):
                 for scale in (1, 2, 4.75):
@@ -190,8 +190,8 @@ def test_parameters_are_checked():
     for wrong in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="regularization"):
             ALS(16, wrong)
-    with pytest.raises(ValueError, match="no kernel"):
-        ALS(16, kernel="fastest")
+    with pytest.raises(ValueError, match="no solver"):
+        ALS(16, solver="fastest")
     with pytest.raises(ValueError, match="device"):
         ALS(16, device="tpu")
     with pytest.raises(ValueError, match="threads"):
@@ -203,11 +203,11 @@ def test_cuda_without_a_gpu_says_why():
     with pytest.raises(gpu.DeviceError, match="not available"):
         ALS(16, device="cuda")
     with pytest.raises(gpu.DeviceError, match="not available"):
-        ALS(16, kernel="thesis_shared")
+        ALS(16, solver="thesis_shared")
     assert ALS(16).device == "cpu"
 
 
 def test_the_default_kernel_fits_the_factors(cuda):
     assert ALS(128).kernel == "tensor_core"
     with pytest.raises(ValueError, match="up to 32"):
-        ALS(33, kernel="thesis_shared")
+        ALS(33, solver="thesis_shared")

@@ -25,7 +25,7 @@ LAMBDA, ALPHA = 0.05, 1.0
 def model_of(estimator, kernel, device, factors=10, **options):
     options = {"alpha": ALPHA} | options if estimator is ImplicitALS else options
     many = {"cg_steps": factors + 50, "cg_tolerance": 1e-7}
-    return estimator(factors, LAMBDA, kernel=kernel, device=device, **many, **options)
+    return estimator(factors, LAMBDA, solver=kernel, device=device, **many, **options)
 
 
 def solved(model, ratings, *start):
@@ -55,12 +55,12 @@ def row_and_bound(model, start, fixed, columns, values):
     residuals = weights * abs(targets - rows @ x)
     moved = (abs(rows) * residuals[:, None]) @ abs(inverse).T
     moved += abs(rows @ inverse.T) * (weights * (abs(rows) @ abs(x)))[:, None]
-    u = 3 * 2.0**-11 if model.kernel == "tensor_core" else 0.0
+    u = 3 * 2.0**-11 if model.solver == "tensor_core" else 0.0
     norms = np.linalg.norm(inverse, 2), np.linalg.norm(a, 2)
     bound = u * np.linalg.norm(moved.sum(axis=0))
-    if model.kernel == "cumf_cg_fp16":
+    if model.solver == "cumf_cg_fp16":
         bound += 2.0**-11 * norms[0] * np.linalg.norm(a) * np.linalg.norm(x)
-    if model.kernel in ("cumf_cg", "cumf_cg_fp16"):
+    if model.solver in ("cumf_cg", "cumf_cg_fp16"):
         bound += model.cg_tolerance * norms[0]
     else:
         start = 0 * start  # tensor_core starts from zero where that is nearer
@@ -80,7 +80,7 @@ def shares_within(model, ratings):
             continue
         x, bound = row_and_bound(model, start[row], fixed, rows.indices[begin:end], rows.values[begin:end])
         if not x.any():
-            assert np.linalg.norm(actual[row]) <= (0 if model.kernel == "tensor_core" else 1e-3), row
+            assert np.linalg.norm(actual[row]) <= (0 if model.solver == "tensor_core" else 1e-3), row
             continue
         shares.append(bound / np.linalg.norm(x))
         if shares[-1] < 1:
@@ -114,7 +114,7 @@ def test_a_right_side_of_zero_gives_zero(launcher, estimator):
     rng = np.random.default_rng(3)
     users, items = np.nonzero(rng.random((9, 12)) < 0.5)
     values = np.where(users < 6, 0, rng.integers(1, 100, len(users)))
-    model = estimator(3, device=launcher.name, kernel="tensor_core", cg_steps=30)
+    model = estimator(3, device=launcher.name, solver="tensor_core", cg_steps=30)
     model.fit(Ratings(users, items, values, 9, 12), 2)
     assert np.isfinite(model.item_factors).all() and np.isfinite(model.user_factors).all()
     assert not model.user_factors[:6].any() and model.user_factors[6:].any(axis=1).all()
@@ -127,7 +127,7 @@ def test_weights_far_apart_leave_other_rows_alone(launcher, largest):
     values = rng.integers(1, 6, len(users)).astype(np.float32)
     values[np.flatnonzero(users == 5)[0]] = largest
     ratings = Ratings(users, items, values, 12, 40)
-    model = ImplicitALS(10, 0.1, device=launcher.name, kernel="tensor_core", cg_steps=60, cg_tolerance=1e-7)
+    model = ImplicitALS(10, 0.1, device=launcher.name, solver="tensor_core", cg_steps=60, cg_tolerance=1e-7)
     start = model.initial_factors(ratings)
     actual = solved(model, ratings, *start)
     expected = reference.implicit_half_sweep(ratings.by_user, start[1], 0.1, 40.0)
@@ -142,7 +142,7 @@ def test_ratings_of_another_scale_give_the_same_bits_on_that_scale(launcher, exp
     scaled = Ratings(ratings.users, ratings.items, np.ldexp(ratings.values, exponent), 8, 12)
     results = []
     for k, ours in ((0, ratings), (exponent, scaled)):
-        model = ALS(10, float(np.ldexp(0.05, k)), device=launcher.name, kernel="tensor_core")
+        model = ALS(10, float(np.ldexp(0.05, k)), device=launcher.name, solver="tensor_core")
         start = (np.ldexp(a, k // 2) for a in ALS(10, device=launcher.name).initial_factors(ratings))
         results.append(np.ldexp(solved(model, ours, *start), -k // 2))
     assert results[0].any() and np.array_equal(*results)
@@ -153,7 +153,7 @@ def test_few_ratings_and_little_lambda_stay_finite(launcher, kernel):
     factors, n = (32, 20) if kernel == "thesis_shared" else (64, 40)
     values = np.random.default_rng(0).integers(1, 6, n)
     ratings = Ratings(np.zeros(n, int), np.arange(n), values, 1, n)
-    model = ALS(factors, 1e-6, weighted=False, device=launcher.name, kernel=kernel)
+    model = ALS(factors, 1e-6, weighted=False, device=launcher.name, solver=kernel)
     start = model.initial_factors(ratings)
     actual = solved(model, ratings, *start)
     assert np.isfinite(actual).all() and np.abs(actual @ start[1].T - ratings.values).max() < 1.5
@@ -185,7 +185,7 @@ def test_the_shared_memory_of_tensor_core_is_what_the_launcher_takes_it_for(host
 
 def test_short_stages_give_the_same_bits(host, monkeypatch):
     ratings = ratings_of("ragged", "heavy tails", 4, 100)
-    model = ALS(100, device="host", kernel="tensor_core")
+    model = ALS(100, device="host", solver="tensor_core")
     start = model.initial_factors(ratings)
     long = solved(model, ratings, *start)
     monkeypatch.setitem(host.facts, "shared_bytes_per_block", 40 << 10)
@@ -197,14 +197,14 @@ def test_cumf_says_which_factors_fit(host, of_architecture):
     for kernel in ("cumf_lu", "cumf_cholesky", "cumf_cg", "cumf_cg_fp16"):
         if of_architecture == 75:
             with pytest.raises(ValueError, match=r"up to 247 factors.*64 KB"):
-                ALS(256, kernel=kernel, device="host")
-        assert ALS(247 if of_architecture == 75 else 256, kernel=kernel, device="host").kernel == kernel
+                ALS(256, solver=kernel, device="host")
+        assert ALS(247 if of_architecture == 75 else 256, solver=kernel, device="host").kernel == kernel
 
 
 @pytest.mark.parametrize("kernel", ["cumf_lu", "cumf_cholesky"])
 def test_systems_in_global_memory_give_the_same_bits(host, monkeypatch, kernel):
     ratings = ratings_of("full", "stars")
-    model = ALS(10, kernel=kernel, device="host")
+    model = ALS(10, solver=kernel, device="host")
     start = model.initial_factors(ratings)
     shared = solved(model, ratings, *start)
     monkeypatch.setitem(host.facts, "shared_bytes_per_block", 2000)
@@ -215,4 +215,4 @@ def test_systems_in_global_memory_give_the_same_bits(host, monkeypatch, kernel):
 def test_a_row_that_does_not_fit_says_how_much_it_takes(host, monkeypatch):
     monkeypatch.setattr(type(host), "free_bytes", staticmethod(lambda: 3_000))
     with pytest.raises(gpu.DeviceError, match=r"one row takes 0\.0 MB of device memory.*fewer factors"):
-        ALS(10, kernel="cumf_cg", device="host").fit(ratings_of("full", "stars"), 1)
+        ALS(10, solver="cumf_cg", device="host").fit(ratings_of("full", "stars"), 1)

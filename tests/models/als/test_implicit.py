@@ -82,13 +82,13 @@ def blocks(seed=0):
 
 def test_it_finds_what_users_like(device):
     train, test = blocks().split(0.3, seed=1)
-    exact = ImplicitALS(8, 0.1, alpha=10.0, kernel="parallel").fit(train, 4, test)
+    exact = ImplicitALS(8, 0.1, alpha=10.0, solver="parallel").fit(train, 4, test)
     assert exact.rank(test, k=5)["ndcg"] > 3 * 5 / 60  # a list at random has as many hits as it has of all items
     items, preferences = exact.recommend(0, k=3)
     assert (items % 4 == 0).all() and not set(items) & set(train.items[train.users == 0])
     assert preferences.max() < 1.5
     for kernel in kernels_on(ImplicitALS, device)[-1:]:
-        model = ImplicitALS(8, 0.1, alpha=10.0, kernel=kernel, device=device, cg_steps=10).fit(train, 4, test)
+        model = ImplicitALS(8, 0.1, alpha=10.0, solver=kernel, device=device, cg_steps=10).fit(train, 4, test)
         assert model.rank(test, k=5)["ndcg"] == pytest.approx(exact.rank(test, k=5)["ndcg"], abs=0.02)
         errors = np.abs(model.predict(test.users, test.items) - 1)
         assert model.score(test)["mae"] == pytest.approx(errors.mean(), rel=1e-5)
@@ -96,7 +96,7 @@ def test_it_finds_what_users_like(device):
 
 def test_a_user_without_ratings_prefers_nothing():
     train = Ratings([0, 0, 1], [0, 1, 1], [1, 2, 5], 3, 3)
-    model = ImplicitALS(4, kernel="parallel").fit(train, 2)
+    model = ImplicitALS(4, solver="parallel").fit(train, 2)
     assert model.predict(2, 0) == 0 and model.predict(0, 2) == 0 and model.predict(1, 1) > 0.5
 
 
@@ -105,7 +105,7 @@ def test_the_cost_falls_in_every_epoch():
     preferred, confidence = np.zeros((80, 60)), np.ones((80, 60))
     preferred[ratings.users, ratings.items] = 1
     confidence[ratings.users, ratings.items] += alpha * ratings.values
-    model, costs = ImplicitALS(6, regularization, alpha=alpha, kernel="parallel"), []
+    model, costs = ImplicitALS(6, regularization, alpha=alpha, solver="parallel"), []
     for epoch in range(5):
         model.fit(ratings, 1, warm_start=epoch > 0)
         p, q = model.user_factors.astype(float), model.item_factors.astype(float)

@@ -17,7 +17,7 @@ def factors_of(model):
 def test_streamed_rows_give_the_same_bits(launcher, model, chunk):
     ratings = ragged_ratings(n_users=40, n_items=30, longest=20, seed=1)
     whole, streamed = (
-        model(20, 0.1, kernel="tensor_core", device=launcher.name, chunk=most).fit(ratings, 2)
+        model(20, 0.1, solver="tensor_core", device=launcher.name, chunk=most).fit(ratings, 2)
         for most in (None, chunk)
     )
     assert factors_of(whole) == factors_of(streamed)
@@ -26,7 +26,7 @@ def test_streamed_rows_give_the_same_bits(launcher, model, chunk):
 
 def test_long_rows_meet_within_their_chunk(launcher):
     ratings = ragged_ratings(n_users=9, n_items=300, longest=250, seed=2)
-    model, starts = ALS(20, device=launcher.name, kernel="tensor_core"), []
+    model, starts = ALS(20, device=launcher.name, solver="tensor_core"), []
     rng = np.random.default_rng(3)
     factors = [rng.random((n, 20), np.float32) for n in (ratings.n_users, ratings.n_items)]
     for chunk in (None, 300):
@@ -41,9 +41,9 @@ def test_long_rows_meet_within_their_chunk(launcher):
 
 def test_what_does_not_fit_is_streamed_without_asking(host, monkeypatch):
     ratings = ragged_ratings(n_users=40, n_items=30, longest=20, seed=1)
-    whole = ALS(20, device="host", kernel="tensor_core").fit(ratings, 1)
+    whole = ALS(20, device="host", solver="tensor_core").fit(ratings, 1)
     monkeypatch.setattr(type(host), "free_bytes", staticmethod(lambda: 1000))
-    model = ALS(20, device="host", kernel="tensor_core")
+    model = ALS(20, device="host", solver="tensor_core")
     starts = model.initial_factors(ratings)
     trainer = model.trainer(ratings, *starts)
     assert all(rows._chunks.resident is None for rows, *_ in (trainer._users, trainer._items))
@@ -54,13 +54,13 @@ def test_memory_that_one_chunk_takes_is_said(host, monkeypatch):
     monkeypatch.setattr(type(host), "free_bytes", staticmethod(lambda: 1000))
     ratings = ragged_ratings(n_users=40, n_items=600, longest=500, seed=1)
     with pytest.raises(gpu.DeviceError, match=r"a chunk of 500 ratings, .*, takes 7\.45e-06 GiB"):
-        ALS(20, device="host", kernel="tensor_core", chunk=10).fit(ratings, 1)
+        ALS(20, device="host", solver="tensor_core", chunk=10).fit(ratings, 1)
 
 
 def test_other_kernels_take_no_chunk(host):
     for model in (ALS, ImplicitALS):
         with pytest.raises(ValueError, match="'cumf_cg' has all ratings on the device; it takes no chunk"):
-            model(8, kernel="cumf_cg", device="host", chunk=9)
+            model(8, solver="cumf_cg", device="host", chunk=9)
     for chunk in (0, -5, 2.5, True):
         with pytest.raises(ValueError, match="chunk"):
-            ALS(8, kernel="tensor_core", device="host", chunk=chunk)
+            ALS(8, solver="tensor_core", device="host", chunk=chunk)

@@ -12,7 +12,7 @@ from support import kernels_on, ragged_ratings
 def test_biases_are_columns_of_the_factors(device):
     train, test = ragged_ratings(n_users=60, longest=30, seed=3).split(0.2)
     for kernel in kernels_on(SGD, device)[:1] if device == "cpu" else ["hogwild", "fast"]:
-        fitted = SGD(6, biases=True, kernel=kernel, device=device).fit(train, 3, test)
+        fitted = SGD(6, biases=True, solver=kernel, device=device).fit(train, 3, test)
         p, q = fitted.user_factors, fitted.item_factors
         assert p.shape[1] == q.shape[1] == fitted.columns == 8
         assert (p[:, -1] == 1).all() and (q[:, -2] == 1).all()
@@ -28,7 +28,7 @@ def test_learned_biases_find_what_was_planted():
     of_user, of_item = rng.standard_normal(80), rng.standard_normal(60)
     users, items = (a.ravel() for a in np.indices((80, 60)))
     ratings = Ratings(users, items, 3 + of_user[users] + of_item[items], 80, 60)
-    fitted = SGD(1, 0.001, biases=True, kernel="sequential").fit(ratings, 60)
+    fitted = SGD(1, 0.001, biases=True, solver="sequential").fit(ratings, 60)
     assert np.corrcoef(fitted.user_biases, of_user)[0, 1] > 0.999
     assert np.corrcoef(fitted.item_biases, of_item)[0, 1] > 0.999
 
@@ -42,5 +42,5 @@ def test_baseline_predictors_are_the_published_means():
     rest = rest - of_user[ratings.users]
     for i in range(7):
         assert of_item[i] == pytest.approx(rest[ratings.items == i].mean() if (ratings.items == i).any() else 0)
-    fitted = SGD(3, biases="baseline", kernel="sequential").fit(ratings, 4)
+    fitted = SGD(3, biases="baseline", solver="sequential").fit(ratings, 4)
     assert np.allclose(fitted.user_biases, of_user) and np.allclose(fitted.item_biases, of_item)

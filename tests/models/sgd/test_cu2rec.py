@@ -29,7 +29,7 @@ def test_the_loss_is_that_of_the_newest_factors(launcher, factors, biases):
 
 def test_the_patience_of_cu2rec_lowers_the_rate_by_its_own_loss(launcher):
     ratings = ragged_ratings(n_users=25, n_items=12, longest=9, seed=2)
-    common = {"biases": True, "kernel": "cu2rec", "device": launcher.name, "initial": "normal"}
+    common = {"biases": True, "solver": "cu2rec", "device": launcher.name, "initial": "normal"}
     model = SGD(5, 0.01, learning_rate=0.4, patience=1, loss_every=2, **common)
     centred = replace(ratings, values=ratings.values - np.float32(ratings.mean))
     trainer = model.trainer(centred, *model.initial_factors(ratings))
@@ -45,7 +45,7 @@ def test_the_patience_of_cu2rec_lowers_the_rate_by_its_own_loss(launcher):
 
 def test_initial_factors_of_cu2rec_are_the_published_ones(launcher):
     ratings = Ratings(np.arange(4000), np.arange(4000) % 3000, np.ones(4000), 4000, 3000)
-    common = {"kernel": "cu2rec", "device": launcher.name, "initial": "normal"}
+    common = {"solver": "cu2rec", "device": launcher.name, "initial": "normal"}
     p, q = SGD(8, biases=True, **common).initial_factors(ratings)
     for rows, bias, one in ((p, -2, -1), (q, -1, -2)):
         assert rows[:, :8].std() == pytest.approx(1 / 8, rel=0.02) and abs(rows[:, :8].mean()) < 0.01

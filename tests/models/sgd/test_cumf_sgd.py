@@ -18,7 +18,7 @@ def test_the_wavefront_update_loses_nothing_where_batch_hogwild_does(launcher, s
     wanted, lost = np.bincount(ratings.items, minlength=9), {}
     for update in ("wavefront", "batch_hogwild"):
         options = {"update": update, "threads": 64} | ({"side": 8} if update == "wavefront" else {"run": 4})
-        model = SGD(2, 0, learning_rate=2.0**-14, biases=True, kernel="cumf_sgd", device=launcher.name, **options)
+        model = SGD(2, 0, learning_rate=2.0**-14, biases=True, solver="cumf_sgd", device=launcher.name, **options)
         p, q = (np.zeros((rows, 4), np.float32) for rows in (16, 9))
         p[:, -1] = q[:, -2] = 1
         with launcher.shuffled(seed) if launcher.name == "host" else nullcontext():
@@ -35,4 +35,4 @@ def test_cumf_sgd_refuses_options_of_another_update(host):
     # side=1024 alone once meant blocks; batch-Hogwild has none.
     for options in ({"side": 1024}, {"update": "wavefront", "run": 4}, {"update": "blocked", "run": 4}):
         with pytest.raises(ValueError, match="has no meaning with update="):
-            SGD(16, kernel="cumf_sgd", device="host", **options)
+            SGD(16, solver="cumf_sgd", device="host", **options)

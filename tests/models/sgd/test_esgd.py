@@ -13,7 +13,7 @@ from support import ragged_ratings, to_numpy
 
 def test_esgd_factorizes_what_baseline_predictors_leave_in_k_columns(launcher):
     ratings = ragged_ratings(n_users=40, n_items=30, longest=20, seed=5)
-    model = SGD(8, biases="baseline", kernel="esgd", device=launcher.name)
+    model = SGD(8, biases="baseline", solver="esgd", device=launcher.name)
     p, q = model.initial_factors(ratings)
     for rows in (p, q):  # uniform on +- sqrt(3) / 10
         assert 0.16 < np.abs(rows[:, :8]).max() <= 0.1 * np.sqrt(3) + 1e-7
@@ -57,6 +57,6 @@ def test_more_draws_than_rows_must_meet():
 
 def test_esgd_may_load_what_a_block_has_shared_memory_for(host):
     most = (host.facts["shared_bytes_per_multiprocessor"] - 1024 - 4 * (1024 // 16)) // (12 * 992)
-    SGD(16, kernel="esgd", device="host", st=most).fit(ragged_ratings(seed=1), 1)
+    SGD(16, solver="esgd", device="host", st=most).fit(ragged_ratings(seed=1), 1)
     with pytest.raises(ValueError, match=f"from 1 to {most}, not {most + 1}"):
-        SGD(16, kernel="esgd", device="host", st=most + 1)
+        SGD(16, solver="esgd", device="host", st=most + 1)

@@ -24,7 +24,7 @@ STEPS = {
 
 def trained(device, ratings, p, q, epoch=0, factors=None, **parameters):
     """(user_factors, item_factors) after an epoch from these factors."""
-    model = SGD(factors or p.shape[1], kernel="fast", device=device, **parameters)
+    model = SGD(factors or p.shape[1], solver="fast", device=device, **parameters)
     trainer = Fast(model, ratings, p, q)
     trainer.epoch(epoch)
     return to_numpy(device, *trainer.factors())
@@ -86,7 +86,7 @@ def of_shape(n_users, n_items):
 
 
 def model_of(factors, **options):
-    return SGD(factors, kernel="fast", device="host", **options)
+    return SGD(factors, solver="fast", device="host", **options)
 
 
 @pytest.mark.parametrize("locked", [False, True])
@@ -140,7 +140,7 @@ def test_degenerate_shapes_are_fitted(launcher, shape):
     users, items = (a.ravel() for a in np.indices(shape))
     ratings = Ratings(users, items, np.random.default_rng(1).uniform(1, 5, len(users)), *shape)
     for locked in (False, True):
-        model = SGD(3, 0.001, learning_rate=0.05, kernel="fast", device=launcher.name, locked=locked, precision=32)
+        model = SGD(3, 0.001, learning_rate=0.05, solver="fast", device=launcher.name, locked=locked, precision=32)
         history = model.fit(ratings, 40, ratings).history
         assert history.rmse.iloc[-1] < 0.3 * history.rmse.iloc[0]
 
@@ -245,7 +245,7 @@ def test_fast_rounds_users_by_chance_so_that_small_steps_count(launcher):
     p, q = np.full((n, 1), 0.6, np.float32).astype(np.float16).astype(np.float32), np.full((1, 1), 0.5, np.float32)
     step = 2.0**-11 / 8
     rate = step / (0.5 * (1 - 0.5 * p[0, 0]))
-    model = SGD(1, 0, learning_rate=rate, kernel="fast", device=launcher.name, threads=64)
+    model = SGD(1, 0, learning_rate=rate, solver="fast", device=launcher.name, threads=64)
     trainer = model.trainer(ratings, p, q)
     trainer.epoch(0)
     moved = (to_numpy(launcher.name, *trainer.factors())[0] - p).ravel()

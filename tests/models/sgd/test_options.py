@@ -20,7 +20,7 @@ def test_parameters_are_checked():
     with pytest.raises(ValueError, match="chunk"):
         SGD(16, chunk=0)
     with pytest.raises(TypeError, match="no options"):
-        SGD(16, kernel="sequential", batch=3)
+        SGD(16, solver="sequential", batch=3)
 
 
 WRONG_OPTIONS = {
@@ -52,9 +52,9 @@ WRONG_OPTIONS = {
 def test_options_have_bounds_and_say_so(host, kernel):
     options = SGD.options_of(kernel)
     assert set(options) == set(WRONG_OPTIONS.get(kernel, {}))
-    chosen = SGD(16, kernel=kernel, device="host").options
+    chosen = SGD(16, solver=kernel, device="host").options
     assert chosen == {name: option.default for name, option in options.items()}
     for name, values in WRONG_OPTIONS.get(kernel, {}).items():
         for value in values:
             with pytest.raises(ValueError, match=rf"{name}.*{kernel}.* (an integer from|one of) .*, not {value!r}"):
-                SGD(16, kernel=kernel, device="host", **{name: value})
+                SGD(16, solver=kernel, device="host", **{name: value})

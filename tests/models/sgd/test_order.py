@@ -49,7 +49,7 @@ def test_the_processor_matches_its_own_order(kernel, ratings, factors, biases):
 
 def test_every_kernel_but_one_that_races_is_held_to_its_order():
     held = {"sequential", "ordered", "ordered_parallel", "esgd"} | {kernel for kernel, *_ in ORDERED}
-    assert held == set(SGD.kernels()) - {"parallel"}
+    assert held == set(SGD.solvers()) - {"parallel"}
 
 
 NARROW_TO_WIDE = [(1, False), (16, False), (33, True), (256, False), (300, "baseline")]

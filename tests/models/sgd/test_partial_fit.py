@@ -14,12 +14,12 @@ from support import planted, ragged_ratings
 
 def test_biases_and_schedule_are_saved(tmp_path):
     train, test = ragged_ratings(seed=5).split(0.2)
-    through = SGD(5, biases=True, schedule=schedules.Power(0.2), kernel="sequential").fit(train, 4, test)
-    half = SGD(5, biases=True, schedule=schedules.Power(0.2), kernel="sequential").fit(train, 2, test)
+    through = SGD(5, biases=True, schedule=schedules.Power(0.2), solver="sequential").fit(train, 4, test)
+    half = SGD(5, biases=True, schedule=schedules.Power(0.2), solver="sequential").fit(train, 2, test)
     half.save(tmp_path / "model.npz")
     loaded = SGD.load(tmp_path / "model.npz", device="cpu")
     assert np.array_equal(loaded.predict(test.users, test.items), half.predict(test.users, test.items))
-    resumed = SGD(**loaded._parameters, kernel="sequential")
+    resumed = SGD(**loaded._parameters, solver="sequential")
     for name in ("user_factors", "item_factors", "history", "mean", "_user_known", "_item_counts"):
         setattr(resumed, name, getattr(loaded, name))
     resumed.fit(train, 2, test, warm_start=True)
@@ -33,10 +33,10 @@ def test_partial_fit_learns_new_ratings_users_and_items(device):
     old = (all_train.users < 50) & (all_train.items < 45)
     before = all_train.select(old)
     before = replace(before, n_users=50, n_items=45, user_ids=None, item_ids=None)
-    model = SGD(4, 0.01, biases=True, kernel=kernel, device=device).fit(before, 8)
+    model = SGD(4, 0.01, biases=True, solver=kernel, device=device).fit(before, 8)
     new = all_train.select(~old)
     first, known = model.user_factors.copy(), all_train.select(old)
-    error = SGD(4, 0.01, biases=True, kernel=kernel, device=device).fit(new, 8).score(known)["rmse"]
+    error = SGD(4, 0.01, biases=True, solver=kernel, device=device).fit(new, 8).score(known)["rmse"]
     model.partial_fit(new, 8)
     assert model.user_factors.shape == (60, 6) and model.item_factors.shape == (50, 6)
     assert model.history.epoch.iloc[-1] == 16 and model.mean == before.mean
@@ -48,15 +48,15 @@ def test_partial_fit_learns_new_ratings_users_and_items(device):
     with pytest.raises(ValueError, match="only"):
         model.partial_fit(before)
     with pytest.raises(NotFittedError):
-        SGD(4, kernel="sequential").partial_fit(new)
+        SGD(4, solver="sequential").partial_fit(new)
 
 
 def test_sgd_goes_on_from_als():
     train, test = planted(60, 50, 0.3)
-    als = ALS(4, 0.02, kernel="sequential").fit(train, 3, test)
-    model = SGD.from_model(als, regularization=0.01, kernel="sequential")
+    als = ALS(4, 0.02, solver="sequential").fit(train, 3, test)
+    model = SGD.from_model(als, regularization=0.01, solver="sequential")
     assert model.score(test) == als.score(test)
     model.partial_fit(train, 3, test)
     assert list(model.history.epoch) == list(range(7)) and model.history.rmse.iloc[-1] < 1.1 * als.history.rmse.min()
     with pytest.raises(ValueError, match="biases"):
-        SGD.from_model(als, biases=True, kernel="sequential")
+        SGD.from_model(als, biases=True, solver="sequential")

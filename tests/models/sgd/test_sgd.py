@@ -33,8 +33,8 @@ def test_every_scheme_converges_like_the_sequential_reference(launcher, kernel, 
     options = {name: value for name, value in options.items() if name not in ("batch", "run")}
     if kernel in ("bsgd", "esgd"):
         options = {"bsgd": {"batch": 32}, "esgd": {"th_size": 70}}[kernel]
-    expected = SGD(kernel="sequential", **parameters).fit(train, epochs, test).history.rmse
-    fitted = SGD(kernel=kernel, device=launcher.name, **parameters, **options).fit(train, epochs, test)
+    expected = SGD(solver="sequential", **parameters).fit(train, epochs, test).history.rmse
+    fitted = SGD(solver=kernel, device=launcher.name, **parameters, **options).fit(train, epochs, test)
     assert expected.iloc[-1] < 0.9 * expected.iloc[0]
     slack = {"kato_hosino": 1.1, "cu2rec": 1.35}.get(kernel, 1.06)
     assert fitted.history.rmse.iloc[-1] < slack * expected.iloc[-1], kernel
@@ -43,7 +43,7 @@ def test_every_scheme_converges_like_the_sequential_reference(launcher, kernel, 
 def best_on_ml_100k(kernel, epochs=40, **parameters):
     """The best test RMSE of a training, the mean over two of five folds."""
     folds = islice(datasets.load("ml-100k").kfold(5), 2)
-    fits = (SGD(16, biases=True, kernel=kernel, **parameters).fit(train, epochs, test) for train, test in folds)
+    fits = (SGD(16, biases=True, solver=kernel, **parameters).fit(train, epochs, test) for train, test in folds)
     return np.mean([fitted.history.rmse.min() for fitted in fits])
 
 
@@ -63,7 +63,7 @@ def test_on_ml_100k_every_scheme_is_as_good_as_the_sequential_one(cuda, sequenti
 
 def test_sequential_is_deterministic_and_seeded():
     ratings = ragged_ratings(seed=4)
-    fits = [SGD(16, kernel="sequential", seed=s).fit(ratings, 3).user_factors for s in (1, 1, 2)]
+    fits = [SGD(16, solver="sequential", seed=s).fit(ratings, 3).user_factors for s in (1, 1, 2)]
     assert np.array_equal(fits[0], fits[1]) and not np.allclose(fits[0], fits[2])
 
 
@@ -82,7 +82,7 @@ SHAPES = {
 def test_hostile_shapes_stay_within_bounds_and_finite(launcher, kernel, options, shape):
     ratings = SHAPES[shape]
     for biases in (False, "baseline"):
-        model = SGD(5, kernel=kernel, device=launcher.name, biases=biases, learning_rate=0.005, **options)
+        model = SGD(5, solver=kernel, device=launcher.name, biases=biases, learning_rate=0.005, **options)
         fits = [model.fit(ratings, 2, ratings) for _ in range(2)]
         for fitted in fits:
             assert np.isfinite(fitted.user_factors).all() and np.isfinite(fitted.item_factors).all()

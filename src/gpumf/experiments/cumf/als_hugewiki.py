@@ -50,7 +50,7 @@ def run(data, factors, iterations):
     gpumf.gpu.DeviceError : where the ratings and factors do not fit the device
     """
     device = gpu.device("cuda" if gpu.available() else "host")
-    model = ALS(factors, 0.05, kernel="tensor_core", device=device.name)
+    model = ALS(factors, 0.05, solver="tensor_core", device=device.name)
     free = device.free_bytes()
     spec = gpu_twins.TWINS[data]
     # Each rating twice, 8 bytes; factors in FP32, and in FP16 with their padding; 32 bytes a row of the work lists.

@@ -58,7 +58,7 @@ def run(data, factors, chunk, iterations):
     gpumf.gpu.DeviceError : where the twin while it is made, or the factors and a chunk, do not fit the device
     """
     device = gpu.device("cuda" if gpu.available() else "host")
-    model = ALS(factors, 0.05, kernel="tensor_core", device=device.name, chunk=chunk)
+    model = ALS(factors, 0.05, solver="tensor_core", device=device.name, chunk=chunk)
     twin = gpu_twins.twin(data, device=device.name)
     facts, mean = identity(twin), twin.mean
     ratings = _OnHost(twin, device)

@@ -85,7 +85,7 @@ def run(data, factors, implicit_factors, repeats):
         models += [model for f in implicit for model in _models(ImplicitALS, f, device, alpha=ALPHA)]
         for model in tqdm(models, desc=f"als_versions {ratings.name}", leave=False):
             # The kernels of cumf share get_hermitian: its loads are compared once.
-            loads = LOADS if model.kernel == "cumf_cholesky" and model.alpha is None else LOADS[:1]
+            loads = LOADS if model.solver == "cumf_cholesky" and model.alpha is None else LOADS[:1]
             for load in loads if issubclass(model.scheme, Cumf) else [None]:
                 rows += _timings(model, train, load, ceilings, repeats)
     frame = pd.DataFrame(rows, columns=COLUMNS)
@@ -95,9 +95,9 @@ def run(data, factors, implicit_factors, repeats):
 
 def _models(model, factors, device, **options):
     """Each version that takes so many factors."""
-    for kernel, where in model.kernels().items():
+    for kernel, where in model.solvers().items():
         if where == device and factors <= model.schemes()[kernel].max_factors:
-            yield model(factors, kernel=kernel, **options)
+            yield model(factors, solver=kernel, **options)
 
 
 def _timings(model, train, load, ceilings, repeats):
@@ -110,12 +110,12 @@ def _timings(model, train, load, ceilings, repeats):
         _hermitians(model, trainer, repeats) if load not in (None, LOADS[0]) else _steps(model, trainer, repeats)
     )
     work = _work(model, train)
-    gathered = train.nnz * model.factors * (2 if model.kernel == "tensor_core" else 4)
-    steps = model.cg_steps if model.kernel in _limits.CONJUGATE_GRADIENT else np.nan
+    gathered = train.nnz * model.factors * (2 if model.solver == "tensor_core" else 4)
+    steps = model.cg_steps if model.solver in _limits.CONJUGATE_GRADIENT else np.nan
     what = (
         train.name,
         type(model).__name__,
-        model.kernel,
+        model.solver,
         model.device,
         load or np.nan,
         model.factors,
@@ -125,7 +125,7 @@ def _timings(model, train, load, ceilings, repeats):
     rows = []
     for step, seconds in measured.items():
         moved, flops = work[step]
-        limit = _limits.limit_seconds(moved, flops, ceilings, model.kernel)
+        limit = _limits.limit_seconds(moved, flops, ceilings, model.solver)
         times = 2 if step == "iteration" else 0 if step.endswith(("get_gram", "solve")) else 1
         gather = times * gathered / ceilings["copy_bytes_per_second"] if times else np.nan
         rows += [(*what, step, k, s, moved, flops, limit, limit / s, gather) for k, s in enumerate(seconds)]
@@ -168,7 +168,7 @@ def _hermitians(model, trainer, repeats):
 def _work(model, train):
     """(bytes, FLOP) of every step, a dict."""
     scheme, shapes = model.scheme, {}
-    steps = model.cg_steps if model.kernel in _limits.CONJUGATE_GRADIENT else None
+    steps = model.cg_steps if model.solver in _limits.CONJUGATE_GRADIENT else None
     shapes["users"] = train.n_users, train.n_items, train.nnz, model.factors, steps
     shapes["items"] = train.n_items, train.n_users, train.nnz, model.factors, steps
     work = {side: _limits.half_sweep(*shape, implicit=model.alpha is not None) for side, shape in shapes.items()}

@@ -40,7 +40,7 @@ def run(data, factors, epochs, k):
         identities.append(identity(ratings))
         train, test = ratings.split(0.2)
         for kernel in ["cumf_cholesky", "tensor_core"] if gpu.available() else ["parallel"]:
-            model = ImplicitALS(factors, alpha=ALPHA, kernel=kernel)
+            model = ImplicitALS(factors, alpha=ALPHA, solver=kernel)
             for epoch in tqdm(range(epochs), desc=f"implicit_quality {ratings.name} {kernel}", leave=False):
                 last = model.fit(train, 1, warm_start=epoch > 0).history.iloc[-1]
                 reached = {"epoch": int(last.epoch), "seconds": last.seconds} | model.rank(test, k)

@@ -36,7 +36,7 @@ def run(data, factors, epochs, parameters):
     (both on the test set)
     """
     usable = usable_devices()
-    kernels = [kernel for kernel, device in ALS.kernels().items() if device in usable]
+    kernels = [kernel for kernel, device in ALS.solvers().items() if device in usable]
     frames, identities = [], []
     for name in data:
         ratings = load_ratings(name)
@@ -45,7 +45,7 @@ def run(data, factors, epochs, parameters):
         arguments = chosen(parameters, name, "ALS")
         for kernel in tqdm(kernels, desc=f"als_convergence {ratings.name}", leave=False):
             if factors <= ALS.schemes()[kernel].max_factors:
-                fitted = ALS(factors, kernel=kernel, **arguments).fit(train, epochs, test)
+                fitted = ALS(factors, solver=kernel, **arguments).fit(train, epochs, test)
                 frames.append(fitted.history.assign(data=ratings.name, kernel=kernel, device=fitted.device))
     frame = pd.concat(frames, ignore_index=True)
     frame = frame[["data", "kernel", "device", "epoch", "seconds", "rmse", "mae"]]

@@ -61,14 +61,14 @@ def run(data, factors, exact, seeds, iterations, k):
     for seed in range(seeds):
         for f in tqdm(factors, desc=f"als_implicit_cpu, seed {seed}", leave=False):
             models = {
-                OURS: ImplicitALS(f, REGULARIZATION, alpha=ALPHA, kernel="parallel_cg", device="cpu", seed=seed),
-                CG: ALS(f, REGULARIZATION, kernel="parallel_cg", device="cpu", seed=seed),
+                OURS: ImplicitALS(f, REGULARIZATION, alpha=ALPHA, solver="parallel_cg", device="cpu", seed=seed),
+                CG: ALS(f, REGULARIZATION, solver="parallel_cg", device="cpu", seed=seed),
             }
             if f <= exact:
-                models[EXACT] = ALS(f, REGULARIZATION, kernel="parallel", device="cpu", seed=seed)
+                models[EXACT] = ALS(f, REGULARIZATION, solver="parallel", device="cpu", seed=seed)
             models = {name: _with_steps(model) for name, model in models.items()}
             measured = _iterations(models, train, iterations) + _fits(models, train, test, iterations, k, seed)
-            chosen = {name for name, m in models.items() if type(m)(f, device="cpu").choose(train) == m.kernel}
+            chosen = {name for name, m in models.items() if type(m)(f, device="cpu").choose(train) == m.solver}
             rows += [row | {"factors": f, "seed": seed, "default": row["model"] in chosen} for row in measured]
     frame = pd.DataFrame(rows).assign(data=ratings.name, nnz=train.nnz, threads=native.cores())
     frame = frame.assign(peer=f"implicit {version('implicit')}")

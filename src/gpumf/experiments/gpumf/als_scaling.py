@@ -57,7 +57,7 @@ def run(data, factors, shares, share_factors, repeats):
     DataFrame with a row an iteration: data, varied ('factors' or 'nnz'), kernel, device, factors, nnz, repeat,
     seconds, limit_seconds (see `_limits`)
     """
-    kernels = {k: where for k, where in ALS.kernels().items() if k in KERNELS and (gpu.available() or where == "cpu")}
+    kernels = {k: where for k, where in ALS.solvers().items() if k in KERNELS and (gpu.available() or where == "cpu")}
     ceilings = {device: _limits.ceilings(device) for device in set(kernels.values())}
     many, large = map(load_ratings, data)
     parts = [_part(large, share) for share in shares]
@@ -84,7 +84,7 @@ def _part(ratings, share):
 
 def _seconds(kernel, ratings, factors, repeats):
     """Of each iteration; what the trainer keeps on the device is freed when it returns."""
-    model = ALS(factors, kernel=kernel)
+    model = ALS(factors, solver=kernel)
     trainer = model.trainer(ratings)
     return _limits.clock(model.device)(lambda: trainer.epoch(0), repeats, warmup=1)
 

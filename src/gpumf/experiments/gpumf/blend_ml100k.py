@@ -135,7 +135,7 @@ def _model(name, kernel, seed, parameters):
     parameters = dict(parameters)
     if "beta" in parameters:
         parameters["schedule"] = schedules.Power(parameters.pop("beta"))
-    return MODELS[name](kernel=kernel, seed=seed, **FIXED[name], **parameters)
+    return MODELS[name](solver=kernel, seed=seed, **FIXED[name], **parameters)
 
 
 def _tried(name, kernel, parameters, inner, epochs, held_out):
@@ -146,7 +146,7 @@ def _tried(name, kernel, parameters, inner, epochs, held_out):
 
 
 def _described(name, model, parameters, epochs):
-    return {"model": name, "kernel": model.kernel, "device": model.device, **parameters, "epochs": epochs}
+    return {"model": name, "kernel": model.solver, "device": model.device, **parameters, "epochs": epochs}
 
 
 def _fitted(chosen, kernels, seed, train):

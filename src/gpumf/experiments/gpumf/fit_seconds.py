@@ -64,7 +64,7 @@ def run(data, fits, repeats):
     for name, kernel, factors, epochs in tqdm(fits, desc="fit_seconds", leave=False):
         rates = _POWER if name == "SGD" else {}
         for repeat in range(repeats + 1):
-            model = MODELS[name](factors, kernel=kernel, **rates).fit(train, epochs)
+            model = MODELS[name](factors, solver=kernel, **rates).fit(train, epochs)
             started = time.perf_counter()
             model.recommend(np.arange(train.n_users), k=_RECOMMENDED)
             seconds = time.perf_counter() - started

@@ -107,7 +107,7 @@ def half_sweeps(data, factors):
     ratings = load_ratings(data)
     train = ratings if ratings.test_mask is None else ratings.official_split()[0]
     for kernel in KERNELS:
-        model = ALS(factors, kernel=kernel)
+        model = ALS(factors, solver=kernel)
         trainer = model.trainer(train)
         trainer.epoch(0)
         trainer.synchronize()

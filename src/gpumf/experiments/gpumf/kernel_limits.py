@@ -56,9 +56,9 @@ def _steps(ratings, f, device):
     factor_bytes = 4 * f * sum(rows.values())
 
     def trainers(model):
-        for kernel, where in model.kernels().items():
+        for kernel, where in model.solvers().items():
             if where == device and (model is not SGD or kernel in SGD_KERNELS):
-                made = model(f, kernel=kernel)
+                made = model(f, solver=kernel)
                 yield made, kernel, made.trainer(ratings)
 
     for made, kernel, trainer in trainers(ALS):

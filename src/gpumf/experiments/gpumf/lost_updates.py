@@ -42,7 +42,7 @@ SCHEMES = sgd_schemes.SCHEMES | {
     "fast, locked": ("fast", {"locked": True}),
     "fast, FP32, locked": ("fast", {"precision": 32, "locked": True}),
 }
-ON_GPUS = [label for label, (kernel, _) in SCHEMES.items() if SGD.kernels()[kernel] == "cuda"]
+ON_GPUS = [label for label, (kernel, _) in SCHEMES.items() if SGD.solvers()[kernel] == "cuda"]
 STEP, MARKED = 2.0**-16, 128
 _DRIFT = 0.001  # of a row, by what it adds to the errors
 
@@ -101,7 +101,7 @@ def run(data, random, schemes, factors, epochs, device):
         cases = [(label, f, whose) for f in factors for label in schemes or ON_GPUS for whose in sides]
         for label, f, whose in tqdm(cases, desc=f"lost_updates {ratings.name}", leave=False):
             kernel, options = SCHEMES[label]
-            place = "cpu" if SGD.kernels()[kernel] == "cpu" else device
+            place = "cpu" if SGD.solvers()[kernel] == "cpu" else device
             what = {"data": ratings.name, "scheme": label, "kernel": kernel, "device": place, "factors": f}
             for epoch, seconds, taken, share in counts(sides[whose], f, epochs, kernel, place, **options):
                 measured = {"nnz": ratings.nnz, "side": whose, "epoch": epoch, "seconds": seconds}
@@ -150,7 +150,7 @@ class Side:
         nnz, key, train = self.ratings.nnz, draw_key(model), self.ratings
         if isinstance(trainer, Updates):
             positions = random_positions(key, epoch * nnz + np.arange(nnz), nnz)
-        elif model.kernel == "cu2rec":
+        elif model.solver == "cu2rec":
             rows = train.by_user
             users = np.flatnonzero(rows.counts)
             n_steps = trainer.steps_an_epoch(train)
@@ -179,7 +179,7 @@ def counts(side, /, factors, epochs, kernel, device, **options):
     rate = 2.0 ** np.floor(np.log2(_DRIFT / (factors * epochs * side.n_ratings.max())))
     start = [np.ones((n, factors), np.float32) for n in (ratings.n_users, ratings.n_items)]
     start[side.place][:] = 0
-    model = SGD(factors, 0, learning_rate=rate, kernel=kernel, device=device, **options)
+    model = SGD(factors, 0, learning_rate=rate, solver=kernel, device=device, **options)
     values = np.where(side.marked, np.float32(STEP / rate), np.float32(0))
     train = replace(ratings, values=values, test_mask=None)
     on = None if device == "cpu" else gpu.device(device)

@@ -73,7 +73,7 @@ def run(data, hidden, epochs, units, shown, most_rated, kernel):
     for name in data:
         ratings = load_ratings(name)
         identities.append(identity(ratings))
-        model = RBM(hidden, kernel=kernel, **_MODEL).fit(ratings, epochs)
+        model = RBM(hidden, solver=kernel, **_MODEL).fit(ratings, epochs)
         titles = datasets.titles(ratings.name)
         counts = np.bincount(ratings.items, minlength=ratings.n_items)
         candidates = np.argsort(-counts, kind="stable")[:most_rated]

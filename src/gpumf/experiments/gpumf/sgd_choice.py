@@ -59,7 +59,7 @@ def run(data, factors, share, repeats, device):
         for f in tqdm(factors, desc=f"sgd_choice {name}", leave=False):
             default = SGD(f, device=device).choose(ratings)
             for kernel in KERNELS:
-                seconds = _seconds(SGD(f, learning_rate=RATE, kernel=kernel, device=device), ratings, repeats)
+                seconds = _seconds(SGD(f, learning_rate=RATE, solver=kernel, device=device), ratings, repeats)
                 what = ratings.name, kernel, device, kernel == default, f, ratings.nnz
                 rows += [(*what, k, s) for k, s in enumerate(seconds)]
     columns = ["data", "kernel", "device", "default", "factors", "nnz", "repeat", "seconds"]

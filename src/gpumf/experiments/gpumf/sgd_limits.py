@@ -40,7 +40,7 @@ def run(data, factors, repeats):
     rows = []
     kernels = ("hogwild", "cumf_sgd", "fast") if device == "cuda" else ("sequential", "parallel")
     for kernel in tqdm(kernels, desc="sgd_limits", leave=False):
-        model = SGD(factors, kernel=kernel)
+        model = SGD(factors, solver=kernel)
         trainer = model.trainer(train)
         runs, row_bytes = plan(model, train)
         gather = (12 * train.nnz + row_bytes) / ceilings["copy_bytes_per_second"]
@@ -60,8 +60,8 @@ def run(data, factors, repeats):
 def plan(model, train):
     """(runs, bytes of rows read and written in an epoch) of a model's scheme, whatever caches answer."""
     f, nnz = model.factors, train.nnz
-    if model.kernel != "fast":
-        return nnz, 4 * f * nnz * (2 if model.kernel == "cumf_sgd" else 4)
+    if model.solver != "fast":
+        return nnz, 4 * f * nnz * (2 if model.solver == "cumf_sgd" else 4)
     if Fast.turned(model, train):
         train = train.transposed()
     _, _, n_tiles, most, n_parts = Fast.shape(model, train, gpu.device(model.device))

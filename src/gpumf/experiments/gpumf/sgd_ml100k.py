@@ -106,13 +106,13 @@ def summary(frame):
 
 
 def _model(kernel, seed, factors, beta, **parameters):
-    return SGD(factors, kernel=kernel, seed=seed, biases=True, schedule=schedules.Power(beta), **parameters)
+    return SGD(factors, solver=kernel, seed=seed, biases=True, schedule=schedules.Power(beta), **parameters)
 
 
 def _row(fold, step, seed, fitted, parameters, epochs, errors):
     measured = {"epochs": epochs, "rmse": errors.rmse, "mae": errors.mae}
     return (
-        {"fold": fold, "step": step, "seed": seed, "kernel": fitted.kernel, "device": fitted.device}
+        {"fold": fold, "step": step, "seed": seed, "kernel": fitted.solver, "device": fitted.device}
         | parameters
         | measured
     )

@@ -88,7 +88,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rat
                     continue
                 untrained = SGD(
                     factors,
-                    kernel=kernel,
+                    solver=kernel,
                     seed=repeat,
                     schedule=schedules.from_dict(schedule),
                     threads=threads.get(label),
@@ -120,7 +120,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rat
 def usable(labels=None):
     """Of these labels of SCHEMES, by default all, those that run here: a dict label -> (kernel, options)."""
     devices = usable_devices()
-    places = SGD.kernels()
+    places = SGD.solvers()
     return {label: SCHEMES[label] for label in labels or SCHEMES if places[SCHEMES[label][0]] in devices}
 
 

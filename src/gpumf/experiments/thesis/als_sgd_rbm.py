@@ -86,10 +86,10 @@ def run(data, users, epochs, repeats, parameters):
                 found = chosen(parameters, name, model.__name__)
                 size = parameter_search.RBM_HIDDEN if model is RBM else parameter_search.FACTORS
                 batch = {"batch": parameter_search.RBM_BATCH} if model is RBM else {}
-                fitted = model(size, kernel=kernel, seed=repeat, **arguments, **batch, **found)
+                fitted = model(size, solver=kernel, seed=repeat, **arguments, **batch, **found)
                 stop = parameter_search.OverfittingStop()
                 history = fitted.fit(train, epochs[model.__name__], test, stop=stop).history
-                what = {"data": ratings.name, "version": version, "model": model.__name__, "kernel": fitted.kernel}
+                what = {"data": ratings.name, "version": version, "model": model.__name__, "kernel": fitted.solver}
                 what |= {"device": fitted.device, "repeat": repeat, "regularization": np.nan, "learning_rate": np.nan}
                 frames.append(history.assign(**what | found))
     frame = pd.concat(frames, ignore_index=True)
@@ -100,7 +100,7 @@ def run(data, users, epochs, repeats, parameters):
 
 
 def _usable(model, kernel):
-    return kernel is None or (gpu.available() and kernel in model.kernels())
+    return kernel is None or (gpu.available() and kernel in model.solvers())
 
 
 def summary(frame):

@@ -98,7 +98,7 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
 
                 def fit(model, versions, parameters, seed, sets=(train, test), f=f):
                     kernel, options = versions[model.__name__]
-                    fitted = model(f, kernel=kernel, seed=seed, **options, **parameters)
+                    fitted = model(f, solver=kernel, seed=seed, **options, **parameters)
                     stop = parameter_search.OverfittingStop()
                     return trained(fitted, sets[0], epochs[model.__name__], sets[1], stop=stop)
 
@@ -117,7 +117,7 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
                         for repeat in range(repeats):
                             fitted = fit(model, versions, parameters, repeat)
                             n_epochs, seconds = _reached(fitted.history, level)
-                            what = {"pair": pair, "model": model.__name__, "kernel": fitted.kernel}
+                            what = {"pair": pair, "model": model.__name__, "kernel": fitted.solver}
                             what |= {"device": fitted.device, "factors": f, "learning_rate": np.nan, **parameters}
                             what |= {"repeat": repeat, "level": level, "epochs": n_epochs}
                             what |= {"seconds": seconds if np.isfinite(seconds) else np.nan}

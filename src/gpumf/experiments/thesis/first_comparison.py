@@ -62,7 +62,7 @@ def run(data, als_epochs, sgd_epochs, repeats, parameters):
     runs = [
         (model, kernel, epochs, repeat)
         for model, epochs in models
-        for kernel, device in model.kernels().items()
+        for kernel, device in model.solvers().items()
         if device in usable and (model is not SGD or kernel in SGD_KERNELS)
         for repeat in range(repeats)
     ]
@@ -73,7 +73,7 @@ def run(data, als_epochs, sgd_epochs, repeats, parameters):
         for model, kernel, epochs, repeat in tqdm(runs, desc=f"first_comparison {ratings.name}", leave=False):
             train, test = ratings.split(0.2, seed=repeat)
             arguments = chosen(parameters, name, model.__name__)
-            fitted = model(FACTORS, kernel=kernel, seed=repeat, **arguments).fit(train, epochs, test)
+            fitted = model(FACTORS, solver=kernel, seed=repeat, **arguments).fit(train, epochs, test)
             frames.append(
                 fitted.history.assign(
                     data=ratings.name,

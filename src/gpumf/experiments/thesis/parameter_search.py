@@ -102,7 +102,7 @@ def run(data, sgd_regularization, learning_rate, als_regularization, updates, al
         for repeat in tqdm(range(repeats), desc=f"parameter_search {ratings.name}", leave=False):
             train, test = ratings.split(0.2, seed=repeat)
             for value in als_regularization:
-                model = ALS(FACTORS, value, kernel=als_kernel(), seed=repeat)
+                model = ALS(FACTORS, value, solver=als_kernel(), seed=repeat)
                 rows.append(_row("regularization", model.fit(train, als_epochs, test), ratings.name, repeat))
             epochs = int(np.ceil(updates / train.nnz))
             start = _published.value("Figure 6.1", "best regularization", ratings.name) or FIRST_REGULARIZATION
@@ -143,7 +143,7 @@ def als_kernel():
 
 def _hogwild(regularization, rate, seed, train, test, epochs):
     kernel, threads = ("hogwild", SGD_THREADS) if gpu.available() else ("parallel", None)
-    model = SGD(FACTORS, regularization, learning_rate=rate, kernel=kernel, threads=threads, seed=seed)
+    model = SGD(FACTORS, regularization, learning_rate=rate, solver=kernel, threads=threads, seed=seed)
     return trained(model, train, epochs, test, stop=OverfittingStop())
 
 
@@ -175,7 +175,7 @@ def _row(varied, fitted, data, repeat):
         "data": data,
         "model": type(fitted).__name__,
         "varied": varied,
-        "kernel": fitted.kernel,
+        "kernel": fitted.solver,
         "device": fitted.device,
         "repeat": repeat,
         "regularization": getattr(fitted, "regularization", np.nan),

@@ -52,7 +52,7 @@ def run(data, hidden, batch, few, repeats):
     ceilings = {device: _limits.ceilings(device) for device in ["cpu", *(["cuda"] if gpu.available() else [])]}
     rows = []
     for kernel, weights in tqdm(versions, desc="rbm_speed", leave=False):
-        model = RBM(hidden, batch=batch, kernel=kernel, weights=weights)
+        model = RBM(hidden, batch=batch, solver=kernel, weights=weights)
         slow = weights == "transfer" or (gpu.available() and model.device == "cpu")
         what = {"data": ratings.name, "kernel": kernel, "weights": weights, "device": model.device, "hidden": hidden}
         rows += [what | row for row in _timings(model, ratings, few, slow, repeats, ceilings[model.device])]
@@ -76,7 +76,7 @@ def _timings(model, ratings, few, slow, repeats, ceilings):
     order = batch_order(model.seed, 0, len(trainer.batches))
     chosen = order[:few] if slow else order
     share, moved, flops = _work(trainer.batches, chosen, ratings.nnz, model)
-    limit = _limits.limit_seconds(moved, flops, ceilings, model.kernel)
+    limit = _limits.limit_seconds(moved, flops, ceilings, model.solver)
 
     def epoch():
         for number in chosen.tolist():
@@ -85,7 +85,7 @@ def _timings(model, ratings, few, slow, repeats, ceilings):
     for repeat, seconds in enumerate(timed(epoch, few_repeats if slow else repeats, warmup=1)):
         least = {"bytes": moved / share, "flops": flops / share, "limit_seconds": limit / share}
         yield _row("epoch", repeat, share, seconds) | least | {"fraction_of_limit": limit / seconds}
-    if model.kernel == "thesis":
+    if model.solver == "thesis":
         share, *_ = _work(trainer.batches, order[:few], ratings.nnz, model)
         for repeat in range(few_repeats):
             for part, seconds in _updates(trainer, order[:few], timed).items():

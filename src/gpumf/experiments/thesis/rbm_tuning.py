@@ -97,7 +97,7 @@ def run(data, others, epochs, kernel, seeds):
         frames += [frame.assign(data=ratings.name) for frame in curves.frames.values()]
         for which, setting in (("thesis", THESIS), ("tuned", tuned)):
             for seed in range(seeds):
-                model = RBM(kernel=kernel, seed=seed, **setting).fit(train, curves.best_epoch(setting), test)
+                model = RBM(solver=kernel, seed=seed, **setting).fit(train, curves.best_epoch(setting), test)
                 accuracy = np.mean(np.rint(model.predict(test.users, test.items)) == test.values)
                 last = _described(model, setting, "test").tail(1)
                 frames.append(last.assign(data=ratings.name, setting=which, accuracy=accuracy))
@@ -120,7 +120,7 @@ class _Curves:
     def of(self, setting):
         key = str(setting)
         if key not in self.frames:
-            model = RBM(kernel=self._kernel, **setting).fit(*self._training)
+            model = RBM(solver=self._kernel, **setting).fit(*self._training)
             self.frames[key] = _described(model, setting, "choice")
         return self.frames[key]
 
@@ -137,7 +137,7 @@ def _described(model, setting, step):
         **setting | {"gibbs_steps": steps_text(setting["gibbs_steps"])},
         step=step,
         setting=np.nan,
-        kernel=model.kernel,
+        kernel=model.solver,
         device=model.device,
         seed=model.seed,
         accuracy=np.nan,

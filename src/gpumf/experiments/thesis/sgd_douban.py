@@ -64,7 +64,7 @@ def run(data, kernels, factors, regularization, learning_rate, schedule, epochs,
     parameters |= {"schedule": schedules.from_dict(schedule), "biases": True}
     frames = []
     for kernel, repeat in tqdm(list(_runs(kernels, repeats)), desc=f"sgd_douban {ratings.name}", leave=False):
-        model = SGD(kernel=kernel, seed=repeat, **parameters)
+        model = SGD(solver=kernel, seed=repeat, **parameters)
         fitted = model.fit(train, epochs, test, stop=lambda row: row["mae"] <= threshold)
         frames.append(fitted.history.assign(kernel=kernel, device=fitted.device, repeat=repeat))
     frame = pd.concat(frames, ignore_index=True).assign(data=ratings.name, model="SGD", nnz=train.nnz)
@@ -76,7 +76,7 @@ def run(data, kernels, factors, regularization, learning_rate, schedule, epochs,
 def _runs(kernels, repeats):
     """(kernel, repeat) of all that run here."""
     for kernel in kernels:
-        device = SGD.kernels()[kernel]
+        device = SGD.solvers()[kernel]
         if device == "cpu" or gpu.available():
             for repeat in range(repeats if device == "cuda" else 1):
                 yield kernel, repeat

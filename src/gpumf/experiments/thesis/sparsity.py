@@ -88,7 +88,7 @@ def run(data, users, densities, regularization, epochs, repeats, parameters):
                     model = _model(name, value, found[name], repeat)
                     history = model.fit(part, epochs[name], test, stop=parameter_search.OverfittingStop()).history
                     best = parameter_search.best_epoch(history)
-                    what = {"data": ratings.name, "model": name, "kernel": model.kernel, "device": model.device}
+                    what = {"data": ratings.name, "model": name, "kernel": model.solver, "device": model.device}
                     what |= {"density": density, "nnz": part.nnz, "repeat": repeat, "regularization": value}
                     what |= {"epochs": history.epoch.iloc[-1], "best_epoch": best.epoch}
                     rows.append(what | {"rmse": best.rmse, "mae": best.mae})
@@ -105,12 +105,12 @@ def thinned(ratings, density, seed=0):
 
 def _model(name, regularization, parameters, seed):
     if name == "ALS":
-        return ALS(FACTORS, regularization, kernel=parameter_search.als_kernel(), seed=seed)
+        return ALS(FACTORS, regularization, solver=parameter_search.als_kernel(), seed=seed)
     if name == "RBM":
         units = {"batch": parameter_search.RBM_BATCH, "weight_decay": regularization}
         return RBM(parameter_search.RBM_HIDDEN, seed=seed, **units, **parameters)
     kernel, threads = ("hogwild", parameter_search.SGD_THREADS) if gpu.available() else ("parallel", None)
-    return SGD(FACTORS, kernel=kernel, threads=threads, seed=seed, **parameters | {"regularization": regularization})
+    return SGD(FACTORS, solver=kernel, threads=threads, seed=seed, **parameters | {"regularization": regularization})
 
 
 def summary(frame):

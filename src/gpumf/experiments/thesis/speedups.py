@@ -92,11 +92,11 @@ def run(data, als_epochs, updates, repeats, cpu_repeats, parameters):
             for version, (model, kernel, threads) in tqdm(
                 VERSIONS.items(), desc=f"speedups {ratings.name}", leave=False
             ):
-                device = model.kernels()[kernel]
+                device = model.solvers()[kernel]
                 if device not in usable or (device == "cpu" and repeat >= cpu_repeats):
                     continue
                 arguments = chosen(parameters, name, model.__name__)
-                fitted = model(FACTORS, kernel=kernel, threads=threads, seed=repeat, **arguments)
+                fitted = model(FACTORS, solver=kernel, threads=threads, seed=repeat, **arguments)
                 epochs = als_epochs if model is ALS else int(np.ceil(updates / train.nnz))
                 history = fitted.fit(train, epochs, test, stop=_Stop(threshold)).history
                 what = {"data": ratings.name, "version": version, "model": model.__name__, "kernel": kernel}

@@ -97,7 +97,7 @@ def run(data, orders, first, chunks, every, factors, factor_epochs, hidden, hidd
         for seed in range(seeds):
             arrived = _arrived(ratings, order, seed)
             if arrived is not None:
-                models = SGD(factors, kernel=kernel, seed=seed, **_SGD), RBM(hidden, kernel=kernel, seed=seed, **_RBM)
+                models = SGD(factors, solver=kernel, seed=seed, **_SGD), RBM(hidden, solver=kernel, seed=seed, **_RBM)
                 epochs = factor_epochs, hidden_epochs
                 rows += [
                     {"order": order, "seed": seed, **row}

@@ -108,7 +108,7 @@ def run(data, threads, blocks, most_epochs, repeats, parameters):
         for machine, of_machine in counts.items():
             limited = machine == KEPLER_LIKE
             for count in tqdm(of_machine, desc=f"thread_scaling {kernel}, {machine}", leave=False):
-                model = ALS(FACTORS, kernel=kernel, device=device.name, threads=count, **arguments)
+                model = ALS(FACTORS, solver=kernel, device=device.name, threads=count, **arguments)
                 taken, trainer = _taken(model, resident, factors, device, machine)
                 with device.limited_to(KEPLER["multiprocessors"]) if limited else nullcontext():
                     seconds = _timings(device, trainer, repeats)
@@ -131,7 +131,7 @@ def _epochs_to_threshold(train, test, arguments, most):
     threshold = _published.threshold(train.name)
     if threshold is None:
         return np.nan
-    model = ALS(FACTORS, kernel=parameter_search.als_kernel(), **arguments)
+    model = ALS(FACTORS, solver=parameter_search.als_kernel(), **arguments)
     history = model.fit(train, most, test, stop=lambda row: row["mae"] <= threshold).history
     return history.epoch.iloc[-1] if history.mae.iloc[-1] <= threshold else np.nan
 
@@ -158,7 +158,7 @@ def _taken(model, resident, factors, device, machine):
     scheme, block = model.scheme, min(BLOCK, model.threads)
     needed = asked = scheme.shared_bytes(model, block)
     if machine != OWN:
-        wanted = active_blocks(KEPLER, block, shared_bytes=published_bytes(model.kernel))
+        wanted = active_blocks(KEPLER, block, shared_bytes=published_bytes(model.solver))
         facts = device.facts
         most = facts["shared_bytes_per_multiprocessor"] // wanted // 128 * 128 - facts["reserved_shared_bytes"]
         asked = max(needed, most)

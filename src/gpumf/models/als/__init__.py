@@ -36,7 +36,7 @@ class _LeastSquares(Factorization):
         regularization=0.05,
         *,
         weighted=True,
-        kernel=None,
+        solver=None,
         device="auto",
         threads=None,
         chunk=None,
@@ -44,18 +44,18 @@ class _LeastSquares(Factorization):
         cg_tolerance=1e-4,
         seed=0,
     ):
-        super().__init__(factors, regularization, kernel=kernel, device=device, threads=threads, seed=seed)
+        super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed)
         self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
-        if chunk is not None and not self._trainers[self.kernel].streams:
-            raise ValueError(f"the kernel {self.kernel!r} has all ratings on the device; it takes no chunk")
+        if chunk is not None and not self._trainers[self.solver].streams:
+            raise ValueError(f"the solver {self.solver!r} has all ratings on the device; it takes no chunk")
         if self.regularization == 0:
             raise ValueError("regularization must be positive: a row with fewer ratings than factors has no solution")
         if cg_steps is None:
-            cg_steps = self._trainers[self.kernel].cg_steps
+            cg_steps = self._trainers[self.solver].cg_steps
         self.weighted = flag("weighted", weighted)
         self.cg_steps = integer("cg_steps", cg_steps, 1)
         self.cg_tolerance = number("cg_tolerance", cg_tolerance, least=0, below=1)
-        self._trainers[self.kernel].check(self)
+        self._trainers[self.solver].check(self)
 
     def _takes_from_device(self):
         return super()._takes_from_device() and self.chunk is None
@@ -81,7 +81,7 @@ class ALS(_LeastSquares):
     factors : int, 1 to 256; the thesis's kernels take up to 32
     regularization : lambda > 0, in squared factor units
     weighted : bool, lambda times the row's number of ratings (ALS-WR) instead of lambda
-    kernel : a name of `ALS.kernels()`; the fastest for the device by default
+    solver : a name of `ALS.solvers()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     threads : number of CUDA threads of the grid, which strides over the rows (thesis, section 6.4); as many as the
         device holds at once by default. For the thesis's kernels alone.
@@ -97,7 +97,7 @@ class ALS(_LeastSquares):
 
     Raises
     ------
-    ValueError : a parameter out of range, a kernel that does not fit the device or the factors
+    ValueError : a parameter out of range, a solver that does not fit the device or the factors
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none; when fitted, where the factors, or a chunk,
         take more memory than is free, with both numbers
     """
@@ -118,7 +118,7 @@ class ALS(_LeastSquares):
     }
 
     def choose(self, train):
-        """The fastest kernel: on the CPU, with few factors, that which solves exactly."""
+        """The fastest solver: on the CPU, with few factors, that which solves exactly."""
         exact = self.device == "cpu" and self.factors <= _MOST_EXACT
         return "parallel" if exact else super().choose(train)
 
@@ -147,7 +147,7 @@ class ImplicitALS(_LeastSquares):
     factors : int, 1 to 256
     regularization : lambda > 0, in squared factor units, not weighted
     alpha : > 0, confidence that a rating of 1 adds
-    kernel : a name of `ImplicitALS.kernels()`; the fastest for the device by default
+    solver : a name of `ImplicitALS.solvers()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     chunk, cg_steps, cg_tolerance : as of `ALS`
     seed : int, of the initial factors, which are uniform on [0, 0.01) as in the package `implicit`: few steps of
@@ -155,7 +155,7 @@ class ImplicitALS(_LeastSquares):
 
     Raises
     ------
-    ValueError : a parameter out of range, a kernel that does not fit the device or the factors
+    ValueError : a parameter out of range, a solver that does not fit the device or the factors
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none; when fitted, where the factors, or a chunk,
         take more memory than is free, with both numbers
     """
@@ -177,7 +177,7 @@ class ImplicitALS(_LeastSquares):
         regularization=0.1,
         *,
         alpha=40.0,
-        kernel=None,
+        solver=None,
         device="auto",
         chunk=None,
         cg_steps=None,
@@ -191,7 +191,7 @@ class ImplicitALS(_LeastSquares):
             chunk=chunk,
             cg_steps=cg_steps,
             cg_tolerance=cg_tolerance,
-            kernel=kernel,
+            solver=solver,
             device=device,
             seed=seed,
         )

@@ -107,8 +107,8 @@ class Cumf(KernelTrainer, ALSTrainer):
             return
         most = bisect(range(1, model.factors), has, key=taken)
         raise ValueError(
-            f"kernel={model.kernel!r} takes up to {most} factors on this GPU, whose blocks have {has >> 10} KB of "
-            f"shared memory, not {model.factors}; take fewer, or kernel='tensor_core'"
+            f"solver={model.solver!r} takes up to {most} factors on this GPU, whose blocks have {has >> 10} KB of "
+            f"shared memory, not {model.factors}; take fewer, or solver='tensor_core'"
         )
 
     @classmethod
@@ -144,7 +144,7 @@ class Cumf(KernelTrainer, ALSTrainer):
             raise gpu.DeviceError(
                 f"the system of one row takes {needed / 1e6:.1f} MB of device memory; beside ratings, factors and "
                 f"work lists {max(budget, 0) / 1e6:.1f} MB are left; take fewer factors or ratings, "
-                "kernel='tensor_core', or a GPU with more memory"
+                "solver='tensor_core', or a GPU with more memory"
             )
         cuts = [_cut(cost, budget) for cost in costs]
         most = max(int(cost[rows].sum()) for cost, cut in zip(costs, cuts, strict=True) for rows in cut)

@@ -62,11 +62,11 @@ class RBM(Model):
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.models.sgd.schedules`
     levels : K, int, 2 to 32, to which ratings are rounded, equally spaced on the scale of the training set (without
         one, between its lowest and highest rating); by default the whole or half steps of the scale
-    kernel : a name of `RBM.kernels()`; the fastest for the device by default
-    weights : 'device', they stay where the kernel runs; 'transfer', kernel `thesis` alone: they are moved there and
+    solver : a name of `RBM.solvers()`; the fastest for the device by default
+    weights : 'device', they stay where the kernel runs; 'transfer', solver `thesis` alone: they are moved there and
         back at every update (thesis, Figure 4.5), with the same result
     batches : 'device', their matrices are computed before the first epoch and stay where the kernel runs; 'transfer',
-        kernel `thesis` alone: those of a batch are computed and moved there whenever its turn comes, and stay until
+        solver `thesis` alone: those of a batch are computed and moved there whenever its turn comes, and stay until
         its update is done (thesis, section 4.2.2, both sides of Figure 4.5), with the same result
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     seed : int, of the initial weights, the batches, and all draws; the same seed gives the same model
@@ -79,7 +79,7 @@ class RBM(Model):
 
     Raises
     ------
-    ValueError : a parameter out of range, a kernel that does not fit the device; from `fit`, ratings that are no
+    ValueError : a parameter out of range, a solver that does not fit the device; from `fit`, ratings that are no
         levels, or with `warm_start` others than before
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
     """
@@ -114,7 +114,7 @@ class RBM(Model):
         initial_biases="shares",
         schedule=_CONSTANT,
         levels=None,
-        kernel=None,
+        solver=None,
         weights="device",
         batches="device",
         device="auto",
@@ -140,17 +140,17 @@ class RBM(Model):
         self.average, self.initial_biases, self.weights, self.batches = average, initial_biases, weights, batches
         self.schedule = schedules.from_dict(schedule)
         self.levels = None if levels is None else integer("levels", levels, 2, MOST_LEVELS)
-        super().__init__(kernel=kernel, device=device, seed=seed)
-        if "transfer" in (weights, batches) and not self._trainers[self.kernel].transfers:
+        super().__init__(solver=solver, device=device, seed=seed)
+        if "transfer" in (weights, batches) and not self._trainers[self.solver].transfers:
             raise ValueError(
-                f"the kernel {self.kernel!r} keeps weights and batches where it runs; it takes no 'transfer'"
+                f"the solver {self.solver!r} keeps weights and batches where it runs; it takes no 'transfer'"
             )
 
     @classmethod
     def thesis(cls, **parameters):
         """The machine as the thesis trains it: its parameters, initial values and averages, of `RBM.THESIS`.
 
-        What `thesis` is among the kernels is how its launches go about it; every kernel trains this machine.
+        What `thesis` is among the solvers is how its launches go about it; every solver trains this machine.
 
         Parameters
         ----------

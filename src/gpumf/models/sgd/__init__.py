@@ -48,22 +48,22 @@ class SGD(Factorization):
     item_bias_regularization : lambda >= 0 of the items' biases where it is not that of the users'
     biases : True, learned from zero; 'baseline', baseline predictors that stay as they are (esgd, section 4); False
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.models.sgd.schedules`
-    kernel : a name of `SGD.kernels()`; by default the fastest for the device and the training set, see `choose`
+    solver : a name of `SGD.solvers()`; by default the fastest for the device and the training set, see `choose`
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     threads : number of CUDA threads of the grid, where the scheme leaves it open. By default as many as
         `safe_updates` lets be in flight: with more, updates of popular vectors overwrite each other and an epoch
-        learns less. Ignored on the CPU. Goes with a named kernel.
+        learns less. Ignored on the CPU. Goes with a named solver.
     chunk : most ratings on the device at a time; by default all that fit. With less than all, the next ones are
         copied while these are worked on, with the same result. Not for `hogwild` and `cu2rec`, which draw from all,
         nor on the CPU.
     seed : int, of the initial factors, of the draws and of every shuffled order
-    **options : parameters of the scheme; `SGD.options_of(kernel)` has their defaults and bounds, the module of the
-        scheme in `gpumf.models.sgd` says what they mean. They go with a named kernel
+    **options : parameters of the scheme; `SGD.options_of(solver)` has their defaults and bounds, the module of the
+        scheme in `gpumf.models.sgd` says what they mean. They go with a named solver
 
     Raises
     ------
-    ValueError : a parameter out of range, a kernel that does not fit the device
-    TypeError : an option that the scheme has not, an option or threads without a kernel
+    ValueError : a parameter out of range, a solver that does not fit the device
+    TypeError : an option that the scheme has not, an option or threads without a solver
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
     """
 
@@ -94,24 +94,24 @@ class SGD(Factorization):
         item_bias_regularization=None,
         biases=False,
         schedule=_CONSTANT,
-        kernel=None,
+        solver=None,
         device="auto",
         threads=None,
         chunk=None,
         seed=0,
         **options,
     ):
-        super().__init__(factors, regularization, kernel=kernel, device=device, threads=threads, seed=seed)
+        super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed)
         if not isinstance(biases, bool | str) or biases not in _BIAS_KINDS:
             raise ValueError(f"biases must be True, False or 'baseline', not {biases!r}")
-        if kernel is None and (options or threads is not None):
+        if solver is None and (options or threads is not None):
             alone = sorted(options) or ["threads"]
             raise TypeError(
-                f"{', '.join(alone)} go with one kernel: name it with kernel=, one of {list(self._trainers)}"
+                f"{', '.join(alone)} go with one solver: name it with solver=, one of {list(self._trainers)}"
             )
         self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
-        if chunk is not None and not self._trainers[self.kernel].streams:
-            raise ValueError(f"the kernel {self.kernel!r} takes from all ratings at any time; it takes no chunk")
+        if chunk is not None and not self._trainers[self.solver].streams:
+            raise ValueError(f"the solver {self.solver!r} takes from all ratings at any time; it takes no chunk")
         self.learning_rate = number("learning_rate", learning_rate, above=0)
         own = {"item_regularization": item_regularization, "bias_regularization": bias_regularization}
         for name, value in own.items():
@@ -127,11 +127,11 @@ class SGD(Factorization):
 
     @property
     def options(self):
-        """The values of the kernel's options: those given, and the defaults of the others."""
-        return self._trainers[self.kernel].chosen(self, self._options_given)
+        """The values of the solver's options: those given, and the defaults of the others."""
+        return self._trainers[self.solver].chosen(self, self._options_given)
 
     def choose(self, train):
-        """The fastest kernel for the device and a training set: on a GPU by how many groups `fast` keeps busy."""
+        """The fastest solver for the device and a training set: on a GPU by how many groups `fast` keeps busy."""
         if self.device == "cpu":
             return super().choose(train)
         groups = Fast.in_flight(max(train.n_users, train.n_items), min(train.n_users, train.n_items))
@@ -139,9 +139,9 @@ class SGD(Factorization):
         return "fast" if many else "kato_hosino"
 
     @classmethod
-    def options_of(cls, kernel):
-        """The options of a kernel: a dict name -> `gpumf.models.sgd.options.Option`."""
-        return dict(cls._trainers[kernel].options)
+    def options_of(cls, solver):
+        """The options of a solver: a dict name -> `gpumf.models.sgd.options.Option`."""
+        return dict(cls._trainers[solver].options)
 
     @classmethod
     def from_model(cls, model, **parameters):
@@ -223,7 +223,7 @@ class SGD(Factorization):
         if not self.biases:
             return super().initial_factors(train)
         rng = np.random.default_rng(self.seed)
-        draw = self._trainers[self.kernel].draw
+        draw = self._trainers[self.solver].draw
         (p, b_u), (q, b_i) = (draw(self, rng, rows) for rows in (train.n_users, train.n_items))
         for factors, biases, counts in ((p, b_u, train.user_counts), (q, b_i, train.item_counts)):
             factors[counts == 0], biases[counts == 0] = 0, 0

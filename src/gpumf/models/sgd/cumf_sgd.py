@@ -51,7 +51,7 @@ class CumfSgd(PieceKernel):
         update = options["update"]
         other = "side" if update == "batch_hogwild" else "run"
         if other in given:
-            raise ValueError(f"{other} has no meaning with update={update!r} of {model.kernel!r}; leave it out")
+            raise ValueError(f"{other} has no meaning with update={update!r} of {model.solver!r}; leave it out")
         return options
 
     @classmethod

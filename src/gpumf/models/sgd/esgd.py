@@ -87,7 +87,7 @@ class Esgd(DescentKernel):
         columns = cls.columns(model)
         most -= 4 * (MOST_THREADS // columns)  # the sums of all groups that a block may have
         steps = most // (_RATING_BYTES * _threads(options["th_size"], columns))
-        Option(1, most=steps).check(model.kernel, f"st (with th_size={options['th_size']})", options["st"])
+        Option(1, most=steps).check(model.solver, f"st (with th_size={options['th_size']})", options["st"])
         return options
 
     @classmethod

@@ -141,7 +141,7 @@ class Fast(DescentKernel):
         n_tiles = min(n_tiles, n_items)
         if n_tiles * most < n_items:
             raise ValueError(
-                f"tiles of the kernel 'fast' must be at least {-(-n_items // most)} for {n_items} rows of "
+                f"tiles of the solver 'fast' must be at least {-(-n_items // most)} for {n_items} rows of "
                 f"{model.columns} factors in the shared memory of this device, not {n_tiles}"
             )
         row_bytes = shape.quads * model.options["precision"] // 2

@@ -25,8 +25,8 @@ class Option:
     most: int = INT32_MAX
     choices: tuple = ()
 
-    def check(self, kernel, name, value):
-        """Raise ValueError, which names kernel, option, value and range, where the value is not allowed."""
+    def check(self, solver, name, value):
+        """Raise ValueError, which names solver, option, value and range, where the value is not allowed."""
         if value is None and self.default is None:
             return
         if self.choices:
@@ -39,15 +39,15 @@ class Option:
             wanted = f"an integer from {self.least} to {self.most}"
         if not fits:
             unless = " or None" if self.default is None else ""
-            raise ValueError(f"{name} of the kernel {kernel!r} must be {wanted}{unless}, not {value!r}")
+            raise ValueError(f"{name} of the solver {solver!r} must be {wanted}{unless}, not {value!r}")
 
 
-def chosen(kernel, known, given):
+def chosen(solver, known, given):
     """The options of a scheme, by name.
 
     Parameters
     ----------
-    kernel : str, for messages
+    solver : str, for messages
     known : dict of the scheme's `Option`s
     given : dict of values
 
@@ -61,7 +61,7 @@ def chosen(kernel, known, given):
     ValueError : a value that is not allowed
     """
     if unknown := set(given) - set(known):
-        raise TypeError(f"the kernel {kernel!r} has no options {sorted(unknown)}; it has {sorted(known)}")
+        raise TypeError(f"the solver {solver!r} has no options {sorted(unknown)}; it has {sorted(known)}")
     for name, value in given.items():
-        known[name].check(kernel, name, value)
+        known[name].check(solver, name, value)
     return {name: given.get(name, option.default) for name, option in known.items()}

@@ -54,7 +54,7 @@ class Descent(FactorTrainer):
     @classmethod
     def chosen(cls, model, given):
         """The values of the options for this model, given some of them; errors as of `options.chosen`."""
-        return chosen(model.kernel, cls.options, given)
+        return chosen(model.solver, cls.options, given)
 
     @staticmethod
     def draw(model, rng, rows):
