@@ -36,7 +36,7 @@ def promises(frame):
     lines = ["| model | data | factors | what is measured | measured | target | stretch | word | on |"]
     lines += ["| --- " * 9 + "|"]
     for row in frame[frame.source == "gpumf"].itertuples():
-        shown = reports.described(row)
+        shown = reports.formatted(row)
         bounds = " | ".join("–" if bound != bound else f"{bound:g}" for bound in (row.target, row.stretch))
         device = row.device.upper().replace("-", " ")
         lines.append(f"| {row.statement} | **{shown['measured']}** | {bounds} | {shown['word']} | {device} |")

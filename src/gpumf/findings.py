@@ -67,7 +67,7 @@ class Holds:
 class Target:
     """The value is as good as what was promised before it was measured.
 
-    target, stretch : what has to be met, and what was hoped for beyond it, or None
+    target, stretch : what has to be met, and the better value that is aimed at, or None
     better : 'lower' or 'higher'
     """
 

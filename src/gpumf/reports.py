@@ -80,11 +80,11 @@ def overview(ids="", source=None, artefact=None):
     if not pairs:
         raise ValueError(f"there are no findings whose ids begin with {ids!r} and that have {wanted}")
     frame = findings.table(pairs)
-    rows = frame.apply(described, axis=1, result_type="expand")
+    rows = frame.apply(formatted, axis=1, result_type="expand")
     return frame[["id", "statement"]].join(rows).set_index("id")
 
 
-def described(row):
+def formatted(row):
     """The numbers of a row, as text: a dict of measured, promised, word."""
     unit = "" if pd.isna(row.unit) or row.unit == "rating" else f" {row.unit}"
     spread = (row.high - row.low) / 2

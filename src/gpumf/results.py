@@ -132,8 +132,8 @@ def _commit():
 
     A copy of the tree on another machine may lack its repository, or have one whose head is elsewhere.
     """
-    if told := os.environ.get("GPUMF_COMMIT"):
-        return told.removesuffix("-dirty"), not told.endswith("-dirty")
+    if given := os.environ.get("GPUMF_COMMIT"):
+        return given.removesuffix("-dirty"), not given.endswith("-dirty")
     here = Path(__file__).resolve()
     # A hook of another repository has these.
     environment = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE")}

@@ -43,17 +43,17 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
             f"{source}: all ratings are by one user, {user_ids[users[0]]}, which leaves nothing to factorize; "
             "check the columns"
         )
-    keep, values = _without_duplicates(users, items, values, user_ids, item_ids, duplicates, locate)
+    kept, values = _without_duplicates(users, items, values, user_ids, item_ids, duplicates, locate)
     return {
-        "users": users[keep],
-        "items": items[keep],
+        "users": users[kept],
+        "items": items[kept],
         "values": values,
         "n_users": len(user_ids),
         "n_items": len(item_ids),
         "scale": scale,
         "user_ids": user_ids,
         "item_ids": item_ids,
-        "test_mask": None if test_mask is None else test_mask[keep],
+        "test_mask": None if test_mask is None else test_mask[kept],
     }
 
 

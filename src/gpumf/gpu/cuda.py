@@ -253,8 +253,8 @@ class CudaDevice(Recorder):
         shared = facts["shared_bytes_per_multiprocessor"] - facts["reserved_shared_bytes"]
         occupy = self.kernel("microbenchmarks/occupy.cu", "occupy")
         waiting, gave_up, go = (cupy.zeros(1, np.int32) for _ in range(3))
-        seen, told = cupyx.zeros_pinned(1, np.int32), cupyx.zeros_pinned(1, np.int32)
-        told[:] = 1
+        seen, release = cupyx.zeros_pinned(1, np.int32), cupyx.zeros_pinned(1, np.int32)
+        release[:] = 1
         # They do not wait for the stream in which everything else is launched, nor it for them.
         beside, signals = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         self.synchronize()
@@ -267,7 +267,7 @@ class CudaDevice(Recorder):
                 signals.synchronize()
             yield
         finally:
-            go.set(told, stream=signals)
+            go.set(release, stream=signals)
             beside.synchronize()
         if int(gave_up[0]):
             raise DeviceError(f"not all was done on {multiprocessors} multiprocessors: the others were given back")

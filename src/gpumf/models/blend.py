@@ -106,8 +106,8 @@ class Blend(Recommender):
         first, *others = self._of_models("_training")
         return first if all(other is first for other in others) else None
 
-    def _told_apart(self):
-        return np.any([told_apart() for told_apart in self._of_models("_told_apart")], axis=0)
+    def _personalized(self):
+        return np.any([personalized() for personalized in self._of_models("_personalized")], axis=0)
 
     def _ranking_without(self, seen, k):
         return PredictedRanking(self.predict, self._shape, self._item_counts > 0, seen)

@@ -140,7 +140,7 @@ class Model(Stored, Recommender):
         """The arrays named in `_arrays`."""
         return tuple(getattr(self, name) for name in self._arrays)
 
-    def _keep(self, arrays):
+    def _set_learned(self, arrays):
         for name, array in zip(self._arrays, arrays, strict=True):
             setattr(self, name, array)
 
@@ -291,7 +291,7 @@ class Model(Stored, Recommender):
         import pandas as pd
 
         with clock.spent_on("transfer"):
-            self._keep(self._to_host(arrays))
+            self._set_learned(self._to_host(arrays))
         history = pd.DataFrame(rows)
         self.times, self.history = clock.stop(), history
 
@@ -363,5 +363,5 @@ class Model(Stored, Recommender):
         """Whether the model has learned enough of these positions, arrays of `xp`, to predict more than the mean."""
         return xp.asarray(self._user_known)[users] & xp.asarray(self._item_known)[items]
 
-    def _told_apart(self):
+    def _personalized(self):
         return self._user_known

@@ -72,8 +72,8 @@ def totals(device):
     """
     # The number of factors is nothing to this kernel.
     total_errors = device.kernel("metrics/errors.cu", "total_errors", FACTORS=1)
-    held = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
-    blocks = min(_MOST_BLOCKS, held // _THREADS)
+    resident = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
+    blocks = min(_MOST_BLOCKS, resident // _THREADS)
     partial, sums = device.empty((blocks, 2), np.float64), device.empty(2, np.float64)
 
     def total():

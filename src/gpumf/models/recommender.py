@@ -27,12 +27,12 @@ class Recommender(ABC):
         """Raise NotFittedError where there is nothing to predict with."""
 
     @abstractmethod
-    def _told_apart(self):
+    def _personalized(self):
         """The users, bool (n_users,), for whom there are scores that differ from item to item."""
 
     @abstractmethod
     def _ranking_without(self, seen, k):
-        """A `Ranking` of the users told apart, for lists of k items, with `seen` as CompressedRows or None."""
+        """A `Ranking` of the personalized users, for lists of k items, with `seen` as CompressedRows or None."""
 
     def _check_shape(self, ratings):
         if (ratings.n_users, ratings.n_items) != self._shape:
@@ -71,7 +71,7 @@ class Recommender(ABC):
         items = items.astype(np.int64)
         if self._offset:
             ratings += np.float32(self._offset)
-        alike = np.flatnonzero(~self._told_apart()[users])
+        alike = np.flatnonzero(~self._personalized()[users])
         if len(alike):
             found = items[alike] >= 0
             ratings[alike] = np.where(found, self.predict(users[alike, None], items[alike] * found), np.nan)
@@ -140,5 +140,5 @@ class Recommender(ABC):
         else:
             self._check_shape(seen)
         rows = None if seen is None else self._rows(seen, k)
-        told_apart, popular = self._told_apart(), (self._item_counts, self._shape[0], rows, k, self.device)
-        return ByUser(told_apart, partial(self._ranking_without, rows, k), partial(popular_items, *popular))
+        personalized, popular = self._personalized(), (self._item_counts, self._shape[0], rows, k, self.device)
+        return ByUser(personalized, partial(self._ranking_without, rows, k), partial(popular_items, *popular))

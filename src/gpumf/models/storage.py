@@ -143,7 +143,7 @@ class Stored(ABC):
             model.scale = scale and tuple(number("scale", bound, least=-np.inf) for bound in scale)
             model.times = Times(**{name: number(name, value, least=0) for name, value in header["times"].items()})
             model.history = history_of(header["history"])
-        model._keep(arrays[name] for name in cls._arrays)
+        model._set_learned(arrays[name] for name in cls._arrays)
         model._user_known, model._item_counts = arrays["user_known"], arrays["item_counts"]
         model._training = None
         return model

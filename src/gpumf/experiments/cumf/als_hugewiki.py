@@ -63,8 +63,8 @@ def run(data, factors, iterations):
     rows = []
 
     def record(iteration, step, seconds, rmse=np.nan):
-        held = free - device.free_bytes()
-        rows.append((data, device.name, factors, iteration, step, seconds, rmse, held))
+        held_bytes = free - device.free_bytes()
+        rows.append((data, device.name, factors, iteration, step, seconds, rmse, held_bytes))
 
     def timed(work):
         started = time.perf_counter()

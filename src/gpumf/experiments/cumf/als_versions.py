@@ -290,8 +290,8 @@ def figure_roofline(frame, ceilings, data, factors):
     intensity = np.logspace(-1, 4, 100)
     bandwidth = roofs["copy_bytes_per_second"]
     for roof, (label, line) in _ROOFS.items():
-        reach = np.minimum(intensity * bandwidth, roofs[roof])
-        axis.plot(intensity, reach, line, color="0.4", label=f"device copy, {label}")
+        bound = np.minimum(intensity * bandwidth, roofs[roof])
+        axis.plot(intensity, bound, line, color="0.4", label=f"device copy, {label}")
     for (kernel, step), (label, marker) in _STEPS.items():
         runs = frame[(frame.kernel == kernel) & (frame.step == step)]
         if runs.empty:

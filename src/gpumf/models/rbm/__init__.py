@@ -206,8 +206,8 @@ class RBM(Model):
             raise ValueError(f"it has {levels[0]} levels, not 2 to {MOST_LEVELS}")
         return (users, self.hidden), (items, *levels, self.hidden), (items, *levels), (self.hidden,)
 
-    def _keep(self, arrays):
-        super()._keep(arrays)
+    def _set_learned(self, arrays):
+        super()._set_learned(arrays)
         self.n_levels = self.item_weights.shape[1]
 
     def _initial(self, train):

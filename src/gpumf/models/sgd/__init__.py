@@ -186,8 +186,8 @@ class SGD(Factorization):
     def _known(self, users, items, xp=np):
         return xp.ones(users.shape, bool) if self.biases else super()._known(users, items, xp)
 
-    def _told_apart(self):
-        return np.ones_like(self._user_known) if self.biases else super()._told_apart()
+    def _personalized(self):
+        return np.ones_like(self._user_known) if self.biases else super()._personalized()
 
     @property
     def user_biases(self):
