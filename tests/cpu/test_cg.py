@@ -160,7 +160,7 @@ def test_no_ridge_worth_the_name_and_equal_columns_stay_finite(make, implicit):
 @pytest.mark.parametrize("model", [ALS, ImplicitALS])
 def test_the_default_and_its_options(model):
     ratings = ragged_ratings(seed=1)
-    assert model(64, device="cpu").fit(ratings, 1).kernel == "parallel_cg"
+    assert model(64, device="cpu").fit(ratings, 1).solver == "parallel_cg"
     assert model(64, device="cpu").cg_steps == 3
     for wrong in ({"cg_steps": 0}, {"cg_tolerance": 1.0}, {"cg_tolerance": -1e-3}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -169,9 +169,9 @@ def test_the_default_and_its_options(model):
 
 def test_few_factors_are_solved_exactly_by_default():
     ratings = ragged_ratings(seed=1)
-    assert ALS(16, device="cpu").fit(ratings, 1).kernel == "parallel"
-    assert ALS(16, solver="cg", device="cpu").fit(ratings, 1).kernel == "cg"
-    assert ImplicitALS(16, device="cpu").fit(ratings, 1).kernel == "parallel_cg"
+    assert ALS(16, device="cpu").fit(ratings, 1).solver == "parallel"
+    assert ALS(16, solver="cg", device="cpu").fit(ratings, 1).solver == "cg"
+    assert ImplicitALS(16, device="cpu").fit(ratings, 1).solver == "parallel_cg"
 
 
 @pytest.mark.parametrize("model", [ALS, ImplicitALS])

@@ -222,10 +222,10 @@ def test_fit_chooses_where_no_kernel_was_given(device, sets, monkeypatch):
     model = SGD(8, device=device).fit(train, 1)
     assert model.solver == small and model.options == SGD(8, solver=small, device=device).options
     monkeypatch.setattr(sgd, "_LEAST_GROUPS", 1)
-    assert model.fit(train, 1).kernel == large
+    assert model.fit(train, 1).solver == large
     assert model.options == SGD(8, solver=large, device=device).options
     named = kernels_on(SGD, device)[0]
-    assert SGD(8, solver=named, device=device).fit(train, 1).kernel == named
+    assert SGD(8, solver=named, device=device).fit(train, 1).solver == named
     for given in ({"threads": 64}, {"tiles": 3}):
         with pytest.raises(TypeError, match="name it with solver="):
             SGD(8, device=device, **given)

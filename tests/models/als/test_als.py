@@ -208,6 +208,6 @@ def test_cuda_without_a_gpu_says_why():
 
 
 def test_the_default_kernel_fits_the_factors(cuda):
-    assert ALS(128).kernel == "tensor_core"
+    assert ALS(128).solver == "tensor_core"
     with pytest.raises(ValueError, match="up to 32"):
         ALS(33, solver="thesis_shared")

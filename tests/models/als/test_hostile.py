@@ -198,7 +198,7 @@ def test_cumf_says_which_factors_fit(host, of_architecture):
         if of_architecture == 75:
             with pytest.raises(ValueError, match=r"up to 247 factors.*64 KB"):
                 ALS(256, solver=kernel, device="host")
-        assert ALS(247 if of_architecture == 75 else 256, solver=kernel, device="host").kernel == kernel
+        assert ALS(247 if of_architecture == 75 else 256, solver=kernel, device="host").solver == kernel
 
 
 @pytest.mark.parametrize("kernel", ["cumf_lu", "cumf_cholesky"])
