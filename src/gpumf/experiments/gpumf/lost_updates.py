@@ -136,6 +136,7 @@ class Side:
         self.n_ratings = np.bincount(self.rows, minlength=(ratings.n_users, ratings.n_items)[self.place])
         self.marked = positional_hash(ratings.nnz, 0) * 2.0**-64 < MARKED / self.n_ratings[self.rows]
         self._once = self._counted(self.rows), self._counted(self.rows[self.marked])
+        self._drawn = {}
 
     def _counted(self, rows):
         return np.bincount(rows, minlength=len(self.n_ratings))
@@ -147,19 +148,25 @@ class Side:
 
     def taken(self, model, trainer, epoch):
         """How many updates of an epoch each row is given, and how many of these are marked: int64 (rows,) each."""
+        if isinstance(trainer, Updates) or model.solver == "cu2rec":
+            key = isinstance(trainer, Updates), epoch
+            if key not in self._drawn:  # the same for any number of factors and all versions of cu2rec
+                positions = self._positions(model, trainer, epoch)
+                drawn = self.rows[positions]
+                self._drawn[key] = self._counted(drawn), self._counted(drawn[self.marked[positions]])
+            return self._drawn[key]
+        return self._once
+
+    def _positions(self, model, trainer, epoch):
+        """The positions of the ratings that an epoch draws."""
         nnz, key, train = self.ratings.nnz, draw_key(model), self.ratings
         if isinstance(trainer, Updates):
-            positions = random_positions(key, epoch * nnz + np.arange(nnz), nnz)
-        elif model.solver == "cu2rec":
-            rows = train.by_user
-            users = np.flatnonzero(rows.counts)
-            n_steps = trainer.steps_an_epoch(train)
-            draws = (epoch * n_steps + np.arange(n_steps))[:, None] * train.n_users + users
-            positions = self.by_user[(rows.indptr[users] + random_positions(key, draws, rows.counts[users])).ravel()]
-        else:
-            return self._once
-        drawn = self.rows[positions]
-        return self._counted(drawn), self._counted(drawn[self.marked[positions]])
+            return random_positions(key, epoch * nnz + np.arange(nnz), nnz)
+        rows = train.by_user
+        users = np.flatnonzero(rows.counts)
+        n_steps = trainer.steps_an_epoch(train)
+        draws = (epoch * n_steps + np.arange(n_steps))[:, None] * train.n_users + users
+        return self.by_user[(rows.indptr[users] + random_positions(key, draws, rows.counts[users])).ravel()]
 
 
 def counts(side, /, factors, epochs, kernel, device, **options):
