@@ -245,7 +245,8 @@ def test_every_experiment_that_trains_is_looked_at():
     text = {name: experiments.module(name).__spec__.loader.get_source(experiments.module(name).__name__)
             for name in experiments.names()}  # fmt: skip
     fitting = {name for name, source in text.items() if ".fit(" in source or "trained(" in source}
-    assert fitting and fitting - {"thread_scaling"} <= set(TRAINING)
+    # They fit one model of fixed parameters, or in processes of their own, or beside a package that is not here.
+    assert fitting and fitting - {"thread_scaling", "startup", "als_implicit_cpu"} <= set(TRAINING)
     assert set(EXPECTED) | CHOOSE_BY_TEST | {"blend_ml100k", "rbm_tuning", "sgd_ml100k"} == set(TRAINING)
 
 
