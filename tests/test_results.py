@@ -299,6 +299,7 @@ def test_an_experiment_runs_from_the_command_line(tmp_path, monkeypatch, capsys)
 
 
 RECORDED = sorted((ROOT / "data/results").glob("*/*/*.csv"))
+assert RECORDED
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
@@ -316,13 +317,17 @@ def test_recorded_results_say_where_they_come_from(path):
 
 
 def test_recorded_sanitizer_runs_found_nothing():
-    for path in (ROOT / "data/results").glob("*/gpu_sanitize*.json"):
+    paths = sorted((ROOT / "data/results").glob("*/gpu_sanitize*.json"))
+    assert paths
+    for path in paths:
         for tool, outcome in json.loads(path.read_text())["tools"].items():
             assert outcome["passed"] and not outcome["runs_that_failed"] and not outcome["findings"], (path, tool)
 
 
 def test_recorded_gpu_tests_passed():
-    for path in (ROOT / "data/results").glob("*/gpu_tests.json"):
+    paths = sorted((ROOT / "data/results").glob("*/gpu_tests.json"))
+    assert paths
+    for path in paths:
         facts = json.loads(path.read_text())
         assert facts["passed"] > 0 and facts["failed"] == 0, path
 
