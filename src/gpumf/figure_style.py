@@ -44,6 +44,8 @@ _DRAWN = {
     "ALS": {
         "sequential": ("sky", "--"),
         "parallel": ("blue", "--"),
+        "cg": ("sky", "-."),
+        "parallel_cg": ("blue", "-."),
         "thesis_global": ("orange", ":"),
         "thesis_hybrid": ("purple", ":"),
         "thesis_shared": ("green", "-"),

@@ -8,9 +8,19 @@ import numpy as np
 from gpumf.models.als.cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
 from gpumf.models.als.tensor_core import TensorCore
 from gpumf.models.als.thesis import ThesisGlobal, ThesisHybrid, ThesisShared
-from gpumf.models.als.trainer import ImplicitParallel, Parallel, Sequential
+from gpumf.models.als.trainer import (
+    ConjugateGradient,
+    ImplicitParallel,
+    Parallel,
+    ParallelConjugateGradient,
+    Sequential,
+)
 from gpumf.models.checks import flag, integer, number
 from gpumf.models.factorization import Factorization
+
+_MOST_EXACT = 16
+"""Factors with which the exact solution for explicit ratings takes the CPU less time than three steps of conjugate
+gradient: the sums are 16 registers. Measured by experiments/gpumf/als_implicit_cpu.py."""
 
 
 class _LeastSquares(Factorization):
@@ -68,8 +78,9 @@ class ALS(_LeastSquares):
         device holds at once by default. For the thesis's kernels alone.
     cg_steps, cg_tolerance : the most steps of conjugate gradient a half-sweep, from the solution before, and the
         residual at which they end (cumf, section 4): its length for `cumf_cg` and `cumf_cg_fp16`, its length
-        relative to the right side's for `tensor_core`. For these alone. By default 6 steps, as published, for cumf's
-        kernels, and 4 for `tensor_core`, with which more change no error on the sets of the study.
+        relative to the right side's for `tensor_core`, `cg` and `parallel_cg`. For these alone. By default 6 steps,
+        as published, for cumf's kernels, 4 for `tensor_core`, with which more change no error on the sets of the
+        study, and 3 for `cg` and `parallel_cg`, as in the package `implicit`.
     seed : int, of the initial factors
 
     Raises
@@ -81,6 +92,8 @@ class ALS(_LeastSquares):
     _trainers: ClassVar = {
         "sequential": Sequential,
         "parallel": Parallel,
+        "cg": ConjugateGradient,
+        "parallel_cg": ParallelConjugateGradient,
         "thesis_global": ThesisGlobal,
         "thesis_hybrid": ThesisHybrid,
         "thesis_shared": ThesisShared,
@@ -90,6 +103,11 @@ class ALS(_LeastSquares):
         "cumf_cg_fp16": CumfCgHalf,
         "tensor_core": TensorCore,
     }
+
+    def choose(self, train):
+        """The fastest kernel: on the CPU, with few factors, that which solves exactly."""
+        exact = self.device == "cpu" and self.factors <= _MOST_EXACT
+        return "parallel" if exact else super().choose(train)
 
     @property
     def _parameters(self):
@@ -129,6 +147,8 @@ class ImplicitALS(_LeastSquares):
 
     _trainers: ClassVar = {
         "parallel": ImplicitParallel,
+        "cg": ConjugateGradient,
+        "parallel_cg": ParallelConjugateGradient,
         "cumf_lu": CumfLu,
         "cumf_cholesky": CumfCholesky,
         "cumf_cg": CumfCg,

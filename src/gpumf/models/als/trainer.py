@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.cpu import als as cpu_als
+from gpumf.cpu import cg as cpu_cg
 from gpumf.models.base import FactorTrainer, Version
 from gpumf.ordering import stable_order
 
@@ -124,3 +125,32 @@ class ImplicitParallel(ALSTrainer):
     def _solve(self, rows, fixed, solved):
         arrays = rows.indptr, rows.indices, rows.values
         cpu_als.implicit_half_sweep(*arrays, fixed, fixed.T @ fixed, solved, *self._parameters)
+
+
+class ConjugateGradient(ALSTrainer):
+    """Conjugate gradient on one core, from the factors before, of explicit or of implicit feedback."""
+
+    versions: ClassVar = {"": Version("one core, CG")}
+    cg_steps = 3
+    parallel = False
+
+    @classmethod
+    def compile(cls, model):
+        return cpu_cg.half_sweep(model.factors, cls.parallel, model.alpha is not None)
+
+    def __init__(self, model, train, user_factors, item_factors):
+        self._half_sweep = self.compile(model)
+        sides = train.by_user, train.by_item
+        self._users, self._items = ((rows, cpu_cg.longest_first(rows.indptr)) for rows in sides)
+        self._p, self._q = user_factors.copy(), item_factors.copy()
+        self._parameters = model.regularization, model.weighted, model.alpha or 0, model.cg_steps, model.cg_tolerance
+
+    def _solve(self, side, fixed, solved):
+        self._half_sweep(*side, fixed, solved, *self._parameters)
+
+
+class ParallelConjugateGradient(ConjugateGradient):
+    """The same with rows over all cores, with the same factors bit for bit."""
+
+    versions: ClassVar = {"": Version("all cores, CG")}
+    parallel = True
