@@ -1,0 +1,267 @@
+"""Without a GPU: ALS by conjugate gradient on the processor, beside the package `implicit` in the same run.
+
+An iteration of each at a time, so that what slows the machine down slows all of them: the same ratings, confidences,
+lambda, steps of conjugate gradient, initial factors and number of threads. The package gets its BLAS on one thread,
+as it asks for. Rankings are those of whole fits, each from its own initial factors, by the same metrics.
+"""
+
+import os
+import time
+from importlib.util import find_spec
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import ALS, ImplicitALS, native
+from gpumf import figure_style as style
+from gpumf.experiments import identity, load_ratings
+from gpumf.findings import Finding, Holds, Target, median
+
+ALPHA, REGULARIZATION, STEPS = 40.0, 0.1, 3  # of both; 3 steps are the package's default
+OURS, PEER, POPULAR = "ImplicitALS, parallel_cg", "implicit", "popularity"
+EXACT, CG = "ALS, parallel", "ALS, parallel_cg"
+
+PROFILES = {
+    "quick": {"data": "ml-100k", "factors": [16, 64], "seeds": 3, "iterations": 10, "k": 10},
+    "full": {"data": "ml-100k", "factors": [16, 32, 64, 128, 256], "seeds": 5, "iterations": 15, "k": 10},
+}
+PROFILES["smoke"] = {"data": "ml-100k-twin", "factors": [8], "seeds": 2, "iterations": 2, "k": 10}
+
+
+def why_unavailable():
+    """The package, or None where it is installed."""
+    return None if find_spec("implicit") else "the package implicit is not installed; install the extra peers"
+
+
+def run(data, factors, seeds, iterations, k):
+    """Time iterations and fits, and rank.
+
+    Parameters
+    ----------
+    data : name of a data set
+    factors : list of int
+    seeds : int, of initial factors
+    iterations : int, of each fit, and as many that are timed one by one
+    k : int, length of the lists
+
+    Returns
+    -------
+    DataFrame with a row a measurement: data, nnz, factors, seed, model, default (whether it is what the class
+    chooses; missing for others), threads, load (of the machine, processes), what ('iteration', 'fit' or 'list'),
+    seconds (of an iteration's training, or the wall's of a fit), precision, ndcg, rmse (of a fit, on the test set)
+    """
+    ratings = load_ratings(data)
+    train, test = ratings.split(0.2)
+    rows = [_row(POPULAR, "list", **_rank(train, test, k, *_popularity(train)))]
+    for seed in range(seeds):
+        for f in tqdm(factors, desc=f"als_implicit_cpu, seed {seed}", leave=False):
+            models = {
+                OURS: ImplicitALS(f, REGULARIZATION, alpha=ALPHA, kernel="parallel_cg", device="cpu", seed=seed),
+                EXACT: ALS(f, REGULARIZATION, kernel="parallel", device="cpu", seed=seed),
+                CG: ALS(f, REGULARIZATION, kernel="parallel_cg", device="cpu", seed=seed),
+            }
+            models = {name: _with_steps(model) for name, model in models.items()}
+            measured = _iterations(models, train, iterations) + _fits(models, train, test, iterations, k, seed)
+            default = {
+                name: type(model)(f, device="cpu").choose(train) == model.kernel for name, model in models.items()
+            }
+            rows += [row | {"factors": f, "seed": seed, "default": default.get(row["model"])} for row in measured]
+    frame = pd.DataFrame(rows).assign(data=ratings.name, nnz=train.nnz, threads=native.cores())
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def _with_steps(model):
+    """The model with exactly as many steps as the package makes."""
+    model.cg_steps, model.cg_tolerance = STEPS, 0.0
+    return model
+
+
+def _row(model, what, seconds=np.nan, **quality):
+    blank = dict.fromkeys(("precision", "ndcg", "rmse"), np.nan)
+    return {"model": model, "what": what, "seconds": seconds, "load": os.getloadavg()[0]} | blank | quality
+
+
+def _peer(factors, seed, iterations):
+    from implicit.cpu.als import AlternatingLeastSquares
+
+    peer = AlternatingLeastSquares(
+        factors,
+        REGULARIZATION,
+        alpha=1.0,  # its ratings are the confidences themselves
+        iterations=iterations,
+        num_threads=native.cores(),
+        random_state=seed,
+    )
+    peer.cg_steps = STEPS
+    return peer
+
+
+def _confidences(train):
+    """1 + alpha r of the rated pairs, users x items."""
+    from scipy.sparse import csr_matrix
+
+    values = np.float32(1) + np.float32(ALPHA) * train.values
+    return csr_matrix((values, (train.users, train.items)), (train.n_users, train.n_items))
+
+
+def _one_thread_of_blas():
+    import implicit.cpu.als  # noqa: F401 - loads the libraries that are to be limited
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, "blas")
+
+
+def _iterations(models, train, n):
+    """Rows of n iterations of each, one after another."""
+    confidences = _confidences(train)
+    transposed = confidences.T.tocsr()
+    users, items = models[OURS].initial_factors(train)
+
+    with _one_thread_of_blas():
+        peer, rows = _peer(models[OURS].factors, 0, n), []
+
+        def of_peer(_):
+            for ratings, solved, fixed in ((confidences, users, items), (transposed, items, users)):
+                peer.solver(ratings, solved, fixed, REGULARIZATION, num_threads=native.cores())
+
+        work = {name: model.trainer(train).epoch for name, model in models.items()} | {PEER: of_peer}
+        for number in range(n):
+            for name, epoch in work.items():
+                started = time.perf_counter()
+                epoch(number)
+                rows.append(_row(name, "iteration", time.perf_counter() - started))
+    return rows
+
+
+def _fits(models, train, test, iterations, k, seed):
+    """A row of one fit of each, from the columns of the ratings on."""
+    rows = []
+    for name, model in models.items():
+        model.fit(train.select(np.arange(train.nnz)), iterations)  # without the orders that are made by now
+        quality = _kept(model.rank(test, k)) | {"rmse": model.score(test)["rmse"]}
+        rows.append(_row(name, "fit", model.times.wall, **quality))
+    with _one_thread_of_blas():
+        peer = _peer(models[OURS].factors, seed, iterations)
+        started = time.perf_counter()
+        peer.fit(_confidences(train), show_progress=False)
+        seconds = time.perf_counter() - started
+    return [*rows, _row(PEER, "fit", seconds, **_rank(train, test, k, peer.user_factors, peer.item_factors))]
+
+
+def _rank(train, test, k, user_factors, item_factors):
+    """The metrics of these factors, by the same code for all."""
+    model = ImplicitALS(user_factors.shape[1], device="cpu").fit(train, 0)
+    model.user_factors, model.item_factors = user_factors, item_factors
+    return _kept(model.rank(test, k))
+
+
+def _kept(metrics):
+    return {name: metrics[name] for name in ("precision", "ndcg")}
+
+
+def _popularity(train):
+    return np.ones((train.n_users, 1), np.float32), train.item_counts.astype(np.float32)[:, None]
+
+
+def summary(frame):
+    """A row a number of factors and model, popularity first.
+
+    Returns
+    -------
+    DataFrame: factors, model, seconds (of an iteration, median), times_peer (of the package's), wall (of a fit,
+    median), precision, ndcg, rmse (means over seeds), ndcg_spread (half of what the seeds cover)
+    """
+    rows = []
+    for (f, model), runs in frame.groupby(["factors", "model"], dropna=False, sort=False):
+        fits, seconds = runs[runs.what != "iteration"], runs[runs.what == "iteration"].seconds
+        times = np.median(_times(frame, f, model)) if model != POPULAR else np.nan
+        means = fits[["precision", "ndcg", "rmse"]].mean().to_list()
+        rows.append((f, model, seconds.median(), times, fits.seconds.median(), *means, np.ptp(fits.ndcg) / 2))
+    columns = ["factors", "model", "seconds", "times_peer", "wall", "precision", "ndcg", "rmse", "ndcg_spread"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _times(frame, factors, model, other=PEER):
+    """Of each seed, the median seconds of an iteration over those of the other."""
+    runs = frame[(frame.what == "iteration") & (frame.factors == factors)]
+    seconds = runs.pivot_table(index="seed", columns="model", values="seconds", aggfunc="median")
+    return (seconds[model] / seconds[other]).to_numpy()
+
+
+def figure(frame):
+    """Seconds of an iteration against factors: implicit feedback, explicit ratings."""
+    table = summary(frame)
+    figure, (axes,) = style.panels(columns=2, sharey=True)
+    panels = ((OURS, "parallel_cg"), (PEER, None)), ((CG, "parallel_cg"), (EXACT, "parallel"))
+    for axis, models, title in zip(axes, panels, ("implicit feedback", "explicit ratings"), strict=True):
+        for model, scheme in models:
+            seconds = table[table.model == model].set_index("factors").seconds
+            if scheme:
+                style.curve(axis, seconds, "ALS", scheme, label=model)
+            else:
+                axis.plot(seconds.index, seconds, "-o", color=style.COLOURS["red"], label=model, markersize=4)
+        axis.set(xscale="log", yscale="log", xlabel="factors", title=title)
+        axis.set_xticks(seconds.index, seconds.index.astype(int))
+        axis.minorticks_off()
+        axis.legend(frameon=False)
+    axes[0].set_ylabel("seconds an iteration")
+    return figure
+
+
+def _worst_times(frame):
+    """The package's times where they are the most, over the seeds."""
+    lots = [median(_times(frame, f, OURS)) for f in frame.factors.dropna().unique()]
+    return *max(lots), "x"
+
+
+def _ndcg_behind(frame):
+    """How far NDCG is above the package's where it is the least above, means over the seeds, and their spread."""
+    fits = frame[frame.what == "fit"]
+    ndcg = fits.pivot_table(index="factors", columns="model", values="ndcg", aggfunc=["mean", np.ptp])
+    above = ndcg["mean"][OURS] - ndcg["mean"][PEER]
+    worst = above.idxmin()
+    return above[worst], np.hypot(*ndcg["ptp"].loc[worst, [OURS, PEER]]) / 2, "NDCG@10"
+
+
+def _worst_choice(frame):
+    """ALS's default over the faster of its schemes where it is the slowest, over the seeds."""
+    lots = []
+    for f, runs in frame[frame.model.isin([EXACT, CG])].groupby("factors"):
+        (default,) = runs[runs.default.astype(bool)].model.unique()
+        against = {other: median(_times(frame, f, default, other)) for other in (EXACT, CG)}
+        lots.append(max(against.values()))
+    return *max(lots), "x"
+
+
+_SETTING = "ml-100k | 16 to 256 factors, worst case"
+FINDINGS = [
+    Finding(
+        "als-implicit-cpu",
+        "gpumf",
+        None,
+        f"ImplicitALS, parallel_cg | {_SETTING} | seconds of an iteration over those of `implicit`",
+        _worst_times,
+        Target(1.0, 0.5),
+        devices=("cpu",),
+    ),
+    Finding(
+        "als-implicit-cpu-ndcg",
+        "gpumf",
+        None,
+        f"ImplicitALS, parallel_cg | {_SETTING} | NDCG@10 above that of `implicit`: at least -0.01",
+        _ndcg_behind,
+        Holds(above=-0.01),
+        devices=("cpu",),
+    ),
+    Finding(
+        "als-cpu-choice",
+        "gpumf",
+        None,
+        f"ALS, default | {_SETTING} | seconds of an iteration over those of the faster scheme",
+        _worst_choice,
+        Target(1.25, 1.05),
+        devices=("cpu",),
+    ),
+]
