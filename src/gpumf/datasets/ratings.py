@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from gpumf.compiled import cached_njit
+from gpumf.cpu import order as cpu_order
 from gpumf.datasets.checks import DataError, checked
 from gpumf.hashing import random_order, random_subset
 from gpumf.ordering import stable_order
@@ -222,8 +223,10 @@ class Ratings:
         return self._compress(self.items, self.users, self.item_counts, self.n_users)
 
     def _compress(self, rows, columns, counts, n_columns):
-        by_column, _ = sorted_by(columns, n_columns)
         offsets = row_offsets(counts)
+        if self.nnz >= cpu_order.LEAST and (made := cpu_order.compressed(rows, columns, self.values, offsets)):
+            return CompressedRows(offsets, *made)
+        by_column, _ = sorted_by(columns, n_columns)
         order = by_column[grouped(rows[by_column], offsets)]
         return CompressedRows(offsets, columns[order], self.values[order])
 
