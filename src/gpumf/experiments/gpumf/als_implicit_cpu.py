@@ -48,12 +48,12 @@ def run(data, factors, seeds, iterations, k):
     Returns
     -------
     DataFrame with a row a measurement: data, nnz, factors, seed, model, default (whether it is what the class
-    chooses; missing for others), threads, load (of the machine, processes), what ('iteration', 'fit' or 'list'),
+    chooses), threads, load (of the machine, processes), what ('iteration', 'fit' or 'list'),
     seconds (of an iteration's training, or the wall's of a fit), precision, ndcg, rmse (of a fit, on the test set)
     """
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)
-    rows = [_row(POPULAR, "list", **_rank(train, test, k, *_popularity(train)))]
+    rows = [_row(POPULAR, "list", default=False, **_rank(train, test, k, *_popularity(train)))]
     for seed in range(seeds):
         for f in tqdm(factors, desc=f"als_implicit_cpu, seed {seed}", leave=False):
             models = {
@@ -63,10 +63,8 @@ def run(data, factors, seeds, iterations, k):
             }
             models = {name: _with_steps(model) for name, model in models.items()}
             measured = _iterations(models, train, iterations) + _fits(models, train, test, iterations, k, seed)
-            default = {
-                name: type(model)(f, device="cpu").choose(train) == model.kernel for name, model in models.items()
-            }
-            rows += [row | {"factors": f, "seed": seed, "default": default.get(row["model"])} for row in measured]
+            chosen = {name for name, m in models.items() if type(m)(f, device="cpu").choose(train) == m.kernel}
+            rows += [row | {"factors": f, "seed": seed, "default": row["model"] in chosen} for row in measured]
     frame = pd.DataFrame(rows).assign(data=ratings.name, nnz=train.nnz, threads=native.cores())
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
