@@ -7,6 +7,7 @@ as it asks for. Rankings are those of whole fits, each from its own initial fact
 
 import os
 import time
+from importlib.metadata import version
 from importlib.util import find_spec
 
 import numpy as np
@@ -23,17 +24,11 @@ OURS, PEER, POPULAR = "ImplicitALS, parallel_cg", "implicit", "popularity"
 EXACT, CG = "ALS, parallel", "ALS, parallel_cg"
 
 PROFILES = {
-    "quick": {"data": "ml-100k", "factors": [16, 64], "exact": 32, "seeds": 3, "iterations": 10, "k": 10},
-    "full": {
-        "data": "ml-100k",
-        "factors": [16, 32, 64, 128, 256],
-        "exact": 64,
-        "seeds": 5,
-        "iterations": 15,
-        "k": 10,
-    },
+    "quick": {"factors": [16, 64], "exact": 32, "seeds": 3, "iterations": 10},
+    "full": {"factors": [16, 32, 64, 128, 256], "exact": 64, "seeds": 3, "iterations": 15},
 }
-PROFILES["smoke"] = {"data": "ml-100k-twin", "factors": [8], "exact": 8, "seeds": 2, "iterations": 2, "k": 10}
+PROFILES = {name: {"data": "ml-100k", "k": 10} | profile for name, profile in PROFILES.items()}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "factors": [8], "seeds": 2, "iterations": 2}
 
 
 def why_unavailable():
@@ -57,7 +52,8 @@ def run(data, factors, exact, seeds, iterations, k):
     -------
     DataFrame with a row a measurement: data, nnz, factors, seed, model, default (whether it is what the class
     chooses), threads, load (of the machine, processes), what ('iteration', 'fit' or 'list'),
-    seconds (of an iteration's training, or the wall's of a fit), precision, ndcg, rmse (of a fit, on the test set)
+    seconds (of an iteration's training, or the wall's of a fit), precision, ndcg, rmse (of a fit, on the test set),
+    peer (the package and its version)
     """
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)
@@ -75,6 +71,7 @@ def run(data, factors, exact, seeds, iterations, k):
             chosen = {name for name, m in models.items() if type(m)(f, device="cpu").choose(train) == m.kernel}
             rows += [row | {"factors": f, "seed": seed, "default": row["model"] in chosen} for row in measured]
     frame = pd.DataFrame(rows).assign(data=ratings.name, nnz=train.nnz, threads=native.cores())
+    frame = frame.assign(peer=f"implicit {version('implicit')}")
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
