@@ -120,6 +120,12 @@ def test_the_cost_falls_in_every_epoch():
     assert (np.diff(costs) < 0).all()
 
 
+@pytest.mark.parametrize("factors", [1, 64])
+def test_it_starts_near_zero(factors):
+    for start in ImplicitALS(factors, device="cpu").initial_factors(blocks()):
+        assert 0 <= start.min() < 0.001 and 0.009 < start.max() < 0.01
+
+
 def test_parameters_are_checked():
     for wrong in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="alpha"):
