@@ -23,7 +23,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help book notebook experiment test test-sanitize test-gpu test-gpu-sanitize record findings stale readme gains tune data lint format lock clean
+.PHONY: help book notebook experiment test test-sanitize test-gpu test-gpu-sanitize mutants record findings stale readme gains tune data lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -53,6 +53,9 @@ test-gpu: $(READY) ## run the tests that need a CUDA device and record the outco
 
 test-gpu-sanitize: $(READY) ## run small GPU tests under compute-sanitizer and record what it finds in data/results
 	$(RUN) tests/gpu_sanitize.py $(ARGS)
+
+mutants: $(READY) ## plant single faults, one at a time, and record how many of them the tests notice
+	$(RUN) tests/mutants $(ARGS)
 
 record: $(READY) ## keep results in data/results: of one experiment (NAME=als_netflix) or of every notebook
 	$(RUN) $(if $(NAME),-m gpumf.experiments $(NAME) --profile full --record,book/build.py --record --execute-only build/recorded) $(ARGS)
