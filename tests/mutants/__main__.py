@@ -179,7 +179,7 @@ def in_children(jobs, slots, work, done):
 
 
 def reach_of(slots, measured):
-    """The tests with their seconds and what they reach; unless all `measured` shall do, changed files are run again."""
+    """The tests, their seconds and what they reach; unless those `measured` shall do, changed files are run again."""
     kept = BUILD / "reach.json"
     known = json.loads(kept.read_text()) if kept.exists() else {}
     files = [name for name in tracked("tests") if Path(name).name.startswith("test_") and name.endswith(".py")]
