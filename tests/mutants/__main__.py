@@ -207,7 +207,8 @@ def reach_of(slots, measured):
         kept.write_text(json.dumps(known))
 
     in_children(jobs, slots, work, done)
-    return {node: test for file in known.values() for node, test in file["tests"].items()}
+    tests = {node: test for file in known.values() for node, test in file["tests"].items()}
+    return {node: test | {"seconds": min(max(test["seconds"], 0.01), 600)} for node, test in tests.items()}
 
 
 def included(path):

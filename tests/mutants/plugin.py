@@ -2,8 +2,8 @@
 
 import functools
 import sys
-import time
 from pathlib import Path
+from time import perf_counter  # a test may replace that of the module
 
 import pytest
 
@@ -29,13 +29,13 @@ class Reach:
         @functools.wraps(function)
         def call(*arguments, **named):
             key, misses = (arguments, tuple(sorted(named.items()))), cached.cache_info().misses
-            outer, started = (self._seen, self._kernels), time.perf_counter()
+            outer, started = (self._seen, self._kernels), perf_counter()
             self._seen, self._kernels = set(), set()
             try:
                 return cached(*arguments, **named)
             finally:
                 if cached.cache_info().misses > misses:
-                    known[key] = self._seen, self._kernels, time.perf_counter() - started
+                    known[key] = self._seen, self._kernels, perf_counter() - started
                     outer[0].update(self._seen)
                     outer[1].update(self._kernels)
                 elif key in known:
@@ -87,10 +87,10 @@ class Reach:
             yield
             return
         before = set(self._seen), set(self._kernels)
-        started = time.perf_counter()
+        started = perf_counter()
         yield
         reached = self._described(self._seen - before[0])
-        self._shared[fixturedef.argname] = (reached | self._kernels - before[1], time.perf_counter() - started)
+        self._shared[fixturedef.argname] = (reached | self._kernels - before[1], perf_counter() - started)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item):
@@ -113,11 +113,11 @@ class Reach:
 
     def _phase(self):
         self._seen, self._kernels = set(), set()
-        started = time.perf_counter()
+        started = perf_counter()
         sys.settrace(self._event)
         yield
         sys.settrace(None)
-        self._now[1] += time.perf_counter() - started
+        self._now[1] += perf_counter() - started
         self._now[0] |= self._described(self._seen) | self._kernels
 
     def pytest_runtest_logreport(self, report):
