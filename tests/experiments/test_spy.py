@@ -25,8 +25,9 @@ TRAINING = {
     "als_sgd_rbm": {"repeats": 2, "parameters": TUNED, "epochs": {"ALS": 2, "SGD": 3, "RBM": 1}},
     "blend_ml100k": {
         "seeds": 2,
+        "epochs": {"RBM": 1, "SGD": 3, "ALS": 2},
         "grids": {
-            "RBM": {"hidden": [4, 8], "learning_rate": [0.05], "beta": [0.01]},
+            "RBM": {"hidden": [2, 4], "learning_rate": [0.05], "beta": [0.01]},
             "SGD": {"factors": [5], "regularization": [0.01, 0.3], "learning_rate": [0.02], "beta": [0.02]},
             "ALS": {"factors": [4], "regularization": [0.05, 0.3]},
         },
