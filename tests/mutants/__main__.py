@@ -229,10 +229,13 @@ def tests_for(fault, tests, most_seconds):
         like = {f"src/gpumf/cpu/{name}.py" for name in ("als", "sgd")} | {
             "src/gpumf/experiments/gpumf/cpu_baselines.py"
         }
+    reached = {node: {name.replace(".<locals>", "") for name in test["reached"]} for node, test in tests.items()}
+    known, function = set().union(*reached.values()), fault.function
+    while function and f"{fault.path}:{function}" not in known:  # one that is compiled is reached by what makes it
+        function = function.rpartition(".")[0]
     reaching, near = [], []
-    for node, test in tests.items():
-        functions = {name.replace(".<locals>", "") for name in test["reached"]}
-        if f"{fault.path}:{fault.function}" in functions or functions & like:
+    for node, functions in reached.items():
+        if f"{fault.path}:{function}" in functions or functions & like:
             reaching.append(node)
         elif any(name.split(":")[0] in like for name in functions):
             near.append(node)
