@@ -44,8 +44,8 @@ _DRAWN = {
     "ALS": {
         "sequential": ("sky", "--"),
         "parallel": ("blue", "--"),
-        "cg": ("sky", "-."),
-        "parallel_cg": ("blue", "-."),
+        "cg": ("rose", "-."),
+        "parallel_cg": ("wine", "-."),
         "thesis_global": ("orange", ":"),
         "thesis_hybrid": ("purple", ":"),
         "thesis_shared": ("green", "-"),
