@@ -27,14 +27,14 @@ TOOLS = {
 }
 SGD = [
     *("sgd", "hogwild", "gpusgd", "bsgd", "esgd", "cumf_sgd", "cu2rec"),
-    *("chunks", "schedules", "biases", "partial_fit"),
+    *("schedules", "biases", "partial_fit"),
 ]
 TESTS = {
-    "als": ["models/als/test_als.py"],
+    "als": [f"models/als/test_{name}.py" for name in ("als", "tensor_core")],
     "cumf": ["models/als/test_cumf.py"],
     "implicit": ["models/als/test_implicit.py"],
     "rbm": [f"models/rbm/test_{name}.py" for name in ("rbm", "divergence")],
-    "sgd": [f"models/sgd/test_{name}.py" for name in SGD],
+    "sgd": [*(f"models/sgd/test_{name}.py" for name in SGD), "models/test_chunks.py"],
     "sgd_order": ["models/sgd/test_order.py"],
     "fast": ["models/sgd/test_fast.py"],
     "metrics": ["models/test_evaluation.py"],

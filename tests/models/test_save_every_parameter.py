@@ -54,7 +54,7 @@ OTHERS = {
     },
 }
 # Where and how it is computed: a stored model may be used on another machine, with what is fastest there.
-NOT_STORED = {"kernel", "device", "threads", "chunk", "weights", "batches", "options"}
+NOT_STORED = {"solver", "device", "threads", "chunk", "weights", "batches", "options"}
 KERNELS = {ALS: "sequential", ImplicitALS: "parallel", SGD: "sequential", RBM: "sequential"}
 PAIRS = [(model, name) for model, others in OTHERS.items() for name in others]
 
