@@ -1,6 +1,6 @@
 """A model at work on a training set from a start, and what the float64 reference makes of the same.
 
-Case(ALS(16, kernel="cumf_lu", device="cuda"), ratings).assert_close(1e-4)
+Case(ALS(16, solver="cumf_lu", device="cuda"), ratings).assert_close(1e-4)
 """
 
 from dataclasses import replace

@@ -44,7 +44,7 @@ from gpumf.datasets import Ratings
 module, device, factors = sys.argv[1:]
 cells = np.random.default_rng(0).permutation(300 * 200)[:5_000]
 ratings = Ratings(cells // 200, cells % 200, np.arange(5_000) % 5 + 1, 300, 200)
-model = import_module(module).ALS(int(factors), kernel="tensor_core", device=device).fit(ratings, 1)
+model = import_module(module).ALS(int(factors), solver="tensor_core", device=device).fit(ratings, 1)
 compiled, started = gpu.device(device).compile_seconds, time.perf_counter()
 model.recommend(0)
 print(json.dumps({"compile": compiled, "recommend": time.perf_counter() - started}))
