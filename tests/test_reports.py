@@ -50,6 +50,9 @@ def test_what_is_stale_is_listed_with_what_has_changed(store, monkeypatch, capsy
     monkeypatch.setattr(dependencies, "code", lambda name: {"run": "today"})
     assert reports.main(["stale"]) == 0
     assert capsys.readouterr().out == f"data/results/{results.REFERENCE}/thesis/theoretical_flops.csv: run\n"
+    monkeypatch.setattr(reports, "stale", lambda: {"many.csv": list("abcdef"), "none.csv": None})
+    assert reports.main(["stale"]) == 0
+    assert capsys.readouterr().out == "many.csv: a, b, c, d and 2 more\nnone.csv: no one can tell\n"
     reports._changed.cache_clear()
     assert reports.main([]) == 2 and "usage" in capsys.readouterr().err
 

@@ -110,6 +110,17 @@ def stale():
     return found
 
 
+def _some(changed):
+    """Of many changed files the first few, and how many they are."""
+    if changed is None:
+        return "no one can tell"
+    rest = len(changed) - _NAMED
+    return ", ".join(changed[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+_NAMED = 4
+
+
 def main(arguments):
     """Do what the only argument says; return the exit status."""
     if arguments == ["findings"]:
@@ -126,7 +137,7 @@ def main(arguments):
         return 0
     if arguments == ["stale"]:
         for path, changed in stale().items():
-            print(f"{path}: {'no one can tell' if changed is None else ', '.join(changed)}")
+            print(f"{path}: {_some(changed)}")
         return 0
     print("usage: python -m gpumf.reports findings | stale", file=sys.stderr)
     return 2
