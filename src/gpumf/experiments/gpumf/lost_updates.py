@@ -262,9 +262,9 @@ def figure(frame):
         share = (sums.counted / sums.updates).unstack().reindex(order)
         image = axis.pcolormesh(share.columns, np.arange(len(order)), share, vmin=0, vmax=1, cmap="viridis")
         axis.set_yticks(np.arange(len(order)), order)
-        axis.set(xlabel="decile of items by popularity", title=name)
+        axis.set(xlabel="decile of items by popularity", title=name, xticks=[1, 5, 10])
         axis.grid(False)
-    figure.colorbar(image, ax=list(axes)).ax.set(xlabel="share of\nupdates")
+    figure.colorbar(image, ax=list(axes), label="share of the items' updates that count")
     return figure
 
 
