@@ -35,7 +35,8 @@ class Esgd(DescentKernel):
         "shuffled": Version("ESGD, shuffled", {"shuffle": True}),
     }
     cases: ClassVar = ({"th_size": 10},)
-    variants: ClassVar = DescentKernel.variants | {"MOST_THREADS": [MOST_THREADS]}
+    # Baseline predictors are subtracted before: the kernel's rows have biases that move, or none.
+    variants: ClassVar = DescentKernel.variants | {"BIASES": range(2), "MOST_THREADS": [MOST_THREADS]}
     races: ClassVar = {"esgd": {"user_factors", "item_factors"}}
     # th_size : threads of a block, taken down to a multiple of the columns
     # st : steps in which they load the ratings of a block
