@@ -264,7 +264,7 @@ def figure(frame):
         axis.set_yticks(np.arange(len(order)), order)
         axis.set(xlabel="decile of items by popularity", title=name, xticks=[1, 5, 10])
         axis.grid(False)
-    figure.colorbar(image, ax=list(axes), label="share of the items' updates that count")
+    figure.colorbar(image, ax=list(axes)).ax.set_xlabel("share of\nupdates", labelpad=10)
     return figure
 
 
