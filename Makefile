@@ -15,6 +15,7 @@ LOCK := requirements$(addprefix -,$(EXTRA)).lock
 
 ifdef PYTHON
   RUN := PYTHONPATH="$(CURDIR)/src$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
+  READY := packages
 else ifdef CONDA
   RUN := .conda/bin/python
   READY := .conda/.ready
@@ -23,11 +24,34 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help book notebook experiment test test-sanitize test-gpu test-gpu-sanitize mutants record findings stale readme gains tune data kernels lint format lock clean
+.PHONY: help packages book notebook experiment test test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record findings stale readme gains tune data kernels lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# What the interpreter of PYTHON has to have, by the names of modules.
+NEEDS = numpy scipy pandas numba matplotlib pyarrow tqdm platformdirs
+book notebook: NEEDS += papermill ipykernel jupyter_book
+test test-sanitize test-gpu test-gpu-sanitize mutants: NEEDS += pytest hypothesis
+test: NEEDS += xdist
+test-wheel: NEEDS = pip hatchling numpy
+lint: NEEDS = ruff mypy
+format: NEEDS = ruff
+lock: NEEDS = pip
+define MISSING
+import importlib.util, sys
+missing = [name for name in sys.argv[1:] if not importlib.util.find_spec(name)]
+if sys.version_info < (3, 11):
+    sys.exit("$(PYTHON) is older than 3.11, which gpumf needs.")
+if missing:
+    sys.exit("$(PYTHON) lacks %s: install what gpumf needs with `$(PYTHON) -m pip install -e \".[book,build,test]\"`, "
+             "or leave PYTHON away, and make sets up .venv by itself." % ", ".join(missing))
+endef
+export MISSING
+packages:
+	@command -v $(firstword $(PYTHON)) > /dev/null || { echo 'There is no $(firstword $(PYTHON)), which PYTHON names.' >&2; exit 1; }
+	@$(RUN) -c "$$MISSING" $(NEEDS)
 
 book: $(READY) ## run the notebooks that changed, render the book and print where it is
 	$(RUN) book/build.py $(ARGS)
@@ -39,14 +63,19 @@ notebook: $(READY) ## run one notebook and render: make notebook NB=data PARAMS=
 experiment: $(READY) ## run one experiment: make experiment NAME=sgd_netflix ARGS="--profile full epochs=5"
 	$(RUN) -m gpumf.experiments $(NAME) $(ARGS)
 
-test: $(READY) ## run the tests, those of the rendered book among them
-	$(RUN) -m pytest $(ARGS)
+# A process a core, each with whole files, in their order: that of the book, which takes longest, is the first.
+PARALLEL = -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+test: $(READY) ## run the tests, those of the rendered book among them (ARGS="-n 0 ...": in one process)
+	$(RUN) -m pytest $(PARALLEL) $(ARGS)
 
 # The sanitizers have to be in the process before Python, which was built without them, loads a kernel.
 test-sanitize: $(READY) ## run the kernels on the processor under AddressSanitizer and UBSan
 	GPUMF_HOST_SANITIZE=1 ASAN_OPTIONS=detect_leaks=0 \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
 	$(RUN) -m pytest -m host $(ARGS)
+
+test-wheel: $(READY) ## build the sdist and from that the wheel, and train with what it installs, away from the checkout
+	$(RUN) tests/wheel.py $(ARGS)
 
 test-gpu: $(READY) ## run the tests that need a CUDA device and record the outcome in data/results
 	$(RUN) -m pytest -m gpu --record $(ARGS)
@@ -81,9 +110,10 @@ data: $(READY) ## download the data sets whose licences allow it into data/raw
 kernels: $(READY) ## compile ahead for this GPU: make kernels ARGS="100 256", numbers of factors
 	$(RUN) -m gpumf.gpu $(ARGS)
 
-lint: $(READY) ## check style and format
+lint: $(READY) ## check style, format and types
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy --cache-dir build/mypy
 
 format: $(READY) ## format the code and mend what can be mended
 	$(RUN) -m ruff check --fix .
@@ -91,7 +121,7 @@ format: $(READY) ## format the code and mend what can be mended
 
 # One lock for every supported Python and system; those with CuPy only add to it.
 COMPILE = $(RUN) -m uv --quiet pip compile --universal --python-version 3.11 --generate-hashes --no-annotate \
-	--custom-compile-command "make lock" pyproject.toml --extra book --extra build --extra test
+	--custom-compile-command "make lock" pyproject.toml --extra book --extra build --extra distributed --extra safetensors --extra test
 lock: $(READY) ## pin the dependencies of pyproject.toml again (ARGS=--upgrade for newer versions)
 	$(RUN) -m pip install --quiet uv
 	$(COMPILE) $(ARGS) --output-file requirements.lock
@@ -108,19 +138,33 @@ INSTALL_GPUMF = -m pip install --quiet --no-build-isolation --editable
 OLD_DRIVER = $(if $(CUDA),$(if $(EXTRA),,The NVIDIA driver knows CUDA $(CUDA) only; CuPy needs 12 or newer. Going on without a GPU.))
 
 .venv/.ready-$(LOCK): $(LOCK) pyproject.toml
-	@test -e $@ || { $(NEW_VENV); }
-	@rm -f $@
-	@echo "Installing $(LOCK) into .venv. $(OLD_DRIVER)"
-	@.venv/bin/python -m pip install --progress-bar off --requirement $(LOCK) | sed -un 's/^ *Downloading/  downloading/p'
-	@.venv/bin/python $(INSTALL_GPUMF) . --no-deps
-	@touch $@
+	@$(FIND_PYTHON); $(ALONE); \
+	if test -e $@ && ! test $(LOCK) -nt $@ && ! test pyproject.toml -nt $@; then exit; fi; \
+	test -e $@ || { $(NEW_VENV); }; \
+	rm -f $@; \
+	echo "Installing $(LOCK) into .venv. $(OLD_DRIVER)"; \
+	.venv/bin/python -m pip install --progress-bar off --requirement $(LOCK) | sed -un 's/^ *Downloading/  downloading/p'; \
+	.venv/bin/python $(INSTALL_GPUMF) . --no-deps; \
+	touch $@
+
+define FIND_PYTHON
+	for python in python3 python3.14 python3.13 python3.12 python3.11 ''; do \
+	  $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2> /dev/null && break; \
+	done; \
+	test -n "$$python" || { echo 'gpumf needs Python 3.11 to 3.14, and found none.' >&2; exit 1; }
+endef
+
+# One set-up at a time: the lock is the shell's, and goes with it. Whoever waited looks again whether all is done.
+define ALONE
+	test -w . || { echo '$(CURDIR) cannot be written, and `make` sets up .venv and build there: copy it to a folder that can.' >&2; exit 1; }; \
+	mkdir -p build; \
+	exec 9> build/set-up.lock; \
+	$$python -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2> /dev/null || \
+	  { echo 'Waiting for another set-up of .venv.'; $$python -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'; }
+endef
 
 # Debian and Ubuntu keep what `python -m venv` needs in a package of its own.
 define NEW_VENV
-	for python in python3 python3.14 python3.13 python3.12 python3.11 ''; do \
-	  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && break; \
-	done; \
-	test -n "$$python" || { echo 'gpumf needs Python 3.11 or newer, and found none.' >&2; exit 1; }; \
 	if ! $$python -c 'import ensurepip' 2> /dev/null; then \
 	  package=$$($$python -c 'import sys; print("python{}.{}-venv".format(*sys.version_info))'); \
 	  if test "$$(id -u)" = 0 && command -v apt-get > /dev/null; then \

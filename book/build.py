@@ -7,14 +7,16 @@ and the other pages), `figures` and `_build/html`.
 """
 
 import argparse
-import filecmp
+import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
@@ -36,18 +38,38 @@ def main(argv=None, root=ROOT):
         sys.exit(f"There is no notebook {options.only!r} in the table of contents; there are: {', '.join(names)}.")
     parameters = {"profile": profile, **{name: yaml.safe_load(value) for name, value in options.parameter}}
 
+    with alone(root / "build"):
+        try:
+            failed = execute(root, pages, [options.only] if options.only else names, parameters, options)
+        except KeyboardInterrupt:
+            print(
+                "\nInterrupted. The finished notebooks are kept; the next build goes on from here.",
+                file=sys.stderr,
+            )
+            return 130
+        if failed:
+            print(f"Failed: {', '.join(failed)}. The other notebooks are done and kept.", file=sys.stderr)
+            return 1
+        return 0 if options.execute_only else render(root, pages, output, names)
+
+
+@contextmanager
+def alone(folder):
+    """Wait until no other build writes to the folder; the lock is the process's, and goes with it however it ends."""
     try:
-        failed = execute(root, pages, [options.only] if options.only else names, parameters, options)
-    except KeyboardInterrupt:
-        print(
-            "\nInterrupted. The finished notebooks are kept; the next build goes on from here.",
-            file=sys.stderr,
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "book.lock").open("w")
+    except OSError as error:
+        sys.exit(
+            f"The book is built in {folder}, which cannot be written: {error}. Copy the repository and build there."
         )
-        return 130
-    if failed:
-        print(f"Failed: {', '.join(failed)}. The other notebooks are done and kept.", file=sys.stderr)
-        return 1
-    return 0 if options.execute_only else render(root, pages, output, names)
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Waiting for another build of the book to end.", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def parse(argv):
@@ -184,9 +206,12 @@ def notebook_key(root, name, shared, parameters):
 
 
 def executed_key(path):
-    """The key that an executed notebook was made with; None where there is no such notebook."""
+    """The key that an executed notebook was made with; None where there is no such notebook, or a damaged one."""
     if path.is_file():
-        return json.loads(path.read_bytes())["metadata"].get("gpumf_key")
+        try:
+            return json.loads(path.read_bytes())["metadata"].get("gpumf_key")
+        except (ValueError, LookupError, TypeError, AttributeError):
+            print(f"{path} is damaged and made again.", file=sys.stderr)
 
 
 def files_below(folder, without=None):
@@ -206,13 +231,12 @@ def render(root, pages, output, names):
     executed = {pages / f"{name}.ipynb" for name in names}
     # A chapter that was never run (`--only` ran another) is shown without its results rather than not at all.
     ready = {path for path in executed if executed_key(path)}
-    copies = {pages / path.relative_to(root / "book"): path for path in files_below(root / "book", ".py")}
-    mirror({to: path for to, path in copies.items() if to not in ready}, pages, keep=ready)
-    figures = output / "figures"
-    mirror(
-        {figures / path.relative_to(root / "figures"): path for path in files_below(root / "figures")},
-        figures,
-    )
+    book = root / "book"
+    copies = {pages / path.relative_to(book): path.read_bytes() for path in files_below(book, ".py")}
+    copies |= {path: without_numbers(copies[path]) for path in executed - ready}
+    mirror({to: content for to, content in copies.items() if to not in ready}, pages, keep=ready)
+    figures, kept = output / "figures", root / "figures"
+    mirror({figures / path.relative_to(kept): path.read_bytes() for path in files_below(kept)}, figures)
 
     digest = hashlib.sha256()
     for path in files_below(pages) + files_below(figures):
@@ -228,16 +252,21 @@ def render(root, pages, output, names):
     return 0
 
 
-def mirror(copies, folder, keep=()):
-    """Make `folder` hold these copies and what is to be kept, nothing else."""
+def without_numbers(notebook):
+    """The bytes of a notebook whose prose has a dash for each number that its cells would have kept."""
+    return re.sub(rb"\{glue:text\}`[^`]*`", "–".encode(), notebook)
+
+
+def mirror(contents, folder, keep=()):
+    """Make `folder` hold these files and what is to be kept, nothing else."""
     for path in files_below(folder):
-        if path not in copies and path not in keep:
+        if path not in contents and path not in keep:
             path.unlink()
-    for to, path in copies.items():
+    for path, content in contents.items():
         # An unchanged file keeps its time, by which Sphinx knows what to read again.
-        if not (to.exists() and filecmp.cmp(path, to, shallow=False)):
-            to.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, to)
+        if not (path.exists() and path.read_bytes() == content):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
 
 
 def jupyter_book(pages, output):
@@ -245,7 +274,10 @@ def jupyter_book(pages, output):
     # A process of its own: an extension of Sphinx fails over objects that Numba leaves behind in this one.
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(pages)]
     command += ["--path-output", str(output), "--warningiserror", "--keep-going", "--quiet"]
-    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0:
+    # The extension that reads docstrings lies beside this file, the package beside that folder.
+    found = [str(Path(__file__).parent), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(found)}
+    if subprocess.run(command, stdout=subprocess.DEVNULL, env=environment).returncode == 0:
         return True
     # Sphinx would take the pages that it warned about for up to date the next time.
     shutil.rmtree(output / "_build", ignore_errors=True)

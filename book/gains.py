@@ -1,8 +1,11 @@
-"""What each version of a kernel gained, from the recorded results: the table in kernels/README.md."""
+"""kernels/README.md: what each version of a kernel gained, from the recorded results, and rows for new sources."""
+
+import re
 
 from gpumf import ALS, RBM, SGD, results
 from gpumf.experiments.cumf import als_versions
 from gpumf.experiments.gpumf import sgd_netflix
+from gpumf.gpu import sources
 
 # (file, version, the version that it is compared with, what it changes)
 VERSIONS = [
@@ -12,9 +15,9 @@ VERSIONS = [
     ("als/cumf/hermitian.cu", "LOAD=1", None, "non-coalesced loads through L1, as published"),
     ("als/cumf/hermitian.cu", "LOAD=2", "LOAD=1", "the same bypassing L1"),
     ("als/cumf/hermitian.cu", "LOAD=0", "LOAD=1", "coalesced loads"),
-    ("als/cumf/direct.cu", "solve_lu", None, "a batched LU"),
-    ("als/cumf/direct.cu", "solve_cholesky", "solve_lu", "symmetry: half the work and memory"),
-    ("als/cumf/cg.cu", "A_HALF=0", "solve_cholesky", "conjugate gradient: O(f^2), approximate"),
+    ("als/cumf/direct.cu", "CHOLESKY=0", None, "a batched LU"),
+    ("als/cumf/direct.cu", "CHOLESKY=1", "CHOLESKY=0", "symmetry: half the work and memory"),
+    ("als/cumf/cg.cu", "A_HALF=0", "CHOLESKY=1", "conjugate gradient: O(f^2), approximate"),
     ("als/cumf/cg.cu", "A_HALF=1", "A_HALF=0", "A in FP16: half the bytes"),
     ("als/tensor_core.cu", "cumf_cg_fp16", None, "hermitian.cu and cg.cu, A in FP16 through global memory"),
     ("als/tensor_core.cu", "tensor_core", "cumf_cg_fp16", "tensor cores, and the solve where A is"),
@@ -55,8 +58,8 @@ def seconds():
     loads = {load: f"LOAD={k}" for k, load in enumerate(als_versions.LOADS)}
     found |= _medians(hermitians.assign(kernel=hermitians.load.map(loads)), "Netflix twin, 100 factors, all A")
     solvers = {
-        "cumf_lu": "solve_lu",
-        "cumf_cholesky": "solve_cholesky",
+        "cumf_lu": "CHOLESKY=0",
+        "cumf_cholesky": "CHOLESKY=1",
         "cumf_cg": "A_HALF=0",
         "cumf_cg_fp16": "A_HALF=1",
     }
@@ -118,3 +121,26 @@ def table():
         lines.append(f"| `{file}` | `{version}` | {changes} | {what} | {value:.4g} | {gain} | {over} | {source} |")
     where = [f"`{name}`: {results.load(name).where}" for name in RESULTS]
     return "\n".join([*lines, "", *where, ""])
+
+
+def with_every_source(text):
+    """kernels/README.md with a row in its reading order for each source that has none, behind those of its folder.
+
+    Order and text are a person's to improve: until then the text is the first sentence of the source's header.
+    """
+    folder, lines = sources.kernels_folder(), text.splitlines(keepends=True)
+    linked = set(re.findall(r"\]\(([^)]+\.cuh?)\)", text))
+    for path in sorted(folder.rglob("*.cu*")):
+        name = path.relative_to(folder).as_posix()
+        if name in linked or name.startswith("host/"):
+            continue
+        rows = [k for k, line in enumerate(lines) if line.startswith("| [")]
+        alike = [k for k in rows if lines[k].startswith(f"| [{path.parent.relative_to(folder).as_posix()}/")]
+        lines.insert((alike or rows)[-1] + 1, f"| [{name}]({name}) | {_first_sentence(path)} |\n")
+    return "".join(lines)
+
+
+def _first_sentence(path):
+    """Of a source's header, without its full stop and without the name that it may begin with."""
+    header = re.match(r"(?:// .*\n)+", path.read_text(encoding="utf-8"))[0].replace("// ", "").replace("\n", " ")
+    return re.match(r"(?:[^:.]+: )?(.*?)\.(?: |$)", header)[1]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import gains
 from gpumf import experiments, findings, reports, results
-from gpumf.experiments.thesis.first_comparison import FACTORS, summary
+from gpumf import figure_style as style
+from gpumf.experiments.thesis.first_comparison import BASELINES, FACTORS, summary
 from gpumf.experiments.thesis.speedups import PUBLISHED_KERNELS
 
 ROOT = Path(__file__).resolve().parent.parent
-_CPU = {"sequential": "one core", "parallel": "all cores"}
 _MARKED = re.compile(r"(<!-- results:.*?-->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
@@ -46,28 +46,43 @@ def promises(frame):
 def comparison(result):
     """The table, in Markdown, of what `first_comparison` recorded: the CPU, the thesis's kernels and the fastest."""
     lines = [
-        "| data | model | on | best RMSE | best MAE | seconds an epoch | seconds to MAE | speed-up over one core |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| data | model | on | RMSE | MAE | seconds an epoch | seconds to MAE, training / wall "
+        "| speed-up over one core, training / wall | over all cores |",
+        "| --- " * 9 + "|",
     ]
     rows = summary(result.frame)
     fastest = rows.loc[rows.groupby(["data", "model"]).seconds_per_epoch.idxmin()]
-    shown = rows.kernel.isin([*_CPU, *PUBLISHED_KERNELS]) | rows.index.isin(fastest.index)
+    kernels = [kernel for of in BASELINES.values() for kernel in of.values()]
+    shown = rows.kernel.isin([*kernels, "sequential", *PUBLISHED_KERNELS]) | rows.index.isin(fastest.index)
     for row in rows[shown].itertuples():
-        reached = row.seconds_to_threshold == row.seconds_to_threshold
-        to_mae = (
-            f"{row.seconds_to_threshold:.3g} ({row.threshold}) | {reports.times(row.speedup)}" if reached else "– | –"
+        look = style.LOOKS[row.model, row.kernel].name
+        where = f"GPU, `{row.kernel}`" if row.device == "cuda" else look
+        errors = _around(row.rmse, row.rmse_spread), _around(row.mae, row.mae_spread)
+        to_mae = f"{_both(row.seconds_to_threshold, row.wall_to_threshold, '{:.3g}'.format)} ({row.threshold})"
+        times = (
+            _both(row.speedup, row.wall_speedup, reports.times),
+            _both(row.over_all_cores, row.wall_over_all_cores, reports.times),
         )
-        lines.append(
-            f"| {row.data} | {row.model} | {_CPU.get(row.kernel, f'GPU, `{row.kernel}`')} "
-            f"| {row.best_rmse:.4f} | {row.best_mae:.4f} | {row.seconds_per_epoch:.3g} | {to_mae} |"
-        )
-    cores = result.provenance["cpu_count"]
+        cells = row.data, row.model, where, *errors, f"{row.seconds_per_epoch:.3g}", to_mae, *times
+        lines.append(f"| {' | '.join(cells)} |")
+    cores, repeats = result.provenance["cpu_count"], result.frame.repeat.nunique()
     note = (
-        f"{FACTORS} factors, 80 % of the ratings for training, errors on the rest. {result.where} All cores: the "
-        f"{cores} of the same machine. Training alone is timed; a dash: not reached in the epochs given. Twins are "
-        "synthetic."
+        f"{FACTORS} factors, 80 % of the ratings for training, errors on the rest after the last epoch, parameters "
+        f"of `tuned.toml`, {repeats} {'repeat' if repeats == 1 else 'repeats'} (±: half of what they cover). "
+        f"{result.where} All cores: the {cores} of the same machine; of SGD the baselines take each rating once. A "
+        "dash: not reached in the epochs given, or not measured. Twins are synthetic."
     )
     return "\n".join([note, "", *lines, ""])
+
+
+def _around(value, spread):
+    """An error and, where it is known, its spread."""
+    return f"{value:.4f}" + (f" ± {spread:.1g}" if spread == spread else "")
+
+
+def _both(train, wall, text):
+    """Two numbers side by side, a dash for one that is missing."""
+    return " / ".join("–" if number != number else text(number) for number in (train, wall))
 
 
 def _readme():
@@ -90,6 +105,8 @@ def main(arguments):
         text = TEXTS[name]()
         old = (ROOT / name).read_text(encoding="utf-8")
         new = _MARKED.sub(lambda m, text=text: m[1] + text + m[2], old)
+        if name == "kernels/README.md":
+            new = gains.with_every_source(new)
         if not check:
             (ROOT / name).write_text(new, encoding="utf-8")
         status |= new != old

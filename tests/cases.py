@@ -126,15 +126,21 @@ def als_tolerance(kernel):
 
 
 def als_case(device, kernel, ratings, factors, alpha=None, regularization=0.05, start=None, **options):
-    """A `Case` of ALS, or with an alpha of ImplicitALS, in which conjugate gradient goes on to its end."""
-    make = ALS if alpha is None else partial(ImplicitALS, alpha=alpha)
+    """A `Case` of ALS, without biases unless asked for, or with an alpha of ImplicitALS.
+
+    Conjugate gradient goes on to its end.
+    """
+    make = partial(ALS, biases=False) if alpha is None else partial(ImplicitALS, alpha=alpha)
     options = {"cg_steps": factors + 50, "cg_tolerance": 1e-7} | options
     return Case(make(factors, regularization, solver=kernel, device=device, **options), ratings, start)
 
 
 def _als_start(model, train, seed=0):
-    poison = np.full((train.n_users, model.factors), 7.0 if model.solver in _TOLERANCES else np.nan, np.float32)
-    return poison, random_factors(train.n_items, model.factors, seed)
+    poison = np.full((train.n_users, model.columns), 7.0 if model.solver in _TOLERANCES else np.nan, np.float32)
+    items = random_factors(train.n_items, model.columns, seed)
+    if model.biases:
+        items[:, -2] = 1
+    return poison, items
 
 
 def _als_replay(case, epochs):
@@ -144,12 +150,13 @@ def _als_replay(case, epochs):
         solve = partial(reference.als_half_sweep, regularization=model.regularization, **how)
     else:
         solve = partial(reference.implicit_half_sweep, regularization=model.regularization, alpha=model.alpha)
+    of_users, of_items = ({"pinned": -1}, {"pinned": -2}) if model.biases else ({}, {})
     users, items = case.start
     if epochs == HALF:
-        return solve(case.train.by_user, items), items
+        return solve(case.train.by_user, items, **of_users), items
     for _ in range(epochs):
-        users = solve(case.train.by_user, items)
-        items = solve(case.train.by_item, users)
+        users = solve(case.train.by_user, items, **of_users)
+        items = solve(case.train.by_item, users, **of_items)
     return users, items
 
 

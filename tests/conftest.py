@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpumf import gpu, results
+from launched import Launched
 from support import GpuRecord
 
 # The same few examples in every run, however long one takes, as the first ones compile; `--hypothesis-profile=search`
@@ -59,6 +60,7 @@ def host():
 
 
 def pytest_configure(config):
+    config.pluginmanager.register(Launched(config), "launched")
     if config.getoption("--unpooled"):
         import cupy
 
@@ -68,19 +70,6 @@ def pytest_configure(config):
             raise pytest.UsageError(f"--record needs a GPU: {gpu.why_unavailable()}")
         if not hasattr(config, "workerinput"):  # with pytest-xdist, the one process that hears of all outcomes
             config.pluginmanager.register(GpuRecord(), "gpu-record")
-
-
-def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: "last" in item.keywords)
-
-
-@pytest.fixture
-def whole_run(request):
-    """For what can only be judged after all tests."""
-    if request.config.args != request.config.getini("testpaths") or any(
-        request.config.getoption(option) for option in ("keyword", "markexpr", "lf")
-    ):
-        pytest.skip("only part of the tests are run")
 
 
 def pytest_itemcollected(item):

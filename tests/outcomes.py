@@ -1,11 +1,17 @@
 """What comes out of an experiment, as tests look at it: words of its findings, and what its figures show."""
 
+import numpy as np
 import pandas as pd
+from matplotlib import rcParamsDefault
+from matplotlib.colors import same_color
+from matplotlib.container import Container
+from matplotlib.lines import Line2D
 
 from gpumf import experiments
 from gpumf import figure_style as style
 from gpumf.findings import MISSING
 
+NOT_CHOSEN = rcParamsDefault["axes.prop_cycle"].by_key()["color"]
 FINDINGS = {finding.id: finding for _, finding in experiments.findings()}
 
 
@@ -39,3 +45,40 @@ def assert_drawn(figure, result, axes):
     figure = style.save(figure, result)
     assert len(figure.axes) == axes and figure.get_supxlabel().startswith("Recorded on a GPU")
     assert all(axis.get_xlabel() and axis.has_data() for axis in figure.axes)
+
+
+def assert_whole(figure):
+    """Axes say what they show, and of several things under a label a legend says which is which."""
+    axes = [axis for axis in figure.axes if axis.get_visible()]
+    explained = {text.get_text() for legend in legends(figure) for text in legend.get_texts()}
+    for axis in axes:
+        assert axis.has_data() and axis.get_xlabel()
+        beside = axis.get_shared_y_axes().get_siblings(axis)
+        assert any(map(says_what_is_up, beside)), f"nothing says what is up above {axis.get_xlabel()!r}"
+        handles, labels = axis.get_legend_handles_labels()
+        if len(labels) > 1:
+            assert set(labels) <= explained
+        for handle, label in zip(handles, labels, strict=True):
+            # Figures choose their colours; Matplotlib's own are those of whoever forgot to.
+            assert not any(same_color(a, b) for a in colours_of(handle) for b in NOT_CHOSEN), label
+
+
+def legends(figure):
+    """Those of the figure and those of its axes."""
+    return [*figure.legends, *(axis.get_legend() for axis in figure.axes if axis.get_legend())]
+
+
+def says_what_is_up(axis):
+    """A label, or a word at a tick, or no ticks at all; the bar of a colour map says it below."""
+    ticks = [text.get_text() for text in axis.get_yticklabels()]
+    words = any(tick.strip("0123456789.−-") for tick in ticks)
+    return axis.get_ylabel() or axis.get_label() == "<colorbar>" or words or not len(axis.get_yticks())
+
+
+def colours_of(artist):
+    """The colours, without their opacity, of a line, of bars, or of what there are several of."""
+    if isinstance(artist, Container):
+        return [colour for child in artist.get_children() for colour in colours_of(child)]
+    if isinstance(artist, Line2D):
+        return [artist.get_color()]
+    return [face[:3] for face in np.atleast_2d(artist.get_facecolor()) if len(face)]

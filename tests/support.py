@@ -1,5 +1,6 @@
 """What tests share: places, random ratings to test with, and the record of a test run on a GPU."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,12 @@ KERNELS = ROOT / "tests/kernels"
 NAMES, FAULTS = KERNELS / "names.cu", KERNELS / "faults.cu"
 
 MODELS = pytest.mark.parametrize("model", [ALS, SGD])
+
+
+def outside_make():
+    """The environment of a process that is started by hand: without what a `make` above the tests hands on."""
+    of_make = "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "PYTHON"
+    return {name: value for name, value in os.environ.items() if name not in of_make}
 
 
 def fewer(device, n):

@@ -13,6 +13,7 @@ import pytest
 import gpumf
 from gpumf import compiled
 from gpumf.compiled import prange
+from gpumf.datasets.twins import numbers
 
 PACKAGE = Path(gpumf.__file__).parent
 DEVIATE = "from gpumf.datasets.twins import numbers; print(numbers.normal(numbers.np.uint64(7), 3))"
@@ -47,6 +48,30 @@ def test_an_edit_of_another_module_changes_the_numbers(copy, tmp_path):
     hashing = package / "hashing.py"
     hashing.write_text(hashing.read_text().replace("0xBF58476D1CE4E5B9", "0xBF58476D1CE4E5BB"))
     assert run() != first
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", ["cut short", "empty", "a byte changed"])
+def test_a_damaged_file_is_compiled_again(damage, suffix, monkeypatch, tmp_path):
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    compiled._folder.cache_clear()
+
+    def plus_one():
+        function = compiled.cached_njit()(_plus_one)
+        result = function(1)
+        return result, sum(function._compiled.stats.cache_hits.values())
+
+    assert plus_one() == (2, 0) and plus_one() == (2, 1)
+    (path,) = tmp_path.rglob(f"*.{suffix}")
+    whole, middle = path.read_bytes(), path.stat().st_size // 2
+    changed = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    path.write_bytes({"cut short": whole[:middle], "empty": b"", "a byte changed": changed}[damage])
+    assert plus_one() == (2, 0) and plus_one() == (2, 1)
+    compiled._folder.cache_clear()
+
+
+def _plus_one(x):
+    return x + 1
 
 
 def test_nothing_needs_to_be_writable(copy, tmp_path):
@@ -117,3 +142,9 @@ def test_compiled_functions_call_each_other_and_loop_over_cores():
     assert summed(1000) == 3 * 999 * 1000 // 2
     (diagnostics,) = (result.metadata["parfor_diagnostics"] for result in summed._compiled.overloads.values())
     assert diagnostics.count_parfors() == 1
+
+
+def test_what_is_compiled_is_kept_in_the_folder_of_its_sources():
+    folder = compiled._folder()
+    kept = numbers.normal._compiled._cache
+    assert folder in Path(kept.cache_path).parents and folder.name == f"gpumf-{compiled._digest(PACKAGE)}"

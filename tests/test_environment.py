@@ -15,13 +15,14 @@ yaml = pytest.importorskip("yaml")  # a machine that only runs the GPU tests may
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-COMMON = [*PROJECT["dependencies"], *EXTRAS["book"], *EXTRAS["test"], *EXTRAS["build"]]
+OF_ALL = "book", "test", "build", "distributed", "safetensors"
+COMMON = [*PROJECT["dependencies"], *(package for extra in OF_ALL for package in EXTRAS[extra])]
 LOCKS = {
     "requirements.lock": COMMON,
     "requirements-cuda12.lock": [*COMMON, *EXTRAS["cuda12"]],
     "requirements-cuda13.lock": [*COMMON, *EXTRAS["cuda13"]],
 }
-PYTHONS = ["3.11", "3.12", "3.13"]
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 SYSTEMS = [("linux", "Linux", "x86_64"), ("darwin", "Darwin", "arm64")]
 ON_CONDA = {"matplotlib": "matplotlib-base", "playwright": "playwright-python"}
 

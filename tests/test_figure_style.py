@@ -2,8 +2,9 @@
 
 import pandas as pd
 import pytest
+from matplotlib.colors import same_color
 
-from gpumf import ALS, SGD
+from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf import figure_style as style
 
 
@@ -14,12 +15,96 @@ def test_dots_are_drawn_from_top_to_bottom():
     assert axis.get_xlabel() == "things"
 
 
-@pytest.mark.parametrize("model", [ALS, SGD])
-def test_every_scheme_of_a_model_looks_like_no_other_and_a_variant_has_its_colour(model):
-    looks = {scheme: look for (of, scheme), look in style.LOOKS.items() if of == model.__name__}
-    assert set(model.solvers()) <= set(looks)
-    assert len({look[1:] for look in looks.values()}) == len({look.name for look in looks.values()}) == len(looks)
-    for scheme, look in looks.items():
-        assert look.colour in style.COLOURS and look.colour == looks[scheme.split(", ")[0]].colour
-    colours = [looks[scheme].colour for scheme in looks if "," not in scheme]
-    assert len(set(colours)) == len(colours), "one colour a scheme"
+def test_dots_have_their_spread_in_the_colour_of_all_that_stands_alone():
+    series, spread = pd.Series([3.0, 5.0], index=["one", "two"]), [[1.0, 0.5], [2.0, 4.0]]
+    (axis,) = style.dots(series, "things", log=False, spread=spread).axes
+    (dots, caps, (bars,)) = axis.containers[0]
+    assert [segment[:, 0].tolist() for segment in bars.get_segments()] == [[2, 5], [4.5, 9]]
+    assert len(caps) == 2
+    for drawn in (dots, *caps, bars):
+        assert same_color(drawn.get_color(), style.COLOURS["blue"])
+
+
+@pytest.mark.parametrize("model", [ALS, ImplicitALS, SGD, RBM])
+def test_no_two_schemes_of_a_model_look_alike(model):
+    versions = [version for _, version in model.versions().values()]
+    assert {solver for solver, _ in model.versions().values()} == set(model.solvers())
+    _, ((axis,),) = style.panels()
+    assert len({version.label for version in versions}) == len(versions)
+    assert len({(version.colour, version.line) for version in versions}) == len(versions)
+    for version in versions:
+        axis.plot([0], [0], version.line, color=style.COLOURS[version.colour])
+
+
+@pytest.mark.parametrize("model", [ALS, ImplicitALS, SGD])
+def test_one_colour_a_scheme_and_its_variants_share_it(model):
+    of_schemes = {name: {version.colour for version in s.versions.values()} for name, s in model.schemes().items()}
+    assert {len(colours) for colours in of_schemes.values()} == {1}
+    assert len(set.union(*of_schemes.values())) == len(of_schemes)
+
+
+def test_figures_draw_schemes_as_they_declare_it():
+    assert style.LOOKS["SGD", "fast, FP32"] == ("fast, FP32", "black", "--")
+    assert [name for model, name in style.LOOKS if model == "RBM"] == list(RBM.versions())
+
+
+def test_panels_are_as_wide_as_a_page_and_share_it():
+    figure, axes = style.panels(rows=2, columns=3, height=5)
+    assert figure.get_size_inches().tolist() == [9, 5] and axes.shape == (2, 3)
+    assert style.panels(width=4)[0].get_size_inches().tolist() == [4, 3.6]
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_dots_are_on_the_scale_that_is_asked_for(log):
+    (axis,) = style.dots(pd.Series([3.0, 5.0], index=["one", "two"]), "things", log=log).axes
+    assert axis.get_xscale() == ("log" if log else "linear") and axis.get_yscale() == "linear"
+    (axis,) = style.dots(pd.Series([3.0, 5.0], index=["one", "two"]), "things").axes
+    assert axis.get_xscale() == "log"
+
+
+@pytest.mark.parametrize(("highest", "labels"), [(50.0, {"1", "3", "10", "30"}), (5000.0, None)])
+def test_a_logarithmic_axis_of_few_decades_has_labels_between_them(highest, labels):
+    figure, ((axis,),) = style.panels()
+    axis.plot([1, 2], [1, highest])
+    style.log_scale(axis.yaxis)
+    figure.draw_without_rendering()
+    low, high = axis.get_ylim()
+    shown = {text.get_text() for at, text in zip(axis.get_yticks(), axis.get_yticklabels(), strict=True)
+             if low <= at <= high}  # fmt: skip
+    assert axis.get_xscale() == "linear" and axis.get_yscale() == "log"
+    assert shown == labels if labels else all("10^" in text for text in shown)
+    assert not any(text.get_text() for text in axis.get_yticklabels(minor=True))
+
+
+def test_convergence_starts_after_the_first_epoch_and_is_drawn_by_epochs_and_by_seconds():
+    rows = [
+        (data, "SGD", scheme, repeat, epoch, epoch * seconds, 900.0 if epoch == 0 else 2 + repeat + 1 / epoch)
+        for data in ("a", "b")
+        for scheme, seconds in (("fast", 0.5), ("hogwild", 2.0))
+        for repeat in (0, 1, 5)
+        for epoch in (0, 1, 2)
+    ]
+    frame = pd.DataFrame(rows, columns=["data", "model", "scheme", "repeat", "epoch", "seconds", "rmse"])
+    frame.loc[(frame.scheme == "fast") & (frame.repeat == 5) & (frame.epoch == 1), "rmse"] = 108
+    schemes = [("SGD", "hogwild"), ("SGD", "fast"), ("ALS", "parallel")]
+    figure = style.convergence(frame, ["b", "a"], "rmse", schemes, with_model=True)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["SGD, Hogwild", "SGD, fast"]
+    for left, right, name in zip(figure.axes[::2], figure.axes[1::2], "ba", strict=True):
+        for (seconds, look), by_epoch, by_time in zip(
+            ((2.0, style.LOOKS["SGD", "hogwild"]), (0.5, style.LOOKS["SGD", "fast"])), left.lines, right.lines,
+            strict=True,
+        ):  # fmt: skip
+            assert by_epoch.get_xydata().tolist() == [[1, 4], [2, 3.5]]
+            assert by_time.get_xydata().tolist() == [[seconds, 4], [2 * seconds, 3.5]]
+            assert same_color(by_epoch.get_color(), style.COLOURS[look.colour])
+        # From 2.5 less 2 % of what all cover, to the value that 5 % of the twelve are above.
+        assert left.get_ylim() == pytest.approx((2.5 - 0.02 * 105.5, 8 + 0.45 * 100))
+        assert left.get_ylabel() == f"test RMSE on {name}" and left.get_xlabel() == "epochs"
+        assert right.get_xlabel() == "seconds of training" and right.get_xscale() == "log"
+
+
+def test_marks_are_on_the_bars_that_are_marked():
+    _, ((axis,),) = style.panels()
+    bars = axis.bar([0, 1, 2], [1, 1, 1])
+    style.hatch(bars, [False, True, False])
+    assert [bar.get_hatch() for bar in bars] == [None, "///", None]

@@ -163,3 +163,10 @@ def test_values_of_findings_take_as_many_frames_as_they_have_devices():
         if of.value is not None:
             signature = inspect.signature(of.value)
             signature.bind(*[None] * len(of.devices))
+
+
+def test_the_numbers_of_a_table_are_numbers_whether_there_are_any_or_not():
+    for rules in ([Target(2, 1)], [Near(3, 1)], [Open("the set")], [Target(2), Near(3, 1)]):
+        table = findings.table([(None, finding(rule)) for rule in rules])
+        for name in ("value", "low", "high", "published", "target", "stretch"):
+            assert table[name].dtype == float, name

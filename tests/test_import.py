@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = "numba", "pandas", "pyarrow", "scipy", "matplotlib", "h5py", "cupy", "pooch"
+HEAVY = "numba", "pandas", "pyarrow", "scipy", "matplotlib", "h5py", "cupy", "pooch", "tqdm", "concurrent.futures"
 
 
 @pytest.mark.parametrize(

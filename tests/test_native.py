@@ -1,6 +1,9 @@
 """C++ for the processor: the results of the reference, on one core and on all, and Numba where it is missing."""
 
 import ctypes
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -93,16 +96,26 @@ def test_without_it_numba_takes_its_place(missing, monkeypatch, tmp_path):
     if missing == "compiler":
         monkeypatch.setattr(native, "why_unavailable", lambda: "none")
     elif missing == "folder":
-        (tmp_path / "file").touch()
+        (tmp_path / "file").touch()  # which stops even root from making a folder there
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+        monkeypatch.setattr(native, "_temporary", lambda: tmp_path / "file")
     else:
         monkeypatch.setattr(native, "_OPTIONS", ["-no-such-option"])
     assert native.library.__wrapped__("als.cpp", FACTORS=5) is None
     monkeypatch.setattr(native, "library", lambda *_, **__: None)
     als.native_half_sweep.cache_clear()
     ratings = ragged_ratings(seed=1)
-    assert len(ALS(2, solver="sequential", device="cpu").fit(ratings, 1).history) == 2
+    assert len(ALS(2, solver="sequential", device="cpu", biases=False).fit(ratings, 1).history) == 2
     als.native_half_sweep.cache_clear()
+
+
+def test_without_a_cache_it_is_compiled_to_a_folder_that_goes_again(tmp_path):
+    (tmp_path / "file").touch()
+    code = "from gpumf import native; native.library('als.cpp', FACTORS=5)._name; print(native._temporary())"
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(str(tmp_path)) and os.listdir(tmp_path) == ["file"]
 
 
 @pytest.mark.parametrize(("factors", "biases"), [(1, False), (16, False), (17, False), (33, True), (40, "baseline")])
@@ -131,6 +144,22 @@ def test_ordered_sgd_follows_its_order(make, factors, biases, monkeypatch):
         assert np.abs(one - right).max() < 1e-5 * max(1, np.abs(right).max())
 
 
+def test_threads_round_alike():
+    # 40 columns: some in whole registers, some behind them, which two copies of the code rounded in two ways.
+    ratings = ragged_ratings(n_users=60, seed=40)
+    order, offsets = shuffled_blocks(ratings, 5, seed=0)
+    p, q = random_factors(60, 40, 1), random_factors(ratings.n_items, 40, 2)
+    sides = ratings.users[order], ratings.items[order], ratings.values[order]
+    steps = np.float32([0.05, *[0.995] * 4])
+
+    def learned(parallel):
+        mine = p.copy(), q.copy()
+        sgd.native_ordered(40, 0, parallel)(*sides, *mine, steps, offsets)
+        return b"".join(factors.tobytes() for factors in mine)
+
+    assert {learned(parallel=True) for _ in range(300)} == {learned(parallel=False)}
+
+
 def test_blocks_of_a_diagonal_share_no_row():
     ratings = ragged_ratings(n_users=60, seed=1)
     order, offsets = shuffled_blocks(ratings, 5, 0)
@@ -143,10 +172,10 @@ def test_blocks_of_a_diagonal_share_no_row():
 
 def test_more_blocks_than_rows_and_ratings_that_diverge():
     ratings = ragged_ratings(n_users=30, seed=1)
-    model = SGD(16, solver="ordered_parallel", device="cpu", side=300)
+    model = SGD(16, solver="ordered_parallel", device="cpu", side=300, biases=False)
     assert model.fit(ratings, 3, ratings).history.rmse.iloc[-1] < model.history.rmse[0]
     with pytest.raises(DivergedError):
-        SGD(16, learning_rate=10, solver="ordered", device="cpu").fit(ratings, 20)
+        SGD(16, learning_rate=10, solver="ordered", device="cpu", biases=False).fit(ratings, 20)
 
 
 def test_the_baselines_learn_the_same_and_their_rules_can_say_no():

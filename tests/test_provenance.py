@@ -46,6 +46,7 @@ def project(tmp_path, monkeypatch):
     git(folder, "init", "-q")
     commit(folder)
     monkeypatch.setattr(results, "__file__", str(folder / "src/gpumf/results.py"))
+    monkeypatch.setattr(results, "repository", lambda: folder)
     return folder
 
 

@@ -17,15 +17,28 @@
 // Tile 8: last_row, no later tile of warp 1 is in row 3: its sums are complete.
 //
 // The product of factors 16 t .. 16 t + 15 with the ratings (a part of F_S^T r) needs them as a left operand alone.
-// Rows 0 and 1 are computed by warp 0, the only one that has them, rows 2 and 3 by warp 1, which has fewer: right_warp
-// = {0, 0, 1, 1}, right_place = {0, 1, 0, 1}, rights = 2.
+// Rows 0 and 1 are computed by warp 0, the only one that has them, rows 2 and 3 by warp 1, which has fewer: right_place
+// = {0, 1, -1, -1} of warp 0, {-1, -1, 0, 1} of warp 1.
+//
+// BLOCKED, with more than 12 x 12 tiles, warps share code, which compiles sooner and is fetched once. Rows are of four
+// groups, 0 1 2 3, of at most four tiles. Six warps have a rectangle each, the tiles of two groups; two warps the
+// triangles on the diagonal of two groups each. Where all groups are of four, that is 16 or 20 tiles of eight operands:
+//
+//           j = 0    1    2    3
+//     i = 0   w 0  w 2  w 4             first group, second group (a row of its own, a column): w 2 has 0, 1
+//         1        w 0  w 3  w 5        w 2, w 3, w 6, w 7 multiply their first group by the ratings too
+//         2             w 1  w 6        warps w and w + 4 share a scheduler: 36 or 40 and 36 or 32 of such products
+//         3   w 7            w 1
+//
+// The tiles of a body of code are numbered as if its first group were rows 0 1 2 3 and its second 4 5 6 7.
 #pragma once
 
 #ifndef FACTORS
 #error "compile with -DFACTORS=f"
 #endif
 
-constexpr int TILES = (FACTORS + 15) / 16;
+// 14 and 15 as 16: with groups of two sizes there are more bodies of code, which take longer than the tiles saved.
+constexpr int TILES = FACTORS > 208 ? 16 : (FACTORS + 15) / 16;
 constexpr int PADDED = TILES * 16;            // columns of a row of factors in half precision
 constexpr int ALL = TILES * (TILES + 1) / 2;  // tiles on and below the diagonal
 
@@ -34,6 +47,12 @@ constexpr int ALL = TILES * (TILES + 1) / 2;  // tiles on and below the diagonal
 constexpr int THREAD_A_FACTOR = (PADDED + 31) / 32;
 constexpr int BY_TILES = TILES <= 10 ? (ALL + 8) / 9 : TILES <= 12 ? 6 : 8;
 constexpr int WARPS = BY_TILES > THREAD_A_FACTOR ? BY_TILES : THREAD_A_FACTOR;
+
+constexpr bool BLOCKED = TILES > 12;
+constexpr int FIRST = BLOCKED ? 4 : TILES;         // rows of a body's numbers that are in its warp's first group
+constexpr int OPERANDS = BLOCKED ? 8 : TILES;      // rows that a body's numbers have
+constexpr int PARTS = BLOCKED ? 5 : 2 * WARPS;     // of a product with a vector: sums over different tiles, to add up
+static_assert(!BLOCKED || WARPS == 8);
 
 // A number as a type, for loops whose every round is compiled on its own.
 template <int n>
@@ -49,67 +68,141 @@ __device__ __forceinline__ void for_each(Use use) {
 }
 
 struct Plan {
-    // Of each tile, in order:
+    // Of each body of code, one a warp unless BLOCKED:
+    int bodies;
+    unsigned warps[WARPS];             // that run it, a bit each
+    int first[WARPS + 1];              // its first tile
+    int right_place[WARPS][OPERANDS];  // of each 16 factors the index of the sums of their product with the ratings, or -1
+    int quads;                         // most 16 x 8 sums
+    // Of each tile of each body, in order:
     int row[ALL], column[ALL];
-    bool new_row[ALL], new_column[ALL];      // the warp's first tile in that row; in that column
-    bool known_row[ALL], known_column[ALL];  // the warp has loaded the same factors as a right; as a left operand
-    bool last_row[ALL], last_column[ALL];    // the warp's last tile in that row; off the diagonal in that column
-    // Of each 16 factors:
-    int right_warp[TILES], right_place[TILES];  // the warp that multiplies them by the ratings; index of its sums
-    int rights;                                 // the most such products of a warp
+    bool new_row[ALL], new_column[ALL];      // the body's first tile in that row; in that column
+    bool known_row[ALL], known_column[ALL];  // it has loaded the same factors as a right; as a left operand
+    bool last_row[ALL], last_column[ALL];    // its last tile in that row; off the diagonal in that column
 };
 
-// The tiles of warp w: first_tile(w) to first_tile(w + 1) - 1.
-__device__ constexpr int first_tile(int warp) { return ALL * warp / WARPS; }
-__device__ constexpr int n_tiles(int warp) { return first_tile(warp + 1) - first_tile(warp); }
+// BLOCKED: the first group of a warp or the second; a group's first row; its rows.
+__device__ constexpr int group_of(int warp, bool second) {
+    return (second ? 0x03322131u : 0x32101020u) >> 4 * warp & 15;
+}
+__device__ constexpr int begin_of(int group) {
+    return group * (TILES / 4) + (group < TILES % 4 ? group : TILES % 4);
+}
+__device__ constexpr int size_of(int group) { return begin_of(group + 1) - begin_of(group); }
+constexpr unsigned ON_DIAGONAL = 3;  // warps 0 and 1
+__device__ constexpr bool on_diagonal(int warp) { return ON_DIAGONAL >> warp & 1; }
 
-__device__ constexpr Plan make_plan() {
-    Plan plan = {};
-    // Down one pair of columns, up the next: consecutive tiles share rows and columns.
-    int k = 0;
+// Where a warp's numbers of rows begin, of its first FIRST and of those after; whether it multiplies by the ratings; the
+// part of a product with a vector to which its tiles add, and to which their transposes.
+__device__ constexpr int origin(int warp, bool second) {
+    return BLOCKED ? begin_of(group_of(warp, second)) - second * FIRST : 0;
+}
+__device__ constexpr bool has_ratings(int warp) { return !BLOCKED || warp / 2 % 2 == 1; }
+__device__ constexpr int part_of(int warp, bool transposed) {
+    if (!BLOCKED) return warp + transposed * WARPS;
+    if (on_diagonal(warp)) return transposed * 4;
+    // Each group meets each of the three others once.
+    return (group_of(warp, !transposed) - group_of(warp, transposed)) & 3;
+}
+
+__device__ constexpr void add_tile(Plan& plan, int& n, int row, int column) {
+    plan.row[n] = row;
+    plan.column[n++] = column;
+}
+
+// Each warp has an equal share of the tiles down one pair of columns, up the next: consecutive tiles share rows and
+// columns.
+__device__ constexpr void share_out(Plan& plan) {
+    int n = 0;
     for (int first = 0; first < TILES; first += 2)
         for (int step = 0; step < TILES - first; ++step) {
             const int row = first / 2 % 2 ? TILES - 1 - step : first + step;
-            for (int column = first; column < first + 2 && column <= row; ++column) {
-                plan.row[k] = row;
-                plan.column[k++] = column;
-            }
+            for (int column = first; column < first + 2 && column <= row; ++column) add_tile(plan, n, row, column);
         }
-    bool rows[WARPS][TILES] = {}, columns[WARPS][TILES] = {};
-    for (int w = 0; w < WARPS; ++w)
-        for (k = first_tile(w); k < first_tile(w + 1); ++k) {
+    plan.bodies = WARPS;
+    for (int w = 0; w < WARPS; ++w) {
+        plan.warps[w] = 1u << w;
+        plan.first[w + 1] = ALL * (w + 1) / WARPS;
+    }
+}
+
+// A body for each shape of a warp's groups.
+__device__ constexpr void share_bodies(Plan& plan) {
+    int shapes[WARPS] = {}, n = 0;
+    for (int w = 0; w < WARPS; ++w) {
+        const int rows = size_of(group_of(w, false)), columns = size_of(group_of(w, true));
+        const int shape = rows * 16 + columns * 2 + on_diagonal(w);
+        int b = 0;
+        while (b < plan.bodies && shapes[b] != shape) ++b;
+        plan.warps[b] |= 1u << w;
+        if (b < plan.bodies) continue;
+        shapes[plan.bodies++] = shape;
+        if (on_diagonal(w)) {
+            for (int k = 0; k < rows; ++k)
+                for (int j = 0; j <= k; ++j) add_tile(plan, n, k, j);
+            for (int k = 0; k < columns; ++k)
+                for (int j = 0; j <= k; ++j) add_tile(plan, n, FIRST + k, FIRST + j);
+        } else {
+            for (int j = 0; j < columns; ++j)
+                for (int k = 0; k < rows; ++k) add_tile(plan, n, k, FIRST + j);
+        }
+        plan.first[b + 1] = n;
+    }
+}
+
+__device__ constexpr Plan make_plan() {
+    Plan plan = {};
+    if (BLOCKED)
+        share_bodies(plan);
+    else
+        share_out(plan);
+    bool rows[WARPS][OPERANDS] = {}, columns[WARPS][OPERANDS] = {};
+    for (int b = 0; b < plan.bodies; ++b)
+        for (int k = plan.first[b]; k < plan.first[b + 1]; ++k) {
             const int row = plan.row[k], column = plan.column[k];
-            plan.new_row[k] = !rows[w][row];
-            plan.known_row[k] = columns[w][row];
-            rows[w][row] = true;
-            plan.new_column[k] = !columns[w][column];
-            plan.known_column[k] = rows[w][column];
-            columns[w][column] = true;
+            plan.new_row[k] = !rows[b][row];
+            plan.known_row[k] = columns[b][row];
+            rows[b][row] = true;
+            plan.new_column[k] = !columns[b][column];
+            plan.known_column[k] = rows[b][column];
+            columns[b][column] = true;
             plan.last_row[k] = true;
             plan.last_column[k] = row != column;
-            for (int j = k + 1; j < first_tile(w + 1); ++j) {
+            for (int j = k + 1; j < plan.first[b + 1]; ++j) {
                 if (plan.row[j] == row) plan.last_row[k] = false;
                 if (plan.column[j] == column && plan.row[j] != column) plan.last_column[k] = false;
             }
         }
-    // Products with the ratings: the warp with the fewest of those that have the factors as a left operand.
+    // The product of 16 factors with the ratings: in all rectangles, of which some use it; unless BLOCKED in the body
+    // with the fewest such products of those that have the factors as a left operand.
     int n[WARPS] = {};
-    for (int t = 0; t < TILES; ++t) {
+    for (int t = 0; t < OPERANDS; ++t) {
         int chosen = -1;
-        for (int w = 0; w < WARPS; ++w)
-            if (rows[w][t] && (chosen < 0 || n[w] < n[chosen])) chosen = w;
-        plan.right_warp[t] = chosen;
-        plan.right_place[t] = n[chosen]++;
-        if (n[chosen] > plan.rights) plan.rights = n[chosen];
+        for (int b = 0; b < plan.bodies; ++b) {
+            plan.right_place[b][t] = -1;
+            if (!rows[b][t]) continue;
+            if (BLOCKED && !(plan.warps[b] & ON_DIAGONAL)) plan.right_place[b][t] = n[b]++;
+            if (chosen < 0 || n[b] < n[chosen]) chosen = b;
+        }
+        if (!BLOCKED) plan.right_place[chosen][t] = n[chosen]++;
+    }
+    for (int b = 0; b < plan.bodies; ++b) {
+        const int quads = 2 * (plan.first[b + 1] - plan.first[b]) + n[b];
+        if (quads > plan.quads) plan.quads = quads;
     }
     return plan;
 }
 constexpr Plan PLAN = make_plan();
 
-// Calls use(Number<w>{}) with w = warp, so that each warp runs code of its own.
-template <int w = 0, class Use>
+__device__ constexpr int n_tiles(int body) { return PLAN.first[body + 1] - PLAN.first[body]; }
+// The 16 x 8 sums of a body's product of 16 factors with the ratings, behind those of its tiles.
+__device__ constexpr int right_quad(int body, int t) { return 2 * n_tiles(body) + PLAN.right_place[body][t]; }
+
+// Calls use(Number<b>{}) with the body b of the warp.
+template <int b = 0, class Use>
 __device__ __forceinline__ void as_warp(int warp, Use use) {
-    if constexpr (w + 1 < WARPS)
-        if (warp != w) return as_warp<w + 1>(warp, use);
-    use(Number<w>{});
+    constexpr unsigned warps = PLAN.warps[b];
+    if constexpr (b + 1 < PLAN.bodies)
+        if (!(warps >> warp & 1)) return as_warp<b + 1>(warp, use);
+    use(Number<b>{});
 }

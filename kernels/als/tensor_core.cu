@@ -23,6 +23,8 @@
 //   - The system is solved in the registers where the tensor cores leave it (cumf, section 4: conjugate gradient, few
 //     steps, from the solution of the last epoch): a lane multiplies its entries by the vector, also transposed, and
 //     sums over lanes and warps follow. Where zero has a smaller residual than that solution, it starts from zero.
+//   - A block that has a multiprocessor for itself (from 193 factors on) takes segments one after another and fetches the
+//     next one's first stages while it solves.
 // The same bits in every run: no sum depends on the order in which teams arrive.
 // What it gains is measured in book/als_versions.ipynb.
 #include "als/plan.cuh"
@@ -33,12 +35,20 @@
 #error "compile with -DFACTORS=f, -DIMPLICIT=0 or 1, -DSTAGE_ROWS=64, or 32 for less shared memory"
 #endif
 
+// A block that has a multiprocessor for itself takes segments one after another, and fetches the next one's ratings and
+// factors while it solves: no other block would meanwhile.
+constexpr bool PERSISTENT = BLOCKED;
+
 constexpr int THREADS = 32 * WARPS;         // of a team
 constexpr int TEAMS = WARPS == 1 ? 4 : 1;   // independent teams of a block: the number of resident blocks is limited
-constexpr int MOST = (ALL + WARPS - 1) / WARPS;  // tiles of a warp
 
 constexpr int STAGE = WARPS == 1 ? 32 : STAGE_ROWS;  // ratings fetched together
-constexpr int AHEAD = 1;                     // stages being copied while one is used
+// Stages being copied while one is used; where blocks are PERSISTENT, while a row is solved too.
+#if __CUDA_ARCH__ < 800 && defined(__CUDA_ARCH__)  // copies are not asynchronous
+constexpr int AHEAD = 1;
+#else
+constexpr int AHEAD = PERSISTENT ? 3 : 1;
+#endif
 constexpr int STAGES = AHEAD + 2;
 constexpr int STRIDE = PADDED + 8;  // halves from row to row of a stage: eight rows in different banks
 constexpr int CHUNKS = PADDED / 8;  // of 16 bytes, in a row of factors
@@ -49,7 +59,7 @@ constexpr int READS = (STAGE + THREADS - 1) / THREADS;
 
 // A thread's sums, in quads as the tensor cores distribute them: the lane's share of the warp's 16 x 16 tiles, two of
 // 16 x 8 each; then of F_S^T r, 16 x 8 of which two columns are used.
-constexpr int TILE_QUADS = 2 * MOST, QUADS = TILE_QUADS + PLAN.rights;
+constexpr int QUADS = PLAN.quads;
 using Sums = float[QUADS][4];
 using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
 
@@ -80,18 +90,32 @@ struct __align__(16) Buffers {
 struct Solver {
     float direction[PADDED];
     float right[PADDED];
-    float parts[2][WARPS][PADDED];  // of a product, by rows and by columns of the warps' tiles
+    float parts[PARTS][PADDED];  // of a product, see part_of
     float sums[2][WARPS];
 };
-union __align__(16) Work {
+union __align__(16) OneAfterTheOther {
     Buffers buffers;
     Solver solver;  // after the last stage
 };
+struct __align__(16) Together {
+    Buffers buffers;
+    Solver solver;
+};
+template <bool together>
+struct WorkOf {
+    using Type = OneAfterTheOther;
+};
+template <>
+struct WorkOf<true> {
+    using Type = Together;
+};
+using Work = WorkOf<PERSISTENT>::Type;
 
 struct Team {
     Work& work;
     bool& last;
     int thread, warp, lane;
+    int origins[2];  // see `origin`
 
     __device__ static Team here() {
         extern __shared__ __align__(16) float shared[];
@@ -99,7 +123,14 @@ struct Team {
         const int team = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
         // Read from lane 0, so that the compiler knows it to be uniform in the warp.
         const int warp = __shfl_sync(0xffffffffu, thread / 32, 0);
-        return {reinterpret_cast<Work*>(shared)[team], last[team], thread, warp, (int)threadIdx.x % 32};
+        return {reinterpret_cast<Work*>(shared)[team], last[team],           thread, warp,
+                (int)threadIdx.x % 32,                 {origin(warp, false), origin(warp, true)}};
+    }
+
+    // The 16 factors that are number t of the warp's body.
+    template <int t>
+    __device__ int row() const {
+        return t + origins[t >= FIRST];
     }
 
     __device__ static int index() { return blockIdx.x * TEAMS + threadIdx.x / THREADS; }
@@ -121,32 +152,97 @@ __device__ __forceinline__ int exponent_of(float x) { return max((int)(__float_a
 // fit FP16, and the dot products of the solver FP32, for rows of millions of ratings.
 constexpr int FACTOR_EXPONENT = 6, RATING_EXPONENT = IMPLICIT ? 4 : 8;
 
-// The columns and values of a row's ratings, and the factors that the columns point to.
+// The powers of two by which a row's numbers are multiplied.
+struct Scales {
+    int exponent;   // of the ratings, IMPLICIT: of `root`
+    float ratings;  // IMPLICIT: of their square roots, to those of the scaled weights
+    float root;     // IMPLICIT: square root of the weight 1 of a pair without a rating, with the same scale
+};
+
+// largest: the magnitude of the row's largest rating.
+__device__ __forceinline__ Scales scales_of(float largest, float root_of_alpha) {
+#if IMPLICIT
+    const int exponent = RATING_EXPONENT - max(exponent_of(root_of_alpha * sqrtf(largest)), 0);
+    const float root = power_of_two(exponent);
+    return {exponent, root_of_alpha * root, root};
+#else
+    const int exponent = RATING_EXPONENT - exponent_of(largest);
+    return {exponent, power_of_two(exponent), 1.0f};
+#endif
+}
+
+// The columns and values of all ratings, and the factors that the columns point to.
 struct Rows {
     const int* indices;
     const float* values;
     const half_bits* fixed;
-    float scale;  // of the ratings; IMPLICIT: of their square roots, to those of the scaled weights
-    float root;   // IMPLICIT: square root of the weight 1 of a pair without a rating, with the same scale
+};
+
+// The segments that a PERSISTENT block works on, from `next` on, and what their scales depend on.
+struct List {
+    const Segment* segments;
+    int next, n_segments;
+    const float* largest;  // of each row
+    float root_of_alpha;
 };
 
 // A pipeline of stages: ratings of stage s + AHEAD + 2 are read to registers while the factors of stage s + AHEAD are
-// copied to shared memory and those of stage s are multiplied.
+// copied to shared memory and those of stage s are multiplied. Where blocks are PERSISTENT it goes on from segment to
+// segment, with a stage at least of each.
 struct Pipeline {
     const Team& team;
-    const Rows& rows;
-    long long begin;
-    int length;
+    Rows rows;
+    Scales scales;    // of the row that is read
+    long long begin;  // of its segment; PERSISTENT: of the stage
+    int length;       // of its segment; PERSISTENT: from the stage on
+    List list;
+    int used;            // PERSISTENT: stages, of all segments so far
+    Segment coming;      // PERSISTENT: loaded early, to hide the latency
     int column[READS];  // of this thread's ratings, in registers
     float value[READS];
 
     __device__ Stage& stage(int s) const { return team.work.buffers.stages[s % STAGES]; }
     __device__ Ratings& ratings(int s) const { return team.work.buffers.ratings[s % (STAGES + 1)]; }
 
+    // PERSISTENT: `left` of stage s, for all threads.
+    __device__ static int& shared_left(int s) {
+        __shared__ int left[STAGES + 1];
+        return left[s % (STAGES + 1)];
+    }
+
+    // The ratings of the segment of stage s from that stage on.
+    __device__ int left(int s) const {
+        if constexpr (PERSISTENT)
+            return shared_left(s);
+        else
+            return length - s * STAGE;
+    }
+
+    __device__ void load_coming() {
+        coming.length = 0;
+        if (list.next < list.n_segments) coming = list.segments[list.next];
+    }
+
+    // To the next stage that is read.
+    __device__ void advance() {
+        if (length > STAGE) {
+            begin += STAGE;
+            length -= STAGE;
+            return;
+        }
+        begin = coming.begin;
+        length = coming.length;
+        if (list.largest && list.next < list.n_segments)
+            scales = scales_of(list.largest[coming.row], list.root_of_alpha);
+        list.next += gridDim.x;
+        load_coming();
+    }
+
     __device__ void read(int s) {
+        if constexpr (PERSISTENT) advance();
 #pragma unroll
         for (int k = 0; k < READS; ++k) {
-            const int t = team.thread + k * THREADS, rating = s * STAGE + t;
+            const int t = team.thread + k * THREADS, rating = (PERSISTENT ? 0 : s * STAGE) + t;
             const bool valid = t < STAGE && rating < length;
             column[k] = valid ? rows.indices[begin + rating] : 0;
             value[k] = valid ? rows.values[begin + rating] : 0.0f;
@@ -155,6 +251,8 @@ struct Pipeline {
 
     __device__ void store(int s) {
         Ratings& to = ratings(s);
+        if constexpr (PERSISTENT)
+            if (team.thread == 0) shared_left(s) = length;
 #pragma unroll
         for (int k = 0; k < READS; ++k) {
             const int t = team.thread + k * THREADS;
@@ -163,14 +261,14 @@ struct Pipeline {
 #if IMPLICIT
             // Weights below 2^-12 count as 2^-12, small against the 1 that is added, so that FP16 has digits for their
             // root.
-            const float scaled = rows.scale * rows.scale * max(value[k], 0.0f);  // alpha r, scaled
-            const float least = max(rows.root * 0x1p-6f, 0x1p-24f);
+            const float scaled = scales.ratings * scales.ratings * max(value[k], 0.0f);  // alpha r, scaled
+            const float least = max(scales.root * 0x1p-6f, 0x1p-24f);
             const bool seen = value[k] > 0.0f;
             const half_bits root = to_half(max(scaled * rsqrtf(max(scaled, 0x1p-100f)), least));
             to.roots[t] = seen ? root : 0;
-            right = seen ? __fdividef(rows.root * rows.root + scaled, from_half(root)) : 0.0f;
+            right = seen ? __fdividef(scales.root * scales.root + scaled, from_half(root)) : 0.0f;
 #else
-            right *= rows.scale;
+            right *= scales.ratings;
 #endif
             const half_bits whole = to_half(right);
             to.columns[t] = column[k];
@@ -181,7 +279,7 @@ struct Pipeline {
 
     __device__ void copy(int s) {
         const int chunk = team.thread % ROW_LANES, first = team.thread / ROW_LANES * COPIES;
-        const int left = min(STAGE, length - s * STAGE);
+        const int left = min(STAGE, this->left(s));
         if (chunk < CHUNKS && first < STAGE) {
             const char* const from = reinterpret_cast<const char*>(rows.fixed) + chunk * 16;
             half_bits* const row = stage(s)[first] + chunk * 8;
@@ -200,16 +298,34 @@ struct Pipeline {
         copy_commit();
     }
 
-    __device__ void finish() {
+    // The first stages, before any is used.
+    __device__ void start() {
+#pragma unroll
+        for (int s = 0; s <= AHEAD; ++s) {
+            read(s);
+            store(s);
+        }
+        read(AHEAD + 1);
+        team.sync();
+#pragma unroll
+        for (int s = 0; s < AHEAD; ++s) copy(s);
+    }
+
+    // Stage s can be used.
+    __device__ void step(int s) {
+        copy(s + AHEAD);
+        store(s + AHEAD + 1);
+        read(s + AHEAD + 2);
         copy_wait<AHEAD>();
         team.sync();
     }
 };
 
 // sums += the products of ratings k to k + 15 of a stage, for one warp's tiles.
-template <int warp>
-__device__ __forceinline__ void multiply(Number<warp>, Sums& sums, const Stage& stage, const Ratings& given, int k,
-                                         int lane) {
+template <int body>
+__device__ __forceinline__ void multiply(Number<body>, Sums& sums, const Stage& stage, const Ratings& given, int k,
+                                         const Team& team) {
+    const int lane = team.lane;
     // The same four 8 x 8 parts, in the register order of left and of right operands.
     const half_bits* as_left = &stage[k + lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8];
     const half_bits* as_right = &stage[k + lane % 16][lane / 16 * 8];
@@ -221,7 +337,7 @@ __device__ __forceinline__ void multiply(Number<warp>, Sums& sums, const Stage& 
     for (int h = 0; h < 2; ++h)
         roots[h] = *reinterpret_cast<const unsigned*>(&given.roots[k + h * 8 + lane % 4 * 2]);
 #endif
-    unsigned left[TILES][4], right[TILES][4];
+    unsigned left[OPERANDS][4], right[OPERANDS][4];
     // step: distance between two of a tile's four registers with the same ratings.
     auto load = [&](unsigned (&to)[4], const half_bits* from, auto step) {
         load_transposed(to, from);
@@ -233,30 +349,37 @@ __device__ __forceinline__ void multiply(Number<warp>, Sums& sums, const Stage& 
     auto reorder = [](unsigned (&to)[4], const unsigned (&from)[4]) {
         to[0] = from[0], to[1] = from[2], to[2] = from[1], to[3] = from[3];
     };
-    for_each<n_tiles(warp)>([&](auto n) {
-        constexpr int tile = first_tile(warp) + n.value, row = PLAN.row[tile], column = PLAN.column[tile];
+    auto times_ratings = [&](auto t) {
+        if constexpr (PLAN.right_place[body][t.value] >= 0)
+            multiply_add(sums[right_quad(body, t.value)], left[t.value], ratings[0], ratings[1]);
+    };
+    for_each<n_tiles(body)>([&](auto n) {
+        constexpr int tile = PLAN.first[body] + n.value, row = PLAN.row[tile], column = PLAN.column[tile];
         if constexpr (PLAN.new_row[tile]) {
             if constexpr (PLAN.known_row[tile])
                 reorder(left[row], right[row]);
             else
-                load(left[row], as_left + row * 16, Number<1>{});
-            constexpr int place = TILE_QUADS + PLAN.right_place[row];
-            if constexpr (PLAN.right_warp[row] == warp) multiply_add(sums[place], left[row], ratings[0], ratings[1]);
+                load(left[row], as_left + team.row<row>() * 16, Number<1>{});
+            if constexpr (!BLOCKED) times_ratings(Number<row>{});
         }
         if constexpr (PLAN.new_column[tile]) {
             if constexpr (PLAN.known_column[tile])
                 reorder(right[column], left[column]);
             else
-                load(right[column], as_right + column * 16, Number<2>{});
+                load(right[column], as_right + team.row<column>() * 16, Number<2>{});
         }
         multiply_add(sums[2 * n.value], left[row], right[column][0], right[column][1]);
         multiply_add(sums[2 * n.value + 1], left[row], right[column][2], right[column][3]);
     });
+    if constexpr (BLOCKED)
+        if (has_ratings(team.warp)) for_each<OPERANDS>(times_ratings);
 }
+
+__device__ __forceinline__ void clear(float (&quad)[4]) { quad[0] = quad[1] = quad[2] = quad[3] = 0.0f; }
 
 __device__ __forceinline__ void clear(Sums& sums) {
 #pragma unroll
-    for (int k = 0; k < QUADS * 4; ++k) sums[k / 4][k % 4] = 0.0f;
+    for (int q = 0; q < QUADS; ++q) clear(sums[q]);
 }
 
 __device__ __forceinline__ void add(float (&quad)[4], float4 more) {
@@ -268,35 +391,30 @@ __device__ __forceinline__ void add(float (&quad)[4], float4 more) {
 
 // sums = the segment's products; for a row of several segments, those of the whole row in the last team to arrive,
 // which alone returns true.
-__device__ __forceinline__ bool sum_products(Sums& sums, const Team& team, const Segment& segment, const Rows& rows,
-                                    Quads* partial, int* arrived) {
+__device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, const Segment& segment, Quads* partial,
+                                             int* arrived) {
+    const Team& team = pipeline.team;
     clear(sums);
-    const int n_stages = (segment.length + STAGE - 1) / STAGE;
-    Pipeline pipeline = {team, rows, segment.begin, segment.length};
-#pragma unroll
-    for (int s = 0; s <= AHEAD; ++s) {
-        pipeline.read(s);
-        pipeline.store(s);
-    }
-    pipeline.read(AHEAD + 1);
-    team.sync();
-#pragma unroll
-    for (int s = 0; s < AHEAD; ++s) pipeline.copy(s);
-    for (int s = 0; s < n_stages; ++s) {
-        pipeline.copy(s + AHEAD);
-        pipeline.store(s + AHEAD + 1);
-        pipeline.read(s + AHEAD + 2);
-        pipeline.finish();
+    auto use = [&](int s) {
+        pipeline.step(s);
         const Stage& stage = pipeline.stage(s);
         const Ratings& given = pipeline.ratings(s);
-        const int here = min(STAGE, segment.length - s * STAGE);
-        as_warp(team.warp, [&](auto warp) {
+        const int here = min(STAGE, pipeline.left(s));
+        as_warp(team.warp, [&](auto body) {
 #pragma unroll 1  // operands of two rounds exceed the registers
-            for (int k = 0; k < here; k += 16) multiply(warp, sums, stage, given, k, team.lane);
+            for (int k = 0; k < here; k += 16) multiply(body, sums, stage, given, k, team);
         });
+    };
+    if constexpr (PERSISTENT) {
+        do use(pipeline.used);
+        while (pipeline.left(pipeline.used++) > STAGE);
+    } else {
+        const int n_stages = (segment.length + STAGE - 1) / STAGE;
+        pipeline.start();
+        for (int s = 0; s < n_stages; ++s) use(s);
+        copy_wait<0>();
+        team.sync();
     }
-    copy_wait<0>();
-    team.sync();
     if (segment.parts == 1) return true;
 
     Quads* const parts = partial + segment.slot;
@@ -312,16 +430,22 @@ __device__ __forceinline__ bool sum_products(Sums& sums, const Team& team, const
     return true;
 }
 
+template <int body>
+__device__ __forceinline__ void clear_right(Number<body>, Sums& sums) {
+#pragma unroll
+    for (int q = 2 * n_tiles(body); q < QUADS; ++q) clear(sums[q]);
+}
+
 // solver.right = F_S^T r, the part of one warp.
-template <int warp>
-__device__ __forceinline__ void store_right(Number<warp>, const Sums& sums, Solver& solver, int lane) {
-    for_each<TILES>([&](auto t) {
-        constexpr int place = PLAN.right_place[t.value];
-        if constexpr (PLAN.right_warp[t.value] == warp) {
-            const float(&right)[4] = sums[TILE_QUADS + place];
+template <int body>
+__device__ __forceinline__ void store_right(Number<body>, const Sums& sums, Solver& solver, const Team& team) {
+    if (!has_ratings(team.warp)) return;
+    for_each<OPERANDS>([&](auto t) {
+        if constexpr (PLAN.right_place[body][t.value] >= 0) {
+            const float(&right)[4] = sums[right_quad(body, t.value)];
             for (int h = 0; h < 2; ++h)
-                if (lane % 4 == 0)
-                    solver.right[t.value * 16 + lane / 4 + h * 8] = right[2 * h] + right[2 * h + 1];
+                if (team.lane % 4 == 0)
+                    solver.right[team.row<t.value>() * 16 + team.lane / 4 + h * 8] = right[2 * h] + right[2 * h + 1];
         }
     });
 }
@@ -333,21 +457,27 @@ __device__ __forceinline__ float exchange(float first, float second, int lane, i
     return (lane & bit ? second : first) + __shfl_xor_sync(0xffffffffu, given, bit);
 }
 
-// solver.parts = the products of a warp's tiles and of their transposes with the direction.
-template <int warp>
-__device__ __forceinline__ void multiply_vector(Number<warp>, const Sums& sums, Solver& solver, int lane) {
-    float of_row[TILES][2], of_column[TILES][4];  // the direction at the rows and columns of a lane's entries
-    float by_row[TILES][2], by_column[TILES][4];
-    for_each<n_tiles(warp)>([&](auto n) {
-        constexpr int tile = first_tile(warp) + n.value, row = PLAN.row[tile], column = PLAN.column[tile];
+// solver.parts = the products of a warp's tiles and of their transposes with the direction p. Returns the lane's part of
+// p^T A p.
+template <int body>
+__device__ __forceinline__ float multiply_vector(Number<body>, const Sums& sums, Solver& solver, const Team& team) {
+    const int lane = team.lane;
+    float square = 0.0f;
+    // The direction at the rows and columns of a lane's entries.
+    float of_row[OPERANDS][2], of_column[OPERANDS][4];
+    float by_row[OPERANDS][2], by_column[OPERANDS][4];
+    float* const of_tiles = solver.parts[part_of(team.warp, false)];
+    float* const of_transposes = solver.parts[part_of(team.warp, true)];
+    for_each<n_tiles(body)>([&](auto n) {
+        constexpr int tile = PLAN.first[body] + n.value, row = PLAN.row[tile], column = PLAN.column[tile];
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
             if constexpr (PLAN.new_row[tile]) {
-                of_row[row][h] = solver.direction[row * 16 + h * 8 + lane / 4];
+                of_row[row][h] = solver.direction[team.row<row>() * 16 + h * 8 + lane / 4];
                 by_row[row][h] = 0.0f;
             }
             if constexpr (PLAN.new_column[tile]) {
-                const float* const from = &solver.direction[column * 16 + h * 8 + lane % 4 * 2];
+                const float* const from = &solver.direction[team.row<column>() * 16 + h * 8 + lane % 4 * 2];
                 const float2 two = *reinterpret_cast<const float2*>(from);
                 of_column[column][2 * h] = two.x;
                 of_column[column][2 * h + 1] = two.y;
@@ -362,54 +492,70 @@ __device__ __forceinline__ void multiply_vector(Number<warp>, const Sums& sums, 
             if constexpr (row != column) by_column[column][j] += entry * of_row[row][i];
         }
         if constexpr (PLAN.last_row[tile]) {
+            square += by_row[row][0] * of_row[row][0] + by_row[row][1] * of_row[row][1];
             float sum = exchange(by_row[row][0], by_row[row][1], lane, 2);
             sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-            if (lane % 2 == 0) solver.parts[0][warp][row * 16 + lane / 4 + lane / 2 % 2 * 8] = sum;
+            if (lane % 2 == 0) of_tiles[team.row<row>() * 16 + lane / 4 + lane / 2 % 2 * 8] = sum;
         }
         if constexpr (PLAN.last_column[tile]) {
             const float(&y)[4] = by_column[column];
+#pragma unroll
+            for (int e = 0; e < 4; ++e) square += y[e] * of_column[column][e];
             float sum = exchange(exchange(y[0], y[2], lane, 16), exchange(y[1], y[3], lane, 16), lane, 8);
             sum += __shfl_xor_sync(0xffffffffu, sum, 4);
             if (lane / 4 % 2 == 0)
-                solver.parts[1][warp][column * 16 + lane % 4 * 2 + lane / 16 * 8 + lane / 8 % 2] = sum;
+                of_transposes[team.row<column>() * 16 + lane % 4 * 2 + lane / 16 * 8 + lane / 8 % 2] = sum;
         }
     });
+    return square;
 }
 
-// The sum over the team, the same bits on every thread. scratch: unused since the last barrier.
-__device__ __forceinline__ float team_sum(float x, const Team& team, float (&scratch)[WARPS]) {
+// The sum over the team, the same bits on every thread: the sums of warps, a barrier, and their sum. scratch: unused
+// since the last barrier.
+__device__ __forceinline__ float sum_warp(float x, const Team& team, float (&scratch)[WARPS]) {
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
+    if (WARPS > 1 && team.lane == 0) scratch[team.warp] = x;
+    return x;
+}
+__device__ __forceinline__ float sum_warps(float x, const float (&scratch)[WARPS]) {
     if (WARPS == 1) return x;
-    if (team.lane == 0) scratch[team.warp] = x;
-    team.sync();
     x = 0.0f;
 #pragma unroll
     for (int w = 0; w < WARPS; ++w) x += scratch[w];
     return x;
+}
+__device__ __forceinline__ float team_sum(float x, const Team& team, float (&scratch)[WARPS]) {
+    x = sum_warp(x, team, scratch);
+    if (WARPS > 1) team.sync();
+    return sum_warps(x, scratch);
 }
 
 // Conjugate gradient from x on the matrix in the sums; thread i has x_i and returns it.
 __device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, float ridge, int steps, float tolerance) {
     Solver& solver = team.work.solver;
     const int i = team.thread;
-    for (int k = i; k < 2 * WARPS * PADDED; k += THREADS) (&solver.parts[0][0][0])[k] = 0.0f;  // some are never written
-    as_warp(team.warp, [&](auto warp) { store_right(warp, sums, solver, team.lane); });
+    for (int k = i; k < PARTS * PADDED; k += THREADS) (&solver.parts[0][0])[k] = 0.0f;  // some are never written
+    as_warp(team.warp, [&](auto body) { store_right(body, sums, solver, team); });
     // The first product is A x, for the residual; each later one is a step. All vectors and sums are zero beyond the
     // factors.
     float p = x, residual = 0.0f, square = 0.0f, enough = 0.0f;
     for (int step = 0; step <= steps; ++step) {
         if (i < PADDED) solver.direction[i] = p;
         team.sync();
-        as_warp(team.warp, [&](auto warp) { multiply_vector(warp, sums, solver, team.lane); });
+        const float b = i < FACTORS ? solver.right[i] : 0.0f;
+        float product = ridge * p * p;
+        as_warp(team.warp, [&](auto body) { product += multiply_vector(body, sums, solver, team); });
+        // No other block hides what a barrier takes: p^T A p goes with the product's. Else it is p^T q, which is shorter.
+        if (PERSISTENT) product = sum_warp(step == 0 ? b * b : product, team, solver.sums[0]);
         team.sync();
         float q = ridge * p;
         if (i < PADDED) {
 #pragma unroll
-            for (int w = 0; w < WARPS; ++w) q += solver.parts[0][w][i] + solver.parts[1][w][i];
+            for (int part = 0; part < PARTS; ++part) q += solver.parts[part][i];
         }
-        const float b = i < FACTORS ? solver.right[i] : 0.0f;
-        const float product = team_sum(step == 0 ? b * b : p * q, team, solver.sums[0]);
+        product = PERSISTENT ? sum_warps(product, solver.sums[0])
+                             : team_sum(step == 0 ? b * b : p * q, team, solver.sums[0]);
         if (step == 0) {
             residual = b - q;
             enough = tolerance * tolerance * product;
@@ -432,62 +578,77 @@ __device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, fl
     return x;
 }
 
-// Grid: a team a segment. Block: TEAMS teams of THREADS, with dynamic shared memory of a Work each. largest: for each
-// row the magnitude of its largest rating (IMPLICIT: its largest, or 0). unit: the power of two by which `fixed` is
-// divided, and its reciprocal. gram: with IMPLICIT F^T F.
+// Grid: a team a segment, or fewer where blocks are PERSISTENT. Block: TEAMS teams of THREADS, with dynamic shared memory
+// of a Work each. largest: for each row the magnitude of its largest rating (IMPLICIT: its largest, or 0). unit: the
+// power of two by which `fixed` is divided, and its reciprocal. gram: with IMPLICIT F^T F.
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
     tensor_core(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
                 const float* __restrict__ values, const half_bits* __restrict__ fixed, const float* __restrict__ unit,
                 const float* __restrict__ largest, float* __restrict__ solved, Quads* __restrict__ partial,
                 int* __restrict__ arrived, float regularization, int weighted, int cg_steps, float cg_tolerance,
                 float root_of_alpha, const Quads* __restrict__ gram) {
-    if (Team::index() >= n_segments) return;
+    int number = Team::index();
+    if (number >= n_segments) return;
     const Team team = Team::here();
-    const Segment segment = segments[Team::index()];
     const int i = team.thread;
     const bool mine = i < FACTORS;
-    // Loaded early, to hide the latency.
-    float x = mine && segment.count > 0 ? solved[segment.row * (long long)FACTORS + i] : 0.0f;
-#if IMPLICIT
-    const int exponent = RATING_EXPONENT - max(exponent_of(root_of_alpha * sqrtf(largest[segment.row])), 0);
-    const float root = power_of_two(exponent);
-    const Rows rows = {indices, values, fixed, root_of_alpha * root, root};
-#else
-    const int exponent = RATING_EXPONENT - exponent_of(largest[segment.row]);
-    const Rows rows = {indices, values, fixed, power_of_two(exponent), 1.0f};
-#endif
-    Sums sums;
-    if (!sum_products(sums, team, segment, rows, partial, arrived)) return;
-    const float per_unit = unit[1], ratings = IMPLICIT ? 1.0f : power_of_two(exponent);
-    float ridge = weighted ? regularization * (float)segment.count : regularization;
-    ridge = ridge * per_unit * per_unit * (rows.root * rows.root);
+    Pipeline pipeline = {team, {indices, values, fixed}, {}, 0, 0, {segments, number, n_segments, largest, root_of_alpha}};
+    if constexpr (PERSISTENT) {
+        pipeline.load_coming();
+        pipeline.start();
+    }
+    do {
+        const Segment segment = segments[number];
+        // Loaded early, to hide the latency.
+        float x = mine && segment.count > 0 ? solved[segment.row * (long long)FACTORS + i] : 0.0f;
+        const Scales scales = scales_of(largest[segment.row], root_of_alpha);
+        if constexpr (!PERSISTENT) {
+            pipeline.begin = segment.begin;
+            pipeline.length = segment.length;
+            pipeline.scales = scales;
+        }
+        Sums sums;
+        if (!sum_products(sums, pipeline, segment, partial, arrived)) continue;
+        const float per_unit = unit[1], ratings = IMPLICIT ? 1.0f : scales.ratings;
+        float ridge = weighted ? regularization * (float)segment.count : regularization;
+        ridge = ridge * per_unit * per_unit * (scales.root * scales.root);
 #if IMPLICIT
 #pragma unroll
-    for (int q = 0; q < TILE_QUADS; ++q) {
-        const float4 all = (*gram)[q][i];
-        const float scale = root * root;
-        add(sums[q], {scale * all.x, scale * all.y, scale * all.z, scale * all.w});
-    }
+        for (int q = 0; q < QUADS; ++q) {
+            const float4 all = (*gram)[q][i];
+            const float scale = scales.root * scales.root;
+            add(sums[q], {scale * all.x, scale * all.y, scale * all.z, scale * all.w});
+        }
 #endif
-    if (segment.count > 0) {
-        x = solve(sums, team, x * unit[0] * ratings, ridge, cg_steps, cg_tolerance);
-        x = x * per_unit * (IMPLICIT ? 1.0f : power_of_two(-exponent));
-    }
-    if (mine) solved[segment.row * (long long)FACTORS + i] = x;
+        if (segment.count > 0) {
+            x = solve(sums, team, x * unit[0] * ratings, ridge, cg_steps, cg_tolerance);
+            x = x * per_unit * (IMPLICIT ? 1.0f : power_of_two(-scales.exponent));
+        }
+        if (mine) solved[segment.row * (long long)FACTORS + i] = x;
+    } while (PERSISTENT && (number += gridDim.x) < n_segments);
 }
 
-// With IMPLICIT: product = F^T F in the layout of a team's sums, from a row of all columns with ratings of 1. Grid and
+// With IMPLICIT: product = F^T F in the layout of a team's sums, from a row of all columns with ratings of 1; zeros for the right side. Grid and
 // block: as of tensor_core. Without, nothing, which compiles sooner: it is not launched.
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, 1)
     gram(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
          const float* __restrict__ values, const half_bits* __restrict__ fixed, Quads* __restrict__ partial,
          int* __restrict__ arrived, Quads* __restrict__ product) {
 #if IMPLICIT
-    if (Team::index() >= n_segments) return;
+    const int number = Team::index();
+    if (number >= n_segments) return;
     const Team team = Team::here();
-    const Rows rows = {indices, values, fixed, 1.0f, 1.0f};  // a weight of 1 changes no bit
+    const Segment segment = segments[number];
+    // A weight of 1 changes no bit.
+    Pipeline pipeline = {team, {indices, values, fixed}, {0, 1.0f, 1.0f}, segment.begin, segment.length};
+    if constexpr (PERSISTENT) {
+        pipeline.length = 0;
+        pipeline.coming = segment;
+        pipeline.start();
+    }
     Sums sums;
-    if (!sum_products(sums, team, segments[Team::index()], rows, partial, arrived)) return;
+    if (!sum_products(sums, pipeline, segment, partial, arrived)) return;
+    as_warp(team.warp, [&](auto body) { clear_right(body, sums); });
 #pragma unroll
     for (int q = 0; q < QUADS; ++q)
         (*product)[q][team.thread] = {sums[q][0], sums[q][1], sums[q][2], sums[q][3]};
@@ -555,12 +716,14 @@ extern "C" __global__ void round_factors(const float* __restrict__ factors, half
 }
 
 // The geometry of tensor_core and gram for the host. Grid: 1. Block: 1. Threads and teams of a block, bytes of shared
-// memory of a team, PADDED, bytes of a part's sums.
+// memory of a team, PADDED, bytes of a part's sums; whether one block of tensor_core a multiprocessor is enough.
 extern "C" __global__ void shape(int* __restrict__ block, int* __restrict__ teams, int* __restrict__ team_bytes,
-                                 int* __restrict__ padded, int* __restrict__ part_bytes) {
+                                 int* __restrict__ padded, int* __restrict__ part_bytes,
+                                 int* __restrict__ persistent) {
     *block = THREADS * TEAMS;
     *teams = TEAMS;
     *team_bytes = sizeof(Work);
     *padded = PADDED;
     *part_bytes = sizeof(Quads);
+    *persistent = PERSISTENT;
 }

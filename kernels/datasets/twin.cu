@@ -87,6 +87,23 @@ __device__ inline int running_sum(int x) {
     return x;
 }
 
+// Clears a warp's bits, and calls take(place, bit) for each that was set, places counting from `at` in the order of the
+// bits. Returns the place behind the last one.
+template <class Take>
+__device__ inline long long take_bits(unsigned* bits, int words, long long at, Take take) {
+    for (int first = 0; first < words; first += 32) {
+        const int w = first + threadIdx.x % 32;
+        unsigned word = w < words ? bits[w] : 0;
+        if (!__any_sync(ALL, word != 0)) continue;
+        if (word) bits[w] = 0;
+        const int until = running_sum(__popc(word));
+        long long to = at + until - __popc(word);
+        at += __shfl_sync(ALL, until, 31);
+        for (; word; word &= word - 1) take(to++, w * 32ll + __ffs((int)word) - 1);
+    }
+    return at;
+}
+
 // traits: (n_users, TRAITS). Grid and block: a thread a trait.
 extern "C" __global__ void draw_traits(float* __restrict__ traits, long long n_users, unsigned long long key,
                                        float bias) {
@@ -131,18 +148,9 @@ extern "C" __global__ void draw_ratings(
             draw += drawing;
         }
         __syncwarp();
-        long long at = begin;
-        for (int first = 0; first < words; first += 32) {
-            const int w = first + lane;
-            unsigned word = w < words ? mine[w] : 0;
-            if (!__any_sync(ALL, word != 0)) continue;
-            if (word) mine[w] = 0;
-            const int until = running_sum(__popc(word));
-            long long to = at + until - __popc(word);
-            at += __shfl_sync(ALL, until, 31);
-            for (; word; word &= word - 1)
-                split.place(to++, train_items, test_items) = w * 32 + __ffs((int)word) - 1;
-        }
+        take_bits(mine, words, begin, [&](long long to, long long item) {
+            split.place(to, train_items, test_items) = (int)item;
+        });
         __syncwarp();
         for (long long position = begin + lane; position < end; position += 32) {
             const int item = split.place(position, train_items, test_items);
@@ -192,26 +200,16 @@ extern "C" __global__ void append_users(unsigned* __restrict__ bits, int words, 
     const Values values = {user_traits, item_traits, n_items, mean, noise, noise_key};
     unsigned* const mine = bits + item * (long long)words;
     unsigned long long check = 0;
-    long long at = next[item];
-    for (int first = 0; first < words; first += 32) {
-        const int w = first + lane;
-        unsigned word = w < words ? mine[w] : 0;
-        if (!__any_sync(ALL, word != 0)) continue;
-        if (word) mine[w] = 0;
-        const int until = running_sum(__popc(word));
-        long long to = at + until - __popc(word);
-        at += __shfl_sync(ALL, until, 31);
-        for (; word; word &= word - 1) {
-            const long long user = first_user + w * 32ll + __ffs((int)word) - 1;
-            const float value = values(user, item);
-            users[to] = (int)user;
-            user_values[to++] = value;
-            check += values.check(user, item, value);
-        }
-    }
+    const long long end = take_bits(mine, words, next[item], [&](long long to, long long bit) {
+        const long long user = first_user + bit;
+        const float value = values(user, item);
+        users[to] = (int)user;
+        user_values[to] = value;
+        check += values.check(user, item, value);
+    });
     check = warp_sum(check);
     if (lane == 0) {
-        next[item] = at;
+        next[item] = end;
         atomicAdd(&checks[2], check);
     }
 }

@@ -1,5 +1,6 @@
 // Sums of absolute and squared errors of p_u . q_i over a set of ratings, in one pass.
-// MAE and RMSE (thesis, equation 6.1) follow from the two sums, without a copy of single errors to the host.
+// MAE and RMSE (thesis, equation 6.1) follow from the two sums, without a copy of single errors to the host. Products
+// are clipped to low..high, which may be infinite; what is not a number stays so.
 //
 //   1. errors: a group of lanes a rating, sums of each group in double, then of each block in shared memory.
 //   2. total_errors: the sum over the blocks, by one block.
@@ -10,14 +11,14 @@
 extern "C" __global__ void errors(const int* __restrict__ users, const int* __restrict__ items,
                                   const float* __restrict__ values, long long nnz,
                                   const float* __restrict__ user_factors,
-                                  const float* __restrict__ item_factors, double* partial) {
+                                  const float* __restrict__ item_factors, float low, float high, double* partial) {
     ErrorSums sums;
     for (long long t = group_index(); t < nnz; t += group_count()) {
         float p[FACTORS_PER_LANE], q[FACTORS_PER_LANE];
         load_factors(p, user_factors, users[t]);
         load_factors(q, item_factors, items[t]);
-        const double error = (double)group_dot(p, q) - (double)values[t];
-        if (group_lane() == 0) sums.add(error);
+        const float dot = group_dot(p, q), clipped = dot < low ? low : dot > high ? high : dot;
+        if (group_lane() == 0) sums.add((double)clipped - (double)values[t]);
     }
     sums.store_of_block(partial + 2 * blockIdx.x);
 }

@@ -2,7 +2,8 @@
 //
 //   1. top_items: for each user of a list the k items with the largest p_u . q_i, best first, among the candidates that
 //      the user has not seen.
-//   2. ranking_metrics: precision, recall, average precision and normalized discounted cumulative gain of each of those
+//   2. top_scores: the same of scores that are given.
+//   3. ranking_metrics: precision, recall, average precision and normalized discounted cumulative gain of each of those
 //      lists against the user's test items.
 //
 // The scores are a matrix product that never reaches global memory:
@@ -200,6 +201,40 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         if (place >= n_users) break;
         items[place * (long long)k + j % k] = lists[j].item;
         scores[place * (long long)k + j % k] = lists[j].item < 0 ? __uint_as_float(0x7fffffffu) : lists[j].score;
+    }
+}
+
+// As top_items, of given scores (n_users, n_items). Grid and block: a warp a user, with k entries of dynamic shared memory
+// each.
+extern "C" __global__ void top_scores(const int* __restrict__ users, int n_users,
+                                      const long long* __restrict__ seen_indptr, const int* __restrict__ seen_items,
+                                      const unsigned char* __restrict__ candidates, int n_items,
+                                      const float* __restrict__ given, int k, int* __restrict__ items,
+                                      float* __restrict__ scores) {
+    extern __shared__ __align__(16) float shared[];
+    const int lane = threadIdx.x % 32;
+    const long long place = blockIdx.x * (long long)(blockDim.x / 32) + threadIdx.x / 32;
+    if (place >= n_users) return;
+    Entry* const list = reinterpret_cast<Entry*>(shared) + threadIdx.x / 32 * k;
+    for (int j = lane; j < k; j += 32) list[j] = {lowest(), -1};
+    __syncwarp();
+    const long long begin = seen_indptr[users[place]], end = seen_indptr[users[place] + 1];
+    const auto open = [&](int item) { return candidates[item] && !warp_contains(seen_items, begin, end, item); };
+    float last = lowest();
+    for (int first = 0; first < n_items; first += 128) {
+        float four[4];
+        bool better = false;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const int item = first + 4 * lane + j;
+            four[j] = item < n_items ? given[place * n_items + item] : lowest();
+            better |= four[j] > last;
+        }
+        if (__any_sync(WARP, better)) last = enter(list, k, four, first, open);
+    }
+    for (int j = lane; j < k; j += 32) {
+        items[place * k + j] = list[j].item;
+        scores[place * k + j] = list[j].item < 0 ? __uint_as_float(0x7fffffffu) : list[j].score;
     }
 }
 

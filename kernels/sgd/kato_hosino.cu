@@ -10,15 +10,21 @@
 //
 // Where the source is silent: the samples of one user, run in parallel, would overwrite each other; here they are
 // sequential. The learning rate applies to one rating, as in Algorithm 4.1.
-// What it gains is measured in book/sgd_schemes.ipynb.
+// What it gains is measured in book/sgd_speed.ipynb.
 #include "common/group.cuh"
 #include "common/sgd.cuh"
 
-// Updates the rows first_row to end_row - 1; indptr counts ratings from first_rating.
-template <bool users>
-__device__ inline void descend(const long long* indptr, int first_row, int end_row, const int* indices,
-                               const float* values, long long first_rating, const float* fixed, float* moved,
-                               Steps<float> steps) {
+#if !defined(MOVED_USERS)
+#error "compile with -DMOVED_USERS=1 for the half of an epoch that moves the users, 0 for that of the items"
+#endif
+
+// Updates the rows first_row to end_row - 1 of `moved`; indptr counts ratings from first_rating. Grid and block: any; a
+// group of lanes a row.
+extern "C" __global__ void kato_hosino(const long long* __restrict__ indptr, int first_row, int end_row,
+                                       const int* __restrict__ indices, const float* __restrict__ values,
+                                       long long first_rating, const float* __restrict__ fixed,
+                                       float* __restrict__ moved, const Steps<float>* __restrict__ steps_now) {
+    const Steps<float> steps = *steps_now;
     for (long long row = first_row + group_index(); row < end_row; row += group_count()) {
         const long long begin = indptr[row], end = indptr[row + 1];
         if (begin == end) continue;
@@ -29,27 +35,11 @@ __device__ inline void descend(const long long* indptr, int first_row, int end_r
             load_factors(other, fixed, indices[t]);
             const float error = group_dot(x, other) - values[t];
 #pragma unroll
-            for (int k = 0; k < FACTORS_PER_LANE; ++k)
-                update(users ? x[k] : other[k], users ? other[k] : x[k], error, group_lane() + k * LANES, steps);
+            for (int k = 0; k < FACTORS_PER_LANE; ++k) {
+                const int column = group_lane() + k * LANES;
+                update(MOVED_USERS ? x[k] : other[k], MOVED_USERS ? other[k] : x[k], error, column, steps);
+            }
         }
         store_factors(moved, (int)row, x);
     }
-}
-
-// The two kernels. Grid and block: any; a group of lanes a row.
-
-extern "C" __global__ void kato_hosino_users(const long long* __restrict__ indptr, int first_row, int end_row,
-                                             const int* __restrict__ indices, const float* __restrict__ values,
-                                             long long first_rating, const float* __restrict__ item_factors,
-                                             float* __restrict__ user_factors,
-                                             const Steps<float>* __restrict__ steps_now) {
-    descend<true>(indptr, first_row, end_row, indices, values, first_rating, item_factors, user_factors, *steps_now);
-}
-
-extern "C" __global__ void kato_hosino_items(const long long* __restrict__ indptr, int first_row, int end_row,
-                                             const int* __restrict__ indices, const float* __restrict__ values,
-                                             long long first_rating, const float* __restrict__ user_factors,
-                                             float* __restrict__ item_factors,
-                                             const Steps<float>* __restrict__ steps_now) {
-    descend<false>(indptr, first_row, end_row, indices, values, first_rating, user_factors, item_factors, *steps_now);
 }

@@ -1,16 +1,30 @@
 """Matrix factorization on GPUs.
 
 >>> from gpumf import ALS, datasets
->>> ratings = datasets.load("ml-100k")
+>>> ratings = datasets.load("ml-100k-twin")
 >>> train, test = ratings.split(test=0.2, seed=0)
->>> model = ALS(factors=16, regularization=0.05).fit(train, epochs=20, validation=test)
->>> model.history
+>>> model = ALS(factors=16).fit(train, epochs=3, validation=test)
+>>> list(model.history)
+['epoch', 'seconds', 'rmse', 'mae']
+>>> items, scores = model.recommend(0, k=5)
+>>> items.shape
+(5,)
 """
 
 from gpumf import datasets
-from gpumf.models import ALS, RBM, SGD, Blend, DivergedError, ImplicitALS, NotFittedError
+from gpumf.models import (
+    ALS,
+    RBM,
+    SGD,
+    Blend,
+    DivergedError,
+    ImplicitALS,
+    NotFittedError,
+    cross_validate,
+    search,
+)
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "ALS",
     "RBM",
@@ -20,5 +34,7 @@ __all__ = [
     "ImplicitALS",
     "NotFittedError",
     "__version__",
+    "cross_validate",
     "datasets",
+    "search",
 ]

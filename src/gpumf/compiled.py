@@ -9,12 +9,19 @@ Numba is imported when the first of these functions is used, not before: that ta
 """
 
 import hashlib
+import io
 import os
 import shutil
+import sys
 import tempfile
-from functools import cache, cached_property, partial, update_wrapper
+from contextlib import contextmanager, suppress
+from functools import cache, cached_property, partial, update_wrapper, wraps
+from inspect import signature
 from pathlib import Path
 from types import FunctionType
+
+from gpumf import places
+from gpumf.checksums import sealed, unsealed
 
 _PACKAGE = Path(__file__).parent
 _KEPT = 8
@@ -33,11 +40,13 @@ class _Late:
         self._decorator, self._options, self._function = decorator, options, function
 
     def __call__(self, *arguments):
+        _check_cores(self._options[1].get("parallel"))
         return self._compiled(*arguments)
 
     @cached_property
     def _compiled(self):
         import numba
+        from numba.core import caching
 
         function = self._function
         names = function.__globals__
@@ -48,12 +57,13 @@ class _Late:
         folder = _folder()
         # Numba picks a function's folder when it decorates it; functions of other packages keep theirs.
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
+        plain, caching.IndexDataCacheFile = caching.IndexDataCacheFile, _checked(caching.IndexDataCacheFile)
         try:
             arguments, options = self._options
             decorate = getattr(numba, self._decorator)(*arguments, cache=folder is not None, **options)
             return decorate(function)
         finally:
-            numba.config.CACHE_DIR = before
+            numba.config.CACHE_DIR, caching.IndexDataCacheFile = before, plain
 
     @property
     def _numba_type_(self):
@@ -67,8 +77,76 @@ def _decorator(name, *arguments, **options):
     return partial(_Late, name, (arguments, options))
 
 
+_FORKED: list[str] = []
+"""What to say where a function is to run on all cores of a process whose parent had done so before it forked."""
+
+
+def _check_cores(parallel):
+    if _FORKED and parallel:
+        raise RuntimeError(_FORKED[0])
+
+
+def cached_by_size(make):
+    """`functools.cache` for a function of sizes and `parallel` that has Numba compile another one for them."""
+    kept, parameters = cache(make), signature(make)
+
+    @wraps(make)
+    def made(*sizes, **named):
+        bound = parameters.bind(*sizes, **named)
+        _check_cores(bound.arguments["parallel"])
+        return kept(*bound.args)
+
+    return made
+
+
+def _after_fork():
+    """GNU's OpenMP, where Numba uses it, ends a forked process that goes on with threads of its parent."""
+    numba = sys.modules.get("numba")
+    with suppress(AttributeError, ValueError):  # half imported; no threads were started yet
+        if sys.platform == "linux" and numba and numba.threading_layer() == "omp":
+            _FORKED[:] = [
+                "this process was forked from one that had computed on all cores, and can only predict: start it "
+                "with multiprocessing.get_context('spawn') instead"
+            ]
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
 cached_njit = partial(_decorator, "njit")
 cached_vectorize = partial(_decorator, "vectorize")
+
+
+@cache
+def _checked(plain):
+    """Numba's class of a function's files in the cache, `plain`, of files that end with their checksum.
+
+    Numba itself runs whatever machine code it finds there.
+    """
+
+    class Checked(plain):
+        def _load_index(self):
+            return super()._load_index() if _is_whole(self._index_path) else {}
+
+        def _load_data(self, name):
+            if not _is_whole(self._data_path(name)):
+                raise OSError(f"{name} is damaged")  # at which Numba compiles again
+            return super()._load_data(name)
+
+        @contextmanager
+        def _open_for_write(self, filepath):
+            content = io.BytesIO()
+            yield content
+            with super()._open_for_write(filepath) as file:
+                file.write(sealed(content.getvalue()))
+
+    return Checked
+
+
+def _is_whole(path):
+    try:
+        return unsealed(Path(path).read_bytes()) is not None
+    except OSError:
+        return False
 
 
 @cache
@@ -80,7 +158,7 @@ def _folder():
         tempfile.TemporaryFile(dir=folder).close()
         os.utime(folder)  # used last of all
         others = sorted(folder.parent.glob("gpumf-*"), key=lambda other: other.stat().st_mtime, reverse=True)
-    except (OSError, RuntimeError):  # read-only; without a home; removed meanwhile by another process
+    except OSError:  # read-only; without a home; removed meanwhile by another process
         return None
     for other in others[1 + _KEPT :]:
         shutil.rmtree(other, ignore_errors=True)
@@ -93,7 +171,7 @@ def _home():
 
     if numba.config.CACHE_DIR:
         return Path(numba.config.CACHE_DIR)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "gpumf", "numba")
+    return places.cache() / "numba"
 
 
 def _digest(package):

@@ -37,7 +37,7 @@ def code(name, root=None):
 
 
 def changed(result):
-    """The files on which a recorded result depends and that have changed since, sorted; None where nobody can tell.
+    """The files on which a recorded result depends and that have changed since, sorted; None where that is unknown.
 
     Where its provenance holds no hashes, the commit that it names is compared.
     """
@@ -102,32 +102,21 @@ class _Reader:
         return next((p for p in (path / "__init__.py", path.with_suffix(".py")) if p.is_file()), None)
 
     def _definitions(self, module):
-        """(text, dict of a module's top-level name -> node, or (module, name) where it is imported)."""
+        """What the file of a module defines, as of the function of this name; each file is read once."""
         if module not in self._parsed:
-            text = self._path(module).read_text()
-            names = {}
-            for node in ast.parse(text).body:
-                if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "gpumf":
-                    for alias in node.names:
-                        names[alias.asname or alias.name] = node.module, alias.name
-                elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-                    names[node.name] = node
-                elif isinstance(node, ast.Assign):
-                    targets = [t for target in node.targets for t in ast.walk(target) if isinstance(t, ast.Name)]
-                    names |= {target.id: node for target in targets}
-            self._parsed[module] = text, names
+            self._parsed[module] = _definitions(self._path(module).read_text())
         return self._parsed[module]
 
     def _reach(self, module, name):
         """Take in what a name of a module of the experiments stands for, and all that this uses."""
-        text, names = self._definitions(module)
+        lines, names = self._definitions(module)
         key, node = (module.rpartition(".")[2], name), names.get(name)
         if key in self._pieces or node is None:
             return
         if isinstance(node, tuple):
             self._follow(*node, attribute=None)
             return
-        self._pieces[key] = _without_docstring(text, node)
+        self._pieces[key] = _without_docstring(lines, node)
         for used in ast.walk(node):
             if isinstance(used, ast.Attribute) and isinstance(used.value, ast.Name):
                 target = names.get(used.value.id)
@@ -166,7 +155,7 @@ class _Reader:
         if path is None or path in self._files:
             return
         self._files.add(path)
-        for package, name in _imports(path):
+        for package, name in _imports(path.read_text()):
             inner = f"{package}.{name}"
             self._include(inner if self._path(inner) else self._home(package, name))
 
@@ -191,15 +180,35 @@ class _Reader:
 
 
 @cache
-def _imports(path):
+def _definitions(text):
+    """(lines as bytes, dict of a module's top-level name -> node, or (module, name) where it is imported)."""
+    names = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "gpumf":
+            for alias in node.names:
+                names[alias.asname or alias.name] = node.module, alias.name
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names[node.name] = node
+        elif isinstance(node, ast.Assign):
+            targets = [t for target in node.targets for t in ast.walk(target) if isinstance(t, ast.Name)]
+            names |= {target.id: node for target in targets}
+    return text.encode().splitlines(keepends=True), names
+
+
+@cache
+def _imports(text):
     """(package, name) of all that a file imports from this package."""
-    found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
     own = [node for node in found if (node.module or "").split(".")[0] == "gpumf"]
     return [(node.module, alias.name) for node in own for alias in node.names]
 
 
-def _without_docstring(text, node):
+def _without_docstring(lines, node):
     """The text of a definition, less its docstring."""
-    piece = ast.get_source_segment(text, node)
+    # As ast.get_source_segment, which splits the whole text into lines at every call.
+    piece = lines[node.lineno - 1 : node.end_lineno]
+    piece[-1] = piece[-1][: node.end_col_offset]
+    piece[0] = piece[0][node.col_offset :]
+    piece = b"".join(piece).decode()
     docstring = ast.get_docstring(node, clean=False) if isinstance(node, ast.FunctionDef | ast.ClassDef) else None
     return piece.replace(docstring, "") if docstring else piece

@@ -1,4 +1,4 @@
-"""How figures look: one palette, and one table of what every scheme is called and drawn like, in every figure.
+"""How figures look: one palette, and every scheme called and drawn as it declares it, in every figure.
 
 An experiment draws its own frame; here is what all of them share. `save` says below a figure where its numbers were
 measured, and writes the figures of recorded results to figures/<source>/.
@@ -28,6 +28,9 @@ COLOURS = {
     "olive": "#999933",
     "wine": "#882255",
     "rose": "#CC6677",
+    "sand": "#DDCC77",
+    "forest": "#117733",
+    "magenta": "#AA4499",
     "grey": "#777777",
 }
 
@@ -40,55 +43,8 @@ class Look(NamedTuple):
     line: str
 
 
-_DRAWN = {
-    "ALS": {
-        "sequential": ("sky", "--"),
-        "parallel": ("blue", "--"),
-        "cg": ("rose", "-."),
-        "parallel_cg": ("wine", "-."),
-        "thesis_global": ("orange", ":"),
-        "thesis_hybrid": ("purple", ":"),
-        "thesis_shared": ("green", "-"),
-        "cumf_lu": ("red", "-s"),
-        "cumf_cholesky": ("indigo", "-D"),
-        "cumf_cg": ("olive", "-^"),
-        "cumf_cg_fp16": ("teal", "-v"),
-        "tensor_core": ("black", "-"),
-    },
-    "SGD": {
-        "sequential": ("red", "--"),
-        "parallel": ("orange", "--"),
-        "ordered": ("indigo", "--"),
-        "ordered_parallel": ("rose", "--"),
-        "kato_hosino": ("olive", "-"),
-        "gpusgd": ("sky", "-"),
-        "newgpusgd": ("green", "-"),
-        "newgpusgd, FP64": ("green", "--"),
-        "bsgd": ("grey", "-"),
-        "esgd": ("wine", "-"),
-        "esgd, shuffled": ("wine", "--"),
-        "cu2rec": ("teal", "-"),
-        "cu2rec, early bird loses": ("teal", "--"),
-        "cu2rec, atomic": ("teal", ":"),
-        "cu2rec, no striding": ("teal", "-."),
-        "hogwild": ("purple", "-"),
-        "cumf_sgd": ("blue", "-"),
-        "cumf_sgd, blocked": ("blue", "--"),
-        "cumf_sgd, wavefront": ("blue", ":"),
-        "fast": ("black", "-"),
-        "fast, FP32": ("black", "--"),
-    },
-    "RBM": {
-        "sequential": ("sky", "--"),
-        "parallel": ("blue", "--"),
-        "thesis, transfer": ("orange", "-"),
-        "thesis": ("green", "-"),
-        "fast": ("black", "-"),
-    },
-}
-
 LOOKS = {
-    (model.__name__, name): Look(version.label, *_DRAWN[model.__name__][name])
+    (model.__name__, name): Look(version.label, version.colour, version.line)
     for model in (ALS, SGD, RBM)
     for name, (_, version) in model.versions().items()
 }

@@ -7,12 +7,14 @@ they are judged by recorded results, and nothing is measured.
 import hashlib
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from gpumf import results
 
@@ -28,13 +30,16 @@ class Near:
     published : float, positive
     within : float above 1, the factor by which the value may be larger or smaller
     neutral : the value that would show no effect; 1 for ratios
+
+    >>> [Near(10.0, within=1.5).word(value, spread=0.1) for value in (8.0, 3.0, 0.5)]
+    ['reproduced', 'same direction', 'contradicted']
     """
 
     published: float
     within: float
     neutral: float = 1.0
 
-    def word(self, value, spread):
+    def word(self, value: float, spread: float) -> str:
         """'reproduced' inside the tolerance, else 'same direction' beyond `neutral` by more than the spread on the
         side of the published value, else 'contradicted'."""
         if self.published / self.within <= value <= self.published * self.within:
@@ -45,7 +50,11 @@ class Near:
 
 @dataclass(frozen=True)
 class Holds:
-    """The value is above, or below, a bound, by more than its spread and more than a margin."""
+    """The value is above, or below, a bound, by more than its spread and more than a margin.
+
+    >>> Holds(above=1.0).word(1.5, spread=0.1), Holds(above=1.0).word(1.5, spread=0.6)
+    ('reproduced', 'tie')
+    """
 
     above: float | None = None
     below: float | None = None
@@ -55,9 +64,9 @@ class Holds:
         if (self.above is None) == (self.below is None):
             raise ValueError(f"one of above and below is the bound, not both or neither: {self.above}, {self.below}")
 
-    def word(self, value, spread):
+    def word(self, value: float, spread: float) -> str:
         """'reproduced' or 'contradicted'; 'tie' where the gap is inside the spread or the margin."""
-        gap = value - self.above if self.below is None else self.below - value
+        gap = value - self.above if self.below is None else self.below - value  # type: ignore[operator]
         if abs(gap) <= max(spread, self.margin):
             return "tie"
         return "reproduced" if gap > 0 else "contradicted"
@@ -69,13 +78,16 @@ class Target:
 
     target, stretch : what has to be met, and the better value that is aimed at, or None
     better : 'lower' or 'higher'
+
+    >>> [Target(2.0, stretch=1.0).word(value, spread=0.0) for value in (0.9, 1.5, 3.0)]
+    ['stretch', 'target', 'short']
     """
 
     target: float
     stretch: float | None = None
     better: str = "lower"
 
-    def word(self, value, spread):
+    def word(self, value: float, spread: float) -> str:
         """'stretch', 'target' or 'short': what the worse end of the spread meets."""
         worse = value + spread if self.better == "lower" else value - spread
 
@@ -89,7 +101,7 @@ class Target:
 class ByConstruction:
     """The data were made to show it, so that it counts for nothing."""
 
-    def word(self, value, spread):
+    def word(self, value: float, spread: float) -> str:
         return "by construction"
 
 
@@ -102,7 +114,7 @@ class Open:
 
     missing: str | None = None
 
-    def word(self, value, spread):
+    def word(self, value: float, spread: float) -> str:
         return "answered" if self.missing is None else "not testable"
 
 
@@ -129,11 +141,11 @@ class Finding:
     artefact: str | None
     statement: str
     value: Callable | None = None
-    rule: object = None
+    rule: "Near | Holds | Target | ByConstruction | Open | None" = None
     devices: tuple[str, ...] = (results.REFERENCE,)
 
     @property
-    def sha256(self):
+    def sha256(self) -> str:
         """Of the rule: of all that says what is measured and what counts."""
         return hashlib.sha256(f"{self.rule!r}\n{_text(self.value)}".encode()).hexdigest()
 
@@ -147,14 +159,18 @@ def _text(value):
 # Values and their spreads
 
 
-def median(values):
-    """(median, half the range) of repeats; the spread of one alone is not known, nor anything of none."""
+def median(values: ArrayLike) -> tuple[float, float]:
+    """(median, half the range) of repeats; the spread of one alone is not known, nor anything of none.
+
+    >>> median([1.0, 2.0, 4.0])
+    (2.0, 1.5)
+    """
     values = np.asarray(values, float)
     middle = float(np.median(values)) if len(values) else np.nan
     return middle, float(np.ptp(values) / 2) if len(values) > 1 else np.nan
 
 
-def ratio(numerators, denominators):
+def ratio(numerators: ArrayLike, denominators: ArrayLike) -> tuple[float, float]:
     """(ratio of the medians, its spread) of two lots of repeats; spreads that are not known count as none."""
     (above, spread_above), (below, spread_below) = median(numerators), median(denominators)
     spreads = np.array([spread_above / above, spread_below / below])
@@ -163,7 +179,7 @@ def ratio(numerators, denominators):
     return value, float(value * np.hypot.reduce(known)) if len(known) else np.nan
 
 
-def times(seconds, slower, faster):
+def times(seconds: pd.Series, slower: Any, faster: Any) -> tuple[float, float, str]:
     """How many times as long one takes as another: (ratio, spread, 'x'), of NaN where one of them was not measured.
 
     Parameters
@@ -178,7 +194,7 @@ def times(seconds, slower, faster):
 # Judging
 
 
-def evaluate(finding, experiment):
+def evaluate(finding: Finding, experiment: str | None) -> dict[str, Any]:
     """A row of the table.
 
     Parameters
@@ -196,8 +212,10 @@ def evaluate(finding, experiment):
     row |= {key: getattr(rule, key, np.nan) for key in ("published", "target", "stretch")}
     if isinstance(rule, Open) and rule.missing:
         return row | {"word": rule.word(np.nan, np.nan), "statement": f"{finding.statement} Missing: {rule.missing}."}
-    found = [results.recorded(experiment, device) for device in finding.devices] if experiment else [None]
-    if any(result is None for result in found):
+    if experiment is None or rule is None or finding.value is None:
+        return row
+    found = [result for device in finding.devices if (result := results.recorded(experiment, device))]
+    if len(found) < len(finding.devices):
         return row
     value, spread, unit = finding.value(*(result.frame for result in found))
     if pd.isna(value):
@@ -215,7 +233,7 @@ def evaluate(finding, experiment):
     }
 
 
-def table(pairs):
+def table(pairs: Iterable[tuple[str | None, Finding]]) -> pd.DataFrame:
     """What the recorded results say of findings.
 
     pairs : of (experiment, Finding), as of `evaluate`
@@ -229,7 +247,7 @@ def table(pairs):
     return frame.astype(dict.fromkeys(numbers, float))
 
 
-def how_far(row):
+def how_far(row: Any) -> str:
     """What the word leaves open: of a 'same direction' the factor between value and published one, else nothing."""
     if row.word != "same direction":
         return row.word

@@ -1,5 +1,6 @@
 """Compile C++ for this machine's processor, once, into a library that `ctypes` loads."""
 
+import atexit
 import ctypes
 import hashlib
 import os
@@ -13,6 +14,9 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+
+from gpumf import places
+from gpumf.checksums import sealed, unsealed
 
 _FOLDER = Path(__file__).parent / "cpu" / "native"
 # No -ffast-math: what is not a number has to stay so. Sums may be taken in another order.
@@ -78,6 +82,36 @@ def _processor():
     return f"{platform.machine()} {hashlib.sha256(features.encode()).hexdigest()[:16]}"
 
 
+def cached(name, *key):
+    """The file in the user's cache for what depends on a key of str alone; `name` ends with its suffix.
+
+    Raises
+    ------
+    OSError : no folder can be written, not even a temporary one
+    """
+    digest = hashlib.sha256("\0".join(key).encode()).hexdigest()
+    path = _cache() / name
+    return path.with_name(f"{path.stem}-{digest[:24]}{path.suffix}")
+
+
+def _cache():
+    """The user's cache, or where that cannot be written, a folder that this process removes when it ends."""
+    try:
+        folder = places.cache()
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+        return folder
+    except OSError:
+        return _temporary()
+
+
+@cache
+def _temporary():
+    folder = tempfile.mkdtemp(prefix="gpumf-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
 def compiled(name, code, options, link):
     """The library that the code compiles to, from the cache where it is there, whole.
 
@@ -94,12 +128,10 @@ def compiled(name, code, options, link):
     Raises
     ------
     CompileError : with the compiler's message
+    OSError : no folder can be written
     """
-    key = [compiler_version(), code, *options, *link]
-    digest = hashlib.sha256("\0".join(key).encode()).hexdigest()
-    cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    library = Path(cache_home, "gpumf", f"{name}-{digest[:24]}.so")
-    if library.exists() and _is_whole(library.read_bytes()):
+    library = cached(f"{name}.so", compiler_version(), code, *options, *link)
+    if library.exists() and unsealed(library.read_bytes()) is not None:
         return library
     library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
@@ -107,17 +139,9 @@ def compiled(name, code, options, link):
         unit.write_text(code)
         _run([*compiler(), *options, "-c", unit, "-o", unlinked])
         _run([*compiler(), "-shared", unlinked, "-o", linked, *link])
-        with linked.open("rb+") as file:
-            # What stands behind the sections of a library means nothing to its loader.
-            file.write(hashlib.sha256(file.read()).digest())
+        linked.write_bytes(sealed(linked.read_bytes()))
         linked.replace(library)  # in one step: another process may be looking for it
     return library
-
-
-def _is_whole(library):
-    """Whether a library's bytes, as `compiled` leaves them, end with their checksum."""
-    size = hashlib.sha256().digest_size
-    return hashlib.sha256(library[:-size]).digest() == library[-size:]
 
 
 def _run(command):

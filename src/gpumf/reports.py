@@ -23,7 +23,7 @@ def table():
 
     Returns
     -------
-    DataFrame of findings.COLUMNS, a finding a row; `current` is missing where nobody can tell whether the code has
+    DataFrame of findings.COLUMNS, a finding a row; `current` is missing where it is unknown whether the code has
     changed
     """
     pairs = experiments.findings()
@@ -42,14 +42,14 @@ def as_csv(frame):
 
 
 def coverage(frame):
-    """How many of the publications' figures and tables are measured.
+    """How many of the publications' figures and tables are measured: what cannot be tested does not count.
 
     Returns
     -------
     DataFrame with the index source and the columns measured, artefacts
     """
     artefacts = experiments.artefacts()
-    measured = frame[frame.word != findings.MISSING][["source", "artefact"]].drop_duplicates()
+    measured = frame[~frame.word.isin([findings.MISSING, "not testable"])][["source", "artefact"]].drop_duplicates()
     counts = artefacts.merge(measured.assign(measured=1), how="left").groupby("source", sort=False)
     return counts.agg(measured=("measured", "count"), artefacts=("artefact", "size"))
 
@@ -82,6 +82,18 @@ def overview(ids="", source=None, artefact=None):
     frame = findings.table(pairs)
     rows = frame.apply(formatted, axis=1, result_type="expand")
     return frame[["id", "statement"]].join(rows).set_index("id")
+
+
+def found(name, profile):
+    """Of an experiment the recorded result of the reference machine, then what this machine measures.
+
+    Returns
+    -------
+    list of results.Result, those of the two that there are
+    """
+    recorded = results.recorded(name)
+    live = None if experiments.why_unavailable(name) else experiments.run(name, profile)
+    return [result for result in (recorded, live) if result]
 
 
 def formatted(row):

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from gpumf import __version__, gpu
+from gpumf import __version__, gpu, places
 from gpumf.gpu import sources
 
 # The folder of the machine whose results the book and the README show where none is named.
@@ -46,26 +47,26 @@ class Result:
 
     path: Path
     frame: pd.DataFrame
-    provenance: dict
+    provenance: dict[str, Any]
     live: bool
 
     @property
-    def name(self):
+    def name(self) -> str:
         """That of the experiment."""
         return self.path.stem
 
     @property
-    def source(self):
+    def source(self) -> str:
         """The folder of the experiment, as 'thesis'."""
         return self.path.parent.name
 
     @property
-    def device(self):
+    def device(self) -> str:
         """The folder of the device."""
         return self.path.parent.parent.name
 
     @property
-    def where(self):
+    def where(self) -> str:
         """One sentence for captions: recorded or live, on which machine, when, from which commit."""
         p = self.provenance
         machine = p.get("gpu") or f"{p['cpu']}, {p['cpu_count']} cores, no GPU"
@@ -74,13 +75,12 @@ class Result:
         return f"{kind} on {machine}, {p['started'][:10]}, commit {commit}."
 
 
-def repository():
-    """The root of the repository that this package runs from, or the current folder for an installed package."""
-    root = Path(__file__).parents[2]
-    return root if (root / "pyproject.toml").exists() else Path.cwd()
+def repository() -> Path:
+    """The root of the repository that this package runs from, or the user's folder for an installed package."""
+    return places.home()
 
 
-def device_name(cards=1):
+def device_name(cards: int = 1) -> str:
     """The folder name of this machine's results.
 
     Parameters
@@ -98,12 +98,12 @@ def device_name(cards=1):
     return slug if cards == 1 else f"{slug}-x{cards}"
 
 
-def folder(live, device=None):
+def folder(live: bool, device: str | None = None) -> Path:
     """Where results are kept; see the module's docstring."""
     return repository() / "data" / ("live" if live else "results") / (device or device_name())
 
 
-def provenance():
+def provenance() -> dict[str, Any]:
     """Facts on this machine, its software and this code as they are now, as plain values: taken before a run.
 
     Returns
@@ -159,7 +159,14 @@ def _cpu_name():
     return match.group(1).strip() if match else platform.processor() or platform.machine()
 
 
-def store(name, frame, parameters, before, live, source):
+def store(
+    name: str,
+    frame: pd.DataFrame,
+    parameters: dict[str, Any],
+    before: dict[str, Any],
+    live: bool,
+    source: str,
+) -> Result:
     """Write <name>.csv and <name>.json; returns the Result.
 
     Parameters
@@ -192,25 +199,38 @@ def store(name, frame, parameters, before, live, source):
     return Result(to / f"{name}.csv", frame, facts, live)
 
 
-def load(name, device=REFERENCE, live=False):
+def load(name: str, device: str = REFERENCE, live: bool = False) -> Result:
     """Read a stored result.
 
     Raises
     ------
     NoResult : where there is none
-    ValueError : its CSV is not the one that was stored (older results have no hash to tell by)
+    ValueError : its CSV is not the one that was stored, or one of its two files is damaged
     """
     path = next(folder(live, device).glob(f"*/{name}.csv"), None)
     if path is None:
         kind = "live" if live else "recorded"
         raise NoResult(f"no {kind} result {name!r} of {device!r}; `make record` on that machine makes it")
-    facts, csv = json.loads(path.with_suffix(".json").read_text(encoding="utf-8")), path.read_bytes()
-    if facts.get("csv_sha256", digest := hashlib.sha256(csv).hexdigest()) != digest:
-        raise ValueError(f"{path} was changed since it was measured: its SHA-256 is not the one in {name}.json")
-    return Result(path, pd.read_csv(io.BytesIO(csv)), facts, live)
+    return read(path, live)
 
 
-def recorded(name, device=REFERENCE):
+def read(path: Path, live: bool = False) -> Result:
+    """The result whose CSV this is; ValueError as of `load`."""
+    remedy = "remove it, and it is measured again" if live else f"get it back with `git checkout -- {path}`"
+    try:
+        facts, csv = json.loads(path.with_suffix(".json").read_text(encoding="utf-8")), path.read_bytes()
+        stated = facts.get("csv_sha256")
+        frame = pd.read_csv(io.BytesIO(csv))
+    except (OSError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path}, or the JSON file beside it, is damaged ({error}); {remedy}") from error
+    if not csv.endswith(b"\n") or stated not in (None, hashlib.sha256(csv).hexdigest()):
+        raise ValueError(
+            f"{path} was changed since it was measured: it is not what {path.stem}.json states; {remedy}"
+        )
+    return Result(path, frame, facts, live)
+
+
+def recorded(name: str, device: str = REFERENCE) -> Result | None:
     """The recorded result of a full run, which other experiments may read too; None where there is none."""
     try:
         result = load(name, device)
@@ -220,7 +240,7 @@ def recorded(name, device=REFERENCE):
     return result if result.provenance["parameters"].get("profile") == "full" else None
 
 
-def store_tests(name, outcome, before):
+def store_tests(name: str, outcome: dict[str, Any], before: dict[str, Any]) -> None:
     """Write <name>.json: what a run of tests on this GPU came to (a dict), with `provenance` from before it."""
     to = folder(live=False)
     to.mkdir(parents=True, exist_ok=True)

@@ -204,3 +204,34 @@ def test_a_chapter_that_never_ran_is_rendered_without_results(project, capfd):
     assert "Chapter two" in (project / "build/quick/_build/html/two.html").read_text()
     assert build.main(["--profile", "quick"], root=project) == 0
     assert (project / "runs.txt").read_text() == "one quick 1\ntwo quick 1\n"
+
+
+def test_prose_of_a_chapter_that_never_ran_has_dashes_for_numbers():
+    prose = b"It takes {glue:text}`seconds:.1f` s, `seconds` times {glue:text}`n`."
+    assert build.without_numbers(prose).decode() == "It takes – s, `seconds` times –."
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"cells": [', b"[]", b"\xff\xfe", b'{"metadata": 1}'])
+def test_a_damaged_copy_is_named_and_counts_as_none(damage, tmp_path, capsys):
+    (tmp_path / "one.ipynb").write_bytes(damage)
+    assert build.executed_key(tmp_path / "one.ipynb") is None
+    assert "one.ipynb is damaged and made again" in capsys.readouterr().err
+
+
+def test_builds_wait_for_each_other(tmp_path, capsys):
+    code = "import build, pathlib, sys\nwith build.alone(pathlib.Path(sys.argv[1])): print('alone')"
+    environment = os.environ | {"PYTHONPATH": str(BUILD.parent)}
+    with build.alone(tmp_path):
+        command = [sys.executable, "-c", code, str(tmp_path)]
+        other = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert "Waiting for another build" in other.stderr.readline()
+        assert other.poll() is None
+    assert other.communicate(timeout=60)[0] == "alone\n"
+    with build.alone(tmp_path):
+        assert capsys.readouterr().err == ""
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()  # which stops even root
+    with pytest.raises(SystemExit, match=r"built in .*file/build, which cannot be written"):
+        build.alone(tmp_path / "file/build").__enter__()

@@ -39,8 +39,8 @@ def test_gains_are_ratios_of_medians(readme):
         of_kernel = frame[frame.kernel == kernel]
         return sum(of_kernel.seconds[of_kernel.step == f"{side} solve"].median() for side in ("users", "items"))
 
-    (row,) = [line for line in readme.gains.table().splitlines() if "direct.cu` | `solve_cholesky` |" in line]
-    assert f"| {solve('cumf_lu') / solve('cumf_cholesky'):.3g} x | `solve_lu` |" in row
+    (row,) = [line for line in readme.gains.table().splitlines() if "direct.cu` | `CHOLESKY=1` |" in line]
+    assert f"| {solve('cumf_lu') / solve('cumf_cholesky'):.3g} x | `CHOLESKY=0` |" in row
 
 
 def test_what_diverged_has_no_gain(readme):
@@ -69,6 +69,18 @@ def test_an_old_table_is_noticed_and_written_again(readme, monkeypatch, tmp_path
     assert readme.main([name]) == 0
     assert (tmp_path / name).read_text(encoding="utf-8") == current
     assert readme.main(["--check", name]) == 0
+
+
+def test_a_source_without_a_row_gets_one_behind_those_of_its_folder(readme):
+    text = (KERNELS / "README.md").read_text(encoding="utf-8")
+    assert readme.gains.with_every_source(text) == text
+    batch = "a batch of ratings at a time, one thread block a rating, one thread a factor"
+    half = "half a sweep of alternating least squares, one half-warp a row (one warp above 16 factors)"
+    for name, what in (("sgd/bsgd.cu", batch), ("als/thesis.cu", half)):
+        (row,) = [line for line in text.splitlines(keepends=True) if f"]({name})" in line]
+        lines = readme.gains.with_every_source(text.replace(row, "")).splitlines()
+        place = lines.index(f"| [{name}]({name}) | {what} |")
+        assert lines[place - 1].startswith(f"| [{name.split('/')[0]}/") and lines[place + 1] == ""
 
 
 AUTHORS = {

@@ -1,5 +1,7 @@
 """Conjugate gradient on the processor: against float64, on one core and on all, in C++ and by Numba."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -169,12 +171,12 @@ def test_the_default_and_its_options(model):
 
 def test_few_factors_are_solved_exactly_by_default():
     ratings = ragged_ratings(seed=1)
-    assert ALS(16, device="cpu").fit(ratings, 1).solver == "parallel"
-    assert ALS(16, solver="cg", device="cpu").fit(ratings, 1).solver == "cg"
+    assert ALS(16, device="cpu", biases=False).fit(ratings, 1).solver == "parallel"
+    assert ALS(16, solver="cg", device="cpu", biases=False).fit(ratings, 1).solver == "cg"
     assert ImplicitALS(16, device="cpu").fit(ratings, 1).solver == "parallel_cg"
 
 
-@pytest.mark.parametrize("model", [ALS, ImplicitALS])
+@pytest.mark.parametrize("model", [partial(ALS, biases=False), ImplicitALS])
 def test_numba_takes_the_place_of_the_compiler(model, monkeypatch):
     ratings, found = ragged_ratings(seed=1), []
     # Not from near zero, where few steps end far from the solution and rounding decides how far.
@@ -187,3 +189,11 @@ def test_numba_takes_the_place_of_the_compiler(model, monkeypatch):
         found.append([side.copy() for side in trainer.factors()])
     for native, numba in zip(*found, strict=True):
         assert close(native, numba, 1e-3)
+
+
+def test_numba_takes_the_place_of_c_where_there_is_no_compiler(monkeypatch):
+    monkeypatch.setattr(cg, "numba_half_sweep", lambda *what: ("Numba", *what))
+    monkeypatch.setattr(cg, "native_half_sweep", lambda *what: ("C++", *what))
+    assert cg.half_sweep(4, True, False) == ("C++", 4, True, False)
+    monkeypatch.setattr(cg, "native_half_sweep", lambda *what: None)
+    assert cg.half_sweep(4, False, True) == ("Numba", 4, False, True)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from gpumf.datasets import DataError, Ratings
-from gpumf.datasets.ratings import row_offsets
+from gpumf.datasets.rows import row_offsets
 
 USERS, ITEMS, VALUES = [10, 20, 10, 30], ["b", "a", "a", "c"], [1.0, 2.0, 3.0, 4.0]
 

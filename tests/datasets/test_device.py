@@ -5,7 +5,7 @@ import pytest
 
 from gpumf.datasets import DataError, Ratings
 from gpumf.datasets.device import DeviceRatings
-from gpumf.datasets.ratings import grouped, row_offsets
+from gpumf.datasets.rows import grouped, row_offsets
 from gpumf.hashing import positional_hash, random_order, splitmix64, splitmix64_inverse
 from gpumf.models.als.trainer import segment_records, segments_of
 from gpumf.models.sgd import partition

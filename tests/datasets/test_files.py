@@ -1,5 +1,8 @@
 """Where data files are looked for, and archives that are damaged."""
 
+import gzip
+import zipfile
+
 import pytest
 
 from gpumf import datasets
@@ -47,3 +50,18 @@ def test_a_data_folder_that_is_not_there_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUMF_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(DataError, match=r"nowhere/ml-1m \(there is no such folder\) or .*/data/raw/ml-1m"):
         datasets.load("ml-1m")
+
+
+@pytest.mark.parametrize("packing", ["plain", "gzip", "zip"])
+def test_a_part_of_a_file_is_read_as_it_is_unpacked(packing, tmp_path):
+    content = bytes(range(256))
+    path = tmp_path / packing
+    if packing == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr("part", content)
+    else:
+        path.write_bytes(gzip.compress(content) if packing == "gzip" else content)
+    file = files.DataFile(path, "part" if packing == "zip" else None)
+    assert file.size == 256 and file.plain == (packing == "plain")
+    for begin, end in ((0, 256), (3, 7), (200, 201), (17, 17)):
+        assert file.read(begin, end) == content[begin:end]

@@ -8,7 +8,7 @@ import pytest
 
 from gpumf import gpu
 from gpumf.datasets import DataError, gpu_twins
-from gpumf.datasets.ratings import row_offsets
+from gpumf.datasets.rows import row_offsets
 from gpumf.datasets.twins.counts import draw_counts
 from gpumf.datasets.twins.items import alias_table, fill, item_weights
 from gpumf.datasets.twins.numbers import (
@@ -37,11 +37,11 @@ GOLDEN = "086574f8f2ff8b46b0a955e2533a1e8e2525d0f01f11178fab43111ab65ce333"
 def made_on(device, seed=0, chunk=None):
     """A twin, and the users, items and values of its training ratings by user, by item, and of its test ratings."""
     made = gpu_twins.generate(SPEC, seed, "small", device, chunk)
-    numpy = gpu.device(device).to_numpy
-    users, items = (np.repeat(np.arange(rows.n_rows), rows.counts) for rows in (made.by_user, made.by_item))
-    by_user = users, numpy(made.by_user.indices), numpy(made.by_user.values)
-    by_item = numpy(made.by_item.indices), items, numpy(made.by_item.values)
-    return made, by_user, by_item, tuple(map(numpy, made.test))
+    numpy, train = gpu.device(device).to_numpy, made.train
+    users, items = (np.repeat(np.arange(rows.n_rows), rows.counts) for rows in (train.by_user, train.by_item))
+    by_user = users, numpy(train.by_user.indices), numpy(train.by_user.values)
+    by_item = numpy(train.by_item.indices), items, numpy(train.by_item.values)
+    return made, by_user, by_item, tuple(map(numpy, (made.test.users, made.test.items, made.test.values)))
 
 
 def pairs(users, items):
@@ -92,7 +92,7 @@ def test_the_chunk_does_not_matter(launcher, chunk):
 def test_same_seed_same_twin_on_every_machine(launcher):
     again = gpu_twins.generate(SPEC, 0, "again", launcher.name)
     assert again.sha256 == GOLDEN == made_on(launcher.name)[0].sha256
-    assert np.array_equal(launcher.to_numpy(again.by_user.values), made_on(launcher.name)[1][2])
+    assert np.array_equal(launcher.to_numpy(again.train.by_user.values), made_on(launcher.name)[1][2])
     assert made_on(launcher.name, seed=1)[0].sha256 != GOLDEN
 
 
@@ -107,7 +107,7 @@ def test_the_order_of_the_threads_does_not_matter(host):
 
 def test_every_user_keeps_a_training_rating_and_a_tenth_is_tested(launcher):
     made, _, _, test = made_on(launcher.name)
-    assert made.by_user.counts.min() >= 1
+    assert made.train.by_user.counts.min() >= 1
     # One rating of ten in order: the share of any thousand of them is a tenth, give or take one.
     users, items, _ = everything(launcher.name)
     tested = np.isin(pairs(users, items), pairs(*test[:2]))[:10_000]
@@ -159,8 +159,8 @@ def test_the_number_of_warps_does_not_matter(host, monkeypatch):
 def test_rows_that_chance_does_not_fill_are_filled_in_turn(host, monkeypatch):
     monkeypatch.setattr(gpu_twins, "MOST_DRAWS", 0)
     made = gpu_twins.generate(SPEC, device="host")
-    users, items = np.repeat(np.arange(SPEC.users), made.by_user.counts), made.by_user.indices
-    assert (np.diff(pairs(users, items)) > 0).all() and made.by_user.counts.sum() == 9_005
+    users, items = made.train.users, made.train.items
+    assert (np.diff(pairs(users, items)) > 0).all() and len(users) == 9_005
 
 
 def test_a_rating_is_its_parts(launcher):

@@ -181,6 +181,20 @@ def test_yahoomusic_and_its_validation_set(data):
     assert as_pairs(ratings.official_split()[1]) == {(5, 507696): 30}
 
 
+@pytest.mark.parametrize(
+    ("train", "validation", "message"),
+    [
+        ("101\t4\t23:18", "30\t6\t11:00", r"trainIdx1.txt, line 3: rating 101 is off"),
+        ("0\t4\t23:18", "-1\t6\t11:00", r"validationIdx1.txt, line 2: rating -1 is off"),
+    ],
+)
+def test_yahoomusic_bad_line_is_of_the_file_that_has_it(data, train, validation, message):
+    write(data / "yahoomusic" / "trainIdx1.txt", f"0|2\n507696\t90\t4\t23:17\n137915\t{train}\n")
+    write(data / "yahoomusic" / "validationIdx1.txt", f"5|1\n507696\t{validation}\n")
+    with pytest.raises(DataError, match=message):
+        load("yahoomusic")
+
+
 def test_yahoomusic_with_a_block_cut_off(data):
     write(data / "yahoomusic" / "trainIdx1.txt", "0|2\n507696\t90\t4\t23:17\n")
     write(data / "yahoomusic" / "validationIdx1.txt", "5|1\n507696\t30\t6\t11:00\n")

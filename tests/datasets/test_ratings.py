@@ -27,6 +27,8 @@ WRONG = {
     "a short mask": ({"test_mask": np.zeros(2, bool)}, "one dimension"),
     "a scale upside down": ({"scale": (5, 1)}, "scale must be"),
     "an infinite scale": ({"scale": (1, np.inf)}, "scale must be"),
+    "a scale without a lowest": ({"scale": (-np.inf, 5)}, "scale must be"),
+    "a scale of nothing": ({"scale": (np.nan, 5)}, "scale must be"),
     "a scale of three": ({"scale": (1, 2, 3)}, "scale must be"),
 }
 

@@ -43,3 +43,10 @@ def test_published_statistics_are_the_theses():
         56.34,
     )
     assert np.isnan(table.loc["hugewiki", "user_min"])
+
+
+def test_those_without_a_rating_count_too_wherever_they_are_numbered():
+    for users, items in (([0, 0, 1], [0, 1, 1]), ([1, 1, 2], [1, 2, 2])):
+        row = datasets.describe(Ratings(users, items, [1, 2, 5], 3, 3, name="few")).loc["few"]
+        for side in ("user", "item"):
+            assert row[[f"{side}_min", f"{side}_mean", f"{side}_max"]].to_list() == [0, 1, 2]

@@ -216,3 +216,22 @@ def test_exp_and_normal():
     assert np.mean(np.abs(deviates) > 1.959964) == pytest.approx(0.05, abs=0.003)
     # Every deviate is a multiple of 2**-16 and so exact.
     assert np.array_equal(deviates * 65536, np.rint(deviates * 65536))
+
+
+def test_a_twin_has_the_scale_the_name_and_the_sizes_of_its_recipe():
+    spec = twins.Twin(60, 40, 900, (5, 30), (1, 50), (0.5, 4), 0.5, 3.5, 0.4, 0.4, 0.4, 0.8, test=90)
+    twin = twins.generate(spec, name="tiny")
+    assert twin.scale == (0.5, 4) and twin.name == "tiny" and len(twin.sha256) == 64
+    assert (twin.n_users, twin.n_items, twin.nnz, twin.test_mask.sum()) == (60, 40, 900, 90)
+    assert twins.generate(replace(spec, test=0)).test_mask is None
+
+
+# The standard deviations of the real sets' ratings.
+@pytest.mark.parametrize(
+    ("name", "deviation"),
+    [("ml-100k", 1.126), ("ml-1m", 1.117), ("ml-10m", 1.060), ("ml-20m", 1.052), ("netflix", 1.085)],
+)
+def test_ratings_spread_as_the_real_ones_do(name, deviation):
+    few = twins.TWINS[name]
+    spec = replace(few, users=400, items=300, ratings=20_000, user_counts=(5, 250), item_counts=(2, 350), test=0)
+    assert twins.generate(spec).values.std() == pytest.approx(deviation, rel=0.1)

@@ -1,9 +1,11 @@
-"""Results of the tests of experiments."""
+"""Results of the tests of experiments; and what every figure has that one of them draws."""
 
 import pandas as pd
 import pytest
 
+from gpumf import figure_style as style
 from gpumf import results
+from outcomes import assert_whole
 
 
 @pytest.fixture
@@ -15,3 +17,19 @@ def stored(repository):
         return results.store(name, frame, {}, results.provenance(), live=True, source="gpumf")
 
     return store
+
+
+@pytest.fixture(autouse=True)
+def whole_figures(monkeypatch):
+    """Whatever is drawn with the panels of `figure_style` is whole when a test is done."""
+    drawn, plain = [], style.panels
+
+    def panels(*arguments, **named):
+        made = plain(*arguments, **named)
+        drawn.append(made[0])
+        return made
+
+    monkeypatch.setattr(style, "panels", panels)
+    yield
+    for figure in drawn:
+        assert_whole(figure)

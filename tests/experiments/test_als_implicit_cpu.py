@@ -1,9 +1,15 @@
 """The findings on ALS without a GPU, held against frames of known numbers."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
 import pandas as pd
 import pytest
 
 from gpumf.experiments.gpumf import als_implicit_cpu as experiment
+from outcomes import lines
+from support import ragged_ratings
 
 RULES = {finding.id: finding for finding in experiment.FINDINGS}
 
@@ -52,3 +58,80 @@ def test_the_summary_has_popularity_beside_all_models():
     assert table.ndcg.iloc[0] == 0.2 and table.index[0][1] == experiment.POPULAR
     assert table.loc[(64, experiment.OURS), "times_peer"] == pytest.approx(0.505)
     assert table.loc[(16, experiment.PEER), ["seconds", "times_peer", "wall"]].tolist() == [2, 1, 9]
+
+
+def test_confidences_are_those_of_hu_koren_and_volinsky():
+    train = ragged_ratings(seed=0)
+    confidences = experiment._confidences(train)
+    assert confidences.shape == (train.n_users, train.n_items) and confidences.nnz == train.nnz
+    found = np.asarray(confidences[train.users, train.items]).ravel()
+    np.testing.assert_allclose(found, 1 + 40 * train.values)
+
+
+class Package:
+    """In the place of the package's model: notes what it is fitted to."""
+
+    def __init__(self, factors, seed, iterations):
+        self.fitted = None
+
+    def fit(self, confidences, show_progress):
+        self.fitted = confidences
+        n_users, n_items = confidences.shape
+        self.user_factors, self.item_factors = np.ones((n_users, 2), np.float32), np.ones((n_items, 2), np.float32)
+
+
+def test_both_are_fitted_to_the_training_set_and_judged_by_the_other(monkeypatch):
+    train, test = ragged_ratings(seed=0).split(0.2)
+    peer, seen = Package(2, 0, 3), []
+    monkeypatch.setattr(experiment, "_peer", lambda *arguments: peer)
+    monkeypatch.setattr(experiment, "_one_thread_of_blas", nullcontext)
+
+    class Ours:
+        factors, times = 2, SimpleNamespace(wall=7.0)
+
+        def fit(self, ratings, epochs):
+            seen.append(("fit", ratings, epochs))
+
+        def rank(self, ratings, k):
+            seen.append(("rank", ratings, k))
+            return {"precision": 0.5, "ndcg": 0.25, "recall": 9}
+
+        def score(self, ratings):
+            seen.append(("score", ratings, None))
+            return {"rmse": 0.75, "mae": 9}
+
+    monkeypatch.setattr(experiment, "_rank", lambda *what: seen.append(what) or {"precision": 0.1, "ndcg": 0.2})
+    ours, theirs = experiment._fits({experiment.OURS: Ours()}, train, test, 3, 10, 0)
+    (_, fitted, epochs), (_, ranked, k), (_, scored, _), of_peer = seen
+    assert epochs == 3 and k == 10 and ranked is test and scored is test
+    np.testing.assert_array_equal([fitted.users, fitted.items], [train.users, train.items])
+    assert peer.fitted.nnz == train.nnz and of_peer[0] is train and of_peer[1] is test and of_peer[2] == 10
+    assert (ours["model"], ours["what"], ours["seconds"], ours["ndcg"], ours["rmse"]) == (
+        experiment.OURS, "fit", 7, 0.25, 0.75
+    )  # fmt: skip
+    assert (theirs["model"], theirs["what"], theirs["ndcg"]) == (experiment.PEER, "fit", 0.2)
+
+
+def test_exact_solutions_are_timed_up_to_so_many_factors(monkeypatch):
+    timed = []
+    monkeypatch.setattr(experiment, "load_ratings", lambda name: ragged_ratings(seed=0))
+    monkeypatch.setattr(experiment, "_iterations", lambda models, *rest: timed.append(models) or [])
+    monkeypatch.setattr(experiment, "_fits", lambda *rest: [])
+    monkeypatch.setattr(experiment, "version", lambda name: "0")
+    experiment.run("x", factors=[2, 4, 5], exact=4, seeds=2, iterations=1, k=5)
+    assert [(models[experiment.OURS].factors, experiment.EXACT in models) for models in timed] == [
+        (2, True), (4, True), (5, False)
+    ] * 2  # fmt: skip
+    for model in timed[0].values():
+        assert (model.cg_steps, model.cg_tolerance, model.regularization, model.seed) == (3, 0, 0.1, 0)
+    assert timed[0][experiment.OURS].alpha == 40
+
+
+def test_seconds_are_drawn_against_factors_ours_and_the_packages():
+    left, right = experiment.figure(frame(seconds())).axes
+    assert lines(left)[experiment.OURS] == ([16, 64], [pytest.approx(0.505), pytest.approx(1.01)])
+    assert lines(left)[experiment.PEER] == ([16, 64], [2, 2])
+    assert lines(right)[experiment.CG] == ([16, 64], [2, 2])
+    assert lines(right)[experiment.EXACT] == ([16, 64], [1, 1])
+    assert left.get_title() == "implicit feedback" and right.get_title() == "explicit ratings"
+    assert {axis.get_xscale() for axis in (left, right)} == {axis.get_yscale() for axis in (left, right)} == {"log"}

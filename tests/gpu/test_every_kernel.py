@@ -1,36 +1,62 @@
-"""No kernel goes untested: after all others, this file looks at what they launched on the processor."""
+"""What the whole run of the tests is held to, and what the header of every model's kernel says."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from gpumf.gpu import sources
-from support import ROOT
+from launched import Launched, wanted
+from support import NAMES, ROOT
 
 
-@pytest.mark.last
-@pytest.mark.parametrize(("source", "name"), sources.all_kernels())
-def test_some_test_launched_it(whole_run, host, source, name):
-    assert (source, name) in {(source, name) for source, name, _ in host.launched}
+def config_of(**options):
+    """A run of all tests, but for its options."""
+    return SimpleNamespace(args=["tests"], getini=lambda name: ["tests"], getoption=options.get)
 
 
-# Sizes, of which tests launch some.
-SIZES = {"FACTORS", "HIDDEN", "LEVELS"}
-VERSIONS = [
-    (source, key, value)
-    for source in sources.every()
-    for key, values in sources.declared(source).variants.items()
-    for value in (() if key in SIZES else values)
-]
+def judged(config, found, status=pytest.ExitCode.OK):
+    """The exit status and what is missed where a run's only worker has launched these."""
+    plugin, session = Launched(config), SimpleNamespace(exitstatus=status)
+    plugin.pytest_testnodedown(SimpleNamespace(workeroutput={"launched": [list(one) for one in found]}))
+    plugin.pytest_testnodedown(SimpleNamespace())  # one that crashed
+    plugin.pytest_sessionfinish(session)
+    return session.exitstatus, plugin.missing
 
 
-@pytest.mark.last
-@pytest.mark.parametrize(("source", "key", "value"), VERSIONS)
-def test_some_test_launched_the_version(whole_run, host, source, key, value):
-    assert (key, value) in {pair for launched, _, defined in host.launched if launched == source for pair in defined}
+@pytest.fixture
+def nothing_here(monkeypatch, host):
+    """This process has launched nothing."""
+    monkeypatch.setattr(host, "launched", set())
 
 
-MODELS = [source for source in sources.every() if re.match("(als|rbm|sgd)/(?!.*(errors|shape))", source)]
+def test_a_kernel_and_a_version_that_no_test_launches_fail_the_whole_run(nothing_here):
+    every = wanted()
+    assert judged(config_of(), every) == (pytest.ExitCode.OK, [])
+    for missed in (("sgd/hogwild.cu", "hogwild"), ("als/cumf/cg.cu", "A_HALF", "1")):
+        assert judged(config_of(), every - {missed}) == (pytest.ExitCode.TESTS_FAILED, [missed])
+
+
+def test_part_of_the_tests_and_a_run_that_failed_are_held_to_nothing(nothing_here):
+    assert judged(config_of(keyword="als"), set()) == (pytest.ExitCode.OK, [])
+    assert judged(config_of(), set(), pytest.ExitCode.INTERRUPTED) == (pytest.ExitCode.INTERRUPTED, [])
+    part = config_of()
+    part.args = ["tests/gpu"]
+    assert judged(part, set()) == (pytest.ExitCode.OK, [])
+
+
+def test_a_worker_hands_over_what_it_launched(host, monkeypatch):
+    of_tests = NAMES, "shuffles", ()
+    monkeypatch.setattr(host, "launched", {("sgd/hogwild.cu", "hogwild", (("FACTORS", 8), ("BIASES", 0))), of_tests})
+    config = config_of()
+    config.workeroutput = {}
+    session = SimpleNamespace(exitstatus=pytest.ExitCode.OK)
+    Launched(config).pytest_sessionfinish(session)
+    expected = [("sgd/hogwild.cu", "BIASES", "0"), ("sgd/hogwild.cu", "hogwild")]
+    assert config.workeroutput == {"launched": expected} and session.exitstatus == pytest.ExitCode.OK
+
+
+MODELS = [source for source in sources.every() if re.match("(als|rbm|sgd)/(?!.*(errors|shape|biases))", source)]
 
 
 @pytest.mark.parametrize("source", MODELS)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, gpu, native
+from gpumf.gpu import host as host_module
 from gpumf.gpu import sources
 from gpumf.models.als import thesis
 from support import FAULTS, KERNELS, NAMES, ragged_ratings, random_factors
@@ -190,6 +191,22 @@ def test_a_missing_barrier_shows_in_shuffled_orders(host):
     assert len(results) > 10
 
 
+def test_after_shuffled_orders_come_those_of_before(host):
+    kernel, outer, inner = host.kernel(NAMES, "shuffles"), [], []
+
+    def launch():
+        kernel(1, 64, np.arange(64, dtype=np.float32), np.int32(1), np.int32(32), host.empty((4, 64), np.float32))
+
+    with host.shuffled(0, outer):
+        with pytest.raises(KeyError), host.shuffled(0, inner):
+            launch()
+            raise KeyError
+        assert (len(outer), len(inner)) == (0, 1)
+        launch()
+    launch()
+    assert (len(outer), len(inner)) == (1, 1)
+
+
 def test_the_same_seed_is_the_same_order(host):
     def results(seed):
         out = [host.empty(64, np.float32) for _ in range(2)]
@@ -244,7 +261,7 @@ def test_als_is_the_same_in_20_orders(host, factors, trainer_class):
     items = random_factors(ratings.n_items, factors, 1)
 
     def solved():
-        model = ALS(factors, device="host", threads=128)
+        model = ALS(factors, device="host", threads=128, biases=False)
         trainer = trainer_class(model, ratings, host.empty((ratings.n_users, factors), np.float32), items)
         trainer.solve_users()
         return trainer.factors()[0]
@@ -275,3 +292,11 @@ def test_the_sanitizers_of_make_test_sanitize_find(host, fault, finding):
     settings = {"GPUMF_HOST_SANITIZE": "1", "ASAN_OPTIONS": "detect_leaks=0", "LD_PRELOAD": libasan}
     done = subprocess.run([sys.executable, "-c", call], env=os.environ | settings, capture_output=True, text=True)
     assert done.returncode != 0 and finding in done.stderr
+
+
+def test_the_host_has_the_facts_of_a_device_and_has_compiled_nothing_at_first():
+    device = host_module.HostDevice()
+    assert device.compile_seconds == 0 and device.launched == set()
+    facts = device.facts
+    # As on GPUs: a block may have all that a multiprocessor has but a kilobyte.
+    assert facts["shared_bytes_per_multiprocessor"] == facts["shared_bytes_per_block"] + 1024

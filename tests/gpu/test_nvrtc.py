@@ -87,6 +87,29 @@ def test_a_kernel_that_the_report_lacks_is_an_error(tmp_path):
         nvrtc.resources(path, 90)
 
 
+def test_what_compiled_once_is_kept_until_source_definitions_or_architecture_change(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    plain, compiled = nvrtc._compile, []
+    monkeypatch.setattr(
+        nvrtc, "_compile", lambda name, code, options: compiled.append(options) or plain(name, code, options)
+    )
+    path = tmp_path / "one.cu"
+    path.write_text('extern "C" __global__ void one(float* out) { out[0] = 1.0f; }\n')
+    first = nvrtc.resources(path, 90)
+    assert nvrtc.resources(path, 90) == first and len(compiled) == 1
+    nvrtc.resources(path, 80)
+    nvrtc.resources(path, 90, A=1)
+    path.write_text('extern "C" __global__ void one(float* out) { out[0] = 2.0f; }\n')
+    nvrtc.resources(path, 90)
+    assert len(compiled) == 4
+    for kept in (tmp_path / "cache/gpumf/nvrtc").iterdir():
+        kept.write_bytes(kept.read_bytes()[:40])  # cut off
+    assert nvrtc.resources(path, 90) == first and len(compiled) == 5
+    for kept in (tmp_path / "cache/gpumf/nvrtc").iterdir():
+        kept.write_bytes(kept.read_bytes().replace(b"registers", b"registerz"))
+    assert nvrtc.resources(path, 90) == first and len(compiled) == 6
+
+
 def test_a_failure_of_nvrtc_itself_is_an_error():
     with pytest.raises(gpu.DeviceError, match="NVRTC failed: NVRTC_ERROR_INVALID_PROGRAM"):
         nvrtc._checked(nvrtc._library().nvrtcDestroyProgram(ctypes.byref(ctypes.c_void_p())))

@@ -82,17 +82,19 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
             for kernel in kernels_on(model, "host"):
                 model(5, solver=kernel, device="host").fit(train, 2, test).rank(test, 3)
         for kernel in ("thesis_global", "thesis_hybrid", "thesis_shared"):
-            ALS(5, solver=kernel, device="host", threads=256).fit(train, 2, test)
+            ALS(5, solver=kernel, device="host", threads=256, biases=False).fit(train, 2, test)
         for kernel in ("cumf_lu", "cumf_cholesky"):  # with a system that does not fit shared memory
-            model = ALS(10, solver=kernel, device="host")
+            model = ALS(10, solver=kernel, device="host", biases=False)
             with monkeypatch.context() as small:
                 small.setitem(host.facts, "shared_bytes_per_block", 2000)
                 model.fit(train, 1)
         for kernel, options in SCHEMES:
-            SGD(5, solver=kernel, device="host", threads=512, **options).fit(train, 2, test)
+            SGD(5, solver=kernel, device="host", threads=512, biases=False, **options).fit(train, 2, test)
         for kernel in kernels_on(RBM, "host"):
-            RBM(5, gibbs_steps=2, momentum=0.5, batch=7, solver=kernel, device="host").fit(train, 1, test)
-        model = SGD(5, solver="cu2rec", device="host")
+            RBM(5, gibbs_steps=2, momentum=0.5, batch=7, solver=kernel, device="host").fit(train, 1, test).rank(
+                test, 3
+            )
+        model = SGD(5, solver="cu2rec", device="host", biases=False)
         model.trainer(train).training_errors()
         for access in ("coalesced", "strided"):
             elementwise_cube.cube(host, access)(a, a.copy())
@@ -102,7 +104,7 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         uniform_factors(4, 3, 1.0, 0, host)
         there = DeviceRatings.of(train, host)
         there.random_order(there.nnz, seed=0)
-        SGD(5, solver="fast", tiles=3, device="host").fit(there, 1)
+        SGD(5, solver="fast", tiles=3, device="host", biases=False).fit(there, 1)
     found = {}
     for launch in trace:
         kernel = source, name, _ = *launch.attrs["kernel"], launch.attrs["defined"]
@@ -124,7 +126,7 @@ def test_a_barrier_ends_a_race(host):
     # Both kernels of GPUSGD's family give a factor to another thread after a barrier; no race is wanted there.
     train, trace = ragged_ratings(n_users=9, n_items=9, longest=7, seed=2), []
     with host.shuffled(0, trace):
-        SGD(5, solver="gpusgd", device="host", side=1).fit(train, 1)
+        SGD(5, solver="gpusgd", device="host", side=1, biases=False).fit(train, 1)
     (launch,) = (launch for launch in trace if launch.attrs["kernel"][1] == "gpusgd")
     factors = launch[launch.array == "user_factors"]
     assert factors.groupby("element").thread.nunique().max() > 1 and factors.barriers.max() > 1

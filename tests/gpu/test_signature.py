@@ -91,3 +91,12 @@ def test_every_kernel_has_a_signature():
         assert len(Signature(name, parameters).parameters) > 0
     with pytest.raises(TypeError, match="k: p is 'Segment'; a kernel takes pointers and numbers"):
         Signature("k", {"p": "Segment"})
+
+
+def test_so_many_arguments_that_half_of_them_would_do_are_refused():
+    signature = Signature("pair", {"first": "int", "second": "int"})
+    assert signature.bind((), {"first": 1, "second": 2}, np.ndarray) == (1, 2)
+    assert signature.bind((1, 2), {}, np.ndarray) == signature.bind((1,), {"second": 2}, np.ndarray) == (1, 2)
+    for count in range(1, 7):
+        with pytest.raises(TypeError, match="pair"):
+            signature.bind(range(count), {"first": 1, "second": 2}, np.ndarray)

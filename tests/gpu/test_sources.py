@@ -7,9 +7,10 @@ import shutil
 import numpy as np
 import pytest
 
-from gpumf import gpu, native
+from gpumf import ALS, RBM, SGD, ImplicitALS, checksums, gpu, native
 from gpumf.gpu import host as host_module
 from gpumf.gpu import sources
+from support import ROOT
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_a_damaged_library_is_built_again(damage, host, tmp_path):
     library.unlink()
     library.write_bytes(damaged)
     assert answer(host()) == 3
-    assert native._is_whole(library.read_bytes())
+    assert checksums.unsealed(library.read_bytes())
 
 
 def test_the_text_of_a_source_is_all_that_is_compiled(folder):
@@ -143,3 +144,15 @@ def test_a_race_may_be_of_some_versions_alone():
     assert sources.races("sgd/hogwild.cu") == {"hogwild": {"user_factors", "item_factors"}}
     for conflict, raced in (("early_bird_gets", {"item_factors", "newest"}), ("atomic", {"item_factors"})):
         assert sources.races("sgd/cu2rec.cu", CONFLICT=conflict) == {"cu2rec": raced}
+
+
+def test_what_a_source_asks_whether_or_not_has_two_values():
+    for model in (ALS, ImplicitALS, SGD, RBM):
+        model.schemes()  # declares its sources
+    flags = {"IMPLICIT", "A_HALF", "CHOLESKY", "IN_GLOBAL", "LOCKED", "MOVED_USERS"}
+    variants = [(source, sources.declared(source).variants) for source in sources.every()]
+    assert flags <= {name for _, of in variants for name in of}
+    for source, of in variants:
+        assert all(list(values) == [0, 1] for name, values in of.items() if name in flags), source
+        for name in of:  # the macro is there, in the source or in what it includes
+            assert re.search(rf"\b{name}\b", sources.text(ROOT / "kernels" / source)), (source, name)

@@ -6,3 +6,8 @@ extern "C" __global__ void positions(unsigned long long key, unsigned long long 
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
     result[t] = random_position(key, first + t, n);
 }
+
+extern "C" __global__ void deviates(unsigned long long key, float* result) {
+    const int t = blockIdx.x * blockDim.x + threadIdx.x;
+    result[t] = normal_deviate(key, t);
+}

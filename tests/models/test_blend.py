@@ -67,7 +67,7 @@ def test_models_that_are_equal_right_or_useless(metric):
 
 def test_a_blend_of_trained_models_is_no_worse_than_its_parts_on_what_it_was_fitted_to():
     train, held_out = ragged_ratings(seed=3).split(0.3)
-    models = [ALS(4, 0.1, device="cpu").fit(train, 5), SGD(3, biases=True, device="cpu").fit(train, 10)]
+    models = [ALS(4, 0.1, device="cpu", biases=False).fit(train, 5), SGD(3, biases=True, device="cpu").fit(train, 10)]
     blend = Blend(*models).fit(held_out)
     assert blend.score(held_out)["rmse"] <= min(model.score(held_out)["rmse"] for model in models) + 1e-6
     w = blend.weights
@@ -114,3 +114,9 @@ def test_weights_of_nothing_or_of_no_numbers_are_refused():
         Blend(Told(0), Told(0), weights=[np.nan, 1])
     with pytest.raises(TypeError, match="not by Told"):
         Blend(Told(0), weights=[1]).recommend(0)
+
+
+def test_a_blend_tells_those_apart_whom_one_of_its_models_does(monkeypatch):
+    alone = np.array([[True, True, False, False], [True, False, True, False]])
+    monkeypatch.setattr(Blend, "_of_models", lambda self, name: [lambda of=of: of for of in alone])
+    assert Blend(Told([1.0]), weights=[1.0])._personalized().tolist() == [True, True, True, False]

@@ -5,6 +5,7 @@ import pytest
 
 from gpumf import ALS, RBM, SGD, ImplicitALS, NotFittedError
 from gpumf.datasets import Ratings
+from gpumf.models.checks import integer
 from support import MODELS
 
 
@@ -58,7 +59,7 @@ WRONG = {
         "threads": [0, -1, 1.5, True, "8"],
         "cg_steps": NOT_INTEGERS,
         "cg_tolerance": [*NOT_NUMBERS, -0.1, 1],
-        "seed": [-1, 2**64, 0.5, "0", None, True],
+        "seed": [-1, 2**64, 0.5, "0", True],
         "solver": ["fastest"],
         "device": ["tpu", None],
     },
@@ -86,3 +87,10 @@ def test_a_wrong_parameter_is_named_with_its_value(model, name, value):
     with pytest.raises(ValueError, match=name) as caught:
         model(**{"solver": "parallel", name: value})
     assert repr(value) in str(caught.value) or value == 0
+
+
+def test_an_integer_is_one_that_kernels_take():
+    assert integer("factors", 2**31 - 1, 1) == 2**31 - 1 and type(integer("factors", np.int8(3), 3)) is int
+    for value in (2**31, 2**32 - 1, 0, 1.0, True, "1"):
+        with pytest.raises(ValueError, match="factors must be an integer from 1 to 2147483647, not"):
+            integer("factors", value, 1)

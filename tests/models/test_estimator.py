@@ -12,7 +12,7 @@ from support import MODELS, kernels_on, ragged_ratings, some_kernels
 
 
 def fastest(model, factors, device):
-    return model(factors, solver=kernels_on(model, device)[-1], device=device)
+    return model(factors, biases=False, solver=kernels_on(model, device)[-1], device=device)
 
 
 @MODELS
@@ -37,9 +37,9 @@ def test_score_is_the_error_of_predict(model, device, sets):
 
 def test_als_is_the_same_on_every_device(device, sets):
     train, test = sets
-    reference = ALS(16, solver="sequential").fit(train, 10, test)
+    reference = ALS(16, solver="sequential", biases=False).fit(train, 10, test)
     steps = {"cg_steps": 10}  # on ratings without any structure the usual few leave more than that
-    fitted = ALS(16, solver=kernels_on(ALS, device)[-1], device=device, **steps).fit(train, 10, test)
+    fitted = ALS(16, solver=kernels_on(ALS, device)[-1], device=device, biases=False, **steps).fit(train, 10, test)
     assert np.abs(fitted.history.rmse - reference.history.rmse).max() < 1e-3
 
 
@@ -73,7 +73,7 @@ def test_an_interrupt_keeps_the_epochs_done(sets):
         if row["epoch"] == 2:
             raise KeyboardInterrupt
 
-    model = ALS(8, solver="sequential")
+    model = ALS(8, solver="sequential", biases=False)
     with pytest.raises(KeyboardInterrupt):
         model.fit(train, 6, test, stop=interrupt)
     assert list(model.history.epoch) == [0, 1, 2]
@@ -87,7 +87,7 @@ def test_divergence_names_the_epoch_and_keeps_the_one_before(device, with_valida
     large, validation = (replace(r, values=r.values * 200, scale=None) for r in (train, test))
     validation = validation if with_validation else None
     for kernel in ["kato_hosino", "fast"] if device == "host" else some_kernels(SGD, device):
-        model = SGD(8, solver=kernel, device=device, learning_rate=0.02)
+        model = SGD(8, solver=kernel, device=device, learning_rate=0.02, biases=False)
         with pytest.raises(DivergedError, match="lower learning_rate") as caught:
             model.fit(large, 200, validation)
         assert f"epoch {caught.value.epoch} " in str(caught.value)
@@ -101,11 +101,11 @@ def test_divergence_names_the_epoch_and_keeps_the_one_before(device, with_valida
 
 def test_a_finite_epoch_is_kept_bit_for_bit(sets):
     large = replace(sets[0], values=sets[0].values * 8, scale=None)
-    diverged = SGD(5, solver="sequential")
+    diverged = SGD(5, solver="sequential", biases=False)
     with pytest.raises(DivergedError) as caught:
         diverged.fit(large, 50)
     assert caught.value.epoch > 1
-    stopped = SGD(5, solver="sequential").fit(large, caught.value.epoch - 1)
+    stopped = SGD(5, solver="sequential", biases=False).fit(large, caught.value.epoch - 1)
     assert np.array_equal(stopped.user_factors, diverged.user_factors)
     assert np.array_equal(stopped.item_factors, diverged.item_factors)
     with pytest.raises(DivergedError) as again:
@@ -170,7 +170,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(make, fitted, sets, monkeypatch
 
 def test_an_interrupt_inside_an_epoch_keeps_the_epochs_before(sets, monkeypatch):
     train, test = sets
-    model, trainer = ALS(8, solver="sequential"), ALS.schemes()["sequential"]
+    model, trainer = ALS(8, solver="sequential", biases=False), ALS.schemes()["sequential"]
     solve = trainer.solve_items
 
     def interrupted(self):
@@ -193,7 +193,8 @@ def test_every_seed_trains_alike(seed, sets):
         first, second = (model(4, seed=seed, solver="sequential").fit(sets[0], 1) for _ in range(2))
         assert np.array_equal(first.user_factors, second.user_factors)
     assert not np.array_equal(
-        SGD(4, seed=seed).initial_factors(sets[0])[0], SGD(4, seed=7).initial_factors(sets[0])[0]
+        SGD(4, seed=seed, biases=False).initial_factors(sets[0])[0],
+        SGD(4, seed=7, biases=False).initial_factors(sets[0])[0],
     )
 
 
@@ -212,20 +213,20 @@ def test_every_seed_trains_alike(seed, sets):
 def test_the_kernel_is_chosen_by_the_training_set(host, monkeypatch, n_users, n_items, factors, kernel):
     monkeypatch.setattr(SGD, "_usable", lambda self, kernel, device: (kernel or "fast", device))
     one = Ratings(np.zeros(1, int), np.zeros(1, int), np.ones(1), n_users, n_items)
-    assert SGD(factors, device="host").choose(one) == kernel
-    assert SGD(factors, solver="sequential", device="cpu").choose(one) != kernel
+    assert SGD(factors, device="host", biases=False).choose(one) == kernel
+    assert SGD(factors, solver="sequential", device="cpu", biases=False).choose(one) != kernel
 
 
 def test_fit_chooses_where_no_kernel_was_given(device, sets, monkeypatch):
     train, _ = sets
     small, large = ("parallel", "parallel") if device == "cpu" else ("kato_hosino", "fast")
-    model = SGD(8, device=device).fit(train, 1)
-    assert model.solver == small and model.options == SGD(8, solver=small, device=device).options
+    model = SGD(8, device=device, biases=False).fit(train, 1)
+    assert model.solver == small and model.options == SGD(8, solver=small, device=device, biases=False).options
     monkeypatch.setattr(sgd, "_LEAST_GROUPS", 1)
     assert model.fit(train, 1).solver == large
-    assert model.options == SGD(8, solver=large, device=device).options
+    assert model.options == SGD(8, solver=large, device=device, biases=False).options
     named = kernels_on(SGD, device)[0]
-    assert SGD(8, solver=named, device=device).fit(train, 1).solver == named
+    assert SGD(8, solver=named, device=device, biases=False).fit(train, 1).solver == named
     for given in ({"threads": 64}, {"tiles": 3}):
         with pytest.raises(TypeError, match="name it with solver="):
-            SGD(8, device=device, **given)
+            SGD(8, device=device, biases=False, **given)

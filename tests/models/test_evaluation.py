@@ -6,6 +6,7 @@ import pytest
 from gpumf import gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
+from gpumf.models import evaluation
 from gpumf.models.evaluation import Errors
 from support import fewer, ragged_ratings, random_factors
 
@@ -40,6 +41,16 @@ def test_unknown_users_and_items_count_with_the_mean(device):
     assert rmse == pytest.approx(np.sqrt((error**2).mean()), rel=1e-5)
 
 
+def test_products_are_clipped_and_what_is_no_number_is_not(device):
+    ratings = Ratings([0, 0, 0, 1], [0, 1, 2, 0], [1, 2, 3, 4], 2, 3)
+    p, q = np.float32([[1], [np.nan]]), np.float32([[-7], [3], [9]])
+    p, q = (p, q) if device == "cpu" else map(gpu.device(device).array, (p, q))
+    known = ratings.users == 0
+    rmse, mae = Errors(ratings, known, 4.0, 1, device, bounds=(1.5, 5.0))(p, q)
+    assert (rmse, mae) == (pytest.approx(np.sqrt((0.25 + 1 + 4) / 4)), pytest.approx(3.5 / 4))
+    assert np.isnan(Errors(ratings, ~known | known, 4.0, 1, device, bounds=(1.5, 5.0))(p, q)[0])
+
+
 def test_nothing_known_at_all(device):
     ratings = Ratings([0, 1], [0, 1], [1, 4], 2, 2)
     p = random_factors(2, 16)
@@ -51,3 +62,11 @@ def test_same_bits_every_time(device):
     ratings = Ratings(rng.integers(0, 999, nnz), rng.integers(0, 99, nnz), rng.random(nnz), 999, 99)
     p, q = random_factors(999, 16, 1), random_factors(99, 16, 2)
     assert len({errors_of(device, ratings, p, q) for _ in range(5)}) == 1
+
+
+def test_the_sums_of_a_block_are_two(host):
+    blocks, threads, partial, total = evaluation.totals(host)
+    assert partial.shape == (blocks, 2) and partial.dtype == np.float64
+    assert blocks * threads <= host.facts["multiprocessors"] * host.facts["threads_per_multiprocessor"]
+    partial[:] = np.arange(1, 2 * blocks + 1).reshape(-1, 2)
+    assert total().tolist() == [blocks**2, blocks * (blocks + 1)]

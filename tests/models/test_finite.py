@@ -21,3 +21,14 @@ def test_one_number_that_is_not_finite_is_found(device, value):
         assert [a.tobytes() for a in made] == [a.tobytes() for a in arrays]
         arrays[1][place] = value
         assert copies(arrays) is None
+
+
+@pytest.mark.parametrize("place", range(7))
+def test_a_thread_remembers_what_it_found_among_its_numbers(launcher, place):
+    numbers = np.arange(7, dtype=np.float32)
+    numbers[place] = np.inf
+    copy, found = launcher.empty(7, np.float32), launcher.zeros(1, np.int32)
+    kernel = launcher.kernel("metrics/finite.cu", "copy_finite")
+    kernel(1, 2, numbers=launcher.array(numbers), n=7, copy=copy, found=found)
+    assert launcher.to_numpy(found)[0] == 1
+    np.testing.assert_array_equal(launcher.to_numpy(copy), numbers)

@@ -84,7 +84,7 @@ def follows_float64(train, factors, kernel, device, options, epochs=2):
     """Rates that go with the size of the ratings: none of these trainings may diverge."""
     size = float(np.abs(train.values).max()) or 1.0
     rates = {"regularization": 0.03 * size, "learning_rate": 0.05 / size}
-    model = SGD(factors, **rates, solver=kernel, device=device, **options)
+    model = SGD(factors, biases=False, **rates, solver=kernel, device=device, **options)
     case = Case(model, train, model.initial_factors(train), decay=1)
     case.assert_close(5e-5, epochs, model.fit(train, epochs)._learned)
 

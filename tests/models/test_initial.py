@@ -11,12 +11,18 @@ from gpumf.models.initial import uniform_factors
 
 def test_initial_factors_start_near_the_mean(sets):
     train, _ = sets
-    p, q = ALS(16).initial_factors(train)
+    p, q = ALS(16, biases=False).initial_factors(train)
     assert p.dtype == q.dtype == np.float32
     assert (p @ q.T).mean() == pytest.approx(train.mean, rel=0.05)
     centred = Ratings(train.users, train.items, train.values - 5, train.n_users, train.n_items)
-    p, q = ALS(16).initial_factors(centred)
+    p, q = ALS(16, biases=False).initial_factors(centred)
     assert abs((p @ q.T).mean()) < 0.1
+
+
+@pytest.mark.parametrize(("mean", "low", "high"), [(4.0, 0, 4 / 3), (0.0, -0.5, 0.5), (-1.0, -1 / 3, 1 / 3)])
+def test_initial_factors_fill_their_interval(mean, low, high):
+    made, margin = uniform_factors(200, 9, mean, key=7), (high - low) / 100
+    assert low <= made.min() < low + margin and high - margin < made.max() < high
 
 
 def test_factors_made_on_a_device_are_hashes_of_their_positions(launcher):

@@ -6,7 +6,7 @@ import pytest
 from gpumf import ALS
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
-from gpumf.models.ranking import CpuRanking, KernelRanking, popular_items
+from gpumf.models.ranking import CpuRanking, KernelRanking, ScoresKernelRanking, popular_items
 from support import kernels_on, ragged_ratings
 
 FIRST = np.zeros(1, int)  # the first user alone
@@ -134,7 +134,7 @@ def sets():
 
 
 def fitted(device, train):
-    return ALS(8, solver=kernels_on(ALS, device)[-1], device=device).fit(train, 3)
+    return ALS(8, solver=kernels_on(ALS, device)[-1], device=device, biases=False).fit(train, 3)
 
 
 def test_rank_averages_over_users_with_a_test_item(device, sets):
@@ -189,7 +189,7 @@ def test_a_user_without_a_training_rating_gets_the_popular_items_at_the_mean(dev
 
 def test_wrong_use_of_rankings_gets_one_clear_error(sets):
     train, test = sets
-    model = ALS(4, solver="sequential").fit(train, 1)
+    model = ALS(4, solver="sequential", biases=False).fit(train, 1)
     other = Ratings([0], [0], [1], 1, 1)
     for k in (0, -1, 2.5):
         with pytest.raises(ValueError, match="k must be"):
@@ -208,7 +208,7 @@ def test_wrong_use_of_rankings_gets_one_clear_error(sets):
 
 def test_what_a_ranking_reads_is_copied_once_and_not_after_a_new_fit(launcher, monkeypatch):
     train = ragged_ratings(seed=0)
-    model = ALS(4, device=launcher.name).fit(train, 2)
+    model = ALS(4, device=launcher.name, biases=False).fit(train, 2)
     first = model.recommend(np.arange(train.n_users))
     assert "by_user" not in vars(train)  # ordered where the kernel runs
     given, array = [], launcher.array
@@ -219,7 +219,37 @@ def test_what_a_ranking_reads_is_copied_once_and_not_after_a_new_fit(launcher, m
     assert given and not any(values is of for values in given for of in ours)
     with pytest.raises(ValueError, match="read-only"):
         model.user_factors[0] = 0
-    expected = ALS(4, device=launcher.name).fit(train, 3).recommend(np.arange(train.n_users))
+    expected = ALS(4, device=launcher.name, biases=False).fit(train, 3).recommend(np.arange(train.n_users))
     np.testing.assert_equal(model.fit(train, 3).recommend(np.arange(train.n_users)), expected)
     others = train.select(np.arange(train.nnz) % 2 == 0)
     assert not np.array_equal(model.recommend(np.arange(train.n_users), seen=others)[0], expected[0])
+
+
+class Given(ScoresKernelRanking):
+    """Of scores that are given."""
+
+    def __init__(self, scores, candidates, seen, device):
+        super().__init__(scores.shape, candidates, seen, device)
+        self._all = self._array(scores)
+
+    def _scores(self, users):
+        return self._all[users]
+
+
+@pytest.mark.parametrize(("n_items", "k"), [(5, 9), (128, 3), (150, 40), (300, 128)])
+def test_given_scores_rank_as_on_the_cpu(launcher, n_items, k):
+    p, q = integer_factors(9, 3, 1), integer_factors(n_items, 3, 2)  # of which many scores are equal
+    candidates, seen = np.arange(n_items) % 7 != 3, seen_ratings(9, n_items, 3).by_user
+    given, cpu = Given(p @ q.T, candidates, seen, launcher.name), CpuRanking(p, q, candidates, seen)
+    given._batch = 4
+    users = np.array([8, 0, 3, 3, 7, 1])
+    for actual, expected in zip(given.top_items(users, k), cpu.top_items(users, k), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+    test = Ratings(np.arange(9), np.arange(9) % n_items, np.ones(9), 9, n_items).by_user
+    np.testing.assert_allclose(given.metrics(test, users, k), cpu.metrics(test, users, k), rtol=1e-12)
+
+
+def test_given_scores_that_are_no_numbers_never_come(launcher):
+    scores = np.array([[-LARGEST, np.inf, np.nan, -np.inf, LARGEST, 0, np.inf]], np.float32)
+    items, found = Given(scores, np.ones(7, bool), None, launcher.name).top_items(FIRST, 7)
+    assert items.tolist() == [[1, 6, 4, 5, 0, -1, -1]] and np.isnan(found[0, 5:]).all()

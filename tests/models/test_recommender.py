@@ -12,7 +12,7 @@ from support import ragged_ratings, some_kernels
 
 def test_recommend_leaves_out_what_was_rated(sets):
     train, _ = sets
-    model = ALS(8, solver="sequential").fit(train, 5)
+    model = ALS(8, solver="sequential", biases=False).fit(train, 5)
     user = int(np.argmax(train.by_user.counts))
     items, ratings = model.recommend(user, k=10)
     rated = set(train.items[train.users == user])
@@ -27,7 +27,7 @@ def test_recommend_leaves_out_what_was_rated(sets):
 def kinds(device):
     """Every kind of model, unfitted, on a device."""
     for kernel in some_kernels(ALS, device):
-        yield ALS(8, solver=kernel, device=device)
+        yield ALS(8, solver=kernel, device=device, biases=False)
     for kernel in some_kernels(ImplicitALS, device):
         yield ImplicitALS(8, solver=kernel, device=device)
     for kernel in some_kernels(RBM, device):
@@ -90,7 +90,7 @@ def test_cold_users_get_popular_items_first(device, tmp_path):
 
 def test_a_model_from_a_file_asks_for_what_was_seen(sets, tmp_path):
     train, test = sets
-    model = ALS(8, solver="sequential").fit(train, 2)
+    model = ALS(8, solver="sequential", biases=False).fit(train, 2)
     model.save(tmp_path / "model.npz")
     loaded = ALS.load(tmp_path / "model.npz", device="cpu")
     for ask in (lambda m, **seen: m.rank(test, 5, **seen), lambda m, **seen: m.recommend(3, 5, **seen)[0].tolist()):

@@ -27,7 +27,7 @@ def test_save_and_load(model, sets, tmp_path):
 
 
 def test_load_refuses_other_files(sets, tmp_path):
-    ALS(4, solver="sequential").fit(sets[0], 1).save(tmp_path / "als.npz")
+    ALS(4, solver="sequential", biases=False).fit(sets[0], 1).save(tmp_path / "als.npz")
     with pytest.raises(ValueError, match="holds a ALS"):
         SGD.load(tmp_path / "als.npz")
     data = (tmp_path / "als.npz").read_bytes()
@@ -42,9 +42,9 @@ def test_load_refuses_other_files(sets, tmp_path):
 
 def test_a_save_that_fails_leaves_the_old_file(sets, tmp_path, monkeypatch):
     path, savez = tmp_path / "model.npz", np.savez
-    ALS(4, solver="sequential", seed=1).fit(sets[0], 1).save(path)
+    ALS(4, solver="sequential", seed=1, biases=False).fit(sets[0], 1).save(path)
     old = path.read_bytes()
-    model = ALS(4, solver="sequential", seed=2).fit(sets[0], 1)
+    model = ALS(4, solver="sequential", seed=2, biases=False).fit(sets[0], 1)
 
     def full_disk(file, **arrays):
         savez(file, **{name: arrays[name] for name in list(arrays)[:2]})
@@ -98,6 +98,8 @@ HOSTILE = {
     "no mean": lambda a: with_header(a, mean="missing"),
     "a mean that is none": lambda a: with_header(a, mean=float("nan")),
     "a scale that is none": lambda a: with_header(a, scale=["a", 5]),
+    "no epoch": lambda a: with_header(a, epoch="missing"),
+    "an epoch beyond the history": lambda a: with_header(a, epoch=9999),
     "no history": lambda a: with_header(a, history={}),
     "a ragged history": lambda a: with_header(a, history={"epoch": [0], "seconds": [], "rmse": [], "mae": []}),
     "another format": lambda a: with_header(a, format=99),
@@ -107,7 +109,7 @@ HOSTILE = {
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_files_are_refused(what, sets, tmp_path):
     path = tmp_path / "model.npz"
-    ALS(4, solver="sequential").fit(sets[0], 1).save(path)
+    ALS(4, solver="sequential", biases=False).fit(sets[0], 1).save(path)
     arrays = contents(path)
     np.savez(path, **arrays)
     ALS.load(path, device="cpu")
@@ -138,3 +140,58 @@ def test_no_part_of_a_file_is_a_model(sets, tmp_path):
         np.savez(path, **arrays | {name: arrays[name][rows].copy()})
         with pytest.raises(ValueError, match="damaged"):
             RBM.load(path, device="cpu")
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+@pytest.mark.parametrize("names", [lambda n: n * 3 + 1, lambda n: np.array([f"é{k:03}" for k in n], object)])
+def test_ids_and_what_was_seen_are_kept(suffix, names, sets, tmp_path):
+    if suffix == "safetensors":
+        pytest.importorskip("safetensors")
+    train, path = sets[0], tmp_path / f"model.{suffix}"
+    model = ALS(4, device="cpu").fit((names(train.users), names(train.items), train.values), 1)
+    model.save(path, seen=True)
+    wanted, ratings = model.recommend(model.user_ids[:9], 5)
+    for mmap in (False, True)[: 1 + (suffix == "safetensors")]:
+        loaded = ALS.load(path, device="cpu", mmap=mmap)
+        assert isinstance(loaded.user_factors, np.memmap) == mmap
+        found, same = loaded.recommend(model.user_ids[:9], 5)
+        assert np.array_equal(found, wanted) and np.array_equal(same, ratings)
+        assert loaded.ids and np.array_equal(loaded.item_ids, model.item_ids)
+    model.save(path)
+    with pytest.raises(ValueError, match="seen=True"):
+        ALS.load(path, device="cpu").recommend(model.user_ids[0])
+    with pytest.raises(ValueError, match="not known"):
+        ALS.load(path, device="cpu").save(path, seen=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("user_ids", lambda a: a[:-1]),
+        ("user_ids", lambda a: a.astype(np.int32)),
+        ("item_ids_offsets", lambda a: a[::-1]),
+        ("item_ids_text", lambda a: a[:-1]),
+        ("item_ids_text", lambda a: a | 0x80),
+        ("seen_indices", lambda a: a + 1000),
+        ("seen_indptr", lambda a: a[1:]),
+    ],
+)
+def test_hostile_ids_are_refused(name, change, sets, tmp_path):
+    train, path = sets[0], tmp_path / "model.npz"
+    text = np.array([f"i{k:03}" for k in train.items], object)
+    ALS(2, device="cpu").fit((train.users * 2 + 1, text, train.values), 1).save(path, seen=True)
+    arrays = contents(path)
+    np.savez(path, **arrays | {name: change(arrays[name])})
+    with pytest.raises(ValueError, match="damaged"):
+        ALS.load(path, device="cpu")
+
+
+def test_files_of_the_format_before_are_read(sets, tmp_path):
+    path = tmp_path / "model.npz"
+    model = ALS(2, device="cpu").fit(sets[0], 1)
+    model.save(path)
+    arrays = with_header(contents(path), format=4, ids="missing")
+    np.savez(path, **arrays)
+    assert np.array_equal(ALS.load(path, device="cpu").user_factors, model.user_factors)
+    with pytest.raises(ValueError, match="safetensors"):
+        ALS.load(path, device="cpu", mmap=True)

@@ -26,15 +26,17 @@ def sets():
 
 # One update at a time where updates race, so that the result is a function of the order.
 MODELS = {
-    "ALS": lambda device: ALS(5, device=device),
-    "ALS cumf_lu": lambda device: ALS(5, device=device, solver="cumf_lu"),
+    "ALS": lambda device: ALS(5, device=device, biases=False),
+    "ALS cumf_lu": lambda device: ALS(5, device=device, solver="cumf_lu", biases=False),
     "ImplicitALS": lambda device: ImplicitALS(5, device=device),
-    "fast": lambda device: SGD(5, device=device, solver="fast", threads=1),
-    "fast, users": lambda device: SGD(5, device=device, solver="fast", threads=1, resident="users"),
-    "kato_hosino": lambda device: SGD(5, device=device, solver="kato_hosino"),
-    "cumf_sgd": lambda device: SGD(5, device=device, solver="cumf_sgd", threads=1),
-    "cumf_sgd, blocked": lambda device: SGD(5, device=device, solver="cumf_sgd", update="blocked", side=3),
-    "gpusgd": lambda device: SGD(5, device=device, solver="gpusgd", side=3),
+    "fast": lambda device: SGD(5, device=device, solver="fast", threads=1, biases=False),
+    "fast, users": lambda device: SGD(5, device=device, solver="fast", threads=1, resident="users", biases=False),
+    "kato_hosino": lambda device: SGD(5, device=device, solver="kato_hosino", biases=False),
+    "cumf_sgd": lambda device: SGD(5, device=device, solver="cumf_sgd", threads=1, biases=False),
+    "cumf_sgd, blocked": lambda device: SGD(
+        5, device=device, solver="cumf_sgd", update="blocked", side=3, biases=False
+    ),
+    "gpusgd": lambda device: SGD(5, device=device, solver="gpusgd", side=3, biases=False),
     "newgpusgd": lambda device: SGD(5, device=device, solver="newgpusgd", side=3, biases=True),
     "esgd": lambda device: SGD(4, device=device, solver="esgd", shuffle=True, th_size=4, st=200, biases="baseline"),
     "RBM": lambda device: RBM(5, device=device),
@@ -62,7 +64,7 @@ def test_ratings_on_a_device_are_learned_as_those_on_the_host(launcher, sets, na
 
 def test_a_model_on_the_cpu_takes_ratings_from_a_device(launcher, sets):
     train = DeviceRatings.of(sets[0], launcher)
-    a, b = (ALS(4, device="cpu").fit(ratings, 2) for ratings in (train, sets[0]))
+    a, b = (ALS(4, device="cpu", biases=False).fit(ratings, 2) for ratings in (train, sets[0]))
     assert a.user_factors.tobytes() == b.user_factors.tobytes()
 
 
@@ -71,7 +73,11 @@ def test_training_goes_on_where_the_ratings_are(launcher, sets):
     there = [DeviceRatings.of(ratings, launcher) for ratings in sets]
     made = []
     for first, second in (sets, there):
-        model = SGD(5, device=launcher.name, solver="kato_hosino").fit(first, 1).fit(first, 1, warm_start=True)
+        model = (
+            SGD(5, device=launcher.name, solver="kato_hosino", biases=False)
+            .fit(first, 1)
+            .fit(first, 1, warm_start=True)
+        )
         made.append(model.partial_fit(second, 2))
     for here, from_device in zip(*map(state, made), strict=True):
         assert here.tobytes() == from_device.tobytes()
@@ -80,11 +86,11 @@ def test_training_goes_on_where_the_ratings_are(launcher, sets):
 
 def test_what_does_not_fit_a_device_is_ordered_on_the_host(launcher, sets, monkeypatch):
     monkeypatch.setattr("gpumf.datasets.device._BYTES_A_RATING", launcher.free_bytes())
-    model = ALS(5, device=launcher.name)
+    model = ALS(5, device=launcher.name, biases=False)
     assert model._placed(sets[0]) is sets[0]
     monkeypatch.undo()
     assert model._placed(sets[0]).device is launcher
-    assert SGD(5, device=launcher.name, solver="fast", chunk=50)._placed(sets[0]) is sets[0]
+    assert SGD(5, device=launcher.name, solver="fast", chunk=50, biases=False)._placed(sets[0]) is sets[0]
 
 
 @pytest.mark.parametrize("where", ["cpu", "host"])
@@ -92,10 +98,10 @@ def test_all_devices_begin_with_the_same_factors(where, sets):
     if where == "host" and gpu.why_unavailable("host"):
         pytest.skip(gpu.why_unavailable("host"))
     train = sets[0] if where == "cpu" else DeviceRatings.of(sets[0], gpu.device("host"))
-    p, q = ALS(7, seed=3).initial_factors(train)
-    again = ALS(7, seed=3, solver="sequential", device="cpu").initial_factors(sets[0])
+    p, q = ALS(7, seed=3, biases=False).initial_factors(train)
+    again = ALS(7, seed=3, solver="sequential", device="cpu", biases=False).initial_factors(sets[0])
     assert (p.tobytes(), q.tobytes()) == tuple(a.tobytes() for a in again)
-    other, _ = ALS(7, seed=4).initial_factors(train)
+    other, _ = ALS(7, seed=4, biases=False).initial_factors(train)
     assert not (p == other).any() and not np.isin(p, q).any() and len(np.unique(p)) > 0.99 * p.size
 
 
@@ -133,7 +139,7 @@ def test_a_clock_counts_compiling_apart(monkeypatch):
 
 
 def test_times_add_up(device, sets, monkeypatch, tmp_path):
-    model = ALS(4, device=device)
+    model = ALS(4, device=device, biases=False)
     monkeypatch.setattr(time, "perf_counter", Tick())
     model.fit(sets[0], 3, sets[1])
     times = model.times
@@ -168,7 +174,7 @@ def test_an_epoch_on_a_device_takes_few_launches_and_waits(launcher, sets, monke
     def note(row):
         seen.append(dict(counts))
 
-    ALS(8, device=launcher.name).fit(sets[0], 5, stop=note)
+    ALS(8, device=launcher.name, biases=False).fit(sets[0], 5, stop=note)
     each = [{name: after[name] - before[name] for name in counts} for before, after in pairwise(seen[1:])]
     # Two half-sweeps of three launches, and two of what is kept; the end of the epoch, and whether all is finite.
     assert each and all(e == {"launch": 8, "wait": 2, "allocate": 0} for e in each)

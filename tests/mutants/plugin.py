@@ -3,16 +3,21 @@
 import functools
 import sys
 from pathlib import Path
-from time import perf_counter  # a test may replace that of the module
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 import pytest
+
+
+def busy():
+    """Seconds that processors have worked for this process and its children, whoever else they work for."""
+    return sum(use.ru_utime + use.ru_stime for use in map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
 
 
 class Reach:
     """Notes of every test that passes: seconds, functions of src/gpumf ('path:qualified name'), kernels ('path').
 
-    What a shared fixture reaches, and how long it takes, counts for each test that has it. A function that Numba
-    compiles is reached by a call of it, and so are those that it calls.
+    Seconds are those of `busy`. What a shared fixture reaches, and how long it takes, counts for each test that has
+    it. A function that Numba compiles is reached by a call of it, and so are those that it calls.
     """
 
     def __init__(self, root):
@@ -29,13 +34,13 @@ class Reach:
         @functools.wraps(function)
         def call(*arguments, **named):
             key, misses = (arguments, tuple(sorted(named.items()))), cached.cache_info().misses
-            outer, started = (self._seen, self._kernels), perf_counter()
+            outer, started = (self._seen, self._kernels), busy()
             self._seen, self._kernels = set(), set()
             try:
                 return cached(*arguments, **named)
             finally:
                 if cached.cache_info().misses > misses:
-                    known[key] = self._seen, self._kernels, perf_counter() - started
+                    known[key] = self._seen, self._kernels, busy() - started
                     outer[0].update(self._seen)
                     outer[1].update(self._kernels)
                 elif key in known:
@@ -70,8 +75,13 @@ class Reach:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self):
+        from hypothesis import settings
+
         from gpumf.gpu import host
 
+        # A few examples reach what many do.
+        settings.register_profile("reach", settings.get_profile("few"), max_examples=5)
+        settings.load_profile("reach")
         run = host.Kernel._run
         reach = self
 
@@ -87,10 +97,10 @@ class Reach:
             yield
             return
         before = set(self._seen), set(self._kernels)
-        started = perf_counter()
+        started = busy()
         yield
         reached = self._described(self._seen - before[0])
-        self._shared[fixturedef.argname] = (reached | self._kernels - before[1], perf_counter() - started)
+        self._shared[fixturedef.argname] = (reached | self._kernels - before[1], busy() - started)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item):
@@ -113,11 +123,11 @@ class Reach:
 
     def _phase(self):
         self._seen, self._kernels = set(), set()
-        started = perf_counter()
+        started = busy()
         sys.settrace(self._event)
         yield
         sys.settrace(None)
-        self._now[1] += perf_counter() - started
+        self._now[1] += busy() - started
         self._now[0] |= self._described(self._seen) | self._kernels
 
     def pytest_runtest_logreport(self, report):
@@ -126,15 +136,15 @@ class Reach:
 
 
 class Chosen:
-    """Runs these tests, in this order, and remembers the first that fails."""
+    """Runs the tests of `nodes`, in their order, and remembers the first that fails."""
 
-    def __init__(self, nodes):
-        self._place = {node: k for k, node in enumerate(nodes)}
-        self.noticed = None
+    def __init__(self):
+        self.nodes, self.noticed = [], None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items):
-        items[:] = sorted((i for i in items if i.nodeid in self._place), key=lambda i: self._place[i.nodeid])
+        place = {node: k for k, node in enumerate(self.nodes)}
+        items[:] = sorted((i for i in items if i.nodeid in place), key=lambda i: place[i.nodeid])
 
     def pytest_runtest_logreport(self, report):
         if report.failed and self.noticed is None:

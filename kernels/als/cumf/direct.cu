@@ -1,10 +1,11 @@
-// solve_lu, solve_cholesky: A x = b solved directly, one system a block.
+// solve_direct: A x = b solved directly, one system a block.
 // Source: Tan et al. 2018, section 4 (the batched LU that conjugate gradient replaces).
 //
-//   1. solve_lu: A = L U, as a general batched LU that ignores symmetry. Without pivoting: A is symmetric positive
+//   1. CHOLESKY=0: A = L U, as a general batched LU that ignores symmetry. Without pivoting: A is symmetric positive
 //      definite, for which elimination in any order of the diagonal is stable.
-//   2. solve_cholesky: A = L L^T: half the work and half the memory of LU.
-// Each in two places: with the system in shared memory, or, where a block cannot have that much, in global memory.
+//   2. CHOLESKY=1: A = L L^T: half the work and half the memory of LU.
+// Each in two places: with the system in shared memory (IN_GLOBAL=0), or, where a block cannot have that much, in global
+// memory (IN_GLOBAL=1).
 //
 // The system is A with b as row FACTORS, in padded tiles, `lower`; eliminating that row with the others is the forward
 // substitution. For LU there is a second set, `upper`, with U transposed: both are then lower triangles, and each is
@@ -14,6 +15,10 @@
 // A row without ratings gets the zero vector.
 // What each version gains is measured in book/als_versions.ipynb.
 #include "als/cumf/geometry.cuh"
+
+#if !defined(CHOLESKY) || !defined(IN_GLOBAL)
+#error "compile with -DCHOLESKY=0 or 1, -DIN_GLOBAL=0 or 1"
+#endif
 
 // Copies A + ridge I and b to the system's tiles; least = 2^-21 of the diagonal, which pivots have to exceed.
 __device__ inline void load_system(float* lower, float* upper, float* least, const float* matrix, const float* bias,
@@ -42,7 +47,6 @@ __device__ inline void load_system(float* lower, float* upper, float* least, con
 }
 
 // Factors a tile on the diagonal, whose first `columns` columns belong to A: one warp, row r in lane r < 16.
-template <bool CHOLESKY>
 __device__ inline void factor_diagonal(float* lower, float* upper, const float* least, int columns) {
     const int r = threadIdx.x;
     float row[SIDE] = {};
@@ -126,13 +130,12 @@ __device__ inline void update(float* c, const float* a, const float* b) {
 }
 
 // Factors the system in place, tile column by tile column.
-template <bool CHOLESKY>
 __device__ inline void factor_system(float* lower, float* upper, const float* least) {
     constexpr int sides = CHOLESKY ? 1 : 2;
     auto tile = [&](int side, int i, int j) { return (side == 0 ? lower : upper) + tile_number(i, j) * TILE; };
     for (int k = 0; k < TILE_ROWS; ++k) {
         if (threadIdx.x < 32)
-            factor_diagonal<CHOLESKY>(tile(0, k, k), tile(1, k, k), least + k * SIDE, FACTORS - k * SIDE);
+            factor_diagonal(tile(0, k, k), tile(1, k, k), least + k * SIDE, FACTORS - k * SIDE);
         __syncthreads();
         const int rows = (SYSTEM_ROWS - 1 - k) * SIDE;
         for (int t = threadIdx.x; t < rows * sides; t += DIRECT_THREADS) {
@@ -185,7 +188,6 @@ __device__ inline void substitute_back(const float* triangle, float* x) {
 }
 
 // Solves the systems of rows blockIdx.x, blockIdx.x + gridDim.x, ... in this block's own `lower` and `upper`.
-template <bool CHOLESKY>
 __device__ inline void solve_rows(float* lower, float* upper, const float* matrices, const float* biases,
                                   const long long* indptr, float* solved, int n_rows, float regularization,
                                   int weighted) {
@@ -201,44 +203,21 @@ __device__ inline void solve_rows(float* lower, float* upper, const float* matri
         load_system(lower, upper, x, matrices + row * (long long)MATRIX, biases + row * (long long)FACTORS,
                     weighted ? regularization * (float)count : regularization);
         __syncthreads();
-        factor_system<CHOLESKY>(lower, upper, x);
+        factor_system(lower, upper, x);
         substitute_back(upper, x);
         for (int k = threadIdx.x; k < FACTORS; k += DIRECT_THREADS) solution[k] = x[k];
         __syncthreads();
     }
 }
 
-// The four kernels. Grid: a block a row, or, with the system in global memory, any. Block: DIRECT_THREADS. In dynamic
-// shared memory, or in `workspace` for each block: 2 SYSTEM floats for LU, SYSTEM floats for Cholesky.
-
+// Grid: a block a row, or, with the system in global memory, any. Block: DIRECT_THREADS. In dynamic shared memory, or in
+// `workspace` for each block: 2 SYSTEM floats for LU, SYSTEM floats for Cholesky.
 extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
-    solve_lu(const float* __restrict__ matrices, const float* __restrict__ biases,
-             const long long* __restrict__ indptr, float* __restrict__ solved, int n_rows, float regularization,
-             int weighted) {
+    solve_direct(const float* __restrict__ matrices, const float* __restrict__ biases,
+                 const long long* __restrict__ indptr, float* __restrict__ solved, int n_rows, float regularization,
+                 int weighted, float* workspace) {
     extern __shared__ __align__(16) float shared[];
-    solve_rows<false>(shared, shared + SYSTEM, matrices, biases, indptr, solved, n_rows, regularization, weighted);
-}
-
-extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
-    solve_cholesky(const float* __restrict__ matrices, const float* __restrict__ biases,
-                   const long long* __restrict__ indptr, float* __restrict__ solved, int n_rows, float regularization,
-                   int weighted) {
-    extern __shared__ __align__(16) float shared[];
-    solve_rows<true>(shared, shared, matrices, biases, indptr, solved, n_rows, regularization, weighted);
-}
-
-extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
-    solve_lu_in_global(const float* __restrict__ matrices, const float* __restrict__ biases,
-                       const long long* __restrict__ indptr, float* __restrict__ solved, int n_rows,
-                       float regularization, int weighted, float* workspace) {
-    float* const lower = workspace + blockIdx.x * (long long)(2 * SYSTEM);
-    solve_rows<false>(lower, lower + SYSTEM, matrices, biases, indptr, solved, n_rows, regularization, weighted);
-}
-
-extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
-    solve_cholesky_in_global(const float* __restrict__ matrices, const float* __restrict__ biases,
-                             const long long* __restrict__ indptr, float* __restrict__ solved, int n_rows,
-                             float regularization, int weighted, float* workspace) {
-    float* const lower = workspace + blockIdx.x * (long long)SYSTEM;
-    solve_rows<true>(lower, lower, matrices, biases, indptr, solved, n_rows, regularization, weighted);
+    constexpr int sets = CHOLESKY ? 1 : 2;
+    float* const lower = IN_GLOBAL ? workspace + blockIdx.x * (long long)(sets * SYSTEM) : shared;
+    solve_rows(lower, lower + (sets - 1) * SYSTEM, matrices, biases, indptr, solved, n_rows, regularization, weighted);
 }

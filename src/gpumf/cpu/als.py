@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from gpumf import native
-from gpumf.compiled import cached_njit, prange
+from gpumf.compiled import cached_by_size, cached_njit, prange
 
 # Loops over part of a row start or stop at multiples of this many floats: full SIMD registers (512 bits).
 _SIMD = 16
@@ -55,7 +55,7 @@ def native_half_sweep(factors, parallel):
     return half_sweep
 
 
-@cache
+@cached_by_size
 def numba_half_sweep(factors, parallel):
     """As `half_sweep`, by Numba."""
     from numba import njit, prange

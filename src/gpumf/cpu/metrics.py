@@ -10,8 +10,8 @@ _CHUNK = 1 << 14
 
 
 @cached_njit(nogil=True, parallel=True)
-def sum_errors(users, items, values, user_factors, item_factors):
-    """(sum |e|, sum e^2) as float64 over e = p_u . q_i - r_ui, products in FP32."""
+def sum_errors(users, items, values, user_factors, item_factors, low, high):
+    """(sum |e|, sum e^2) as float64 over e = p_u . q_i, clipped to float32 low..high, - r_ui; products in FP32."""
     n_chunks = (len(values) + _CHUNK - 1) // _CHUNK
     sums = np.zeros((n_chunks, 2))
     for chunk in prange(n_chunks):
@@ -20,7 +20,8 @@ def sum_errors(users, items, values, user_factors, item_factors):
             dot = np.float32(0)
             for k in range(len(p)):
                 dot += p[k] * q[k]
-            error = np.float64(dot) - np.float64(values[t])
+            clipped = low if dot < low else high if dot > high else dot  # what is not a number stays so
+            error = np.float64(clipped) - np.float64(values[t])
             sums[chunk, 0] += abs(error)
             sums[chunk, 1] += error * error
     return sums[:, 0].sum(), sums[:, 1].sum()

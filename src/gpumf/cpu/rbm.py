@@ -5,12 +5,11 @@ from both. The draws are hashes of what they are for (gpumf.hashing), so that ev
 Weights lie as (items, levels, hidden units): what a rating needs, and all K levels of an item, is read in a row.
 """
 
-from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
 
-from gpumf.compiled import cached_njit, prange
+from gpumf.compiled import cached_by_size, cached_njit, prange
 from gpumf.hashing import splitmix64
 
 _40, _ULP = np.uint64(40), np.float32(2**-24)
@@ -29,7 +28,7 @@ def uniform(key, draw):
     return np.float32(splitmix64(key + draw) >> _40) * _ULP
 
 
-@cache
+@cached_by_size
 def updates(hidden, levels, parallel):
     """Compile the updates, over users or items, on one core or on all: the result is the same but for rounding.
 

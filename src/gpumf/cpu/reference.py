@@ -1,11 +1,13 @@
 """The mathematics in float64 NumPy, as close to the formulas as code gets; what every kernel is checked against."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from gpumf.hashing import random_positions
 
 
-def als_half_sweep(rows, fixed, regularization, weighted=True):
+def als_half_sweep(rows, fixed, regularization, weighted=True, pinned=None):
     """Solve every row's normal equations (thesis, equations 5.1 and 5.2).
 
     Parameters
@@ -14,12 +16,18 @@ def als_half_sweep(rows, fixed, regularization, weighted=True):
     fixed : (columns, f), the factors of the other side
     regularization : lambda
     weighted : bool, lambda times the number of the row's ratings (Zhou et al. 2008) instead of lambda
+    pinned : the column of the solutions that is 1, where there is one
 
     Returns
     -------
-    float64 (rows, f); zeros for a row without ratings
+    float64 (rows, f); zeros for a row without ratings, but for the pinned column
     """
     fixed = np.asarray(fixed, np.float64)
+    if pinned is not None:
+        of_ones, others = fixed[:, pinned], np.delete(fixed, pinned, axis=1)
+        left = rows.values - of_ones[rows.indices]
+        solved = als_half_sweep(replace(rows, values=left), others, regularization, weighted)
+        return np.insert(solved, pinned % fixed.shape[1], 1, axis=1)
     factors = fixed.shape[1]
     solved = np.zeros((rows.n_rows, factors))
     for row, (begin, end) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):

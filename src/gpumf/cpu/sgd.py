@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from gpumf import native
-from gpumf.compiled import cached_njit
+from gpumf.compiled import cached_by_size, cached_njit
 from gpumf.hashing import high_product, splitmix64
 
 # Updates whose samples are fetched together.
@@ -24,7 +24,7 @@ def random_position(key, draw, n):
     return high_product(splitmix64(key + draw), n)
 
 
-@cache
+@cached_by_size
 def hogwild(columns, biases, parallel):
     """Compile hogwild(users, items, values, p, q, steps, key, first, count, chunks).
 
@@ -122,7 +122,7 @@ def native_ordered(columns, biases, parallel):
     return ordered
 
 
-@cache
+@cached_by_size
 def numba_ordered(columns, biases, parallel):
     """As `ordered`, by Numba."""
     from numba import njit, prange

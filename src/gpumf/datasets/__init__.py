@@ -3,7 +3,9 @@
 from gpumf.datasets.checks import DataError
 from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.mapped import mapped
-from gpumf.datasets.ratings import CompressedRows, Ratings
+from gpumf.datasets.orders import ordered
+from gpumf.datasets.ratings import Ratings
+from gpumf.datasets.rows import CompressedRows
 from gpumf.datasets.sources import load, names, read, times, titles
 from gpumf.datasets.statistics import describe, published
 from gpumf.datasets.twins import twin
@@ -17,6 +19,7 @@ __all__ = [
     "load",
     "mapped",
     "names",
+    "ordered",
     "published",
     "read",
     "times",

@@ -9,7 +9,7 @@ class DataError(ValueError):
     """Ratings that cannot be used. The message names the file, the line or row, and what to do."""
 
 
-def checked(users, items, values, *, scale, shape, duplicates, test_mask, source, locate):
+def checked(users, items, values, *, scale, shape, duplicates, test_mask, source, locate, times=None, one_user=False):
     """Check raw columns and map ids to positions; see `Ratings.from_arrays` for the arguments.
 
     Returns
@@ -22,10 +22,21 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
     """
     if duplicates not in ("error", "mean", "last"):
         raise ValueError(f"duplicates must be 'error', 'mean' or 'last', not {duplicates!r}")
+    check_scale(scale, source)
+    if shape is not None and not (_pair(shape) and all(_whole(count) and 0 < count < 2**31 for count in shape)):
+        raise DataError(f"{source}: the shape must be (users, items), not {shape!r}")
+    for what, column in (("users", users), ("items", items), ("ratings", values)):
+        if not hasattr(column, "__len__") or isinstance(column, str | bytes) or getattr(column, "ndim", 1) != 1:
+            found = f"{type(column).__name__} {getattr(column, 'shape', '')}".rstrip()
+            raise DataError(f"{source}: {what} must be a column, of one dimension, not {found}")
     if not len(users) == len(items) == len(values):
         raise DataError(f"{source}: {len(users)} users, {len(items)} items and {len(values)} ratings; give as many")
     if test_mask is not None and len(test_mask) != len(values):
         raise DataError(f"{source}: {len(values)} ratings and a test mask of {len(test_mask)}; give as many")
+    if times is not None:
+        times = _times(times, len(values), source, locate)
+    if test_mask is not None:
+        test_mask = np.asarray(test_mask)
     if len(values) == 0:
         raise DataError(f"{source} holds no ratings; check that this is the right file and complete")
     values = _finite(values, locate)
@@ -38,7 +49,7 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
             )
     users, user_ids = _positions(users, "user", shape and shape[0], locate)
     items, item_ids = _positions(items, "item", shape and shape[1], locate)
-    if len(user_ids) == 1 or (users[0] == users[-1] and users.min() == users.max()):
+    if not one_user and (len(user_ids) == 1 or (users[0] == users[-1] and users.min() == users.max())):
         raise DataError(
             f"{source}: all ratings are by one user, {user_ids[users[0]]}, which leaves nothing to factorize; "
             "check the columns"
@@ -54,12 +65,61 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
         "user_ids": user_ids,
         "item_ids": item_ids,
         "test_mask": None if test_mask is None else test_mask[kept],
+        "times": None if times is None else times[kept],
     }
+
+
+def _whole(number):
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
+def _pair(given):
+    return isinstance(given, tuple | list | np.ndarray) and len(given) == 2
+
+
+def check_scale(scale, source="read"):
+    """Raise DataError unless the scale is None or two finite numbers, the lowest and the highest rating."""
+    numbers = int | float | np.integer | np.floating
+    if scale is not None and not (
+        _pair(scale)
+        and all(isinstance(bound, numbers) for bound in scale)
+        and -np.inf < scale[0] <= scale[1] < np.inf
+    ):
+        raise DataError(f"{source}: the scale must be (lowest, highest), not {scale!r}")
+
+
+def array_of(column, what):
+    """The column as an array; DataError, which begins with `what`, where its elements are of different lengths."""
+    try:
+        return np.asarray(column)
+    except ValueError as error:
+        raise DataError(f"{what} must be one value each, not lists of several") from error
+
+
+def times_of(column, source):
+    """When ratings were given, float64; DataError where these are no numbers."""
+    try:
+        return np.asarray(column, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{source}: times must be numbers ({error})") from error
+
+
+def _times(times, n, source, locate):
+    """When ratings were given, float64 (n,), every one a finite number."""
+    if len(times) != n:
+        raise DataError(f"{source}: {n} ratings and {len(times)} times; give as many")
+    times = times_of(times, source)
+    k = first(lambda part: ~np.isfinite(times[part]), n)
+    if k is not None:
+        raise DataError(f"{locate(k)}: {times[k]} is no time; correct it, or leave the times out")
+    return times
 
 
 def _finite(values, locate):
     """The ratings as numbers, every one finite in 32 bits."""
-    raw = np.asarray(values)
+    raw = array_of(values, f"{locate(0)}: ratings")
+    if raw.ndim != 1:
+        raise DataError(f"{locate(0)}: ratings must be one number each, not {raw.shape[1:]}")
     if raw.dtype.kind not in "fiubOSUT":
         raise DataError(f"{locate(0)}: ratings of type {raw.dtype} are not numbers")
     numbers = raw
@@ -121,7 +181,10 @@ def _factorized(ids, side, locate):
         codes, names = ids.codes, np.asarray(ids.categories)
     else:
         # A Series keeps the types of a list's elements, where an array would turn integers among strings to strings.
-        codes, names = pd.factorize(ids if isinstance(ids, np.ndarray) else np.asarray(pd.Series(ids)))
+        try:
+            codes, names = pd.factorize(ids if isinstance(ids, np.ndarray) else np.asarray(pd.Series(ids)))
+        except TypeError as error:
+            raise DataError(f"{locate(0)}: {side} ids must be integers or strings ({error})") from error
     codes, names = _present(codes, names, side, locate)
     if names.dtype.kind in "iu":
         return codes, names

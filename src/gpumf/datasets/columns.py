@@ -1,7 +1,6 @@
 """Columns of many ratings, worked on piece by piece on all cores (NumPy and Arrow release the GIL)."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
@@ -32,6 +31,8 @@ class Coded(NamedTuple):
 
 def pool():
     """A thread a core."""
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
 
 

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from gpumf.datasets.checks import DataError
-from gpumf.datasets.ratings import CompressedRows, Ratings, row_offsets
+from gpumf.datasets.ratings import Ratings
+from gpumf.datasets.rows import CompressedRows, row_offsets
 from gpumf.hashing import splitmix64
 from gpumf.ordering import stable_order
 
@@ -29,7 +30,7 @@ class DeviceRatings(Ratings):
     values : float32 (nnz,) on the device
     device : of `gpumf.gpu`
 
-    The other fields are those of `Ratings`; of a `test_mask` it knows nothing.
+    The other fields are those of `Ratings`; of a `test_mask` and of times it knows nothing.
 
     Raises
     ------
@@ -58,39 +59,40 @@ class DeviceRatings(Ratings):
                 object.__setattr__(self, f"{side}_ids", np.arange(count))
 
     @classmethod
-    def of(cls, ratings, device):
+    def of(cls, ratings: Ratings, device: Any) -> Self:
         """A copy of `Ratings` on a device.
 
         Raises
         ------
         gpumf.gpu.DeviceError : the device has not the memory
         """
-        given = {field.name: getattr(ratings, field.name) for field in fields(Ratings)} | {"test_mask": None}
+        given = {field.name: getattr(ratings, field.name) for field in fields(Ratings)}
+        given |= {"test_mask": None, "times": None}
         return cls(**given | {name: device.array(given[name]) for name in _COLUMNS}, device=device)
 
     @classmethod
-    def where_they_fit(cls, ratings, device):
+    def where_they_fit(cls, ratings: Ratings, device: Any) -> Ratings:
         """The ratings on a device, or on the host where they and their orders do not fit the device's free memory."""
         if ratings.device is device:
             return ratings
         ratings = ratings.on_host()
         return cls.of(ratings, device) if _BYTES_A_RATING * ratings.nnz <= device.free_bytes() else ratings
 
-    def on_host(self):
+    def on_host(self) -> Ratings:
         """The same as `Ratings` on the host."""
         given = {field.name: getattr(self, field.name) for field in fields(Ratings)}
         return Ratings(**given | {name: self.device.to_numpy(given[name]) for name in _COLUMNS})
 
     @property
-    def xp(self):
+    def xp(self) -> Any:
         return self.device.xp
 
     @cached_property
-    def user_counts(self):
+    def user_counts(self) -> np.ndarray:
         return self._count(self.users, self.n_users)
 
     @cached_property
-    def item_counts(self):
+    def item_counts(self) -> np.ndarray:
         return self._count(self.items, self.n_items)
 
     def _count(self, keys, n):
@@ -103,15 +105,15 @@ class DeviceRatings(Ratings):
         order = self.order(keys, len(counts) * n_columns)
         return CompressedRows(row_offsets(counts), columns[order], self.values[order])
 
-    def sorted_by(self, keys, n):
+    def sorted_by(self, keys: Any, n: int) -> tuple[Any, np.ndarray]:
         return stable_order(keys, n, self.xp), row_offsets(self._count(keys, n))
 
-    def random_order(self, n, seed):
+    def random_order(self, n: int, seed: int) -> Any:
         hashes, key, grid = self.device.empty(n, np.uint64), splitmix64(np.uint64(seed)), -(-n // _BLOCK)
         self.device.kernel("datasets/order.cu", "hash_positions")(grid, _BLOCK, hashes, np.int64(n), key)
         hashes.sort()
         self.device.kernel("datasets/order.cu", "positions_of_hashes")(grid, _BLOCK, hashes, np.int64(n), key)
         return hashes.view(np.int64)
 
-    def select(self, chosen, name=None):
+    def select(self, chosen: Any, name: str | None = None) -> Self:
         return super().select(self.xp.asarray(chosen), name)

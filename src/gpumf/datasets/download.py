@@ -4,6 +4,10 @@ The checksums are the publishers' own where they publish them (the .md5 beside e
 otherwise (Jester, MovieLens latest small) of the archives as distributed.
 """
 
+from __future__ import annotations
+
+import os
+import tempfile
 from pathlib import Path
 
 from gpumf.datasets import files
@@ -11,7 +15,7 @@ from gpumf.datasets.checks import DataError
 from gpumf.datasets.sources import SOURCES
 
 
-def download(name, root=None):
+def download(name: str, root: str | os.PathLike | None = None) -> list[Path]:
     """Fetch a data set's archives from its publisher, unless they are there already, and check them.
 
     Parameters
@@ -25,17 +29,24 @@ def download(name, root=None):
 
     Raises
     ------
-    DataError : a set that may not be downloaded; an address that does not answer; a wrong checksum. Nothing is
-        left in the folder then
+    DataError : a set that may not be downloaded; a folder that cannot be written; an address that does not answer;
+        a wrong checksum. Nothing is left in the folder then
     """
     source = SOURCES.get(name)
     if source is None or not source.archives:
         raise DataError(f"{name!r} cannot be downloaded; {', '.join(downloadable())} can")
-    folder = (root or files.data_folders()[0]) / (source.folder or name)
+    if root is None and not (folders := files.data_folders()):
+        raise DataError("there is no folder to download to: set GPUMF_DATA")
+    folder = Path(root or folders[0], source.folder or name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise DataError(f"{folder} cannot be written: {error}; set GPUMF_DATA to a folder that can") from error
     return [_fetch(address, checksum, folder) for address, checksum in source.archives]
 
 
-def downloadable():
+def downloadable() -> list[str]:
     """The names of the sets that `download` fetches."""
     return [name for name, source in SOURCES.items() if source.archives]
 

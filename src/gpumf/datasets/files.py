@@ -1,18 +1,20 @@
 """Where data files lie: in a folder or inside a zip archive there, found in the same way, and unpacked."""
 
+import codecs
 import csv
 import hashlib
 import io
 import lzma
 import os
 import zipfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from gpumf import places
 from gpumf.datasets.checks import DataError
 
-_REPOSITORY = Path(__file__).resolve().parents[3]
 _ZIP = b"PK"
 _CODECS = {
     b"\x1f\x8b": "gzip",
@@ -22,22 +24,35 @@ _CODECS = {
     b"\xfd7zXZ\0": "xz",
 }
 """How compressed files begin."""
+PARQUET = b"PAR1"
+"""How a Parquet file begins."""
 _HASHED = 1 << 20
 """Bytes at a time."""
 
 
 def data_folders():
-    """The folders searched for data sets, in order: $GPUMF_DATA where set, then data/raw of the repository."""
+    """The folders searched for data sets, in order, at most two.
+
+    $GPUMF_DATA where set, then data/raw of the repository; for an installed package, of the user's folder of gpumf
+    (~/.local/share/gpumf on Linux), where there is one.
+    """
     given = os.environ.get("GPUMF_DATA")
-    return [*([Path(given).expanduser()] if given else []), _REPOSITORY / "data" / "raw"]
+    folders = [Path(given).expanduser()] if given else []
+    with suppress(OSError):
+        folders.append(places.home() / "data" / "raw")
+    return folders
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file on disk, or a member of a zip archive."""
+    """A file on disk, or a member of a zip archive.
+
+    encoding : of its text; its bytes are then those in UTF-8
+    """
 
     path: Path
     member: str | None = None
+    encoding: str = "utf-8"
 
     def __str__(self):
         return f"{self.path}:{self.member}" if self.member else str(self.path)
@@ -45,11 +60,15 @@ class DataFile:
     @cached_property
     def plain(self):
         """Whether its bytes lie on disk as they are, not packed."""
-        if self.member is not None:
+        if self.member is not None or self._foreign:
             return False
         with self._opened() as file:
             start = file.read(6)
         return not any(start.startswith(magic) for magic in _CODECS)
+
+    @property
+    def _foreign(self):
+        return codecs.lookup(self.encoding).name not in ("utf-8", "utf-8-sig", "ascii")
 
     @property
     def size(self):
@@ -89,8 +108,14 @@ class DataFile:
             start = packed.slice(0, min(6, packed.size)).to_pybytes()
             codec = next((codec for magic, codec in _CODECS.items() if start.startswith(magic)), None)
             if codec == "xz":
-                return pa.py_buffer(lzma.decompress(packed))
-            return pa.CompressedInputStream(pa.BufferReader(packed), codec).read_buffer() if codec else packed
+                packed = pa.py_buffer(lzma.decompress(packed))
+            elif codec:
+                packed = pa.CompressedInputStream(pa.BufferReader(packed), codec).read_buffer()
+            if self._foreign and not packed.slice(0, 4).equals(pa.py_buffer(PARQUET)):
+                return pa.py_buffer(packed.to_pybytes().decode(self.encoding).encode())
+            return packed
+        except UnicodeError as error:
+            raise DataError(f"{self} is not text in {self.encoding}: {error}; pass its encoding") from error
         except (OSError, EOFError, lzma.LZMAError, pa.ArrowException) as error:
             raise DataError(f"{self} cannot be read: {error}; is it complete?") from error
 
@@ -125,28 +150,30 @@ class DataFile:
         return io.TextIOWrapper(reader, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
 
 
-def single(path):
+def single(path, encoding="utf-8"):
     """The `DataFile` of any path: the file itself, or the one within a zip archive.
+
+    encoding : of its text
 
     Raises
     ------
     DataError : no such file; an archive of none or several files, or one that cannot be opened
     """
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; give one of its files")
-    if not path.is_file():
-        raise DataError(f"there is no file {path}")
     try:
+        if path.is_dir():
+            raise DataError(f"{path} is a folder; give one of its files")
+        if not path.is_file():
+            raise DataError(f"there is no file {path}")
         with path.open("rb") as file:
             packed = file.read(2) == _ZIP and zipfile.is_zipfile(path)
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+        raise DataError(f"{str(path)[:200]} cannot be read: {error.strerror}") from error
     if not packed:
-        return DataFile(path)
+        return DataFile(path, encoding=encoding)
     members = [name for name in _members(path, "*") if not name.endswith("/") and not name.startswith("__MACOSX/")]
     if len(members) != 1:
         raise DataError(f"{path} holds {len(members)} files, {', '.join(members[:3])}, ..; unpack it and give one")
-    return DataFile(path, members[0])
+    return DataFile(path, members[0], encoding)
 
 
 def sha256(files):

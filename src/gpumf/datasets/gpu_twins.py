@@ -15,13 +15,14 @@ counts, traits and parts of a rating. What the size demands is simpler:
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpumf import gpu
 from gpumf.datasets.checks import DataError
-from gpumf.datasets.ratings import CompressedRows, row_offsets
+from gpumf.datasets.device import DeviceRatings
+from gpumf.datasets.orders import ordered
+from gpumf.datasets.rows import CompressedRows, row_offsets
 from gpumf.datasets.twins.counts import draw_counts
 from gpumf.datasets.twins.items import MOST_DRAWS, alias_table, item_weights
 from gpumf.datasets.twins.numbers import DRAWS, ITEM_COUNTS, ITEMS, NOISE, TEST, USER_COUNTS, USERS, streams_of
@@ -34,8 +35,8 @@ from gpumf.hashing import splitmix64
 # with 100 factors and lambda 0.05 reaches. The extremes of its counts and the spread of its ratings are ours; noise
 # and signal were calibrated with that model at a 512th of the users and ratings and a 16th of the items, where it
 # crosses 0.52 in epoch 4 and ends 1.6 % below.
-_UNROUNDED = {"scale": None, "step": None}
-_VALUES = {"mean": 2.0, "user_bias": 0.3, "item_bias": 0.3, "signal": 0.4, "noise": 0.44}
+_UNROUNDED: dict = {"scale": None, "step": None}
+_VALUES: dict = {"mean": 2.0, "user_bias": 0.3, "item_bias": 0.3, "signal": 0.4, "noise": 0.44}
 TWINS = {
     "hugewiki-twin": Twin(
         50_082_603, 39_780, 3_101_144_313, (5, 8_000), (500, 10_000_000), test=310_114_431, **_UNROUNDED, **_VALUES
@@ -57,33 +58,22 @@ _BITS_BYTES = 4 << 30
 """Of the matrix in which a chunk's users mark their items: large enough that few launches are needed."""
 
 
-class Coordinates(NamedTuple):
-    """Ratings one by one, on a device: int32, int32, float32."""
-
-    users: Any
-    items: Any
-    values: Any
-
-
 @dataclass(frozen=True, eq=False)
 class DeviceTwin:
     """A training set and a test set on a device, without a copy on the host.
 
-    by_user, by_item : CompressedRows of the training ratings; indptr on the host, indices and values on the device
-    test : Coordinates, ordered by user and then item
+    train : DeviceRatings, with both orders made
+    test : DeviceRatings, ordered by user and then item
     nnz : ratings in both sets
-    mean : of the recipe
     name, sha256 : what results call it; sha256 is over the offsets of both orders and a checksum of each set's
         ratings (little-endian 64-bit integers)
     """
 
-    by_user: CompressedRows
-    by_item: CompressedRows
-    test: Coordinates
+    train: DeviceRatings
+    test: DeviceRatings
     n_users: int
     n_items: int
     nnz: int
-    mean: float
     name: str
     sha256: str
 
@@ -160,7 +150,7 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
 
     n_train = int(user_offsets[-1])
     by_user, by_item = ((device.empty(n_train, np.int32), device.empty(n_train, np.float32)) for _ in range(2))
-    test = Coordinates(*(device.empty(spec.test, dtype) for dtype in (np.int32, np.int32, np.float32)))
+    test = [device.empty(spec.test, dtype) for dtype in (np.int32, np.int32, np.float32)]
     counted, checks = device.zeros(spec.items, np.int32), device.zeros(3, np.uint64)
     warps, words = min(spec.users, _WARPS), -(-spec.items // 32)
     kernel("draw_ratings")(
@@ -182,9 +172,9 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
         test_key=streams[TEST],
         train_items=by_user[0],
         train_values=by_user[1],
-        test_users=test.users,
-        test_items=test.items,
-        test_values=test.values,
+        test_users=test[0],
+        test_items=test[1],
+        test_values=test[2],
         item_counts=counted,
         checks=checks,
     )
@@ -215,14 +205,13 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
     digest = hashlib.sha256()
     for array in (user_offsets, item_offsets, np.array([train_check, test_check])):
         digest.update(array.astype(array.dtype.newbyteorder("<"), copy=False))
+    orders = CompressedRows(user_offsets, *by_user), CompressedRows(item_offsets, *by_item)
     return DeviceTwin(
-        CompressedRows(user_offsets, *by_user),
-        CompressedRows(item_offsets, *by_item),
-        test,
+        ordered(*orders, device=device, name=name),
+        DeviceRatings(*test, spec.users, spec.items, name=name, device=device),
         spec.users,
         spec.items,
         spec.ratings,
-        spec.mean,
         name,
         digest.hexdigest(),
     )

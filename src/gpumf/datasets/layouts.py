@@ -163,18 +163,28 @@ class Delimited:
         return None
 
 
-def delimited_by_header(file, user, item, rating):
-    """The layout of a text file whose first line names its columns: the delimiter is what gives most of them."""
+def delimited(file, user, item, rating, delimiter=None, header=True):
+    """The layout of a text file, whose first line names its columns unless it has no header.
+
+    user, item, rating : the names of columns; without a header their numbers, from 0
+    delimiter : a character; by default of tab, comma, semicolon and bar the one that gives most columns, or a blank
+        where these give no three
+    """
 
     def columns(delimiter):
-        _, names = next(file.records(delimiter), (0, ()))
-        return len(names)
+        _, fields = next(file.records(delimiter), (0, ()))
+        return len(fields)
 
-    return Delimited(max("\t,;|", key=columns), None, user, item, rating, integers=False)
-
-
-PARQUET = b"PAR1"
-"""How a Parquet file begins."""
+    if delimiter is None:
+        delimiter = max("\t,;|", key=columns)
+        delimiter = delimiter if columns(delimiter) >= 3 else max((delimiter, " "), key=columns)
+    if header:
+        return Delimited(delimiter, None, user, item, rating, integers=False)
+    names, wanted = tuple(map(str, range(columns(delimiter)))), (user, item, rating)
+    for number in wanted:
+        if str(number) not in names:
+            raise DataError(f"{file}: no column {number!r} among {len(names)}, counted from 0; or pass header=True")
+    return Delimited(delimiter, names, *map(str, wanted), integers=False)
 
 
 def parquet(file, user, item, rating):

@@ -1,9 +1,12 @@
 """Ratings on disk that are mapped into memory: sets that the host's memory does not hold."""
 
-from pathlib import Path
+from __future__ import annotations
+
+import os
 
 import numpy as np
 
+from gpumf.arguments import path_of
 from gpumf.datasets.checks import DataError
 from gpumf.datasets.columns import in_pieces
 from gpumf.datasets.ratings import Ratings
@@ -11,7 +14,13 @@ from gpumf.datasets.ratings import Ratings
 _COLUMNS = {"user": np.int32, "item": np.int32, "rating": np.float32}
 
 
-def mapped(path, *, scale=None, n_users=None, n_items=None):
+def mapped(
+    path: str | os.PathLike,
+    *,
+    scale: tuple[float, float] | None = None,
+    n_users: int | None = None,
+    n_items: int | None = None,
+) -> Ratings:
     """`Ratings` whose columns lie on disk and are read where they are used, with no copy of them.
 
     Positions and lengths are checked, in a pass over the file; pairs that come twice and ratings that are no finite
@@ -26,10 +35,11 @@ def mapped(path, *, scale=None, n_users=None, n_items=None):
 
     Raises
     ------
+    TypeError : a path that is none
     DataError : a file that is not there, not as said above, or of columns that `Ratings` refuses
     """
-    path = Path(path)
-    columns = _of_folder(path) if path.is_dir() else _of_feather(path)
+    path = path_of(path)
+    columns = _of_folder(path) if os.path.isdir(path) else _of_feather(path)
     for (name, dtype), column in zip(_COLUMNS.items(), columns, strict=True):
         if column.dtype != dtype or column.ndim != 1 or not len(column):
             raise DataError(
@@ -41,7 +51,7 @@ def mapped(path, *, scale=None, n_users=None, n_items=None):
     def count(positions):
         return int(max(in_pieces(lambda part: positions[part].max(), len(positions)))) + 1
 
-    shape = n_users or count(users), n_items or count(items)
+    shape = count(users) if n_users is None else n_users, count(items) if n_items is None else n_items
     return Ratings(users, items, values, *shape, scale=scale, name=path.stem)
 
 

@@ -1,79 +1,31 @@
 """What a rating set is: coordinate arrays, their compressed forms, and how they are split."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
-from gpumf.compiled import cached_njit
+from gpumf.arguments import MOST_SEED, integer
 from gpumf.cpu import order as cpu_order
-from gpumf.datasets.checks import DataError, checked
+from gpumf.datasets.checks import DataError, array_of, check_scale, checked, times_of
+from gpumf.datasets.rows import CompressedRows, grouped, inside, row_offsets, sorted_by
+from gpumf.datasets.splits import by_time, held_out, leave_one_out
 from gpumf.hashing import random_order, random_subset
 from gpumf.ordering import stable_order
 
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
-def row_offsets(counts):
-    """Where each row starts and ends: int64 (rows + 1,), 0 and the running totals of the counts.
+    import pandas as pd
+    from numpy.typing import ArrayLike
 
-    64 bits, whatever the type of the counts: the large sets have more than 2**31 ratings.
-    """
-    offsets = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, dtype=np.int64, out=offsets[1:])
-    return offsets
-
-
-@cached_njit()
-def grouped(rows, offsets):
-    """The positions of each row's ratings, one row after another, each in the order given (a counting sort)."""
-    order = np.empty(len(rows), np.int64)
-    free = offsets[:-1].copy()
-    for k in range(len(rows)):
-        order[free[rows[k]]] = k
-        free[rows[k]] += 1
-    return order
-
-
-def sorted_by(keys, n):
-    """(order, offsets): a stable order of keys in 0..n-1, and where each key begins, by counting."""
-    offsets = row_offsets(np.bincount(keys, minlength=n))
-    return grouped(keys, offsets), offsets
-
-
-def inside(positions, n, what):
-    """Positions as a contiguous int32 array; DataError, which begins with `what`, unless all are whole, in 0..n-1."""
-    given = np.asarray(positions)
-    if given.dtype.kind not in "iuf" and given.size:
-        raise DataError(f"{what} must be integers, not {given.dtype}")
-    if given.size and not (given.min() >= 0 and given.max() < n):
-        k = int((~((given >= 0) & (given < n))).argmax())
-        raise DataError(f"{what} must lie in 0..{n - 1}; number {k} is {given.flat[k]}")
-    result = np.ascontiguousarray(given, np.int32)
-    if given.dtype.kind == "f" and not np.array_equal(result, given):
-        raise DataError(f"{what} must be integers, not {given.dtype} with fractions")
-    return result
-
-
-@dataclass(frozen=True, eq=False)
-class CompressedRows:
-    """The ratings of each row, one after another (CSR of the rating matrix, or of its transpose).
-
-    indptr : int64 (rows + 1,), row r holds the positions indptr[r] to indptr[r + 1]
-    indices : int32 (nnz,), the column of each rating, ascending within a row
-    values : float32 (nnz,)
-    """
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
-
-    @property
-    def n_rows(self):
-        return len(self.indptr) - 1
-
-    @property
-    def counts(self):
-        """Ratings per row, int64 (rows,)."""
-        return np.diff(self.indptr)
+Duplicates = Literal["error", "mean", "last"]
+"""What is done where a user has rated an item twice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +41,7 @@ class Ratings:
     sha256 : of the unpacked file that it was read from (of several, one after another) or of the generated
         arrays; None where there is neither
     test_mask : bool (nnz,), the publisher's test set, or None
+    times : float64 (nnz,), when each rating was given, in any unit, or None
 
     The constructor checks that positions lie in the matrix and that columns have one length, in a pass over each;
     `from_arrays` checks all else, such as ratings that are no finite numbers or come twice.
@@ -104,11 +57,12 @@ class Ratings:
     n_users: int
     n_items: int
     scale: tuple[float, float] | None = None
-    user_ids: np.ndarray | None = None
-    item_ids: np.ndarray | None = None
+    user_ids: np.ndarray = None  # type: ignore[assignment]  # the constructor makes them
+    item_ids: np.ndarray = None  # type: ignore[assignment]
     name: str = "ratings"
     sha256: str | None = None
     test_mask: np.ndarray | None = field(default=None, repr=False)
+    times: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self):
         set_ = object.__setattr__  # the class is frozen; only the constructor normalises
@@ -118,40 +72,45 @@ class Ratings:
                 raise DataError(f"{self.name}: n_{side}s must be an integer from 1 to {2**31 - 1}, not {count!r}")
             if ids is None:
                 set_(self, f"{side}_ids", np.arange(count))
-            elif len(ids) != count:
-                raise DataError(f"{self.name}: there are {len(ids)} {side}_ids, not {count}")
+            elif (found := len(ids) if hasattr(ids, "__len__") else 0) != count:
+                raise DataError(f"{self.name}: there are {found} {side}_ids, not {count}")
             set_(self, f"{side}s", inside(getattr(self, f"{side}s"), count, f"{self.name}: {side}s"))
-        values = np.asarray(self.values)
+        values = array_of(self.values, f"{self.name}: values")
         if values.dtype.kind not in "fiub":
             raise DataError(f"{self.name}: values must be numbers, not {values.dtype}")
         set_(self, "values", np.ascontiguousarray(values, np.float32))
         columns = {"users": self.users, "items": self.items, "values": self.values}
         if self.test_mask is not None:
+            set_(self, "test_mask", np.asarray(self.test_mask))
+            if self.test_mask.dtype != np.bool_:
+                raise DataError(f"{self.name}: the test mask must be bool, not {self.test_mask.dtype}")
             columns["test_mask"] = self.test_mask
+        if self.times is not None:
+            set_(self, "times", times_of(self.times, self.name))
+            columns["times"] = self.times
         shapes = {name: np.shape(column) for name, column in columns.items()}
         if set(shapes.values()) != {(self.values.size,)}:
             raise DataError(f"{self.name}: the columns must be as long as each other, of one dimension, not {shapes}")
-        if self.scale is not None and not (
-            len(self.scale) == 2 and -np.inf < self.scale[0] <= self.scale[1] < np.inf
-        ):
-            raise DataError(f"{self.name}: the scale must be (lowest, highest), not {self.scale!r}")
+        check_scale(self.scale, self.name)
 
     @classmethod
     def from_arrays(
         cls,
-        users,
-        items,
-        values,
+        users: ArrayLike,
+        items: ArrayLike,
+        values: ArrayLike,
         *,
-        scale=None,
-        shape=None,
-        duplicates="error",
-        test_mask=None,
-        name="ratings",
-        sha256=None,
-        source=None,
-        locate=None,
-    ):
+        scale: tuple[float, float] | None = None,
+        shape: tuple[int, int] | None = None,
+        duplicates: Duplicates = "error",
+        test_mask: np.ndarray | None = None,
+        times: ArrayLike | None = None,
+        one_user: bool = False,
+        name: str = "ratings",
+        sha256: str | None = None,
+        source: str | None = None,
+        locate: Callable[[int], str] | None = None,
+    ) -> Self:
         """Ratings from columns of raw data, checked: the way in for every file and for data in memory.
 
         Parameters
@@ -162,6 +121,8 @@ class Ratings:
         shape : (users, items); ids are then positions in it, and users and items without ratings are kept
         duplicates : "error", or keep one rating a pair of user and item: the "mean", or the "last" given
         test_mask : bool (nnz,), the publisher's test set
+        times : (nnz,) numbers, when each rating was given; of several of a pair that of the last is kept
+        one_user : bool, take ratings of one user alone, which leave nothing to factorize
         name, sha256 : as of the class
         source : what messages call the whole; the name by default
         locate : function of a position in the columns that returns what messages call that place
@@ -173,7 +134,11 @@ class Ratings:
         Raises
         ------
         DataError : no ratings; columns of unequal length; a rating that is not a finite number or off the scale; a
-            missing, negative or fractional id, or one outside the shape; ratings of one user only; duplicates
+            missing, negative or fractional id, or one outside the shape; ratings of one user alone; duplicates
+
+        >>> ratings = Ratings.from_arrays(["ann", "bob", "bob"], [7, 7, 9], [4, 5, 3], scale=(1, 5))
+        >>> ratings.users, ratings.item_ids
+        (array([0, 1, 1], dtype=int32), array([7, 9]))
         """
         source = source or name
         columns = checked(
@@ -184,41 +149,109 @@ class Ratings:
             shape=shape,
             duplicates=duplicates,
             test_mask=test_mask,
+            times=times,
+            one_user=one_user,
             source=source,
             locate=locate or (lambda k: f"{source}, row {k}"),
         )
         return cls(**columns, name=name, sha256=sha256)
 
+    @classmethod
+    def from_pandas(
+        cls,
+        frame: pd.DataFrame,
+        user: str = "user",
+        item: str = "item",
+        rating: str = "rating",
+        *,
+        time: str | None = None,
+        **parameters: Any,
+    ) -> Self:
+        """Ratings of a pandas DataFrame, one a row.
+
+        Parameters
+        ----------
+        frame : DataFrame; ids are integers or strings, also categorical
+        user, item, rating : names of its columns
+        time : name of the column that says when, numbers or datetimes (then in seconds since 1970), or None
+        **parameters : of `from_arrays`: scale, shape, duplicates, name
+
+        Raises
+        ------
+        DataError : a column that is not there, or what `from_arrays` refuses
+        """
+        from gpumf.datasets.frames import column_of
+
+        wanted = (user, "users"), (item, "items"), (rating, "ratings")
+        columns = [column_of(frame, name, what) for name, what in wanted]
+        times = None if time is None else column_of(frame, time, "times")
+        source = parameters.get("name", "the data frame")
+        given = {"source": source, "locate": lambda k: f"{source}, row {frame.index[k]!r}"}
+        return cls.from_arrays(*columns, times=times, **given | parameters)
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, **parameters: Any) -> Self:
+        """Ratings of a sparse matrix of SciPy, users x items, in any format: every stored entry is one, zeros too.
+
+        Parameters
+        ----------
+        matrix : sparse matrix or array; rows and columns are positions
+        **parameters : of `from_arrays`: scale, duplicates, name
+
+        Raises
+        ------
+        DataError : what `from_arrays` refuses
+        """
+        if not hasattr(matrix, "tocoo"):
+            raise TypeError(f"matrix must be a sparse matrix of SciPy, not {type(matrix).__name__}")
+        if len(matrix.shape) != 2:
+            raise DataError(f"a matrix of ratings has two dimensions, users x items, not {matrix.shape}")
+        stored = matrix.tocoo()
+        return cls.from_arrays(stored.row, stored.col, stored.data, shape=stored.shape, **parameters)
+
+    @staticmethod
+    def from_parquet(
+        path: str | os.PathLike,
+        user: str = "user",
+        item: str = "item",
+        rating: str = "rating",
+        **parameters: Any,
+    ) -> Ratings:
+        """Ratings of a Parquet file: `gpumf.datasets.read` with its parameters, which takes text as well."""
+        from gpumf.datasets.sources import read
+
+        return read(path, user, item, rating, **parameters)
+
     @property
-    def nnz(self):
+    def nnz(self) -> int:
         return len(self.values)
 
     @property
-    def density(self):
+    def density(self) -> float:
         """Filled fraction of the rating matrix: what the thesis (section 6.1) calls sparsity."""
         return self.nnz / (self.n_users * self.n_items)
 
     @cached_property
-    def mean(self):
+    def mean(self) -> float:
         return float(self.values.mean(dtype=np.float64))
 
     @cached_property
-    def user_counts(self):
+    def user_counts(self) -> np.ndarray:
         """Ratings of each user, int64 (n_users,)."""
         return np.bincount(self.users, minlength=self.n_users)
 
     @cached_property
-    def item_counts(self):
+    def item_counts(self) -> np.ndarray:
         """Ratings of each item, int64 (n_items,)."""
         return np.bincount(self.items, minlength=self.n_items)
 
     @cached_property
-    def by_user(self):
+    def by_user(self) -> CompressedRows:
         """The ratings of each user (CSR)."""
         return self._compress(self.users, self.items, self.user_counts, self.n_items)
 
     @cached_property
-    def by_item(self):
+    def by_item(self) -> CompressedRows:
         """The ratings of each item (CSC of the rating matrix)."""
         return self._compress(self.items, self.users, self.item_counts, self.n_users)
 
@@ -230,7 +263,7 @@ class Ratings:
         order = by_column[grouped(rows[by_column], offsets)]
         return CompressedRows(offsets, columns[order], self.values[order])
 
-    def on_host(self):
+    def on_host(self) -> Ratings:
         """These ratings with columns on the host."""
         return self
 
@@ -239,19 +272,19 @@ class Ratings:
     device = None  # of `gpumf.gpu`, where the columns are on one
     xp = np  # works on the columns
 
-    def order(self, keys, n):
+    def order(self, keys: np.ndarray, n: int) -> np.ndarray:
         """The positions of keys in 0..n-1, in ascending order of key, equal ones as they are, int64."""
         return stable_order(keys, n, self.xp)
 
-    def sorted_by(self, keys, n):
+    def sorted_by(self, keys: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         """That order, and where in it each key begins, int64 (n + 1,) on the host."""
         return sorted_by(keys, n)
 
-    def random_order(self, n, seed):
+    def random_order(self, n: int, seed: int) -> np.ndarray:
         """`gpumf.hashing.random_order`, where the columns are."""
         return random_order(n, seed)
 
-    def select(self, chosen, name=None):
+    def select(self, chosen: np.ndarray | slice, name: str | None = None) -> Self:
         """The ratings chosen by a boolean mask or by positions; same users, items and scale."""
         return replace(
             self,
@@ -260,9 +293,18 @@ class Ratings:
             values=self.values[chosen],
             name=name or self.name,
             test_mask=None,
+            times=None if self.times is None else self.times[chosen],
         )
 
-    def split(self, test=0.2, seed=0):
+    def less(self, offset: float) -> Self:
+        """The same ratings, each less a number. Orders that are there need not be made again."""
+        made = replace(self, values=self.values - np.float32(offset))
+        vars(made).update(
+            {side: vars(self)[side].less(offset) for side in ("by_user", "by_item") if side in vars(self)}
+        )
+        return made
+
+    def split(self, test: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
         """Two disjoint random sets, train and test, as in the thesis (section 6.1: 80 % and 20 %).
 
         Users and items whose every rating falls into the test set stay in both; a model predicts the mean of
@@ -277,34 +319,46 @@ class Ratings:
         Returns
         -------
         (train, test) : Ratings, each in the order of this set
+
+        >>> from gpumf import datasets
+        >>> train, test = datasets.twin("ml-100k").split(test=0.2, seed=0)
+        >>> train.nnz, test.nnz
+        (80000, 20000)
         """
-        if not 0 < test < 1:
-            raise ValueError(f"test must lie between 0 and 1, not {test}")
-        n_test = round(test * self.nnz)
-        if not 0 < n_test < self.nnz:
-            raise ValueError(f"a test share of {test} leaves an empty set of {self.nnz} ratings")
-        in_test = random_subset(self.nnz, n_test, seed)
+        in_test = random_subset(self.nnz, held_out(test, self.nnz), integer("seed", seed, 0, MOST_SEED))
         return self.select(~in_test), self.select(in_test)
 
-    def kfold(self, k=5, seed=0):
+    def kfold(self, k: int = 5, seed: int = 0) -> Iterator[tuple[Self, Self]]:
         """Yield k pairs (train, test); every rating is in the test set of exactly one pair.
 
         Sizes differ by at most one. Cold users and items as in `split`.
+
+        >>> ratings = Ratings([0, 1, 2, 0], [0, 1, 0, 1], [4, 5, 3, 1], n_users=3, n_items=2)
+        >>> [test.nnz for _, test in ratings.kfold(3)]
+        [2, 1, 1]
         """
-        if not 2 <= k <= self.nnz:
-            raise ValueError(f"k must lie between 2 and the {self.nnz} ratings, not {k}")
+        if not isinstance(k, int | np.integer) or not 2 <= k <= self.nnz:
+            raise ValueError(f"k must lie between 2 and the {self.nnz} ratings, not {k!r}")
         fold = np.empty(self.nnz, np.int32)
-        fold[random_order(self.nnz, seed)] = np.arange(self.nnz) % k
+        fold[random_order(self.nnz, integer("seed", seed, 0, MOST_SEED))] = np.arange(self.nnz) % k
         for i in range(k):
             yield self.select(fold != i), self.select(fold == i)
 
-    def official_split(self):
+    def split_by_time(self, test: float = 0.2) -> tuple[Self, Self]:
+        """(train, test): the newest round(test * nnz) ratings are the test set; DataError where `times` is None."""
+        return by_time(self, test)
+
+    def leave_one_out(self, seed: int = 0, newest: bool = False) -> tuple[Self, Self]:
+        """(train, test): one rating of each user who has several is left out for the test, a random or the newest."""
+        return leave_one_out(self, seed, newest)
+
+    def official_split(self) -> tuple[Self, Self]:
         """(train, test) as the publisher of the set fixed them; DataError where there is no such split."""
         if self.test_mask is None:
             raise DataError(f"{self.name} has no official split; use split() or kfold()")
         return self.select(~self.test_mask), self.select(self.test_mask)
 
-    def transposed(self):
+    def transposed(self) -> Self:
         """The same ratings with users and items in each other's place."""
         return replace(
             self,

@@ -13,7 +13,7 @@ from gpumf.datasets.columns import Names, coded_integers, joined, narrowed, pool
 
 _BYTES = 4 << 20
 """Of text, in a part: what is made of it on the way takes several times as much on each core."""
-_BYTES_OF_STRINGS = 16 << 20
+_BYTES_OF_STRINGS = 8 << 20
 """The same where ids are strings: for every part all names that are known are hashed."""
 _ROWS = 1 << 20
 """Of a Parquet file, in a part."""
@@ -74,6 +74,8 @@ def _gathered(columns, read, places):
     parts = read(places[0])  # alone: it meets most ids of all, and shows how they are written
     with pool() as threads:
         parts += [part for found in threads.map(read, places[1:]) for part in found]
+    if not parts:
+        raise _Unknown
     pa.default_memory_pool().release_unused()
     return tuple(columns.whole(parts))
 
@@ -100,6 +102,7 @@ def text(file, names, header_lines, delimiter, ids, rating, integers):
         bounds = _line_bounds(file, _BYTES_OF_STRINGS if strings else _BYTES)
         columns = _Columns(ids, rating, strings)
         types = {name: pa.int64() if integers else pa.string() for name in ids} | {rating: pa.float64()}
+        types |= dict.fromkeys(strings, pa.dictionary(pa.int32(), pa.string()))  # each string once in a part
 
         def read(k, columns=columns, types=types, bounds=bounds):
             data = file.read(bounds[k], bounds[k + 1])

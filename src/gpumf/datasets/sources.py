@@ -1,19 +1,26 @@
 """The data sets by name: where each lies, how it is laid out, and how to load it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpumf.arguments import flag, path_of
 from gpumf.datasets import files, layouts
-from gpumf.datasets.checks import DataError
+from gpumf.datasets.checks import DataError, check_scale
 from gpumf.datasets.layouts import Delimited
-from gpumf.datasets.ratings import Ratings
+from gpumf.datasets.ratings import Duplicates, Ratings
 from gpumf.datasets.statistics import COUNTS
 from gpumf.datasets.twins import TWINS, twin
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -156,7 +163,14 @@ SOURCES = {
 }
 
 
-def load(name, *, duplicates="error", rescale=True, seed=0, allow_incomplete=False):
+def load(
+    name: str,
+    *,
+    duplicates: Duplicates = "error",
+    rescale: bool = True,
+    seed: int = 0,
+    allow_incomplete: bool = False,
+) -> Ratings:
     """Load a data set by name, from $GPUMF_DATA or else data/raw, or generate a twin.
 
     Parameters
@@ -175,10 +189,13 @@ def load(name, *, duplicates="error", rescale=True, seed=0, allow_incomplete=Fal
     ------
     DataError : an unknown or absent set; a file that cannot be read; ratings that `Ratings.from_arrays` refuses;
         another number of users, items or ratings than the publisher's
+
+    >>> load("ml-100k-twin", seed=1).nnz
+    100000
     """
-    if name.endswith("-twin"):
+    if isinstance(name, str) and name.endswith("-twin"):
         return twin(name.removesuffix("-twin"), seed)
-    if name not in SOURCES:
+    if not isinstance(name, str) or name not in SOURCES:
         raise DataError(f"there is no data set {name!r}; there are {', '.join(names().index)}")
     source = SOURCES[name]
     parts = [files.find(source.folder or name, pattern) for pattern in source.parts]
@@ -210,7 +227,7 @@ def load(name, *, duplicates="error", rescale=True, seed=0, allow_incomplete=Fal
     return ratings
 
 
-def times(name):
+def times(name: str) -> np.ndarray:
     """When each rating of `load(name)` was given, in its order: float64 (nnz,), seconds since 1970.
 
     Raises
@@ -231,23 +248,40 @@ def times(name):
     return columns.values
 
 
-def titles(name):
+def titles(name: str) -> pd.Series | None:
     """What the items of a data set are called: a Series of str by original id, or None where no file says."""
     source = SOURCES.get(name)
     found = files.find(source.folder or name, source.titles) if source and source.titles else []
     return layouts.titles(found[0]) if found else None
 
 
-def read(path, user="user", item="item", rating="rating", *, scale=None, duplicates="error"):
+def read(
+    path: str | os.PathLike,
+    user: str | int | None = None,
+    item: str | int | None = None,
+    rating: str | int | None = None,
+    *,
+    time: str | int | None = None,
+    delimiter: str | None = None,
+    encoding: str = "utf-8",
+    header: bool = True,
+    scale: tuple[float, float] | None = None,
+    duplicates: Duplicates = "error",
+) -> Ratings:
     """Read any CSV, TSV or Parquet file with a column each of users, items and ratings.
 
     Parameters
     ----------
-    path : of a Parquet file, or of a text file in UTF-8 whose first line names the columns, separated by tab, comma,
-        semicolon or bar; packed (gzip, bz2, xz, zstd, lz4, or alone in a zip) or not. What a file is, its first bytes
-        say and not its name
-    user, item, rating : names of the three columns; ids are integers from 0 where all of a column are (7 or 7.0),
-        else strings, without the blanks around them
+    path : of a Parquet file, or of a text file, a rating a line; packed (gzip, bz2, xz, zstd, lz4, or alone in a zip)
+        or not. What a file is, its first bytes say and not its name
+    user, item, rating : names of the three columns, 'user', 'item' and 'rating' by default; ids are integers from 0
+        where all of a column are (7 or 7.0), else strings, without the blanks around them
+    time : name of the column that says when, a number, or None
+    delimiter : of a text file, one character; by default of tab, comma, semicolon and bar the one that gives most
+        columns, or a blank where these give no three
+    encoding : of a text file, a name that Python knows
+    header : bool, whether the first line of a text file names the columns; otherwise columns are numbers from 0, by
+        default 0, 1 and 2
     scale : (lowest, highest) possible rating; a rating off it is an error
     duplicates : as in `load`
 
@@ -257,32 +291,66 @@ def read(path, user="user", item="item", rating="rating", *, scale=None, duplica
 
     Raises
     ------
+    TypeError : a path that is none
+    ValueError : columns that are not three, a delimiter or an encoding that is none
     DataError : no such file; a file that cannot be read; ratings that `Ratings.from_arrays` refuses
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "mine.csv")
+    ...     _ = path.write_text("who,what,stars\\nann,x,4\\nbob,x,5\\nbob,y,3\\n")
+    ...     ratings = read(path, "who", "what", "stars", scale=(1, 5))
+    >>> ratings.name, ratings.nnz, list(ratings.user_ids)
+    ('mine', 3, ['ann', 'bob'])
     """
-    if len({user, item, rating}) < 3:
-        raise ValueError(f"user, item and rating must be three columns, not {user!r}, {item!r} and {rating!r}")
-    path = Path(path)
-    file = files.single(path)
+    defaults = ("user", "item", "rating") if header else (0, 1, 2)
+    wanted = [default if name is None else name for name, default in zip((user, item, rating), defaults, strict=True)]
+    if len(set(wanted)) < 3 or time in wanted:
+        raise ValueError(f"user, item and rating must be three columns, time another one, not {[*wanted, time]}")
+    if delimiter is not None and (
+        not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'
+    ):
+        raise ValueError(f"delimiter must be one character, of ASCII and no quote or line end, not {delimiter!r}")
+    try:
+        "".encode(encoding)  # which refuses codecs that are not of text
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"encoding must be one that Python knows, such as 'latin-1', not {encoding!r}") from error
+    flag("header", header)
+    check_scale(scale)
+    path = path_of(path)
+    file = files.single(path, encoding)
     with _hashed([file]) as digest:
-        if file.read(0, min(4, file.size)) == layouts.PARQUET:
-            columns = layouts.parquet(file, user, item, rating)
-        else:
-            columns = layouts.delimited_by_header(file, user, item, rating)([file])
+        parquet = file.read(0, min(4, file.size)) == files.PARQUET
+
+        def read_columns(*names):
+            return (
+                layouts.parquet(file, *names)
+                if parquet
+                else layouts.delimited(file, *names, delimiter, header)([file])
+            )
+
+        columns = read_columns(*wanted)
+        times = None if time is None else read_columns(*wanted[:2], time).values
     return Ratings.from_arrays(
         **columns._asdict(),
         scale=scale,
         duplicates=duplicates,
+        times=times,
         name=path.stem,
         sha256=digest.result(),
         source=str(path),
     )
 
 
-def names():
+def names() -> pd.DataFrame:
     """What `load` can load: a DataFrame indexed by name.
 
     Columns: description; present, whether its files are found or it is generated; download, whether
     `python -m gpumf.datasets <name>` fetches it.
+
+    >>> bool(names().loc["ml-100k-twin", "present"])
+    True
     """
     import pandas as pd
 
@@ -302,6 +370,8 @@ def names():
 @contextmanager
 def _hashed(found):
     """While it lasts, the SHA-256 of files is computed by a thread of its own; the Future of it."""
+    from concurrent.futures import ThreadPoolExecutor
+
     for file in found:
         if not file.plain:
             _ = file.contents  # unpacked once, for both
@@ -314,6 +384,7 @@ def _absent(name, source, pattern):
         f"{folder / (source.folder or name)}{'' if folder.is_dir() else ' (there is no such folder)'}"
         for folder in files.data_folders()
     )
+    places = places or "any folder, as neither GPUMF_DATA nor HOME is set"
     remedy = (
         f"run `python -m gpumf.datasets {name}`"
         if source.archives

@@ -8,10 +8,12 @@ every repeat, and each row names the data set, the kernel and the device that it
 
 import os
 import re
+from copy import copy
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from gpumf import DivergedError, datasets, dependencies, gpu, results
@@ -131,6 +133,21 @@ def trained(model, train, epochs, test, **options):
         model.history.loc[len(model.history)] = {"epoch": diverged.epoch}
         model.history = model.history.astype({"epoch": int})
         return model
+
+
+def wall_seconds(model, train, epochs):
+    """Seconds of a whole `fit` as a user waits for it: from columns of ratings to factors on the host.
+
+    Kernels are compiled before; no order of the ratings is made before, and no errors are computed.
+
+    Parameters
+    ----------
+    model : fitted or not, which stays as it is
+    train : Ratings
+    epochs : int
+    """
+    times = copy(model).fit(train.select(np.arange(train.nnz)), epochs).times
+    return times.wall - times.compile
 
 
 def identity(ratings):

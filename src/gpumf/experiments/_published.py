@@ -19,6 +19,7 @@ def table():
         return pd.read_csv(file)
 
 
+@cache
 def value(artefact, quantity, data=None, model=None, source="thesis"):
     """The one value of an artefact, such as 'Figure 6.1', that these words name; None where there is none.
 

@@ -79,7 +79,7 @@ def text(result):
     ]
     for data in table.data.unique():
         lines += ["", f"[parameters.{data}]"]
-        for model in table.model.unique():
+        for model in _OTHERS:
             rows = table[(table.model == model) & (table.data == data)]
             if rows.empty:
                 rows = table[(table.model == model) & (family == _published.family(data))].drop_duplicates("varied")

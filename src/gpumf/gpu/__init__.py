@@ -5,6 +5,8 @@ A device is an object with `array`, `empty`, `zeros`, `to_numpy`, `free_bytes`, 
 package sees nothing else of it. 'cuda' is the GPU, 'host' this machine's processor in its place.
 """
 
+import os
+import sys
 from functools import cache
 
 
@@ -33,6 +35,8 @@ def why_unavailable(name="cuda"):
         from gpumf.gpu import host
 
         return host.why_unavailable()
+    if _FORKED:
+        return _FORKED[0]
     try:
         import cupy
     except ImportError as error:
@@ -43,6 +47,23 @@ def why_unavailable(name="cuda"):
     except cupy.cuda.runtime.CUDARuntimeError as error:
         return f"no CUDA device answers ({error})"
     return "no CUDA device was found"
+
+
+_FORKED: list[str] = []
+"""Why CUDA is not available in a process that was forked from one that had asked for it."""
+
+
+def _after_fork():
+    """A child process has no part in its parent's CUDA context, and can make none of its own."""
+    if "cupy" in sys.modules and why_unavailable.cache_info().currsize and available():
+        _FORKED[:] = [
+            "this process was forked from one that had used CUDA: start it with multiprocessing.get_context('spawn')"
+        ]
+        for known in (available, why_unavailable, device):
+            known.cache_clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache

@@ -143,6 +143,21 @@ class CudaDevice(Recorder):
         return result
 
     @staticmethod
+    def empty_pinned(shape, dtype):
+        """An uninitialised NumPy array in page-locked memory, from and to which the device copies by itself."""
+        return cupyx.empty_pinned(shape, dtype)
+
+    def upload(self, values, there):
+        """Copy a NumPy array into one of the device, both as they are."""
+        self._not_while_recording("copy to the device")
+        there.set(values)
+
+    def download(self, there, values):
+        """Copy an array of the device into a NumPy array; waits for the kernels that write it."""
+        self._not_while_recording("copy to the host")
+        there.get(out=values)
+
+    @staticmethod
     def free_bytes():
         """Memory that new arrays can have now: what the driver has free and what CuPy keeps for reuse."""
         return cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()

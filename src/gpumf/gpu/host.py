@@ -1,7 +1,7 @@
 """The kernels on this machine's processor: slow, and strict. It needs a C++ compiler and no GPU.
 
 The same CUDA sources, compiled behind kernels/host/cuda.h. A launch checks what a GPU leaves to luck: an index out of
-bounds, a read of shared memory that nobody has written, a barrier or a shuffle to which not everybody comes. Each is
+bounds, a read of shared memory that nobody has written, a barrier or a shuffle to which not all threads come. Each is
 a DeviceError that names kernel, block and thread, and the line of the source.
 """
 
@@ -192,6 +192,21 @@ class HostDevice(Recorder):
         return array.copy()
 
     @staticmethod
+    def empty_pinned(shape, dtype):
+        """An uninitialised NumPy array."""
+        return np.empty(shape, dtype)
+
+    def upload(self, values, there):
+        """Copy a NumPy array into one of the device."""
+        self._not_while_recording("copy to the device")
+        np.copyto(there, values)
+
+    def download(self, there, values):
+        """Copy an array of the device into a NumPy array."""
+        self._not_while_recording("copy to the host")
+        np.copyto(values, there)
+
+    @staticmethod
     def free_bytes():
         """Memory that new arrays can have: a part of what a small GPU has."""
         return _FREE_BYTES
@@ -257,7 +272,7 @@ class HostDevice(Recorder):
             self._shuffle = before
 
     def order(self):
-        """What the next launch is told of cores and order, and where its steps go."""
+        """The next launch's cores and order, and where its steps go."""
         if self._shuffle is None:
             return {"cores": os.cpu_count()}, None
         draws, trace = self._shuffle
@@ -312,6 +327,8 @@ def _compiled(name, code, options, link):
         return native.compiled(f"host/{name}", code, [*_OPTIONS, *options], [*kept, *link])
     except native.CompileError as error:
         raise DeviceError(f"{name} does not compile for device='host': {error}") from error
+    except OSError as error:
+        raise DeviceError(f"device='host' needs a folder for what it compiles, and found none: {error}") from error
 
 
 @cache

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
+from gpumf import native
+from gpumf.checksums import sealed, unsealed
 from gpumf.gpu import DeviceError, sources
 
 _RESOURCES = re.compile(
@@ -22,12 +24,23 @@ _RESOURCES = re.compile(
 
 
 @cache
-def _library():
-    """NVRTC, or None where it is not installed."""
+def _path():
+    """Where NVRTC is, or None where it is not installed."""
     package = importlib.util.find_spec("nvidia")
     folders = package.submodule_search_locations if package else []
-    found = sorted(path for folder in folders for path in Path(folder).rglob("libnvrtc.so.*"))
-    return ctypes.CDLL(found[-1]) if found else None
+    return max((path for folder in folders for path in Path(folder).rglob("libnvrtc.so.*")), default=None)
+
+
+@cache
+def _library():
+    """NVRTC, or None where it is not installed."""
+    return ctypes.CDLL(_path()) if _path() else None
+
+
+@cache
+def _version():
+    """What tells one build of NVRTC from another."""
+    return f"{_path().name} {_path().stat().st_size}"
 
 
 def why_unavailable():
@@ -36,7 +49,7 @@ def why_unavailable():
 
 
 def resources(source, architecture, **defines):
-    """Compile `kernels/<source>` for an architecture, as 90 or 120; a warning is an error.
+    """Compile `kernels/<source>` for an architecture, as 90 or 120, once; a warning is an error.
 
     Returns
     -------
@@ -56,19 +69,16 @@ def resources(source, architecture, **defines):
         "--ptxas-options=-v",
         *(f"-D{key}={value}" for key, value in defines.items()),
     ]
-    nvrtc, program = _library(), ctypes.c_void_p()
-    code = sources.text(path).encode()
-    _checked(nvrtc.nvrtcCreateProgram(ctypes.byref(program), code, path.name.encode(), 0, None, None))
-    encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-    failed = nvrtc.nvrtcCompileProgram(program, len(options), encoded)
-    size = ctypes.c_size_t()
-    _checked(nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
-    log = ctypes.create_string_buffer(size.value)
-    _checked(nvrtc.nvrtcGetProgramLog(program, log))
-    _checked(nvrtc.nvrtcDestroyProgram(ctypes.byref(program)))
-    text = log.value.decode()
-    if failed or "warning" in text:  # the option that makes warnings errors is unknown to older versions
-        raise DeviceError(f"{source} does not compile for sm_{architecture} with {defines}: {text}")
+    code = sources.text(path)
+    kept = native.cached(f"nvrtc/{path.stem}.log", _version(), code, *options)
+    whole = unsealed(kept.read_bytes()) if kept.exists() else None
+    text = whole.decode() if whole is not None else None
+    if text is None:
+        failed, text = _compile(path.name, code, options)
+        if failed or "warning" in text:  # the option that makes warnings errors is unknown to older versions
+            raise DeviceError(f"{source} does not compile for sm_{architecture} with {defines}: {text}")
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_bytes(sealed(text.encode()))
     found = [
         {key: value if key == "kernel" else int(value or 0) for key, value in match.groupdict().items()}
         for match in _RESOURCES.finditer(text)
@@ -76,6 +86,20 @@ def resources(source, architecture, **defines):
     if missing := set(sources.kernels(path)) - {kernel["kernel"] for kernel in found}:
         raise DeviceError(f"NVRTC's report on {source} says nothing that can be read of {sorted(missing)}: {text}")
     return found
+
+
+def _compile(name, code, options):
+    """Whether it failed, and what NVRTC says."""
+    nvrtc, program = _library(), ctypes.c_void_p()
+    _checked(nvrtc.nvrtcCreateProgram(ctypes.byref(program), code.encode(), name.encode(), 0, None, None))
+    encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+    failed = nvrtc.nvrtcCompileProgram(program, len(options), encoded)
+    size = ctypes.c_size_t()
+    _checked(nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
+    log = ctypes.create_string_buffer(size.value)
+    _checked(nvrtc.nvrtcGetProgramLog(program, log))
+    _checked(nvrtc.nvrtcDestroyProgram(ctypes.byref(program)))
+    return bool(failed), log.value.decode()
 
 
 def _checked(status):

@@ -26,7 +26,7 @@ class Declared(NamedTuple):
     groups: dict
 
 
-DECLARED = {}
+DECLARED: dict[str, Declared] = {}
 """The sources of the modules that are imported; one without definitions and races needs no declaration."""
 
 
@@ -119,7 +119,7 @@ def text(path, folders=None, first=()):
     return _TEXTS[key][1]
 
 
-_TEXTS = {}  # of `text`, by its arguments: (contents by file, text)
+_TEXTS: dict = {}  # of `text`, by its arguments: (contents by file, text)
 
 
 def _read(file):

@@ -1,19 +1,20 @@
 """Parts of arrays that are copied to a GPU while others are worked on: the order of things, without CuPy."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 
 _MOST_CORES = 8  # which are as fast as the bus
-_ALONE = 4 << 20  # bytes that are copied sooner than others are told to help
+_ALONE = 4 << 20  # bytes that are copied sooner than others start to help
 
 
 @cache
 def _copiers(process):
     """The threads that copy in this process (after a fork there are none)."""
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(min(_MOST_CORES, os.cpu_count() or 1), "gpumf-copy")
 
 

@@ -4,8 +4,10 @@ from gpumf.models.als import ALS, ImplicitALS
 from gpumf.models.blend import Blend
 from gpumf.models.checks import DivergedError, NotFittedError
 from gpumf.models.estimator import Model
+from gpumf.models.export import export_factors
 from gpumf.models.factorization import Factorization
 from gpumf.models.rbm import RBM
+from gpumf.models.search import cross_validate, search
 from gpumf.models.sgd import SGD
 
 __all__ = [
@@ -18,4 +20,7 @@ __all__ = [
     "ImplicitALS",
     "Model",
     "NotFittedError",
+    "cross_validate",
+    "export_factors",
+    "search",
 ]

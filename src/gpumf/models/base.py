@@ -17,11 +17,13 @@ COLUMNS = range(1, MAX_FACTORS + 3)  # of rows of factors, two of them biases
 class Version(NamedTuple):
     """A scheme with some of its options, as studies compare it.
 
-    label : in figures
+    label, colour, line : in figures; a name of `figure_style.COLOURS`, and Matplotlib's format of a line
     options : of the model, by name
     """
 
     label: str
+    colour: str
+    line: str
     options: Mapping = MappingProxyType({})
 
 
@@ -48,7 +50,8 @@ class Trainer(ABC):
     from_device : whether it orders ratings that are on the device already, `DeviceRatings`, with its initial arrays
     cases : options with which tests try the scheme on small sets
     publication : a `Publication`, or None where the scheme is in none of the five
-    layout : forms of the training set that it takes beside its columns, of 'by_user' and 'by_item'
+    layout : forms of the training set that it takes, with some of its options, beside its columns: 'by_user' and
+        'by_item' of `Ratings`, and orders of `gpumf.models.sgd.partition` by their names there
     """
 
     device, from_device = "cpu", False
@@ -77,7 +80,7 @@ class Trainer(ABC):
 class FactorTrainer(Trainer):
     """A trainer of a `Factorization`, with at most `max_factors` factors."""
 
-    max_factors = MAX_FACTORS
+    max_factors = COLUMNS[-1]
 
     @abstractmethod
     def factors(self):
@@ -144,7 +147,7 @@ def shape_of(device, source, **defines):
     return _SHAPES[id(kernel)][1]
 
 
-_SHAPES = {}
+_SHAPES: dict = {}
 
 
 def whole_warps(threads):

@@ -2,10 +2,12 @@
 
 import numpy as np
 
-from gpumf.models.checks import NotFittedError
+from gpumf.datasets import Ratings
+from gpumf.models.checks import NotFittedError, flag
 from gpumf.models.estimator import Model
 from gpumf.models.ranking import PredictedRanking
 from gpumf.models.recommender import Recommender
+from gpumf.models.storage import damage_of, read, write
 
 
 class Blend(Recommender):
@@ -27,6 +29,7 @@ class Blend(Recommender):
 
     Raises
     ------
+    TypeError : something that predicts nothing
     ValueError : no model; weights that are negative, do not sum to one or are not as many
     """
 
@@ -35,10 +38,17 @@ class Blend(Recommender):
     def __init__(self, *models, weights=None):
         if not models:
             raise ValueError("a blend needs at least one model")
+        for model in models:
+            if not callable(getattr(model, "predict", None)):
+                raise TypeError(f"a blend is of models, which have the method predict, not of {type(model).__name__}")
         if weights is not None:
-            weights = np.asarray(weights, np.float64)
+            wanted = f"weights must be {len(models)} numbers from 0 of sum 1, not {weights}"
+            try:
+                weights = np.asarray(weights, np.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(wanted) from error
             if weights.shape != (len(models),) or not (weights.min() >= 0 and np.isclose(weights.sum(), 1)):
-                raise ValueError(f"weights must be {len(models)} numbers from 0 of sum 1, not {weights}")
+                raise ValueError(wanted)
         self.models, self.weights = models, weights
 
     def fit(self, held_out, metric="rmse"):
@@ -57,31 +67,96 @@ class Blend(Recommender):
         ------
         ValueError : no ratings, predictions or ratings that are not finite
         """
-        predictions = [model.predict(held_out.users, held_out.items) for model in self.models]
+        if not isinstance(held_out, Ratings):
+            held_out = self._like(held_out, "held_out")
+        self._check_models(held_out)
+        predictions = [_predicted(model, held_out.users, held_out.items) for model in self.models]
         self.weights = convex_weights(np.stack(predictions, axis=1), held_out.values, metric)
         return self
 
-    def predict(self, users, items):
-        """Predicted ratings, float32, for positions of users and items (broadcast against each other).
+    def predict(self, users, items, *, ids=None):
+        """Predicted ratings, float32, for users and items (broadcast against each other).
+
+        ids : whether they are ids; by default as of the models, which have to have the same
 
         Raises
         ------
         NotFittedError : the weights are not known
         """
         self._check_fitted()
-        parts = (w * model.predict(users, items) for w, model in zip(self.weights, self.models, strict=True))
+        if self._speaks(ids):
+            users, items = self._positions(users, "user", True), self._positions(items, "item", True)
+        return self._predict_at(users, items)
+
+    def _predict_at(self, users, items):
+        parts = (w * _predicted(model, users, items) for w, model in zip(self.weights, self.models, strict=True))
         return np.asarray(sum(parts), np.float32)
 
     def _check_fitted(self):
         if self.weights is None:
             raise NotFittedError("this Blend has no weights; call fit() first")
 
+    def _check_models(self, ratings):
+        """Raise where a model of gpumf has other users or items than the ratings, or has learned nothing."""
+        for model in self.models:
+            if isinstance(model, Model):
+                model._check_fitted()
+                model._check_shape(ratings)
+
     def score(self, ratings):
         """Errors on a set of ratings, as {"rmse": ..., "mae": ...} in rating units; ValueError if there are none."""
+        self._check_fitted()
+        if not isinstance(ratings, Ratings):
+            ratings = self._like(ratings, "the set")
+        self._check_models(ratings)
         if ratings.nnz == 0:
             raise ValueError("there are no ratings to score on")
-        errors = self.predict(ratings.users, ratings.items).astype(np.float64) - ratings.values
+        errors = self._predict_at(ratings.users, ratings.items).astype(np.float64) - ratings.values
         return {"rmse": float(np.sqrt(np.mean(errors**2))), "mae": float(np.abs(errors).mean())}
+
+    def save(self, path, *, seen=False):
+        """Write weights and models to one file, as `Model.save` does one model.
+
+        What users rated is left out of a loaded blend's recommendations where all its models have the same of it.
+
+        Raises
+        ------
+        TypeError : something else than models of gpumf
+        """
+        self._check_fitted()
+        self._of_models("ids")
+        contents = [model._content(seen) for model in self.models]
+        header = {"model": "Blend", "weights": self.weights.tolist(), "models": [header for header, _ in contents]}
+        arrays = {f"{k}.{name}": array for k, (_, found) in enumerate(contents) for name, array in found.items()}
+        write(path, header, arrays)
+
+    @classmethod
+    def load(cls, path, device="auto", *, mmap=False):
+        """Read a blend that `save` wrote; device and mmap as of `Model.load`.
+
+        Raises
+        ------
+        ValueError : the file is no saved blend, or what it holds does not go together
+        """
+        header, arrays = read(path, "Blend", flag("mmap", mmap))
+        with damage_of(path):
+            known = {kind.__name__: kind for kind in _subclasses(Model)}
+            models = []
+            for k, of_model in enumerate(header["models"]):
+                start = f"{k}."
+                own = {name.removeprefix(start): arrays.pop(name) for name in list(arrays) if name.startswith(start)}
+                models.append(known[of_model["model"]]._of_content(of_model, own, device, not mmap))
+            if arrays:
+                raise ValueError(f"it has arrays of no model: {sorted(arrays)}")
+            made = cls(*models, weights=header["weights"])
+            _ = made._shape, made.user_ids, made.item_ids
+        first, *others = (model._seen_rows for model in models)
+        if first and all(
+            other and np.array_equal(other.indptr, first.indptr) and np.array_equal(other.indices, first.indices)
+            for other in others
+        ):
+            made._seen_rows = first
+        return made
 
     def _of_models(self, name):
         """An attribute of all models."""
@@ -109,8 +184,40 @@ class Blend(Recommender):
     def _personalized(self):
         return np.any([personalized() for personalized in self._of_models("_personalized")], axis=0)
 
-    def _ranking_without(self, seen, k):
-        return PredictedRanking(self.predict, self._shape, self._item_counts > 0, seen)
+    @property
+    def ids(self):
+        """Whether methods take and give ids: where a model does."""
+        return any(model.ids for model in self.models if isinstance(model, Model))
+
+    @property
+    def user_ids(self):
+        """As of the models."""
+        return self._ids_of_models("user_ids")
+
+    @property
+    def item_ids(self):
+        """As of the models."""
+        return self._ids_of_models("item_ids")
+
+    def _ids_of_models(self, name):
+        first, *others = self._of_models(name)
+        if any((other is None) != (first is None) or not np.array_equal(other, first) for other in others):
+            raise ValueError(f"the models have other {name} than each other; fit them on splits of the same Ratings")
+        return first
+
+    def _ranking_without(self, seen, k, candidates=None):
+        candidates = self._item_counts > 0 if candidates is None else candidates
+        return PredictedRanking(self._predict_at, self._shape, candidates, seen)
+
+
+def _subclasses(kind):
+    """All classes below one."""
+    return [found for one in kind.__subclasses__() for found in (one, *_subclasses(one))]
+
+
+def _predicted(model, users, items):
+    """Predictions for positions, of models and of anything else that predicts."""
+    return model.predict(users, items, ids=False) if isinstance(model, Model) else model.predict(users, items)
 
 
 def convex_weights(predictions, values, metric="rmse"):

@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from gpumf.arguments import MOST_SEED as MOST_SEED
+from gpumf.arguments import flag as flag
+from gpumf.arguments import integer as integer
+from gpumf.arguments import number as number
 from gpumf.datasets import Ratings
-
-MOST_SEED = 2**64 - 1
-_MOST = float(np.finfo(np.float32).max)
 
 
 class NotFittedError(RuntimeError):
@@ -23,42 +24,6 @@ class DivergedError(ArithmeticError):
     def __init__(self, epoch, remedy):
         super().__init__(f"epoch {epoch} ended with factors or errors that are not finite; {remedy}")
         self.epoch = epoch
-
-
-def integer(name, value, least, most=2**31 - 1):
-    """The value as an int; ValueError, which names parameter, value and range, unless it is from least to most."""
-    if isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= most:
-        return int(value)
-    raise ValueError(f"{name} must be an integer from {least} to {most}, not {value!r}")
-
-
-def number(name, value, *, least=None, above=None, below=np.inf, most=None):
-    """The value as a float; ValueError, which names parameter, value and range, where it is outside.
-
-    Judged as the float32 that the kernels get: what is not zero may not round to zero or to infinity.
-
-    Parameters
-    ----------
-    least, above : the lower bound, allowed or not; one of them
-    most, below : the upper bound, allowed or not; one of them or none
-    """
-    numeric = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if numeric and abs(value) <= _MOST:
-        single = np.float32(value)
-        if (single >= least if above is None else single > above) and (
-            single < below if most is None else single <= most
-        ):
-            return float(value)
-    bottom = f"from {least}" if above is None else f"above {above}"
-    top = f"up to {most}" if most is not None else "finite" if np.isinf(below) else f"below {below}"
-    raise ValueError(f"{name} must be a number {bottom} and {top}, not {value!r}")
-
-
-def flag(name, value):
-    """The value as a bool; ValueError where it is none."""
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    raise ValueError(f"{name} must be True or False, not {value!r}")
 
 
 def check_training(train, validation):

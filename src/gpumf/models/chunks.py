@@ -19,6 +19,7 @@ class Chunks:
         where no `most` is given
     pieces : int64 (n + 1,), ascending from 0 to that length: where the order may be cut
     most : ratings in a chunk (a piece that has more is a chunk by itself); all that fit by default
+    beside : bytes that are to be left for each rating of a chunk
 
     Raises
     ------
@@ -27,16 +28,17 @@ class Chunks:
     Attributes
     ----------
     places : list of (first piece, end piece, where the first one begins) of each chunk
+    most : ratings of the longest chunk
     resident : all ratings on the device, always in the same place; None where there is only a chunk of them at a time
     """
 
-    def __init__(self, device, arrays, pieces, most=None):
+    def __init__(self, device, arrays, pieces, most=None, beside=0):
         self._device, self._arrays = device, arrays
         nnz = int(pieces[-1])
         if most is None:
             # What is there already takes no more room.
             bytes_each = sum(a.itemsize for a in arrays if isinstance(a, np.ndarray))
-            fit = int(device.free_bytes() * _SHARE) // bytes_each if bytes_each else nnz
+            fit = int(device.free_bytes() * _SHARE) // (bytes_each + beside) if bytes_each else nnz
             # Two chunks are there at a time.
             most = nnz if nnz <= fit else max(min(fit // 2, _STREAMED // bytes_each), 1)
         cuts = [0]
@@ -45,9 +47,10 @@ class Chunks:
             cuts.append(max(end, cuts[-1] + 1))
         self._bounds = [int(pieces[cut]) for cut in cuts]
         self.places = list(zip(cuts[:-1], cuts[1:], self._bounds[:-1], strict=True))
+        self.most = longest = int(np.diff(self._bounds).max())
         if len(cuts) > 2:
-            longest, free = int(np.diff(self._bounds).max()), device.free_bytes()
-            taken = 2 * longest * sum(a.itemsize for a in arrays)
+            free = device.free_bytes()
+            taken = longest * (2 * sum(a.itemsize for a in arrays) + beside)
             if taken > free:
                 raise out_of_memory(f"a chunk of {longest:,} ratings, with room for the next one,", taken, free)
         self.resident = [device.array(a) for a in arrays] if len(cuts) == 2 else None

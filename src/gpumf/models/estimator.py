@@ -1,32 +1,35 @@
 """What all models share: training with a history, errors, and predictions."""
 
+import secrets
 import time
 from abc import abstractmethod
 from contextlib import contextmanager
+from typing import ClassVar
 
 import numpy as np
-from tqdm import tqdm
 
 from gpumf import gpu
 from gpumf.datasets.device import DeviceRatings
+from gpumf.datasets.frames import ratings_like, ratings_of
 from gpumf.models.base import Trainer
 from gpumf.models.checks import (
     MOST_SEED,
     DivergedError,
-    NotFittedError,
     check_finite,
     check_training,
     flag,
     integer,
-    positions,
 )
 from gpumf.models.finite import FiniteCheck
-from gpumf.models.recommender import Recommender
+from gpumf.models.parameters import Parameters
+from gpumf.models.predictor import Predictor
+from gpumf.models.stopping import ending
 from gpumf.models.storage import Stored
 from gpumf.models.times import Clock
+from gpumf.progress import progress as shown
 
 
-class Model(Stored, Recommender):
+class Model(Parameters, Stored, Predictor):
     """Trains on ratings, keeps a history, predicts ratings.
 
     Subclasses name their kernels in `_trainers` (kernel name -> Trainer class), fastest last, and in `_arrays` the
@@ -37,20 +40,21 @@ class Model(Stored, Recommender):
     history : DataFrame with one row an epoch and the columns
         epoch (0 is the initial model), seconds (of training alone, summed up), rmse, mae (of the validation set;
         NaN without one)
+    epoch : whose parameters the model has, of the history's
     device : where the kernel runs: 'cpu', 'cuda', or 'host' for a CUDA kernel on the processor
     kernel : its name. Where none was given, `fit` chooses it by the training set (see `choose`)
     times : `gpumf.models.times.Times` of the newest training: prepare, transfer, train, compile, and wall
     """
 
-    _trainers: dict[str, type[Trainer]]
+    _trainers: ClassVar[dict[str, type[Trainer]]]
     _arrays: tuple[str, ...]
     _remedy: str  # what to do where training diverges
 
     def __init__(self, *, solver, device, seed):
-        self.seed = integer("seed", seed, 0, MOST_SEED)
+        self.seed = secrets.randbits(64) if seed is None else integer("seed", seed, 0, MOST_SEED)
         self.solver, self.device = self._usable(solver, device)
         self._solver_given, self._default_solver = solver is not None, self.solver
-        self.history = None
+        self.history = self.epoch = None
 
     @classmethod
     def solvers(cls):
@@ -88,7 +92,14 @@ class Model(Stored, Recommender):
         Returns
         -------
         gpumf.models.base.Trainer
+
+        Raises
+        ------
+        ValueError : arrays of other shapes than this model's, which kernels would read past the end of
         """
+        found = [array.shape for array in arrays]
+        if arrays and found != (shapes := list(self._shapes(train.n_users, train.n_items, found))):
+            raise ValueError(f"the arrays to start from have the shapes {found}, not {shapes}")
         return self.scheme(self, train, *(arrays or self._initial(train)), **parts)
 
     def choose(self, train):
@@ -100,7 +111,7 @@ class Model(Stored, Recommender):
         model = type(self).__name__
         if device not in ("auto", "cpu", "cuda", "host"):
             raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'host', not {device!r}")
-        if solver is not None and solver not in self._trainers:
+        if solver is not None and solver not in list(self._trainers):
             raise ValueError(f"{model} has no solver {solver!r}; choose from {list(self._trainers)}")
         if device == "host":
             gpu.device("host")  # raises where there is none
@@ -155,7 +166,20 @@ class Model(Stored, Recommender):
     def _initial(self, train):
         """The arrays before the first epoch, float32."""
 
-    def fit(self, train, epochs=20, validation=None, *, stop=None, warm_start=False, progress=False):
+    def fit(
+        self,
+        train,
+        epochs=20,
+        validation=None,
+        *,
+        keep="last",
+        stop=None,
+        patience=None,
+        callbacks=(),
+        warm_start=False,
+        progress=False,
+        ids=None,
+    ):
         """Train on a set of ratings.
 
         Interrupting (KeyboardInterrupt) leaves a usable model with the epochs done so far; continue it with
@@ -166,12 +190,20 @@ class Model(Stored, Recommender):
 
         Parameters
         ----------
-        train : Ratings, on the host or, `gpumf.datasets.DeviceRatings`, on a device
+        train : Ratings, on the host or, `gpumf.datasets.DeviceRatings`, on a device; or what they are made of, a data
+            frame, a sparse matrix, columns: see `gpumf.datasets.frames.ratings_of`
         epochs : int from 0, how many to add
         validation : Ratings of the same shape, whose errors the history records after each epoch
+        keep : 'last', the model is that of the last epoch; 'best', of the one with the least RMSE on the validation
+            set, the initial model among them. The history has every epoch either way, and `epoch` says which it is
         stop : function of the newest history row (a dict); true ends the training early
-        warm_start : bool, go on from what this model has learned, and its history, instead of from the start
+        patience : int, end it after so many epochs without a lower RMSE on the validation set; goes with keep='best'
+        callbacks : functions of the newest history row, called after every epoch
+        warm_start : bool, go on from what this model has learned, and its history, instead of from the start; after
+            keep='best' from what was kept
         progress : bool, show a bar
+        ids : whether the model's methods take and give ids, see `gpumf.models.ids.Identified`; by default as the
+            training data do: True after a data frame or columns, False after `Ratings` or a matrix
 
         Returns
         -------
@@ -180,16 +212,24 @@ class Model(Stored, Recommender):
         Raises
         ------
         TypeError : sets that are not `Ratings`
-        ValueError : ratings that are not finite, an empty set, a validation set of another shape, epochs below 0
+        ValueError : ratings that are not finite, an empty set, a validation set of another shape, epochs below 0, no
+            validation set to keep the best by
         NotFittedError : warm_start without a training before
         DivergedError : an epoch ended with something that is not finite
         gpumf.gpu.DeviceError : the device cannot do it
         """
         with self._as_before_if_it_fails():
-            epochs, given = integer("epochs", epochs, 0), train
+            epochs, progress = integer("epochs", epochs, 0), flag("progress", progress)
+            named, train, validation = self._sets(train, validation, flag("warm_start", warm_start))
+            given = train
+            if keep not in ("last", "best"):
+                raise ValueError(f"keep must be 'last' or 'best', not {keep!r}")
+            stop = ending(stop, patience, callbacks, keep)
+            if keep == "best" and validation is None:
+                raise ValueError("keep='best' needs a validation set to say which epoch that is")
             clock, train, validation = self._taken(train, validation)
             with clock.spent_on("prepare"):
-                if flag("warm_start", warm_start):
+                if warm_start:
                     self._check_warm(train)
                     known, rows = (self._user_known, self._item_known), self.history.to_dict("records")
                     self._set_training(train)
@@ -197,9 +237,20 @@ class Model(Stored, Recommender):
                 else:
                     self._set_training(train)
                     arrays, rows = self._initial(train), []
-            self._training = given
-            self._train(clock, train, arrays, rows, epochs, validation, stop, progress)
+            self._training, self._seen_rows = given, None
+            self.ids = (named or (warm_start and self.ids)) if ids is None else flag("ids", ids)
+            self._train(clock, train, arrays, rows, epochs, validation, stop, progress, keep)
         return self
+
+    def _sets(self, train, validation, known):
+        """(named, train, validation): whether data name ids, and `Ratings`, in known positions where there are."""
+        train, named = ratings_of(train, "train")
+        if known and named and self.history is not None:
+            train = ratings_like(train, "train", self.user_ids, self.item_ids, self._shape, named)
+        if validation is not None:
+            facts = train.user_ids, train.item_ids, (train.n_users, train.n_items)
+            validation = ratings_like(validation, "validation", *facts)
+        return named, train, validation
 
     def _taken(self, train, validation):
         """(clock, train, validation): a clock that runs from now on, and the sets, checked, where they are wanted."""
@@ -246,7 +297,7 @@ class Model(Stored, Recommender):
         """The arrays to go on from, after `_set_training`, given who was known before it."""
         return self._learned
 
-    def _train(self, clock, train, arrays, rows, epochs, validation, stop, progress):
+    def _train(self, clock, train, arrays, rows, epochs, validation, stop, progress, keep="last"):
         """Train from these arrays, with this history so far, and keep what is learned."""
         make_trainer = self.scheme
         with clock.spent_on("compile"):
@@ -258,28 +309,37 @@ class Model(Stored, Recommender):
             trainer = make_trainer(self, train, *there)
             trainer.synchronize()
 
-        def done(rows, epoch, seconds):
-            """Copies of what is learned by now, and the history."""
+        def done(rows, epoch, seconds, best):
+            """Copies of what is learned by now, the history, and what of it is best, on the host, with its row."""
             learned = trainer.arrays()
             rmse, mae = errors(*learned) if errors else (np.nan, np.nan)
             copies = finite.copies(learned)
             if copies is None or (errors and not np.isfinite(rmse)):
                 raise DivergedError(epoch, self._remedy)
             row = {"epoch": epoch, "seconds": seconds, "rmse": rmse, "mae": mae}
-            return copies, [*rows, row]
+            if keep == "best" and (best is None or rmse < best[1]["rmse"]):
+                best = self._to_host(copies), row
+            return copies, [*rows, row], best
 
         # One assignment an epoch: whenever an interrupt comes, factors and history belong together.
-        newest = (finite.copies(trainer.arrays()), rows) if rows else done(rows, 0, 0.0)
+        if rows:
+            learned = trainer.arrays()
+            newest = finite.copies(learned), rows, None
+            if keep == "best":
+                of_them = {"epoch": self.epoch, "rmse": errors(*learned)[0]}  # on this validation set
+                newest = newest[0], rows, (self._to_host(newest[0]), of_them)
+        else:
+            newest = done(rows, 0, 0.0, None)
         first = newest[1][-1]["epoch"]
         try:
-            for epoch in tqdm(range(first, first + epochs), disable=not progress, desc=self.solver, unit="epoch"):
-                rows = newest[1]
+            for epoch in shown(range(first, first + epochs), progress, desc=self.solver, unit="epoch"):
+                _, rows, best = newest
                 started = time.perf_counter()
                 self._epoch(trainer, epoch, rows)
                 trainer.synchronize()
                 seconds = time.perf_counter() - started
                 clock.add("train", seconds)
-                newest = done(rows, epoch + 1, rows[-1]["seconds"] + seconds)
+                newest = done(rows, epoch + 1, rows[-1]["seconds"] + seconds, best)
                 if stop is not None and stop(newest[1][-1]):
                     break
         except (KeyboardInterrupt, DivergedError):
@@ -287,11 +347,12 @@ class Model(Stored, Recommender):
             raise
         self._finish(clock, *newest)
 
-    def _finish(self, clock, arrays, rows):
+    def _finish(self, clock, arrays, rows, best):
         import pandas as pd
 
         with clock.spent_on("transfer"):
-            self._set_learned(self._to_host(arrays))
+            self._set_learned(best[0] if best else self._to_host(arrays))
+        self.epoch = (best[1] if best else rows[-1])["epoch"]
         history = pd.DataFrame(rows)
         self.times, self.history = clock.stop(), history
 
@@ -311,57 +372,4 @@ class Model(Stored, Recommender):
         self.scale = train.scale
         self._user_known, self._item_counts = train.user_counts > 0, train.item_counts.copy()
         self._training = train
-
-    @property
-    def _item_known(self):
-        return self._item_counts > 0
-
-    @abstractmethod
-    def _errors(self, ratings):
-        """A function of the model's arrays, where they are, that gives (rmse, mae) on these ratings."""
-
-    # Use
-
-    def _check_fitted(self):
-        if self.history is None:
-            raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit() first")
-
-    def score(self, ratings):
-        """Errors on a set of ratings of the same shape, as {"rmse": ..., "mae": ...} in rating units.
-
-        Raises
-        ------
-        ValueError : a set of another shape, or without a rating
-        """
-        self._check_fitted()
-        self._check_shape(ratings)
-        if ratings.nnz == 0:
-            raise ValueError("there are no ratings to score on")
-        arrays = self._learned
-        if self.device != "cpu":
-            arrays = map(gpu.device(self.device).array, arrays)
-        rmse, mae = self._errors(self._placed(ratings))(*arrays)
-        return {"rmse": rmse, "mae": mae}
-
-    def predict(self, users, items):
-        """Predicted ratings, float32, for positions of users and items (broadcast against each other).
-
-        Raises
-        ------
-        IndexError : a position outside 0..n-1
-        """
-        self._check_fitted()
-        sides = positions(users, self._shape[0], "user"), positions(items, self._shape[1], "item")
-        users, items = map(np.array, np.broadcast_arrays(*sides))  # copies: Numba makes NumPy warn of views of these
-        return np.where(self._known(users, items), self._predicted(users, items), np.float32(self.mean))
-
-    @abstractmethod
-    def _predicted(self, users, items):
-        """Predictions for positions of one shape, as if all were known."""
-
-    def _known(self, users, items, xp=np):
-        """Whether the model has learned enough of these positions, arrays of `xp`, to predict more than the mean."""
-        return xp.asarray(self._user_known)[users] & xp.asarray(self._item_known)[items]
-
-    def _personalized(self):
-        return self._user_known
+        self._keep_ids(train)

@@ -1,28 +1,44 @@
 """What the models share that approximate a rating by an inner product."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from gpumf import gpu
 from gpumf.datasets.device import DeviceRatings
-from gpumf.datasets.ratings import CompressedRows
+from gpumf.datasets.rows import CompressedRows
 from gpumf.hashing import splitmix64
 from gpumf.models.base import MAX_FACTORS
-from gpumf.models.checks import integer, number
+from gpumf.models.checks import flag, integer, number
 from gpumf.models.estimator import Model
-from gpumf.models.evaluation import Errors
+from gpumf.models.evaluation import UNBOUNDED, Errors
 from gpumf.models.initial import uniform_factors
 from gpumf.models.ranking import MOST_ITEMS, ranking_of
+
+
+class Once:
+    """What is made of some arrays, made again only for other ones."""
+
+    _of, _made = (), None
+
+    def __call__(self, make, *of):
+        """`make()`, or what it gave the last time that this was called with the same objects, if it was."""
+        if len(of) != len(self._of) or any(a is not b for a, b in zip(of, self._of, strict=True)):
+            self._made, self._of = make(), of
+        return self._made
 
 
 class Factorization(Model):
     """Approximates a rating by the inner product of a user's and an item's factors: r_ui ~ p_u . q_i.
 
-    A model with biases has two more columns (see `SGD`), and counts ratings from their mean. Predictions are not
-    clipped to the rating scale, as the errors in `history` are not. Without biases, a user or item without a
-    training rating has no factors worth using: the mean of the training ratings is predicted for it, and counted so
-    in every error, and such a user is recommended the items with the most training ratings first.
+    With biases a rating is approximated by mu + b_u + b_i + p_u . q_i, mu the mean of the training ratings. They are
+    two more columns of the factors, (.., b_u, 1) and (.., 1, b_i), so that all else stays as it is. For a user
+    without training ratings mu + b_i is predicted, for such an item mu + b_u.
+
+    Predictions, and with them all errors, are clipped to the rating scale where the model is to `clip` them and the
+    training set says its scale. The order of recommendations is that of predictions before.
+
+    Without biases, a user or item without a training rating has no factors worth using: the mean of the training
+    ratings is predicted for it, and counted so in every error, and such a user is recommended the items with the most
+    training ratings first.
 
     Attributes
     ----------
@@ -31,14 +47,15 @@ class Factorization(Model):
     """
 
     _arrays = "user_factors", "item_factors"
-    _copies = None, None  # the arrays of the host, and their copies on the device
-    _copied_rows = None, None  # the training set, and its users' rows on the device
     _remedy = "raise regularization, or scale the ratings down"
+    biases = False
 
-    def __init__(self, factors, regularization, *, solver, device, threads, seed):
+    def __init__(self, factors, regularization, *, solver, device, threads, seed, clip=False):
         self.factors = integer("factors", factors, 1, MAX_FACTORS)
         self.regularization = number("regularization", regularization, least=0)
+        self.clip = flag("clip", clip)
         self.threads = None if threads is None else integer("threads", threads, 1)
+        self._forget_copies()
         super().__init__(solver=solver, device=device, seed=seed)
 
     @property
@@ -55,7 +72,25 @@ class Factorization(Model):
     @property
     def columns(self):
         """Columns of `user_factors` and `item_factors`."""
-        return self.factors
+        return self.factors + (2 if self.biases else 0)
+
+    @property
+    def user_biases(self):
+        """b_u, float32 (n_users,), of a model with biases."""
+        return self.user_factors[:, -2]
+
+    @property
+    def item_biases(self):
+        """b_i, float32 (n_items,), of a model with biases."""
+        return self.item_factors[:, -1]
+
+    @property
+    def _offset(self):
+        return self.mean if self.biases else 0.0
+
+    @property
+    def _bounds(self):
+        return self.scale if self.clip else None
 
     @property
     def _parameters(self):
@@ -65,7 +100,8 @@ class Factorization(Model):
         """Random factors, uniform on [0, 2 sqrt(mean / f)), so that inner products start near the mean rating.
 
         For a mean of 4 and 16 factors that is the thesis's [0, 1) (section 6.2.1). The same for every kernel and
-        device. A mean that is not positive gets factors centred on zero.
+        device. A mean that is not positive, as of ratings counted from theirs, gets factors centred on zero. With
+        biases, these are zero, and so are the factors of users and items without a rating: the mean is predicted.
 
         Returns
         -------
@@ -74,19 +110,19 @@ class Factorization(Model):
         key, mean = splitmix64(np.uint64(self.seed)), self._target_mean(train)
         with np.errstate(over="ignore"):
             keys = splitmix64(key + np.arange(2, dtype=np.uint64))
-        return tuple(
+        drawn = tuple(
             uniform_factors(rows, self.factors, mean, key, train.device)
             for rows, key in zip((train.n_users, train.n_items), keys, strict=True)
         )
+        return with_bias_columns(train, *((factors, 0) for factors in drawn), train.xp) if self.biases else drawn
 
-    @staticmethod
-    def _target_mean(train):
+    def _target_mean(self, train):
         """The mean of what the inner products of known users and items are to be."""
-        return train.mean
+        return 0.0 if self.biases else train.mean
 
     def _as_trained(self, ratings):
         """The ratings as inner products approximate them."""
-        return replace(ratings, values=ratings.values - np.float32(self._offset)) if self._offset else ratings
+        return ratings.less(self._offset) if self._offset else ratings
 
     def _initial(self, train):
         return self.initial_factors(train)
@@ -110,13 +146,27 @@ class Factorization(Model):
     def _shapes(self, users, items, found):
         return (users, self.columns), (items, self.columns)
 
+    def _known(self, users, items, xp=np):
+        return xp.ones(users.shape, bool) if self.biases else super()._known(users, items, xp)
+
+    def _personalized(self):
+        return np.ones_like(self._user_known) if self.biases else super()._personalized()
+
+    def _forget_copies(self):
+        self._factors_there, self._rows_there = Once(), Once()  # on the device, of the training set
+
+    def _vectors(self, side):
+        return getattr(self, f"{side}_factors")[:, : self.factors]
+
     def _errors(self, ratings):
         known = self._known(ratings.users, ratings.items, ratings.xp)
-        return Errors(self._as_trained(ratings), known, self.mean - self._offset, self.columns, self.device)
+        bounds = tuple(bound - self._offset for bound in self._bounds or UNBOUNDED)
+        return Errors(self._as_trained(ratings), known, self.mean - self._offset, self.columns, self.device, bounds)
 
     def _predicted(self, users, items):
         dots = np.einsum("...k,...k->...", self.user_factors[users], self.item_factors[items])
-        return dots + np.float32(self._offset)
+        predicted = dots + np.float32(self._offset)
+        return np.clip(predicted, *map(np.float32, self._bounds)) if self._bounds else predicted
 
     def _kernel_ranks(self, k):
         """Whether lists of k items are found where the kernel runs."""
@@ -128,20 +178,42 @@ class Factorization(Model):
         there = gpu.device(self.device)
         if ratings.device is there:
             return ratings.by_user
-        if self._copied_rows[0] is ratings:
-            return self._copied_rows[1]
-        ordered = ratings if "by_user" in vars(ratings) else DeviceRatings.where_they_fit(ratings, there)
-        rows = CompressedRows(ordered.by_user.indptr, there.array(ordered.by_user.indices), None)
-        if ratings is self._training:
-            self._copied_rows = ratings, rows
-        return rows
 
-    def _ranking_without(self, seen, k):
+        def copied():
+            ordered = ratings if "by_user" in vars(ratings) else DeviceRatings.where_they_fit(ratings, there)
+            return CompressedRows(ordered.by_user.indptr, there.array(ordered.by_user.indices), None)
+
+        return self._rows_there(copied, ratings) if ratings is self._training else copied()
+
+    def _ranking_without(self, seen, k, candidates=None):
         factors = self._learned
+
+        def copied():
+            for array in factors:
+                array.flags.writeable = False  # a change would not be seen in the copy
+            return tuple(map(gpu.device(self.device).array, factors))
+
         if self._kernel_ranks(k):
-            if self._copies[0] is None or any(a is not b for a, b in zip(self._copies[0], factors, strict=True)):
-                for array in factors:
-                    array.flags.writeable = False  # a change would not be seen in the copy
-                self._copies = factors, tuple(map(gpu.device(self.device).array, factors))
-            factors = self._copies[1]
-        return ranking_of(*factors, self._item_known, seen, k, self.device)
+            factors = self._factors_there(copied, *factors)
+        candidates = self._item_known if candidates is None else candidates
+        return ranking_of(*factors, candidates, seen, k, self.device)
+
+
+def with_bias_columns(train, users, items, xp=np):
+    """Rows of factors with the two columns of biases: (.., b_u, 1) and (.., 1, b_i).
+
+    Parameters
+    ----------
+    train : Ratings; for users and items without one, factors and bias are zero
+    users, items : (factors, biases), (rows, f) and (rows,), or a number in the place of all biases; arrays of `xp`
+
+    Returns
+    -------
+    (user_factors, item_factors) : float32 (rows, f + 2)
+    """
+    made = []
+    for (factors, biases), counts, column in ((users, train.user_counts, -2), (items, train.item_counts, -1)):
+        rows, known = xp.ones((len(factors), factors.shape[1] + 2), np.float32), xp.asarray(counts > 0)
+        rows[:, :-2], rows[:, column] = factors * known[:, None], biases * known
+        made.append(rows)
+    return tuple(made)

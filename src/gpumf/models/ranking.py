@@ -73,16 +73,15 @@ class ByUser(Ranking):
         return result
 
     def _joined(self, ask, users):
+        """The arrays that `ask(ranking, its users)` gives, in the order of all users."""
         first = self._first[users]
         for make, mask in zip(self._makers, (first, ~first), strict=True):
             if mask.all():
                 return ask(make(), users)
-        parts = [(mask, ask(make(), users[mask])) for mask, make in zip((first, ~first), self._makers, strict=True)]
-        results = [np.empty((len(users), *part.shape[1:]), part.dtype) for part in parts[0][1]]
-        for mask, part in parts:
-            for result, rows in zip(results, part, strict=True):
-                result[mask] = rows
-        return results
+        order = np.argsort(~first, kind="stable")  # those of the first ranking, then the others
+        parts = np.split(order, [np.count_nonzero(first)])
+        found = [ask(make(), users[part]) for make, part in zip(self._makers, parts, strict=True)]
+        return [np.concatenate(arrays)[np.argsort(order)] for arrays in zip(*found, strict=True)]
 
 
 class InBatches(Ranking):
@@ -175,6 +174,7 @@ class KernelRanking(InBatches):
 
     def __init__(self, user_factors, item_factors, candidates, seen, device):
         self._device, factors = gpu.device(device), user_factors.shape[1]
+        self._array, self._to_numpy = self._device.array, self._device.to_numpy
         # The widest block whose users and lists of MOST_ITEMS fit the shared memory.
         has = self._device.facts["shared_bytes_per_block"]
         for warps in (4, 2):
@@ -199,12 +199,6 @@ class KernelRanking(InBatches):
             "item_columns": columns,
         }
 
-    def _array(self, values):
-        return self._device.array(values)
-
-    def _to_numpy(self, array):
-        return self._device.to_numpy(array)
-
     def _shared(self, k):
         """Bytes of shared memory of a block with lists of k items."""
         return self._shape.work_bytes + self._shape.users * k * self._shape.entry_bytes
@@ -227,6 +221,38 @@ class KernelRanking(InBatches):
         return result
 
 
+class ScoresKernelRanking(KernelRanking):
+    """The same where scores are not inner products: subclasses compute them on the device, some users at a time."""
+
+    def __init__(self, shape, candidates, seen, device):
+        self._device = gpu.device(device)
+        self._array, self._to_numpy = self._device.array, self._device.to_numpy
+        self._batch = max(1, (1 << 24) // shape[1])
+        names = "top_scores", "ranking_metrics"
+        self._kernels = [self._device.kernel(_SOURCE, name, FACTORS=1, WARPS=4) for name in names]
+        self._entry_bytes = shape_of(self._device, _SOURCE, FACTORS=1, WARPS=4).entry_bytes
+        indptr, items = map(self._array, _rows(seen, shape[0]))
+        self._given = {
+            "seen_indptr": indptr,
+            "seen_items": items,
+            "candidates": self._array(candidates.astype(np.uint8)),
+            "n_items": shape[1],
+        }
+
+    @abstractmethod
+    def _scores(self, users):
+        """Of all items, float32 (len(users), n_items) on the device; users are there too."""
+
+    def _top_items(self, users, k):
+        n, warps = len(users), _METRICS_BLOCK // 32
+        items, scores = (self._device.empty((n, k), dtype) for dtype in (np.int32, np.float32))
+        lists = {"users": users, "n_users": n, "k": k, "items": items, "scores": scores}
+        shared = warps * k * self._entry_bytes
+        given = self._given | {"given": self._scores(users)}
+        self._kernels[0](-(-n // warps), _METRICS_BLOCK, **lists, **given, shared=shared)
+        return items, scores
+
+
 def ranking_of(user_factors, item_factors, candidates, seen, k, device):
     """An `InBatches` for lists of k items, where the device is or on the CPU."""
     if device == "cpu" or k > MOST_ITEMS:
@@ -234,13 +260,17 @@ def ranking_of(user_factors, item_factors, candidates, seen, k, device):
     return KernelRanking(user_factors, item_factors, candidates, seen, device)
 
 
-def popular_items(counts, n_users, seen, k, device):
-    """A ranking of the items by their number of ratings, counts (n_items,), the same for every user."""
+def popular_items(counts, n_users, seen, k, device, candidates=None):
+    """A ranking of the items by their number of ratings, counts (n_items,), the same for every user.
+
+    candidates : bool (n_items,), the items to rank; those with a rating by default
+    """
+    candidates = counts > 0 if candidates is None else candidates
     _, places = np.unique(
         counts, return_inverse=True
     )  # which float32 holds exactly, where the counts may be too large
     users = np.ones((n_users, 1), np.float32)
-    return ranking_of(users, places[:, None].astype(np.float32), counts > 0, seen, k, device)
+    return ranking_of(users, places[:, None].astype(np.float32), candidates, seen, k, device)
 
 
 def _rows(seen, n_users):

@@ -5,21 +5,25 @@ from functools import partial
 
 import numpy as np
 
-from gpumf.models.checks import integer, positions
+from gpumf.models.checks import integer
+from gpumf.models.ids import Identified
 from gpumf.models.ranking import METRICS, ByUser, popular_items
 
 
-class Recommender(ABC):
+class Recommender(Identified, ABC):
     """Recommends what it predicts the highest ratings for.
 
     Subclasses have `device`, `_shape` (users, items), `_item_counts`, int64 (n_items,), the training ratings of each
     item, and `_training`, the training set or None where it is not known.
     """
 
+    _seen_rows = None  # what users rated, CompressedRows without values, of a model from a file that kept it
+
     _offset = 0.0  # of predictions from the scores of rankings
+    _bounds = None  # lowest and highest prediction, where they are clipped
 
     @abstractmethod
-    def predict(self, users, items):
+    def _predict_at(self, users, items):
         """Predicted ratings, float32, for positions of users and items (broadcast against each other)."""
 
     @abstractmethod
@@ -31,59 +35,88 @@ class Recommender(ABC):
         """The users, bool (n_users,), for whom there are scores that differ from item to item."""
 
     @abstractmethod
-    def _ranking_without(self, seen, k):
-        """A `Ranking` of the personalized users, for lists of k items, with `seen` as CompressedRows or None."""
+    def _ranking_without(self, seen, k, candidates=None):
+        """A `Ranking` of the personalized users, for lists of k items, with `seen` as CompressedRows or None.
+
+        candidates : bool (n_items,), the items that may be in lists; by default those with a training rating
+        """
 
     def _check_shape(self, ratings):
         if (ratings.n_users, ratings.n_items) != self._shape:
             raise ValueError("the ratings have other users or items than the model was trained on")
 
-    def recommend(self, user, k=10, seen=None):
+    def recommend(self, user, k=10, seen=None, *, candidates=None, filter_items=None, ids=None):
         """The k items with the highest predicted ratings that the user has not rated.
 
         Of equal ratings the item of the lower position comes first. A user of whom the model knows nothing that tells
-        items apart (see the class) gets those with the most training ratings first. Up to 128 items of a
-        factorization are found where the kernel runs, all else on the CPU.
+        items apart (see the class) gets those with the most training ratings first. Up to 128 items are
+        found where the kernel runs, more, and those of a blend, on the CPU.
 
         Parameters
         ----------
-        user : int position, or an array (n,) of them
+        user : id or position, or an array (n,) of them
         k : int
         seen : Ratings whose items of this user are left out, or () to leave out nothing. By default the training set,
-            where it is known: a model from a file has none, nor has a blend of models with different ones
+            where it is known: a model from a file has none unless it was saved with seen=True, nor has a blend of
+            models with different ones
+        candidates : ids or positions of the items to choose from; all by default
+        filter_items : ids or positions of items to leave out
+        ids : whether users and items are ids, here and in what is returned; by default as of the training data, see
+            `gpumf.models.ids.Identified`
 
         Returns
         -------
-        (items, ratings) : int64 and float32, best first; the ratings are those of `predict`, and items without a
-            training rating never appear. For one user (<= k,), for an array (n, k) with -1 and NaN where there are
-            fewer items.
+        (items, ratings) : int64 (positions) or of the type of the ids, and float32, best first; the ratings are those
+            of `predict`, and items without a training rating never appear. For one user (<= k,), for an array (n, k)
+            with -1 (None among strings) and NaN where there are fewer items.
 
         Raises
         ------
-        ValueError : k below 1, `seen` of another shape, or not given where the training set is not known
+        ValueError : k below 1, users of several dimensions, `seen` of another shape, or not given where the training
+            set is not known
+        KeyError : an id that was not in the training set
         IndexError : a position outside 0..n-1
         """
         self._check_fitted()
-        users = np.atleast_1d(positions(user, self._shape[0], "user"))
-        k = integer("k", k, 1)
+        places = self._one_or_several(user, "user", ids)
+        users, k = np.atleast_1d(places), integer("k", k, 1)
         within = min(k, self._shape[1])
-        items, ratings = self._ranking(seen, within).top_items(users, within)
+        ranking = self._ranking(seen, within, self._allowed(candidates, filter_items, ids))
+        items, ratings = ranking.top_items(users, within)
         items = items.astype(np.int64)
         if self._offset:
             ratings += np.float32(self._offset)
+        if self._bounds:
+            ratings = np.clip(ratings, *map(np.float32, self._bounds))
         alike = np.flatnonzero(~self._personalized()[users])
         if len(alike):
             found = items[alike] >= 0
-            ratings[alike] = np.where(found, self.predict(users[alike, None], items[alike] * found), np.nan)
-        if np.ndim(user) == 0:
+            ratings[alike] = np.where(found, self._predict_at(users[alike, None], items[alike] * found), np.nan)
+        if np.ndim(places) == 0:
             found = items[0] >= 0
-            return items[0, found], ratings[0, found]
-        if within == k:
-            return items, ratings
+            return self._told(items[0, found], "item", ids), ratings[0, found]
         beyond = (0, 0), (0, k - within)
-        return np.pad(items, beyond, constant_values=-1), np.pad(ratings, beyond, constant_values=np.nan)
+        items, ratings = (np.pad(a, beyond, constant_values=c) for a, c in ((items, -1), (ratings, np.nan)))
+        return self._told(items, "item", ids), ratings
 
-    def rank(self, test, k=10, seen=None, users=None):
+    def _allowed(self, candidates, filter_items, ids):
+        """The items that may be recommended, bool (n_items,); None for all that have a training rating."""
+        if candidates is None and filter_items is None:
+            return None
+        allowed = self._item_counts > 0
+        if candidates is not None:
+            among = np.zeros_like(allowed)
+            among[self._listed(candidates, ids)] = True
+            allowed &= among
+        if filter_items is not None:
+            allowed[self._listed(filter_items, ids)] = False
+        return allowed
+
+    def _listed(self, items, ids):
+        """Positions of a list of items, which may be empty."""
+        return self._positions(items, "item", ids)
+
+    def rank(self, test, k=10, seen=None, users=None, *, candidates=None, filter_items=None, ids=None):
         """How many of the k best items that the model finds for a user are among those that the user rated later.
 
         Every test rating counts as relevant, whatever its value; of a user's k items, best first, let hit j be one
@@ -99,10 +132,10 @@ class Recommender(ABC):
 
         Parameters
         ----------
-        test : Ratings of the same shape as the training set
+        test : Ratings of the same shape as the training set, or what `fit` makes them of
         k : int
-        seen : as in `recommend`
-        users : positions of the users to average over; all by default
+        seen, candidates, filter_items, ids : as in `recommend`
+        users : the users to average over; all by default
 
         Returns
         -------
@@ -113,32 +146,44 @@ class Recommender(ABC):
         ValueError : no user with a test item, a test set of another shape; otherwise as of `recommend`
         """
         self._check_fitted()
+        test = self._like(test, "test")
         self._check_shape(test)
         k = integer("k", k, 1)
-        users = np.arange(test.n_users) if users is None else positions(users, test.n_users, "user")
+        users = np.arange(test.n_users) if users is None else np.ravel(self._positions(users, "user", ids))
         rows = self._rows(test, k)
         users = users[rows.counts[users] > 0]
         if not len(users):
             raise ValueError("none of the users has a test item")
-        means = self._ranking(seen, k).metrics(rows, users, k).mean(axis=0)
+        ranking = self._ranking(seen, k, self._allowed(candidates, filter_items, ids))
+        means = ranking.metrics(rows, users, k).mean(axis=0)
         return dict(zip(METRICS, means.tolist(), strict=True))
 
     def _rows(self, ratings, k):
         """The users' CompressedRows for a ranking for lists of k items: on the host, unless a kernel ranks."""
         return ratings.on_host().by_user
 
-    def _ranking(self, seen, k):
+    def _ranking(self, seen, k, candidates=None):
         """A `Ranking` for lists of k items without those of `seen`, as of `recommend`."""
+        rows = self._rows_seen(seen, k)
+        rated = self._item_counts > 0 if candidates is None else candidates
+        first, personalized = partial(self._ranking_without, rows, k, candidates), self._personalized()
+        of_others = partial(popular_items, self._item_counts, self._shape[0], rows, k, self.device, rated)
+        return ByUser(personalized, first, of_others)
+
+    def _rows_seen(self, seen, k):
+        """`seen` of `recommend` as CompressedRows, or None for nothing."""
+        if isinstance(seen, tuple) and not seen:
+            return None
         if seen is None:
+            if self._training is None and self._seen_rows is not None:
+                return self._seen_rows
             seen = self._training
             if seen is None:
                 raise ValueError(
-                    "the training set is not known here; pass seen=train, or seen=() to leave out nothing"
+                    "the training set is not known here; pass seen=train, or seen=() to leave out nothing, or save "
+                    "the model with seen=True"
                 )
-        elif isinstance(seen, tuple) and not seen:
-            seen = None
         else:
+            seen = self._like(seen, "seen")
             self._check_shape(seen)
-        rows = None if seen is None else self._rows(seen, k)
-        personalized, popular = self._personalized(), (self._item_counts, self._shape[0], rows, k, self.device)
-        return ByUser(personalized, partial(self._ranking_without, rows, k), partial(popular_items, *popular))
+        return self._rows(seen, k)

@@ -3,58 +3,84 @@
 import json
 import os
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 
+from gpumf.arguments import path_of
+from gpumf.datasets.checks import check_scale
 from gpumf.gpu import DeviceError
-from gpumf.models.checks import number
+from gpumf.models.checks import flag, integer, number
+from gpumf.models.stored_ids import packed_ids, packed_rows, unpacked_ids, unpacked_rows
+from gpumf.models.tensors import read_tensors, write_tensors
 from gpumf.models.times import Times
 
-_FORMAT = 3
+_TENSORS = ".safetensors"
+_FORMAT = 5
+_READ = 4, 5
+"""Formats that are read: 5 may have ids, and what users rated, where 4 has neither."""
 
 
 def write(path, header, arrays):
-    """Write one .npz file: beside it first, then in its place, so that a failure leaves what was there before.
+    """Write one file: beside it first, then in its place, so that a failure leaves what was there before.
 
     Parameters
     ----------
-    path : of the file, an older one is replaced
+    path : of the file, an older one is replaced; one that ends in .safetensors is of that format, others are .npz
     header : dict of plain values
     arrays : dict name -> array
     """
-    path = Path(path).resolve()  # a link stays one
+    path = path_of(path).resolve()  # a link stays one
     beside = path.with_name(f".{path.name}.{os.getpid()}")
+    header = json.dumps({"format": _FORMAT} | header)
     try:
-        with open(beside, "wb") as file:  # np.savez given a name may append a suffix; a file it leaves alone
-            np.savez(file, header=json.dumps({"format": _FORMAT} | header), **arrays)
+        tensors = path.suffix == _TENSORS
+        beside.touch()  # where it cannot be, the system says why
+        if tensors:
+            write_tensors(beside, header, arrays)
+        # np.savez given a name may append a suffix; a file it leaves alone.
+        with open(beside, "r+b" if tensors else "wb") as file:
+            if not tensors:
+                np.savez(file, header=header, **arrays)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
+    # Of safetensors, too, all that goes wrong is of the system: this path, not the one beside it, says where.
+    except OSError as error:
+        raise OSError(error.errno, f"the model cannot be saved: {error.strerror}", str(path)) from error
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
 
 
-def read(path, model):
+def read(path, model, mmap=False):
     """(header, arrays) of a file that `write` wrote for this model, a name.
+
+    mmap : bool, map the arrays of a .safetensors file into memory instead of reading them
 
     Raises
     ------
     ValueError : the file is none, is damaged, or holds another model
     """
+    tensors = path_of(path).suffix == _TENSORS
+    if mmap and not tensors:
+        raise ValueError(f"{path} cannot be mapped into memory; save the model as a .safetensors file")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            header = json.loads(str(file["header"]))
-            arrays = {name: file[name] for name in file.files if name != "header"}
-            found = header.pop("format", None), header.get("model")
-    except OSError:
-        raise
+        if tensors:
+            header, arrays = read_tensors(path, mmap)
+        else:
+            with np.load(path, allow_pickle=False) as file:
+                header = str(file["header"])
+                arrays = {name: file[name] for name in file.files if name != "header"}
+        header = json.loads(header)
+        found = header.pop("format", None), header.get("model")
+    except OSError as error:
+        raise OSError(error.errno, f"no model can be read: {error.strerror}", str(path)) from error
     # What a damaged archive makes of NumPy and zipfile is not bounded by their documentation.
     except Exception as error:
         raise ValueError(f"{path} is not a saved model: {error!r}") from error
-    if found != (_FORMAT, model):
+    if found[0] not in _READ or found[1] != model:
         raise ValueError(f"{path} holds a {found[1]} (format {found[0]}), not a {model} (format {_FORMAT})")
     return header, arrays
 
@@ -70,13 +96,14 @@ def damage_of(path):
         raise ValueError(f"{path} is damaged: {error!r}") from error
 
 
-def check_arrays(arrays, expected):
+def check_arrays(arrays, expected, numbers=True):
     """Raise ValueError unless these are the arrays, all their numbers finite and none of their counts negative.
 
     Parameters
     ----------
     arrays : dict name -> array
     expected : dict name -> (dtype, shape)
+    numbers : bool, look at the numbers too, which reads all of them
     """
     if arrays.keys() != expected.keys():
         raise ValueError(f"it has the arrays {sorted(arrays)}, not {sorted(expected)}")
@@ -84,6 +111,8 @@ def check_arrays(arrays, expected):
         array = arrays[name]
         if (array.dtype, array.shape) != (np.dtype(dtype), shape):
             raise ValueError(f"{name} is {array.dtype} {array.shape}, not {np.dtype(dtype)} {shape}")
+        if not numbers:
+            continue
         if not np.isfinite(array).all() or (array.dtype.kind == "i" and array.min(initial=0) < 0):
             raise ValueError(f"{name} has numbers that are not finite, or negative counts")
 
@@ -102,47 +131,91 @@ class Stored(ABC):
     """Models that are saved to a file and loaded from it.
 
     Subclasses have `_arrays`, the names of the attributes that hold what is learned, float32, `_parameters`, the
-    constructor's arguments, and what `fit` leaves: mean, scale, times, history, `_user_known`, `_item_counts`.
+    constructor's arguments, and what `fit` leaves: mean, scale, epoch, times, history, ids,
+    `_user_known`, `_item_counts`.
     """
 
-    def save(self, path):
-        """Write the fitted model to one .npz file: what it learned, its parameters and history, no ratings.
+    def save(self, path, *, seen=False):
+        """Write the fitted model to one file: what it learned, its ids, parameters and history, no ratings.
 
         A file of this name is replaced once the new one is whole.
+
+        Parameters
+        ----------
+        path : a name that ends in .safetensors makes one of that format, which needs the package safetensors and can
+            be mapped into memory; any other an .npz file
+        seen : bool, keep which items each user rated, 4 bytes a rating, so that the loaded model leaves them out of
+            recommendations; not the ratings
+
+        Raises
+        ------
+        ValueError : seen=True where the training set is not known
         """
+        write(path, *self._content(seen))
+
+    def _content(self, seen=False):
+        """(header, arrays) of a file."""
         self._check_fitted()
         header = {
             "model": type(self).__name__,
             "parameters": self._parameters,
             "mean": self.mean,
             "scale": self.scale,
+            "epoch": self.epoch,
             "times": asdict(self.times),
             "history": self.history.to_dict("list"),
+            "ids": self.ids,
         }
         learned = dict(zip(self._arrays, self._learned, strict=True))
-        write(path, header, learned | {"user_known": self._user_known, "item_counts": self._item_counts})
+        learned |= {"user_known": self._user_known, "item_counts": self._item_counts}
+        learned |= packed_ids("user_ids", self.user_ids) | packed_ids("item_ids", self.item_ids)
+        if flag("seen", seen):
+            if self._training is None and self._seen_rows is None:
+                raise ValueError("the training set is not known here, so that what users rated cannot be saved")
+            rows = self._seen_rows if self._training is None else self._training.on_host().by_user
+            learned |= packed_rows(rows)
+        return header, learned
 
     @classmethod
-    def load(cls, path, device="auto"):
+    def load(cls, path, device="auto", *, mmap=False):
         """Read a model that `save` wrote, for use on `device`; its kernel is chosen anew.
+
+        Parameters
+        ----------
+        path : of the file
+        device : as of the constructor
+        mmap : bool, map the arrays of a .safetensors file into memory: they are read where they are used, shared
+            between processes, and their numbers are not checked
 
         Raises
         ------
         ValueError : the file is no saved model of this class, or what it holds does not go together
         """
-        header, arrays = read(path, cls.__name__)
+        header, arrays = read(path, cls.__name__, flag("mmap", mmap))
         with damage_of(path):
-            parameters, mean, scale = header["parameters"], header["mean"], header["scale"]
-            shapes = {name: array.shape for name, array in arrays.items()}
-            users, items = shapes["user_known"], shapes["item_counts"]
-            model = cls(**parameters, device=device)
-            learned = model._shapes(*users, *items, [shapes[name] for name in cls._arrays])
-            expected = {name: (np.float32, shape) for name, shape in zip(cls._arrays, learned, strict=True)}
-            check_arrays(arrays, expected | {"user_known": (np.bool_, users), "item_counts": (np.int64, items)})
-            model.mean = number("mean", mean, least=-np.inf)
-            model.scale = scale and tuple(number("scale", bound, least=-np.inf) for bound in scale)
-            model.times = Times(**{name: number(name, value, least=0) for name, value in header["times"].items()})
-            model.history = history_of(header["history"])
+            return cls._of_content(header, arrays, device, not mmap)
+
+    @classmethod
+    def _of_content(cls, header, arrays, device, numbers=True):
+        """The model that `_content` gave, with its arrays."""
+        parameters, mean, scale = header["parameters"], header["mean"], header["scale"]
+        shapes = {name: array.shape for name, array in arrays.items()}
+        users, items = shapes["user_known"], shapes["item_counts"]
+        model = cls(**parameters, device=device)
+        learned = model._shapes(*users, *items, [shapes[name] for name in cls._arrays])
+        model.user_ids = unpacked_ids("user_ids", arrays, *users)
+        model.item_ids = unpacked_ids("item_ids", arrays, *items)
+        model.ids = flag("ids", header.get("ids", False))
+        model._seen_rows = unpacked_rows(arrays, *users, *items)
+        expected = {name: (np.float32, shape) for name, shape in zip(cls._arrays, learned, strict=True)}
+        counts = {"user_known": (np.bool_, users), "item_counts": (np.int64, items)}
+        check_arrays(arrays, expected | counts, numbers)
+        model.mean = number("mean", mean, least=-np.inf)
+        check_scale(scale)
+        model.scale = scale and tuple(number("scale", bound, least=-np.inf) for bound in scale)
+        model.times = Times(**{name: number(name, value, least=0) for name, value in header["times"].items()})
+        model.history = history_of(header["history"])
+        model.epoch = integer("epoch", header["epoch"], 0, int(model.history.epoch.max()))
         model._set_learned(arrays[name] for name in cls._arrays)
         model._user_known, model._item_counts = arrays["user_known"], arrays["item_counts"]
         model._training = None

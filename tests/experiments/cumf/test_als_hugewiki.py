@@ -1,10 +1,13 @@
 """ALS at the twin of Hugewiki."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 
 from gpumf.experiments.cumf import als_hugewiki
 from outcomes import promise_words
+from support import ragged_ratings
 
 
 def test_iterations_on_hugewiki_are_summed_up_and_drawn_by_their_halves():
@@ -36,3 +39,23 @@ def test_an_iteration_that_streams_is_that_of_both_sides():
     for seconds, expected in ((1.4, "stretch"), (2.9, "target"), (3.1, "short")):
         rows = [("iteration", seconds), ("users", 0.1), ("prepare", 9.0)]
         assert promise_words("als-streamed-seconds", columns, rows) == expected
+
+
+def test_what_is_held_is_what_is_no_longer_free(monkeypatch):
+    free = iter([10**9, 7 * 10**8, 10**8])
+    device = SimpleNamespace(name="host", free_bytes=lambda: next(free), synchronize=lambda: None)
+    ratings = ragged_ratings(seed=0)
+    twin = SimpleNamespace(
+        train=ratings, test=None, **{k: getattr(ratings, k) for k in ("n_users", "n_items", "nnz")}
+    )
+    twin.name, twin.sha256 = "h", "0"
+    monkeypatch.setattr(als_hugewiki.gpu, "device", lambda name: device)
+    monkeypatch.setattr(als_hugewiki.gpu_twins, "twin", lambda name, device: twin)
+
+    def fit(train, test, factors, iterations, record, device):
+        record(1, "iteration", 2.0, 0.5)
+
+    monkeypatch.setattr(als_hugewiki._half_sweeps, "fit", fit)
+    frame = als_hugewiki.run("hugewiki-small-twin", 4, 1).set_index("step")
+    assert frame.held_bytes.to_dict() == {"generate": 3 * 10**8, "iteration": 9 * 10**8}
+    assert frame.rmse["iteration"] == 0.5 and np.isnan(frame.rmse["generate"])

@@ -1,11 +1,17 @@
 """Versions of ALS: their gains, limits, phases and roofline."""
 
+import time
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
 
+from gpumf import ALS
 from gpumf import figure_style as style
 from gpumf.experiments.cumf import als_versions
 from outcomes import FINDINGS, labelled, promise_words
+from support import ragged_ratings
 
 CUMF = {"cumf_lu": 8.0, "cumf_cholesky": 4.0, "cumf_cg": 2.0, "cumf_cg_fp16": 1.0}
 
@@ -55,6 +61,25 @@ def test_versions_are_drawn_beside_their_limit_and_their_gathers(versions):
     assert list(axis.lines[0].get_xdata())[::-1] == [4, 4, 4, 4, 2, 2] and labelled(figure)
 
 
+def test_get_hermitian_of_each_side_is_timed_after_one_call_that_is_not(monkeypatch):
+    clock, calls = [0.0], []
+
+    def work(side):
+        def get_hermitian():
+            clock[0] += 100 * 10.0 ** -calls.count(side) * (2 if side == "items" else 1)
+            calls.append(side)
+
+        return {"get_hermitian": get_hermitian}
+
+    sides = {side: work(side) for side in ("users", "items")}
+    trainer = SimpleNamespace(epoch=lambda number: calls.append(number), phases=sides.get)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    seconds = als_versions._hermitians(SimpleNamespace(device="cpu"), trainer, repeats=2)
+    assert calls[0] == 0, "the kernels were compiled and the factors are those of an epoch"
+    np.testing.assert_allclose(seconds["users get_hermitian"], [10, 1])
+    np.testing.assert_allclose(seconds["items get_hermitian"], [20, 2])
+
+
 def test_loads_and_solvers_are_drawn_as_in_cumf(versions):
     figure = style.save(als_versions.figure_phases(versions.frame, "netflix-twin", 100), versions)
     loads, solvers = ([[bar.get_height() for bar in bars] for bars in axis.containers] for axis in figure.axes)
@@ -95,3 +120,23 @@ def test_the_times_of_versions_are_those_of_the_row_that_the_promise_names(name,
         rows = [(*row, seconds_), *((*other, 1e-9) for other in others)]
         assert promise_words(name, VERSIONS, rows) == expected
     assert promise_words(name, VERSIONS, [(*other, 1e-9) for other in others]) == "missing"
+
+
+@pytest.mark.parametrize(("kernel", "entry"), [("tensor_core", 2), ("cumf_cholesky", 4)])
+def test_gathers_are_of_a_row_of_factors_for_every_rating_in_the_kernels_precision(kernel, entry, monkeypatch):
+    model = ALS(8, solver=kernel, device="host", biases=False)
+    train, ceilings = ragged_ratings(seed=0), {"copy_bytes_per_second": 16.0}
+    steps = ["iteration", "users", "items", "users get_gram", "users solve", "users get_hermitian"]
+    monkeypatch.setattr(type(model), "trainer", lambda self, ratings: None)
+    monkeypatch.setattr(als_versions, "_steps", lambda *what: {step: np.array([0.5, 0.25]) for step in steps})
+    monkeypatch.setattr(als_versions, "_work", lambda *what: dict.fromkeys(steps, (7, 9)))
+    monkeypatch.setattr(als_versions._limits, "limit_seconds", lambda moved, flops, *what: 0.125)
+    frame = pd.DataFrame(als_versions._timings(model, train, None, ceilings, 2), columns=als_versions.COLUMNS)
+    gathers = frame.groupby("step", sort=False).gather_seconds.first()
+    of_a_side = train.nnz * 8 * entry / 16
+    assert gathers[["iteration", "users", "items", "users get_hermitian"]].to_list() == [
+        2 * of_a_side, of_a_side, of_a_side, of_a_side
+    ]  # fmt: skip
+    assert gathers[["users get_gram", "users solve"]].isna().all()
+    assert frame.fraction_of_limit.to_list() == [0.25, 0.5] * len(steps) and (frame.bytes == 7).all()
+    assert frame.repeat.to_list() == [0, 1] * len(steps) and (frame.flops == 9).all()

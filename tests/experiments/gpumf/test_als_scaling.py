@@ -1,5 +1,6 @@
 """ALS with more factors and more ratings."""
 
+import pandas as pd
 import pytest
 
 from gpumf import figure_style as style
@@ -25,3 +26,11 @@ def test_times_are_drawn_against_factors_and_ratings(stored):
     slopes = als_scaling.summary(result.frame)
     assert slopes["factors", "cumf_cholesky"] == pytest.approx(2)
     assert slopes["nnz", "tensor_core"] == pytest.approx(1)
+
+
+def test_times_grow_as_between_the_two_largest_settings():
+    seconds = {8: 1.0, 16: 2.0, 64: 32.0}
+    rows = [("factors", "fast", f, repeat, s * (1 + repeat)) for f, s in seconds.items() for repeat in (0, 1, 2)]
+    frame = pd.DataFrame(rows, columns=["varied", "kernel", "factors", "repeat", "seconds"])
+    assert als_scaling.summary(frame).to_dict() == {("factors", "fast"): pytest.approx(2)}
+    assert als_scaling.summary(frame[frame.factors == 8]).empty

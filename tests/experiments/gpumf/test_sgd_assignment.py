@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from gpumf import SGD
 from gpumf.experiments.gpumf import sgd_assignment
 
 
@@ -64,3 +65,9 @@ def _squares(axis):
     for text in axis.texts:
         x, y = text.get_position()
         yield text, at[round(x - 0.5), round(y - 0.54)]
+
+
+def test_but_for_sizes_schemes_take_what_they_are_made_for():
+    flags = {name: value for name, value in sgd_assignment.OPTIONS.items() if isinstance(value, bool)}
+    defaults = {name: option.default for scheme in SGD.schemes().values() for name, option in scheme.options.items()}
+    assert flags == {"shuffle": False, "striding": True} and defaults["striding"] is True

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from gpumf.experiments.gpumf import sgd_ml100k
-from outcomes import lines, promise_words
+from outcomes import lines
 
 
 def test_parameters_are_chosen_on_held_out_training_ratings_alone():
@@ -27,13 +27,15 @@ def test_seeds_are_drawn_fold_by_fold():
 
 
 def test_the_errors_on_movielens_are_means_of_folds_with_the_spread_of_the_seeds():
-    columns = ["fold", "step", "seed", "rmse", "mae"]
+    tests = [(f, "test", s, 0.9 + f / 10 + s / 100, 0.7) for f in (0, 1) for s in (0, 2)]
+    frame = pd.DataFrame([*tests, (0, "choice", 0, 0.1, 0.1)], columns=["fold", "step", "seed", "rmse", "mae"])
+    found = {finding.id: finding.value(frame) for finding in sgd_ml100k.FINDINGS}
+    assert found["sgd-ml100k-rmse"] == (pytest.approx(0.96), pytest.approx(0.02 / 2**0.5), "rating")
+    assert found["sgd-ml100k-mae"][0] == pytest.approx(0.7)
 
-    def rows(rmse, between_seeds=0.0):
-        tests = [(f, "test", s, rmse + f / 10 - 0.05 + s * between_seeds, 0.7) for f in (0, 1) for s in (0, 1)]
-        return [*tests, (0, "choice", 0, 0.1, 0.1)]
 
-    for rmse, expected in ((0.91, "stretch"), (0.93, "target"), (0.94, "short")):
-        assert promise_words("sgd-ml100k-rmse", columns, rows(rmse)) == expected
-    assert promise_words("sgd-ml100k-rmse", columns, rows(0.925, between_seeds=0.01)) == "short", "seeds are apart"
-    assert promise_words("sgd-ml100k-mae", columns, rows(0.91)) == "stretch"
+def test_what_is_chosen_at_an_edge_of_the_grid_is_told():
+    columns = ["fold", "step", "seed", "factors", "regularization", "bias_regularization", "learning_rate", "beta"]
+    rows = [(f, "choice", 0, 4, value, 0, 0.1, 0) for f in (0, 1) for value in (1, 2, 3)]
+    rows += [(0, "test", 0, 4, 2, 0, 0.1, 0), (1, "test", 0, 4, 3, 0, 0.1, 0), (1, "test", 1, 4, 3, 0, 0.1, 0)]
+    assert sgd_ml100k.at_edges(pd.DataFrame(rows, columns=columns)).to_dict() == {"regularization": 1}

@@ -1,4 +1,4 @@
-"""The schemes of SGD: their speeds, and their gaps to the sequential one."""
+"""The schemes of SGD: their speeds, and their gaps to one core."""
 
 import numpy as np
 import pandas as pd
@@ -9,18 +9,36 @@ from gpumf.experiments.gpumf import sgd_schemes
 from outcomes import labelled
 
 
-def test_schemes_are_summed_up_by_speed_and_by_their_gap_to_sequential():
+def test_schemes_are_summed_up_by_speed_and_by_their_gap_to_one_core_that_takes_ratings_as_they_do():
     rows = [
-        ("a", scheme, "cpu", repeat, epoch, epoch * seconds, epoch * 100, rmse - 0.1 * epoch + 0.01 * repeat, 0.5)
-        for scheme, seconds, rmse in (("sequential", 2.0, 1.0), ("fast", 0.5, 0.95))
+        (
+            "a",
+            scheme,
+            "cpu",
+            repeat,
+            epoch,
+            epoch * seconds,
+            epoch * 100,
+            rmse - 0.1 * epoch + 0.01 * repeat,
+            0.5 - epoch / 10,
+        )
+        for scheme, seconds, rmse in (
+            ("sequential", 2.0, 1.0),
+            ("hogwild", 1.0, 1.02),
+            ("ordered_parallel", 1.0, 0.94),
+            ("fast", 0.5, 0.95),
+        )
         for repeat in (0, 1)
         for epoch in (0, 1, 2)
     ]
     columns = ["data", "scheme", "device", "repeat", "epoch", "seconds", "updates", "rmse", "mae"]
     table = sgd_schemes.summary(pd.DataFrame(rows, columns=columns)).set_index("scheme")
-    assert list(table.updates_per_second) == [50, 200]
-    assert list(table.last_rmse) == pytest.approx([0.805, 0.755]) and list(table.gap) == pytest.approx([0, -0.05])
-    assert list(table.spread) == pytest.approx([np.std([0, 0.01], ddof=1)] * 2)
+    assert list(table.updates_per_second) == [50, 100, 100, 200]
+    assert table.last_rmse[["sequential", "fast"]].to_list() == pytest.approx([0.805, 0.755])
+    np.testing.assert_allclose(table.best_rmse, table.last_rmse)
+    assert list(table.last_mae) == pytest.approx([0.3] * 4) and set(table.epochs) == {2}
+    assert list(table.gap) == pytest.approx([0, 0.02, 0, 0.01])
+    assert list(table.spread) == pytest.approx([np.std([0, 0.01], ddof=1)] * 4)
 
 
 def test_the_figure_of_schemes_has_a_line_each(stored):

@@ -3,8 +3,10 @@
 import pandas as pd
 import pytest
 
+from gpumf import ALS, SGD
 from gpumf.experiments.thesis import als_sgd_rbm
 from outcomes import assert_drawn, word
+from support import ragged_ratings
 
 
 def raced(sgd=0.5, data="jester-1"):
@@ -46,3 +48,29 @@ def test_a_word_follows_from_the_numbers(name, frame, expected):
 def test_the_figure_says_where_it_was_measured_and_what_its_axes_are(store):
     result = store("als_sgd_rbm", raced())
     assert_drawn(als_sgd_rbm.figure(result.frame), result, 1)
+
+
+def test_a_row_is_an_epoch_of_a_version_and_says_with_what_it_was_trained(monkeypatch):
+    versions = {
+        "als": (ALS, "sequential", {"biases": False}),
+        "sgd": (SGD, "sequential", {"biases": False, "learning_rate": 0.01}),
+    }
+    monkeypatch.setattr(als_sgd_rbm, "VERSIONS", versions)
+    monkeypatch.setattr(als_sgd_rbm, "_usable", lambda model, kernel: True)
+    monkeypatch.setattr(als_sgd_rbm, "load_ratings", lambda name: ragged_ratings(seed=0))
+    parameters = {"ragged": {"ALS": {"regularization": 0.2}, "SGD": {"regularization": 0.3, "learning_rate": 0.04}}}
+    epochs = {"ALS": 1, "SGD": 2}
+    monkeypatch.setattr(als_sgd_rbm, "chosen", lambda given, data, model: given["ragged"][model])
+    frame = als_sgd_rbm.run(["ragged"], None, epochs, 2, parameters)
+    assert list(frame) == [
+        "data", "version", "model", "kernel", "device", "repeat", "regularization", "learning_rate", "epoch",
+        "seconds", "rmse", "mae",
+    ]  # fmt: skip
+    for (version, repeat), rows in frame.groupby(["version", "repeat"]):
+        model = version.upper()
+        assert rows.epoch.to_list() == list(range(epochs[model] + 1)) and set(rows.model) == {model}
+        assert set(rows.regularization) == {parameters["ragged"][model]["regularization"]} and repeat in (0, 1)
+        assert rows.learning_rate.isna().all() if model == "ALS" else set(rows.learning_rate) == {0.01}
+        assert rows.seconds.iloc[0] == 0 and rows.seconds.is_monotonic_increasing and (rows.rmse > rows.mae).all()
+    first = frame[frame.epoch == 0].set_index(["version", "repeat"]).rmse
+    assert first["als", 0] != first["als", 1], "each repeat has its own split and start"

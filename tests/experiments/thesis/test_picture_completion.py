@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from gpumf import findings
 from gpumf.experiments.thesis import picture_completion
 
 
@@ -19,7 +20,7 @@ def frame():
 def test_a_row_is_a_pixel():
     pixels = frame()
     rows, columns = pixels.row.max() + 1, pixels.column.max() + 1
-    assert list(pixels) == ["row", "column", "original", "known", "completed", "factors", "regularization"]
+    assert list(pixels) == ["seed", "row", "column", "original", "known", "completed", "factors", "regularization"]
     assert len(pixels) == rows * columns == len(pixels[["row", "column"]].drop_duplicates())
     assert (pixels.row * columns + pixels.column == np.arange(len(pixels))).all()
     assert pixels.known.sum() == round(0.2 * len(pixels))
@@ -68,3 +69,38 @@ def test_the_figure_shows_three_pictures_and_what_they_are_worth():
         assert f"PSNR {worth[shown]:.1f} dB" in axis.get_title()
     original = figure.axes[0].images[0].get_array()
     assert np.array_equal(original.ravel(), frame().original)
+
+
+def test_questions_that_are_not_testable_say_what_is_missing():
+    rows = {
+        finding.id: findings.evaluate(finding, "picture_completion")
+        for finding in picture_completion.FINDINGS
+        if finding.rule.missing
+    }
+    assert set(rows) == {"thesis-document-clustering", "thesis-further-features"}
+    assert all(row["word"] == "not testable" and "Missing: " in row["statement"] for row in rows.values())
+
+
+def test_seeds_are_summed_up_one_by_one():
+    worse = frame().assign(seed=1, completed=lambda pixels: 255 - pixels.completed)
+    one, other, both = (
+        picture_completion.summary(pixels).set_index("filling")
+        for pixels in (frame(), worse, pd.concat([frame(), worse]))
+    )
+    apart = one.psnr["ALS"] - other.psnr["ALS"]
+    assert apart > 1 and both.spread["ALS"] == pytest.approx(apart / 2) and both.spread["mean"] == 0
+    assert both.psnr["ALS"] == pytest.approx((one.psnr["ALS"] + other.psnr["ALS"]) / 2)
+
+
+def test_a_tenth_of_the_known_pixels_chooses(monkeypatch):
+    parts, plain = [], picture_completion.Ratings.split
+
+    def split(self, *arguments):
+        parts.append((self, *plain(self, *arguments)))
+        return parts[-1][1:]
+
+    monkeypatch.setattr(picture_completion.Ratings, "split", split)
+    original = np.random.default_rng(0).integers(0, 256, (20, 30)).astype(np.float32)
+    picture_completion._completed(original, 0.2, 1, [2], [3.0], 1)
+    ((pixels, train, held_out),) = parts
+    assert (pixels.nnz, train.nnz, held_out.nnz) == (120, 108, 12) and abs(pixels.values.mean()) < 1e-4

@@ -15,6 +15,18 @@ def test_the_lead_is_that_of_the_fastest_so_far():
     assert list(theoretical_flops.summary(single).lead) == [4, 2], "the fastest so far, not of the year"
 
 
+def test_peaks_are_those_of_the_data_sheets():
+    """The makers' own numbers in GFLOP/s; a processor without double precision has no row of it."""
+    peaks = theoretical_flops.run().set_index(["processor", "precision"]).gflops
+    for processor, precision, gflops in (
+        ("GeForce GTX 580", "single", 1581),
+        ("Tesla P100 SXM2", "double", 4760),
+        ("Core i7-2600K", "double", 108.8),
+    ):
+        assert peaks[processor, precision] == pytest.approx(gflops, rel=0.01)
+    assert ("GeForce 8800 GTX", "double") not in peaks and (peaks > 0).all()
+
+
 def leads(first, last):
     """GPUs that lead CPUs by these factors, in two years."""
     rows = [

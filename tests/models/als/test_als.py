@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from cases import HALF, als_case, als_tolerance
 from gpumf import ALS, gpu
+from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.gpu import nvrtc
 from gpumf.gpu.occupancy import KEPLER, active_blocks
 from gpumf.models.als import tensor_core, thesis, trainer
-from support import fewer, kernels_on, ragged_ratings, random_factors
+from support import fewer, kernels_on, ragged_ratings, random_factors, to_numpy
 
 THESIS = ["thesis_global", "thesis_hybrid", "thesis_shared"]
 
@@ -32,7 +33,7 @@ def test_half_sweep_matches_the_reference(device, factors, weighted):
             assert not case.run(HALF)[0][empty].any()
 
 
-@pytest.mark.parametrize("factors", [10, 33, 64, 100, 111, 128, 200, 256])
+@pytest.mark.parametrize("factors", [10, 33, 64, 100, 111, 128, 200, 209, 256])
 def test_tensor_core_half_sweep_with_many_factors(launcher, factors):
     longest = 70 if launcher.name == "host" else 400
     ratings = ragged_ratings(n_users=5, n_items=500, longest=longest, seed=factors)
@@ -58,7 +59,7 @@ def test_segments_are_the_rows():
 def test_tensor_core_gives_the_same_bits_in_every_order(host, factors, longest):
     # Short segments of which the parts meet; several warps that go through many stages.
     ratings = ragged_ratings(n_users=4, n_items=420, longest=300, seed=6)
-    model = ALS(factors, solver="tensor_core", device="host", cg_steps=2)
+    model = ALS(factors, solver="tensor_core", device="host", cg_steps=2, biases=False)
     start, results = (random_factors(4, factors, 1), random_factors(420, factors, 2)), set()
     for seed in range(5):
         trainer = tensor_core.TensorCore(model, ratings, *start, longest=longest)
@@ -111,7 +112,7 @@ def test_bit_identical_from_run_to_run(device):
     n_users, epochs = (100, 1) if device == "host" else (500, 5)
     ratings = ragged_ratings(n_users, n_items=300, longest=250, seed=8)
     for kernel in kernels_on(ALS, device):
-        first, second = (ALS(16, solver=kernel, device=device).fit(ratings, epochs) for _ in range(2))
+        first, second = (ALS(16, solver=kernel, device=device, biases=False).fit(ratings, epochs) for _ in range(2))
         assert np.array_equal(first.user_factors, second.user_factors), kernel
         assert np.array_equal(first.item_factors, second.item_factors), kernel
 
@@ -132,7 +133,7 @@ def test_second_epochs_and_second_fits_go_on_from_the_first(device):
 
 
 def test_shared_memory_is_what_the_thesis_computed(host):
-    model = ALS(16, solver="thesis_shared", device="host")
+    model = ALS(16, solver="thesis_shared", device="host", biases=False)
     # Section 6.4: 10.594 kB a block for 16 factors, of which the two symmetric matrices take 2 x 4.35 kB.
     assert thesis.ThesisShared.shared_bytes(model) == pytest.approx(10_594, rel=0.15)
     assert thesis.ThesisShared.shared_bytes(model) > 2 * 4_350
@@ -174,7 +175,7 @@ def test_registers_leave_room_for_the_blocks_that_the_thesis_has():
 def test_active_blocks_are_what_the_driver_says(cuda):
     for factors in (1, 8, 16, 32):
         for version in (thesis.ThesisGlobal, thesis.ThesisHybrid, thesis.ThesisShared):
-            model = ALS(factors, solver=version.entry)
+            model = ALS(factors, solver=version.entry, biases=False)
             kernel = version.compile(model)
             for block in (32, 96, 128):
                 for scale in (1, 2, 4.75):
@@ -186,28 +187,56 @@ def test_active_blocks_are_what_the_driver_says(cuda):
 def test_parameters_are_checked():
     for wrong in (0, 301, 1.5):
         with pytest.raises(ValueError, match="factors"):
-            ALS(wrong)
+            ALS(wrong, biases=False)
     for wrong in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="regularization"):
-            ALS(16, wrong)
+            ALS(16, wrong, biases=False)
     with pytest.raises(ValueError, match="no solver"):
-        ALS(16, solver="fastest")
+        ALS(16, solver="fastest", biases=False)
     with pytest.raises(ValueError, match="device"):
-        ALS(16, device="tpu")
+        ALS(16, device="tpu", biases=False)
     with pytest.raises(ValueError, match="threads"):
-        ALS(16, threads=0)
+        ALS(16, threads=0, biases=False)
 
 
 @pytest.mark.skipif(gpu.available(), reason="is about machines without a GPU")
 def test_cuda_without_a_gpu_says_why():
     with pytest.raises(gpu.DeviceError, match="not available"):
-        ALS(16, device="cuda")
+        ALS(16, device="cuda", biases=False)
     with pytest.raises(gpu.DeviceError, match="not available"):
-        ALS(16, solver="thesis_shared")
-    assert ALS(16).device == "cpu"
+        ALS(16, solver="thesis_shared", biases=False)
+    assert ALS(16, biases=False).device == "cpu"
 
 
 def test_the_default_kernel_fits_the_factors(cuda):
-    assert ALS(128).solver == "tensor_core"
+    assert ALS(128, biases=False).solver == "tensor_core"
     with pytest.raises(ValueError, match="up to 32"):
-        ALS(33, solver="thesis_shared")
+        ALS(33, solver="thesis_shared", biases=False)
+
+
+@pytest.mark.parametrize("kernel", ["thesis_global", "thesis_shared"])
+def test_sums_of_several_chunks_are_added_up(launcher, kernel):
+    rng = np.random.default_rng(0)
+    n = 2500  # the sums of 1024 ratings are moved twice
+    ratings = Ratings(np.zeros(n, int), np.arange(n), rng.integers(1, 6, n), 1, n)
+    start = [random_factors(1, 3, 1), random_factors(n, 3, 2)]
+    trainer = ALS(3, 0.01, solver=kernel, device=launcher.name, biases=False).trainer(ratings, *start)
+    trainer.solve_users()
+    (solved, _) = to_numpy(launcher.name, *trainer.factors())
+    right = reference.als_half_sweep(ratings.by_user, start[1], 0.01, True)
+    np.testing.assert_allclose(solved, right, rtol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kernel", THESIS)
+def test_an_unknown_that_others_make_up_for_becomes_zero(launcher, kernel, seed):
+    """Columns that are equal but for rounding: the second pivot is noise of the size of a float's last digits."""
+    rng, n = np.random.default_rng(seed), 200
+    ratings = Ratings(np.zeros(n, int), np.arange(n), rng.random(n) + 3, 1, n)
+    fixed = np.repeat(rng.random((n, 1), np.float32) + 1, 2, axis=1)
+    fixed[:, 1] *= 3 + np.float32(2.0**-19) * rng.integers(-1, 2, n).astype(np.float32)
+    model = ALS(2, 1e-30, solver=kernel, device=launcher.name, biases=False)
+    trainer = model.trainer(ratings, random_factors(1, 2, 1), fixed)
+    trainer.solve_users()
+    (solved, _) = to_numpy(launcher.name, *trainer.factors())
+    assert solved[0, 1] == 0 and 1 < solved[0, 0] < 4

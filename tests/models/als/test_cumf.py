@@ -5,17 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpumf import gpu
+from cases import HALF, Case, als_case, als_tolerance
+from gpumf import ALS
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.models.als import cumf
 from support import ragged_ratings, random_factors
 
-EXACT = {"cumf_lu": cumf.CumfLu, "cumf_cholesky": cumf.CumfCholesky}
-CG = {"cumf_cg": cumf.CumfCg, "cumf_cg_fp16": cumf.CumfCgHalf}
-# Conjugate gradient ends where rounding, amplified by the condition of A, lets it. FP16 changes each entry of A by up
-# to 2^-12 of the largest on its diagonal, about n / 3 here, and a solution by that over lambda n = n / 20.
-TOLERANCE = dict.fromkeys(EXACT, 1e-4) | {"cumf_cg": 5e-3, "cumf_cg_fp16": 5e-2}
+EXACT, CG = ("cumf_lu", "cumf_cholesky"), ("cumf_cg", "cumf_cg_fp16")
 USERS, ITEMS = 6, 150
 
 
@@ -23,36 +20,24 @@ def ragged(seed, longest=70):
     return ragged_ratings(USERS, ITEMS, longest, seed=seed)
 
 
-def model_of(device, factors, *, weighted=True, alpha=None, regularization=0.05, cg_steps=None, cg_tolerance=0.0):
-    return SimpleNamespace(
-        factors=factors,
-        regularization=regularization,
-        weighted=weighted and alpha is None,
-        alpha=alpha,
-        cg_steps=cg_steps or factors + 50,
-        cg_tolerance=cg_tolerance,
-        device=device,
-    )
+class CumfCase(Case):
+    """Some rows have several segments, and the systems of the users are poisoned before they are computed."""
+
+    def trainer(self):
+        trainer = super().trainer()
+        for batch in trainer._users.batches:
+            for array in (batch.matrices, batch.scales, batch.biases):
+                array[...] = 0xFFFF if array.dtype == np.uint16 else np.nan  # the bits of a NaN of half precision
+        return trainer
 
 
-def trainer_of(kernel, ratings, model, *, users=None, longest=25, **options):
-    """A trainer with poisoned systems and user factors (random for conjugate gradient), and its item factors."""
-    f = model.factors
-    if users is None:
-        shape = ratings.n_users, f
-        users = random_factors(*shape, seed=1) if kernel in CG else np.full(shape, np.nan, np.float32)
-    items = random_factors(ratings.n_items, f, seed=2)
-    trainer = (EXACT | CG)[kernel](model, ratings, users, items, longest=longest, **options)
-    for batch in trainer._users.batches:
-        for array in (batch.matrices, batch.scales, batch.biases):
-            array[...] = 0xFFFF if array.dtype == np.uint16 else np.nan  # the bits of a NaN of half precision
-    return trainer, items
-
-
-def solved_users(kernel, ratings, model, **options):
-    trainer, items = trainer_of(kernel, ratings, model, **options)
-    trainer.solve_users()
-    return gpu.device(model.device).to_numpy(trainer.factors()[0]), items
+def case_of(device, kernel, ratings, factors, *, users=None, load="coalesced", **options):
+    """A `CumfCase`, of ImplicitALS with an alpha, in which conjugate gradient goes on for all of its steps."""
+    case = als_case(device, kernel, ratings, factors, **{"cg_tolerance": 0.0} | options)
+    if users is None and kernel in CG:
+        users = random_factors(USERS, factors, seed=1)
+    start = case.start if users is None else (users, case.start[1])
+    return CumfCase(case.model, ratings, start, longest=25, load=load)
 
 
 def relative_error(actual, expected):
@@ -95,23 +80,33 @@ def expected_systems(rows, fixed, alpha=None):
 def test_half_sweep_matches_the_reference(launcher, factors):
     ratings = ragged(factors)
     assert ratings.by_user.counts.max() > 2 * 25  # has several segments
-    expected = None
-    for kernel in EXACT | CG:
-        actual, items = solved_users(kernel, ratings, model_of(launcher.name, factors))
-        if expected is None:
-            expected = reference.als_half_sweep(ratings.by_user, items, 0.05)
-        assert relative_error(actual, expected) < TOLERANCE[kernel], kernel
-        empty = ratings.by_user.counts == 0
-        assert empty.any() and not actual[empty].any()
+    assert (ratings.by_user.counts == 0).any()  # whose rows are zero
+    for kernel in (*EXACT, *CG):
+        floor = 1.0 if kernel in CG else 0.0  # rounding of conjugate gradient is of the size of its start
+        case_of(launcher.name, kernel, ratings, factors).assert_close(als_tolerance(kernel), HALF, floor=floor)
 
 
 @pytest.mark.parametrize("factors", [10, 32])
 def test_half_sweep_with_plain_lambda(launcher, factors):
-    ratings = ragged(factors)
-    for kernel in [*EXACT, "cumf_cg"]:
-        actual, items = solved_users(kernel, ratings, model_of(launcher.name, factors, weighted=False))
-        expected = reference.als_half_sweep(ratings.by_user, items, 0.05, weighted=False)
-        assert relative_error(actual, expected) < TOLERANCE[kernel], kernel
+    for kernel in (*EXACT, "cumf_cg"):
+        case = case_of(launcher.name, kernel, ragged(factors), factors, weighted=False)
+        case.assert_close(als_tolerance(kernel), HALF)
+
+
+@pytest.mark.parametrize("kernel", EXACT)
+def test_a_pivot_that_only_rounding_leaves_counts_as_infinite(launcher, kernel):
+    """A = ((4, 4), (4, a)), b = (8, 9): the second pivot is a - 4, and at 2^-21 a or less says nothing."""
+    last, expected = [5.0, 4 + 2.0**-21, 4.0], [[1, 1], [2, 0], [2, 0]]
+    ratings = Ratings(np.arange(3), np.zeros(3, int), np.ones(3), 3, 1)
+    trainer = case_of(launcher.name, kernel, ratings, 2, regularization=1e-30).trainer()  # lost beside a 4
+    (batch,) = trainer._users.batches
+    for array, values in (
+        (batch.matrices.reshape(3, 16, 16)[:, :2, :2], [[[4, 4], [4, a]] for a in last]),
+        (batch.biases.reshape(3, 2), [[8, 9]] * 3),
+    ):
+        array[...] = launcher.array(np.array(values, np.float32))
+    trainer.phases("users")["solve"]()
+    np.testing.assert_allclose(launcher.to_numpy(trainer.factors()[0]), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("load", ["coalesced", "l1", "no_l1"])
@@ -119,14 +114,15 @@ def test_half_sweep_with_plain_lambda(launcher, factors):
 def test_get_hermitian_makes_a_and_b(launcher, factors, load):
     """Also with 1, 2 and 4 factors copied at once, and for every load the same bits."""
     ratings = ragged(factors)
-    trainer, items = trainer_of("cumf_cholesky", ratings, model_of(launcher.name, factors), load=load)
+    case = case_of(launcher.name, "cumf_cholesky", ratings, factors, load=load)
+    trainer, rated = case.trainer(), ratings.by_user.counts > 0
     trainer.phases("users")["get_hermitian"]()
-    rated = ratings.by_user.counts > 0
-    for actual, expected in zip(systems(trainer, launcher), expected_systems(ratings.by_user, items), strict=True):
+    made, references = systems(trainer, launcher), expected_systems(ratings.by_user, case.start[1])
+    for actual, expected in zip(made, references, strict=True):
         assert relative_error(actual[rated], expected[rated]) < 1e-6
-    usual, _ = trainer_of("cumf_cholesky", ratings, model_of(launcher.name, factors))
+    usual = case_of(launcher.name, "cumf_cholesky", ratings, factors).trainer()
     usual.phases("users")["get_hermitian"]()
-    for ours, theirs in zip(systems(trainer, launcher), systems(usual, launcher), strict=True):
+    for ours, theirs in zip(made, systems(usual, launcher), strict=True):
         assert np.array_equal(ours[rated], theirs[rated])
 
 
@@ -134,7 +130,8 @@ def test_get_hermitian_makes_a_and_b(launcher, factors, load):
 def test_get_bias_on_its_own(launcher, alpha):
     for factors in (10, 64):
         ratings = ragged(factors)
-        trainer, items = trainer_of("cumf_cholesky", ratings, model_of(launcher.name, factors, alpha=alpha))
+        case = case_of(launcher.name, "cumf_cholesky", ratings, factors, alpha=alpha)
+        trainer, items = case.trainer(), case.start[1]
         trainer.phases("users")["get_bias"]()
         rated = ratings.by_user.counts > 0
         expected = expected_systems(ratings.by_user, items, alpha)[1]
@@ -144,10 +141,11 @@ def test_get_bias_on_its_own(launcher, alpha):
 
 def test_half_precision_rounds_a_and_nothing_else(launcher):
     """Of a magnitude, too, that FP16 does not hold: the products are up to 70 * 90000."""
-    ratings, model = ragged(4), model_of(launcher.name, 32, regularization=0.05 * 300**2)
-    trainer, items = trainer_of("cumf_cg_fp16", ratings, model)
+    ratings = ragged(4)
+    case = case_of(launcher.name, "cumf_cg_fp16", ratings, 32, regularization=0.05 * 300**2)
+    items = case.start[1]
     items *= 300
-    trainer._q[...] = launcher.array(items)
+    trainer = case.trainer()
     trainer.solve_users()
     matrices, biases = systems(trainer, launcher)
     exact, _ = expected_systems(ratings.by_user, items)
@@ -156,7 +154,7 @@ def test_half_precision_rounds_a_and_nothing_else(launcher):
         if count:
             largest = exact[row].diagonal().max()
             assert largest > 65504 and abs(matrices[row] - exact[row]).max() <= 2**-11 * largest
-            ridge = model.regularization * count * np.eye(32)
+            ridge = case.model.regularization * count * np.eye(32)
             assert np.array_equal(matrices[row], matrices[row].T)
             residual = (matrices[row] + ridge) @ actual[row] - biases[row]
             assert np.linalg.norm(residual) < 1e-3 * np.linalg.norm(biases[row])
@@ -172,10 +170,9 @@ def implicit_ratings(seed):
 @pytest.mark.parametrize("factors", [10, 64])
 def test_implicit_half_sweep(launcher, factors):
     ratings = implicit_ratings(factors)
-    for kernel in EXACT | CG:
-        actual, items = solved_users(kernel, ratings, model_of(launcher.name, factors, alpha=3.0, regularization=5.0))
-        expected = reference.implicit_half_sweep(ratings.by_user, items, 5.0, 3.0)
-        assert relative_error(actual, expected) < TOLERANCE[kernel], kernel
+    for kernel in (*EXACT, *CG):
+        case = case_of(launcher.name, kernel, ratings, factors, alpha=3.0, regularization=5.0)
+        case.assert_close(als_tolerance(kernel), HALF, floor=0.01)
 
 
 def test_implicit_reference_is_the_dense_problem():
@@ -190,14 +187,13 @@ def test_implicit_reference_is_the_dense_problem():
     np.testing.assert_allclose(gradient, 0, atol=1e-9)
 
 
-@pytest.mark.parametrize("kernel", EXACT | CG)
+@pytest.mark.parametrize("kernel", [*EXACT, *CG])
 def test_batches_give_the_same_bits(launcher, monkeypatch, kernel):
-    ratings = ragged(8)
-    model = model_of(launcher.name, 10)
-    whole, _ = trainer_of(kernel, ratings, model)
+    case = case_of(launcher.name, kernel, ragged(8), 10)
+    whole = case.trainer()
     whole.epoch(0)
     monkeypatch.setattr(type(launcher), "free_bytes", staticmethod(lambda: 22_000))
-    batched, _ = trainer_of(kernel, ratings, model)
+    batched = case.trainer()
     batched.epoch(0)
     assert len(whole._users.batches) == len(whole._items.batches) == 1
     assert len(batched._users.batches) > 1 and len(batched._items.batches) > 1
@@ -213,13 +209,11 @@ def test_rows_are_cut_where_the_memory_is_full():
 @pytest.mark.parametrize("alpha", [None, 3.0])
 def test_the_same_bits_in_every_order(host, alpha):
     ratings = ragged(9)
-    for kernel in EXACT | CG:
-        results = set()
+    for kernel in (*EXACT, *CG):
+        case, results = case_of("host", kernel, ratings, 10, alpha=alpha), set()
         for seed in range(4):
-            trainer, _ = trainer_of(kernel, ratings, model_of("host", 10, alpha=alpha))
             with host.shuffled(seed):
-                trainer.solve_users()
-            results.add(trainer.factors()[0].tobytes())
+                results.add(case.run(HALF)[0].tobytes())
         assert len(results) == 1, kernel
 
 
@@ -228,7 +222,7 @@ def test_conjugate_gradient_takes_its_steps_and_no_more(launcher):
     ratings = ragged(10)
     start = random_factors(USERS, 16, 5)
     for steps in (1, 2, 3):
-        actual, items = solved_users("cumf_cg", ratings, model_of(launcher.name, 16, cg_steps=steps), users=start)
+        actual, items = case_of(launcher.name, "cumf_cg", ratings, 16, users=start, cg_steps=steps).run(HALF)
         matrices, biases = expected_systems(ratings.by_user, items)
         for row, count in enumerate(ratings.by_user.counts):
             if count == 0:
@@ -245,10 +239,68 @@ def test_conjugate_gradient_takes_its_steps_and_no_more(launcher):
 def test_conjugate_gradient_ends_early(launcher):
     ratings, start = ragged(11), random_factors(USERS, 16, 5)
     rated = ratings.by_user.counts > 0
-    loose, _ = solved_users("cumf_cg", ratings, model_of(launcher.name, 16, cg_tolerance=1e6), users=start)
-    assert np.array_equal(loose[rated], start[rated])
-    near, items = solved_users("cumf_cg", ratings, model_of(launcher.name, 16, cg_tolerance=1.0), users=start)
+    case = case_of(launcher.name, "cumf_cg", ratings, 16, users=start)
+
+    def solved(tolerance):
+        case.model.cg_tolerance = tolerance
+        return case.run(HALF)
+
+    def norms(x):
+        """Of the residuals, which the tolerance bounds."""
+        ridges = 0.05 * ratings.by_user.counts[:, None] * x
+        return np.linalg.norm(np.einsum("rij,rj->ri", matrices, x) + ridges - biases, axis=1)
+
+    near, items = solved(1.0)
     matrices, biases = expected_systems(ratings.by_user, items)
-    ridges = 0.05 * ratings.by_user.counts[:, None] * near
-    residuals = np.linalg.norm(np.einsum("rij,rj->ri", matrices, near) + ridges - biases, axis=1)
-    assert (residuals < 1.1).all() and residuals.max() > 1e-3
+    assert (norms(near) < 1.1).all() and norms(near).max() > 1e-3
+    largest = norms(start)[rated].max()
+    assert largest > 2, "or its square would be less"
+    assert np.array_equal(solved(1.1 * largest)[0][rated], start[rated])
+
+
+def test_every_way_of_loading_is_a_variant_of_the_source():
+    assert sorted(cumf._LOADS.values()) == list(cumf.Cumf.variants["LOAD"])
+
+
+@pytest.mark.parametrize("kernel", [name for name, scheme in ALS.schemes().items() if issubclass(scheme, cumf.Cumf)])
+def test_b_is_made_with_a_but_in_the_version_that_makes_it_apart_as_published(kernel, monkeypatch, host):
+    made, scheme = [], ALS.schemes()[kernel]
+    monkeypatch.setattr(scheme, "get_bias", lambda *arguments: made.append("b"))
+    trainer = ALS(4, solver=kernel, device="host", biases=False).trainer(ragged_ratings(seed=0))
+    monkeypatch.setattr(trainer, "get_hermitian", lambda *arguments: made.append("A"))
+    monkeypatch.setattr(trainer, "solve", lambda *arguments: None)
+    trainer.solve_users()
+    assert made == (["A", "b"] if kernel == "cumf_lu" else ["A"])
+
+
+def test_only_rows_of_several_segments_take_memory_for_their_sums(host):
+    trainer = ALS(4, solver="cumf_cholesky", device="host", biases=False).trainer(ragged_ratings(seed=0))
+    lengths = []
+
+    def empty(n, dtype):
+        lengths.append(n)
+        return host.empty(n, dtype)
+
+    trainer._device = SimpleNamespace(empty=empty, array=host.array, free_bytes=lambda: 10**6)
+    for counts in ([5, 5, 5], [5, 5, 6], [5, 11, 6]):
+        indptr = np.cumsum([0, *counts])
+        trainer._batches([indptr], longest=5)
+        several = sum(-(-count // 5) for count in counts if count > 5)
+        rows = 3 * (trainer._shape.matrix + 4 + 1)
+        assert lengths.pop() == rows + several * trainer._shape.sums + 1, counts
+
+
+@pytest.mark.parametrize("largest", [0, 11, 23])
+def test_halves_are_scaled_by_the_largest_entry_wherever_it_stands(launcher, largest):
+    ratings = ragged(3)
+    start = [random_factors(USERS, 24, 1), random_factors(ITEMS, 24, 2)]
+    start[1][:, largest] *= 50
+    trainer = ALS(24, 1e-6, solver="cumf_cg_fp16", device=launcher.name, biases=False).trainer(ratings, *start)
+    trainer.solve_users()
+    (batch,) = trainer._users.batches
+    found, rows = launcher.to_numpy(batch.scales), ratings.by_user
+    for row in np.flatnonzero(rows.counts):
+        chosen = start[1][rows.indices[rows.indptr[row] : rows.indptr[row + 1]]].astype(np.float64)
+        diagonal = np.square(chosen).sum(axis=0)
+        assert found[row] == pytest.approx(diagonal.max(), rel=1e-3)
+        assert rows.counts[row] < 5 or diagonal.argmax() == largest

@@ -17,15 +17,15 @@ from gpumf.datasets import Ratings
 from gpumf.models.als import tensor_core
 from gpumf.models.base import shape_of
 from hostile import cases, hostile_ratings, ratings_of
-from support import kernels_on
+from support import kernels_on, ragged_ratings
 
 LAMBDA, ALPHA = 0.05, 1.0
 
 
-def model_of(estimator, kernel, device, factors=10, **options):
-    options = {"alpha": ALPHA} | options if estimator is ImplicitALS else options
+def model_of(estimator, kernel, device, factors=10, regularization=LAMBDA, **options):
+    options = ({"alpha": ALPHA} if estimator is ImplicitALS else {"biases": False}) | options
     many = {"cg_steps": factors + 50, "cg_tolerance": 1e-7}
-    return estimator(factors, LAMBDA, solver=kernel, device=device, **many, **options)
+    return estimator(factors, regularization, solver=kernel, device=device, **many | options)
 
 
 def solved(model, ratings, *start):
@@ -114,7 +114,7 @@ def test_a_right_side_of_zero_gives_zero(launcher, estimator):
     rng = np.random.default_rng(3)
     users, items = np.nonzero(rng.random((9, 12)) < 0.5)
     values = np.where(users < 6, 0, rng.integers(1, 100, len(users)))
-    model = estimator(3, device=launcher.name, solver="tensor_core", cg_steps=30)
+    model = model_of(estimator, "tensor_core", launcher.name, 3, cg_steps=30)
     model.fit(Ratings(users, items, values, 9, 12), 2)
     assert np.isfinite(model.item_factors).all() and np.isfinite(model.user_factors).all()
     assert not model.user_factors[:6].any() and model.user_factors[6:].any(axis=1).all()
@@ -127,7 +127,7 @@ def test_weights_far_apart_leave_other_rows_alone(launcher, largest):
     values = rng.integers(1, 6, len(users)).astype(np.float32)
     values[np.flatnonzero(users == 5)[0]] = largest
     ratings = Ratings(users, items, values, 12, 40)
-    model = ImplicitALS(10, 0.1, device=launcher.name, solver="tensor_core", cg_steps=60, cg_tolerance=1e-7)
+    model = model_of(ImplicitALS, "tensor_core", launcher.name, regularization=0.1, alpha=40.0)
     start = model.initial_factors(ratings)
     actual = solved(model, ratings, *start)
     expected = reference.implicit_half_sweep(ratings.by_user, start[1], 0.1, 40.0)
@@ -142,8 +142,8 @@ def test_ratings_of_another_scale_give_the_same_bits_on_that_scale(launcher, exp
     scaled = Ratings(ratings.users, ratings.items, np.ldexp(ratings.values, exponent), 8, 12)
     results = []
     for k, ours in ((0, ratings), (exponent, scaled)):
-        model = ALS(10, float(np.ldexp(0.05, k)), device=launcher.name, solver="tensor_core")
-        start = (np.ldexp(a, k // 2) for a in ALS(10, device=launcher.name).initial_factors(ratings))
+        model = ALS(10, float(np.ldexp(0.05, k)), device=launcher.name, solver="tensor_core", biases=False)
+        start = (np.ldexp(a, k // 2) for a in ALS(10, device=launcher.name, biases=False).initial_factors(ratings))
         results.append(np.ldexp(solved(model, ours, *start), -k // 2))
     assert results[0].any() and np.array_equal(*results)
 
@@ -153,7 +153,7 @@ def test_few_ratings_and_little_lambda_stay_finite(launcher, kernel):
     factors, n = (32, 20) if kernel == "thesis_shared" else (64, 40)
     values = np.random.default_rng(0).integers(1, 6, n)
     ratings = Ratings(np.zeros(n, int), np.arange(n), values, 1, n)
-    model = ALS(factors, 1e-6, weighted=False, device=launcher.name, solver=kernel)
+    model = ALS(factors, 1e-6, weighted=False, device=launcher.name, solver=kernel, biases=False)
     start = model.initial_factors(ratings)
     actual = solved(model, ratings, *start)
     assert np.isfinite(actual).all() and np.abs(actual @ start[1].T - ratings.values).max() < 1.5
@@ -171,21 +171,38 @@ def of_architecture(request, host, monkeypatch):
 
 
 def test_tensor_core_fits_every_architecture(host, of_architecture):
-    for factors in (1, 48, 64, 144, 145, 240, 241, 256):
-        defines = tensor_core.TensorCore.defines(ALS(factors, device="host"))
-        assert defines["STAGE_ROWS"] * (6 * (-(-factors // 16) * 16 + 8) + 40) <= SHARED[of_architecture]
-    assert defines["STAGE_ROWS"] == (64 if of_architecture in (80, 90, 100) else 32)
+    for factors in (1, 48, 64, 144, 145, 208, 209, 256):
+        defines = tensor_core.TensorCore.defines(ALS(factors, device="host", biases=False))
+        ahead = 1 if of_architecture < 80 else 3  # without asynchronous copies
+        taken = tensor_core._most_shared_bytes(factors, defines["STAGE_ROWS"], ahead)
+        assert taken <= SHARED[of_architecture]
+    assert defines["STAGE_ROWS"] == (64 if of_architecture in (90, 100) else 32)
 
 
+@pytest.mark.parametrize("factors", [100, 192, 193, 209, 256])
 @pytest.mark.parametrize("rows", [64, 32])
-def test_the_shared_memory_of_tensor_core_is_what_the_launcher_takes_it_for(host, rows):
-    shape = shape_of(host, "als/tensor_core.cu", FACTORS=100, IMPLICIT=1, STAGE_ROWS=rows)
-    assert shape.teams * shape.team_bytes == rows * (6 * (112 + 8) + 40)
+def test_the_shared_memory_of_tensor_core_is_what_the_launcher_takes_it_for(host, factors, rows):
+    shape = shape_of(host, "als/tensor_core.cu", FACTORS=factors, IMPLICIT=1, STAGE_ROWS=rows)
+    assert shape.teams * shape.team_bytes == tensor_core._most_shared_bytes(factors, rows)
+    assert shape.persistent == (factors > 192)
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_blocks_that_take_several_segments_give_the_same_bits(host, blocks):
+    ratings = ragged_ratings(n_users=9, n_items=200, longest=150, seed=1)
+    model, bits = ALS(200, solver="tensor_core", device="host", biases=False), []
+    start = model.initial_factors(ratings)
+    for most in (blocks, 1000):
+        trainer = tensor_core.TensorCore(model, ratings, *start, longest=40)
+        trainer._most_blocks = {"tensor_core": most}
+        trainer.epoch(0)
+        bits.append([array.tobytes() for array in trainer.factors()])
+    assert bits[0] == bits[1]
 
 
 def test_short_stages_give_the_same_bits(host, monkeypatch):
     ratings = ratings_of("ragged", "heavy tails", 4, 100)
-    model = ALS(100, device="host", solver="tensor_core")
+    model = ALS(100, device="host", solver="tensor_core", biases=False)
     start = model.initial_factors(ratings)
     long = solved(model, ratings, *start)
     monkeypatch.setitem(host.facts, "shared_bytes_per_block", 40 << 10)
@@ -197,22 +214,22 @@ def test_cumf_says_which_factors_fit(host, of_architecture):
     for kernel in ("cumf_lu", "cumf_cholesky", "cumf_cg", "cumf_cg_fp16"):
         if of_architecture == 75:
             with pytest.raises(ValueError, match=r"up to 247 factors.*64 KB"):
-                ALS(256, solver=kernel, device="host")
-        assert ALS(247 if of_architecture == 75 else 256, solver=kernel, device="host").solver == kernel
+                ALS(256, solver=kernel, device="host", biases=False)
+        assert ALS(247 if of_architecture == 75 else 256, solver=kernel, device="host", biases=False).solver == kernel
 
 
 @pytest.mark.parametrize("kernel", ["cumf_lu", "cumf_cholesky"])
 def test_systems_in_global_memory_give_the_same_bits(host, monkeypatch, kernel):
     ratings = ratings_of("full", "stars")
-    model = ALS(10, solver=kernel, device="host")
+    model = ALS(10, solver=kernel, device="host", biases=False)
     start = model.initial_factors(ratings)
     shared = solved(model, ratings, *start)
     monkeypatch.setitem(host.facts, "shared_bytes_per_block", 2000)
-    assert model.schemes()[kernel].solver_of(model).endswith("_in_global")
+    assert model.scheme.solver_defines(model)["IN_GLOBAL"]
     assert np.array_equal(shared, solved(model, ratings, *start))
 
 
 def test_a_row_that_does_not_fit_says_how_much_it_takes(host, monkeypatch):
     monkeypatch.setattr(type(host), "free_bytes", staticmethod(lambda: 3_000))
     with pytest.raises(gpu.DeviceError, match=r"one row takes 0\.0 MB of device memory.*fewer factors"):
-        ALS(10, solver="cumf_cg", device="host").fit(ratings_of("full", "stars"), 1)
+        ALS(10, solver="cumf_cg", device="host", biases=False).fit(ratings_of("full", "stars"), 1)

@@ -9,6 +9,7 @@ from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.datasets.twins import Twin, generate
 from gpumf.models import DivergedError
+from gpumf.models.rbm.evaluation import ExpectationKernelRanking, ExpectationRanking, expectation_ranking
 from support import fewer, kernels_on, rated
 
 
@@ -113,6 +114,22 @@ def test_stop_warm_start_save_and_load(tmp_path):
     assert np.array_equal(resumed.item_weights, through.item_weights)
     with pytest.raises(ValueError, match="holds a RBM"):
         ALS.load(tmp_path / "rbm.npz")
+
+
+def test_kernels_recommend_what_the_cpu_does(launcher):
+    train = rated(5, seed=3, n_users=30, n_items=40, longest=20)
+    model = RBM(8, learning_rate=0.2, batch=10, solver="fast", device=launcher.name).fit(train, 3)
+    seen, users = train.by_user, np.arange(30)
+    learned = (model.user_hidden, model.item_weights, model.visible_biases), model.level_values, model._item_known
+    there, here = (expectation_ranking(*learned, seen, 12, device) for device in (launcher.name, "cpu"))
+    assert isinstance(there, ExpectationKernelRanking) and isinstance(here, ExpectationRanking)
+    assert isinstance(model._ranking_without(seen, 12), ExpectationKernelRanking)
+    assert isinstance(model._ranking_without(seen, 129), ExpectationRanking)
+    (items, scores), (expected_items, expected) = (ranking.top_items(users, 12) for ranking in (there, here))
+    np.testing.assert_allclose(scores, expected, rtol=1e-5)
+    apart = np.diff(expected, prepend=np.inf, append=-np.inf) < -1e-4  # from the next better one, and the next worse
+    certain = apart[:, :-1] & apart[:, 1:]
+    assert certain.mean() > 0.5 and (items == expected_items)[certain].all()
 
 
 def test_recommend_takes_the_highest_expected_ratings():

@@ -51,7 +51,7 @@ def test_initial_factors_of_cu2rec_are_the_published_ones(launcher):
         assert rows[:, :8].std() == pytest.approx(1 / 8, rel=0.02) and abs(rows[:, :8].mean()) < 0.01
         assert rows[:, bias].std() == pytest.approx(1, rel=0.05) and (rows[:, one] == 1).all()
     with pytest.raises(ValueError, match="biases=True"):
-        SGD(8, **common)
+        SGD(8, biases=False, **common)
 
 
 def test_striding_lets_every_user_come_first(launcher):
@@ -60,3 +60,13 @@ def test_striding_lets_every_user_come_first(launcher):
     assert {trainer.first_user(step) for step in range(60)} == set(range(20))
     trainer = sgd_case(launcher.name, "cu2rec", ratings, 5, striding=False).trainer()
     assert {trainer.first_user(step) for step in range(60)} == {0}
+
+
+@pytest.mark.parametrize("n", [1, 255, 256, 1000])
+def test_the_total_loss_is_of_all_threads(launcher, n):
+    trainer = sgd_case(launcher.name, "cu2rec", ragged_ratings(n_users=5, n_items=12, longest=9, seed=0), 5).trainer()
+    errors = (np.arange(n) - n / 3).astype(np.float32)
+    sums = launcher.empty((1, 2), np.float64)
+    trainer._total_loss(1, trainer._loss_threads, errors=launcher.array(errors), n=n, sums=sums)
+    exact = errors.astype(np.float64)
+    np.testing.assert_allclose(launcher.to_numpy(sums)[0], [np.abs(exact).sum(), np.square(exact).sum()], rtol=1e-12)

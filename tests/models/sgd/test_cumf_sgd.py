@@ -35,4 +35,4 @@ def test_cumf_sgd_refuses_options_of_another_update(host):
     # side=1024 alone once meant blocks; batch-Hogwild has none.
     for options in ({"side": 1024}, {"update": "wavefront", "run": 4}, {"update": "blocked", "run": 4}):
         with pytest.raises(ValueError, match="has no meaning with update="):
-            SGD(16, solver="cumf_sgd", device="host", **options)
+            SGD(16, solver="cumf_sgd", device="host", biases=False, **options)

@@ -57,6 +57,6 @@ def test_more_draws_than_rows_must_meet():
 
 def test_esgd_may_load_what_a_block_has_shared_memory_for(host):
     most = (host.facts["shared_bytes_per_multiprocessor"] - 1024 - 4 * (1024 // 16)) // (12 * 992)
-    SGD(16, solver="esgd", device="host", st=most).fit(ragged_ratings(seed=1), 1)
+    SGD(16, solver="esgd", device="host", st=most, biases=False).fit(ragged_ratings(seed=1), 1)
     with pytest.raises(ValueError, match=f"from 1 to {most}, not {most + 1}"):
-        SGD(16, solver="esgd", device="host", st=most + 1)
+        SGD(16, solver="esgd", device="host", st=most + 1, biases=False)

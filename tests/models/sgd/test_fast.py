@@ -8,6 +8,7 @@ import pytest
 from gpumf import SGD
 from gpumf.cpu import sgd
 from gpumf.datasets import Ratings
+from gpumf.datasets.twins.numbers import normal
 from gpumf.experiments.gpumf import lost_updates
 from gpumf.hashing import high_product, random_positions
 from gpumf.models.sgd.fast import Fast
@@ -24,7 +25,7 @@ STEPS = {
 
 def trained(device, ratings, p, q, epoch=0, factors=None, **parameters):
     """(user_factors, item_factors) after an epoch from these factors."""
-    model = SGD(factors or p.shape[1], solver="fast", device=device, **parameters)
+    model = SGD(factors or p.shape[1], solver="fast", device=device, biases=False, **parameters)
     trainer = Fast(model, ratings, p, q)
     trainer.epoch(epoch)
     return to_numpy(device, *trainer.factors())
@@ -86,7 +87,7 @@ def of_shape(n_users, n_items):
 
 
 def model_of(factors, **options):
-    return SGD(factors, solver="fast", device="host", **options)
+    return SGD(factors, solver="fast", device="host", biases=False, **options)
 
 
 @pytest.mark.parametrize("locked", [False, True])
@@ -140,7 +141,16 @@ def test_degenerate_shapes_are_fitted(launcher, shape):
     users, items = (a.ravel() for a in np.indices(shape))
     ratings = Ratings(users, items, np.random.default_rng(1).uniform(1, 5, len(users)), *shape)
     for locked in (False, True):
-        model = SGD(3, 0.001, learning_rate=0.05, solver="fast", device=launcher.name, locked=locked, precision=32)
+        model = SGD(
+            3,
+            0.001,
+            learning_rate=0.05,
+            solver="fast",
+            device=launcher.name,
+            locked=locked,
+            precision=32,
+            biases=False,
+        )
         history = model.fit(ratings, 40, ratings).history
         assert history.rmse.iloc[-1] < 0.3 * history.rmse.iloc[0]
 
@@ -245,9 +255,16 @@ def test_fast_rounds_users_by_chance_so_that_small_steps_count(launcher):
     p, q = np.full((n, 1), 0.6, np.float32).astype(np.float16).astype(np.float32), np.full((1, 1), 0.5, np.float32)
     step = 2.0**-11 / 8
     rate = step / (0.5 * (1 - 0.5 * p[0, 0]))
-    model = SGD(1, 0, learning_rate=rate, solver="fast", device=launcher.name, threads=64)
+    model = SGD(1, 0, learning_rate=rate, solver="fast", device=launcher.name, threads=64, biases=False)
     trainer = model.trainer(ratings, p, q)
     trainer.epoch(0)
     moved = (to_numpy(launcher.name, *trainer.factors())[0] - p).ravel()
     assert set(np.unique(moved)) == {0.0, np.float32(2.0**-11)}
     assert moved.mean() == pytest.approx(step, rel=0.2)
+
+
+def test_normal_deviates_are_those_of_the_twins(launcher):
+    result = launcher.empty(64, np.float32)
+    launcher.kernel(KERNELS / "random.cu", "deviates")(2, 32, key=99, result=result)
+    expected = [normal._function(np.uint64(99), np.uint64(k)) for k in range(64)]
+    np.testing.assert_array_equal(launcher.to_numpy(result), np.float32(expected))

@@ -35,7 +35,7 @@ def test_every_draw_is_a_rating_of_the_set(device):
     ratings = Ratings([1, 5, 8], [2, 0, 2], [1, 3, 5], 10, 4)
     for kernel in set(kernels_on(SGD, device)) & {*DRAWING, "parallel"}:
         p, q = random_factors(10, 16, 1), random_factors(4, 16, 2)
-        model = SGD(16, solver=kernel, device=device)
+        model = SGD(16, solver=kernel, device=device, biases=False)
         trainer = model.trainer(ratings, p, q)
         trainer.updates(0, 500)
         new_p, new_q = to_numpy(device, *trainer.factors())
@@ -46,8 +46,8 @@ def test_every_draw_is_a_rating_of_the_set(device):
 def test_the_default_grid_of_hogwild_loses_little(launcher):
     (train, test), epochs = (planted(100, 80, 0.5), 6) if launcher.name == "host" else (planted(400, 300, 0.5), 20)
     options = {"factors": 5, "regularization": 0.01, "learning_rate": 0.02}
-    expected = SGD(solver="sequential", **options).fit(train, epochs, test).history.rmse.min()
-    fitted = SGD(solver="hogwild", device=launcher.name, **options).fit(train, epochs, test)
+    expected = SGD(solver="sequential", biases=False, **options).fit(train, epochs, test).history.rmse.min()
+    fitted = SGD(solver="hogwild", device=launcher.name, biases=False, **options).fit(train, epochs, test)
     assert fitted.history.rmse.min() < 1.1 * expected
 
 

@@ -48,15 +48,24 @@ def test_partial_fit_learns_new_ratings_users_and_items(device):
     with pytest.raises(ValueError, match="only"):
         model.partial_fit(before)
     with pytest.raises(NotFittedError):
-        SGD(4, solver="sequential").partial_fit(new)
+        SGD(4, solver="sequential", biases=False).partial_fit(new)
 
 
 def test_sgd_goes_on_from_als():
     train, test = planted(60, 50, 0.3)
-    als = ALS(4, 0.02, solver="sequential").fit(train, 3, test)
+    als = ALS(4, 0.02, solver="sequential", biases=False).fit(train, 3, test)
     model = SGD.from_model(als, regularization=0.01, solver="sequential")
     assert model.score(test) == als.score(test)
     model.partial_fit(train, 3, test)
     assert list(model.history.epoch) == list(range(7)) and model.history.rmse.iloc[-1] < 1.1 * als.history.rmse.min()
     with pytest.raises(ValueError, match="biases"):
         SGD.from_model(als, biases=True, solver="sequential")
+
+
+def test_biases_go_on_with_the_factors():
+    train, test = planted(60, 50, 0.3)
+    als = ALS(4, 0.02, biases=True, solver="sequential").fit(train, 3, test)
+    model = SGD.from_model(als, solver="sequential")
+    assert model.biases and model.score(test) == als.score(test)
+    with pytest.raises(ValueError, match="biases"):
+        SGD.from_model(als, biases=False, solver="sequential")

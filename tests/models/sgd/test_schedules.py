@@ -20,8 +20,29 @@ def test_schedules_follow_their_formulas():
 def test_a_schedule_reaches_the_kernel(device):
     train, test = ragged_ratings(n_users=60, longest=30, seed=3).split(0.2)
     kernel = "sequential" if device == "cpu" else "kato_hosino"
-    model = SGD(5, solver=kernel, device=device, schedule=schedules.Power(1e9))
+    model = SGD(5, solver=kernel, device=device, schedule=schedules.Power(1e9), biases=False)
     model.fit(train, 3, test)
     assert model.history.rmse.diff().abs().iloc[1] > 1e-3 and model.history.rmse.diff().abs().iloc[2:].max() < 1e-6
     with pytest.raises(ValueError, match="validation"):
-        SGD(5, solver=kernel, device=device, schedule=schedules.Patience()).fit(train, 1)
+        SGD(5, solver=kernel, device=device, schedule=schedules.Patience(), biases=False).fit(train, 1)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "wrong"),
+    [
+        (schedules.Power, {"beta": -0.1}),
+        (schedules.Power, {"power": 0}),
+        (schedules.Power, {"power": -1.5}),
+        (schedules.Power, {"power": "1"}),
+        (schedules.Patience, {"patience": 0}),
+        (schedules.Patience, {"patience": 1.5}),
+        (schedules.Patience, {"decay": 0}),
+        (schedules.Patience, {"decay": 1.1}),
+    ],
+)
+def test_a_schedule_that_is_none_is_refused(schedule, wrong):
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        schedule(**wrong)
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        schedules.from_dict({"name": schedule.__name__, **wrong})

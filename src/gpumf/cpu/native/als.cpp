@@ -127,7 +127,8 @@ static void solve_row(Workspace& w, const int32_t* indices, const float* values,
 extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const float* values, const float* fixed,
                            float* solved, int64_t n_rows, float regularization, bool weighted, int threads) {
   std::atomic<int64_t> next{0};
-  auto work = [&] {
+  // Not inlined where this thread works along: another copy of the code could be rounded otherwise.
+  auto work = [&]() __attribute__((noinline)) {
     auto w = std::make_unique<Workspace>();
     std::memset(w->rows, 0, sizeof w->rows);  // the lanes behind FACTORS stay so
     for (int64_t first; (first = next.fetch_add(ROWS_A_TURN)) < n_rows;) {

@@ -59,6 +59,7 @@ struct Workspace {
   Row rows[ROWS];
 };
 
+// Work that sums floats must not be inlined where this thread works along: another copy could be rounded otherwise.
 template <class Work>
 static void on_threads(int threads, Work work) {
   std::vector<std::thread> others;
@@ -298,7 +299,7 @@ static void multiply(const float* q, int64_t columns, float* gram, int threads) 
   for (int i = 0; i < PADDED; i += LANES)
     for (int k = i; k < PADDED; k += LANES) above.push_back(i), left.push_back(k);
   std::atomic<int64_t> next{0};
-  on_threads(static_cast<int>(std::min<int64_t>(threads, parts * PAIRS)), [&] {
+  on_threads(static_cast<int>(std::min<int64_t>(threads, parts * PAIRS)), [&]() __attribute__((noinline)) {
     for (int64_t n; (n = next.fetch_add(1)) < parts * PAIRS;) {
       const int64_t begin = n / PAIRS * PART;
       add_tile(q, begin, std::min(begin + PART, columns), above[n % PAIRS], left[n % PAIRS], &tiles[n * LANES * LANES]);
@@ -342,7 +343,7 @@ extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const 
   const Rows rows = {indptr, indices, values, order, n_rows, q, gram.get()};
   const Parameters given = {regularization, alpha, weighted, steps, tolerance};
   std::atomic<int64_t> next{0};
-  on_threads(threads, [&] {
+  on_threads(threads, [&]() __attribute__((noinline)) {
     auto w = std::make_unique<Workspace>();  // all zeros: the lanes behind FACTORS stay so
     for (int64_t first; (first = next.fetch_add(ROWS)) < n_rows;) solve_block(*w, rows, first, solved, given);
   });

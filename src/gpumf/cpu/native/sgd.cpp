@@ -53,7 +53,8 @@ extern "C" void ordered(const int32_t* users, const int32_t* items, const float*
   auto row = [](float* factors, int32_t n) { return factors + static_cast<int64_t>(n) * COLUMNS; };
   for (int d = 0; d < side; ++d) {
     std::atomic<int> next{0};
-    auto work = [&] {
+    // Not inlined where this thread works along: another copy of the code could be rounded otherwise.
+    auto work = [&]() __attribute__((noinline)) {
       for (int b; (b = next.fetch_add(1)) < side;) {
         const int64_t begin = offsets[d * side + b], end = offsets[d * side + b + 1];
         for (int64_t t = begin; t < end; ++t) {

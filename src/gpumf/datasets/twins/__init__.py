@@ -10,6 +10,8 @@ the last bit; a mathematical library does not fix its `exp` or `log`, a vectoris
 own `exp`, the sequential sums, the normal deviates made of uniform ones, and no `fastmath`.
 """
 
+from __future__ import annotations
+
 import hashlib
 
 import numpy as np
@@ -26,7 +28,7 @@ from gpumf.hashing import random_subset
 __all__ = ["TWINS", "Twin", "generate", "twin"]
 
 
-def twin(name, seed=0):
+def twin(name: str, seed: int = 0) -> Ratings:
     """Generate the twin of a published set.
 
     Parameters

@@ -3,12 +3,12 @@
 from itertools import pairwise
 
 import numpy as np
-from tqdm import tqdm
 
 from gpumf.compiled import cached_njit, prange
-from gpumf.datasets.ratings import row_offsets
+from gpumf.datasets.rows import row_offsets
 from gpumf.datasets.twins.numbers import DRAWS, RESERVED, exp
 from gpumf.hashing import splitmix64
+from gpumf.progress import progress
 
 MOST_DRAWS = 512
 """Times the number of items: draws of a user before the missing items are taken in turn. The netflix twin's user of
@@ -28,7 +28,7 @@ def draw_items(spec, streams, user_counts, item_counts):
     threshold, alias = alias_table(weights)
     # The blocks only let a bar show progress; each user's draws are a stream of their own.
     blocks = np.linspace(0, spec.users, 65).astype(np.int64)
-    for start, stop in tqdm(pairwise(blocks), total=64, desc="drawing items", disable=spec.ratings < 50_000_000):
+    for start, stop in progress(pairwise(blocks), spec.ratings >= 50_000_000, total=64, desc="drawing items"):
         fill(items, offsets, start, stop, threshold, alias, weights.sum(), streams[DRAWS])
     return items
 

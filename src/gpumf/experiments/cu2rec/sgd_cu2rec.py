@@ -16,9 +16,6 @@ from gpumf import figure_style as style
 from gpumf.experiments import identity, kernels_unavailable, load_ratings
 from gpumf.findings import Finding, Target, median
 
-# The published program on an H100, at this shape: seconds of 3000 steps. This package has not measured it.
-PUBLISHED = pd.DataFrame([(50, 0.50), (300, 2.23)], columns=["factors", "seconds"])
-
 _COMMON = {"regularization": 0.02, "learning_rate": 0.01}
 PROFILES = {
     "quick": {"data": "ml-100k-twin", "factors": [4], "steps": 3, "repeats": 2, **_COMMON},

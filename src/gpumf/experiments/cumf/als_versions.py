@@ -23,18 +23,6 @@ LOADS = ["coalesced", "l1", "no_l1"]  # cumf's ways to load, its default first
 COLUMNS = ["data", "model", "kernel", "device", "load", "factors", "cg_steps", "nnz", "step", "repeat", "seconds"]
 COLUMNS += ["bytes", "flops", "limit_seconds", "fraction_of_limit", "gather_seconds"]
 
-# An iteration of the published programs on an H100, at the shape of Netflix. This package has not measured them: they
-# may be set beside its times, but not divided by them.
-PUBLISHED = pd.DataFrame(
-    [
-        ("cuMF_ALS, LU", "ALS", 100, 0.47),
-        ("cuMF_ALS, CG with A in FP16", "ALS", 100, 0.27),
-        ("implicit", "ImplicitALS", 64, 0.46),
-        ("implicit", "ImplicitALS", 128, 0.61),
-    ],
-    columns=["program", "model", "factors", "seconds"],
-)
-
 PROFILES = {
     "quick": {
         "data": ["ml-100k-twin"],
@@ -81,7 +69,7 @@ def run(data, factors, implicit_factors, repeats):
         ratings = load_ratings(name)
         identities.append(identity(ratings))
         train = ratings if ratings.test_mask is None else ratings.official_split()[0]
-        models = [model for f in explicit for model in _models(ALS, f, device)]
+        models = [model for f in explicit for model in _models(ALS, f, device, regularization=0.05, biases=False)]
         models += [model for f in implicit for model in _models(ImplicitALS, f, device, alpha=ALPHA)]
         for model in tqdm(models, desc=f"als_versions {ratings.name}", leave=False):
             # The kernels of cumf share get_hermitian: its loads are compared once.

@@ -57,15 +57,15 @@ def run(data, factors, exact, seeds, iterations, k):
     """
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)
-    rows = [_row(POPULAR, "list", default=False, **_rank(train, test, k, *_popularity(train)))]
+    rows = [_row(POPULAR, "list", default=False, **_rank(train, test, k, *popularity(train)))]
     for seed in range(seeds):
         for f in tqdm(factors, desc=f"als_implicit_cpu, seed {seed}", leave=False):
             models = {
                 OURS: ImplicitALS(f, REGULARIZATION, alpha=ALPHA, solver="parallel_cg", device="cpu", seed=seed),
-                CG: ALS(f, REGULARIZATION, solver="parallel_cg", device="cpu", seed=seed),
+                CG: ALS(f, REGULARIZATION, solver="parallel_cg", device="cpu", seed=seed, biases=False),
             }
             if f <= exact:
-                models[EXACT] = ALS(f, REGULARIZATION, solver="parallel", device="cpu", seed=seed)
+                models[EXACT] = ALS(f, REGULARIZATION, solver="parallel", device="cpu", seed=seed, biases=False)
             models = {name: _with_steps(model) for name, model in models.items()}
             measured = _iterations(models, train, iterations) + _fits(models, train, test, iterations, k, seed)
             chosen = {name for name, m in models.items() if type(m)(f, device="cpu").choose(train) == m.solver}
@@ -156,7 +156,7 @@ def _fits(models, train, test, iterations, k, seed):
 
 def _rank(train, test, k, user_factors, item_factors):
     """The metrics of these factors, by the same code for all."""
-    model = ImplicitALS(user_factors.shape[1], device="cpu").fit(train, 0)
+    model = ImplicitALS(user_factors.shape[1], device="cpu", alpha=40.0).fit(train, 0)
     model.user_factors, model.item_factors = user_factors, item_factors
     return _kept(model.rank(test, k))
 
@@ -165,7 +165,8 @@ def _kept(metrics):
     return {name: metrics[name] for name in ("precision", "ndcg")}
 
 
-def _popularity(train):
+def popularity(train):
+    """Factors of users and items whose products are how often each item was rated."""
     return np.ones((train.n_users, 1), np.float32), train.item_counts.astype(np.float32)[:, None]
 
 

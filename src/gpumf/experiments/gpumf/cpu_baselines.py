@@ -47,10 +47,14 @@ def run(data, epochs, als_regularization, sgd_regularization, learning_rate):
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)
     models = {
-        "ALS": ALS(_FACTORS, als_regularization, solver="sequential", device="cpu"),
-        "SGD": SGD(_FACTORS, sgd_regularization, learning_rate=learning_rate, solver="ordered", device="cpu"),
+        "ALS": ALS(_FACTORS, als_regularization, solver="sequential", device="cpu", biases=False),
+        "SGD": SGD(
+            _FACTORS, sgd_regularization, learning_rate=learning_rate, solver="ordered", device="cpu", biases=False
+        ),
     }
-    drawn = SGD(_FACTORS, sgd_regularization, learning_rate=learning_rate, solver="sequential", device="cpu")
+    drawn = SGD(
+        _FACTORS, sgd_regularization, learning_rate=learning_rate, solver="sequential", device="cpu", biases=False
+    )
     numba_als = models["ALS"].trainer(train)
     numba_als._half_sweep = als.numba_half_sweep(_FACTORS, parallel=False)
     versions = {

@@ -11,16 +11,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from gpumf import ALS, gpu
 from gpumf import figure_style as style
-from gpumf.experiments import identity, load_ratings
+from gpumf.datasets.twins import TWINS
+from gpumf.experiments import _published, identity, load_ratings
+from gpumf.findings import Finding, Holds, Open
 
-# The kernel that makes the products, by the version that launches it.
-KERNELS = {"tensor_core": "tensor_core", "cumf_cg_fp16": "get_hermitian"}
+# The kernels looked at, those that make the products and the solver, by the version that launches them.
+KERNELS = {"tensor_core": ["tensor_core"], "cumf_cg_fp16": ["get_hermitian", "solve_cg"]}
 
 PROFILES = {
     "quick": {"data": "ml-1m-twin", "factors": 32},
@@ -73,8 +77,9 @@ def run(data, factors):
 
     Returns
     -------
-    DataFrame with a row a counter: data, factors, kernel, side ('users', 'items'), metric, unit, value. Pipes, caches
-    and DRAM in % of what they can do; 'stalled: X' is how many warps wait for X at an average instruction.
+    DataFrame with a row a counter: data, factors, kernel, side ('users', 'items'), metric, unit, value, and
+    copy_bytes_per_second, what a device copy reaches without Nsight Compute. Pipes, caches and DRAM in % of what they
+    can do; 'stalled: X' is how many warps wait for X at an average instruction.
 
     Raises
     ------
@@ -87,7 +92,7 @@ def run(data, factors):
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "ncu.csv")
         options = [option for section in _SECTIONS for option in ("--section", section)]
-        options += ["--metrics", ",".join(_MORE), "--kernel-name", f"regex:^({'|'.join(KERNELS.values())})$"]
+        options += ["--metrics", ",".join(_MORE), "--kernel-name", f"regex:^({'|'.join(chain(*KERNELS.values()))})$"]
         options += ["--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log)]
         done = subprocess.run(["ncu", *options, sys.executable, "-c", child], capture_output=True, text=True)
         text = log.read_text() if log.exists() else ""
@@ -98,6 +103,7 @@ def run(data, factors):
     frame = parse(text)
     frame.insert(0, "data", ratings.name)
     frame.insert(1, "factors", factors)
+    frame["copy_bytes_per_second"] = gpu.device().ceilings()["copy_bytes_per_second"]
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
@@ -107,7 +113,7 @@ def half_sweeps(data, factors):
     ratings = load_ratings(data)
     train = ratings if ratings.test_mask is None else ratings.official_split()[0]
     for kernel in KERNELS:
-        model = ALS(factors, solver=kernel)
+        model = ALS(factors, solver=kernel, regularization=0.05, biases=False)
         trainer = model.trainer(train)
         trainer.epoch(0)
         trainer.synchronize()
@@ -166,4 +172,43 @@ def figure(frame):
     return figure
 
 
-FINDINGS = []
+def _dram(frame, kernel):
+    """(bytes, seconds) of a kernel on the users' side; NaN where it was not counted."""
+    counted = frame[(frame.kernel == kernel) & (frame.side == "users")].set_index("metric").value
+    moved = counted.get("DRAM bytes read", np.nan) + counted.get("DRAM bytes written", np.nan)
+    return moved, counted.get("duration", np.nan) * 1e-9
+
+
+def _bandwidth(frame):
+    """The solver's bytes a second over those of a copy."""
+    if "copy_bytes_per_second" not in frame:
+        return np.nan, np.nan, "x"
+    moved, seconds = _dram(frame, "solve_cg")
+    return moved / seconds / frame.copy_bytes_per_second.iloc[0], 0.0, "x"
+
+
+def _share_from_memory(frame):
+    """Of the bytes of all factors that the ratings name, and of all matrices, in FP16, those that DRAM moved."""
+    twin, f = TWINS[_published.family(frame["data"].iloc[0])], frame.factors.iloc[0]
+    named = 4 * (twin.ratings - twin.test) * f + 2 * twin.users * f**2
+    return _dram(frame, "get_hermitian")[0] / named, np.nan, "of the bytes"
+
+
+FINDINGS = [
+    Finding(
+        "cumf-table-1-dram",
+        "cumf",
+        "Table 1",
+        "Of the N_z f + m f^2 numbers that get_hermitian moves for the users of Netflix, which share does DRAM see?",
+        _share_from_memory,
+        Open(),
+    ),
+    Finding(
+        "cumf-fig-7-bandwidth",
+        "cumf",
+        "Figure 7",
+        "The CG solver in FP16 reaches more bytes a second of DRAM than a copy.",
+        _bandwidth,
+        Holds(above=1.0),
+    ),
+]

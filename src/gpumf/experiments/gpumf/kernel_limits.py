@@ -50,6 +50,9 @@ def run(data, factors, repeats):
     return frame
 
 
+_REGULARIZATION = {ALS: 0.05, SGD: 0.02}
+
+
 def _steps(ratings, f, device):
     """(kernel, step, function that does it once, bytes, FLOP) of each thing that training consists of."""
     rows, nnz = {"users": ratings.n_users, "items": ratings.n_items}, ratings.nnz
@@ -58,7 +61,7 @@ def _steps(ratings, f, device):
     def trainers(model):
         for kernel, where in model.solvers().items():
             if where == device and (model is not SGD or kernel in SGD_KERNELS):
-                made = model(f, solver=kernel)
+                made = model(f, _REGULARIZATION[model], biases=False, solver=kernel)
                 yield made, kernel, made.trainer(ratings)
 
     for made, kernel, trainer in trainers(ALS):

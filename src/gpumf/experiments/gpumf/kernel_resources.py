@@ -34,9 +34,9 @@ def run(architectures, factors, versions):
 
     Returns
     -------
-    DataFrame with a row a kernel: source, factors, load, a_half, implicit, hidden, levels, real, stored, locked,
-    conflict (its definitions, missing where the source has none), architecture, kernel, registers, stack_bytes,
-    spill_store_bytes, spill_load_bytes (all of a thread), static_shared_bytes (of a block)
+    DataFrame with a row a kernel: source, its definitions (as factors or load, missing where the source has none of
+    that name), architecture, kernel, registers, stack_bytes, spill_store_bytes, spill_load_bytes (all of a thread),
+    static_shared_bytes (of a block)
     """
     variants = list(product(sources.variants(FACTORS=factors, **versions), architectures))
     compiled = nvrtc.resources_of((source, architecture, defines) for (source, defines), architecture in variants)
@@ -49,8 +49,8 @@ def run(architectures, factors, versions):
 
 
 def _definitions(defines):
-    names = "FACTORS", "LOAD", "A_HALF", "IMPLICIT", "HIDDEN", "LEVELS", "REAL", "STORED", "LOCKED", "CONFLICT"
-    return {name.lower(): defines.get(name, np.nan) for name in names}
+    names = {name for source in sources.every() for name in sources.declared(source).variants}
+    return {name.lower(): defines.get(name, np.nan) for name in sorted(names)}
 
 
 def summary(frame):

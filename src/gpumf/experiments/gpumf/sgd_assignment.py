@@ -1,7 +1,7 @@
 """Which thread takes which rating, and when: every scheme of SGD on a matrix small enough to be drawn.
 
 Nothing is timed. Partitions, orders and draws are those of the package; the pace, which a device decides, is replaced
-by turns in which everybody makes one update. Four work at a time: members 0 and 1 of the thread blocks 0 and 1, a
+by turns in which each worker makes one update. Four work at a time: members 0 and 1 of the thread blocks 0 and 1, a
 member being a thread of GPUSGD, the whole block of NewGPUSGD, and a group of lanes elsewhere.
 """
 
@@ -88,13 +88,16 @@ def figure(frame):
     A frame instead of a filled square: the update moves the user's vector alone. A plus: the rating is drawn again. A
     grey square: it is not drawn at all.
     """
-    figure, axes = style.panels(columns=3, rows=3, width=5.2, height=8.7)
+    rows = -(-frame.scheme.nunique() // 3)
+    figure, axes = style.panels(columns=3, rows=rows, width=5.2, height=2.9 * rows)
     ratings = frame[["user", "item"]].drop_duplicates()
 
     def square(axis, user, item, **look):
         axis.add_patch(Rectangle((item + 0.06, user + 0.06), 0.88, 0.88, linewidth=2, **look))
 
-    for axis, (scheme, updates) in zip(axes.ravel(), frame.groupby("scheme", sort=False), strict=True):
+    for axis in axes.ravel()[frame.scheme.nunique() :]:
+        axis.remove()
+    for axis, (scheme, updates) in zip(figure.axes, frame.groupby("scheme", sort=False), strict=True):
         for user, item in ratings.itertuples(index=False):
             square(axis, user, item, color="0.9")
         for (user, item), here in updates.groupby(["user", "item"]):

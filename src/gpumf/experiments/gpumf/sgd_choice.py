@@ -57,9 +57,13 @@ def run(data, factors, share, repeats, device):
         if share < 1:
             ratings = ratings.select(random_subset(ratings.nnz, round(share * ratings.nnz), seed=0))
         for f in tqdm(factors, desc=f"sgd_choice {name}", leave=False):
-            default = SGD(f, device=device).choose(ratings)
+            default = SGD(f, device=device, regularization=0.02, biases=False).choose(ratings)
             for kernel in KERNELS:
-                seconds = _seconds(SGD(f, learning_rate=RATE, solver=kernel, device=device), ratings, repeats)
+                seconds = _seconds(
+                    SGD(f, learning_rate=RATE, solver=kernel, device=device, regularization=0.02, biases=False),
+                    ratings,
+                    repeats,
+                )
                 what = ratings.name, kernel, device, kernel == default, f, ratings.nnz
                 rows += [(*what, k, s) for k, s in enumerate(seconds)]
     columns = ["data", "kernel", "device", "default", "factors", "nnz", "repeat", "seconds"]

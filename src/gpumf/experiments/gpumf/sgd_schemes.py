@@ -16,6 +16,11 @@ from gpumf.models.sgd import schedules
 # A label in the results, and the kernel and options that it stands for.
 SCHEMES = {label: (kernel, dict(version.options)) for label, (kernel, version) in SGD.versions().items()}
 
+DRAWN, ONCE_EACH = "sequential", "ordered_parallel"
+"""The references of errors: one core for schemes that draw with replacement, of whose ratings an epoch sees 63 %; for
+those that take each rating once what one core makes of them too, bit for bit (`models.sgd.ordered`)."""
+_DRAWING = "sequential", "parallel", "hogwild", "cu2rec"
+
 # Rates of one data set for all schemes. Jester: the thesis's (Figures 6.1 and 6.2), Douban: those of
 # `first_comparison`, Netflix: lambda of cumf (Table 2).
 RATES = {
@@ -61,8 +66,8 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rat
     data : names of data sets
     schemes : labels of SCHEMES; all by default
     factors, epochs : int
-    repeats : int, runs of each; run k starts with seed k. On more than ten million ratings only `cumf_sgd` and
-        `fast` are run more than once.
+    repeats : int, runs of each; run k starts with seed k. On more than ten million ratings only `cumf_sgd`, `fast`
+        and the reference ONCE_EACH are run more than once.
     schedule : one as a dict, see `schedules.to_dict`
     threads : dict, label -> CUDA threads of the grid, where another number than the default is wanted
     shorter : dict, label -> epochs, where fewer are wanted
@@ -84,7 +89,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rat
             official = ratings.test_mask is not None
             train, test = ratings.official_split() if official else ratings.split(0.2, seed=repeat)
             for label, (kernel, options) in tqdm(chosen.items(), desc=f"sgd_schemes {ratings.name}", leave=False):
-                if repeat and train.nnz > 10**7 and kernel not in ("cumf_sgd", "fast"):
+                if repeat and train.nnz > 10**7 and kernel not in ("cumf_sgd", "fast", ONCE_EACH):
                     continue
                 untrained = SGD(
                     factors,
@@ -92,6 +97,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rat
                     seed=repeat,
                     schedule=schedules.from_dict(schedule),
                     threads=threads.get(label),
+                    biases=False,
                     **arguments,
                     **options,
                 )
@@ -124,19 +130,21 @@ def usable(labels=None):
     return {label: SCHEMES[label] for label in labels or SCHEMES if places[SCHEMES[label][0]] in devices}
 
 
-def summary(frame, reference=None):
-    """What each scheme reached, from the frame of `run`.
+def reference_of(scheme):
+    """The label of the scheme to which the errors of a scheme are compared."""
+    return DRAWN if SCHEMES[scheme][0] in _DRAWING else ONCE_EACH
 
-    reference : a frame of `run` to whose `sequential` the errors are compared; by default the same
+
+def summary(frame):
+    """What each scheme reached, from the frame of `run`.
 
     Returns
     -------
     DataFrame with a row a data set and scheme: data, scheme, device, updates_per_second (median over all epochs),
     epochs, best_rmse, last_rmse, last_mae (means over the repeats), spread (standard deviation of last_rmse), gap
-    (last_rmse over that of `sequential` on the same data)
+    (last_rmse less that of `reference_of` it on the same data, after as many epochs)
     """
-    reference = frame if reference is None else reference
-    one_core = reference[reference.scheme == "sequential"].groupby(["data", "epoch"]).rmse.mean()
+    references = frame[frame.scheme.isin([DRAWN, ONCE_EACH])].groupby(["data", "scheme", "epoch"]).rmse.mean()
     rows = []
     for (data, scheme, device), runs in frame.groupby(["data", "scheme", "device"], sort=False):
         repeats = runs.groupby("repeat")
@@ -153,7 +161,7 @@ def summary(frame, reference=None):
                 "last_rmse": last.rmse.mean(),
                 "last_mae": last.mae.mean(),
                 "spread": last.rmse.std(),
-                "gap": last.rmse.mean() - one_core.get((data, runs.epoch.max()), np.nan),
+                "gap": last.rmse.mean() - references.get((data, reference_of(scheme), runs.epoch.max()), np.nan),
             }
         )
     return pd.DataFrame(rows)

@@ -11,13 +11,12 @@ import subprocess
 import sys
 import tempfile
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, gpu
+from gpumf import ALS, gpu, places
 from gpumf import figure_style as style
 from gpumf.experiments import kernels_unavailable
 from gpumf.findings import Finding, Target, median
@@ -44,7 +43,8 @@ from gpumf.datasets import Ratings
 module, device, factors = sys.argv[1:]
 cells = np.random.default_rng(0).permutation(300 * 200)[:5_000]
 ratings = Ratings(cells // 200, cells % 200, np.arange(5_000) % 5 + 1, 300, 200)
-model = import_module(module).ALS(int(factors), solver="tensor_core", device=device).fit(ratings, 1)
+model = import_module(module).ALS(int(factors), 0.05, biases=False, solver="tensor_core", device=device)
+model.fit(ratings, 1)
 compiled, started = gpu.device(device).compile_seconds, time.perf_counter()
 model.recommend(0)
 print(json.dumps({"compile": compiled, "recommend": time.perf_counter() - started}))
@@ -88,8 +88,8 @@ def _no_kernels(folder, device):
     """The environment in which the caches of kernels, and they alone, are in an empty folder."""
     if device == "cuda":
         return {"CUPY_CACHE_DIR": folder, "CUDA_CACHE_PATH": folder}
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return {"NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(home / "gpumf/numba")), "XDG_CACHE_HOME": folder}
+    numba = os.environ.get("NUMBA_CACHE_DIR") or str(places.cache() / "numba")
+    return {"NUMBA_CACHE_DIR": numba, "XDG_CACHE_HOME": folder}
 
 
 def summary(frame):

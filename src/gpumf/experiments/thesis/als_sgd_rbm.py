@@ -4,7 +4,8 @@ After the thesis, section 6.6, Figure 6.13: the machine does not reach the thres
 trained until it converges, and what its test MAE has fallen since the initial model is divided by the seconds. The
 thesis does not say when a model has converged; here it has at the first epoch after which less than 1 % of all
 that it gains is still to come. What a run gains is known only if it goes on: where it ends before it has taken twice
-the epochs until then, convergence is not certain. Configurations are those of `speedups`.
+the epochs until then, convergence is not certain. Configurations are those of `speedups`; the published machine is
+the thesis's own (`RBM.thesis`, with its initial values, averages and rate), and the fastest is ours, tuned.
 """
 
 from functools import partial
@@ -22,11 +23,17 @@ from gpumf.findings import Finding, Holds
 
 SHARE = 0.01  # of the whole gain, which is still to come when a model has converged
 
-# A label, and what it stands for: model, kernel, further arguments. First the published versions, then the fastest.
+_SIZES = {
+    ALS: {"factors": parameter_search.FACTORS, "biases": False},
+    SGD: {"factors": parameter_search.FACTORS, "biases": False},
+    RBM: {"hidden": parameter_search.RBM_HIDDEN, "batch": parameter_search.RBM_BATCH},
+}
+# A label, and what it stands for: model, kernel, arguments beside the tuned ones or in their place. First the
+# published versions, then the fastest.
 VERSIONS = {
     "ALS": (ALS, "thesis_shared", {"threads": speedups.ALS_THREADS}),
     "SGD": (SGD, "hogwild", {"threads": speedups.SGD_THREADS}),
-    "RBM": (RBM, "thesis", {}),
+    "RBM": (RBM, "thesis", RBM.THESIS),
     "ALS, fastest": (ALS, None, {}),
     "SGD, fastest": (SGD, None, {}),
     "RBM, fastest": (RBM, None, {}),
@@ -44,7 +51,7 @@ PROFILES = {
         "data": ["jester-1", "jester-twin"],
         "users": None,
         "epochs": {"ALS": 20, "SGD": 800, "RBM": 80},
-        "repeats": 2,
+        "repeats": 3,
         "parameters": PARAMETERS,
     },
 }
@@ -83,15 +90,14 @@ def run(data, users, epochs, repeats, parameters):
             train, test = ratings.split(0.2, seed=repeat)
             runs = [(v, *what) for v, what in VERSIONS.items() if _usable(*what[:2])]
             for version, model, kernel, arguments in tqdm(runs, desc=f"als_sgd_rbm {ratings.name}", leave=False):
-                found = chosen(parameters, name, model.__name__)
-                size = parameter_search.RBM_HIDDEN if model is RBM else parameter_search.FACTORS
-                batch = {"batch": parameter_search.RBM_BATCH} if model is RBM else {}
-                fitted = model(size, solver=kernel, seed=repeat, **arguments, **batch, **found)
+                given = _SIZES[model] | chosen(parameters, name, model.__name__) | arguments
+                fitted = model(solver=kernel, seed=repeat, **given)
                 stop = parameter_search.OverfittingStop()
                 history = fitted.fit(train, epochs[model.__name__], test, stop=stop).history
                 what = {"data": ratings.name, "version": version, "model": model.__name__, "kernel": fitted.solver}
-                what |= {"device": fitted.device, "repeat": repeat, "regularization": np.nan, "learning_rate": np.nan}
-                frames.append(history.assign(**what | found))
+                what |= {"device": fitted.device, "repeat": repeat}
+                what |= {name: given.get(name, np.nan) for name in ("regularization", "learning_rate")}
+                frames.append(history.assign(**what))
     frame = pd.concat(frames, ignore_index=True)
     first = ["data", "version", "model", "kernel", "device", "repeat", "regularization", "learning_rate"]
     frame = frame[[*first, "epoch", "seconds", "rmse", "mae"]]

@@ -1,10 +1,11 @@
 """Why the thesis's Boltzmann machine missed its threshold on Jester: learning curves, one parameter changed at once.
 
-The thesis trained with a learning rate of 0.02, 128 hidden units, batches of 100 users and one step of Gibbs sampling
-(sections 6.2.3 and 6.6), missed a MAE of 0.71 on Jester, and guessed that the one step or the number of hidden units
-was the reason. Here, on ratings held out of the training set, each parameter is changed alone; then, from the same
-start, one after another is set to what was best. The thesis's setting and the one so found are trained on the whole
-training set, for as many epochs as were best, and judged on the test ratings once.
+The thesis trained with a learning rate of 0.02, 128 hidden units, batches of 100 users, over all of whom changes are
+averaged, random biases at the start and one step of Gibbs sampling (sections 4.2.1, 6.2.3 and 6.6), missed a MAE of
+0.71 on Jester, and guessed that the one step or the number of hidden units was the reason. Here, on ratings held out
+of the training set, each parameter is changed alone; then, from the same start, one after another is set to what was
+best. The thesis's setting and the one so found are trained on the whole training set, for as many epochs as were
+best, and judged on the test ratings once.
 """
 
 import re
@@ -17,17 +18,11 @@ from tqdm import tqdm
 
 from gpumf import RBM
 from gpumf import figure_style as style
-from gpumf.experiments import _published, identity, load_ratings
-from gpumf.findings import Finding, Open, Target
+from gpumf.experiments import _published, identity, load_ratings, trained
+from gpumf.findings import Finding, Holds, Open, Target
 
-THESIS = {
-    "learning_rate": 0.02,
-    "momentum": 0.0,
-    "average": "batch",
-    "hidden": 128,
-    "gibbs_steps": 1,
-    "weight_decay": 0.0,
-}
+_TRIED = "learning_rate", "momentum", "average", "initial_biases", "hidden", "gibbs_steps", "weight_decay"
+THESIS = {name: RBM.THESIS[name] for name in _TRIED}
 IN_FRAMES = THESIS | {"gibbs_steps": "T = 1"}
 """The thesis's setting as its rows have it."""
 METRICS = {"jester-1": "mae", "jester-twin": "mae", "ml-100k": "rmse", "ml-100k-twin": "rmse"}
@@ -47,6 +42,7 @@ PROFILES = {
             "learning_rate": [0.05, 0.1, 0.2, 0.4],
             "momentum": [0.9],
             "average": ["item"],
+            "initial_biases": ["shares"],
             "hidden": [32, 512],
             "gibbs_steps": [3, [[0, 1], [10, 3], [20, 5]]],
             "weight_decay": [0.001, 0.01],
@@ -97,7 +93,8 @@ def run(data, others, epochs, kernel, seeds):
         frames += [frame.assign(data=ratings.name) for frame in curves.frames.values()]
         for which, setting in (("thesis", THESIS), ("tuned", tuned)):
             for seed in range(seeds):
-                model = RBM(solver=kernel, seed=seed, **setting).fit(train, curves.best_epoch(setting), test)
+                model = RBM(solver=kernel, seed=seed, **setting)
+                model = trained(model, train, curves.best_epoch(setting), test)
                 accuracy = np.mean(np.rint(model.predict(test.users, test.items)) == test.values)
                 last = _described(model, setting, "test").tail(1)
                 frames.append(last.assign(data=ratings.name, setting=which, accuracy=accuracy))
@@ -163,6 +160,7 @@ _PARAMETERS = {
     "learning_rate": "learning rate",
     "momentum": "momentum",
     "average": "average over",
+    "initial_biases": "initial biases",
     "hidden": "hidden units",
     "gibbs_steps": "Gibbs steps",
     "weight_decay": "weight decay",
@@ -193,7 +191,7 @@ def figure(frame, data=None):
             own = value == IN_FRAMES[parameter]
             colour, line = ("black", "-") if own else (next(colours), "--")
             label = f"{value:g}" if isinstance(value, float) else str(value)
-            # A schedule is told as shortly as a legend needs it.
+            # A schedule is named as shortly as a legend needs it.
             label = re.sub(r"from epoch (\d+) on (\d+)", r"\2 from \1", label)
             axis.plot(run.epoch, run[metric], line, color=style.COLOURS[colour], label=label)
         if threshold is not None:
@@ -229,9 +227,9 @@ def summary(frame):
     return tests[[*THESIS, "epoch"]].first().join([errors, deviations]).reset_index()
 
 
-def _tuned(frame, data, metric):
-    """The test error of the tuned setting, means and standard deviation over the seeds."""
-    row = summary(frame).set_index(["data", "setting"]).loc[(data, "tuned")]
+def _tuned(frame, data, metric, setting="tuned"):
+    """The test error of a setting, means and standard deviation over the seeds."""
+    row = summary(frame).set_index(["data", "setting"]).loc[(data, setting)]
     return row[metric], row[f"{metric}_deviation"], "rating"
 
 
@@ -240,9 +238,19 @@ FINDINGS = [
         "rbm-jester-mae",
         "gpumf",
         None,
-        "RBM, tuned | Jester, part 1 | hidden units by search | test MAE, where the thesis's missed 0.71",
+        "RBM, tuned | Jester, part 1: a third of the thesis's users | hidden units by search | test MAE, where the "
+        "thesis's missed 0.71",
         partial(_tuned, data="jester-1", metric="mae"),
         Target(0.71),
+    ),
+    Finding(
+        "rbm-jester-mae-thesis",
+        "gpumf",
+        None,
+        "RBM, the thesis's setting | Jester, part 1: a third of the thesis's users | 128 hidden units | test MAE, "
+        "where the thesis's missed 0.71",
+        partial(_tuned, data="jester-1", metric="mae", setting="thesis"),
+        Holds(below=0.71),
     ),
     Finding(
         "rbm-ml100k-rmse",

@@ -1,13 +1,13 @@
 """Speed of the thesis's ALS against the number of CUDA threads, and what limits the blocks of a multiprocessor.
 
 After the thesis, section 6.4, Figures 6.7 to 6.10: 16 factors, blocks of 128 threads that stride over the rows, the
-time to a test MAE of 0.5732. Every version and number of threads learns the same, bit for bit, so that the epochs to
-that error are counted once and the time is theirs times the seconds of an epoch.
+time to a test MAE of 0.5732. A version learns the same with every number of threads, bit for bit, so that its epochs
+to that error are counted in one run of its own and the time is theirs times the seconds of an epoch.
 
 Each version runs on three machines:
   as it is       the whole GPU
-  48 kB          blocks ask for so much shared memory that no more of them are active than the thesis's took where a
-                 multiprocessor has 48 kB
+  48 kB          blocks ask for so much shared memory that no more of them are active than fit the 48 kB of the
+                 thesis's multiprocessor: of these blocks with what they need, not of the thesis's
   48 kB, 8 SMs   the same, while 124 of 132 multiprocessors (or however many there are but 8) are kept busy
 
 The last is what a GTX 770 gives to a grid, in blocks and in multiprocessors, and the GPU's own scheduler hands
@@ -28,20 +28,20 @@ from gpumf import ALS, gpu
 from gpumf import figure_style as style
 from gpumf.datasets import CompressedRows
 from gpumf.experiments import _published, identity, kernels_unavailable, load_ratings
-from gpumf.experiments.thesis import parameter_search
 from gpumf.experiments.tuning import PARAMETERS, chosen
-from gpumf.findings import ByConstruction, Finding, Holds, Open, ratio
+from gpumf.findings import Finding, Holds, Near, Open, ratio
 from gpumf.gpu.occupancy import KEPLER, active_blocks
 
 FACTORS, BLOCK, HALF_WARP = 16, 128, 16
 KERNELS = ["thesis_shared", "thesis_hybrid", "thesis_global"]
 OWN, SHARED, KEPLER_LIKE = MACHINES = "as it is", "48 kB", "48 kB, 8 SMs"
-_LONG = 0.1  # seconds; what takes longer is timed once
+_LONG = 0.1  # seconds
 
 PROFILES = {
     "quick": {
         "data": "ml-100k-twin",
         "threads": {kernel: [128, 256, 128] for kernel in KERNELS},
+        "few": [128, 256],
         "blocks": [],
         "most_epochs": 3,
         "repeats": 1,
@@ -51,34 +51,39 @@ PROFILES = {
         "data": "douban-twin",
         "threads": {
             "thesis_shared": [128, 8192, 128],
-            "thesis_hybrid": [512, 16384, 512],
-            "thesis_global": [256, 16384, 256],
+            "thesis_hybrid": [128, 8192, 128],
+            "thesis_global": [128, 12416, 128],
         },
+        "few": [128, 1024, 2048, 3072, 4096, 4224, 6144, 8192, 12288],
         "blocks": [1, 2, 3, 4, 6, 8, 10, 12, 16, 20],
         "most_epochs": 20,
-        "repeats": 2,
+        "repeats": 3,
         "parameters": PARAMETERS,
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": "ml-100k-twin",
     "threads": {"thesis_shared": [128, 128, 128]},
+    "few": [128],
     "blocks": [],
 }
 
 why_unavailable = kernels_unavailable
 
 
-def run(data, threads, blocks, most_epochs, repeats, parameters):
+def run(data, threads, few, blocks, most_epochs, repeats, parameters):
     """Time epochs of the three versions on the GPU, or on the processor in its place where there is none.
 
     Parameters
     ----------
     data : name of a data set, 80 % of which are for training
-    threads : dict, kernel -> [first, last, step] of the numbers of CUDA threads; `thesis_shared` is one of them
-    blocks : numbers of blocks for each multiprocessor of the device, for more threads than that; and one block more
+    threads : dict, kernel -> [first, last, step] of the numbers of CUDA threads on 8 multiprocessors of 48 kB;
+        `thesis_shared` is one of them
+    few : list of int, numbers of CUDA threads on the whole GPU
+    blocks : numbers of blocks for each multiprocessor of the device, beside that of the active ones, for more threads
+        than those; and one block more
     most_epochs : int, after which the error counts as not reached
-    repeats : int, timings of each; one where an epoch takes long
+    repeats : int, timings of each
     parameters : dict, data set -> model -> arguments of the model, see `tuning`
 
     Returns
@@ -92,23 +97,24 @@ def run(data, threads, blocks, most_epochs, repeats, parameters):
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)
     arguments = chosen(parameters, data, "ALS")
-    epochs = _epochs_to_threshold(train, test, arguments, most_epochs)
-    resident, factors = _resident(device, train), ALS(FACTORS, **arguments).initial_factors(train)
+    resident, factors = _resident(device, train), ALS(FACTORS, biases=False, **arguments).initial_factors(train)
     processors = device.facts["multiprocessors"]
-    more = [BLOCK * (processors * b + one) for b in blocks for one in (0, 1)]
     rows = []
     for kernel, (first, last, step) in threads.items():
-        steps = list(range(first, last + 1, step))
+        epochs = _epochs_to_threshold(kernel, device, train, test, arguments, most_epochs)
+        (*_, active, _), _ = _taken(_model(kernel, device, BLOCK, arguments), resident, factors, device, OWN)
+        each = sorted({*blocks, active}) if blocks else []
+        more = [BLOCK * (processors * b + one) for b in each for one in (0, 1)]
         # Half a warp takes long and is timed for the one version that all is compared with (Figure 6.10). With at
         # most one block on every multiprocessor, less shared memory changes nothing.
         alone = [HALF_WARP] if kernel == "thesis_shared" else []
-        counts = {OWN: alone + steps + more}
+        counts = {OWN: alone + few + more}
         if device.name == "cuda":
-            counts |= {SHARED: more, KEPLER_LIKE: steps}
+            counts |= {SHARED: more, KEPLER_LIKE: list(range(first, last + 1, step))}
         for machine, of_machine in counts.items():
             limited = machine == KEPLER_LIKE
             for count in tqdm(of_machine, desc=f"thread_scaling {kernel}, {machine}", leave=False):
-                model = ALS(FACTORS, solver=kernel, device=device.name, threads=count, **arguments)
+                model = _model(kernel, device, count, arguments)
                 taken, trainer = _taken(model, resident, factors, device, machine)
                 with device.limited_to(KEPLER["multiprocessors"]) if limited else nullcontext():
                     seconds = _timings(device, trainer, repeats)
@@ -127,30 +133,25 @@ def run(data, threads, blocks, most_epochs, repeats, parameters):
     return frame
 
 
-def _epochs_to_threshold(train, test, arguments, most):
+def _model(kernel, device, threads, arguments):
+    return ALS(FACTORS, biases=False, solver=kernel, device=device.name, threads=threads, **arguments)
+
+
+def _epochs_to_threshold(kernel, device, train, test, arguments, most):
     threshold = _published.threshold(train.name)
     if threshold is None:
         return np.nan
-    model = ALS(FACTORS, solver=parameter_search.als_kernel(), **arguments)
+    model = _model(kernel, device, None, arguments)
     history = model.fit(train, most, test, stop=lambda row: row["mae"] <= threshold).history
     return history.epoch.iloc[-1] if history.mae.iloc[-1] <= threshold else np.nan
-
-
-def published_bytes(kernel):
-    """Shared memory of a block of the thesis (section 6.4). Its hybrid was not built: one of the two matrices."""
-    stated = {
-        of: _published.value("Figure 6.8", "shared memory of a block", model=f"ALS {of}")
-        for of in ("thesis_shared", "thesis_global")
-    }
-    matrices = BLOCK // HALF_WARP * FACTORS * (FACTORS + 1) // 2 * 4
-    return int(stated.get(kernel) or stated["thesis_shared"] - matrices)
 
 
 def _resident(device, train):
     """The ratings as a trainer reads them, on the device already: they are put there once, not for every grid."""
     sides = {"by_user": train.by_user, "by_item": train.by_item}
     arrays = {name: (rows.indptr, rows.indices, rows.values) for name, rows in sides.items()}
-    return SimpleNamespace(**{name: CompressedRows(*map(device.array, of)) for name, of in arrays.items()})
+    there = {name: CompressedRows(*map(device.array, of)) for name, of in arrays.items()}
+    return SimpleNamespace(n_users=train.n_users, n_items=train.n_items, **there)
 
 
 def _taken(model, resident, factors, device, machine):
@@ -158,7 +159,7 @@ def _taken(model, resident, factors, device, machine):
     scheme, block = model.scheme, min(BLOCK, model.threads)
     needed = asked = scheme.shared_bytes(model, block)
     if machine != OWN:
-        wanted = active_blocks(KEPLER, block, shared_bytes=published_bytes(model.solver))
+        wanted = active_blocks(KEPLER, block, shared_bytes=needed)
         facts = device.facts
         most = facts["shared_bytes_per_multiprocessor"] // wanted // 128 * 128 - facts["reserved_shared_bytes"]
         asked = max(needed, most)
@@ -174,8 +175,10 @@ def _timings(device, trainer, repeats):
     def epoch():
         trainer.epoch(0)
 
-    seconds = device.time(epoch, repeats=1, warmup=0)
-    return device.time(epoch, repeats, warmup=0) if seconds[0] < _LONG else seconds
+    first = device.time(epoch, repeats=1, warmup=0)
+    if first[0] < _LONG:  # what is short is warmed up
+        return device.time(epoch, repeats, warmup=0)
+    return np.append(first, device.time(epoch, repeats - 1, warmup=0))
 
 
 def summary(frame):
@@ -199,16 +202,6 @@ def drops(frame, machine, kernel, share=0.1):
     curve = points[(points.machine == machine) & (points.kernel == kernel)].set_index("threads").speedup.sort_index()
     after = curve.shift(-1)
     return list(curve.index[after < (1 - share) * curve])
-
-
-def linearity(frame, machine, kernel, threads):
-    """The speed-up at so many threads, over what it is at the fewest threads of the curve times as many threads."""
-    points = summary(frame)
-    curve = points[(points.machine == machine) & (points.kernel == kernel) & (points.threads >= BLOCK)]
-    curve = curve.set_index("threads").speedup.sort_index()
-    if threads not in curve.index:
-        return np.nan
-    return curve[threads] / curve.iloc[0] / (threads / curve.index[0])
 
 
 _MACHINES = {KEPLER_LIKE: "-", OWN: "--", SHARED: ":"}
@@ -300,8 +293,13 @@ def _linear(frame, machine, kernel):
 
 
 def _after(frame, machine):
-    """The speed that one block more than the published end keeps, in shared memory."""
-    end = _ENDS["thesis_shared"]
+    """The speed that one block more than are active keeps, in shared memory."""
+    rows = frame[(frame.machine == machine) & (frame.kernel == "thesis_shared") & (frame.threads >= BLOCK)]
+    if rows.empty:
+        return np.nan, np.nan, "of the speed"
+    row = rows.iloc[0]
+    active = row.active_blocks_computed if np.isnan(row.active_blocks_driver) else row.active_blocks_driver
+    end = int(row.multiprocessors * active * BLOCK)
     before, after = (_seconds(frame, machine, "thesis_shared", t) for t in (end, end + BLOCK))
     if before.empty or after.empty:
         return np.nan, np.nan, "of the speed"
@@ -327,9 +325,19 @@ def _further(frame):
     return first[1] / first[0], 0.0, "x"
 
 
+def _spread_out(frame):
+    """How much sooner the version in global memory is with the published end of the shared one's threads on all
+    multiprocessors than with as many on 8: both ask the same of L2 cache and memory."""
+    seconds = (_seconds(frame, of, "thesis_global", _ENDS["thesis_shared"]) for of in (KEPLER_LIKE, OWN))
+    limited, whole = seconds
+    if limited.empty or whole.empty:
+        return np.nan, np.nan, "x"
+    return *ratio(limited, whole), "x"
+
+
 def _gap(frame, machine, which):
     """How many times as fast shared memory is, with the fewest (0) or most (-1) threads of both versions."""
-    rows = frame[(frame.machine == machine) & (frame.threads >= BLOCK)]
+    rows = frame[(frame.machine == machine) & frame.threads.between(BLOCK, max(_ENDS.values()))]
     common = set.intersection(*(set(rows.threads[rows.kernel == kernel]) for kernel in _ENDS))
     threads = sorted(common)[which]
     return ratio(*(_seconds(rows, machine, kernel, threads) for kernel in ("thesis_global", "thesis_shared")))
@@ -339,8 +347,8 @@ def _faster(frame, machine, which):
     return *_gap(frame, machine, which), "x"
 
 
-def _narrower(frame):
-    (few, spread_few), (many, spread_many) = (_gap(frame, KEPLER_LIKE, which) for which in (0, -1))
+def _narrower(frame, machine):
+    (few, spread_few), (many, spread_many) = (_gap(frame, machine, which) for which in (0, -1))
     spread = many / few * np.hypot(np.nan_to_num(spread_few / few), np.nan_to_num(spread_many / many))
     return many / few, spread, "of the gap"
 
@@ -357,14 +365,14 @@ _QUESTION = "What do newer GPUs bring? On the whole GPU, the best speed, over th
 _FIGURES = [
     ("6.7", f"In shared memory ALS scales linearly to {_ENDS['thesis_shared']:,} threads, {_LIMITED}.",
      partial(_linear, machine=KEPLER_LIKE, kernel="thesis_shared"), Holds(above=0.8)),
-    ("6.7-drop", f"One block more takes a tenth of the speed or more, {_LIMITED}.",
+    ("6.7-drop", f"One block more than are active takes a tenth of the speed or more, {_LIMITED}.",
      partial(_after, machine=KEPLER_LIKE), Holds(below=0.9)),
-    ("6.7-drop-whole-gpu", "One block more takes a tenth of the speed or more, on the whole GPU.",
+    ("6.7-drop-whole-gpu", "One block more than are active takes a tenth of the speed or more, on the whole GPU.",
      partial(_after, machine=OWN), Holds(below=0.9)),
     ("6.8", "Equation 6.2, with limits of threads and registers, gives the active blocks that the driver reports.",
      _apart, Holds(below=1)),
-    ("6.8-blocks", f"{_BLOCKS:g} blocks in shared memory are active: they ask for as much as leads to that.",
-     _active, ByConstruction()),
+    ("6.8-blocks", f"With what these blocks need in shared memory {_BLOCKS:g} are active where there are 48 kB.",
+     _active, Near(_BLOCKS, within=1.1, neutral=KEPLER["blocks_per_multiprocessor"])),
     ("6.9", f"In global memory ALS scales linearly to {_ENDS['thesis_global']:,} threads, {_LIMITED}.",
      partial(_linear, machine=KEPLER_LIKE, kernel="thesis_global"), Holds(above=0.8)),
     ("6.9-further", f"In global memory the speed drops at more threads than in shared memory, {_LIMITED}.",
@@ -372,9 +380,13 @@ _FIGURES = [
     ("6.10", f"Shared memory is faster than global memory with few threads, {_LIMITED}.",
      partial(_faster, machine=KEPLER_LIKE, which=0), Holds(above=1)),
     ("6.10-gap", f"With the most threads that gap is narrower than with the fewest, {_LIMITED}.",
-     _narrower, Holds(below=1)),
-    ("6.10-whole-gpu", "Shared memory is faster than global memory with the most threads, on the whole GPU.",
-     partial(_faster, machine=OWN, which=-1), Holds(above=1)),
+     partial(_narrower, machine=KEPLER_LIKE), Holds(below=1)),
+    ("6.10-gap-whole-gpu", "With the most threads of the published range that gap is narrower than with the fewest, "
+     "on the whole GPU.", partial(_narrower, machine=OWN), Holds(below=1)),
+    ("6.10-reason", "The bandwidth of global memory, which all multiprocessors share, is what constrains the version "
+     "in it: to spread as many threads over all of them gains less than a tenth.", _spread_out, Holds(below=1.1)),
+    ("6.10-whole-gpu", "Shared memory is faster than global memory with the most threads of the published range, on "
+     "the whole GPU.", partial(_faster, machine=OWN, which=-1), Holds(above=1)),
 ]  # fmt: skip
 FINDINGS = [
     Finding(f"thesis-fig-{name}", "thesis", f"Figure {name.split('-')[0]}", statement, value, rule)

@@ -16,12 +16,16 @@ from gpumf.models.als.trainer import (
     Sequential,
 )
 from gpumf.models.checks import flag, integer, number
+from gpumf.models.explain import Explaining
 from gpumf.models.factorization import Factorization
+from gpumf.models.folding import solved_users
+from gpumf.models.renewing import with_new
 
 _MOST_EXACT = 16
-"""Factors with which the exact solution for explicit ratings takes the CPU less time than three steps of conjugate
+"""Columns with which the exact solution for explicit ratings takes the CPU less time than three steps of conjugate
 gradient: the sums are 16 registers. Measured by experiments/gpumf/als_implicit_cpu.py."""
 
+_MOST_WITH_BIASES = 254  # factors, of the solvers on a GPU
 _LARGEST_START = 0.01  # of implicit feedback's initial factors
 
 
@@ -33,8 +37,10 @@ class _LeastSquares(Factorization):
     def __init__(
         self,
         factors=16,
-        regularization=0.05,
+        regularization=0.15,
         *,
+        biases=None,
+        clip=False,
         weighted=True,
         solver=None,
         device="auto",
@@ -44,7 +50,11 @@ class _LeastSquares(Factorization):
         cg_tolerance=1e-4,
         seed=0,
     ):
-        super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed)
+        self.biases = (
+            integer("factors", factors, 1) <= _MOST_WITH_BIASES if biases is None else flag("biases", biases)
+        )
+        given = {"solver": solver, "device": device, "threads": threads, "seed": seed}
+        super().__init__(factors, regularization, clip=clip, **given)
         self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
         if chunk is not None and not self._trainers[self.solver].streams:
             raise ValueError(f"the solver {self.solver!r} has all ratings on the device; it takes no chunk")
@@ -57,8 +67,54 @@ class _LeastSquares(Factorization):
         self.cg_tolerance = number("cg_tolerance", cg_tolerance, least=0, below=1)
         self._trainers[self.solver].check(self)
 
+    def _fits(self, trainer):
+        return self.columns <= trainer.max_factors
+
+    @property
+    def _misfit(self):
+        return super()._misfit + " and two columns of biases" * self.biases
+
     def _takes_from_device(self):
         return super()._takes_from_device() and self.chunk is None
+
+    def _fold(self, ratings):
+        return solved_users(self, ratings, self._trainers["parallel"] if self.device == "cpu" else self.scheme)
+
+    def partial_fit(self, new):
+        """Learn from new ratings of known users and items: solve those users, then those items, as they are now.
+
+        Each is solved with all its ratings, those from before among them, of which a new one of the same pair takes
+        the place. The mean from which biases count, and the history, stay as they were. New users: `fold_in`.
+
+        Parameters
+        ----------
+        new : Ratings of the shape of the training set, or what `fit` makes them of
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NotFittedError : there is nothing to go on from
+        ValueError : the training set is not known, as of a model from a file; ratings of others, or not finite
+        """
+        with self._as_before_if_it_fails():
+            new, whole = with_new(self, new)
+            if not self._solver_given:
+                self.solver = self.choose(whole)
+            p, q = (array.copy() for array in self._learned)
+            for touched, solved, of in ((new.users, p, "users"), (new.items, q, "items")):
+                part = whole.select(np.isin(getattr(whole, of), touched))
+                part = self._as_trained(self._placed(part))
+                trainer = self.scheme(self, part, *(map(part.device.array, (p, q)) if part.device else (p, q)))
+                getattr(trainer, f"solve_{of}")()
+                trainer.synchronize()
+                solved[touched] = self._to_host(trainer.factors())[of == "items"][touched]
+            self._user_known, self._item_counts = whole.user_counts > 0, whole.item_counts.copy()
+            self._training, self._seen_rows = whole, None
+            self._set_learned((p, q))
+        return self
 
     @property
     def _parameters(self):
@@ -73,13 +129,16 @@ class ALS(_LeastSquares):
         (Q_S^T Q_S + lambda n I) p_u = Q_S^T r_S,    S the n items that user u has rated
 
     (Zhou et al. 2008; thesis, section 2.3.2 and chapter 5). The same factors, bit for bit, in every run on the
-    same device. For users and items without training ratings the mean is predicted; such a user is recommended the
-    items with the most training ratings first.
+    same device. Biases are two more columns of the factors, see `Factorization`, each solved with the row's others
+    and of the same lambda. Without them the mean is predicted for users and items without training ratings; such a
+    user is recommended the items with the most training ratings first.
 
     Parameters
     ----------
-    factors : int, 1 to 256; the thesis's kernels take up to 32
+    factors : int, 1 to 256; the thesis's kernels take up to 32. Biases count as two of these
     regularization : lambda > 0, in squared factor units
+    biases : bool, learn them; by default with up to 254 factors, which leave room for them on a GPU
+    clip : bool, clip predictions to the rating scale, and errors with them
     weighted : bool, lambda times the row's number of ratings (ALS-WR) instead of lambda
     solver : a name of `ALS.solvers()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
@@ -93,7 +152,7 @@ class ALS(_LeastSquares):
         relative to the right side's for `tensor_core`, `cg` and `parallel_cg`. For these alone. By default 6 steps,
         as published, for cumf's kernels, 4 for `tensor_core`, with which more change no error on the sets of the
         study, and 3 for `cg` and `parallel_cg`, as in the package `implicit`.
-    seed : int, of the initial factors
+    seed : int, None draws one, of the initial factors
 
     Raises
     ------
@@ -119,15 +178,15 @@ class ALS(_LeastSquares):
 
     def choose(self, train):
         """The fastest solver: on the CPU, with few factors, that which solves exactly."""
-        exact = self.device == "cpu" and self.factors <= _MOST_EXACT
+        exact = self.device == "cpu" and self.columns <= _MOST_EXACT
         return "parallel" if exact else super().choose(train)
 
     @property
     def _parameters(self):
-        return super()._parameters | {"weighted": self.weighted}
+        return super()._parameters | {"weighted": self.weighted, "biases": self.biases, "clip": self.clip}
 
 
-class ImplicitALS(_LeastSquares):
+class ImplicitALS(Explaining, _LeastSquares):
     """Alternating least squares on implicit feedback: how often or how long, not how much it was liked.
 
     A rating r > 0 says that the user prefers the item, p = 1, with confidence c = 1 + alpha r; everything else, the
@@ -150,7 +209,7 @@ class ImplicitALS(_LeastSquares):
     solver : a name of `ImplicitALS.solvers()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
     chunk, cg_steps, cg_tolerance : as of `ALS`
-    seed : int, of the initial factors, which are uniform on [0, 0.01) as in the package `implicit`: few steps of
+    seed : int, None draws one, of the initial factors, which are uniform on [0, 0.01) as in `implicit`: few steps of
         conjugate gradient rank better from near zero than from where inner products are near 1
 
     Raises
@@ -173,10 +232,10 @@ class ImplicitALS(_LeastSquares):
 
     def __init__(
         self,
-        factors=64,
+        factors=16,
         regularization=0.1,
         *,
-        alpha=40.0,
+        alpha=1.0,
         solver=None,
         device="auto",
         chunk=None,
@@ -187,6 +246,7 @@ class ImplicitALS(_LeastSquares):
         super().__init__(
             factors,
             regularization,
+            biases=False,
             weighted=False,
             chunk=chunk,
             cg_steps=cg_steps,

@@ -1,7 +1,8 @@
 """Launches kernels/als/cumf."""
 
+from abc import abstractmethod
 from bisect import bisect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.gpu import sources
+from gpumf.models.als.biases import Biases
 from gpumf.models.als.trainer import ALSTrainer, segments_of
 from gpumf.models.base import KernelTrainer, Publication, Version, shape_of
 
@@ -21,7 +23,7 @@ _FACTORS = range(1, 257)
 sources.declare("als/cumf/shape.cu", FACTORS=_FACTORS)
 sources.declare("als/cumf/bias.cu", FACTORS=_FACTORS, IMPLICIT=range(2))
 sources.declare("als/cumf/cg.cu", FACTORS=_FACTORS, A_HALF=range(2))
-sources.declare("als/cumf/direct.cu", FACTORS=_FACTORS)
+sources.declare("als/cumf/direct.cu", FACTORS=_FACTORS, CHOLESKY=range(2), IN_GLOBAL=range(2))
 
 
 def _shape(device, factors):
@@ -69,14 +71,13 @@ class Cumf(KernelTrainer, ALSTrainer):
     publication = Publication("cumf", "sections 2 to 4")
     variants: ClassVar = {"FACTORS": _FACTORS, "LOAD": range(3), "A_HALF": range(2), "IMPLICIT": range(2)}
     solver_source: str
-    solver_defines: ClassVar = {}
     a_half = False
     fused_bias = True  # get_hermitian computes b too; else a phase of its own does, as published
 
     def __init__(self, model, train, user_factors, item_factors, *, load="coalesced", longest=8192):
         device = self._device = gpu.device(model.device)
         self._kernels = self.compile(model, load)
-        self._factors, self._shape = model.factors, _shape(model.device, model.factors)
+        self._factors, self._shape = model.columns, _shape(model.device, model.columns)
         alpha = model.alpha
         self._alpha = 0 if alpha is None else alpha
         self._ridge = {"regularization": model.regularization, "weighted": int(model.weighted)}
@@ -86,6 +87,7 @@ class Cumf(KernelTrainer, ALSTrainer):
         self._prepare_solver(model)
         sides = train.by_user, train.by_item
         ratings = [(device.array(rows.indices), device.array(rows.values)) for rows in sides]
+        self._biases = Biases.of(model, train, device)
         grams = [self._gram(n) if alpha is not None else None for n in (len(self._q), len(self._p))]
         batches = self._batches([rows.indptr for rows in sides], longest)
         self._users, self._items = (Side(*r, b, g) for r, b, g in zip(ratings, batches, grams, strict=True))
@@ -100,8 +102,10 @@ class Cumf(KernelTrainer, ALSTrainer):
         """
         has = gpu.device(model.device).facts["shared_bytes_per_block"]
 
+        biases = model.columns - model.factors
+
         def taken(factors):
-            return _shape(model.device, factors).hermitian_shared + _STATIC
+            return _shape(model.device, factors + biases).hermitian_shared + _STATIC
 
         if taken(model.factors) <= has:
             return
@@ -114,22 +118,22 @@ class Cumf(KernelTrainer, ALSTrainer):
     @classmethod
     def compile(cls, model, load="coalesced"):
         """The kernels by phase."""
-        kernel = partial(gpu.device(model.device).kernel, FACTORS=model.factors)
+        kernel = partial(gpu.device(model.device).kernel, FACTORS=model.columns)
         implicit = int(model.alpha is not None)
         hermitian = partial(kernel, cls.source, "get_hermitian", LOAD=_LOADS[load])
         kernels = {
             "get_hermitian": hermitian(A_HALF=int(cls.a_half), IMPLICIT=implicit),
             "get_bias": kernel("als/cumf/bias.cu", "get_bias", IMPLICIT=implicit),
-            "solve": kernel(cls.solver_source, cls.solver_of(model), **cls.solver_defines),
+            "solve": kernel(cls.solver_source, cls.entry, **cls.solver_defines(model)),
         }
         if implicit:
             kernels["get_gram"] = hermitian(A_HALF=0, IMPLICIT=0)
         return kernels
 
     @classmethod
-    def solver_of(cls, model):
-        """The name of the kernel that solves this model's systems."""
-        return cls.entry
+    @abstractmethod
+    def solver_defines(cls, model):
+        """The definitions of the solver's source, beside FACTORS, for this model."""
 
     # Memory
 
@@ -184,6 +188,7 @@ class Cumf(KernelTrainer, ALSTrainer):
     # Phases
 
     def _solve(self, side, fixed, solved):
+        side = replace(side, values=self._targets(side.indices, side.values))
         self.get_gram(side, fixed)
         for batch in side.batches:
             self.get_hermitian(side, batch, fixed)
@@ -195,7 +200,8 @@ class Cumf(KernelTrainer, ALSTrainer):
         """The phases of a half-sweep, to be timed apart: a dict of functions of no arguments, each over all batches.
 
         Where the rows have one batch, calling get_gram (which does nothing for explicit ratings), get_hermitian,
-        get_bias and solve is a half-sweep; with `fused_bias` get_bias computes again what get_hermitian has.
+        get_bias and solve is a half-sweep of a model without biases; with `fused_bias` get_bias computes again what
+        get_hermitian has.
 
         Parameters
         ----------
@@ -293,19 +299,19 @@ def _cut(costs, budget):
 class _Direct(Cumf):
     """A solver with the system of a row, or two copies of it, in a block's shared memory where they fit."""
 
-    solver_source = "als/cumf/direct.cu"
+    solver_source, entry = "als/cumf/direct.cu", "solve_direct"
     copies: int
 
     @classmethod
     def _system_bytes(cls, model):
         """(bytes of a block's systems, whether they fit its shared memory)."""
-        taken = cls.copies * _shape(model.device, model.factors).system_bytes
+        taken = cls.copies * _shape(model.device, model.columns).system_bytes
         return taken, taken + _STATIC <= gpu.device(model.device).facts["shared_bytes_per_block"]
 
     @classmethod
-    def solver_of(cls, model):
+    def solver_defines(cls, model):
         _, fit = cls._system_bytes(model)
-        return cls.entry if fit else f"{cls.entry}_in_global"
+        return {"CHOLESKY": int(cls.copies == 1), "IN_GLOBAL": int(not fit)}
 
     def _prepare_solver(self, model):
         """Memory for the systems of the blocks that run at once, where they exceed shared memory."""
@@ -314,37 +320,40 @@ class _Direct(Cumf):
         resident = facts["multiprocessors"] * max(
             facts["threads_per_multiprocessor"] // self._shape.direct_threads, 1
         )
-        self._most_blocks, self._shared, self._further = None, taken, {}
+        self._most_blocks, self._shared, self._workspace = None, taken, self._nothing
         if not fit:
             self._most_blocks, self._shared = resident, 0
-            self._further = {"workspace": self._device.empty(resident * taken // 4, np.float32)}
+            self._workspace = self._device.empty(resident * taken // 4, np.float32)
 
     def _solver(self, batch, n_rows):
         blocks = n_rows if self._most_blocks is None else min(n_rows, self._most_blocks)
-        return blocks, self._shape.direct_threads, self._shared, self._further
+        return blocks, self._shape.direct_threads, self._shared, {"workspace": self._workspace}
 
 
 class CumfLu(_Direct):
     """The phases as published, and a batched LU."""
 
-    versions: ClassVar = {"": Version("cuMF, LU")}
-    entry, copies = "solve_lu", 2
+    versions: ClassVar = {"": Version("cuMF, LU", "red", "-s")}
+    copies = 2
     fused_bias = False
 
 
 class CumfCholesky(_Direct):
     """Batched Cholesky."""
 
-    versions: ClassVar = {"": Version("cuMF, Cholesky")}
-    entry, copies = "solve_cholesky", 1
+    versions: ClassVar = {"": Version("cuMF, Cholesky", "indigo", "-D")}
+    copies = 1
 
 
 class CumfCg(Cumf):
     """Conjugate gradient, A in FP32."""
 
-    versions: ClassVar = {"": Version("cuMF, CG in FP32")}
+    versions: ClassVar = {"": Version("cuMF, CG in FP32", "olive", "-^")}
     solver_source, entry = "als/cumf/cg.cu", "solve_cg"
-    solver_defines: ClassVar = {"A_HALF": 0}
+
+    @classmethod
+    def solver_defines(cls, model):
+        return {"A_HALF": int(cls.a_half)}
 
     def _prepare_solver(self, model):
         self._limits = {"cg_steps": model.cg_steps, "cg_tolerance": model.cg_tolerance}
@@ -356,6 +365,5 @@ class CumfCg(Cumf):
 class CumfCgHalf(CumfCg):
     """Conjugate gradient, A in FP16."""
 
-    versions: ClassVar = {"": Version("cuMF, CG in FP16")}
+    versions: ClassVar = {"": Version("cuMF, CG in FP16", "teal", "-v")}
     a_half = True
-    solver_defines: ClassVar = {"A_HALF": 1}

@@ -5,13 +5,33 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf import gpu
-from gpumf.datasets.ratings import CompressedRows
+from gpumf.datasets.rows import CompressedRows
+from gpumf.models.als.biases import Biases
 from gpumf.models.als.trainer import ALSTrainer, segment_records
 from gpumf.models.base import KernelTrainer, Version
 from gpumf.models.chunks import Chunks
 
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
 _MOST_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
+_MOST_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
+
+
+def _longest(nnz):
+    """Ratings of a segment: 8,192, and more where the sums of long rows' many parts would take much of the memory."""
+    longest = 1 << 13
+    while nnz > longest * _MOST_PARTS:
+        longest *= 2
+    return longest
+
+
+def _most_shared_bytes(factors, stage_rows, ahead=3):
+    """Work of the source, at the most: stages of rows in half precision, the ratings of these and of one stage more.
+
+    With more than 192 factors so many stages are copied `ahead`, and the solver has memory of its own.
+    """
+    padded = 256 if factors > 208 else -(-factors // 16) * 16
+    stages, others = (ahead + 2, 28 * padded + 64) if padded > 192 else (3, 0)
+    return stage_rows * (2 * stages * (padded + 8) + 10 * (stages + 1)) + others
 
 
 class _Rows:
@@ -19,17 +39,18 @@ class _Rows:
 
     rows : CompressedRows
     chunk : most ratings on the device at a time; by default all that fit
+    beside : as of `Chunks`
     """
 
-    def __init__(self, device, rows, longest, part_bytes, chunk=None):
-        self._chunks = Chunks(device, (rows.indices, rows.values), rows.indptr, chunk)
+    def __init__(self, device, rows, longest, part_bytes, chunk=None, beside=0):
+        self._chunks = Chunks(device, (rows.indices, rows.values), rows.indptr, chunk, beside)
         self._segments, slots = [], 1
         for first, end, begin in self._chunks.places:
             indptr = device.array(rows.indptr[first : end + 1] - begin)
             segments, of_chunk = segment_records(indptr, longest, device.xp)
             self._segments.append((segments.view(np.uint8), np.int32(len(segments))))
             slots = max(slots, of_chunk)
-        self.n_rows = rows.n_rows
+        self.n_rows, self.most = rows.n_rows, self._chunks.most
         # Of one chunk's long rows at a time: the parts, and how many of a row's have arrived, 0 between launches.
         self.meeting = device.empty(slots * part_bytes, np.uint8), device.array(np.zeros(slots, np.int32))
 
@@ -45,23 +66,21 @@ class _Rows:
 class TensorCore(KernelTrainer, ALSTrainer):
     """kernels/als/tensor_core.cu: FP16 factors, products on the tensor cores, the solve fused behind them.
 
-    longest : ratings of a segment, see `gpumf.models.als.trainer.segments_of`
+    longest : ratings of a segment, see `gpumf.models.als.trainer.segments_of`; by default by the number of all
     """
 
     source, entry = "als/tensor_core.cu", "tensor_core"
-    versions: ClassVar = {"": Version("tensor cores")}
+    versions: ClassVar = {"": Version("tensor cores", "black", "-")}
     variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32]}
     cg_steps, streams = 4, True
 
     @staticmethod
     def defines(model):
-        # Three stages of rows of halves, and the ratings of four: Work of the source, at the most.
-        columns = -(-model.factors // 16) * 16 + 8
         has = gpu.device(model.device).facts["shared_bytes_per_block"]
-        rows = next(rows for rows in (64, 32) if rows * (6 * columns + 40) <= has or rows == 32)
-        return {"FACTORS": model.factors, "IMPLICIT": int(model.alpha is not None), "STAGE_ROWS": rows}
+        rows = next(rows for rows in (64, 32) if _most_shared_bytes(model.columns, rows) <= has or rows == 32)
+        return {"FACTORS": model.columns, "IMPLICIT": int(model.alpha is not None), "STAGE_ROWS": rows}
 
-    def __init__(self, model, train, user_factors, item_factors, longest=8192):
+    def __init__(self, model, train, user_factors, item_factors, longest=None):
         device = self._device = gpu.device(model.device)
         implicit = model.alpha is not None
         names = "largest_ratings", "largest_factors", "round_factors", self.entry, *["gram"] * implicit
@@ -70,14 +89,17 @@ class TensorCore(KernelTrainer, ALSTrainer):
         shape = self.geometry(model)
         self._block, self._teams, part_bytes = shape.block, shape.teams, shape.part_bytes
         self._shared = self._teams * shape.team_bytes
+        self._most_blocks = {self.entry: device.facts["multiprocessors"]} if shape.persistent else {}
 
         self._p, self._q = device.array(user_factors), device.array(item_factors)
         # Before the ratings, which take what is left or are streamed.
         self._halves = device.empty((max(train.n_users, train.n_items), shape.padded), np.uint16)
         self._unit, self._largest = device.empty(2, np.float32), device.empty(_MOST_BLOCKS, np.float32)
         self._gram = device.empty(part_bytes, np.uint8)
-        sides = train.by_user, train.by_item
-        ratings = [_Rows(device, rows, longest, part_bytes, model.chunk) for rows in sides]
+        sides, longest = (train.by_user, train.by_item), longest or _longest(train.nnz)
+        beside = np.dtype(np.float32).itemsize if model.biases else 0
+        ratings = [_Rows(device, rows, longest, part_bytes, model.chunk, beside) for rows in sides]
+        self._biases = Biases.of(model, train, device, max(rows.most for rows in ratings))
         largest, grams = map(self._largest_ratings, ratings), [None, None]
         if implicit:
             for k, n in enumerate((train.n_items, train.n_users)):  # rows of all columns, each with a weight of 1
@@ -93,9 +115,11 @@ class TensorCore(KernelTrainer, ALSTrainer):
         """The magnitude of each row's largest rating; of implicit feedback its largest rating, or 0."""
         largest = self._device.zeros(rows.n_rows, np.float32)
         for chosen, segments, _, values in rows:
-            of_chunk = largest[chosen].view(np.uint32)
-            self._entry["largest_ratings"](-(-segments[1] // 8), 256, *segments, values, of_chunk)
+            self._add_largest(segments, values, largest[chosen])
         return largest
+
+    def _add_largest(self, segments, values, largest):
+        self._entry["largest_ratings"](-(-segments[1] // 8), 256, *segments, values, largest.view(np.uint32))
 
     def _round(self, factors):
         """The factors in half precision, and the power of two that they were divided by for its range."""
@@ -106,7 +130,15 @@ class TensorCore(KernelTrainer, ALSTrainer):
 
     def _launch(self, name, segments, indices, values, *arguments):
         blocks, ratings = -(-segments[1] // self._teams), (indices, values)
-        self._entry[name](blocks, self._block, *segments, *ratings, self._halves, *arguments, shared=self._shared)
+        self._entry[name](
+            min(blocks, self._most_blocks.get(name, blocks)),
+            self._block,
+            *segments,
+            *ratings,
+            self._halves,
+            *arguments,
+            shared=self._shared,
+        )
 
     def _solve(self, side, fixed, solved):
         rows, largest, every = side
@@ -115,9 +147,13 @@ class TensorCore(KernelTrainer, ALSTrainer):
             ((_, *given),) = every
             self._launch("gram", *given, *every.meeting, self._gram)
         parameters = *self._ridge, *self._steps, self._root_of_alpha, self._gram
-        for chosen, *given in rows:
+        for chosen, segments, indices, values in rows:
+            targets = self._targets(indices, values)
+            if targets is not values:
+                largest[chosen] = 0
+                self._add_largest(segments, targets, largest[chosen])
             of_chunk = self._unit, largest[chosen], solved[chosen]
-            self._launch(self.entry, *given, *of_chunk, *rows.meeting, *parameters)
+            self._launch(self.entry, segments, indices, targets, *of_chunk, *rows.meeting, *parameters)
 
     def factors(self):
         return self._p, self._q

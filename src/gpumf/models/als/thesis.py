@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf import gpu
+from gpumf.models.als.biases import Biases
 from gpumf.models.als.trainer import ALSTrainer
 from gpumf.models.base import KernelTrainer, Publication, Version, launch_shape
 
@@ -17,6 +18,10 @@ class Thesis(KernelTrainer, ALSTrainer):
     variants: ClassVar = {"FACTORS": range(1, 33)}
     groups: ClassVar = dict.fromkeys(("thesis_global", "thesis_hybrid"), (16, {"matrices"}))
     shared_matrices: int  # of the two, how many lie in shared memory; the others in global memory
+
+    @staticmethod
+    def defines(model):
+        return {"FACTORS": model.columns}
 
     def __init__(self, model, train, user_factors, item_factors, shared_bytes=0):
         """shared_bytes : what a block asks for where it is more than it needs, as if there were less of it."""
@@ -31,6 +36,7 @@ class Thesis(KernelTrainer, ALSTrainer):
         groups = max(blocks * block for _, (blocks, block), _ in (self._users, self._items)) // shape.lanes
         if words:
             self._given["matrices"] = device.empty((groups, words), np.float32)
+        self._biases = Biases.of(model, train, device)
 
     def _side(self, rows, model, shape, asked):
         """What the kernel wants to know of the rows, the shape of its grid, and the shared memory of a block."""
@@ -50,6 +56,7 @@ class Thesis(KernelTrainer, ALSTrainer):
 
     def _solve(self, rows, fixed, solved):
         arrays, grid, shared = rows
+        arrays = arrays | {"values": self._targets(arrays["indices"], arrays["values"])}
         self._kernel(*grid, **arrays, **self._given, fixed=fixed, solved=solved, n_rows=len(solved), shared=shared)
 
 
@@ -57,18 +64,18 @@ class ThesisGlobal(Thesis):
     """Both matrices in global memory."""
 
     entry, shared_matrices = "thesis_global", 0
-    versions: ClassVar = {"": Version("thesis, global memory")}
+    versions: ClassVar = {"": Version("thesis, global memory", "orange", ":")}
 
 
 class ThesisHybrid(Thesis):
     """The sum in global memory, the solve in shared memory."""
 
     entry, shared_matrices = "thesis_hybrid", 1
-    versions: ClassVar = {"": Version("thesis, hybrid")}
+    versions: ClassVar = {"": Version("thesis, hybrid", "purple", ":")}
 
 
 class ThesisShared(Thesis):
     """Both matrices in shared memory."""
 
     entry, shared_matrices = "thesis_shared", 2
-    versions: ClassVar = {"": Version("thesis, shared memory")}
+    versions: ClassVar = {"": Version("thesis, shared memory", "green", "-")}

@@ -1,12 +1,15 @@
 """What every version of ALS does in an epoch, and the versions that run on the CPU."""
 
 from abc import abstractmethod
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from gpumf.cpu import als as cpu_als
 from gpumf.cpu import cg as cpu_cg
+from gpumf.models.als.biases import Biases
 from gpumf.models.base import FactorTrainer, Version
 from gpumf.ordering import stable_order
 
@@ -19,6 +22,7 @@ class ALSTrainer(FactorTrainer):
 
     streams = False
     layout: ClassVar = ("by_user", "by_item")
+    _biases = None  # `Biases` of a model that has them
     cg_steps = 6  # of conjugate gradient, where it is used and nothing else is asked for (cumf, section 4)
 
     @classmethod
@@ -29,15 +33,29 @@ class ALSTrainer(FactorTrainer):
         self.solve_users()
         self.solve_items()
 
-    def solve_users(self):
-        self._solve(self._users, self._q, self._p)
+    def solve_users(self, which=slice(None)):
+        """Solve users, those of a training set that has the ratings of these positions alone."""
+        self._half_sweep_of(self._users, self._q, self._p[which], -1)
 
-    def solve_items(self):
-        self._solve(self._items, self._p, self._q)
+    def solve_items(self, which=slice(None), solve=None):
+        """Solve items, as users; by `solve(rows, fixed, solved)`, of CompressedRows, where that is given."""
+        self._half_sweep_of(self._items, self._p, self._q[which], -2, solve)
+
+    def _half_sweep_of(self, rows, fixed, solved, column, solve=None):
+        """Solve rows, whose column is 1 where the model has biases."""
+        with self._biases.aside(fixed, solved, column) if self._biases else nullcontext():
+            if solve is None:
+                self._solve(rows, fixed, solved)
+            else:
+                solve(replace(rows, values=self._targets(rows.indices, rows.values)), fixed, solved)
 
     @abstractmethod
     def _solve(self, rows, fixed, solved):
-        """Overwrite `solved` with the solutions of the rows' normal equations."""
+        """Overwrite `solved` with the solutions of the normal equations of the rows' targets."""
+
+    def _targets(self, indices, values):
+        """What is left of ratings for the factors: less the biases of the fixed side, where the model has any."""
+        return values if self._biases is None else self._biases.subtract(indices, values)
 
     def factors(self):
         return self._p, self._q
@@ -89,34 +107,36 @@ def segment_records(indptr, longest, xp=np):
 class Sequential(ALSTrainer):
     """Numba on one core."""
 
-    versions: ClassVar = {"": Version("one core")}
+    versions: ClassVar = {"": Version("one core", "sky", "--")}
     parallel = False
 
     @classmethod
     def compile(cls, model):
-        return cpu_als.half_sweep(model.factors, cls.parallel)
+        return cpu_als.half_sweep(model.columns, cls.parallel)
 
     def __init__(self, model, train, user_factors, item_factors):
         self._half_sweep = self.compile(model)
         self._users, self._items = train.by_user, train.by_item
         self._p, self._q = user_factors.copy(), item_factors.copy()
         self._ridge = np.float32(model.regularization), model.weighted
+        self._biases = Biases.of(model, train)
 
     def _solve(self, rows, fixed, solved):
-        self._half_sweep(rows.indptr, rows.indices, rows.values, fixed, solved, *self._ridge)
+        targets = self._targets(rows.indices, rows.values)
+        self._half_sweep(rows.indptr, rows.indices, targets, fixed, solved, *self._ridge)
 
 
 class Parallel(Sequential):
     """Numba, rows over all cores."""
 
-    versions: ClassVar = {"": Version("all cores")}
+    versions: ClassVar = {"": Version("all cores", "blue", "--")}
     parallel = True
 
 
 class ImplicitParallel(ALSTrainer):
     """Numba and BLAS, rows over all cores, for implicit feedback."""
 
-    versions: ClassVar = {"": Version("all cores")}
+    versions: ClassVar = {"": Version("all cores", "blue", "--")}
 
     @classmethod
     def compile(cls, model):
@@ -135,13 +155,13 @@ class ImplicitParallel(ALSTrainer):
 class ConjugateGradient(ALSTrainer):
     """Conjugate gradient on one core, from the factors before, of explicit or of implicit feedback."""
 
-    versions: ClassVar = {"": Version("one core, CG")}
+    versions: ClassVar = {"": Version("one core, CG", "rose", "-.")}
     cg_steps = 3
     parallel = False
 
     @classmethod
     def compile(cls, model):
-        return cpu_cg.half_sweep(model.factors, cls.parallel, model.alpha is not None)
+        return cpu_cg.half_sweep(model.columns, cls.parallel, model.alpha is not None)
 
     def __init__(self, model, train, user_factors, item_factors):
         self._half_sweep = self.compile(model)
@@ -149,13 +169,16 @@ class ConjugateGradient(ALSTrainer):
         self._users, self._items = ((rows, cpu_cg.longest_first(rows.indptr)) for rows in sides)
         self._p, self._q = user_factors.copy(), item_factors.copy()
         self._parameters = model.regularization, model.weighted, model.alpha or 0, model.cg_steps, model.cg_tolerance
+        self._biases = Biases.of(model, train)
 
     def _solve(self, side, fixed, solved):
-        self._half_sweep(*side, fixed, solved, *self._parameters)
+        rows, order = side
+        rows = replace(rows, values=self._targets(rows.indices, rows.values))
+        self._half_sweep(rows, order, fixed, solved, *self._parameters)
 
 
 class ParallelConjugateGradient(ConjugateGradient):
     """The same with rows over all cores, with the same factors bit for bit."""
 
-    versions: ClassVar = {"": Version("all cores, CG")}
+    versions: ClassVar = {"": Version("all cores, CG", "wine", "-.")}
     parallel = True

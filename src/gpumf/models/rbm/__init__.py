@@ -9,10 +9,11 @@ from gpumf.models.checks import integer, number
 from gpumf.models.estimator import Model
 from gpumf.models.rbm.batches import MOST_POSITIONS
 from gpumf.models.rbm.divergence import Parallel, Sequential
-from gpumf.models.rbm.evaluation import ExpectationErrors, ExpectationRanking
+from gpumf.models.rbm.evaluation import ExpectationErrors, expectation_ranking
 from gpumf.models.rbm.fast import Fast
 from gpumf.models.rbm.levels import MAX_HIDDEN, MOST_LEVELS, level_values, n_levels_of, to_levels
 from gpumf.models.rbm.thesis import Thesis
+from gpumf.models.renewing import with_new
 from gpumf.models.sgd import schedules
 
 _CONSTANT = schedules.Constant()
@@ -44,9 +45,9 @@ class RBM(Model):
     biases a as the logarithms of how often the item got each level and b as zeros (Hinton 2010, section 8), or with
     initial_biases="normal" both as small and random as weights. `RBM.thesis()` makes each choice as the thesis does.
 
-    An item without a training rating is predicted the mean of the training ratings; a user without one by what the
-    biases say, and recommended the items with the most training ratings first. Going on with `warm_start` needs
-    ratings of the same scale and starts without momentum. `recommend` and `rank` work on the CPU.
+    Predictions are means over levels, so within the scale. An item without a training rating is predicted the mean of
+    the training ratings; a user without one by what the biases say, and recommended the items with the most
+    training ratings first. Going on with `warm_start` needs ratings of the same scale and starts without momentum.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ class RBM(Model):
         solver `thesis` alone: those of a batch are computed and moved there whenever its turn comes, and stay until
         its update is done (thesis, section 4.2.2, both sides of Figure 4.5), with the same result
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
-    seed : int, of the initial weights, the batches, and all draws; the same seed gives the same model
+    seed : int, None draws one, of the initial weights, the batches, and all draws; the same seed gives the same model
 
     Attributes
     ----------
@@ -228,10 +229,43 @@ class RBM(Model):
         trainer.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])
         trainer.epoch(number)
 
+    def partial_fit(self, new, epochs=1, *, progress=False):
+        """Go on with training on all ratings, those from before and new ones of known users and items.
+
+        A new rating takes the place of one of the same pair. A machine predicts by all that a user has rated: new
+        ratings alone would leave it with nothing else of their users. New users: `fold_in`.
+
+        Parameters
+        ----------
+        new : Ratings of the shape and scale of the training set, or what `fit` makes them of
+        epochs : int, how many to add
+        progress : bool, show a bar
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NotFittedError : there is nothing to go on from
+        ValueError : the training set is not known, as of a model from a file; ratings of others, or off the scale
+        """
+        _, whole = with_new(self, new)
+        return self.fit(whole, epochs, warm_start=True, progress=progress, ids=self.ids)
+
     # Use
 
     def _known(self, users, items, xp=np):
         return xp.asarray(self._item_known)[items]
+
+    def _fold(self, ratings):
+        there, users = self._placed(ratings), np.zeros((ratings.n_users, self.hidden), np.float32)
+        arrays = users, *self._learned[1:]
+        trainer = self.scheme(self, there, *(map(there.device.array, arrays) if there.device else arrays))
+        return self._to_host(trainer.arrays())[0]
+
+    def _vectors(self, side):
+        return self.user_hidden if side == "user" else self.item_weights.reshape(len(self.item_weights), -1)
 
     def _errors(self, ratings):
         known = self._known(ratings.users, ratings.items)
@@ -241,9 +275,10 @@ class RBM(Model):
         learned = self.user_hidden, self.item_weights, self.visible_biases, self.level_values
         return expectations(np.ravel(users), np.ravel(items), *learned).reshape(users.shape)
 
-    def _ranking_without(self, seen, k):
-        learned = self.user_hidden, self.item_weights, self.visible_biases, self.level_values
-        return ExpectationRanking(*learned, self._item_known, seen)
+    def _ranking_without(self, seen, k, candidates=None):
+        learned = self.user_hidden, self.item_weights, self.visible_biases
+        candidates = self._item_known if candidates is None else candidates
+        return expectation_ranking(learned, self.level_values, candidates, seen, k, self.device)
 
 
 def level_logarithms(items, levels, shape):
@@ -262,21 +297,20 @@ def level_logarithms(items, levels, shape):
 def _checked_steps(gibbs_steps):
     """T as an int, or a schedule as a tuple of pairs."""
 
-    def positive(steps):
-        return isinstance(steps, int | np.integer) and steps >= 1
+    def whole(number, least):
+        return isinstance(number, int | np.integer) and not isinstance(number, bool) and number >= least
 
-    if positive(gibbs_steps):
+    if whole(gibbs_steps, 1):
         return int(gibbs_steps)
     try:
-        pairs = tuple((int(first), int(steps)) for first, steps in gibbs_steps)
-    except TypeError:
+        pairs = tuple((first, steps) for first, steps in gibbs_steps)
+    except (TypeError, ValueError):
         pairs = ()
+    right = pairs and all(whole(first, 0) and whole(steps, 1) for first, steps in pairs)
     firsts = [first for first, _ in pairs]
-    if not (
-        pairs and firsts[0] == 0 and firsts == sorted(set(firsts)) and all(positive(steps) for _, steps in pairs)
-    ):
+    if not right or firsts[0] != 0 or firsts != sorted(set(firsts)):
         raise ValueError(
             f"gibbs_steps must be a positive integer or ascending pairs (first epoch, steps) from epoch 0 on, "
             f"not {gibbs_steps!r}"
         )
-    return pairs
+    return tuple((int(first), int(steps)) for first, steps in pairs)

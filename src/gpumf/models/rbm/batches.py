@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpumf.datasets.ratings import row_offsets
+from gpumf.datasets.rows import row_offsets
 from gpumf.hashing import random_order
 
 MOST_POSITIONS = 2**31 - 1  # that an int32 counts

@@ -105,7 +105,7 @@ class DivergenceKernel(KernelTrainer, Divergence):
 class Sequential(Divergence):
     """Numba on one core."""
 
-    versions: ClassVar = {"": Version("one core")}
+    versions: ClassVar = {"": Version("one core", "sky", "--")}
     parallel = False
 
     @classmethod
@@ -158,5 +158,5 @@ class Sequential(Divergence):
 class Parallel(Sequential):
     """Numba, users and items over all cores."""
 
-    versions: ClassVar = {"": Version("all cores")}
+    versions: ClassVar = {"": Version("all cores", "blue", "--")}
     parallel = True

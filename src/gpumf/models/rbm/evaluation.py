@@ -6,7 +6,7 @@ from gpumf import gpu
 from gpumf.cpu.rbm import expectations
 from gpumf.gpu import sources
 from gpumf.models.evaluation import Errors, on_device, totals
-from gpumf.models.ranking import CpuRanking
+from gpumf.models.ranking import MOST_ITEMS, CpuRanking, ScoresKernelRanking
 from gpumf.models.rbm.levels import VARIANTS
 
 sources.declare("rbm/errors.cu", **VARIANTS)
@@ -61,7 +61,34 @@ class ExpectationRanking(CpuRanking):
         self._biases, self._level_values = visible_biases, level_values
 
     def _scores(self, users):
-        inputs = super()._scores(users).reshape(len(users), *self._biases.shape) + self._biases
-        inputs -= inputs.max(axis=-1, keepdims=True)
-        np.exp(inputs, out=inputs)
-        return inputs @ self._level_values / inputs.sum(axis=-1)
+        return _expected(super()._scores(users), self._biases, self._level_values, np)
+
+
+class ExpectationKernelRanking(ScoresKernelRanking):
+    """The same on a device."""
+
+    def __init__(self, user_hidden, weights, visible_biases, level_values, candidates, seen, device):
+        super().__init__((len(user_hidden), len(weights)), candidates, seen, device)
+        self._batch = max(1, (1 << 26) // weights[..., 0].size)
+        arrays = user_hidden, weights.reshape(-1, weights.shape[2]), visible_biases, level_values
+        self._hidden, self._weights, self._biases, self._level_values = map(self._array, arrays)
+
+    def _scores(self, users):
+        inputs = self._hidden[users] @ self._weights.T
+        return _expected(inputs, self._biases, self._level_values, self._device.xp)
+
+
+def _expected(inputs, biases, level_values, xp):
+    """Expected ratings (users, n_items) from products (users, n_items * K), overwritten; arrays of `xp`."""
+    inputs = inputs.reshape(len(inputs), *biases.shape)
+    inputs += biases
+    inputs -= inputs.max(axis=-1, keepdims=True)
+    xp.exp(inputs, out=inputs)
+    return inputs @ level_values / inputs.sum(axis=-1)
+
+
+def expectation_ranking(arrays, level_values, candidates, seen, k, device):
+    """A `Ranking` for lists of k items, where the device is or on the CPU; arrays: an `RBM`'s, no hidden biases."""
+    if device == "cpu" or k > MOST_ITEMS:
+        return ExpectationRanking(*arrays, level_values, candidates, seen)
+    return ExpectationKernelRanking(*arrays, level_values, candidates, seen, device)

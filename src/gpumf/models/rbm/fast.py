@@ -79,7 +79,7 @@ class Fast(DivergenceKernel):
     """kernels/rbm/fast.cu: all levels at once, two launches a batch and one for each step of Gibbs sampling."""
 
     source = "rbm/fast.cu"
-    versions: ClassVar = {"": Version("fast")}
+    versions: ClassVar = {"": Version("fast", "black", "-")}
     names = "fast_reconstruct", "fast_update"
 
     def __init__(self, model, train, user_hidden, weights, visible_biases, hidden_biases, longest=32):

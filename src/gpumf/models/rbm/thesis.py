@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpumf.datasets.ratings import row_offsets
+from gpumf.datasets.rows import row_offsets
 from gpumf.models.base import Publication, Version
 from gpumf.models.rbm.batches import MOST_POSITIONS
 from gpumf.models.rbm.divergence import DivergenceKernel
@@ -49,8 +49,11 @@ class Thesis(DivergenceKernel):
     source = "rbm/thesis.cu"
     publication = Publication("thesis", "section 4.2.2, Algorithm 4.2")
     versions: ClassVar = {
-        "": Version("thesis, weights on the device"),
-        "transfer": Version("thesis, weights moved", {"weights": "transfer"}),
+        "": Version("thesis, all on the device", "green", "-"),
+        "batches": Version("thesis, batches moved", "olive", "-", {"batches": "transfer"}),
+        "transfer": Version(
+            "thesis, batches and weights moved", "orange", "-", {"batches": "transfer", "weights": "transfer"}
+        ),
     }
     names = (
         "thesis_hidden",

@@ -5,8 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf.models.checks import integer, number
-from gpumf.models.factorization import Factorization
+from gpumf.models.als import ALS
+from gpumf.models.checks import flag, integer, number
+from gpumf.models.factorization import Factorization, with_bias_columns
 from gpumf.models.sgd import schedules
 from gpumf.models.sgd.bsgd import Bsgd
 from gpumf.models.sgd.cu2rec import Cu2rec
@@ -21,6 +22,7 @@ from gpumf.models.sgd.ordered import Ordered, OrderedParallel
 from gpumf.models.sgd.updates import Parallel, Sequential
 
 _BIAS_KINDS = {False: 0, True: 1, "baseline": 2}  # BIASES of kernels/common/sgd.cuh
+_LEAST_RIDGE = 1e-6  # with which users of few ratings can be solved for
 _CONSTANT = schedules.Constant()
 # `fast` is the faster one from so many groups, or threads in them, in flight; `kato_hosino` on smaller sets. Recorded
 # by the experiment sgd_choice.
@@ -34,10 +36,7 @@ class SGD(Factorization):
     2.3.2 and 4.1, Algorithm 4.1), `cu2rec` one of each user's at a time, the others take every rating once. With a
     kernel that updates in parallel without locks (Recht et al. 2011) two runs differ slightly.
 
-    With biases a rating is approximated by mu + b_u + b_i + p_u . q_i (cu2rec), mu the mean of the training ratings.
-    The biases are two more columns of the factors, (.., b_u, 1) and (.., 1, b_i), so that all else stays as it is.
-    For a user without training ratings mu + b_i is predicted, for such an item mu + b_u. Without biases the mean is
-    predicted for both, and such a user is recommended the items with the most training ratings first.
+    Biases, as of cu2rec, are two more columns of the factors, see `Factorization`.
 
     Parameters
     ----------
@@ -47,6 +46,7 @@ class SGD(Factorization):
     item_regularization, bias_regularization : lambda >= 0 of the items and of the biases
     item_bias_regularization : lambda >= 0 of the items' biases where it is not that of the users'
     biases : True, learned from zero; 'baseline', baseline predictors that stay as they are (esgd, section 4); False
+    clip : bool, clip predictions to the rating scale, and errors with them
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.models.sgd.schedules`
     solver : a name of `SGD.solvers()`; by default the fastest for the device and the training set, see `choose`
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'host' (the CUDA kernel on the processor, checked)
@@ -56,7 +56,7 @@ class SGD(Factorization):
     chunk : most ratings on the device at a time; by default all that fit. With less than all, the next ones are
         copied while these are worked on, with the same result. Not for `hogwild` and `cu2rec`, which draw from all,
         nor on the CPU.
-    seed : int, of the initial factors, of the draws and of every shuffled order
+    seed : int, None draws one, of the initial factors, of the draws and of every shuffled order
     **options : parameters of the scheme; `SGD.options_of(solver)` has their defaults and bounds, the module of the
         scheme in `gpumf.models.sgd` says what they mean. They go with a named solver
 
@@ -86,13 +86,14 @@ class SGD(Factorization):
     def __init__(
         self,
         factors=16,
-        regularization=0.02,
+        regularization=0.1,
         *,
         learning_rate=0.02,
         item_regularization=None,
         bias_regularization=None,
         item_bias_regularization=None,
-        biases=False,
+        biases=True,
+        clip=False,
         schedule=_CONSTANT,
         solver=None,
         device="auto",
@@ -101,7 +102,8 @@ class SGD(Factorization):
         seed=0,
         **options,
     ):
-        super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed)
+        given = {"solver": solver, "device": device, "threads": threads, "seed": seed}
+        super().__init__(factors, regularization, clip=clip, **given)
         if not isinstance(biases, bool | str) or biases not in _BIAS_KINDS:
             raise ValueError(f"biases must be True, False or 'baseline', not {biases!r}")
         if solver is None and (options or threads is not None):
@@ -149,32 +151,24 @@ class SGD(Factorization):
 
         Parameters
         ----------
-        model : fitted Factorization without biases
-        **parameters : of the constructor, but factors
+        model : fitted Factorization
+        **parameters : of the constructor, but factors; biases are those of the model
 
         Returns
         -------
         SGD, fitted, with the model's factors and history
         """
+        if not isinstance(model, Factorization):
+            raise TypeError(f"SGD goes on from ALS, ImplicitALS or SGD, not {type(model).__name__}")
         model._check_fitted()
-        if model.columns != model.factors:
-            raise ValueError("from_model takes a model without biases")
-        result = cls(model.factors, **parameters)
-        if result.biases:
-            raise ValueError("the other model has no biases to go on from")
+        result = cls(model.factors, **{"biases": model.biases} | parameters)
+        if result.columns != model.columns:
+            raise ValueError("a model with biases goes on from one with biases, and one without from one without")
         result.user_factors, result.item_factors = model.user_factors.copy(), model.item_factors.copy()
         result._user_known, result._item_counts = model._user_known.copy(), model._item_counts.copy()
         result.mean, result.scale, result._training = model.mean, model.scale, model._training
-        result.history, result.times = model.history.copy(), replace(model.times)
+        result.history, result.times, result.epoch = model.history.copy(), replace(model.times), model.epoch
         return result
-
-    @property
-    def columns(self):
-        return self.factors + (2 if self.biases else 0)
-
-    @property
-    def _offset(self):
-        return self.mean if self.biases else 0.0
 
     @property
     def _remedy(self):
@@ -182,22 +176,6 @@ class SGD(Factorization):
 
     def _takes_from_device(self):
         return super()._takes_from_device() and self.chunk is None
-
-    def _known(self, users, items, xp=np):
-        return xp.ones(users.shape, bool) if self.biases else super()._known(users, items, xp)
-
-    def _personalized(self):
-        return np.ones_like(self._user_known) if self.biases else super()._personalized()
-
-    @property
-    def user_biases(self):
-        """b_u, float32 (n_users,), of a model with biases."""
-        return self.user_factors[:, -2]
-
-    @property
-    def item_biases(self):
-        """b_i, float32 (n_items,), of a model with biases."""
-        return self.item_factors[:, -1]
 
     @property
     def _parameters(self):
@@ -207,13 +185,13 @@ class SGD(Factorization):
             "bias_regularization": self.bias_regularization,
             "item_bias_regularization": self.item_bias_regularization,
             "biases": self.biases,
+            "clip": self.clip,
             "schedule": schedules.to_dict(self.schedule),
         }
 
     def initial_factors(self, train):
         """As of `Factorization`; with biases, normal with mean 0 and small, the biases zero or baseline predictors.
 
-        With biases, the factors of users and items without a rating are zero, so that the biases alone are predicted.
         `esgd` and `cu2rec` have initial factors of their own, see `Descent.draw` of theirs.
 
         Returns
@@ -225,16 +203,29 @@ class SGD(Factorization):
         rng = np.random.default_rng(self.seed)
         draw = self._trainers[self.solver].draw
         (p, b_u), (q, b_i) = (draw(self, rng, rows) for rows in (train.n_users, train.n_items))
-        for factors, biases, counts in ((p, b_u, train.user_counts), (q, b_i, train.item_counts)):
-            factors[counts == 0], biases[counts == 0] = 0, 0
         if self.biases == "baseline":
             b_u, b_i = baseline_predictors(train.on_host())
-        users, items = (p, b_u, np.ones(train.n_users)), (q, np.ones(train.n_items), b_i)
-        return tuple(np.column_stack(columns).astype(np.float32) for columns in (users, items))
+        return with_bias_columns(train, (p, b_u), (q, b_i))
 
     def _epoch(self, trainer, number, rows):
         trainer.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])
         trainer.epoch(number)
+
+    def _fold(self, ratings):
+        # The least of the objective in the users' factors is that of ALS. Biases of another lambda count in other
+        # units, in which theirs is the factors'.
+        ridge, of_biases = (max(value, _LEAST_RIDGE) for value in (self.regularization, self.bias_regularization))
+        most = max(scheme.max_factors for scheme in ALS.schemes().values() if scheme.device != "cpu")
+        there = self.device if self.columns <= most else "cpu"
+        least = ALS(self.factors, ridge, biases=bool(self.biases), device=there)
+        least.mean, least.item_factors = self.mean, self.item_factors.copy()
+        unit = np.float32(np.sqrt(ridge / of_biases))
+        if self.biases:
+            least.item_factors[:, -2] *= unit
+        users = least._fold(ratings)
+        if self.biases:
+            users[:, -2] *= unit
+        return users
 
     def partial_fit(self, new, epochs=1, validation=None, *, progress=False):
         """Train the fitted model further, on new ratings alone.
@@ -259,16 +250,20 @@ class SGD(Factorization):
         """
         with self._as_before_if_it_fails():
             self._check_fitted()
-            epochs = integer("epochs", epochs, 0)
+            epochs, progress = integer("epochs", epochs, 0), flag("progress", progress)
+            new = self._like(new, "new")
+            validation = None if validation is None else self._like(validation, "validation")
             given, (clock, new, validation) = new, self._taken(new, validation)
             old_rows, shape = (len(self.user_factors), len(self.item_factors)), (new.n_users, new.n_items)
             if any(rows > wanted for rows, wanted in zip(old_rows, shape, strict=True)):
                 raise ValueError(f"the model has {old_rows} users and items, the new ratings only {shape}")
             known, counts = (self._user_known, self._item_known), self._item_counts
-            mean, scale, before = self.mean, self.scale, self._training
+            mean, scale, before, ids = self.mean, self.scale, self._training, (self.user_ids, self.item_ids)
             self._set_training(new)
             factors = self._continued(new, *known)
             self.mean, self.scale = mean, scale
+            if shape == old_rows and self.user_ids is None and self.item_ids is None:
+                self.user_ids, self.item_ids = ids  # which plain positions do not say
             self._user_known[: len(known[0])] |= known[0]
             self._item_counts[: len(counts)] += counts
             self._training = _joined(before, given)
@@ -284,7 +279,7 @@ def _joined(before, new):
     columns = {
         name: np.concatenate([getattr(r, name) for r in (before, new)]) for name in ("users", "items", "values")
     }
-    return replace(new, **columns, test_mask=None)
+    return replace(new, **columns, test_mask=None, times=None)
 
 
 def baseline_predictors(train):

@@ -14,7 +14,7 @@ class Bsgd(PieceKernel):
 
     source, entry = "sgd/bsgd.cu", "bsgd"
     publication = Publication("esgd", "section 2.4")
-    versions: ClassVar = {"": Version("BSGD", {"batch": 1024})}
+    versions: ClassVar = {"": Version("BSGD", "grey", "-", {"batch": 1024})}
     cases: ClassVar = ({"batch": 16},)
     races: ClassVar = {"bsgd": {"user_factors", "item_factors"}}
     # batch : s, ratings of a launch, whose gradients are all taken at about the same factors

@@ -33,10 +33,10 @@ class Cu2rec(DescentKernel):
     publication = Publication("cu2rec", "How it works to Advanced techniques")
     layout: ClassVar = ("by_user",)
     versions: ClassVar = {
-        "": Version("cu2rec"),
-        "early bird loses": Version("cu2rec, early bird loses", {"conflict": "early_bird_loses"}),
-        "atomic": Version("cu2rec, atomic", {"conflict": "atomic"}),
-        "no striding": Version("cu2rec, no striding", {"striding": False}),
+        "": Version("cu2rec", "teal", "-"),
+        "early bird loses": Version("cu2rec, early bird loses", "teal", "--", {"conflict": "early_bird_loses"}),
+        "atomic": Version("cu2rec, atomic", "teal", ":", {"conflict": "atomic"}),
+        "no striding": Version("cu2rec, no striding", "teal", "-.", {"striding": False}),
     }
     cases: ClassVar = ({}, {"conflict": "early_bird_loses"}, {"conflict": "atomic", "striding": False})
     variants: ClassVar = DescentKernel.variants | {"CONFLICT": _CONFLICTS}

@@ -25,10 +25,11 @@ class CumfSgd(PieceKernel):
     source, entry = "sgd/cumf_sgd.cu", "cumf_sgd"
     publication = Publication("cumf", "sections 2 and 6.1")
     versions: ClassVar = {
-        "": Version("CuMF_SGD"),
-        "wavefront": Version("CuMF_SGD, wavefront", {"update": "wavefront"}),
-        "blocked": Version("CuMF_SGD, blocked", {"update": "blocked"}),
+        "": Version("CuMF_SGD", "blue", "-"),
+        "wavefront": Version("CuMF_SGD, wavefront", "blue", ":", {"update": "wavefront"}),
+        "blocked": Version("CuMF_SGD, blocked", "blue", "--", {"update": "blocked"}),
     }
+    layout: ClassVar = ("diagonal_blocks", "waves")
     cases: ClassVar = ({"run": 2}, {"update": "wavefront", "side": 4}, {"update": "blocked", "side": 4})
     races: ClassVar = {
         "cumf_sgd": {"user_factors", "item_factors"},

@@ -31,8 +31,8 @@ class Esgd(DescentKernel):
     source, entry = "sgd/esgd.cu", "esgd"
     publication = Publication("esgd", "section 3, Algorithms 1 and 2")
     versions: ClassVar = {
-        "": Version("ESGD"),
-        "shuffled": Version("ESGD, shuffled", {"shuffle": True}),
+        "": Version("ESGD", "wine", "-"),
+        "shuffled": Version("ESGD, shuffled", "wine", "--", {"shuffle": True}),
     }
     cases: ClassVar = ({"th_size": 10},)
     # Baseline predictors are subtracted before: the kernel's rows have biases that move, or none.

@@ -27,9 +27,10 @@ class Fast(DescentKernel):
 
     source, entry = "sgd/fast.cu", "fast"
     versions: ClassVar = {
-        "": Version("fast"),
-        "FP32": Version("fast, FP32", {"precision": 32}),
+        "": Version("fast", "black", "-"),
+        "FP32": Version("fast, FP32", "black", "--", {"precision": 32}),
     }
+    layout: ClassVar = ("tiled",)
     cases: ClassVar = (
         {"tiles": 3},
         {"tiles": 3, "precision": 32},
@@ -197,6 +198,10 @@ class Fast(DescentKernel):
                     key=key,
                     shared=self._shared,
                 )
+
+    def set_factors(self, user_factors, item_factors):
+        rows, resident = self._in_places(user_factors, item_factors)
+        self._p[:, : self._columns], self._q[...] = rows, resident
 
     def factors(self):
         return self._in_places(self._p[:, : self._columns].astype(np.float32), self._q)

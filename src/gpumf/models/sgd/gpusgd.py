@@ -14,7 +14,8 @@ class GpuSgd(BlockKernel):
 
     source, entry = "sgd/gpusgd.cu", "gpusgd"
     publication = Publication("newgpusgd", "sections 3, 4.1 and 5.2")
-    versions: ClassVar = {"": Version("GPUSGD", {"side": 1024})}
+    versions: ClassVar = {"": Version("GPUSGD", "sky", "-", {"side": 1024})}
+    layout: ClassVar = ("diagonal_blocks", "conflict_free_groups")
     cases: ClassVar = ({"side": 3}, {"side": 3, "precision": 64})
     # side : l, blocks of a side, thus thread blocks of a launch
     # block : threads of a block; by default as many as columns (newgpusgd, section 5.2)

@@ -26,7 +26,7 @@ class Hogwild(DescentKernel, Updates):
 
     source, entry = "sgd/hogwild.cu", "hogwild"
     publication = Publication("thesis", "section 4.1.1, Algorithm 4.1")
-    versions: ClassVar = {"": Version("Hogwild")}
+    versions: ClassVar = {"": Version("Hogwild", "purple", "-")}
     races: ClassVar = {"hogwild": {"user_factors", "item_factors"}}
     streams = False
     rounds = 1000

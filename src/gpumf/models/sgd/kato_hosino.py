@@ -1,10 +1,12 @@
 """Launches kernels/sgd/kato_hosino.cu."""
 
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 
+from gpumf import gpu
 from gpumf.models.base import Publication, Version, launch_shape
 from gpumf.models.chunks import Chunks
 from gpumf.models.sgd.updates import DescentKernel
@@ -13,14 +15,20 @@ from gpumf.models.sgd.updates import DescentKernel
 class KatoHosino(DescentKernel):
     """kernels/sgd/kato_hosino.cu: all users for all ratings, then all items; a group of lanes a row."""
 
-    source, entry = "sgd/kato_hosino.cu", "kato_hosino_users"
+    source, entry = "sgd/kato_hosino.cu", "kato_hosino"
     publication = Publication("thesis", "section 2.6, Algorithm 2.2")
     layout: ClassVar = ("by_user", "by_item")
-    versions: ClassVar = {"": Version("Kato and Hosino")}
+    versions: ClassVar = {"": Version("Kato and Hosino", "olive", "-")}
+    variants: ClassVar = DescentKernel.variants | {"MOVED_USERS": range(2)}
+
+    @classmethod
+    def compile(cls, model):
+        """The kernels that move the items and the users."""
+        kernel = partial(gpu.device(model.device).kernel, cls.source, cls.entry, **cls.defines(model))
+        return [kernel(MOVED_USERS=users) for users in range(2)]
 
     def __init__(self, model, train, user_factors, item_factors):
         super().__init__(model, user_factors, item_factors)
-        self._items_kernel = self.kernel(model, "kato_hosino_items")
         self._users, self._items = (
             (
                 Chunks(self._device, (rows.indices, rows.values), rows.indptr, model.chunk),
@@ -48,15 +56,17 @@ class KatoHosino(DescentKernel):
             begin = max(turns)
 
     def epoch(self, number):
-        self._descend(self._kernel, self._users, self._shape[0])
-        self._descend(self._items_kernel, self._items, self._shape[1])
+        of_items, of_users = self._kernel
+        self._descend(of_users, self._users, self._shape[0], moved=self._p, fixed=self._q)
+        self._descend(of_items, self._items, self._shape[1], moved=self._q, fixed=self._p)
 
-    def _descend(self, kernel, rows, shape):
-        chunks, indptr = rows
+    def _descend(self, kernel, rows, shape, **factors):
+        (chunks, indptr), steps = rows, self.steps()
         for first_row, end_row, first_rating, (indices, values) in chunks:
             kernel(
                 *shape,
-                **self.learned(),
+                **factors,
+                steps_now=steps,
                 indptr=indptr,
                 first_row=first_row,
                 end_row=end_row,

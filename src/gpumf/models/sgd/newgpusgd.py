@@ -20,9 +20,10 @@ class NewGpuSgd(BlockKernel):
     source, entry = "sgd/newgpusgd.cu", "newgpusgd"
     publication = Publication("newgpusgd", "section 4, Algorithm 1")
     versions: ClassVar = {
-        "": Version("NewGPUSGD", {"side": 1024}),
-        "FP64": Version("NewGPUSGD, FP64", {"side": 1024, "precision": 64}),
+        "": Version("NewGPUSGD", "green", "-", {"side": 1024}),
+        "FP64": Version("NewGPUSGD, FP64", "green", "--", {"side": 1024, "precision": 64}),
     }
+    layout: ClassVar = ("diagonal_blocks",)
     cases: ClassVar = ({"side": 4}, {"side": 4, "precision": 64})
     # side : l, blocks of a side, thus thread blocks of a launch
     # precision : bits of a factor and of the arithmetic, 32 or 64

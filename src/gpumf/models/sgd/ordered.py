@@ -21,7 +21,8 @@ class Ordered(Descent):
     """One core, each rating once an epoch: one fixed shuffle, in blocks whose rows stay in the cache."""
 
     parallel = False
-    versions: ClassVar = {"": Version("one core, each once")}
+    layout: ClassVar = ("diagonal_blocks",)
+    versions: ClassVar = {"": Version("one core, each once", "indigo", "--")}
     # side : blocks of a side; of a diagonal's, all may be worked on at the same time
     options: ClassVar = {"side": Option(8, most=MOST_BLOCKS_A_SIDE)}
 
@@ -48,5 +49,5 @@ class OrderedParallel(Ordered):
     """The same on all cores, diagonal by diagonal of blocks, with the same factors bit for bit."""
 
     parallel = True
-    versions: ClassVar = {"": Version("all cores, each once")}
+    versions: ClassVar = {"": Version("all cores, each once", "rose", "--")}
     options: ClassVar = {"side": Option(32, most=MOST_BLOCKS_A_SIDE)}

@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from gpumf.compiled import cached_njit
-from gpumf.datasets.ratings import sorted_by
+from gpumf.datasets.rows import sorted_by
 from gpumf.hashing import positional_hash
 
 

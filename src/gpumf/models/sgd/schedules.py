@@ -4,7 +4,7 @@ Every kernel takes the rate of an epoch as a number, so that every schedule goes
 no state: a training that is interrupted, stored and continued goes on as if it had not been.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 
@@ -87,13 +87,17 @@ def from_dict(description):
 
     Raises
     ------
-    ValueError : it is neither
+    ValueError : it is neither, or has other parameters
     """
     if isinstance(description, tuple(SCHEDULES.values())):
         return description
-    if not (isinstance(description, dict) and description.get("name") in SCHEDULES):
+    if not (isinstance(description, dict) and description.get("name") in list(SCHEDULES)):
         raise ValueError(
             f"schedule must be one of {list(SCHEDULES)} of gpumf.models.sgd.schedules, not {description!r}"
         )
     parameters = dict(description)
-    return SCHEDULES[parameters.pop("name")](**parameters)
+    kind = SCHEDULES[parameters.pop("name")]
+    known = [field.name for field in fields(kind)]
+    if unknown := [name for name in parameters if name not in known]:
+        raise ValueError(f"schedule {kind.__name__} has no {unknown[0]}; it has {known}")
+    return kind(**parameters)

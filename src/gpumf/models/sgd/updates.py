@@ -61,6 +61,10 @@ class Descent(FactorTrainer):
         """The initial factors, float32 (rows, factors), and biases, (rows,), of one side of a model with biases."""
         return rng.standard_normal((rows, model.columns), np.float32)[:, : model.factors] * SMALL, np.zeros(rows)
 
+    def set_factors(self, user_factors, item_factors):
+        """Go on from these factors, as large as those before, where the kernel has its own."""
+        self._p[...], self._q[...] = user_factors, item_factors
+
     def set_steps(self, model):
         """Take the sizes of the steps from the model."""
         self.learning_rate = model.learning_rate
@@ -109,7 +113,7 @@ class DescentKernel(KernelTrainer, Descent):
     @staticmethod
     @abstractmethod
     def order(model, train, epoch=0, blocks=1, members=1):
-        """Who makes which update when, where everybody makes one a turn: a pace that on a device is left to chance.
+        """Who makes which update when, where each makes one a turn: a pace that on a device is left to chance.
 
         Parameters
         ----------
@@ -202,7 +206,7 @@ class Updates(Descent):
 class Sequential(Updates):
     """Numba on one core, one update after another: the convergence reference."""
 
-    versions: ClassVar = {"": Version("one core")}
+    versions: ClassVar = {"": Version("one core, drawn", "red", "--")}
     parallel = False
 
     @classmethod
@@ -231,7 +235,7 @@ class Sequential(Updates):
 class Parallel(Sequential):
     """Numba, Hogwild over all cores."""
 
-    versions: ClassVar = {"": Version("all cores")}
+    versions: ClassVar = {"": Version("all cores, drawn", "orange", "--")}
     parallel = True
 
 

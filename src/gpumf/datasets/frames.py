@@ -1,0 +1,153 @@
+"""Ratings from what users have in memory: data frames, sparse matrices, columns, on the host or on a GPU."""
+
+import numpy as np
+
+from gpumf import gpu
+from gpumf.datasets.checks import DataError
+from gpumf.datasets.device import DeviceRatings
+from gpumf.datasets.ratings import Ratings
+
+_WAYS = (
+    "Ratings, a data frame with the columns user, item and rating, a scipy.sparse or CuPy sparse matrix of users x "
+    "items, or (users, items, ratings); see Ratings.from_pandas, from_scipy, from_arrays, from_parquet and "
+    "gpumf.datasets.read"
+)
+
+
+def ratings_of(data, name="ratings", one_user=False):
+    """`Ratings` of anything that `fit` takes.
+
+    Parameters
+    ----------
+    data : Ratings; a pandas DataFrame, or what has `to_pandas`, with the columns user, item, rating and, if it likes,
+        timestamp; a sparse matrix of SciPy or, on its GPU, of CuPy, users x items; (users, items, ratings), columns
+        of ids, or of positions in CuPy's arrays
+    name : what messages call it
+    one_user : bool, take ratings of one user alone
+
+    Returns
+    -------
+    (ratings, named) : Ratings, those of CuPy `DeviceRatings`, and whether the data name users and items by ids:
+        frames and columns do, matrices and `Ratings` count positions
+
+    Raises
+    ------
+    TypeError : anything else
+    DataError : ratings that `Ratings.from_arrays` refuses
+    """
+    if isinstance(data, Ratings):
+        return data, False
+    library, kind = type(data).__module__.split(".")[0], type(data).__name__
+    if library == "cupyx" and hasattr(data, "tocoo"):
+        matrix = data.tocoo()
+        return _on_gpu(matrix.row, matrix.col, matrix.data, matrix.shape, name), False
+    if library == "scipy" and hasattr(data, "tocoo"):
+        return Ratings.from_scipy(data, name=name, one_user=one_user), False
+    if library != "pandas" and hasattr(data, "to_pandas"):
+        data = data.to_pandas()
+    if hasattr(data, "columns") and hasattr(data, "iloc"):
+        time = "timestamp" if "timestamp" in data.columns else None
+        return Ratings.from_pandas(data, time=time, name=name, one_user=one_user), True
+    if isinstance(data, tuple | list) and len(data) == 3 and all(hasattr(part, "__len__") for part in data):
+        if any(type(part).__module__.split(".")[0] == "cupy" for part in data):
+            return _on_gpu(*data, None, name), False
+        return Ratings.from_arrays(*data, name=name, one_user=one_user), True
+    if isinstance(data, np.ndarray):
+        raise TypeError(
+            f"{name} must be Ratings or what they are made of, not an array {data.shape}: give columns as (users, "
+            "items, ratings), a matrix of users x items as scipy.sparse.coo_array(matrix)"
+        )
+    raise TypeError(f"{name} must be Ratings, or what they are made of, not {kind}: {_WAYS}")
+
+
+def _on_gpu(users, items, values, shape, name):
+    device = gpu.device()
+    users, items, values = map(device.xp.asarray, (users, items, values))
+    if users.dtype.kind not in "iu" or items.dtype.kind not in "iu":
+        raise TypeError(f"{name}: users and items on a GPU must be integers, positions, not ids of another kind")
+    if not len(users) == len(items) == len(values) or not len(users):
+        raise DataError(f"{name}: {len(users)} users, {len(items)} items, {len(values)} ratings; give as many, not 0")
+    if min(int(users.min()), int(items.min())) < 0 or max(int(users.max()), int(items.max())) >= 2**31 - 1:
+        raise DataError(f"{name}: users and items on a GPU are positions from 0 to {2**31 - 2}")
+    shape = shape or (int(users.max()) + 1, int(items.max()) + 1)
+    pairs = users.astype(np.int64) * shape[1] + items
+    pairs.sort()
+    if bool((pairs[1:] == pairs[:-1]).any()):
+        raise DataError(f"{name}: a user rates an item twice; call sum_duplicates() of the matrix, or remove one")
+    columns = users.astype(np.int32), items.astype(np.int32), values.astype(np.float32)
+    return DeviceRatings(*columns, *map(int, shape), name=name, device=device)
+
+
+def ratings_like(data, name, user_ids, item_ids, shape, named=False):
+    """`Ratings` of anything that `fit` takes, in the positions of users and items that are known already.
+
+    Parameters
+    ----------
+    data, name : as of `ratings_of`
+    user_ids, item_ids : of each position, (n_users,) and (n_items,), or None where ids are positions
+    shape : (n_users, n_items)
+    named : bool, whether `Ratings` are to be taken by their ids too
+
+    Raises
+    ------
+    DataError : an id that is not known; otherwise as of `ratings_of`
+    """
+    ratings, by_ids = ratings_of(data, name, one_user=True)
+    if not (named or by_ids):
+        return ratings
+    columns = []
+    for side, known, count in (("user", user_ids, shape[0]), ("item", item_ids, shape[1])):
+        ids = getattr(ratings, f"{side}_ids")
+        places = positions_of(ids, np.arange(count) if known is None else known)
+        if (places < 0).any():
+            missing = ids[places < 0].tolist()
+            raise DataError(
+                f"{name}: {len(missing)} {side}s, such as {missing[0]!r}, are not in the training set; remove their "
+                "ratings, or make Ratings.from_pandas of all and split these"
+            )
+        columns.append(places[getattr(ratings, f"{side}s")])
+    return Ratings(
+        *columns, ratings.values, *shape, user_ids=user_ids, item_ids=item_ids, name=name, scale=ratings.scale
+    )
+
+
+def positions_of(ids, known):
+    """The position of each id among the known ones, int64, -1 where it is none of them."""
+    import pandas as pd
+
+    ids, known = np.asarray(ids), np.asarray(known)
+    numbers = ids.dtype.kind in "iu", known.dtype.kind in "iu"
+    if numbers[0] != numbers[1]:  # '7' is not 7, and 7.0 is no integer
+        return np.full(len(ids), -1)
+    try:
+        return pd.Index(known).get_indexer(pd.Index(ids))
+    except TypeError as error:
+        raise TypeError(f"ids must be integers or strings ({error})") from error
+
+
+def column_of(frame, name, what):
+    """A column of a data frame as `Ratings.from_arrays` takes it; DataError for none, several, or dates."""
+    import pandas as pd
+
+    if not hasattr(frame, "columns") or not hasattr(frame, "iloc"):
+        raise TypeError(f"the ratings must be a pandas DataFrame, not {type(frame).__name__}: {_WAYS}")
+    names = list(frame.columns)
+    if names.count(name) != 1:
+        problem = "several columns" if name in names else "no column"
+        raise DataError(
+            f"the data frame has {problem} {name!r} among {names}; say which one has the {what}: "
+            f"Ratings.from_pandas(frame, user=.., item=.., rating=..)"
+        )
+    column = frame[name]
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.array
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        if what != "times":
+            raise DataError(f"the column {name!r} of the {what} has dates; they belong to time=")
+        zone = getattr(column.dtype, "tz", None)
+        return ((column - pd.Timestamp(0, tz=zone)) / pd.Timedelta(seconds=1)).to_numpy(np.float64)
+    if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
+        return column.to_numpy(np.int64)
+    if pd.api.types.is_float_dtype(column.dtype):
+        return column.to_numpy(np.float64, na_value=np.nan)
+    return column.to_numpy(object)

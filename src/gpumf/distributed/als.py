@@ -1,0 +1,221 @@
+"""A worker's part of ALS: its own users and items, with the factors of all."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpumf import gpu
+from gpumf.datasets.rows import CompressedRows
+from gpumf.distributed.sources import Facts, check_no_repeats, rows_of, shuffled
+from gpumf.distributed.time_model import gather_bytes, reduce_bytes
+
+_EXACT = "sequential", "parallel"
+"""Solvers of the CPU whose solution of an item does not depend on how its sums are made."""
+
+_MOST_BYTES = 1 << 27  # of the systems that are added up at a time
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A worker's ratings in the shape of the whole: what the trainers of ALS ask of a training set.
+
+    by_user, by_item : CompressedRows of this worker's users, of its items; columns are positions among all
+    """
+
+    facts: Facts
+    by_user: CompressedRows
+    by_item: CompressedRows
+    device, xp = None, np
+
+    @property
+    def n_users(self):
+        return self.facts.n_users
+
+    @property
+    def n_items(self):
+        return self.facts.n_items
+
+    @property
+    def nnz(self):
+        """The most ratings of one order: what memory beside the ratings is for."""
+        return max(len(self.by_user.values), len(self.by_item.values))
+
+
+def way_of(model, item_sweep, n_users, n_items, workers):
+    """How the items' half-sweep is shared out: 'gather', or 'reduce' where that sends fewer bytes.
+
+    'gather' gives each worker the ratings of its items and, after each half-sweep of the users, all their factors.
+    'reduce' leaves the users' factors where they are: each worker makes, of its own users, its part of every item's
+    normal equations; these are added up, each worker getting the sums of its items, which it solves. Data parallelism
+    in place of model parallelism (Tan et al. 2016, of which cumf is the successor), for many more users than items.
+
+    Parameters
+    ----------
+    item_sweep : 'gather', 'reduce', or 'auto', the one with fewer bytes that the solver can do
+
+    Raises
+    ------
+    ValueError : another name; 'reduce' with a solver that does not solve exactly on the CPU
+    """
+    if item_sweep not in ("auto", "gather", "reduce"):
+        raise ValueError(f"item_sweep must be 'auto', 'gather' or 'reduce', not {item_sweep!r}")
+    exact = model.device == "cpu" and model.solver in _EXACT
+    if item_sweep == "reduce" and not exact:
+        raise ValueError(
+            f"item_sweep='reduce' goes with the exact solvers of the CPU, {' and '.join(_EXACT)}, not with "
+            f"{model.solver!r}; take item_sweep='gather'"
+        )
+    if item_sweep != "auto" or not exact:
+        return "gather" if item_sweep == "auto" else item_sweep
+    users, items = gather_bytes(n_users, model.columns, workers), reduce_bytes(n_items, model.columns, workers)
+    return "reduce" if items < users else "gather"
+
+
+class ALSWorker:
+    """One worker of a training by ALS.
+
+    Parameters
+    ----------
+    comm : DaskCommunicator
+    carrier : Communicator that carries the factors
+    model : ALS or ImplicitALS
+    facts : Facts
+    columns : (users, items, values), any part of the ratings
+    arrays : (user_factors, item_factors) to start from, of all
+    bounds : of the users and of the items, which are whose
+    way : of `way_of`
+    unique : bool, check that no pair comes twice
+    """
+
+    def __init__(self, comm, carrier, model, facts, columns, arrays, bounds, way, unique):
+        self._carrier, self._bounds, self._reduces = carrier, bounds, way == "reduce"
+        users, items = self._own = tuple(slice(*map(int, b[comm.rank : comm.rank + 2])) for b in bounds)
+        if model.device != "cpu" and (users.start == users.stop or items.start == items.stop):
+            raise ValueError(
+                f"worker {comm.rank} has no users or no items to solve on its device; take fewer workers"
+            )
+        of_users = shuffled(comm, columns, bounds[0], 0)
+        by_user = rows_of(of_users, users.start, users.stop, 0, facts.n_items)
+        if unique:
+            check_no_repeats(by_user, facts, users.start)
+        if self._reduces:
+            by_item = rows_of(of_users, 0, facts.n_items, 1, facts.n_users)
+        else:
+            of_items = shuffled(comm, columns, bounds[1], 1)
+            by_item = rows_of(of_items, items.start, items.stop, 1, facts.n_users)
+        if model._offset:
+            by_user, by_item = by_user.less(model._offset), by_item.less(model._offset)
+        self._model, self._counts = model, facts.item_counts
+        model.scheme.compile(model)
+        self._trainer = model.scheme(model, Shard(facts, by_user, by_item), *arrays)
+
+    def epoch(self, number, rows):
+        """Run epoch `number`, from 0; rows are the history so far."""
+        (users, items), (p, q) = self._own, self._trainer.factors()
+        if users.stop > users.start:
+            self._trainer.solve_users(users)
+        self._trainer.synchronize()
+        if self._reduces:
+            self._trainer.solve_items(solve=self._reduced)
+        else:
+            self._carrier.all_gather(p, self._bounds[0])
+            if items.stop > items.start:
+                self._trainer.solve_items(items)
+            self._trainer.synchronize()
+        self._carrier.all_gather(q, self._bounds[1])
+
+    def _reduced(self, rows, fixed, solved):
+        """Solve this worker's items by the sums of all workers' parts of their equations."""
+        model, f = self._model, fixed.shape[1]
+        ridge = np.float64(model.regularization) * np.eye(f)
+        if model.alpha is not None:
+            own = fixed[self._own[0]].astype(np.float64)
+            gram = own.T @ own
+            self._carrier.all_reduce(gram)
+            ridge = ridge + gram
+        step = max(_MOST_BYTES // (4 * system_size(f)), 1)
+        for first in range(0, rows.n_rows, step):
+            end = min(first + step, rows.n_rows)
+            systems = added_up(rows, first, end, fixed, model.alpha)
+            bounds = np.clip(self._bounds[1], first, end) - first
+            sums = self._carrier.reduce_scatter(systems, bounds)
+            begin = first + int(bounds[self._carrier.rank])
+            mine = slice(begin, begin + len(sums))
+            weights = self._counts[mine] if model.weighted else np.ones(len(sums))
+            solved[mine] = solutions(sums, ridge, weights, self._counts[mine] > 0)
+
+    def own_arrays(self):
+        """(user_factors, item_factors) of this worker's users and items."""
+        return tuple(array[own] for array, own in zip(self._trainer.factors(), self._own, strict=True))
+
+    def set_own(self, arrays):
+        """Put back what `own_arrays` gave."""
+        for array, own, kept in zip(self._trainer.factors(), self._own, arrays, strict=True):
+            array[own] = kept
+
+    def arrays(self):
+        """(user_factors, item_factors) where the kernel has them: all items, and of the users at least its own."""
+        return self._trainer.factors()
+
+    def complete(self):
+        """Have the factors of all users and items on every worker; these, on the host."""
+        arrays = self._trainer.factors()
+        for array, bounds in zip(arrays, self._bounds, strict=True):
+            self._carrier.all_gather(array, bounds)
+        return arrays if self._model.device == "cpu" else tuple(map(gpu.device(self._model.device).to_numpy, arrays))
+
+
+def system_size(factors):
+    """Numbers of an item's normal equations: a triangle of the matrix, and the right side."""
+    return factors * (factors + 1) // 2 + factors
+
+
+def added_up(rows, first, end, fixed, alpha=None):
+    """Each row's sum v v^T, its lower triangle row by row, and sum r v.
+
+    With implicit feedback alpha r, 0 where r is not above it, is the weight of v v^T, and one more that of v.
+
+    Parameters
+    ----------
+    rows : CompressedRows, of which those from `first` to before `end` are taken
+    fixed : float32 (columns, f)
+    alpha : of implicit feedback, or None
+
+    Returns
+    -------
+    float32 (end - first, system_size(f))
+    """
+    f = fixed.shape[1]
+    systems, lower = np.empty((end - first, system_size(f)), np.float32), np.tril_indices(f)
+    for row in range(first, end):
+        own = slice(rows.indptr[row], rows.indptr[row + 1])
+        v, right = fixed[rows.indices[own]], rows.values[own]
+        weighted = v
+        if alpha is not None:
+            weights = np.float32(alpha) * np.maximum(right, 0)
+            weighted, right = v * weights[:, None], np.where(weights > 0, weights + 1, np.float32(0))
+        systems[row - first, :-f] = (v.T @ weighted)[lower]
+        systems[row - first, -f:] = v.T @ right
+    return systems
+
+
+def solutions(systems, ridge, weights, present):
+    """Solve the normal equations of items.
+
+    Parameters
+    ----------
+    systems : float32 (items, system_size), as added up
+    ridge : float64 (f, f), times the item's weight, (items,), it is added to its matrix
+    present : bool (items,), whether an item has a rating; without one its factors are zero
+
+    Returns
+    -------
+    float32 (items, f)
+    """
+    f = len(ridge)
+    a = np.empty((len(systems), f, f))
+    lower = np.tril_indices(f)
+    a[:, lower[0], lower[1]] = a[:, lower[1], lower[0]] = systems[:, :-f]
+    a += ridge * np.maximum(weights, 1)[:, None, None]
+    found = np.linalg.solve(a, systems[:, -f:, None].astype(np.float64))[..., 0]
+    return (found * present[:, None]).astype(np.float32)

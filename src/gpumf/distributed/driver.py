@@ -1,0 +1,391 @@
+"""The driver: places the workers' tasks, watches them, and starts them anew when one is lost."""
+
+import time
+import uuid
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+
+from gpumf.datasets.ratings import Ratings
+from gpumf.distributed import sgd
+from gpumf.distributed.als import way_of
+from gpumf.distributed.communicator import CommunicationError
+from gpumf.distributed.mailbox import MailboxPlugin, abort
+from gpumf.distributed.program import Job, run
+from gpumf.distributed.sources import dealt, parquet_files
+from gpumf.models.als import ALS, ImplicitALS
+from gpumf.models.checks import DivergedError, check_finite, check_training, integer, number
+from gpumf.models.factorization import Once
+from gpumf.models.sgd import SGD
+from gpumf.models.times import Clock
+
+_POLL_SECONDS = 0.2
+
+
+class TrainingLost(RuntimeError):
+    """Workers were lost more often in a row than `attempts` allows, or none is left."""
+
+
+class _Fault(Exception):
+    """An attempt came to nothing for a reason that another one may not meet; `__cause__` has it."""
+
+
+def fit(
+    model,
+    train,
+    epochs=20,
+    validation=None,
+    *,
+    client=None,
+    workers=None,
+    keep="last",
+    stop=None,
+    item_sweep="auto",
+    shape=None,
+    scale=None,
+    checkpoint=None,
+    every=1,
+    attempts=3,
+    restart_seconds=30.0,
+    timeout=600.0,
+):
+    """Train a model on several workers; it learns what it would learn on one.
+
+    ALS gives the factors of one worker but for rounding. SGD trains on workers x workers blocks, item blocks going
+    round a ring: ratings are met in another order than on one worker, which changes the factors, and errors by
+    little. A worker that dies is noticed, the others give up what they were at, and training goes on from the last
+    checkpoint, without one from the start, on the workers that there are then. The same workers then give the same
+    result as without the fault.
+
+    One training at a time on a worker: each takes a thread of it from start to end. Interrupting (KeyboardInterrupt)
+    leaves the model as it was; the checkpoint stays.
+
+    Parameters
+    ----------
+    model : ALS, ImplicitALS or SGD, whose device is that of all workers
+    train : Ratings, on the host or a device; the path of a folder of Parquet files with the columns user, item and
+        rating, which every worker reads its part of; or a Dask DataFrame with these columns. Ids are integers or
+        strings, each pair comes once. The fitted model has them as `user_ids` and `item_ids`, by position
+    epochs : int from 0, in all
+    validation : as train; its users and items have to be in the training set
+    client : `distributed.Client`; by default the current one
+    workers : int, how many, or a list of their addresses; by default all
+    keep, stop : as of `Model.fit`; `stop` is called on one of the workers
+    item_sweep : of ALS, 'gather', 'reduce' or 'auto', see `gpumf.distributed.als.way_of`
+    shape : (users, items), where the ids of a folder or a DataFrame are positions already
+    scale : (lowest, highest) possible rating of a folder or a DataFrame
+    checkpoint : path of a file that all workers see. Written whole or not at all every so many epochs and removed at
+        the end; where it is there already, of the same model and ratings, training goes on from it
+    every : int, epochs between two checkpoints
+    attempts : int, how many in a row may come to nothing without a newer checkpoint
+    restart_seconds : how long to wait for a lost worker to be started again before going on without it
+    timeout : seconds that a worker waits for the others before the attempt counts as lost. More than the slowest one
+        takes for half an epoch
+
+    Returns
+    -------
+    model
+
+    Raises
+    ------
+    TypeError : another model, ratings that are none of these
+    ValueError : no client, no workers, a parameter out of range, a solver that cannot be shared out, a checkpoint of
+        another training
+    gpumf.datasets.DataError : ratings that cannot be used; of a part it names the file and the worker
+    DivergedError : as of `Model.fit`; the model keeps the last epoch whose numbers were finite
+    TrainingLost : too many faults
+    """
+    if not isinstance(model, ALS | ImplicitALS | SGD):
+        raise TypeError(f"ALS, ImplicitALS and SGD train on several workers, not {type(model).__name__}")
+    if keep not in ("last", "best"):
+        raise ValueError(f"keep must be 'last' or 'best', not {keep!r}")
+    if keep == "best" and validation is None:
+        raise ValueError("keep='best' needs a validation set to say which epoch that is")
+    attempts = integer("attempts", attempts, 1)
+    restart_seconds = number("restart_seconds", restart_seconds, least=0)
+    cluster = _Cluster(_client(client), workers)
+    _check_model(model, item_sweep)
+    if isinstance(train, Ratings):
+        check_training(train, validation if isinstance(validation, Ratings) else None)
+        check_finite(train, validation if isinstance(validation, Ratings) else None)
+        shape, scale = (train.n_users, train.n_items), train.scale
+    sources = _Source(train, "train"), None if validation is None else _Source(validation, "validation")
+    job = Job(
+        model=_blank(model),
+        training=uuid.uuid4().hex,
+        attempt=0,
+        addresses=(),
+        epochs=integer("epochs", epochs, 0),
+        keep=keep,
+        stop=stop,
+        shape=shape,
+        scale=scale,
+        unique=not isinstance(train, Ratings),
+        validated=validation is not None,
+        item_sweep=item_sweep,
+        checkpoint=checkpoint and str(Path(checkpoint).resolve()),
+        every=integer("every", every, 1),
+        timeout=number("timeout", timeout, above=0),
+    )
+    with model._as_before_if_it_fails():
+        clock = Clock(None)
+        outcome = _trained(cluster, job, sources, attempts, restart_seconds)
+        _keep(model, outcome, clock, train)
+    if job.checkpoint:
+        Path(job.checkpoint).unlink(missing_ok=True)
+    if outcome.diverged is not None:
+        raise DivergedError(outcome.diverged, model._remedy)
+    return model
+
+
+def _client(client):
+    from distributed import get_client
+
+    try:
+        return client or get_client()
+    except ValueError as error:
+        raise ValueError(
+            "there is no Dask client; start one, as with gpumf.distributed.local_cluster, or pass client="
+        ) from error
+
+
+def _check_model(model, item_sweep):
+    """Raise where this model cannot be shared out, before anything is sent."""
+    if isinstance(model, SGD):
+        sgd.check(model)
+        if item_sweep != "auto":
+            raise ValueError("item_sweep is of ALS; SGD passes its items round a ring")
+        return
+    chosen = copy(model)
+    if not model._solver_given:
+        chosen.solver = model.choose(None)
+    way_of(chosen, item_sweep, 1, 1, 1)
+
+
+def _blank(model):
+    """The model without what it has learned and its ratings."""
+    model = copy(model)
+    for name in (*model._arrays, "_training", "_user_known", "_item_counts", "history", "times", "epoch"):
+        vars(model).pop(name, None)
+    model._factors_there, model._rows_there = Once(), Once()
+    return model
+
+
+def _keep(model, outcome, clock, train):
+    """Have the model know what was learned."""
+    model._set_training(outcome.facts)
+    model._training = train if isinstance(train, Ratings) else None
+    model.user_ids, model.item_ids = outcome.facts.user_ids, outcome.facts.item_ids
+    if isinstance(train, Ratings):
+        model.user_ids, model.item_ids = train.user_ids, train.item_ids
+    model.solver = outcome.solver
+    for phase, seconds in outcome.seconds.items():
+        clock.add(phase, seconds)
+    model._finish(clock, None, outcome.rows, (outcome.arrays, outcome.kept))
+
+
+class _Source:
+    """Ratings that are shared out among so many workers, for every attempt anew."""
+
+    def __init__(self, given, name):
+        self._given, self._frames = given, hasattr(given, "to_delayed")
+        if not (isinstance(given, Ratings | str | Path) or self._frames):
+            raise TypeError(
+                f"{name} must be Ratings, the path of a folder of Parquet files or a Dask DataFrame, not "
+                f"{type(given).__name__}"
+            )
+        self._files = parquet_files(given) if isinstance(given, str | Path) else None
+        self._partitions = None
+
+    def parts(self, client, addresses):
+        """[(part, futures)] by rank, as `gpumf.distributed.program.run` takes them."""
+        n = len(addresses)
+        if self._files is not None:
+            paths, sizes = zip(*self._files, strict=True)
+            return [(("parquet", [paths[k] for k in chosen]), []) for chosen in dealt(sizes, n)]
+        if self._frames:
+            if self._partitions is None:
+                self._partitions = client.compute(self._given.to_delayed())
+            client.gather(client.map(len, self._partitions))  # all there before workers wait for each other
+            chosen = dealt([1] * len(self._partitions), n)
+            return [(("frames", len(some)), [self._partitions[k] for k in some]) for some in chosen]
+        ratings, parts = self._given.on_host(), []
+        ends = np.arange(n + 1) * ratings.nnz // n
+        for address, begin, end in zip(addresses, ends[:-1], ends[1:], strict=True):
+            arrays = tuple(column[begin:end] for column in (ratings.users, ratings.items, ratings.values))
+            (there,) = client.scatter([("arrays", arrays)], workers=[address], hash=False, direct=True)
+            parts.append((there, []))
+        return parts
+
+
+@dataclass
+class _Cluster:
+    """The workers that a training runs on, which change as they die and are started again."""
+
+    client: object
+    workers: object
+    _at_first: list = field(init=False)
+    wanted: int = field(init=False)
+
+    def __post_init__(self):
+        self._at_first = sorted(self.alive())
+        if isinstance(self.workers, list | tuple):
+            missing = sorted(set(self.workers) - set(self._at_first))
+            if missing:
+                raise ValueError(f"the client's scheduler has no worker {', '.join(missing)}")
+            self._preferred = list(self.workers)
+        else:
+            most = len(self._at_first)
+            if not most:
+                raise ValueError("the client's scheduler has no workers; start some")
+            self._preferred = self._at_first[: integer("workers", most if self.workers is None else self.workers, 1)]
+            if len(self._preferred) < (self.workers or 1):
+                raise ValueError(f"there are {most} workers, not {self.workers}")
+        self.wanted = len(self._preferred)
+
+    def alive(self):
+        """The addresses of the workers that the scheduler has now."""
+        return set(self.client.ncores())
+
+    def place(self, seconds):
+        """As many addresses as were wanted: those from before, and others in the place of lost ones.
+
+        Waits so many seconds for enough of them, then takes those that there are; TrainingLost where there are none.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            alive = self.alive()
+            found = [address for address in self._preferred if address in alive]
+            found = (found + sorted(alive - set(self._at_first) - set(found)))[: self.wanted]
+            if len(found) == self.wanted or time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_SECONDS)
+        if not found:
+            raise TrainingLost("no worker is left")
+        self._preferred = found
+        return found
+
+
+def _trained(cluster, job, sources, attempts, restart_seconds):
+    """The `Outcome` of the first attempt that comes to its end."""
+    cluster.client.register_plugin(MailboxPlugin())
+    failed = 0
+    for attempt in count():
+        addresses, before = cluster.place(restart_seconds), _written(job.checkpoint)
+        try:
+            return _attempt(cluster, replace(job, attempt=attempt, addresses=tuple(addresses)), sources)
+        except _Fault as fault:
+            failed = 1 if _written(job.checkpoint) != before else failed + 1
+            if failed >= attempts:
+                raise TrainingLost(
+                    f"{failed} attempts in a row came to nothing, the last one as {fault}; "
+                    + ("the checkpoint stays" if job.checkpoint else "with checkpoint= less is lost each time")
+                ) from fault.__cause__
+
+
+def _written(path):
+    """When a file was written, in nanoseconds; None where there is none."""
+    try:
+        return Path(path).stat().st_mtime_ns if path else None
+    except FileNotFoundError:
+        return None
+
+
+def _attempt(cluster, job, sources):
+    client, futures = cluster.client, []
+    try:
+        shared = [source and source.parts(client, job.addresses) for source in sources]
+    except Exception as error:
+        if _may_pass(error) or set(job.addresses) - cluster.alive():
+            raise _Fault("a worker was lost before it had its ratings") from error
+        raise
+    train, validation = (part or [(None, [])] * len(job.addresses) for part in shared)
+    try:
+        for rank, (address, some, others) in enumerate(zip(job.addresses, train, validation, strict=True)):
+            futures.append(
+                client.submit(
+                    run,
+                    job,
+                    rank,
+                    some[0],
+                    others[0],
+                    *some[1],
+                    *others[1],
+                    key=f"gpumf-{job.training}-{job.attempt}-{rank}",
+                    workers=[address],
+                    allow_other_workers=False,
+                    pure=False,
+                    retries=0,
+                )
+            )
+        return _watched(cluster, job, futures)
+    finally:
+        _end(cluster, job, futures)
+
+
+def _watched(cluster, job, futures):
+    """What rank 0 returns once all have; _Fault or an error of the program as soon as one fails or is gone.
+
+    The task of a worker that died fails for nobody: it may run there alone, and the scheduler would wait for the
+    worker to come back. So the workers are watched too.
+    """
+    from distributed import wait
+
+    while True:
+        with suppress(Exception):  # of a task: its future tells
+            wait(futures, timeout=_POLL_SECONDS)
+        states = [future.status for future in futures]
+        if set(states) == {"finished"}:
+            return futures[0].result()
+        errors = [future.exception() for future, state in zip(futures, states, strict=True) if state == "error"]
+        for error in errors:
+            if not _may_pass(error):
+                raise error
+        gone = sorted(set(job.addresses) - cluster.alive())
+        if gone:
+            raise _Fault(f"the worker {gone[0]} was lost") from (errors[0] if errors else None)
+        if errors:
+            raise _Fault(f"{type(errors[0]).__name__}: {errors[0]}") from errors[0]
+        if lost := {"cancelled", "lost"} & set(states):
+            raise _Fault(f"a task was {lost.pop()}")
+
+
+def _may_pass(error):
+    """Whether an error is of the connections between workers, not of the program or its ratings."""
+    from distributed import KilledWorker
+    from distributed.comm import CommClosedError
+
+    return isinstance(error, CommunicationError | CommClosedError | KilledWorker)
+
+
+def _end(cluster, job, futures):
+    """Free the workers' threads: those that wait for others are told that it is over, and waited for.
+
+    A worker has one thread. Were its task still waiting when the next attempt's is submitted, this one would queue
+    behind it, and the other workers wait for it in vain. One that cannot be told, as it is stuck in a library, is
+    started again.
+    """
+    client = cluster.client
+    running = _running(cluster, job, futures)
+    if running:
+        client.run(abort, job.training, job.attempt + 1, workers=running, on_error="ignore")
+    deadline = time.monotonic() + job.timeout
+    while running and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS / 4)
+        running = _running(cluster, job, futures)
+    if running:
+        client.restart_workers(running, raise_for_error=False)
+    client.cancel(futures, force=True)
+
+
+def _running(cluster, job, futures):
+    """The addresses of the workers whose tasks have not ended, of those that there are."""
+    if all(future.status != "pending" for future in futures):
+        return []
+    alive = cluster.alive()
+    pending = zip(job.addresses, futures, strict=False)
+    return [address for address, future in pending if future.status == "pending" and address in alive]

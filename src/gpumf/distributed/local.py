@@ -1,0 +1,40 @@
+"""A cluster on this machine."""
+
+from contextlib import contextmanager
+
+from gpumf import gpu
+
+
+@contextmanager
+def local_cluster(workers=None, *, security=None, **options):
+    """Start workers on this machine for as long as the body lasts, and give a `distributed.Client` of them.
+
+    One thread each, one card each where there are cards (which needs dask-cuda), with a nanny that starts a worker
+    that died again. Scheduler and workers, and their dashboards, listen on the loopback interface alone.
+
+    Parameters
+    ----------
+    workers : int; by default one a card, or two
+    security : `distributed.Security`, to encrypt and authenticate: traffic is then TLS. On a machine that others use
+        too, this keeps them out: whoever reaches a scheduler can run code as its user
+    **options : of `distributed.LocalCluster`, or `dask_cuda.LocalCUDACluster`
+
+    Raises
+    ------
+    ImportError : without the extra `distributed`; on a machine with cards, without dask-cuda
+    """
+    from distributed import Client
+
+    options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"} | options
+    options |= {"protocol": "tls://", "security": security} if security else {}
+    if gpu.available():
+        from dask_cuda import LocalCUDACluster
+
+        cluster = LocalCUDACluster(n_workers=workers, **options)
+    else:
+        from distributed import LocalCluster
+
+        options["worker_dashboard_address"] = "127.0.0.1:0"
+        cluster = LocalCluster(n_workers=workers or 2, processes=True, **options)
+    with cluster, Client(cluster) as client:
+        yield client

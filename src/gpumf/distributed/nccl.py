@@ -1,0 +1,154 @@
+"""Collective operations between cards, by NCCL through CuPy."""
+
+import socket
+import time
+
+import numpy as np
+
+from gpumf.distributed.communicator import CommunicationTimeout, Communicator, PeerLost
+
+_POLL_SECONDS = 50e-6
+
+
+def card():
+    """What tells this worker's card from all others: the machine's name, and the card's place on its bus."""
+    import cupy
+
+    device = cupy.cuda.Device()
+    return socket.gethostname(), cupy.cuda.runtime.deviceGetPCIBusId(device.id)
+
+
+def carrier(comm, device):
+    """What carries the factors: NCCL where every worker has a card of its own, else Dask's connections.
+
+    Parameters
+    ----------
+    comm : DaskCommunicator, by which the workers agree
+    device : of the model
+    """
+    cards = comm.all_gather_object(card() if device == "cuda" and comm.size > 1 else None)
+    if None in cards or len(set(cards)) < len(cards) or not _everywhere(comm):
+        return comm
+    return NcclCommunicator(comm)
+
+
+def _everywhere(comm):
+    """Whether CuPy finds NCCL on every worker."""
+    from cupy.cuda import nccl
+
+    return all(comm.all_gather_object(bool(getattr(nccl, "available", False))))
+
+
+class NcclCommunicator(Communicator):
+    """NCCL on CuPy's current stream; what is on the host, such as sums of errors, goes by Dask's connections.
+
+    Parameters
+    ----------
+    control : DaskCommunicator of the same workers, which passes NCCL's identifier on
+    """
+
+    def __init__(self, control):
+        import cupy
+        from cupy.cuda import nccl
+
+        self._cupy, self._nccl, self._control = cupy, nccl, control
+        self.rank, self.size, self.timeout = control.rank, control.size, control.timeout
+        identifier = control.all_gather_object(nccl.get_unique_id() if self.rank == 0 else None)[0]
+        self._communicator = nccl.NcclCommunicator(self.size, identifier, self.rank)
+        self._types = {np.dtype(np.float32): nccl.NCCL_FLOAT32, np.dtype(np.float64): nccl.NCCL_FLOAT64}
+
+    def all_gather(self, array, bounds):
+        if isinstance(array, np.ndarray):
+            self._control.all_gather(array, bounds)
+            return
+        flat, ends = self._flat(array, bounds)
+        lengths = np.diff(ends)
+        kind, stream = self._types[array.dtype], self._cupy.cuda.get_current_stream().ptr
+        with self._completed():
+            if (lengths == lengths[0]).all():
+                own = flat[ends[self.rank] :]
+                self._communicator.allGather(own.data.ptr, flat.data.ptr, int(lengths[0]), kind, stream)
+                return
+            for rank in range(self.size):  # NCCL gathers equal lengths alone
+                if lengths[rank]:
+                    rows = flat[ends[rank] :].data.ptr
+                    self._communicator.broadcast(rows, rows, int(lengths[rank]), kind, rank, stream)
+
+    def reduce_scatter(self, array, bounds):
+        if isinstance(array, np.ndarray):
+            return self._control.reduce_scatter(array, bounds)
+        flat, ends = self._flat(array, bounds)
+        lengths = np.diff(ends)
+        kind, stream = self._types[array.dtype], self._cupy.cuda.get_current_stream().ptr
+        total = self._nccl.NCCL_SUM
+        with self._completed():
+            if (lengths == lengths[0]).all():
+                own = flat[ends[self.rank] :].data.ptr
+                self._communicator.reduceScatter(flat.data.ptr, own, int(lengths[0]), kind, total, stream)
+            else:
+                for rank in range(self.size):
+                    if lengths[rank]:
+                        rows = flat[ends[rank] :].data.ptr
+                        self._communicator.reduce(rows, rows, int(lengths[rank]), kind, total, rank, stream)
+        return array[bounds[self.rank] : bounds[self.rank + 1]]
+
+    def all_reduce(self, array):
+        if isinstance(array, np.ndarray):
+            self._control.all_reduce(array)
+            return
+        kind, stream = self._types[array.dtype], self._cupy.cuda.get_current_stream().ptr
+        here = array.data.ptr
+        with self._completed():
+            self._communicator.allReduce(here, here, array.size, kind, self._nccl.NCCL_SUM, stream)
+
+    def shift(self, outgoing, incoming):
+        before, after = (self.rank - 1) % self.size, (self.rank + 1) % self.size
+        kind, stream = self._types[outgoing.dtype], self._cupy.cuda.get_current_stream().ptr
+        with self._completed():
+            if outgoing.size:
+                self._communicator.send(outgoing.data.ptr, outgoing.size, kind, before, stream)
+            if incoming.size:
+                self._communicator.recv(incoming.data.ptr, incoming.size, kind, after, stream)
+
+    def barrier(self):
+        self._control.barrier()
+
+    @staticmethod
+    def _flat(array, bounds):
+        """The array's numbers in a row, and where each worker's begin among them."""
+        width = array.size // len(array) if len(array) else 1
+        return array.reshape(-1), np.asarray(bounds, np.int64) * width
+
+    def _completed(self):
+        return _Completed(self)
+
+
+class _Completed:
+    """Groups the calls of its body, and waits for them: for no longer than the time-out, nor after an abort."""
+
+    def __init__(self, owner):
+        self._owner = owner
+
+    def __enter__(self):
+        self._owner._nccl.groupStart()
+
+    def __exit__(self, kind, error, trace):
+        owner = self._owner
+        owner._nccl.groupEnd()
+        if error is not None:
+            return
+        done, deadline = owner._cupy.cuda.Event(), time.monotonic() + owner.timeout
+        done.record()
+        while not done.done:
+            try:
+                owner._control.check()
+                owner._communicator.check_async_error()
+                if time.monotonic() > deadline:
+                    raise CommunicationTimeout(f"NCCL has not come to its end after {owner.timeout:g} s")
+            except owner._nccl.NcclError as problem:
+                owner._communicator.abort()
+                raise PeerLost(f"NCCL: {problem}") from problem
+            except Exception:
+                owner._communicator.abort()
+                raise
+            time.sleep(_POLL_SECONDS)

@@ -1,0 +1,187 @@
+"""What each worker runs: one program, of which all workers make the same steps."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpumf.datasets.ratings import Ratings
+from gpumf.distributed import checkpoints, nccl, sources
+from gpumf.distributed.als import ALSWorker, way_of
+from gpumf.distributed.mailbox import communicator
+from gpumf.distributed.partition import balanced_bounds
+from gpumf.distributed.sgd import SGDWorker
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be trained, for all workers alike.
+
+    model : without anything learned
+    training, attempt : of the communicator
+    addresses : of the workers, by rank
+    epochs, keep, stop : as of `Model.fit`
+    shape, scale : of the ratings, or None
+    unique : bool, check that no pair comes twice
+    validated : bool, whether there is a validation set
+    item_sweep : see `gpumf.distributed.als.way_of`
+    checkpoint, every : path or None, and the epochs between two of them
+    timeout : seconds of a collective operation
+    """
+
+    model: Any
+    training: str
+    attempt: int
+    addresses: tuple
+    epochs: int
+    keep: str
+    stop: Callable | None
+    shape: tuple | None
+    scale: tuple | None
+    unique: bool
+    validated: bool
+    item_sweep: str
+    checkpoint: str | None
+    every: int
+    timeout: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What comes of a training: facts and solver, what was learned, the history, and the epoch that diverged."""
+
+    facts: sources.Facts
+    solver: str
+    arrays: tuple
+    kept: dict
+    rows: list
+    seconds: dict
+    diverged: int | None
+
+
+def load(part, rank):
+    """The columns of a worker's part: arrays, paths of Parquet files, or pandas DataFrames."""
+    kind, given = part
+    if kind == "arrays":
+        return given
+    return sources.read_parquet(given, rank) if kind == "parquet" else sources.of_frames(given, rank)
+
+
+def run(job, rank, train, validation, *frames):
+    """Train with the other workers. Returns the `Outcome` on rank 0, None on all others.
+
+    train, validation : (kind, part) of `load`, where 'frames' stand for so many of `frames`, in this order
+    """
+    taken = iter(frames)
+    train, validation = (
+        part if part is None or part[0] != "frames" else (part[0], [next(taken) for _ in range(part[1])])
+        for part in (train, validation)
+    )
+    with communicator(job.training, job.attempt, rank, job.addresses, job.timeout) as comm:
+        return _Training(comm, job, train, validation).run()
+
+
+class _Training:
+    def __init__(self, comm, job, train, validation):
+        started = time.perf_counter()
+        self._comm, self._job, model = comm, job, job.model
+        self._model = model
+        facts, columns = sources.facts_of(comm, load(train, comm.rank), job.shape, job.scale)
+        self._facts = facts
+        model._set_training(facts)
+        if not model._solver_given:
+            model.solver = model.choose(facts)
+        self._carrier = nccl.carrier(comm, model.device)
+        bounds = tuple(balanced_bounds(counts, comm.size) for counts in (facts.user_counts, facts.item_counts))
+        saved = checkpoints.read(job.checkpoint, model, facts) if job.checkpoint else None
+        arrays, self._rows, self._best = saved or (model._initial(facts), [], None)
+        given = comm, self._carrier, model, facts, columns, arrays, bounds
+        if hasattr(model, "learning_rate"):
+            self._worker = SGDWorker(*given, job.unique)
+        else:
+            way = way_of(model, job.item_sweep, facts.n_users, facts.n_items, comm.size)
+            self._worker = ALSWorker(*given, way, job.unique)
+        self._errors = self._errors_of(validation, bounds) if job.validated else None
+        comm.barrier()
+        self._prepared = time.perf_counter() - started
+
+    def _errors_of(self, part, bounds):
+        """The errors of this worker's users in the validation set; None without one of theirs."""
+        columns, facts = load(part, self._comm.rank), self._facts
+        ids = facts.user_ids, facts.item_ids
+        placed = (sources.positions(*some) for some in zip(columns, ids, ("user", "item"), strict=False))
+        columns = sources.shuffled(self._comm, (*placed, columns[2]), bounds[0], 0)
+        if not len(columns[2]):
+            return None
+        ratings = Ratings(*columns, facts.n_users, facts.n_items)
+        return self._model._errors(self._model._placed(ratings))
+
+    def run(self):
+        job, worker, seconds, diverged = self._job, self._worker, 0.0, None
+        if not self._rows:
+            row = self._judged(0, 0.0)
+            if row is None:
+                diverged = 0
+            self._rows = [row or {"epoch": 0, "seconds": 0.0, "rmse": np.nan, "mae": np.nan}]
+            self._keep()
+        while diverged is None and self._rows[-1]["epoch"] < job.epochs and not self._stopped():
+            epoch = self._rows[-1]["epoch"]
+            before = tuple(array.copy() for array in worker.own_arrays())
+            self._comm.barrier()
+            started = time.perf_counter()
+            worker.epoch(epoch, self._rows)
+            passed = time.perf_counter() - started
+            seconds += passed
+            row = self._judged(epoch + 1, self._rows[-1]["seconds"] + passed)
+            if row is None:
+                worker.set_own(before)
+                diverged = epoch + 1
+                break
+            self._rows.append(row)
+            self._keep()
+            if job.checkpoint and (epoch + 1) % job.every == 0:
+                self._save()
+        return self._outcome(seconds, diverged)
+
+    def _judged(self, epoch, seconds):
+        """The row of the history of this epoch, the same on every worker; None where something is not finite."""
+        learned = self._worker.arrays() if self._job.validated else None
+        sums = np.zeros(5)
+        if self._errors is not None:
+            sums[:2], sums[2] = self._errors.totals(*learned), self._errors.nnz
+        sums[3] = any(not bool(np.isfinite(array).all()) for array in self._worker.own_arrays())
+        sums[4] = seconds / self._comm.size
+        self._comm.all_reduce(sums)
+        if sums[3] or not np.isfinite(sums).all():
+            return None
+        rmse, mae = (np.sqrt(sums[1] / sums[2]), sums[0] / sums[2]) if sums[2] else (np.nan, np.nan)
+        return {"epoch": epoch, "seconds": float(sums[4]), "rmse": float(rmse), "mae": float(mae)}
+
+    def _keep(self):
+        """Keep what is best by now, where that is wanted."""
+        row = self._rows[-1]
+        if self._job.keep == "best" and (self._best is None or row["rmse"] < self._best[1]["rmse"]):
+            self._best = tuple(array.copy() for array in self._worker.complete()), row
+
+    def _stopped(self):
+        """Whether the function `stop`, called on rank 0 alone, says so of the newest epoch."""
+        row = self._rows[-1]
+        if self._job.stop is None or row["epoch"] == 0:
+            return False
+        says = bool(self._job.stop(row)) if self._comm.rank == 0 else None
+        return self._comm.all_gather_object(says)[0]
+
+    def _save(self):
+        arrays = self._worker.complete()
+        if self._comm.rank == 0:
+            checkpoints.write(self._job.checkpoint, self._model, self._facts, arrays, self._rows, self._best)
+
+    def _outcome(self, seconds, diverged):
+        arrays = self._worker.complete()
+        if self._comm.rank:
+            return None
+        arrays, kept = self._best or (arrays, self._rows[-1])
+        times = {"prepare": self._prepared, "train": seconds}
+        return Outcome(self._facts, self._model.solver, arrays, kept, self._rows, times, diverged)

@@ -1,0 +1,216 @@
+"""Where the ratings come from, and how each worker gets those of its users and items."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gpumf.datasets.checks import DataError
+from gpumf.datasets.ratings import Ratings
+from gpumf.datasets.rows import CompressedRows
+from gpumf.distributed.partition import owners
+
+_COLUMNS = "user", "item", "rating"
+_TYPES = np.int32, np.int32, np.float32
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What all workers know of a training set: what a model asks of it, but for the ratings themselves.
+
+    nnz, mean, scale, n_users, n_items, user_counts, item_counts : as of `Ratings`
+    user_ids, item_ids : the id of each position
+    """
+
+    nnz: int
+    mean: float
+    scale: tuple | None
+    user_counts: np.ndarray
+    item_counts: np.ndarray
+    user_ids: np.ndarray
+    item_ids: np.ndarray
+
+    device, xp = None, np  # initial factors are made on the host
+
+    @property
+    def n_users(self):
+        return len(self.user_counts)
+
+    @property
+    def n_items(self):
+        return len(self.item_counts)
+
+
+def parquet_files(folder):
+    """The Parquet files of a folder, as (path, bytes), sorted by name; DataError where there is none."""
+    files = sorted((str(path), path.stat().st_size) for path in Path(folder).glob("*.parquet"))
+    if not files:
+        raise DataError(f"{folder}: there is no file *.parquet; give the folder in which the parts lie")
+    return files
+
+
+def dealt(sizes, n):
+    """Which of n workers takes which part, about as many bytes each: a list of positions for each worker."""
+    taken, totals = [[] for _ in range(n)], [0] * n
+    for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k], k)):
+        least = totals.index(min(totals))
+        taken[least].append(k)
+        totals[least] += sizes[k]
+    return [sorted(positions) for positions in taken]
+
+
+def read_parquet(paths, worker):
+    """The columns of some Parquet files, one after another; DataError, which names file and worker, of a bad one."""
+    import pyarrow.parquet as pq
+
+    parts = []
+    for path in paths:
+        where = f"{path} (read by worker {worker})"
+        try:
+            table = pq.read_table(path, columns=list(_COLUMNS))
+        except Exception as error:  # what a damaged file makes of Arrow is not bounded by its documentation
+            raise DataError(f"{where}: {error}") from error
+        missing = [name for name in _COLUMNS if name not in table.column_names]
+        if missing:
+            raise DataError(f"{where}: it has no column {', '.join(missing)}; it needs {', '.join(_COLUMNS)}")
+        parts.append(checked_columns([table[name].to_pandas() for name in _COLUMNS], where))
+    return joined(parts)
+
+
+def of_frames(frames, worker):
+    """The columns of some pandas DataFrames, as `read_parquet`."""
+    parts = []
+    for k, frame in enumerate(frames):
+        where = f"partition {k} of those of worker {worker}"
+        missing = [name for name in _COLUMNS if name not in frame]
+        if missing:
+            raise DataError(f"{where}: it has no column {', '.join(missing)}; it needs {', '.join(_COLUMNS)}")
+        parts.append(checked_columns([frame[name] for name in _COLUMNS], where))
+    return joined(parts)
+
+
+def checked_columns(columns, where):
+    """(users, items, values): ids as int64 or as strings, ratings as float32, all there and finite."""
+    for name, column in zip(_COLUMNS, columns, strict=True):
+        if column.isna().any():
+            row = int(column.isna().to_numpy().argmax())
+            raise DataError(f"{where}, row {row}: the {name} is missing; fill it in or remove the rating")
+    *ids, values = columns
+    if values.dtype.kind not in "fiu":
+        raise DataError(f"{where}: ratings of type {values.dtype} are not numbers")
+    with np.errstate(over="ignore"):
+        values = values.to_numpy(np.float32)
+    if not np.isfinite(values).all():
+        row = int((~np.isfinite(values)).argmax())
+        raise DataError(f"{where}, row {row}: the rating is not a finite number; correct or remove it")
+    found = []
+    for name, column in zip(_COLUMNS, ids, strict=False):
+        if column.dtype.kind in "iu":
+            found.append(column.to_numpy(np.int64))
+        elif all(isinstance(value, str) for value in column):
+            found.append(column.to_numpy(str) if len(column) else np.empty(0, np.int64))
+        else:
+            raise DataError(f"{where}: {name} ids of type {column.dtype}; give integers or strings")
+    return *found, values
+
+
+def joined(parts):
+    """Columns of several parts as one; of none, empty ones."""
+    if not parts:
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
+    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
+
+
+def all_ids(comm, ids, side):
+    """The distinct ids of all workers, ascending; DataError where some are strings and some integers."""
+    every = [some for some in comm.all_gather_object(np.unique(ids)) if len(some)]
+    if len({some.dtype.kind for some in every}) > 1:
+        raise DataError(f"{side} ids are integers in some parts and strings in others; give all as one of them")
+    return np.unique(np.concatenate(every)) if every else np.empty(0, np.int64)
+
+
+def positions(ids, known, side):
+    """The positions of ids among known ones, ascending, int32; DataError for one that is not there."""
+    if len(ids) == 0:
+        return np.empty(0, np.int32)
+    if len(known) == 0 or ids.dtype.kind != known.dtype.kind:
+        raise DataError(f"{side} {ids[0]} has no rating in the training set; remove it from the validation set")
+    found = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    strange = known[found] != ids
+    if strange.any():
+        raise DataError(
+            f"{side} {ids[strange.argmax()]} has no rating in the training set; remove it from the validation set"
+        )
+    return found.astype(np.int32)
+
+
+def facts_of(comm, columns, shape, scale):
+    """(Facts, columns of positions) of the training set of which every worker has some ratings.
+
+    Parameters
+    ----------
+    comm : DaskCommunicator
+    columns : (users, items, values) of this worker, any ratings
+    shape : (users, items), where ids are positions already; None where the distinct ids are to be numbered
+    scale : (lowest, highest) possible rating or None
+    """
+    users, items, values = columns
+    ids = []
+    placed = []
+    for k, (side, given) in enumerate((("user", users), ("item", items))):
+        if shape is None:
+            ids.append(all_ids(comm, given, side))
+            placed.append(positions(given, ids[-1], side))
+        else:
+            outside = given[(given < 0) | (given >= shape[k])] if given.dtype.kind in "iu" else given
+            if len(outside):
+                raise DataError(f"{side} {outside[0]} is not a position below the {shape[k]} of the shape")
+            ids.append(np.arange(shape[k]))
+            placed.append(given.astype(np.int32, copy=False))
+    if scale is not None and len(values) and not scale[0] <= values.min() <= values.max() <= scale[1]:
+        raise DataError(f"a rating is off the scale {scale[0]:g} to {scale[1]:g}; correct it, or check the columns")
+    counts = [np.bincount(p, minlength=len(known)) for p, known in zip(placed, ids, strict=True)]
+    sums = np.array([len(values), values.sum(dtype=np.float64)], np.float64)
+    for array in (*counts, sums):
+        comm.all_reduce(array)
+    if not sums[0]:
+        raise DataError("the training set holds no ratings; check that this is the right place and complete")
+    nnz = int(sums[0])
+    return Facts(nnz, float(sums[1] / nnz), scale, *counts, *ids), (*placed, values)
+
+
+def shuffled(comm, columns, bounds, by):
+    """The ratings of this worker's users, or of its items, from all workers: (users, items, values).
+
+    bounds : of all workers' users or items; by : 0, users, or 1, items
+    """
+    owner = owners(columns[by], bounds)
+    order = np.argsort(owner, kind="stable")
+    ends = np.searchsorted(owner[order], np.arange(comm.size + 1))
+    parts = {
+        rank: tuple(column[order[ends[rank] : ends[rank + 1]]] for column in columns) for rank in range(comm.size)
+    }
+    come = comm.exchange(parts)
+    columns = [np.concatenate(some) for some in zip(*(come[rank] for rank in range(comm.size)), strict=True)]
+    return tuple(column.astype(kind, copy=False) for column, kind in zip(columns, _TYPES, strict=True))
+
+
+def rows_of(columns, first, end, by, n_columns):
+    """`CompressedRows` of the users, or items, from `first` to before `end`, which have all of these ratings."""
+    rows, others, values = columns[by], columns[1 - by], columns[2]
+    if end == first:
+        return CompressedRows(np.zeros(1, np.int64), others, values)
+    return Ratings(rows - np.int32(first), others, values, int(end - first), n_columns).by_user
+
+
+def check_no_repeats(rows, facts, first):
+    """DataError, with the ids, where a user of these rows, numbered from `first`, rates an item twice."""
+    same = rows.indices[1:] == rows.indices[:-1]
+    same[rows.indptr[(rows.indptr > 0) & (rows.indptr < len(rows.indices))] - 1] = False
+    if same.any():
+        k = int(same.argmax())
+        user = first + int(np.searchsorted(rows.indptr, k, side="right")) - 1
+        raise DataError(
+            f"user {facts.user_ids[user]} rates item {facts.item_ids[rows.indices[k]]} more than once; keep one "
+            "rating of each pair"
+        )

@@ -1,0 +1,88 @@
+"""What drawings read off the kernels, as they run on the processor: who touches what, and who holds what."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from gpumf import gpu
+from gpumf.models.base import shape_of
+
+_SOURCE = Path(__file__).with_name("probes.cu")
+
+
+def traced(launch):
+    """How the threads of a launch touched the arrays of the device, in an order that is the same every time.
+
+    Parameters
+    ----------
+    launch : function of a `gpumf.gpu.host.HostDevice` that launches one kernel
+
+    Returns
+    -------
+    DataFrame as `HostDevice.shuffled` says
+    """
+    device, trace = gpu.device("host"), []
+    with device.shuffled(0, trace):
+        launch(device)
+    return trace[0]
+
+
+def _kernel(name, factors=16):
+    return gpu.device("host").kernel(_SOURCE, name, FACTORS=factors)
+
+
+def added(seed):
+    """What two threads make of 0 that add one each without order, and how: (int, trace as of `traced`)."""
+    device, total, trace = gpu.device("host"), np.zeros(1, np.int32), []
+    with device.shuffled(seed, trace):
+        _kernel("add_one")(1, 2, sum=total)
+    return int(total[0]), trace[0]
+
+
+@cache
+def owners(n, blocks, threads):
+    """(block, thread) of each of n elements, for a launch with a thread an element: int32 (n, 2)."""
+    block, thread = np.empty(n, np.int32), np.empty(n, np.int32)
+    _kernel("owners")(blocks, threads, n=n, blocks=block, threads=thread)
+    return np.stack([block, thread], axis=1)
+
+
+def product(left, right):
+    """What each lane holds when a warp multiplies two tiles on a tensor core, D = L^T R[:, :8].
+
+    Parameters
+    ----------
+    left, right : array-like (16, 16), of numbers that FP16 has
+
+    Returns
+    -------
+    (a, b, d) : float32 (32, 8), (32, 4) and (32, 4), the entries of L^T, of R and of D that each lane holds
+    """
+    tiles = (np.ascontiguousarray(tile, np.float32) for tile in (left, right))
+    a, b, d = (np.empty((32, k), np.float32) for k in (8, 4, 4))
+    _kernel("product")(1, 32, **dict(zip(("left", "right"), tiles, strict=True)), a=a, b=b, d=d)
+    return a, b, d
+
+
+@cache
+def plan(factors):
+    """Which warp of tensor_core.cu computes which tiles of A.
+
+    Returns
+    -------
+    (tiles, shape) : int32 (tiles, 3) of warp, row and column, each warp's in its order; warps, tiles and the
+        16 x 8 sums of a thread's warp, `quads`
+    """
+    shape = shape_of(gpu.device("host"), _SOURCE, FACTORS=factors)
+    tiles = np.empty((shape.tiles, 3), np.int32)
+    _kernel("plan", factors)(1, 1, tiles=tiles)
+    return tiles, shape
+
+
+@cache
+def pipeline(factors):
+    """Of tensor_core.cu (ratings of a stage, stages copied ahead of the one in use, threads of a team, teams)."""
+    numbers, path = np.empty(4, np.int32), _SOURCE.with_name("pipeline.cu")
+    gpu.device("host").kernel(path, "pipeline", FACTORS=factors, IMPLICIT=0, STAGE_ROWS=64)(1, 1, numbers=numbers)
+    return tuple(numbers.tolist())

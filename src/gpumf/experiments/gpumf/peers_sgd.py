@@ -1,0 +1,192 @@
+"""SGD beside LIBMF at the size of the Netflix Prize: test RMSE against seconds, on all cores and on the GPU.
+
+Every program tries as many settings on the same tenth of the training ratings that is held out, and trains on all of
+them with the one that was best there. LIBMF tells nothing of its epochs: it is trained anew for each number of them,
+and its seconds of training are what the longest training takes more than the shortest. It is built from its source
+with the machine's vector instructions and threads:
+
+    CFLAGS="-O3 -march=native -DUSEAVX -DUSEOMP -fopenmp" LDFLAGS=-fopenmp pip install --no-binary :all: libmf
+"""
+
+import time
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import SGD, native
+from gpumf import figure_style as style
+from gpumf.experiments import identity, load_ratings, usable_devices, wall_seconds
+from gpumf.findings import Finding, Holds, ratio
+from gpumf.models.sgd import schedules
+
+PEER, OURS = "LIBMF", {"gpumf, all cores": "ordered_parallel", "gpumf, GPU": "fast"}
+LOOKS = {PEER: "orange", "gpumf, all cores": "blue", "gpumf, GPU": "green"}
+
+# Of each program three settings: its own way to choose steps, LIBMF's being adaptive (0.1 is its default).
+_LAMBDAS = [0.03, 0.05, 0.08]
+PROFILES = {
+    "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [2, 4], "choosing": 4, "repeats": 1},
+    "full": {"data": "netflix-twin", "factors": 128, "epochs": [5, 10, 20], "choosing": 10, "repeats": 2},
+}
+PROFILES = {
+    name: profile | {"regularization": _LAMBDAS, "learning_rate": {PEER: 0.1, **dict.fromkeys(OURS, 0.03)}}
+    for name, profile in PROFILES.items()
+}
+PROFILES["smoke"] = PROFILES["quick"] | {"regularization": [0.05]}
+
+
+def why_unavailable():
+    """The package, or None where it is installed."""
+    return None if find_spec("libmf") else "the package libmf is not installed; see the experiment's first lines"
+
+
+def run(data, factors, epochs, choosing, repeats, regularization, learning_rate):
+    """Choose lambda, then train for each number of epochs.
+
+    Parameters
+    ----------
+    data : name of a data set; its official split, where it has one
+    factors : int
+    epochs : list of int, rising
+    choosing : int, epochs of the trainings that choose
+    repeats : int
+    regularization : list of float, that are tried
+    learning_rate : dict, program -> its rate
+
+    Returns
+    -------
+    DataFrame with a row a training: program, step ('choice' or 'test'), repeat, factors, regularization, epochs,
+    train (seconds; missing for LIBMF), wall (seconds from ratings in NumPy, as each program takes them, to factors in
+    NumPy), rmse (on the held-out ratings, or on the test set), threads, version (of LIBMF)
+    """
+    ratings = load_ratings(data)
+    train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.2)
+    inner, held_out = train.split(0.1)
+    rows = []
+    usable = usable_devices()
+    for program in [PEER, *(name for name, kernel in OURS.items() if SGD.solvers()[kernel] in usable)]:
+        fit = partial(_fitted, program, factors, rate=learning_rate[program])
+        what, tried = {"program": program, "factors": factors}, []
+        for value in tqdm(regularization, desc=f"peers_sgd {program}", leave=False):
+            tried += fit(inner, held_out, [choosing], regularization=value, seed=0)
+            tried[-1] |= {"regularization": value}
+        rows += [what | {"step": "choice", "repeat": 0} | row for row in tried]
+        best = min(tried, key=lambda row: row["rmse"])["regularization"]
+        for repeat in range(repeats):
+            judged = fit(train, test, epochs, regularization=best, seed=repeat)
+            rows += [what | {"step": "test", "repeat": repeat, "regularization": best} | row for row in judged]
+    frame = pd.DataFrame(rows).assign(data=ratings.name, threads=native.cores(), version=version("libmf"))
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def _fitted(program, factors, train, judge, epochs, regularization, rate, seed):
+    """The rows of one program's trainings."""
+    if program == PEER:
+        return [_libmf(factors, train, judge, n, regularization, rate) for n in epochs]
+    schedule = schedules.Power(0.1)
+    model = SGD(factors, regularization, learning_rate=rate, solver=OURS[program], schedule=schedule, seed=seed)
+    history = model.fit(train, epochs[-1], judge).history.set_index("epoch")
+    return [
+        {"epochs": n, "train": history.seconds[n], "wall": wall_seconds(model, train, n), "rmse": history.rmse[n]}
+        for n in epochs
+    ]
+
+
+def _libmf(factors, train, judge, epochs, regularization, rate):
+    from libmf import mf
+
+    cores = native.cores()
+    triples = np.column_stack([train.users, train.items, train.values]).astype(np.float32)
+    options = {"k": factors, "nr_threads": cores, "nr_bins": max(26, 2 * cores + 1), "nr_iters": epochs, "eta": rate}
+    model = mf.MF(**options, lambda_p2=regularization, lambda_q2=regularization, quiet=True)
+    started = time.perf_counter()
+    model.fit(triples)
+    users, items = model.p_factors(), model.q_factors()
+    wall = time.perf_counter() - started
+    return {"epochs": epochs, "train": np.nan, "wall": wall, "rmse": _rmse(users, items, train.mean, judge)}
+
+
+def _rmse(users, items, mean, ratings, chunk=1 << 18):
+    """Of these factors; the mean where LIBMF has none of a user or item, or numbers that are none."""
+    squared = 0.0
+    for first in range(0, ratings.nnz, chunk):
+        part = slice(first, first + chunk)
+        u, i = ratings.users[part], ratings.items[part]
+        known = (u < len(users)) & (i < len(items))
+        predicted = np.full(len(u), mean, np.float64)
+        predicted[known] = np.einsum("rf,rf->r", users[u[known]], items[i[known]])
+        predicted[np.isnan(predicted)] = mean
+        squared += float(((predicted - ratings.values[part]) ** 2).sum())
+    return (squared / ratings.nnz) ** 0.5
+
+
+def summary(frame):
+    """Where each program ends, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with the index program: regularization (chosen), epochs (the most), wall, train (seconds, medians), rmse
+    (median), seconds_per_epoch (what the most epochs take more than the fewest, wall)
+    """
+    tests = frame[frame.step == "test"]
+    medians = tests.groupby(["program", "epochs"], sort=False)[["regularization", "wall", "train", "rmse"]].median()
+    most = medians.groupby("program", sort=False).tail(1).reset_index("epochs")
+    fewest = medians.groupby("program", sort=False).head(1).reset_index("epochs")
+    apart = (most.wall - fewest.wall) / (most.epochs - fewest.epochs)
+    return most[["regularization", "epochs", "wall", "train", "rmse"]].assign(seconds_per_epoch=apart)
+
+
+def figure(frame):
+    """Test RMSE against the seconds of the whole fit (left) and of training (right), a line a program."""
+    tests = frame[frame.step == "test"]
+    figure, (axes,) = style.panels(columns=2, height=3.4, sharey=True)
+    for program, runs in tests.groupby("program", sort=False):
+        medians = runs.groupby("epochs")[["wall", "train", "rmse"]].median()
+        beyond = medians.wall - medians.wall.iloc[0]
+        slope = beyond.iloc[-1] / max(medians.index[-1] - medians.index[0], 1)
+        train = medians.train.fillna(pd.Series(medians.index * slope, medians.index))
+        for axis, seconds in zip(axes, (medians.wall, train), strict=True):
+            axis.plot(seconds, medians.rmse, "-o", color=style.COLOURS[LOOKS[program]], label=program, markersize=4)
+    for axis, what in zip(axes, ("seconds of a fit", "seconds of training"), strict=True):
+        axis.set(xlabel=what)
+        style.log_scale(axis.xaxis)
+    axes[0].set_ylabel(f"test RMSE on {frame.data.iloc[0]}")
+    style.legend(figure, axes[0], 3)
+    return figure
+
+
+def _times(frame, program):
+    """LIBMF's wall over the program's, for as many epochs: (ratio, spread, 'x')."""
+    tests = frame[(frame.step == "test") & (frame.epochs == frame.epochs[frame.step == "test"].max())]
+    walls = [tests.wall[tests.program == name] for name in (PEER, program)]
+    return (*ratio(*walls), "x") if all(map(len, walls)) else (np.nan, np.nan, "x")
+
+
+def _rmse_below(frame, program):
+    """LIBMF's last RMSE less the program's, and half of what the repeats of both cover."""
+    tests = frame[(frame.step == "test") & (frame.epochs == frame.epochs[frame.step == "test"].max())]
+    rmse = tests.groupby("program").rmse.agg(["median", np.ptp]).reindex([PEER, program])
+    return rmse["median"][PEER] - rmse["median"][program], np.hypot(*rmse["ptp"]) / 2, "rating"
+
+
+_SETTING = "Netflix twin | 128 factors | 20 epochs, lambda by the same search"
+FINDINGS = [
+    Finding(
+        f"peers-sgd-{name}-{what}",
+        "gpumf",
+        None,
+        f"SGD, {OURS[program]} | {_SETTING}: {text}",
+        partial(value, program=program),
+        Holds(above=bound),
+    )
+    for name, program in (("cores", "gpumf, all cores"), ("gpu", "gpumf, GPU"))
+    for what, text, value, bound in (
+        ("wall", "wall seconds of LIBMF on all cores over its own", _times, 1),
+        ("rmse", "test RMSE below that of LIBMF", _rmse_below, 0),
+    )
+]

@@ -1,0 +1,111 @@
+"""New users without training: what a model learns of them while its items stay as they are."""
+
+import copy
+from abc import abstractmethod
+
+import numpy as np
+
+from gpumf import gpu
+from gpumf.datasets import Ratings
+from gpumf.datasets.frames import ratings_of
+
+_MOST_SOLVES = 10
+"""Half-steps of a solver that gets nearer to a solution each time."""
+
+
+class Folding:
+    """Models that find a new user's vector from ratings, with everything else as it was learned.
+
+    Subclasses have `_fold(ratings)`, the users' rows of `_arrays`, float32 (n, ..), for `Ratings` of known items.
+    """
+
+    def fold_in(self, ratings, *, ids=None):
+        """This model with other users in the place of those it was trained on: new ones, known by their ratings.
+
+        What is learned of a user is what training would learn next with all items as they are: of ALS and ImplicitALS
+        a half-step, of SGD the least of its objective, of a machine p(h | v). Where the kernel runs, all at once.
+
+        Parameters
+        ----------
+        ratings : of one user a dict item -> rating, or a pair (items, ratings); of several anything that `fit` takes,
+            a row or an id a user, with items of this model
+        ids : whether items are ids; by default as of the training data
+
+        Returns
+        -------
+        a fitted model of the same class with these users, positions 0..n-1 or the ids of a data frame, whose
+        `recommend` leaves out the items that they rated; `history` and `score` are of the model before
+
+        Raises
+        ------
+        KeyError : an id that no item of the training set has
+        ValueError : items outside the model's, ratings that are not finite or come twice
+        """
+        self._check_fitted()
+        users, named = self._ratings_of_users(ratings, ids)
+        folded = copy.copy(self)
+        folded._forget_copies()
+        folded._user_known, folded._training, folded._seen_rows = users.user_counts > 0, users, None
+        folded.user_ids = users.user_ids if named else None
+        rows = self._fold(users)
+        folded._set_learned((rows, *self._learned[1:]))
+        return folded
+
+    def _ratings_of_users(self, data, ids):
+        """(ratings, named) : `Ratings` of new users and known items, and whether the users have ids."""
+        if isinstance(data, dict):
+            data = list(data), list(data.values())
+        if isinstance(data, tuple | list) and len(data) == 2:
+            items, values = (np.atleast_1d(np.asarray(part)) for part in data)
+            if len(items) != len(values):
+                raise ValueError(f"there are {len(items)} items and {len(values)} ratings; give as many")
+            ratings, named = Ratings(np.zeros(len(items)), self._listed(items, ids), values, 1, self._shape[1]), False
+        else:
+            ratings, named = ratings_of(data, "ratings", one_user=True)
+            ratings = ratings.on_host()
+            if named:
+                items = self._positions(ratings.item_ids, "item", ids)[ratings.items]
+                columns = ratings.users, items, ratings.values, ratings.n_users, self._shape[1]
+                ratings = Ratings(*columns, user_ids=ratings.user_ids)
+            elif ratings.n_items != self._shape[1]:
+                raise ValueError(f"the ratings are of {ratings.n_items} items, the model of {self._shape[1]}")
+        if not np.isfinite(ratings.values).all():
+            raise ValueError("the ratings of new users must be finite numbers")
+        pairs = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
+        if len(np.unique(pairs)) < len(pairs):
+            raise ValueError("a user rates an item twice; give one rating of each")
+        return ratings, named
+
+    def _forget_copies(self):
+        """Drop what belongs to other users, in a copy of the model."""
+
+    @abstractmethod
+    def _fold(self, ratings):
+        """The first of the arrays of `_arrays`, float32 (n, ..) on the host, of the users of `Ratings` there."""
+
+
+def solved_users(model, ratings, scheme):
+    """The factors of the users of some ratings, float32 (n, columns), by half-steps of an ALS scheme.
+
+    Parameters
+    ----------
+    model : fitted Factorization, with what the scheme asks of it
+    ratings : Ratings of its items, on the host
+    scheme : a class of `gpumf.models.als.trainer.ALSTrainer`
+    """
+    there = model._as_trained(model._placed(ratings))
+    start = np.zeros((ratings.n_users, model.columns), np.float32)
+    if model.biases:
+        start[:, -1] = 1
+    arrays = start, np.ascontiguousarray(model.item_factors)
+    arrays = map(there.device.array, arrays) if there.device else arrays
+    trainer, found = scheme(model, there, *arrays), start
+    for _ in range(_MOST_SOLVES):
+        before = found
+        trainer.solve_users()
+        trainer.synchronize()
+        found = trainer.factors()[0]
+        found = found.copy() if model.device == "cpu" else gpu.device(model.device).to_numpy(found).copy()
+        if np.abs(found - before).max(initial=0) <= 1e-6 * np.abs(found).max(initial=0):
+            break
+    return found

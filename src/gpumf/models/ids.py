@@ -1,0 +1,84 @@
+"""Whom a model speaks of: users and items by the ids of their data, or by their positions."""
+
+import numpy as np
+
+from gpumf.datasets.checks import array_of
+from gpumf.datasets.frames import positions_of, ratings_like
+from gpumf.models.checks import flag, positions
+
+
+class Identified:
+    """Methods with the option `ids` take and give ids, or, with ids=False, positions 0..n-1.
+
+    A model speaks as its training data did: of a data frame, or columns, by ids; of `Ratings` and of matrices, which
+    count positions, by positions. `fit(ids=..)` says otherwise, and so does `ids` of every method.
+
+    Attributes
+    ----------
+    ids : bool, what methods take and give unless they are told otherwise
+    user_ids, item_ids : the id of each position, (n_users,) and (n_items,), ascending or as given; None where ids are
+        positions
+    """
+
+    ids = False
+    user_ids = item_ids = None
+
+    def _keep_ids(self, ratings):
+        """Keep the ids of a training set."""
+        for side in ("user", "item"):
+            ids = np.asarray(getattr(ratings, f"{side}_ids"))
+            plain = ids.dtype.kind in "iu" and np.array_equal(ids, np.arange(len(ids)))
+            setattr(self, f"{side}_ids", None if plain else ids)
+
+    def _speaks(self, ids):
+        return self.ids if ids is None else flag("ids", ids)
+
+    def _positions(self, given, side, ids):
+        """Positions of users or items, an integer array of the shape given.
+
+        Raises
+        ------
+        KeyError : an id that the training set has not
+        TypeError, IndexError : as of `gpumf.models.checks.positions`
+        """
+        known, count = getattr(self, f"{side}_ids"), self._shape[side == "item"]
+        given = array_of(list(given) if isinstance(given, set | frozenset) else given, f"{side}s")
+        if not given.size:
+            return np.zeros(given.shape, np.int64)
+        if not self._speaks(ids):
+            if given.dtype.kind in "OUS":
+                raise TypeError(
+                    f"{side} positions must be integers, not {given.dtype}; pass ids=True where these are ids"
+                )
+            return positions(given, count, side)
+        if given.dtype.kind in "US":
+            given = given.astype(object)
+        places = positions_of(given.ravel(), np.arange(count) if known is None else known)
+        if (places < 0).any():
+            unknown = given.ravel()[places < 0].tolist()[0]
+            raise KeyError(
+                f"no {side} of the training set has the id {unknown!r}; with ids=False, {side}s are positions"
+                + ("; for new users use recommend(ratings=..)" if side == "user" else "")
+            )
+        return places.reshape(given.shape)
+
+    def _one_or_several(self, given, side, ids):
+        """`_positions`, of one or of an array (n,); ValueError for more dimensions."""
+        places = self._positions(given, side, ids)
+        if places.ndim > 1:
+            raise ValueError(f"{side}s must be one or an array (n,) of them, not {places.shape}")
+        return places
+
+    def _told(self, places, side, ids):
+        """Positions, -1 for none, as ids where the model speaks ids: then -1, or None among strings, for none."""
+        known = getattr(self, f"{side}_ids")
+        if known is None or not self._speaks(ids):
+            return places
+        told, missing = known[places], places < 0
+        if missing.any():
+            told[missing] = None if told.dtype.kind == "O" else -1
+        return told
+
+    def _like(self, data, name):
+        """`Ratings` of what `fit` takes, in the positions of this model."""
+        return ratings_like(data, name, self.user_ids, self.item_ids, self._shape)

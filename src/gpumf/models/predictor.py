@@ -1,0 +1,113 @@
+"""Predictions and their errors, of all models that learn by themselves."""
+
+from abc import abstractmethod
+
+import numpy as np
+
+from gpumf import gpu
+from gpumf.models.checks import NotFittedError
+from gpumf.models.folding import Folding
+from gpumf.models.lists import Lists
+from gpumf.models.recommender import Recommender
+from gpumf.models.similar import Similar
+
+
+class Predictor(Folding, Lists, Similar, Recommender):
+    """Predicts ratings with what `_learned` has, and the mean where too little is known."""
+
+    def recommend(self, user=None, k=10, seen=None, *, ratings=None, candidates=None, filter_items=None, ids=None):
+        """As of `Recommender`; with ratings of new users in the place of known ones.
+
+        Parameters
+        ----------
+        ratings : of new users, as `fold_in` takes them, instead of `user`: of one dict or pair one list, else a list
+            a user, in ascending order of their ids or positions; what they rated is left out
+        user, k, seen, candidates, filter_items, ids : as of `Recommender`
+        """
+        given = {"candidates": candidates, "filter_items": filter_items, "ids": ids}
+        if (user is None) == (ratings is None):
+            raise TypeError("recommend() needs users, or the ratings of new ones, and not both")
+        if ratings is None:
+            return super().recommend(user, k, seen, **given)
+        folded = self.fold_in(ratings, ids=ids)
+        users = np.arange(folded._shape[0])
+        if isinstance(ratings, dict) or (isinstance(ratings, tuple | list) and len(ratings) == 2):
+            users = 0
+        elif folded.user_ids is not None and self._speaks(ids):
+            users = folded.user_ids
+        return super(Predictor, folded).recommend(users, k, seen, **given)
+
+    @property
+    def _item_known(self):
+        return self._item_counts > 0
+
+    @abstractmethod
+    def _vectors(self, side):
+        """What is learned of each 'user' or 'item', float32 (n, f), without biases."""
+
+    @abstractmethod
+    def _errors(self, ratings):
+        """A function of the model's arrays, where they are, that gives (rmse, mae) on these ratings."""
+
+    def _check_fitted(self):
+        if self.history is None:
+            raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit() first")
+
+    def score(self, ratings):
+        """Errors on a set of ratings of the same shape, as {"rmse": ..., "mae": ...} in rating units.
+
+        Parameters
+        ----------
+        ratings : Ratings, or what `fit` makes them of
+
+        Raises
+        ------
+        ValueError : a set of another shape, or without a rating
+        """
+        self._check_fitted()
+        ratings = self._like(ratings, "the set")
+        self._check_shape(ratings)
+        if ratings.nnz == 0:
+            raise ValueError("there are no ratings to score on")
+        arrays = self._learned
+        if self.device != "cpu":
+            arrays = map(gpu.device(self.device).array, arrays)
+        rmse, mae = self._errors(self._placed(ratings))(*arrays)
+        return {"rmse": rmse, "mae": mae}
+
+    def predict(self, users, items, *, ids=None):
+        """Predicted ratings, float32, for users and items (broadcast against each other).
+
+        Parameters
+        ----------
+        users, items : ids or positions, one or an array
+        ids : whether they are ids; by default as of the training data, see `gpumf.models.ids.Identified`
+
+        Raises
+        ------
+        KeyError : an id that was not in the training set
+        IndexError : a position outside 0..n-1
+        ValueError : users and items of shapes that do not go together
+        """
+        self._check_fitted()
+        sides = self._positions(users, "user", ids), self._positions(items, "item", ids)
+        return self._predict_at(*sides)
+
+    def _predict_at(self, users, items):
+        try:
+            users, items = map(np.array, np.broadcast_arrays(users, items))  # copies: Numba makes NumPy warn of views
+        except ValueError as error:
+            shapes = f"users {np.shape(users)} and items {np.shape(items)}"
+            raise ValueError(f"{shapes} do not broadcast against each other; give as many") from error
+        return np.where(self._known(users, items), self._predicted(users, items), np.float32(self.mean))
+
+    @abstractmethod
+    def _predicted(self, users, items):
+        """Predictions for positions of one shape, as if all were known."""
+
+    def _known(self, users, items, xp=np):
+        """Whether the model has learned enough of these positions, arrays of `xp`, to predict more than the mean."""
+        return xp.asarray(self._user_known)[users] & xp.asarray(self._item_known)[items]
+
+    def _personalized(self):
+        return self._user_known

@@ -1,0 +1,62 @@
+"""The items or users that are most alike, by what a model learned of them."""
+
+import numpy as np
+
+from gpumf.datasets.rows import CompressedRows
+from gpumf.models.checks import integer
+from gpumf.models.ranking import ranking_of
+
+
+class Similar:
+    """Compares users with users, and items with items, by the cosine of their vectors.
+
+    Subclasses have `_vectors(side)`, float32 (n, f), of all users or items, and `_user_known`, `_item_known`.
+    """
+
+    def similar_items(self, item, k=10, *, ids=None):
+        """The k items whose vectors have the largest cosine with an item's, itself left out.
+
+        Parameters
+        ----------
+        item : id or position, or an array (n,) of them
+        k : int
+        ids : whether items are ids, here and in what is returned; by default as of the training data
+
+        Returns
+        -------
+        (items, cosines) : int64 or of the type of the ids, and float32 in -1..1, best first; items without a training
+            rating never appear. For one item (<= k,), for an array (n, k) with -1 (None among strings) and NaN where
+            there are fewer
+
+        Raises
+        ------
+        KeyError : an id that was not in the training set
+        IndexError : a position outside 0..n-1
+        """
+        return self._similar("item", item, k, ids)
+
+    def similar_users(self, user, k=10, *, ids=None):
+        """The k users whose vectors have the largest cosine with a user's: as `similar_items`, of users."""
+        return self._similar("user", user, k, ids)
+
+    def _similar(self, side, given, k, ids):
+        self._check_fitted()
+        places = self._one_or_several(given, side, ids)
+        vectors, known = self._vectors(side), getattr(self, f"_{side}_known")
+        n, k = len(vectors), integer("k", k, 1)
+        unit = unit_rows(vectors)
+        itself = CompressedRows(np.arange(n + 1), np.arange(n, dtype=np.int32), None)
+        ranking = ranking_of(unit, unit, known, itself, min(k, n), self.device)
+        found, cosines = ranking.top_items(np.atleast_1d(places), min(k, n))
+        if np.ndim(places) == 0:
+            there = found[0] >= 0
+            return self._told(found[0, there].astype(np.int64), side, ids), cosines[0, there]
+        beyond = (0, 0), (0, k - min(k, n))
+        found = np.pad(found.astype(np.int64), beyond, constant_values=-1)
+        return self._told(found, side, ids), np.pad(cosines, beyond, constant_values=np.nan)
+
+
+def unit_rows(rows):
+    """Rows of length 1, float32; rows of zeros stay."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.ascontiguousarray(rows / np.where(lengths > 0, lengths, 1), np.float32)

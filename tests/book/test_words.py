@@ -1,0 +1,56 @@
+"""The glossary and the table of notation say what is so: names in code are there, terms are found."""
+
+import inspect
+import re
+
+import pytest
+
+from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf.datasets import Ratings
+from gpumf.gpu import sources
+from support import ROOT
+
+
+def text(name):
+    return (ROOT / f"book/{name}.md").read_text(encoding="utf-8")
+
+
+def terms():
+    """The entries of the glossary, in their order."""
+    inside = re.search(r"```\{glossary\}\n(.*?)```", text("glossary"), re.DOTALL)[1]
+    return [line for line in inside.splitlines() if line and not line.startswith(" ")]
+
+
+def test_every_name_in_the_notation_is_one_in_the_code():
+    rows = [line.split("|")[1:-1] for line in text("notation").splitlines() if line.startswith("| $")]
+    assert len(rows) > 15 and all(len(row) == 3 for row in rows)
+    known = {"user_factors", "item_factors"}
+    for model in (ALS, ImplicitALS, SGD, RBM):
+        known |= set(inspect.signature(model.__init__).parameters) | set(dir(model))
+    known |= set(dir(Ratings)) | set(inspect.signature(Ratings).parameters)
+    for source, kernel in sources.all_kernels():
+        known |= {kernel, *sources.kernels(sources.kernels_folder() / source)[kernel]}
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row[2])}
+    assert len(named) > 15 and named <= known, named - known
+
+
+def test_terms_of_the_glossary_come_once_in_order_and_refer_to_each_other():
+    found = terms()
+    assert found == sorted(set(found), key=str.lower) and len(found) > 40
+    body = text("glossary")
+    for reference in re.findall(r"\{term\}`([^`]+)`", body):
+        target = re.search(r"<(.+)>", reference)
+        assert (target[1] if target else reference) in found, reference
+
+
+@pytest.mark.parametrize("word", ["density", "epoch", "factors", "half-sweep", "kernel", "lockstep", "twin", "tie"])
+def test_the_words_that_the_book_is_written_in_are_explained(word):
+    assert word in terms() or re.search(rf"\b{word}\b", text("glossary")), word
+
+
+def test_symbols_of_the_notation_come_once():
+    first = [line.split("|")[1] for line in text("notation").splitlines() if line.startswith("| $")]
+    symbols = [symbol for cell in first for symbol in re.findall(r"\$([^$]+)\$", cell)]
+    # What stands twice is said to below the table.
+    twice = {symbol for symbol in symbols if symbols.count(symbol) > 1}
+    assert twice == {"b_u"} and "Two letters have two meanings" in text("notation")

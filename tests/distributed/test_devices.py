@@ -1,0 +1,53 @@
+"""Kernels at work on several workers: on the processor in a GPU's place, and on cards, where NCCL carries factors."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from gpumf import ALS, SGD, ImplicitALS
+from gpumf.datasets import Ratings
+from gpumf.distributed import fit, local_cluster
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    rng = np.random.default_rng(7)
+    cells = rng.permutation(24 * 18)[:160]
+    return Ratings(cells // 18, cells % 18, rng.integers(1, 6, 160).astype(np.float32), 24, 18)
+
+
+ON_DEVICES = {
+    "tensor_core": lambda device: ALS(4, 0.2, solver="tensor_core", device=device),
+    "cumf_cholesky": lambda device: ALS(4, 0.2, solver="cumf_cholesky", device=device, biases=False),
+    "implicit": lambda device: ImplicitALS(4, solver="tensor_core", device=device),
+    "hogwild": lambda device: SGD(4, solver="hogwild", device=device),
+    "fast": lambda device: SGD(4, solver="fast", device=device, precision=32),
+}
+
+
+def same(make, made, ratings):
+    one = make().fit(ratings, 2, ratings)
+    if isinstance(made, SGD):  # which meets the ratings in another order
+        assert abs(made.history.rmse.iloc[-1] - one.history.rmse.iloc[-1]) < 0.05
+        assert made.history.rmse.iloc[-1] < made.history.rmse.iloc[0]
+    else:
+        assert np.allclose(made.user_factors, one.user_factors, atol=1e-4)
+
+
+@pytest.mark.host
+@pytest.mark.usefixtures("host")
+@pytest.mark.parametrize("name", ON_DEVICES)
+def test_kernels_solve_a_workers_rows_and_blocks(client, ratings, name):
+    make = partial(ON_DEVICES[name], "host")
+    same(make, fit(make(), ratings, 2, ratings, client=client, workers=2, attempts=1), ratings)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("name", ON_DEVICES)
+def test_a_worker_a_card(ratings, name):
+    pytest.importorskip("dask_cuda")
+    make = partial(ON_DEVICES[name], "cuda")
+    with local_cluster() as client:
+        same(make, fit(make(), ratings, 2, ratings, client=client, attempts=1), ratings)

@@ -1,0 +1,139 @@
+"""Workers are killed, and training comes to the same end."""
+
+import os
+import signal
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from gpumf import ALS
+from gpumf.datasets import Ratings
+from gpumf.distributed import TrainingLost, fit, local_cluster
+from gpumf.distributed.checkpoints import read
+
+EPOCHS = 10
+KILLS = int(os.environ.get("GPUMF_KILLS", "0"))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers of its own, which die."""
+    with local_cluster(2) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    rng = np.random.default_rng(5)
+    cells = rng.permutation(50 * 30)[:600]
+    return Ratings(cells // 30, cells % 30, rng.integers(1, 6, 600).astype(np.float32), 50, 30)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(ratings):
+    return model().fit(ratings, EPOCHS, ratings)
+
+
+def model():
+    return ALS(4, 0.1, device="cpu", solver="parallel")
+
+
+def slowly(row):
+    """An epoch takes long enough to be hit."""
+    time.sleep(0.15)
+    return False
+
+
+@contextmanager
+def killing(client, seconds, rng):
+    """Kill one of the workers after each of so many seconds, while the body runs; the list of those killed."""
+    killed, over = [], threading.Event()
+
+    def run():
+        for wait in seconds:
+            if over.wait(wait):
+                return
+            pids = client.run(os.getpid, on_error="ignore")
+            if pids:
+                victim = pids[sorted(pids)[int(rng.integers(len(pids)))]]
+                os.kill(victim, signal.SIGKILL)
+                killed.append(victim)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def same(made, undisturbed):
+    assert np.allclose(made.user_factors, undisturbed.user_factors, atol=1e-5)
+    assert np.allclose(made.item_factors, undisturbed.item_factors, atol=1e-5)
+    assert np.allclose(made.history.rmse, undisturbed.history.rmse, atol=1e-6)
+    assert made.history.epoch.tolist() == list(range(EPOCHS + 1))
+
+
+def test_after_kills_training_goes_on_from_the_checkpoint_to_the_same_end(cluster, ratings, undisturbed, tmp_path):
+    """One while it trains, another one soon after, mostly while the first is recovered from."""
+    path, begun = tmp_path / "checkpoint.npz", time.monotonic()
+    with killing(cluster, [1.0, 0.7], np.random.default_rng(1)) as killed:
+        made = fit(
+            model(), ratings, EPOCHS, ratings, client=cluster, stop=slowly, checkpoint=path, every=2, attempts=6
+        )
+    assert killed and time.monotonic() - begun < 60
+    same(made, undisturbed)
+    assert not path.exists()
+
+
+def test_without_a_checkpoint_it_starts_again(cluster, ratings, undisturbed):
+    with killing(cluster, [0.6], np.random.default_rng(2)) as killed:
+        made = fit(model(), ratings, EPOCHS, ratings, client=cluster, stop=slowly)
+    assert len(killed) == 1
+    same(made, undisturbed)
+
+
+def test_too_many_faults_are_an_error_and_the_checkpoint_goes_on_later(cluster, ratings, undisturbed, tmp_path):
+    path, learned = tmp_path / "checkpoint.npz", model()
+    cluster.wait_for_workers(2, timeout=30)
+
+    def dies(row):
+        if row["epoch"] == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
+
+    with pytest.raises(TrainingLost, match="was lost"):
+        fit(learned, ratings, EPOCHS, ratings, client=cluster, stop=dies, checkpoint=path, every=2, attempts=1)
+    assert learned.history is None and path.exists()
+    cluster.wait_for_workers(2, timeout=30)
+    with pytest.raises(ValueError, match="of another training, of other parameters"):
+        fit(ALS(3, 0.1, device="cpu", solver="parallel"), ratings, EPOCHS, client=cluster, checkpoint=path)
+    made = fit(learned, ratings, EPOCHS, ratings, client=cluster, checkpoint=path, attempts=1)
+    same(made, undisturbed)
+    assert not path.exists()
+
+
+def test_a_damaged_checkpoint_is_said_to_be_one(tmp_path, ratings):
+    path = tmp_path / "checkpoint.npz"
+    assert read(path, model(), ratings) is None
+    path.write_bytes(b"PK and nothing more")
+    with pytest.raises(ValueError, match="is not a saved model"):
+        read(path, model(), ratings)
+
+
+@pytest.mark.skipif(not KILLS, reason="GPUMF_KILLS says how many workers to kill at random points")
+def test_many_kills(cluster, ratings, undisturbed, tmp_path):
+    rng, done = np.random.default_rng(int(os.environ.get("GPUMF_SEED", "0"))), 0
+    while done < KILLS:
+        waits = rng.uniform(0.1, 3, 3)
+        path = tmp_path / "checkpoint.npz"
+        with killing(cluster, waits, rng) as killed:
+            made = fit(
+                model(), ratings, EPOCHS, ratings, client=cluster, stop=slowly, checkpoint=path, every=2, attempts=20
+            )
+        same(made, undisturbed)
+        done += len(killed)

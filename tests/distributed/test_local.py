@@ -1,0 +1,37 @@
+"""A cluster on this machine: who can reach it."""
+
+import numpy as np
+import psutil
+import pytest
+
+from gpumf import ALS
+from gpumf.datasets import Ratings
+from gpumf.distributed import fit, local_cluster
+
+
+def listening():
+    """The addresses at which this process and those that it started listen."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return [c.laddr for p in processes for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+
+
+def test_nothing_listens_beyond_the_loopback_interface(client):
+    found = listening()
+    assert len(found) > 3, "scheduler and workers do listen"
+    assert {address.ip for address in found} <= {"127.0.0.1", "::1"}
+
+
+def test_with_tls_the_same_is_learned_over_encrypted_connections():
+    pytest.importorskip("cryptography")
+    from distributed import Client
+    from distributed.security import Security
+
+    rng = np.random.default_rng(0)
+    ratings = Ratings(np.arange(200) % 20, np.arange(200) // 20, rng.integers(1, 6, 200), 20, 10)
+    one = ALS(3, device="cpu").fit(ratings, 2)
+    with local_cluster(2, security=Security.temporary()) as client:
+        assert all(address.startswith("tls://127.0.0.1:") for address in client.ncores())
+        made = fit(ALS(3, device="cpu"), ratings, 2, client=client, attempts=1)
+        with pytest.raises((OSError, RuntimeError, TypeError)):
+            Client(client.scheduler.address, timeout=2)
+    assert np.allclose(made.user_factors, one.user_factors, atol=1e-5)

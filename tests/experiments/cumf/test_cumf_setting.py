@@ -1,0 +1,44 @@
+"""The setting of cuMF."""
+
+import pandas as pd
+import pytest
+
+from gpumf.experiments.cumf import cumf_setting
+from outcomes import assert_drawn, word
+
+
+def intensities(exponent):
+    rows = [("Table 1", step, f, "operations a byte", float(f) ** exponent)
+            for step in cumf_setting.STEPS for f in (10, 20, 40)]  # fmt: skip
+    rows += [("Table 2", "netflix", None, "users", 480189.0), ("Table 3", "here", None, "GB/s of a copy", 1480.0)]
+    return pd.DataFrame(rows, columns=["table", "what", "factors", "quantity", "value"])
+
+
+@pytest.mark.parametrize(
+    ("exponent", "words"),
+    [
+        (1.0, ("reproduced", "contradicted")),
+        (0.5, ("same direction", "contradicted")),
+        (0.0, ("contradicted", "reproduced")),
+    ],
+)
+def test_words_follow_from_the_exponents(exponent, words):
+    frame = intensities(exponent)
+    assert (word("cumf-table-1-get-hermitian", frame), word("cumf-table-1-sgd", frame)) == words
+    assert word("cumf-table-1-solve", frame) == words[0]
+
+
+def test_the_sets_are_by_construction_and_the_machine_answers():
+    assert word("cumf-table-2", intensities(1.0)) == "by construction"
+    assert word("cumf-table-3-bandwidth", intensities(1.0)) == "answered"
+    assert word("cumf-table-3-peak", intensities(1.0)) == "missing"
+
+
+def test_counts_are_those_of_netflix(store):
+    frame = cumf_setting.run([100], measure=False)
+    table = cumf_setting.summary(frame).sort_index()
+    hermitian = table.value["Table 1", "get_hermitian", 100]
+    assert hermitian["operations"] == pytest.approx(2 * 100_480_507 * 100 * 101)
+    assert (table.loc["Table 2"].value / table.loc["Table 2"].published).between(0.99, 1.01).all()
+    result = store("cumf_setting", cumf_setting.run([50, 100], measure=False))
+    assert_drawn(cumf_setting.figure(result.frame), result, 1)

@@ -1,0 +1,98 @@
+"""Models speak of users and items as their data do: by ids, or by positions."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
+from gpumf.datasets import Ratings
+from support import ragged_ratings
+
+RATINGS = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)
+USERS, ITEMS = np.unique(RATINGS.users), np.unique(RATINGS.items)
+FRAME = pd.DataFrame(
+    {"user": [f"u{u:02}" for u in RATINGS.users], "item": RATINGS.items * 10 + 5, "rating": RATINGS.values}
+)
+MODELS = [ALS(3, device="cpu"), ImplicitALS(3, device="cpu"), SGD(3, device="cpu"), RBM(3, device="cpu")]
+EACH = pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+
+
+@EACH
+def test_ids_in_and_ids_out(model):
+    model.fit(FRAME, 1)
+    assert model.ids and model.user_ids[0] == f"u{USERS[0]:02}" and model.item_ids[1] == ITEMS[1] * 10 + 5
+    name, place = model.user_ids[4], 4
+    items, ratings = model.recommend(name, 4)
+    places, same = model.recommend(place, 4, ids=False)
+    assert np.array_equal(items, model.item_ids[places]) and np.array_equal(ratings, same)
+    np.testing.assert_allclose(model.predict(name, items), ratings, rtol=1e-5)
+    assert not set(items) & set(FRAME.item[FRAME.user == name])
+    many, _ = model.recommend([name, model.user_ids[0]], 4)
+    assert np.array_equal(many[0], items)
+    with pytest.raises(KeyError, match=r"'nobody'.*new users"):
+        model.recommend("nobody")
+    with pytest.raises(KeyError, match=r"no item .* 7;"):
+        model.predict(name, 7)
+
+
+@EACH
+def test_ratings_and_matrices_go_by_positions(model):
+    ratings = Ratings.from_pandas(FRAME)
+    model.fit(ratings, 1)
+    assert not model.ids
+    items, _ = model.recommend(4, 3)
+    assert items.max() < ratings.n_items
+    assert np.array_equal(model.recommend(ratings.user_ids[4], 3, ids=True)[0], ratings.item_ids[items])
+    with pytest.raises(TypeError, match="pass ids=True"):
+        model.recommend("u04")
+    assert np.array_equal(
+        model.fit(ratings, 1, ids=True).recommend(ratings.user_ids[4], 3)[0], ratings.item_ids[items]
+    )
+    model.fit(RATINGS, 1)
+    assert model.user_ids is None and np.array_equal(model.recommend(4, 3)[0], model.recommend(4, 3, ids=True)[0])
+
+
+def test_items_that_are_not_there_have_no_id():
+    model = SGD(3, device="cpu").fit(FRAME.assign(item=FRAME.item.astype(str)), 1)
+    items, ratings = model.recommend(model.user_ids[:3], 40)
+    assert items.shape == (3, 40) and items[0, -1] is None and np.isnan(ratings[0, -1])
+    places, _ = model.recommend([0, 1, 2], 40, ids=False)
+    assert np.array_equal(places >= 0, np.not_equal(items, None))
+    assert (SGD(3, device="cpu").fit(FRAME, 1).recommend(["u01"], 40)[0][0, -3:] == -1).all()
+
+
+def test_candidates_and_filtered_items(device):
+    model = ALS(3, device=device).fit(FRAME, 2)
+    name = model.user_ids[4]
+    all_items, _ = model.recommend(name, 20)
+    some = [*all_items[::2], FRAME.item[FRAME.user == name].iloc[0]]
+    assert np.array_equal(model.recommend(name, 20, candidates=some)[0], all_items[::2])
+    assert np.array_equal(model.recommend(name, 20, filter_items=all_items[::2])[0], all_items[1::2])
+    assert np.array_equal(
+        model.recommend(name, 20, candidates=all_items[:4], filter_items=all_items[2:])[0], all_items[:2]
+    )
+    assert not len(model.recommend(name, candidates=[])[0])
+    test = FRAME.iloc[:0:-3]
+    found = model.rank(test, 3, seen=(), candidates=test.item.unique())
+    assert found["recall"] >= model.rank(test, 3, seen=())["recall"] > 0 == model.rank(test, 3, candidates=[])["ndcg"]
+
+
+def test_going_on_with_a_frame_keeps_positions():
+    model = ALS(3, device="cpu").fit(FRAME, 1)
+    ids = model.user_ids
+    model.fit(FRAME[FRAME.user != ids[0]], 1, warm_start=True)
+    assert model.ids and np.array_equal(model.user_ids, ids) and not model._user_known[0]
+
+
+def test_blends_speak_as_their_models():
+    ratings = Ratings.from_pandas(FRAME)
+    a, b = (ALS(3, device="cpu", seed=seed).fit(ratings, 1, ids=True) for seed in (0, 1))
+    blend = Blend(a, b).fit(FRAME)
+    name = a.user_ids[4]
+    items, ratings = blend.recommend(name, 3)
+    np.testing.assert_allclose(blend.predict(name, items), ratings, rtol=1e-5)
+    assert np.array_equal(blend.recommend(4, 3, ids=False)[0], np.searchsorted(a.item_ids, items))
+    assert blend.score(FRAME)["rmse"] > 0
+    other = ALS(3, device="cpu").fit(RATINGS, 1)
+    with pytest.raises(ValueError, match="other user_ids"):
+        Blend(a, other, weights=[0.5, 0.5]).recommend(name)

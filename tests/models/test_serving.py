@@ -1,0 +1,68 @@
+"""What answers requests: blends in files, factors for other libraries' indices, and how soon one user is answered."""
+
+import time
+
+import numpy as np
+import pytest
+
+from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
+from gpumf.datasets import Ratings
+from gpumf.models import export_factors
+from support import ragged_ratings
+
+TRAIN, TEST = ragged_ratings(n_users=60, n_items=40, longest=30, seed=4).split(0.2, seed=1)
+
+
+@pytest.mark.parametrize("cosine", [False, True])
+@pytest.mark.parametrize("kind", [ALS, SGD, ImplicitALS])
+def test_exported_factors_order_items_as_recommendations(kind, cosine):
+    model = kind(4, device="cpu").fit(TRAIN, 2)
+    queries, vectors = export_factors(model, cosine=cosine)
+    assert queries.dtype == vectors.dtype == np.float32 and vectors.flags.c_contiguous
+    scores = queries[:9].astype(np.float64) @ vectors.T
+    offset = model.mean if model.biases else 0
+    np.testing.assert_allclose(scores + offset, model.predict(np.arange(9)[:, None], np.arange(40)), atol=1e-4)
+    if cosine:
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), np.linalg.norm(vectors, axis=1).max(), rtol=1e-5)
+
+
+def test_what_is_no_inner_product_is_not_exported():
+    with pytest.raises(TypeError, match="inner products"):
+        export_factors(RBM(3, device="cpu").fit(TRAIN, 1))
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_blends_are_kept_in_files(suffix, tmp_path):
+    if suffix == "safetensors":
+        pytest.importorskip("safetensors")
+    path = tmp_path / f"blend.{suffix}"
+    models = [kind(3, device="cpu").fit(TRAIN, 2) for kind in (ALS, RBM)]
+    blend = Blend(*models).fit(TEST)
+    blend.save(path, seen=True)
+    loaded = Blend.load(path, device="cpu")
+    assert [type(model) for model in loaded.models] == [ALS, RBM] and np.array_equal(loaded.weights, blend.weights)
+    wanted, found = (one.recommend(np.arange(20), 5) for one in (blend, loaded))
+    assert np.array_equal(found[0], wanted[0]) and np.array_equal(found[1], wanted[1])
+    assert loaded.rank(TEST, 5) == blend.rank(TEST, 5)
+    with pytest.raises(ValueError, match="holds a Blend"):
+        ALS.load(path)
+    blend.save(path)
+    with pytest.raises(ValueError, match="not known"):
+        Blend.load(path, device="cpu").recommend(3)
+    with pytest.raises(TypeError, match="models of gpumf"):
+        Blend(type("Other", (), {"predict": print})(), weights=[1]).save(path)
+
+
+def test_one_user_is_answered_soon(tmp_path):
+    rng = np.random.default_rng(1)
+    cells = rng.choice(2000 * 10_000, 100_000, replace=False)
+    train = Ratings(cells // 10_000, cells % 10_000, rng.integers(1, 6, len(cells)), 2000, 10_000)
+    ALS(32, device="cpu").fit(train, 0).save(tmp_path / "model.npz", seen=True)
+    model = ALS.load(tmp_path / "model.npz", device="cpu")
+    model.recommend(0)  # compiled
+    seconds = []
+    for user in range(20):
+        started = time.perf_counter()
+        model.recommend(user)
+        seconds.append(time.perf_counter() - started)
+    assert np.median(seconds) < 0.02  # 2 ms on a machine that does nothing else

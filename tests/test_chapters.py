@@ -1,0 +1,67 @@
+"""What chapters share: lines of kernels as they are, and numbers for prose."""
+
+import pandas as pd
+import pytest
+
+from gpumf import chapters
+from gpumf.gpu import sources
+from gpumf.results import Result
+
+
+def lines_of(path):
+    return (sources.kernels_folder() / path).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "first", "last"),
+    [
+        ("als/thesis.cu", "decompose", "// Equations 5.6 to 5.9", "}"),
+        ("als/cumf/cg.cu", "solve_cg", "// Grid: a block a row.", "}"),  # declared over several lines
+        ("als/tensor_core.cu", "copy", "", "    }"),  # a member
+    ],
+)
+def test_a_kernel_is_shown_as_it_stands_in_its_file(path, name, first, last):
+    caption, code = chapters.kernel(path, name).data.split("\n\n```cuda\n")
+    begin, end = (int(word) for word in caption.strip("*").split() if word.isdigit())
+    shown, there = code.removesuffix("\n```").split("\n"), lines_of(path)[begin - 1 : end]
+    assert caption.startswith(f"*kernels/{path}, lines ")
+    assert [line.strip() for line in shown] == [line.strip() for line in there]
+    assert there[0].lstrip().startswith(first) and there[-1] == last and f"{name}(" in code
+    assert shown[-1] == "}"
+
+
+def test_a_part_of_a_kernel_keeps_its_indentation():
+    code = chapters.kernel("als/cumf/cg.cu", "solve_cg", "for (int step", "p = residual +").data.split("```cuda\n")[1]
+    shown = code.split("\n")
+    assert shown[0].startswith("for (int step") and shown[1].startswith("    const float ap")
+    assert "p = residual + square / before * p;" in shown[-2] and shown[-1] == "```"
+
+
+WRONG = [("multiply_all",), ("decompose", "no such line"), ("substitute", "return", "int")]
+
+
+@pytest.mark.parametrize("arguments", WRONG)
+def test_what_is_not_there_is_an_error(arguments):
+    with pytest.raises(ValueError, match=r"defines no function|no line with"):
+        chapters.kernel("als/thesis.cu", *arguments)
+
+
+def test_numbers_are_kept_under_their_names(monkeypatch):
+    myst_nb = pytest.importorskip("myst_nb")
+    kept = {}
+    monkeypatch.setattr(myst_nb, "glue", lambda name, value, display: kept.update({name: value}))
+    chapters.numbers(speed=pd.Series([2.5]).iloc[0], count=3)
+    assert kept == {"speed": 2.5, "count": 3.0}
+    for wrong in (float("nan"), float("inf"), None):
+        with pytest.raises(ValueError, match="gap is"):
+            chapters.numbers(gap=wrong)
+
+
+def test_two_machines_stand_side_by_side(tmp_path):
+    frame = pd.DataFrame({"kernel": ["a", "b"], "seconds": [0.12345, 2.0]})
+    other = pd.DataFrame({"kernel": ["a"], "seconds": [1.0]})
+    recorded = Result(tmp_path / "a.csv", frame, {"gpu": "H100"}, live=False)
+    live = Result(tmp_path / "a.csv", other, {"cpu": "C", "cpu_count": 2}, live=True)
+    table = chapters.beside((recorded, frame), (live, other), "kernel", "seconds", "s")
+    assert list(table) == ["s: H100, recorded", "s: 2 cores of C, this build"]
+    assert table.loc["a"].tolist() == ["0.123", "1"] and table.loc["b"].tolist() == ["2", "–"]

@@ -1,0 +1,201 @@
+"""The command `gpumf`: what it prints, what it keeps, and what it says of what does not do."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gpumf
+from gpumf import ALS, results
+from gpumf.command_line import bench, main
+from support import ROOT, planted
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Ratings of users and items with names, as files have them."""
+    train, _ = planted(30, 20, noise=0.1)
+    return pd.DataFrame(
+        {"user": [f"u{u}" for u in train.users], "item": [f"i{i}" for i in train.items], "rating": train.values}
+    )
+
+
+@pytest.fixture(scope="module")
+def ratings(table, tmp_path_factory):
+    path = tmp_path_factory.mktemp("ratings") / "ratings.csv"
+    table.to_csv(path, index=False)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def model(ratings, tmp_path_factory):
+    """The folder of a model that knows them."""
+    folder = str(tmp_path_factory.mktemp("model") / "m")
+    assert main(["fit", ratings, "--factors", "4", "--epochs", "3", "--device", "cpu", "-o", folder]) == 0
+    return folder
+
+
+def test_a_fit_keeps_the_model_and_says_the_errors_on_what_it_held_back(ratings, tmp_path, capsys):
+    folder = tmp_path / "deep/m"
+    command = ["fit", ratings, "--factors", "4", "--test", "0.2", "--device", "cpu", "-o", str(folder)]
+    assert main([*command, "--json"]) == 0
+    out, err = capsys.readouterr()
+    said = json.loads(out)
+    assert err == "" and said["model"] == "als" and said["users"] == 30 and 0 < said["test_rmse"] < 1
+    assert ALS.load(folder / "model.npz", device="cpu").factors == 4
+    assert main(command) == 0, "an older model is replaced"
+    assert "held back: RMSE" in capsys.readouterr().out and os.listdir(folder.parent) == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("implicit", []), ("sgd", ["--learning-rate", "0.01"]), ("rbm", ["--set", "levels", "3"])],
+)
+def test_every_model_recommends(kind, options, table, tmp_path, capsys):
+    path = tmp_path / "whole.csv"
+    table.assign(rating=table.rating.rank(pct=True).mul(2.99).astype(int) + 1).to_csv(path, index=False)
+    command = ["fit", str(path), "--model", kind, "--factors", "4", "--epochs", "1", "--device", "cpu"]
+    assert main([*command, *options, "-o", str(tmp_path / "m")]) == 0, capsys.readouterr().err
+    assert main(["recommend", str(tmp_path / "m"), "--user", "u3", "-k", "2", "--device", "cpu"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_items_are_recommended_by_their_names_and_not_those_that_are_rated(model, table, capsys):
+    assert main(["recommend", model, "--user", "u3", "-k", "5", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["items"]
+    rated = set(table.item[table.user == "u3"])
+    assert found and not rated & {row["item"] for row in found}
+    predicted = [row["rating"] for row in found]
+    assert predicted == sorted(predicted, reverse=True)
+    assert main(["recommend", model, "--user", "u3", "-k", "20", "--seen"]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert rated < {item for item, _ in lines}
+
+
+def test_an_evaluation_counts_what_the_model_does_not_know(model, table, tmp_path, capsys):
+    known = table.head(50)
+    strangers = pd.DataFrame({"user": ["new", "u1"], "item": ["i1", "other"], "rating": [1, 2]})
+    path = tmp_path / "test.csv"
+    pd.concat([known, strangers]).rename(columns={"user": "who"}).sample(frac=1, random_state=0).to_csv(path)
+    assert main(["evaluate", model, str(path), "--user-column", "who", "-k", "3", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["ratings"] == 50 and said["unknown"] == 2 and said["rmse"] < 0.5 and 0 <= said["ndcg@3"] <= 1
+
+
+def test_this_machine_is_shown_beside_the_recorded_one(capsys, monkeypatch):
+    from gpumf.experiments.thesis import first_comparison
+
+    recorded = results.load("first_comparison").frame
+    here = recorded[(recorded.data == "ml-100k") & (recorded.device == "cpu")]
+    monkeypatch.setattr(first_comparison, "run", lambda *_, **__: here.assign(seconds=here.seconds * 3))
+    assert main(["bench", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert "H100" in said["recorded"]
+    times = {row["kernel"]: row["times"] for row in said["seconds_an_epoch"]}
+    assert np.isclose(times["sequential"], 3) and times["tensor_core"] is None
+    assert main(["bench"]) == 0
+    assert "tensor_core" in capsys.readouterr().out
+
+
+def test_what_is_recorded_goes_into_the_wheel():
+    text = (ROOT / "pyproject.toml").read_text()
+    for suffix in "csv", "json":
+        assert f'data/results/{results.REFERENCE}/thesis/{bench._NAME}.{suffix}" = "gpumf/recorded/' in text
+
+
+def test_info_says_what_there_is(capsys):
+    assert main(["info", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["gpumf"] == gpumf.__version__ and said["devices"]["cpu"] == "available"
+    assert main(["info"]) == 0
+    assert "device host:" in capsys.readouterr().out
+
+
+BAD = {
+    "no such file": (["fit", "nothing.csv", "-o", "m"], r"there is no file nothing\.csv"),
+    "a file of another kind": (["fit", "{folder}/text", "-o", "m"], r".*text"),
+    "a column that is not there": (["fit", "{ratings}", "--user-column", "who", "-o", "m"], ".*who"),
+    "one column for two": (["fit", "{ratings}", "--user-column", "item", "-o", "m"], ".*three columns"),
+    "an empty file": (["fit", "{folder}/empty", "-o", "m"], ".*empty"),
+    "no factors": (["fit", "{ratings}", "--factors", "0", "-o", "m"], "factors must be an integer from 1"),
+    "too many factors": (["fit", "{ratings}", "--factors", "9999999999", "-o", "m"], "factors must be an integer"),
+    "a negative lambda": (
+        ["fit", "{ratings}", "--regularization", "-1", "-o", "m"],
+        "regularization must be a number",
+    ),
+    "lambda that is no number": (
+        ["fit", "{ratings}", "--regularization", "nan", "-o", "m"],
+        "regularization must be",
+    ),
+    "a rate of ALS": (
+        ["fit", "{ratings}", "--learning-rate", "1", "-o", "m"],
+        "als has no parameter learning_rate; it",
+    ),
+    "another parameter": (
+        ["fit", "{ratings}", "--set", "depth", "3", "-o", "m"],
+        "als has no parameter depth; it has",
+    ),
+    "a solver that is not there": (["fit", "{ratings}", "--set", "solver", "x", "-o", "m"], "ALS has no solver 'x'"),
+    "epochs below 0": (["fit", "{ratings}", "--epochs", "-1", "-o", "m"], "epochs must be an integer from 0"),
+    "a share above 1": (["fit", "{ratings}", "--test", "2", "-o", "m"], "test must lie between 0 and 1"),
+    "a negative seed": (["fit", "{ratings}", "--seed", "-1", "-o", "m"], "seed must be an integer from 0"),
+    "another device": (["fit", "{ratings}", "--device", "tpu", "-o", "m"], "device must be 'auto'"),
+    "a folder of something else": (["fit", "{ratings}", "-o", "{folder}"], ".*exists and is no folder of a model"),
+    "a file in the way": (["fit", "{ratings}", "-o", "{folder}/text/m"], ".*text"),
+    "no model": (["recommend", "nowhere", "--user", "u1"], "nowhere holds no model; `gpumf fit"),
+    "no such user": (["recommend", "{model}", "--user", "u99"], "the model knows no user 'u99'; it knows 30"),
+    "no items": (["recommend", "{model}", "--user", "u1", "-k", "0"], "k must be an integer from 1"),
+    "ratings of strangers": (["evaluate", "{model}", "{folder}/strangers"], ".*no rating of a user and an item"),
+    "rankings of length 0": (["evaluate", "{model}", "{ratings}", "-k", "0"], "k must be an integer from 1"),
+    "no epochs to time": (["bench", "--epochs", "0"], "epochs must be an integer from 1"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_sentence_and_leaves_nothing(case, ratings, model, tmp_path, monkeypatch, capsys):
+    arguments, expected = BAD[case]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "text").write_text("neither\nof these\n")
+    (folder / "empty").touch()
+    (folder / "strangers").write_text("user,item,rating\na,b,1\nc,b,2\n")
+    before = sorted(folder.rglob("*"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    arguments = [argument.format(ratings=ratings, model=model, folder=folder) for argument in arguments]
+    assert main(arguments) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    assert re.match(f"gpumf: {expected}", err), err
+    assert not os.listdir() and sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("damaged", ["model.npz", "ratings.npz"])
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", None])
+def test_a_damaged_model_is_named(damaged, damage, ratings, tmp_path, capsys):
+    assert (
+        main(["fit", ratings, "--factors", "2", "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "m")]) == 0
+    )
+    capsys.readouterr()
+    path = tmp_path / "m" / damaged
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2] if damage is None else damage)
+    assert main(["recommend", str(tmp_path / "m"), "--user", "u1"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and damaged in err
+
+
+@pytest.mark.parametrize("arguments", [[], ["train"], ["fit"], ["fit", "x"], ["recommend", "m"], ["info", "-x"]])
+def test_a_call_that_it_does_not_know_shows_how(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2 and "usage: gpumf" in capsys.readouterr().err
+
+
+def test_it_runs_as_a_module_and_with_its_version():
+    done = subprocess.run([sys.executable, "-m", "gpumf", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"gpumf {gpumf.__version__}\n"
