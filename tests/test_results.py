@@ -321,7 +321,8 @@ def test_recorded_results_say_where_they_come_from(path):
     facts = result.provenance
     assert result.source == path.parent.name == experiments.names()[path.stem]
     assert len(result.frame) and facts["commit"] and facts["clean"], "record from a clean commit"
-    # A commit that the history has lost: another that holds the same sources, whose hashes tell, but for those named.
+    # A commit that the history has lost: another that holds the same sources, whose hashes tell, but for those named
+    # (None where the record has no hashes to compare).
     kept = facts.get("kept_at", {"commit": facts["commit"], "other_files": facts.get("code", ())})
     assert git("cat-file", "-t", kept["commit"]).strip() == b"commit"
     for source, sha256 in facts.get("code", {}).items():
