@@ -24,7 +24,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help packages book notebook experiment test test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record findings stale readme gains tune data kernels lint format lock clean
+.PHONY: help packages book notebook experiment test test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record record-stale findings stale readme gains tune data kernels lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -88,6 +88,9 @@ mutants: $(READY) ## plant single faults, one at a time, and record how many of 
 
 record: $(READY) ## keep results in data/results: of one experiment (NAME=als_netflix) or of every notebook
 	$(RUN) $(if $(NAME),-m gpumf.experiments $(NAME) --profile full --record,book/build.py --record --execute-only build/recorded) $(ARGS)
+
+record-stale: $(READY) ## record what this machine has no current result of, oldest first: make record-stale ARGS="--minutes 9"
+	$(RUN) -m gpumf.recording $(ARGS)
 
 findings: $(READY) ## judge every finding by data/results, write findings.csv there and print it
 	$(RUN) -m gpumf.reports findings

@@ -31,7 +31,7 @@ def launched():
 
 
 class Launched:
-    """Fails a run of all tests, one that passes, after which a kernel or a version was never launched.
+    """Fails a run of all tests after which a kernel or a version was never launched.
 
     With pytest-xdist each worker hands over what it launched, and the process that hears of all outcomes judges.
     """
@@ -53,7 +53,7 @@ class Launched:
         self.found |= launched()
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput["launched"] = sorted(self.found)
-        elif session.exitstatus == pytest.ExitCode.OK and self._whole():
+        elif session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and self._whole():
             self.missing = sorted(wanted() - self.found)
             if self.missing:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
