@@ -26,9 +26,9 @@ COLUMNS += ["bytes", "flops", "limit_seconds", "fraction_of_limit", "gather_seco
 PROFILES = {
     "quick": {
         "data": ["ml-100k-twin"],
-        "factors": [[16, 32]],
+        "factors": [[32]],
         "implicit_factors": [[16]],
-        "repeats": 5,
+        "repeats": 3,
     },
     "full": {
         "data": ["netflix-twin", "douban-twin"],

@@ -40,7 +40,7 @@ PROFILES = {
             "SGD": {"factors": [32], "regularization": [0.08, 0.1], "learning_rate": [0.02], "beta": [0.02]},
             "ALS": {"factors": [16], "regularization": [0.1, 0.12]},
         },
-        "epochs": {"RBM": 40, "SGD": 60, "ALS": 12},
+        "epochs": {"RBM": 20, "SGD": 30, "ALS": 8},
         "kernels": {"RBM": "sequential", "SGD": "sequential", "ALS": "sequential"},
         "seeds": 1,
     },

@@ -33,8 +33,8 @@ BASELINES = {
 PROFILES = {
     "quick": {
         "data": ["ml-100k", "jester-1"],
-        "als_epochs": 20,
-        "sgd_epochs": 30,
+        "als_epochs": 10,
+        "sgd_epochs": 15,
         "repeats": 1,
         "parameters": PARAMETERS,
     },

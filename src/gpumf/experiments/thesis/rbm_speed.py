@@ -24,7 +24,7 @@ UPDATES = "hidden update", "visible update", "weight update"
 BATCHES = "batches"  # their matrices, made and moved
 
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "hidden": 128, "batch": 100, "few": 5, "repeats": 5},
+    "quick": {"data": "ml-100k-twin", "hidden": 128, "batch": 100, "few": 5, "repeats": 3},
     "full": {"data": "douban-twin", "hidden": 128, "batch": 100, "few": 30, "repeats": 10},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "hidden": 8, "repeats": 2}

@@ -32,7 +32,7 @@ PROFILES = {
     "quick": {
         "data": ["jester-1", "ml-100k"],
         "others": {"learning_rate": [0.1], "momentum": [0.9], "hidden": [20], "gibbs_steps": [3]},
-        "epochs": [4, 20],
+        "epochs": [2, 8],
         "kernel": "sequential",
         "seeds": 1,
     },
