@@ -1,5 +1,7 @@
 """What comes out of an experiment, as tests look at it: words of its findings, and what its figures show."""
 
+import re
+
 import numpy as np
 import pandas as pd
 from matplotlib import rcParamsDefault
@@ -71,7 +73,7 @@ def legends(figure):
 def says_what_is_up(axis):
     """A label, or a word at a tick, or no ticks at all; the bar of a colour map says it below."""
     ticks = [text.get_text() for text in axis.get_yticklabels()]
-    words = any(tick.strip("0123456789.−-") for tick in ticks)
+    words = any(re.sub(r"\$.*\$", "", tick).strip("0123456789.−-") for tick in ticks)  # $..$: a power of ten
     return axis.get_ylabel() or axis.get_label() == "<colorbar>" or words or not len(axis.get_yticks())
 
 
