@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -45,16 +46,12 @@ def test_a_forked_process_predicts_and_says_what_else_it_cannot():
 
 def test_a_forked_process_has_no_part_in_its_parents_cuda_context(monkeypatch):
     monkeypatch.setattr(gpu, "_FORKED", [])
-    for known in (gpu.available, gpu.why_unavailable, gpu.device):
-        known.cache_clear()
-    try:
-        runtime = SimpleNamespace(getDeviceCount=lambda: 1, CUDARuntimeError=RuntimeError)
-        monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
-        assert gpu.available()
-        gpu._after_fork()
-        assert not gpu.available()
-        with pytest.raises(gpu.DeviceError, match=r"forked from one that had used CUDA: start it with .*spawn"):
-            gpu.device()
-    finally:
-        for known in (gpu.available, gpu.why_unavailable, gpu.device):
-            known.cache_clear()
+    for known in ("available", "why_unavailable", "device"):  # the devices of this process are kept
+        monkeypatch.setattr(gpu, known, cache(getattr(gpu, known).__wrapped__))
+    runtime = SimpleNamespace(getDeviceCount=lambda: 1, CUDARuntimeError=RuntimeError)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    assert gpu.available()
+    gpu._after_fork()
+    assert not gpu.available()
+    with pytest.raises(gpu.DeviceError, match=r"forked from one that had used CUDA: start it with .*spawn"):
+        gpu.device()
