@@ -20,7 +20,7 @@ RATE, REGULARIZATION, KEY = 0.05, 0.02, 0
 
 _SMALL = {"n_users": 30, "n_items": 20, "factors": 8, "n_updates": 600}
 PROFILES = {
-    "quick": {"groups": [1, 2, 4, 8, 16, 32], "seeds": 20, **_SMALL},
+    "quick": {"groups": [1, 2, 4, 8, 16, 32], "seeds": 8, **_SMALL},
     "full": {"groups": [1, 2, 4, 8, 16, 32, 64], "seeds": 20, **_SMALL},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"groups": [1, 4], "seeds": 3}

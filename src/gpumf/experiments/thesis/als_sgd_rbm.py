@@ -42,8 +42,8 @@ VERSIONS = {
 PROFILES = {
     "quick": {
         "data": ["jester-1"],
-        "users": 1000,
-        "epochs": {"ALS": 8, "SGD": 20, "RBM": 8},
+        "users": 500,
+        "epochs": {"ALS": 8, "SGD": 10, "RBM": 4},
         "repeats": 1,
         "parameters": PARAMETERS,
     },

@@ -41,7 +41,7 @@ PROFILES = {
         "factors": [8, 32],
         "regularization": [0.05, 0.15],
         "learning_rate": [0.02],
-        "epochs": {"ALS": 6, "SGD": 25},
+        "epochs": {"ALS": 4, "SGD": 12},
         "repeats": 1,
     },
     "full": {

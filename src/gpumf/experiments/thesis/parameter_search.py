@@ -47,10 +47,10 @@ PROFILES = {
         "sgd_regularization": [0.03, 0.1, 0.2],
         "learning_rate": [0.005, 0.015, 0.04],
         "als_regularization": [0.05, 0.1, 0.15, 0.25],
-        "updates": 1e6,
+        "updates": 5e5,
         "als_epochs": 10,
-        "rbm": {"data": "jester-1", "users": 500, "learning_rate": [0.02, 0.2, 0.5], "epochs": 4},
-        "repeats": 2,
+        "rbm": {"data": "jester-1", "users": 250, "learning_rate": [0.02, 0.2], "epochs": 2},
+        "repeats": 1,
     },
     "full": {
         "data": ["douban-twin", "jester-twin", "jester-1"],

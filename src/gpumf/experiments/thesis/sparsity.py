@@ -26,10 +26,10 @@ FACTORS = 16
 PROFILES = {
     "quick": {
         "data": "jester-1",
-        "users": 1000,
+        "users": 500,
         "densities": [0.45, 0.1, 0.02],
         "regularization": {"ALS": [0.05, 0.1, 0.2, 0.4], "SGD": [0.03, 0.1, 0.3], "RBM": [0.0]},
-        "epochs": {"ALS": 10, "SGD": 20, "RBM": 4},
+        "epochs": {"ALS": 6, "SGD": 10, "RBM": 3},
         "repeats": {"ALS": 2, "SGD": 1, "RBM": 1},
         "parameters": PARAMETERS,
     },

@@ -48,7 +48,7 @@ PROFILES = {
     "quick": {
         "data": ["ml-100k-twin"],
         "als_epochs": 10,
-        "updates": 2e6,
+        "updates": 1e6,
         "repeats": 1,
         "cpu_repeats": 1,
         "parameters": PARAMETERS,
