@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from support import ROOT
@@ -14,6 +15,7 @@ from support import ROOT
 # A machine that only runs the GPU tests may have neither.
 nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("papermill")
+yaml = pytest.importorskip("yaml")
 
 BUILD = ROOT / "book/build.py"
 spec = importlib.util.spec_from_file_location("build", BUILD)
@@ -160,6 +162,43 @@ def test_an_interrupted_build_goes_on_where_it_stopped(project, execute):
     assert process.returncode == 130 and "Interrupted" in error
     write_notebook(project, "two")
     assert execute() == (0, ["two quick 1"])
+
+
+KILLS = int(os.environ.get("GPUMF_KILLS", "2"))
+
+
+def test_a_build_that_is_killed_at_any_point_loses_no_finished_chapter(project):
+    """GPUMF_KILLS=20 tries more points."""
+    names = [f"chapter{k}" for k in range(KILLS + 2)]
+    (project / "book/_toc.yml").write_text(yaml.safe_dump([{"file": "intro"}, *({"file": name} for name in names)]))
+    log = "import os; open('../attempts.txt', 'a').write(f'{name} {os.environ[\"ATTEMPT\"]}\\n')"
+    for name in names:
+        write_notebook(project, name, log)
+    attempts, out, rng = project / "attempts.txt", project / "out", np.random.default_rng(0)
+    attempts.touch()
+    command = f"import build, pathlib, sys; sys.exit(build.main(root=pathlib.Path({str(project)!r})))"
+    command = [sys.executable, "-c", command, "--profile", "quick", "--execute-only", str(out)]
+
+    def finished():
+        return {name for name in names if build.executed_key(out / f"{name}.ipynb")}
+
+    for attempt in range(KILLS + 1):
+        before, last = finished(), attempt == KILLS
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONPATH": str(BUILD.parent), "ATTEMPT": str(attempt)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        begun = f" {attempt}\n"  # a chapter, by this build: one that was killed before may leave a kernel behind
+        while process.poll() is None and (last or attempts.read_text().count(begun) < 1 + attempt % 2):
+            time.sleep(0.01)
+        time.sleep(0 if last else rng.uniform(0, 1))
+        process.kill()
+        process.wait()
+        ran = {line.split()[0] for line in attempts.read_text().splitlines() if line.endswith(begun.strip("\n"))}
+        assert ran and not ran & before and before <= finished()
+    assert process.returncode == 0 and finished() == set(names)
 
 
 def test_recording_measures_anew_and_tells_the_notebooks(project, execute):
