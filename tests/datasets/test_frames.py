@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from gpumf import ALS, datasets, gpu
+from gpumf import ALS, ImplicitALS, datasets, gpu
 from gpumf.datasets import DataError, DeviceRatings, Ratings
 from gpumf.datasets.frames import positions_of, ratings_like, ratings_of
 from small_files import as_pairs
@@ -120,6 +120,23 @@ def test_arrays_on_a_gpu_stay_there(host, monkeypatch):
     stored.col = COLUMNS - 1
     with pytest.raises(DataError, match="positions from 0"):
         ratings_of(matrix)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", ["csr_matrix", "csc_matrix", "coo_matrix", "columns"])
+def test_models_take_what_lies_on_the_gpu(cuda, form):
+    sparse_on_gpu = pytest.importorskip("cupyx.scipy.sparse")
+    rng = np.random.default_rng(3)
+    whole = sparse.random_array((30, 20), density=0.3, rng=rng, data_sampler=lambda size: rng.integers(1, 6, size))
+    ratings = Ratings.from_scipy(whole)
+    if form == "columns":
+        data = tuple(map(cuda.array, (ratings.users, ratings.items, ratings.values)))
+    else:
+        data = getattr(sparse_on_gpu, form)(sparse.coo_matrix(whole).astype(np.float32))
+    assert isinstance(ratings_of(data)[0], DeviceRatings)
+    for model in (ALS(3, seed=1), ImplicitALS(3, seed=1)):
+        wanted, again = (model.fit(what, 2).predict(ratings.users, ratings.items) for what in (ratings, data))
+        np.testing.assert_allclose(again, wanted, rtol=1e-3)
 
 
 def test_models_take_what_ratings_are_made_of():
