@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from gpumf.arguments import flag
 from gpumf.datasets import Ratings
-from gpumf.models.checks import NotFittedError, flag
+from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
 from gpumf.models.ranking import PredictedRanking
 from gpumf.models.recommender import Recommender

@@ -2,10 +2,6 @@
 
 import numpy as np
 
-from gpumf.arguments import MOST_SEED as MOST_SEED
-from gpumf.arguments import flag as flag
-from gpumf.arguments import integer as integer
-from gpumf.arguments import number as number
 from gpumf.datasets import Ratings
 
 

@@ -9,17 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf import gpu
+from gpumf.arguments import MOST_SEED, flag, integer
 from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.frames import ratings_like, ratings_of
 from gpumf.models.base import Trainer
-from gpumf.models.checks import (
-    MOST_SEED,
-    DivergedError,
-    check_finite,
-    check_training,
-    flag,
-    integer,
-)
+from gpumf.models.checks import DivergedError, check_finite, check_training
 from gpumf.models.finite import FiniteCheck
 from gpumf.models.parameters import Parameters
 from gpumf.models.predictor import Predictor

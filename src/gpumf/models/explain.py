@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpumf.models.checks import integer
+from gpumf.arguments import integer
 
 
 class Explaining:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpumf.models.checks import flag
+from gpumf.arguments import flag
 from gpumf.models.factorization import Factorization
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 
 from gpumf import gpu
+from gpumf.arguments import flag, integer, number
 from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.rows import CompressedRows
 from gpumf.hashing import splitmix64
 from gpumf.models.base import MAX_FACTORS
-from gpumf.models.checks import flag, integer, number
 from gpumf.models.estimator import Model
 from gpumf.models.evaluation import UNBOUNDED, Errors
 from gpumf.models.initial import uniform_factors

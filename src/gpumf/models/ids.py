@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from gpumf.arguments import flag
 from gpumf.datasets.checks import array_of
 from gpumf.datasets.frames import positions_of, ratings_like
-from gpumf.models.checks import flag, positions
+from gpumf.models.checks import positions
 
 
 class Identified:

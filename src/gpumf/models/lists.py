@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpumf.models.checks import MOST_SEED, integer
+from gpumf.arguments import MOST_SEED, integer
 from gpumf.models.similar import unit_rows
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from gpumf.models.checks import integer
+from gpumf.arguments import integer
 from gpumf.models.ids import Identified
 from gpumf.models.ranking import METRICS, ByUser, popular_items
 

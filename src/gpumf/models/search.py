@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from gpumf.models.checks import MOST_SEED, flag, integer
+from gpumf.arguments import MOST_SEED, flag, integer
 from gpumf.models.estimator import Model
 
 _MINIMISED = "rmse", "mae"

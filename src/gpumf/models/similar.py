@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from gpumf.arguments import integer
 from gpumf.datasets.rows import CompressedRows
-from gpumf.models.checks import integer
 from gpumf.models.ranking import ranking_of
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from gpumf.models.checks import integer
+from gpumf.arguments import integer
 
 
 def ending(stop, patience, callbacks, keep):

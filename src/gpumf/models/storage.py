@@ -8,10 +8,9 @@ from dataclasses import asdict
 
 import numpy as np
 
-from gpumf.arguments import path_of
+from gpumf.arguments import flag, integer, number, path_of
 from gpumf.datasets.checks import check_scale
 from gpumf.gpu import DeviceError
-from gpumf.models.checks import flag, integer, number
 from gpumf.models.stored_ids import packed_ids, packed_rows, unpacked_ids, unpacked_rows
 from gpumf.models.tensors import read_tensors, write_tensors
 from gpumf.models.times import Times

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpumf.arguments import flag, integer, number
 from gpumf.models.als.cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
 from gpumf.models.als.tensor_core import TensorCore
 from gpumf.models.als.thesis import ThesisGlobal, ThesisHybrid, ThesisShared
@@ -15,7 +16,6 @@ from gpumf.models.als.trainer import (
     ParallelConjugateGradient,
     Sequential,
 )
-from gpumf.models.checks import flag, integer, number
 from gpumf.models.explain import Explaining
 from gpumf.models.factorization import Factorization
 from gpumf.models.folding import solved_users

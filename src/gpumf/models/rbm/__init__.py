@@ -4,8 +4,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpumf.arguments import integer, number
 from gpumf.cpu.rbm import expectations
-from gpumf.models.checks import integer, number
 from gpumf.models.estimator import Model
 from gpumf.models.rbm.batches import MOST_POSITIONS
 from gpumf.models.rbm.divergence import Parallel, Sequential

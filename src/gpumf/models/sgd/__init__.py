@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpumf.arguments import flag, integer, number
 from gpumf.models.als import ALS
-from gpumf.models.checks import flag, integer, number
 from gpumf.models.factorization import Factorization, with_bias_columns
 from gpumf.models.sgd import schedules
 from gpumf.models.sgd.bsgd import Bsgd

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 
-from gpumf.models.checks import integer, number
+from gpumf.arguments import integer, number
 
 
 @dataclass(frozen=True)
