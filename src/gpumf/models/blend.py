@@ -6,17 +6,18 @@ from gpumf.arguments import flag
 from gpumf.datasets import Ratings
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
+from gpumf.models.folding import Folding
 from gpumf.models.ranking import PredictedRanking
-from gpumf.models.recommender import Recommender
 from gpumf.models.storage import damage_of, read, write
 
 
-class Blend(Recommender):
+class Blend(Folding):
     """Predicts the weighted mean of what fitted models predict; the weights are not negative and sum to one.
 
     Where models err differently, their mean errs less than any of them: the reason why restricted Boltzmann machines
     were combined with factorizations (thesis, sections 1 and 7.1). `recommend` and `rank` work on the CPU; a user
-    whom none of the models knows gets the items with the most training ratings first.
+    whom none of the models knows gets the items with the most training ratings first, and a new one, by
+    `recommend(ratings=..)`, what the models predict who have each learned of these ratings.
 
     Parameters
     ----------
@@ -96,6 +97,9 @@ class Blend(Recommender):
     def _check_fitted(self):
         if self.weights is None:
             raise NotFittedError("this Blend has no weights; call fit() first")
+        for model in self.models:
+            if isinstance(model, Model):
+                model._check_fitted()
 
     def _check_models(self, ratings):
         """Raise where a model of gpumf has other users or items than the ratings, or has learned nothing."""
@@ -184,6 +188,9 @@ class Blend(Recommender):
 
     def _personalized(self):
         return np.any([personalized() for personalized in self._of_models("_personalized")], axis=0)
+
+    def _with_users(self, users, named):
+        return Blend(*(fold(users, named) for fold in self._of_models("_with_users")), weights=self.weights)
 
     @property
     def ids(self):

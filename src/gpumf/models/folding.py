@@ -1,6 +1,5 @@
 """New users without training: what a model learns of them while its items stay as they are."""
 
-import copy
 from abc import abstractmethod
 
 import numpy as np
@@ -8,22 +7,43 @@ import numpy as np
 from gpumf import gpu
 from gpumf.datasets import Ratings
 from gpumf.datasets.frames import ratings_of
+from gpumf.models.recommender import Recommender
 
 _MOST_SOLVES = 10
 """Half-steps of a solver that gets nearer to a solution each time."""
 
 
-class Folding:
-    """Models that find a new user's vector from ratings, with everything else as it was learned.
+class Folding(Recommender):
+    """Recommends to new users, whose vectors it finds from their ratings, with everything else as it was learned."""
 
-    Subclasses have `_fold(ratings)`, the users' rows of `_arrays`, float32 (n, ..), for `Ratings` of known items.
-    """
+    def recommend(self, user=None, k=10, seen=None, *, ratings=None, candidates=None, filter_items=None, ids=None):
+        """As of `Recommender`; with ratings of new users in the place of known ones.
+
+        Parameters
+        ----------
+        ratings : of new users, as `fold_in` takes them, instead of `user`: of one dict or pair one list, else a list
+            a user, in ascending order of their ids or positions; what they rated is left out
+        user, k, seen, candidates, filter_items, ids : as of `Recommender`
+        """
+        given = {"candidates": candidates, "filter_items": filter_items, "ids": ids}
+        if (user is None) == (ratings is None):
+            raise TypeError("recommend() needs users, or the ratings of new ones, and not both")
+        if ratings is None:
+            return super().recommend(user, k, seen, **given)
+        folded = self.fold_in(ratings, ids=ids)
+        users = np.arange(folded._shape[0])
+        if isinstance(ratings, dict) or (isinstance(ratings, tuple | list) and len(ratings) == 2):
+            users = 0
+        elif folded.user_ids is not None and self._speaks(ids):
+            users = folded.user_ids
+        return super(Folding, folded).recommend(users, k, seen, **given)
 
     def fold_in(self, ratings, *, ids=None):
         """This model with other users in the place of those it was trained on: new ones, known by their ratings.
 
         What is learned of a user is what training would learn next with all items as they are: of ALS and ImplicitALS
-        a half-step, of SGD the least of its objective, of a machine p(h | v). Where the kernel runs, all at once.
+        a half-step, of SGD the least of its objective, of a machine p(h | v), of a blend that of each of its models.
+        Where the kernel runs, all at once.
 
         Parameters
         ----------
@@ -42,14 +62,11 @@ class Folding:
         ValueError : items outside the model's, ratings that are not finite or come twice
         """
         self._check_fitted()
-        users, named = self._ratings_of_users(ratings, ids)
-        folded = copy.copy(self)
-        folded._forget_copies()
-        folded._user_known, folded._training, folded._seen_rows = users.user_counts > 0, users, None
-        folded.user_ids = users.user_ids if named else None
-        rows = self._fold(users)
-        folded._set_learned((rows, *self._learned[1:]))
-        return folded
+        return self._with_users(*self._ratings_of_users(ratings, ids))
+
+    @abstractmethod
+    def _with_users(self, users, named):
+        """This model with the users of `Ratings` of its items in the place of its own, and their ids if `named`."""
 
     def _ratings_of_users(self, data, ids):
         """(ratings, named) : `Ratings` of new users and known items, and whether the users have ids."""
@@ -75,13 +92,6 @@ class Folding:
         if len(np.unique(pairs)) < len(pairs):
             raise ValueError("a user rates an item twice; give one rating of each")
         return ratings, named
-
-    def _forget_copies(self):
-        """Drop what belongs to other users, in a copy of the model."""
-
-    @abstractmethod
-    def _fold(self, ratings):
-        """The first of the arrays of `_arrays`, float32 (n, ..) on the host, of the users of `Ratings` there."""
 
 
 def solved_users(model, ratings, scheme):

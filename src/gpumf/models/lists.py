@@ -3,10 +3,11 @@
 import numpy as np
 
 from gpumf.arguments import MOST_SEED, integer
+from gpumf.models.recommender import Recommender
 from gpumf.models.similar import unit_rows
 
 
-class Lists:
+class Lists(Recommender):
     """Judges the lists of a `Recommender` that has `_vectors`."""
 
     def variety(self, k=10, seen=None, users=None, *, ids=None):

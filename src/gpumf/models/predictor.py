@@ -1,5 +1,6 @@
 """Predictions and their errors, of all models that learn by themselves."""
 
+import copy
 from abc import abstractmethod
 
 import numpy as np
@@ -8,34 +9,11 @@ from gpumf import gpu
 from gpumf.models.checks import NotFittedError
 from gpumf.models.folding import Folding
 from gpumf.models.lists import Lists
-from gpumf.models.recommender import Recommender
 from gpumf.models.similar import Similar
 
 
-class Predictor(Folding, Lists, Similar, Recommender):
+class Predictor(Folding, Lists, Similar):
     """Predicts ratings with what `_learned` has, and the mean where too little is known."""
-
-    def recommend(self, user=None, k=10, seen=None, *, ratings=None, candidates=None, filter_items=None, ids=None):
-        """As of `Recommender`; with ratings of new users in the place of known ones.
-
-        Parameters
-        ----------
-        ratings : of new users, as `fold_in` takes them, instead of `user`: of one dict or pair one list, else a list
-            a user, in ascending order of their ids or positions; what they rated is left out
-        user, k, seen, candidates, filter_items, ids : as of `Recommender`
-        """
-        given = {"candidates": candidates, "filter_items": filter_items, "ids": ids}
-        if (user is None) == (ratings is None):
-            raise TypeError("recommend() needs users, or the ratings of new ones, and not both")
-        if ratings is None:
-            return super().recommend(user, k, seen, **given)
-        folded = self.fold_in(ratings, ids=ids)
-        users = np.arange(folded._shape[0])
-        if isinstance(ratings, dict) or (isinstance(ratings, tuple | list) and len(ratings) == 2):
-            users = 0
-        elif folded.user_ids is not None and self._speaks(ids):
-            users = folded.user_ids
-        return super(Predictor, folded).recommend(users, k, seen, **given)
 
     @property
     def _item_known(self):
@@ -44,6 +22,22 @@ class Predictor(Folding, Lists, Similar, Recommender):
     @abstractmethod
     def _vectors(self, side):
         """What is learned of each 'user' or 'item', float32 (n, f), without biases."""
+
+    def _with_users(self, users, named):
+        folded = copy.copy(self)
+        folded._forget_copies()
+        folded._user_known, folded._training, folded._seen_rows = users.user_counts > 0, users, None
+        folded.user_ids = users.user_ids if named else None
+        rows = self._fold(users)
+        folded._set_learned((rows, *self._learned[1:]))
+        return folded
+
+    def _forget_copies(self):
+        """Drop what belongs to other users, in a copy of the model."""
+
+    @abstractmethod
+    def _fold(self, ratings):
+        """The first of the arrays of `_arrays`, float32 (n, ..) on the host, of the users of `Ratings` there."""
 
     @abstractmethod
     def _errors(self, ratings):

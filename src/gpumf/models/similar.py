@@ -5,9 +5,10 @@ import numpy as np
 from gpumf.arguments import integer
 from gpumf.datasets.rows import CompressedRows
 from gpumf.models.ranking import ranking_of
+from gpumf.models.recommender import Recommender
 
 
-class Similar:
+class Similar(Recommender):
     """Compares users with users, and items with items, by the cosine of their vectors.
 
     Subclasses have `_vectors(side)`, float32 (n, f), of all users or items, and `_user_known`, `_item_known`.

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.arguments import flag, integer, number
+from gpumf.datasets import Ratings
 from gpumf.models.als.cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
 from gpumf.models.als.tensor_core import TensorCore
 from gpumf.models.als.thesis import ThesisGlobal, ThesisHybrid, ThesisShared
@@ -81,14 +82,20 @@ class _LeastSquares(Factorization):
         return solved_users(self, ratings, self._trainers["parallel"] if self.device == "cpu" else self.scheme)
 
     def partial_fit(self, new):
-        """Learn from new ratings of known users and items: solve those users, then those items, as they are now.
+        """Learn from new ratings: solve their users, then their items, as they are now.
 
         Each is solved with all its ratings, those from before among them, of which a new one of the same pair takes
-        the place. The mean from which biases count, and the history, stay as they were. New users: `fold_in`.
+        the place. The mean from which biases count, and the history, stay as they were.
+
+        Users and items may be new too. They come after the model's: of a data frame or columns by their ids, of
+        `Ratings` and matrices at the positions from the model's shape on. Before all that is said above, a new user
+        is folded in by ratings of items that the model has (see `fold_in`), then a new item solved by those of users
+        that it has or has folded in; who has none of these starts with random factors. All others stay as they are:
+        where much is new, train again.
 
         Parameters
         ----------
-        new : Ratings of the shape of the training set, or what `fit` makes them of
+        new : Ratings, or what `fit` makes them of
 
         Returns
         -------
@@ -97,24 +104,50 @@ class _LeastSquares(Factorization):
         Raises
         ------
         NotFittedError : there is nothing to go on from
-        ValueError : the training set is not known, as of a model from a file; ratings of others, or not finite
+        ValueError : the training set is not known, as of a model from a file; positions of others, ids of another
+            type, ratings that are not finite
         """
         with self._as_before_if_it_fails():
-            new, whole = with_new(self, new)
+            new, whole = with_new(self, new, grow=True)
             if not self._solver_given:
                 self.solver = self.choose(whole)
             p, q = (array.copy() for array in self._learned)
-            for touched, solved, of in ((new.users, p, "users"), (new.items, q, "items")):
-                part = whole.select(np.isin(getattr(whole, of), touched))
-                part = self._as_trained(self._placed(part))
-                trainer = self.scheme(self, part, *(map(part.device.array, (p, q)) if part.device else (p, q)))
-                getattr(trainer, f"solve_{of}")()
-                trainer.synchronize()
-                solved[touched] = self._to_host(trainer.factors())[of == "items"][touched]
+            grows = (whole.n_users, whole.n_items) != self._shape
+            if grows:
+                p, q = self._grown(whole, p, q)
+            self._solve(whole, "users", new.users, p, q)
+            self._solve(whole, "items", new.items, p, q)
             self._user_known, self._item_counts = whole.user_counts > 0, whole.item_counts.copy()
             self._training, self._seen_rows = whole, None
+            if grows:
+                self._keep_ids(whole)
             self._set_learned((p, q))
         return self
+
+    def _solve(self, ratings, of, rows, p, q):
+        """Solve these 'users' or 'items' with their ratings, in place."""
+        part = self._as_trained(self._placed(ratings.select(np.isin(getattr(ratings, of), rows))))
+        trainer = self.scheme(self, part, *(map(part.device.array, (p, q)) if part.device else (p, q)))
+        getattr(trainer, f"solve_{of}")()
+        trainer.synchronize()
+        place = of == "items"
+        (p, q)[place][rows] = self._to_host(trainer.factors())[place][rows]
+
+    def _grown(self, whole, p, q):
+        """The factors with rows of new users and items, as `partial_fit` starts with them."""
+        n_users, n_items = len(p), len(q)
+        made = self.initial_factors(whole)
+        made[0][:n_users], made[1][:n_items] = p, q
+        users, items = whole.users, whole.items
+        known = whole.select((users >= n_users) & (items < n_items))
+        folded = np.unique(known.users)
+        if len(folded):
+            columns = np.searchsorted(folded, known.users), known.items, known.values
+            made[0][folded] = self._fold(Ratings(*columns, len(folded), n_items))
+        there = whole.select((items >= n_items) & ((users < n_users) | np.isin(users, folded)))
+        if there.nnz:
+            self._solve(there, "items", np.unique(there.items), *made)
+        return made
 
     @property
     def _parameters(self):
