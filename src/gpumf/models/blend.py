@@ -1,5 +1,9 @@
 """Several models' predictions in one: a convex combination whose weights are fitted on held-out ratings."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from gpumf.arguments import flag
@@ -9,6 +13,18 @@ from gpumf.models.estimator import Model
 from gpumf.models.folding import Folding
 from gpumf.models.ranking import PredictedRanking
 from gpumf.models.storage import damage_of, read, write
+
+if TYPE_CHECKING:
+    from os import PathLike
+    from typing import Any, Literal, Self
+
+    from numpy.typing import ArrayLike
+
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.ids import Ids
+    from gpumf.models.solvers import Device
+
+    Metric = Literal["rmse", "mae"]
 
 
 class Blend(Folding):
@@ -37,7 +53,7 @@ class Blend(Folding):
 
     device = "cpu"  # where items are ranked
 
-    def __init__(self, *models, weights=None):
+    def __init__(self, *models: Any, weights: ArrayLike | None = None) -> None:
         if not models:
             raise ValueError("a blend needs at least one model")
         for model in models:
@@ -53,7 +69,7 @@ class Blend(Folding):
                 raise ValueError(wanted)
         self.models, self.weights = models, weights
 
-    def fit(self, held_out, metric="rmse"):
+    def fit(self, held_out: RatingsLike, metric: Metric = "rmse") -> Self:
         """Find the weights with the least error on ratings that the models were not trained on.
 
         Parameters
@@ -76,7 +92,7 @@ class Blend(Folding):
         self.weights = convex_weights(np.stack(predictions, axis=1), held_out.values, metric)
         return self
 
-    def predict(self, users, items, *, ids=None):
+    def predict(self, users: Ids, items: Ids, *, ids: bool | None = None) -> np.ndarray:
         """Predicted ratings, float32, for users and items (broadcast against each other).
 
         ids : whether they are ids; by default as of the models, which have to have the same
@@ -108,7 +124,7 @@ class Blend(Folding):
                 model._check_fitted()
                 model._check_shape(ratings)
 
-    def score(self, ratings):
+    def score(self, ratings: RatingsLike) -> dict[str, float]:
         """Errors on a set of ratings, as {"rmse": ..., "mae": ...} in rating units; ValueError if there are none."""
         self._check_fitted()
         if not isinstance(ratings, Ratings):
@@ -119,7 +135,7 @@ class Blend(Folding):
         errors = self._predict_at(ratings.users, ratings.items).astype(np.float64) - ratings.values
         return {"rmse": float(np.sqrt(np.mean(errors**2))), "mae": float(np.abs(errors).mean())}
 
-    def save(self, path, *, seen=False):
+    def save(self, path: str | PathLike, *, seen: bool = False) -> None:
         """Write weights and models to one file, as `Model.save` does one model.
 
         What users rated is left out of a loaded blend's recommendations where all its models have the same of it.
@@ -131,12 +147,16 @@ class Blend(Folding):
         self._check_fitted()
         self._of_models("ids")
         contents = [model._content(seen) for model in self.models]
-        header = {"model": "Blend", "weights": self.weights.tolist(), "models": [header for header, _ in contents]}
+        header = {
+            "model": "Blend",
+            "weights": np.asarray(self.weights).tolist(),
+            "models": [header for header, _ in contents],
+        }
         arrays = {f"{k}.{name}": array for k, (_, found) in enumerate(contents) for name, array in found.items()}
         write(path, header, arrays)
 
     @classmethod
-    def load(cls, path, device="auto", *, mmap=False):
+    def load(cls, path: str | PathLike, device: Device = "auto", *, mmap: bool = False) -> Self:
         """Read a blend that `save` wrote; device and mmap as of `Model.load`.
 
         Raises
@@ -193,17 +213,17 @@ class Blend(Folding):
         return Blend(*(fold(users, named) for fold in self._of_models("_with_users")), weights=self.weights)
 
     @property
-    def ids(self):
+    def ids(self) -> bool:
         """Whether methods take and give ids: where a model does."""
         return any(model.ids for model in self.models if isinstance(model, Model))
 
     @property
-    def user_ids(self):
+    def user_ids(self) -> np.ndarray | None:
         """As of the models."""
         return self._ids_of_models("user_ids")
 
     @property
-    def item_ids(self):
+    def item_ids(self) -> np.ndarray | None:
         """As of the models."""
         return self._ids_of_models("item_ids")
 
@@ -228,7 +248,7 @@ def _predicted(model, users, items):
     return model.predict(users, items, ids=False) if isinstance(model, Model) else model.predict(users, items)
 
 
-def convex_weights(predictions, values, metric="rmse"):
+def convex_weights(predictions: ArrayLike, values: ArrayLike, metric: Metric = "rmse") -> np.ndarray:
     """The w >= 0 of sum 1 with the least error of predictions w, exactly.
 
     Parameters

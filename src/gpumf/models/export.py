@@ -1,12 +1,14 @@
 """Factors as plain matrices, for libraries that search nearest neighbours: hnswlib, Faiss, cuVS."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from gpumf.arguments import flag
 from gpumf.models.factorization import Factorization
 
 
-def export_factors(model, *, cosine=False):
+def export_factors(model: Factorization, *, cosine: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """(queries, vectors): rows of users and items whose inner products order items as `recommend` does.
 
     Libraries for inner products (Faiss `IndexFlatIP`, cuVS `inner_product`, hnswlib `ip`) take both as they are. With

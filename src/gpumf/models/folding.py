@@ -1,6 +1,9 @@
 """New users without training: what a model learns of them while its items stay as they are."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,6 +12,19 @@ from gpumf.datasets import Ratings
 from gpumf.datasets.frames import ratings_of
 from gpumf.models.recommender import Recommender
 
+if TYPE_CHECKING:
+    from typing import Any, Self, TypeAlias
+
+    from numpy.typing import ArrayLike
+
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.als.trainer import ALSTrainer
+    from gpumf.models.factorization import Factorization
+    from gpumf.models.ids import Ids
+    from gpumf.models.recommender import Seen
+
+    NewRatings: TypeAlias = RatingsLike | dict[Any, float] | tuple[ArrayLike, ArrayLike]
+
 _MOST_SOLVES = 10
 """Half-steps of a solver that gets nearer to a solution each time."""
 
@@ -16,7 +32,17 @@ _MOST_SOLVES = 10
 class Folding(Recommender):
     """Recommends to new users, whose vectors it finds from their ratings, with everything else as it was learned."""
 
-    def recommend(self, user=None, k=10, seen=None, *, ratings=None, candidates=None, filter_items=None, ids=None):
+    def recommend(
+        self,
+        user: Ids | None = None,
+        k: int = 10,
+        seen: Seen | None = None,
+        *,
+        ratings: NewRatings | None = None,
+        candidates: Ids | None = None,
+        filter_items: Ids | None = None,
+        ids: bool | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """As of `Recommender`; with ratings of new users in the place of known ones.
 
         Parameters
@@ -25,20 +51,19 @@ class Folding(Recommender):
             a user, in ascending order of their ids or positions; what they rated is left out
         user, k, seen, candidates, filter_items, ids : as of `Recommender`
         """
-        given = {"candidates": candidates, "filter_items": filter_items, "ids": ids}
-        if (user is None) == (ratings is None):
+        if user is not None and ratings is None:
+            return super().recommend(user, k, seen, candidates=candidates, filter_items=filter_items, ids=ids)
+        if user is not None or ratings is None:
             raise TypeError("recommend() needs users, or the ratings of new ones, and not both")
-        if ratings is None:
-            return super().recommend(user, k, seen, **given)
         folded = self.fold_in(ratings, ids=ids)
-        users = np.arange(folded._shape[0])
+        users: Ids = np.arange(folded._shape[0])
         if isinstance(ratings, dict) or (isinstance(ratings, tuple | list) and len(ratings) == 2):
             users = 0
         elif folded.user_ids is not None and self._speaks(ids):
             users = folded.user_ids
-        return super(Folding, folded).recommend(users, k, seen, **given)
+        return folded.recommend(users, k, seen, candidates=candidates, filter_items=filter_items, ids=ids)
 
-    def fold_in(self, ratings, *, ids=None):
+    def fold_in(self, ratings: NewRatings, *, ids: bool | None = None) -> Self:
         """This model with other users in the place of those it was trained on: new ones, known by their ratings.
 
         What is learned of a user is what training would learn next with all items as they are: of ALS and ImplicitALS
@@ -94,7 +119,7 @@ class Folding(Recommender):
         return ratings, named
 
 
-def solved_users(model, ratings, scheme):
+def solved_users(model: Factorization, ratings: Ratings, scheme: type[ALSTrainer]) -> np.ndarray:
     """The factors of the users of some ratings, float32 (n, columns), by half-steps of an ALS scheme.
 
     Parameters
@@ -108,8 +133,7 @@ def solved_users(model, ratings, scheme):
     if model.biases:
         start[:, -1] = 1
     arrays = start, np.ascontiguousarray(model.item_factors)
-    arrays = map(there.device.array, arrays) if there.device else arrays
-    trainer, found = scheme(model, there, *arrays), start
+    trainer, found = scheme(model, there, *(map(there.device.array, arrays) if there.device else arrays)), start
     for _ in range(_MOST_SOLVES):
         before = found
         trainer.solve_users()

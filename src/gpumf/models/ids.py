@@ -1,5 +1,10 @@
 """Whom a model speaks of: users and items by the ids of their data, or by their positions."""
 
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from gpumf.arguments import flag
@@ -7,22 +12,43 @@ from gpumf.datasets.checks import array_of
 from gpumf.datasets.frames import positions_of, ratings_like
 from gpumf.models.checks import positions
 
+if TYPE_CHECKING:
+    from collections.abc import Set
+    from typing import Any, TypeAlias
 
-class Identified:
+    from numpy.typing import ArrayLike
+
+    from gpumf.datasets import Ratings
+    from gpumf.datasets.frames import RatingsLike
+
+    Ids: TypeAlias = ArrayLike | Set[Any]
+
+
+class Identified(ABC):
     """Methods with the option `ids` take and give ids, or, with ids=False, positions 0..n-1.
 
     A model speaks as its training data did: of a data frame, or columns, by ids; of `Ratings` and of matrices, which
     count positions, by positions. `fit(ids=..)` says otherwise, and so does `ids` of every method.
 
-    Attributes
-    ----------
-    ids : bool, what methods take and give unless they are told otherwise
-    user_ids, item_ids : the id of each position, (n_users,) and (n_items,), ascending or as given; None where ids are
-        positions
+    Subclasses have `_shape`, (users, items).
     """
 
-    ids = False
-    user_ids = item_ids = None
+    _shape: tuple[int, int]
+
+    @property
+    @abstractmethod
+    def ids(self) -> bool:
+        """Whether methods take and give ids unless they are told otherwise."""
+
+    @property
+    @abstractmethod
+    def user_ids(self) -> np.ndarray | None:
+        """The id of each user's position, (n_users,), ascending or as given; None where ids are positions."""
+
+    @property
+    @abstractmethod
+    def item_ids(self) -> np.ndarray | None:
+        """The id of each item's position, (n_items,), as `user_ids`."""
 
     def _keep_ids(self, ratings):
         """Keep the ids of a training set."""
@@ -80,6 +106,6 @@ class Identified:
             told[missing] = None if told.dtype.kind == "O" else -1
         return told
 
-    def _like(self, data, name):
+    def _like(self, data: RatingsLike, name: str) -> Ratings:
         """`Ratings` of what `fit` takes, in the positions of this model."""
         return ratings_like(data, name, self.user_ids, self.item_ids, self._shape)

@@ -1,16 +1,26 @@
 """How much of the catalogue lists of recommendations show, how different their items are, ranks among drawn items."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from gpumf.arguments import MOST_SEED, integer
-from gpumf.models.recommender import Recommender
-from gpumf.models.similar import unit_rows
+from gpumf.models.similar import Similar, unit_rows
+
+if TYPE_CHECKING:
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.ids import Ids
+    from gpumf.models.recommender import Seen
 
 
-class Lists(Recommender):
-    """Judges the lists of a `Recommender` that has `_vectors`."""
+class Lists(Similar):
+    """Judges lists of recommendations, by the vectors of their items too."""
 
-    def variety(self, k=10, seen=None, users=None, *, ids=None):
+    def variety(
+        self, k: int = 10, seen: Seen | None = None, users: Ids | None = None, *, ids: bool | None = None
+    ) -> dict[str, float]:
         """How varied the lists of k items are that users get.
 
         coverage is the share of the items with training ratings that are in some list; diversity of a list the mean
@@ -54,7 +64,9 @@ class Lists(Recommender):
             "novelty": float(-np.log2(counts[shown] / counts.sum()).mean()),
         }
 
-    def rank_sampled(self, test, k=10, negatives=100, seen=None, seed=0):
+    def rank_sampled(
+        self, test: RatingsLike, k: int = 10, negatives: int = 100, seen: Seen | None = None, seed: int = 0
+    ) -> dict[str, float]:
         """How high each test item ranks among random items that its user has not rated.
 
         For every test rating `negatives` items are drawn, with replacement, of those with a training rating that the

@@ -1,7 +1,10 @@
 """Predictions and their errors, of all models that learn by themselves."""
 
+from __future__ import annotations
+
 import copy
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,19 +12,23 @@ from gpumf import gpu
 from gpumf.models.checks import NotFittedError
 from gpumf.models.folding import Folding
 from gpumf.models.lists import Lists
-from gpumf.models.similar import Similar
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.ids import Ids
 
 
-class Predictor(Folding, Lists, Similar):
+class Predictor(Folding, Lists):
     """Predicts ratings with what `_learned` has, and the mean where too little is known."""
+
+    mean: float
+    _learned: Any
 
     @property
     def _item_known(self):
         return self._item_counts > 0
-
-    @abstractmethod
-    def _vectors(self, side):
-        """What is learned of each 'user' or 'item', float32 (n, f), without biases."""
 
     def _with_users(self, users, named):
         folded = copy.copy(self)
@@ -40,6 +47,10 @@ class Predictor(Folding, Lists, Similar):
         """The first of the arrays of `_arrays`, float32 (n, ..) on the host, of the users of `Ratings` there."""
 
     @abstractmethod
+    def _placed(self, ratings):
+        """The ratings where the kernel takes them from: on the device, or on the host where they do not fit it."""
+
+    @abstractmethod
     def _errors(self, ratings):
         """A function of the model's arrays, where they are, that gives (rmse, mae) on these ratings."""
 
@@ -47,7 +58,7 @@ class Predictor(Folding, Lists, Similar):
         if self.history is None:
             raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit() first")
 
-    def score(self, ratings):
+    def score(self, ratings: RatingsLike) -> dict[str, float]:
         """Errors on a set of ratings of the same shape, as {"rmse": ..., "mae": ...} in rating units.
 
         Parameters
@@ -69,7 +80,7 @@ class Predictor(Folding, Lists, Similar):
         rmse, mae = self._errors(self._placed(ratings))(*arrays)
         return {"rmse": rmse, "mae": mae}
 
-    def predict(self, users, items, *, ids=None):
+    def predict(self, users: Ids, items: Ids, *, ids: bool | None = None) -> np.ndarray:
         """Predicted ratings, float32, for users and items (broadcast against each other).
 
         Parameters

@@ -1,7 +1,10 @@
 """What all share that rank items for users: the models, and their blends."""
 
-from abc import ABC, abstractmethod
+from __future__ import annotations
+
+from abc import abstractmethod
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,15 +12,28 @@ from gpumf.arguments import integer
 from gpumf.models.ids import Identified
 from gpumf.models.ranking import METRICS, ByUser, popular_items
 
+if TYPE_CHECKING:
+    from typing import TypeAlias
 
-class Recommender(Identified, ABC):
+    from gpumf.datasets import Ratings
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.datasets.rows import CompressedRows
+    from gpumf.models.ids import Ids
+
+    Seen: TypeAlias = RatingsLike | tuple[()]
+
+
+class Recommender(Identified):
     """Recommends what it predicts the highest ratings for.
 
-    Subclasses have `device`, `_shape` (users, items), `_item_counts`, int64 (n_items,), the training ratings of each
-    item, and `_training`, the training set or None where it is not known.
+    Subclasses have `device`, `_item_counts`, int64 (n_items,), the training ratings of each item, and `_training`,
+    the training set or None where it is not known.
     """
 
-    _seen_rows = None  # what users rated, CompressedRows without values, of a model from a file that kept it
+    device: str
+    _item_counts: np.ndarray
+    _training: Ratings | None
+    _seen_rows: CompressedRows | None = None  # without values, of a model from a file that kept it
 
     _offset = 0.0  # of predictions from the scores of rankings
     _bounds = None  # lowest and highest prediction, where they are clipped
@@ -45,7 +61,16 @@ class Recommender(Identified, ABC):
         if (ratings.n_users, ratings.n_items) != self._shape:
             raise ValueError("the ratings have other users or items than the model was trained on")
 
-    def recommend(self, user, k=10, seen=None, *, candidates=None, filter_items=None, ids=None):
+    def recommend(
+        self,
+        user: Ids,
+        k: int = 10,
+        seen: Seen | None = None,
+        *,
+        candidates: Ids | None = None,
+        filter_items: Ids | None = None,
+        ids: bool | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The k items with the highest predicted ratings that the user has not rated.
 
         Of equal ratings the item of the lower position comes first. A user of whom the model knows nothing that tells
@@ -116,7 +141,17 @@ class Recommender(Identified, ABC):
         """Positions of a list of items, which may be empty."""
         return self._positions(items, "item", ids)
 
-    def rank(self, test, k=10, seen=None, users=None, *, candidates=None, filter_items=None, ids=None):
+    def rank(
+        self,
+        test: RatingsLike,
+        k: int = 10,
+        seen: Seen | None = None,
+        users: Ids | None = None,
+        *,
+        candidates: Ids | None = None,
+        filter_items: Ids | None = None,
+        ids: bool | None = None,
+    ) -> dict[str, float]:
         """How many of the k best items that the model finds for a user are among those that the user rated later.
 
         Every test rating counts as relevant, whatever its value; of a user's k items, best first, let hit j be one
@@ -149,13 +184,13 @@ class Recommender(Identified, ABC):
         test = self._like(test, "test")
         self._check_shape(test)
         k = integer("k", k, 1)
-        users = np.arange(test.n_users) if users is None else np.ravel(self._positions(users, "user", ids))
+        chosen = np.arange(test.n_users) if users is None else np.ravel(self._positions(users, "user", ids))
         rows = self._rows(test, k)
-        users = users[rows.counts[users] > 0]
-        if not len(users):
+        chosen = chosen[rows.counts[chosen] > 0]
+        if not len(chosen):
             raise ValueError("none of the users has a test item")
         ranking = self._ranking(seen, k, self._allowed(candidates, filter_items, ids))
-        means = ranking.metrics(rows, users, k).mean(axis=0)
+        means = ranking.metrics(rows, chosen, k).mean(axis=0)
         return dict(zip(METRICS, means.tolist(), strict=True))
 
     def _rows(self, ratings, k):

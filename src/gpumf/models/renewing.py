@@ -1,6 +1,9 @@
 """The ratings from before and new ones, of models that take these in without training anew."""
 
+from __future__ import annotations
+
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,8 +11,13 @@ from gpumf.datasets import DataError
 from gpumf.datasets.frames import positions_of, ratings_of
 from gpumf.models.checks import check_finite, check_training
 
+if TYPE_CHECKING:
+    from gpumf.datasets import Ratings
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.estimator import Model
 
-def with_new(model, new, grow=False):
+
+def with_new(model: Model, new: RatingsLike, grow: bool = False) -> tuple[Ratings, Ratings]:
     """(new, whole): the new ratings, checked, and those that a model was trained on with them, on the host.
 
     Parameters

@@ -1,16 +1,31 @@
 """Parameters compared by training on several splits: cross-validation, and search over a grid or random draws."""
 
+from __future__ import annotations
+
 import itertools
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpumf.arguments import MOST_SEED, flag, integer
 from gpumf.models.estimator import Model
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    import pandas as pd
+
+    from gpumf.datasets import Ratings
+
+    Splits = Ratings | Iterable[tuple[Ratings, Ratings]]
+
 _MINIMISED = "rmse", "mae"
 
 
-def cross_validate(model, splits, epochs=20, *, k=10, ranking=False, **fitting):
+def cross_validate(
+    model: Model, splits: Splits, epochs: int = 20, *, k: int = 10, ranking: bool = False, **fitting: Any
+) -> pd.DataFrame:
     """Train copies of a model, one a split, and judge each on what was held out.
 
     Parameters
@@ -47,7 +62,17 @@ def cross_validate(model, splits, epochs=20, *, k=10, ranking=False, **fitting):
     return pd.DataFrame(rows)
 
 
-def search(model, parameters, splits, epochs=20, *, metric="rmse", draws=None, seed=0, **judging):
+def search(
+    model: Model,
+    parameters: dict[str, Sequence],
+    splits: Splits,
+    epochs: int = 20,
+    *,
+    metric: str = "rmse",
+    draws: int | None = None,
+    seed: int = 0,
+    **judging: Any,
+) -> pd.DataFrame:
     """Cross-validate a model with each combination of parameters, or with random ones.
 
     >>> found = search(ALS(), {"factors": [8, 16], "regularization": [0.05, 0.1]}, ratings)

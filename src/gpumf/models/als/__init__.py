@@ -1,7 +1,9 @@
 """Alternating least squares."""
 
+from __future__ import annotations
+
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -22,6 +24,12 @@ from gpumf.models.factorization import Factorization
 from gpumf.models.folding import solved_users
 from gpumf.models.renewing import with_new
 
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.solvers import Device
+
 _MOST_EXACT = 16
 """Columns with which the exact solution for explicit ratings takes the CPU less time than three steps of conjugate
 gradient: the sums are 16 registers. Measured by experiments/gpumf/als_implicit_cpu.py."""
@@ -33,29 +41,28 @@ _LARGEST_START = 0.01  # of implicit feedback's initial factors
 class _LeastSquares(Factorization):
     """What explicit and implicit feedback share: lambda, and the parameters of conjugate gradient."""
 
-    alpha = None  # of implicit feedback
+    alpha: Any = None  # of implicit feedback
 
     def __init__(
         self,
-        factors=16,
-        regularization=0.15,
+        factors: int = 16,
+        regularization: float = 0.15,
         *,
-        biases=None,
-        clip=False,
-        weighted=True,
-        solver=None,
-        device="auto",
-        threads=None,
-        chunk=None,
-        cg_steps=None,
-        cg_tolerance=1e-4,
-        seed=0,
-    ):
+        biases: bool | None = None,
+        clip: bool = False,
+        weighted: bool = True,
+        solver: str | None = None,
+        device: Device = "auto",
+        threads: int | None = None,
+        chunk: int | None = None,
+        cg_steps: int | None = None,
+        cg_tolerance: float = 1e-4,
+        seed: int | None = 0,
+    ) -> None:
         self.biases = (
             integer("factors", factors, 1) <= _MOST_WITH_BIASES if biases is None else flag("biases", biases)
         )
-        given = {"solver": solver, "device": device, "threads": threads, "seed": seed}
-        super().__init__(factors, regularization, clip=clip, **given)
+        super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
         self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
         if chunk is not None and not self._trainers[self.solver].streams:
             raise ValueError(f"the solver {self.solver!r} has all ratings on the device; it takes no chunk")
@@ -81,7 +88,7 @@ class _LeastSquares(Factorization):
     def _fold(self, ratings):
         return solved_users(self, ratings, self._trainers["parallel"] if self.device == "cpu" else self.scheme)
 
-    def partial_fit(self, new):
+    def partial_fit(self, new: RatingsLike) -> Self:
         """Learn from new ratings: solve their users, then their items, as they are now.
 
         Each is solved with all its ratings, those from before among them, of which a new one of the same pair takes
@@ -209,7 +216,7 @@ class ALS(_LeastSquares):
         "tensor_core": TensorCore,
     }
 
-    def choose(self, train):
+    def choose(self, train: Ratings) -> str:
         """The fastest solver: on the CPU, with few factors, that which solves exactly."""
         exact = self.device == "cpu" and self.columns <= _MOST_EXACT
         return "parallel" if exact else super().choose(train)
@@ -265,17 +272,17 @@ class ImplicitALS(Explaining, _LeastSquares):
 
     def __init__(
         self,
-        factors=16,
-        regularization=0.1,
+        factors: int = 16,
+        regularization: float = 0.1,
         *,
-        alpha=1.0,
-        solver=None,
-        device="auto",
-        chunk=None,
-        cg_steps=None,
-        cg_tolerance=1e-4,
-        seed=0,
-    ):
+        alpha: float = 1.0,
+        solver: str | None = None,
+        device: Device = "auto",
+        chunk: int | None = None,
+        cg_steps: int | None = None,
+        cg_tolerance: float = 1e-4,
+        seed: int | None = 0,
+    ) -> None:
         super().__init__(
             factors,
             regularization,

@@ -1,7 +1,9 @@
 """Stochastic gradient descent."""
 
+from __future__ import annotations
+
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -20,6 +22,14 @@ from gpumf.models.sgd.kato_hosino import KatoHosino
 from gpumf.models.sgd.newgpusgd import NewGpuSgd
 from gpumf.models.sgd.ordered import Ordered, OrderedParallel
 from gpumf.models.sgd.updates import Parallel, Sequential
+
+if TYPE_CHECKING:
+    from typing import Any, Literal, Self
+
+    from gpumf.datasets import Ratings
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.sgd.options import Option
+    from gpumf.models.solvers import Device
 
 _BIAS_KINDS = {False: 0, True: 1, "baseline": 2}  # BIASES of kernels/common/sgd.cuh
 _LEAST_RIDGE = 1e-6  # with which users of few ratings can be solved for
@@ -85,25 +95,24 @@ class SGD(Factorization):
 
     def __init__(
         self,
-        factors=16,
-        regularization=0.1,
+        factors: int = 16,
+        regularization: float = 0.1,
         *,
-        learning_rate=0.02,
-        item_regularization=None,
-        bias_regularization=None,
-        item_bias_regularization=None,
-        biases=True,
-        clip=False,
-        schedule=_CONSTANT,
-        solver=None,
-        device="auto",
-        threads=None,
-        chunk=None,
-        seed=0,
-        **options,
-    ):
-        given = {"solver": solver, "device": device, "threads": threads, "seed": seed}
-        super().__init__(factors, regularization, clip=clip, **given)
+        learning_rate: float = 0.02,
+        item_regularization: float | None = None,
+        bias_regularization: float | None = None,
+        item_bias_regularization: float | None = None,
+        biases: bool | Literal["baseline"] = True,
+        clip: bool = False,
+        schedule: schedules.Schedule | dict[str, Any] = _CONSTANT,
+        solver: str | None = None,
+        device: Device = "auto",
+        threads: int | None = None,
+        chunk: int | None = None,
+        seed: int | None = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
         if not isinstance(biases, bool | str) or biases not in _BIAS_KINDS:
             raise ValueError(f"biases must be True, False or 'baseline', not {biases!r}")
         if solver is None and (options or threads is not None):
@@ -115,12 +124,15 @@ class SGD(Factorization):
         if chunk is not None and not self._trainers[self.solver].streams:
             raise ValueError(f"the solver {self.solver!r} takes from all ratings at any time; it takes no chunk")
         self.learning_rate = number("learning_rate", learning_rate, above=0)
-        own = {"item_regularization": item_regularization, "bias_regularization": bias_regularization}
-        for name, value in own.items():
-            setattr(self, name, self.regularization if value is None else number(name, value, least=0))
-        self.item_bias_regularization = self.bias_regularization
-        if item_bias_regularization is not None:
-            self.item_bias_regularization = number("item_bias_regularization", item_bias_regularization, least=0)
+
+        def least(name: str, value: float | None, default: float) -> float:
+            return default if value is None else number(name, value, least=0)
+
+        self.item_regularization = least("item_regularization", item_regularization, self.regularization)
+        self.bias_regularization = least("bias_regularization", bias_regularization, self.regularization)
+        self.item_bias_regularization = least(
+            "item_bias_regularization", item_bias_regularization, self.bias_regularization
+        )
         self.biases = biases
         self.bias_kind = _BIAS_KINDS[biases]
         self.schedule = schedules.from_dict(schedule)
@@ -128,11 +140,11 @@ class SGD(Factorization):
         _ = self.options  # raises where they are wrong
 
     @property
-    def options(self):
+    def options(self) -> dict[str, Any]:
         """The values of the solver's options: those given, and the defaults of the others."""
         return self._trainers[self.solver].chosen(self, self._options_given)
 
-    def choose(self, train):
+    def choose(self, train: Ratings) -> str:
         """The fastest solver for the device and a training set: on a GPU by how many groups `fast` keeps busy."""
         if self.device == "cpu":
             return super().choose(train)
@@ -141,12 +153,12 @@ class SGD(Factorization):
         return "fast" if many else "kato_hosino"
 
     @classmethod
-    def options_of(cls, solver):
+    def options_of(cls, solver: str) -> dict[str, Option]:
         """The options of a solver: a dict name -> `gpumf.models.sgd.options.Option`."""
         return dict(cls._trainers[solver].options)
 
     @classmethod
-    def from_model(cls, model, **parameters):
+    def from_model(cls, model: Factorization, **parameters: Any) -> Self:
         """SGD that goes on from another fitted model, such as ALS (cumf, section 7); its `partial_fit` adds ratings.
 
         Parameters
@@ -189,7 +201,7 @@ class SGD(Factorization):
             "schedule": schedules.to_dict(self.schedule),
         }
 
-    def initial_factors(self, train):
+    def initial_factors(self, train: Ratings) -> tuple[Any, Any]:
         """As of `Factorization`; with biases, normal with mean 0 and small, the biases zero or baseline predictors.
 
         `esgd` and `cu2rec` have initial factors of their own, see `Descent.draw` of theirs.
@@ -227,7 +239,9 @@ class SGD(Factorization):
             users[:, -2] *= unit
         return users
 
-    def partial_fit(self, new, epochs=1, validation=None, *, progress=False):
+    def partial_fit(
+        self, new: RatingsLike, epochs: int = 1, validation: RatingsLike | None = None, *, progress: bool = False
+    ) -> Self:
         """Train the fitted model further, on new ratings alone.
 
         Users and items may be new too: positions up to `new.n_users` and `new.n_items`, which are not below the
@@ -282,7 +296,7 @@ def _joined(before, new):
     return replace(new, **columns, test_mask=None, times=None)
 
 
-def baseline_predictors(train):
+def baseline_predictors(train: Ratings) -> tuple[np.ndarray, np.ndarray]:
     """b_u and b_i such that r_ui is about mu + b_u + b_i (esgd, section 4).
 
     Returns
