@@ -49,6 +49,14 @@ class Blend(Folding):
     ------
     TypeError : something that predicts nothing
     ValueError : no model; weights that are negative, do not sum to one or are not as many
+
+    >>> from gpumf import ALS, RBM, Blend
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> models = [model.fit(columns, epochs=2) for model in (ALS(2, device="cpu"), RBM(4, solver="sequential"))]
+    >>> blend = Blend(*models, weights=[0.75, 0.25])
+    >>> items, _ = blend.recommend(ratings={"alien": 5})
+    >>> sorted(items)
+    ['heat', 'up']
     """
 
     device = "cpu"  # where items are ranked
@@ -84,6 +92,13 @@ class Blend(Folding):
         Raises
         ------
         ValueError : no ratings, predictions or ratings that are not finite
+
+        >>> from gpumf import ALS, Blend
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> models = [ALS(2, ridge, device="cpu").fit(columns, epochs=2) for ridge in (0.1, 1)]
+        >>> blend = Blend(*models).fit((["bob", "eve"], ["heat", "alien"], [2, 4]))
+        >>> blend.weights.shape, round(float(blend.weights.sum()), 6)
+        ((2,), 1.0)
         """
         if not isinstance(held_out, Ratings):
             held_out = self._like(held_out, "held_out")
@@ -100,6 +115,16 @@ class Blend(Folding):
         Raises
         ------
         NotFittedError : the weights are not known
+
+        >>> from gpumf import ALS, Blend
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> models = [ALS(2, ridge, device="cpu").fit(columns, epochs=2) for ridge in (0.1, 1)]
+        >>> Blend(*models, weights=[0.5, 0.5]).predict("ann", ["alien", "up"]).shape
+        (2,)
+        >>> Blend(*models).predict("ann", "up")
+        Traceback (most recent call last):
+            ...
+        gpumf.models.checks.NotFittedError: this Blend has no weights; call fit() first
         """
         self._check_fitted()
         if self._speaks(ids):
@@ -125,7 +150,14 @@ class Blend(Folding):
                 model._check_shape(ratings)
 
     def score(self, ratings: RatingsLike) -> dict[str, float]:
-        """Errors on a set of ratings, as {"rmse": ..., "mae": ...} in rating units; ValueError if there are none."""
+        """Errors on a set of ratings, as {"rmse": ..., "mae": ...} in rating units; ValueError if there are none.
+
+        >>> from gpumf import ALS, Blend
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> models = [ALS(2, ridge, device="cpu").fit(columns, epochs=2) for ridge in (0.1, 1)]
+        >>> list(Blend(*models, weights=[0.5, 0.5]).score((["bob"], ["up"], [4])))
+        ['rmse', 'mae']
+        """
         self._check_fitted()
         if not isinstance(ratings, Ratings):
             ratings = self._like(ratings, "the set")
@@ -143,6 +175,14 @@ class Blend(Folding):
         Raises
         ------
         TypeError : something else than models of gpumf
+
+        >>> from gpumf import ALS, Blend
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> models = [ALS(2, ridge, device="cpu").fit(columns, epochs=2) for ridge in (0.1, 1)]
+        >>> Blend(*models, weights=[0.5, 0.5]).save("blend.npz", seen=True)
+        >>> items, _ = Blend.load("blend.npz", device="cpu").recommend("ann")
+        >>> items.tolist()
+        ['up']
         """
         self._check_fitted()
         self._of_models("ids")
@@ -162,6 +202,13 @@ class Blend(Folding):
         Raises
         ------
         ValueError : the file is no saved blend, or what it holds does not go together
+
+        >>> from gpumf import ALS, Blend
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> models = [ALS(2, ridge, device="cpu").fit(columns, epochs=2) for ridge in (0.1, 1)]
+        >>> Blend(*models, weights=[0.5, 0.5]).save("blend.npz")
+        >>> Blend.load("blend.npz", device="cpu").weights
+        array([0.5, 0.5])
         """
         header, arrays = read(path, "Blend", flag("mmap", mmap))
         with damage_of(path):
@@ -214,17 +261,35 @@ class Blend(Folding):
 
     @property
     def ids(self) -> bool:
-        """Whether methods take and give ids: where a model does."""
+        """Whether methods take and give ids: where a model does.
+
+        >>> from gpumf import ALS, Blend
+        >>> model = ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1)
+        >>> Blend(model, weights=[1]).ids
+        True
+        """
         return any(model.ids for model in self.models if isinstance(model, Model))
 
     @property
     def user_ids(self) -> np.ndarray | None:
-        """As of the models."""
+        """As of the models.
+
+        >>> from gpumf import ALS, Blend
+        >>> model = ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1)
+        >>> Blend(model, weights=[1]).user_ids
+        array(['ann', 'bob'], dtype=object)
+        """
         return self._ids_of_models("user_ids")
 
     @property
     def item_ids(self) -> np.ndarray | None:
-        """As of the models."""
+        """As of the models.
+
+        >>> from gpumf import ALS, Blend
+        >>> model = ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1)
+        >>> Blend(model, weights=[1]).item_ids
+        array(['alien', 'up'], dtype=object)
+        """
         return self._ids_of_models("item_ids")
 
     def _ids_of_models(self, name):

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 
 class NotFittedError(RuntimeError):
-    """The model has learned nothing yet."""
+    """The model has learned nothing yet.
+
+    >>> from gpumf import ALS
+    >>> ALS(2, device="cpu").predict(0, 0)
+    Traceback (most recent call last):
+        ...
+    gpumf.models.checks.NotFittedError: this ALS has not been fitted; call fit() first
+    """
 
 
 class DivergedError(ArithmeticError):
@@ -22,6 +29,14 @@ class DivergedError(ArithmeticError):
     Attributes
     ----------
     epoch : int, after which something was not finite, counted as in the history
+
+    >>> from gpumf import SGD, DivergedError
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> try:
+    ...     SGD(2, learning_rate=1e30, solver="sequential").fit(columns, epochs=3)
+    ... except DivergedError as error:
+    ...     print(error.epoch)
+    1
     """
 
     def __init__(self, epoch: int, remedy: str) -> None:

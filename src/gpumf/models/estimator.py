@@ -53,6 +53,13 @@ class Model(Parameters, Solvers, Stored, Predictor):
     device : where the kernel runs: 'cpu', 'cuda', or 'host' for a CUDA kernel on the processor
     kernel : its name. Where none was given, `fit` chooses it by the training set (see `choose`)
     times : `gpumf.models.times.Times` of the newest training: prepare, transfer, train, compile, and wall
+
+    >>> from gpumf import SGD
+    >>> from gpumf.models import Model
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = SGD(2, solver="sequential").fit(columns, epochs=2)
+    >>> isinstance(model, Model), model.device, list(model.history)
+    (True, 'cpu', ['epoch', 'seconds', 'rmse', 'mae'])
     """
 
     ids: bool = False
@@ -86,6 +93,14 @@ class Model(Parameters, Solvers, Stored, Predictor):
         Raises
         ------
         ValueError : arrays of other shapes than this model's, which kernels would read past the end of
+
+        >>> from gpumf import ALS, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> trainer = ALS(2, biases=False, solver="sequential").trainer(ratings)
+        >>> trainer.solve_users()
+        >>> users, items = trainer.factors()
+        >>> users.shape
+        (2, 2)
         """
         found = [array.shape for array in arrays]
         if arrays and found != (shapes := list(self._shapes(train.n_users, train.n_items, found))):
@@ -168,6 +183,17 @@ class Model(Parameters, Solvers, Stored, Predictor):
         NotFittedError : warm_start without a training before
         DivergedError : an epoch ended with something that is not finite
         gpumf.gpu.DeviceError : the device cannot do it
+
+        >>> import numpy as np
+        >>> from gpumf import ALS, datasets
+        >>> k = np.arange(100)
+        >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+        >>> train, test = ratings.split(test=0.2, seed=0)
+        >>> model = ALS(2, device="cpu").fit(train, epochs=4, validation=test, keep="best")
+        >>> bool(model.epoch == model.history.rmse.idxmin())
+        True
+        >>> model.fit(train, epochs=2, warm_start=True).history.epoch.tolist()[-2:]
+        [5, 6]
         """
         with self._as_before_if_it_fails():
             epochs, progress = integer("epochs", epochs, 0), flag("progress", progress)

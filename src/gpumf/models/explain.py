@@ -54,6 +54,13 @@ class Explaining(Folding):
         ValueError : several users or items; the training set is not known, as of a model from a file, and no
             ratings are given
         KeyError, IndexError : as of `recommend`
+
+        >>> from gpumf import ImplicitALS
+        >>> plays = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [9, 1, 4, 3]
+        >>> model = ImplicitALS(2, device="cpu").fit(plays, epochs=3)
+        >>> preference, items, contributions = model.explain("ann", "alien")
+        >>> sorted(items), bool(abs(preference - contributions.sum()) < 1e-9)
+        (['alien', 'heat'], True)
         """
         self._check_fitted()
         k, place = integer("k", k, 1), self._only(item, "item", ids)

@@ -54,6 +54,16 @@ class Factorization(Model):
     ----------
     user_factors, item_factors : float32 (n_users, columns) and (n_items, columns), after `fit`. The first `recommend`
         or `rank` on a GPU copies them there, with what the users rated, for all that follow; then they are read-only
+
+    >>> from gpumf import SGD
+    >>> from gpumf.models import Factorization
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = SGD(2, biases=False, solver="sequential").fit(columns, epochs=3)
+    >>> isinstance(model, Factorization)
+    True
+    >>> p, q = model.user_factors[0], model.item_factors[0]
+    >>> bool(abs(p @ q - model.predict("ann", "alien")) < 1e-5)
+    True
     """
 
     user_factors: np.ndarray
@@ -93,17 +103,36 @@ class Factorization(Model):
 
     @property
     def columns(self) -> int:
-        """Columns of `user_factors` and `item_factors`."""
+        """Columns of `user_factors` and `item_factors`.
+
+        >>> from gpumf import ALS
+        >>> ALS(16, biases=False, device="cpu").columns, ALS(16, device="cpu").columns
+        (16, 18)
+        """
         return self.factors + (2 if self.biases else 0)
 
     @property
     def user_biases(self) -> np.ndarray:
-        """b_u, float32 (n_users,), of a model with biases."""
+        """b_u, float32 (n_users,), of a model with biases.
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "bob"], ["alien", "heat", "alien", "heat"], [5, 4, 2, 1]
+        >>> ann, bob = ALS(2, device="cpu").fit(columns, epochs=3).user_biases
+        >>> bool(ann > 0 > bob)
+        True
+        """
         return self.user_factors[:, -2]
 
     @property
     def item_biases(self) -> np.ndarray:
-        """b_i, float32 (n_items,), of a model with biases."""
+        """b_i, float32 (n_items,), of a model with biases.
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "bob"], ["alien", "heat", "alien", "heat"], [5, 4, 2, 1]
+        >>> alien, heat = ALS(2, device="cpu").fit(columns, epochs=3).item_biases
+        >>> bool(alien > heat)
+        True
+        """
         return self.item_factors[:, -1]
 
     @property
@@ -128,6 +157,12 @@ class Factorization(Model):
         Returns
         -------
         (user_factors, item_factors) : float32, where the ratings are
+
+        >>> from gpumf import ALS, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> users, items = ALS(2, biases=False, device="cpu").initial_factors(ratings)
+        >>> users.shape, bool(users.min() >= 0), bool(users.max() < 2 * (ratings.mean / 2) ** 0.5)
+        ((2, 2), True, True)
         """
         key, mean = splitmix64(np.uint64(self.seed)), self._target_mean(train)
         with np.errstate(over="ignore"):

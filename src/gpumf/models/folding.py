@@ -50,6 +50,19 @@ class Folding(Recommender):
         ratings : of new users, as `fold_in` takes them, instead of `user`: of one dict or pair one list, else a list
             a user, in ascending order of their ids or positions; what they rated is left out
         user, k, seen, candidates, filter_items, ids : as of `Recommender`
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> items, ratings = model.recommend("bob", k=5)
+        >>> sorted(items), ratings.dtype
+        (['heat', 'up'], dtype('float32'))
+        >>> items, _ = model.recommend(["ann", "bob"], k=2)  # of ann there is one item left
+        >>> items.shape, items[0].tolist()
+        ((2, 2), ['up', None])
+        >>> items, _ = model.recommend(ratings={"alien": 5, "heat": 1})
+        >>> items.tolist()
+        ['up']
         """
         if user is not None and ratings is None:
             return super().recommend(user, k, seen, candidates=candidates, filter_items=filter_items, ids=ids)
@@ -85,6 +98,17 @@ class Folding(Recommender):
         ------
         KeyError : an id that no item of the training set has
         ValueError : items outside the model's, ratings that are not finite or come twice
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> newcomers = model.fold_in((["zoe", "amy", "zoe"], ["alien", "up", "heat"], [5, 3, 1]))
+        >>> newcomers.user_ids, newcomers.user_factors.shape
+        (array(['amy', 'zoe'], dtype=object), (2, 4))
+        >>> model.fold_in({"brazil": 5})
+        Traceback (most recent call last):
+            ...
+        KeyError: "no item of the training set has the id 'brazil'; with ids=False, items are positions"
         """
         self._check_fitted()
         return self._with_users(*self._ratings_of_users(ratings, ids))

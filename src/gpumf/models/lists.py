@@ -40,6 +40,12 @@ class Lists(Similar):
         Raises
         ------
         ValueError : no list with an item; otherwise as of `recommend`
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> found = ALS(2, device="cpu").fit(columns, epochs=3).variety(k=1, seen=())
+        >>> found["coverage"] <= 1, found["diversity"]
+        (True, 0.0)
         """
         self._check_fitted()
         k = min(integer("k", k, 1), self._shape[1])
@@ -89,6 +95,15 @@ class Lists(Similar):
         Raises
         ------
         ValueError : no test ratings, or a user who has rated all items; otherwise as of `recommend`
+
+        >>> import numpy as np
+        >>> from gpumf import ALS, datasets
+        >>> k = np.arange(100)
+        >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+        >>> train, test = ratings.split(test=0.2, seed=0)
+        >>> metrics = ALS(2, device="cpu").fit(train, epochs=2).rank_sampled(test, k=5, negatives=20)
+        >>> list(metrics), metrics["mrr"] <= 1
+        (['hit_rate', 'ndcg', 'mrr'], True)
         """
         self._check_fitted()
         test = self._like(test, "test").on_host()

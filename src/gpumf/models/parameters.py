@@ -36,6 +36,11 @@ class Parameters:
         Parameters
         ----------
         deep : bool, of scikit-learn; there is nothing within
+
+        >>> from gpumf import ALS
+        >>> parameters = ALS(32, device="cpu").get_params()
+        >>> parameters["factors"], parameters["regularization"]
+        (32, 0.15)
         """
         defaults = {
             name: parameter.default
@@ -54,6 +59,14 @@ class Parameters:
         Raises
         ------
         TypeError, ValueError : as of the constructor; the model then stays as it was
+
+        >>> from gpumf import ALS
+        >>> ALS(32, device="cpu").set_params(factors=8, seed=1)
+        ALS(factors=8, device='cpu', seed=1)
+        >>> ALS(32, device="cpu").set_params(factors=0)
+        Traceback (most recent call last):
+            ...
+        ValueError: factors must be an integer from 1 to 2147483647, not 0
         """
         made = type(self)(**self._given | parameters)
         vars(self).clear()

@@ -68,6 +68,12 @@ class Predictor(Folding, Lists):
         Raises
         ------
         ValueError : a set of another shape, or without a rating
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> list(model.score((["ann", "eve"], ["up", "alien"], [3, 4])))
+        ['rmse', 'mae']
         """
         self._check_fitted()
         ratings = self._like(ratings, "the set")
@@ -93,6 +99,16 @@ class Predictor(Folding, Lists):
         KeyError : an id that was not in the training set
         IndexError : a position outside 0..n-1
         ValueError : users and items of shapes that do not go together
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> model.predict("ann", ["alien", "heat", "up"]).shape
+        (3,)
+        >>> model.predict(3, 0, ids=False)
+        Traceback (most recent call last):
+            ...
+        IndexError: user positions must lie in 0..2
         """
         self._check_fitted()
         sides = self._positions(users, "user", ids), self._positions(items, "item", ids)

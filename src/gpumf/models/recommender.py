@@ -101,6 +101,13 @@ class Recommender(Identified):
             set is not known
         KeyError : an id that was not in the training set
         IndexError : a position outside 0..n-1
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> items, _ = model.recommend("ann", filter_items=["alien"], seen=())
+        >>> sorted(items)
+        ['heat', 'up']
         """
         self._check_fitted()
         places = self._one_or_several(user, "user", ids)
@@ -179,6 +186,15 @@ class Recommender(Identified):
         Raises
         ------
         ValueError : no user with a test item, a test set of another shape; otherwise as of `recommend`
+
+        >>> import numpy as np
+        >>> from gpumf import ALS, datasets
+        >>> k = np.arange(100)
+        >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+        >>> train, test = ratings.split(test=0.2, seed=0)
+        >>> metrics = ALS(2, device="cpu").fit(train, epochs=2).rank(test, k=5)
+        >>> list(metrics), all(0 <= value <= 1 for value in metrics.values())
+        (['precision', 'recall', 'map', 'ndcg'], True)
         """
         self._check_fitted()
         test = self._like(test, "test")

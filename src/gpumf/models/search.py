@@ -46,6 +46,14 @@ def cross_validate(
     ------
     TypeError : no model of gpumf, splits that are no pairs
     ValueError : no split; otherwise as of `fit`
+
+    >>> import numpy as np
+    >>> from gpumf import ALS, cross_validate, datasets
+    >>> k = np.arange(100)
+    >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+    >>> found = cross_validate(ALS(2, device="cpu"), ratings.kfold(2), epochs=1)
+    >>> list(found), len(found)
+    (['split', 'rmse', 'mae', 'seconds'], 2)
     """
     import pandas as pd
 
@@ -75,15 +83,26 @@ def search(
 ) -> pd.DataFrame:
     """Cross-validate a model with each combination of parameters, or with random ones.
 
-    >>> found = search(ALS(), {"factors": [8, 16], "regularization": [0.05, 0.1]}, ratings)
-    >>> best = ALS(**found.attrs["best"]).fit(ratings)
+    >>> import numpy as np
+    >>> from gpumf import ALS, cross_validate, datasets, search
+    >>> k = np.arange(100)
+    >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+    >>> grid = {"factors": [1, 2], "regularization": [0.1, 1.0]}
+    >>> found = search(ALS(device="cpu"), grid, ratings.kfold(2), epochs=2)
+    >>> list(found), len(found)
+    (['factors', 'regularization', 'rmse', 'mae', 'seconds', 'rmse_std'], 4)
+    >>> best = ALS(**found.attrs["best"], device="cpu").fit(ratings, epochs=2)
 
     With Optuna the same, one trial at a time:
 
     >>> def objective(trial):
-    ...     model = ALS(16, trial.suggest_float("regularization", 1e-3, 1, log=True))
-    ...     return cross_validate(model, ratings).rmse.mean()
-    >>> optuna.create_study().optimize(objective, n_trials=30)
+    ...     model = ALS(2, trial.suggest_float("regularization", 1e-3, 1, log=True), device="cpu")
+    ...     return cross_validate(model, ratings.kfold(2), epochs=2).rmse.mean()
+    >>> import optuna
+    >>> study = optuna.create_study()
+    >>> study.optimize(objective, n_trials=3)
+    >>> list(study.best_params)
+    ['regularization']
 
     Parameters
     ----------

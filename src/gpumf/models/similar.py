@@ -45,11 +45,24 @@ class Similar(Recommender):
         ------
         KeyError : an id that was not in the training set
         IndexError : a position outside 0..n-1
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> items, cosines = ALS(2, device="cpu").fit(columns, epochs=3).similar_items("alien", k=1)
+        >>> items.shape, cosines.dtype
+        ((1,), dtype('float32'))
         """
         return self._similar("item", item, k, ids)
 
     def similar_users(self, user: Ids, k: int = 10, *, ids: bool | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """The k users whose vectors have the largest cosine with a user's: as `similar_items`, of users."""
+        """The k users whose vectors have the largest cosine with a user's: as `similar_items`, of users.
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> users, cosines = ALS(2, device="cpu").fit(columns, epochs=3).similar_users(["ann", "bob"], k=2)
+        >>> users.shape, bool((cosines[:, 0] >= cosines[:, 1]).all())
+        ((2, 2), True)
+        """
         return self._similar("user", user, k, ids)
 
     def _similar(self, side, given, k, ids):

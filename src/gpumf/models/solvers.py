@@ -23,17 +23,33 @@ class Solvers:
 
     @classmethod
     def solvers(cls) -> dict[str, str]:
-        """What can be passed as `solver`: a dict name -> device, slowest first. Those of 'cuda' run on 'host' too."""
+        """What can be passed as `solver`: a dict name -> device, slowest first. Those of 'cuda' run on 'host' too.
+
+        >>> from gpumf import RBM
+        >>> RBM.solvers()
+        {'sequential': 'cpu', 'parallel': 'cpu', 'thesis': 'cuda', 'fast': 'cuda'}
+        """
         return {name: trainer.device for name, trainer in cls._trainers.items()}
 
     @classmethod
     def schemes(cls) -> dict[str, type[Trainer]]:
-        """What the solvers declare of themselves: a dict name -> `gpumf.models.base.Trainer`, slowest first."""
+        """What the solvers declare of themselves: a dict name -> `gpumf.models.base.Trainer`, slowest first.
+
+        >>> from gpumf import ALS
+        >>> ALS.schemes()["thesis_shared"].publication
+        Publication(key='thesis', section='Algorithms 5.2 and 5.3')
+        """
         return dict(cls._trainers)
 
     @classmethod
     def versions(cls) -> dict[str, tuple[str, Version]]:
-        """What studies compare: a dict name, as 'fast' or 'fast, FP32' -> (solver, `Version`)."""
+        """What studies compare: a dict name, as 'fast' or 'fast, FP32' -> (solver, `Version`).
+
+        >>> from gpumf import ALS
+        >>> solver, version = ALS.versions()["thesis_shared"]
+        >>> solver, version.label
+        ('thesis_shared', 'thesis, shared memory')
+        """
         return {
             f"{solver}, {name}" if name else solver: (solver, version)
             for solver, scheme in cls._trainers.items()
@@ -42,11 +58,22 @@ class Solvers:
 
     @property
     def scheme(self) -> type[Trainer]:
-        """The `Trainer` of this model's solver."""
+        """The `Trainer` of this model's solver.
+
+        >>> from gpumf import ALS
+        >>> ALS(2, solver="sequential").scheme.__name__
+        'Sequential'
+        """
         return self._trainers[self.solver]
 
     def choose(self, train: Ratings) -> str:
-        """The solver for a training set, where none was given: the fastest for the device, or what a model knows."""
+        """The solver for a training set, where none was given: the fastest for the device, or what a model knows.
+
+        >>> from gpumf import RBM, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> RBM(4, device="cpu").choose(ratings)
+        'parallel'
+        """
         return self._default_solver
 
     def _usable(self, solver, device):

@@ -165,6 +165,13 @@ class Stored(Recommender):
         Raises
         ------
         ValueError : seen=True where the training set is not known
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> ALS(2, device="cpu").fit(columns, epochs=3).save("films.npz", seen=True)
+        >>> items, _ = ALS.load("films.npz", device="cpu").recommend("ann")
+        >>> items.tolist()
+        ['up']
         """
         write(path, *self._content(seen))
 
@@ -205,6 +212,16 @@ class Stored(Recommender):
         Raises
         ------
         ValueError : the file is no saved model of this class, or what it holds does not go together
+
+        >>> from gpumf import ALS, SGD
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> ALS(2, device="cpu").fit(columns, epochs=3).save("films.npz")
+        >>> ALS.load("films.npz", device="cpu").user_ids
+        array(['ann', 'bob', 'eve'], dtype=object)
+        >>> SGD.load("films.npz")
+        Traceback (most recent call last):
+            ...
+        ValueError: films.npz holds a ALS (format 5), not a SGD (format 5)
         """
         header, arrays = read(path, cls.__name__, flag("mmap", mmap))
         with damage_of(path):

@@ -113,6 +113,15 @@ class _LeastSquares(Factorization):
         NotFittedError : there is nothing to go on from
         ValueError : the training set is not known, as of a model from a file; positions of others, ids of another
             type, ratings that are not finite
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> model.partial_fit((["zoe", "zoe"], ["alien", "brazil"], [4, 5])).user_ids
+        array(['ann', 'bob', 'eve', 'zoe'], dtype=object)
+        >>> items, _ = model.recommend("zoe")
+        >>> sorted(items)
+        ['heat', 'up']
         """
         with self._as_before_if_it_fails():
             new, whole = with_new(self, new, grow=True)
@@ -199,6 +208,14 @@ class ALS(_LeastSquares):
     ValueError : a parameter out of range, a solver that does not fit the device or the factors
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none; when fitted, where the factors, or a chunk,
         take more memory than is free, with both numbers
+
+    >>> from gpumf import ALS
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = ALS(factors=2, regularization=0.1, device="cpu").fit(columns, epochs=3)
+    >>> model
+    ALS(factors=2, regularization=0.1, device='cpu')
+    >>> model.user_factors.shape, model.item_factors.shape
+    ((3, 4), (3, 4))
     """
 
     _trainers: ClassVar = {
@@ -217,7 +234,13 @@ class ALS(_LeastSquares):
     }
 
     def choose(self, train: Ratings) -> str:
-        """The fastest solver: on the CPU, with few factors, that which solves exactly."""
+        """The fastest solver: on the CPU, with few factors, that which solves exactly.
+
+        >>> from gpumf import ALS, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> ALS(8, device="cpu").choose(ratings), ALS(64, device="cpu").choose(ratings)
+        ('parallel', 'parallel_cg')
+        """
         exact = self.device == "cpu" and self.columns <= _MOST_EXACT
         return "parallel" if exact else super().choose(train)
 
@@ -257,6 +280,12 @@ class ImplicitALS(Explaining, _LeastSquares):
     ValueError : a parameter out of range, a solver that does not fit the device or the factors
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none; when fitted, where the factors, or a chunk,
         take more memory than is free, with both numbers
+
+    >>> from gpumf import ImplicitALS
+    >>> plays = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [9, 1, 4, 3]
+    >>> model = ImplicitALS(2, alpha=2.0, device="cpu").fit(plays, epochs=3)
+    >>> bool(model.predict("ann", "alien") > model.predict("ann", "up"))
+    True
     """
 
     _trainers: ClassVar = {

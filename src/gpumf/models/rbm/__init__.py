@@ -94,6 +94,12 @@ class RBM(Model):
     ValueError : a parameter out of range, a solver that does not fit the device; from `fit`, ratings that are no
         levels, or with `warm_start` others than before
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
+
+    >>> from gpumf import RBM
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = RBM(hidden=4, solver="sequential").fit(columns, epochs=2)
+    >>> model.item_weights.shape  # three items, levels 2 to 5, hidden units
+    (3, 4, 4)
     """
 
     _trainers: ClassVar = {"sequential": Sequential, "parallel": Parallel, "thesis": Thesis, "fast": Fast}
@@ -171,6 +177,11 @@ class RBM(Model):
         Parameters
         ----------
         **parameters : of the constructor, in the place of the thesis's
+
+        >>> from gpumf import RBM
+        >>> model = RBM.thesis(hidden=4, device="cpu")
+        >>> model.average, model.batch
+        ('batch', 100)
         """
         return cls(**cls.THESIS | parameters)
 
@@ -180,14 +191,26 @@ class RBM(Model):
         return super()._parameters | own | {"schedule": schedules.to_dict(self.schedule)}
 
     def steps_in(self, epoch: int) -> int:
-        """T, the steps of Gibbs sampling in an epoch, counted from 0."""
+        """T, the steps of Gibbs sampling in an epoch, counted from 0.
+
+        >>> from gpumf import RBM
+        >>> model = RBM(4, gibbs_steps=((0, 1), (10, 3)), device="cpu")
+        >>> [model.steps_in(epoch) for epoch in (0, 9, 10)]
+        [1, 1, 3]
+        """
         if isinstance(self.gibbs_steps, int):
             return self.gibbs_steps
         return [steps for first, steps in self.gibbs_steps if first <= epoch][-1]
 
     @property
     def level_values(self) -> np.ndarray:
-        """The rating that each level stands for, float32 (K,), after `fit`."""
+        """The rating that each level stands for, float32 (K,), after `fit`.
+
+        >>> from gpumf import RBM
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> RBM(4, solver="sequential").fit(columns, epochs=1).level_values
+        array([2., 3., 4., 5.], dtype=float32)
+        """
         return level_values(self.scale, self.n_levels)
 
     # Training
@@ -264,6 +287,12 @@ class RBM(Model):
         ------
         NotFittedError : there is nothing to go on from
         ValueError : the training set is not known, as of a model from a file; ratings of others, or off the scale
+
+        >>> from gpumf import RBM
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = RBM(4, solver="sequential").fit(columns, epochs=1)
+        >>> model.partial_fit((["bob"], ["up"], [2])).history.epoch.tolist()
+        [0, 1, 2]
         """
         _, whole = with_new(self, new)
         return self.fit(whole, epochs, warm_start=True, progress=progress, ids=self.ids)

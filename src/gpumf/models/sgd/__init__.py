@@ -75,6 +75,12 @@ class SGD(Factorization):
     ValueError : a parameter out of range, a solver that does not fit the device
     TypeError : an option that the scheme has not, an option or threads without a solver
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
+
+    >>> from gpumf import SGD
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = SGD(2, learning_rate=0.05, solver="sequential").fit(columns, epochs=5)
+    >>> model.user_factors.shape, model.history.epoch.tolist()
+    ((3, 4), [0, 1, 2, 3, 4, 5])
     """
 
     _trainers: ClassVar = {
@@ -141,11 +147,22 @@ class SGD(Factorization):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The values of the solver's options: those given, and the defaults of the others."""
+        """The values of the solver's options: those given, and the defaults of the others.
+
+        >>> from gpumf import SGD
+        >>> SGD(2, solver="ordered").options
+        {'side': 8}
+        """
         return self._trainers[self.solver].chosen(self, self._options_given)
 
     def choose(self, train: Ratings) -> str:
-        """The fastest solver for the device and a training set: on a GPU by how many groups `fast` keeps busy."""
+        """The fastest solver for the device and a training set: on a GPU by how many groups `fast` keeps busy.
+
+        >>> from gpumf import SGD, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> SGD(2, device="cpu").choose(ratings)
+        'parallel'
+        """
         if self.device == "cpu":
             return super().choose(train)
         groups = Fast.in_flight(max(train.n_users, train.n_items), min(train.n_users, train.n_items))
@@ -154,7 +171,12 @@ class SGD(Factorization):
 
     @classmethod
     def options_of(cls, solver: str) -> dict[str, Option]:
-        """The options of a solver: a dict name -> `gpumf.models.sgd.options.Option`."""
+        """The options of a solver: a dict name -> `gpumf.models.sgd.options.Option`.
+
+        >>> from gpumf import SGD
+        >>> list(SGD.options_of("cumf_sgd"))
+        ['update', 'run', 'side']
+        """
         return dict(cls._trainers[solver].options)
 
     @classmethod
@@ -169,6 +191,13 @@ class SGD(Factorization):
         Returns
         -------
         SGD, fitted, with the model's factors and history
+
+        >>> from gpumf import ALS, SGD, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> als = ALS(2, device="cpu").fit(ratings, epochs=3)
+        >>> model = SGD.from_model(als, solver="sequential")
+        >>> model.partial_fit(ratings).history.epoch.tolist()
+        [0, 1, 2, 3, 4]
         """
         if not isinstance(model, Factorization):
             raise TypeError(f"SGD goes on from ALS, ImplicitALS or SGD, not {type(model).__name__}")
@@ -209,6 +238,12 @@ class SGD(Factorization):
         Returns
         -------
         (user_factors, item_factors) : float32
+
+        >>> from gpumf import SGD, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> users, items = SGD(2, device="cpu").initial_factors(ratings)
+        >>> users.shape, users[:, -2:].tolist()  # the bias, and the items' one
+        ((2, 4), [[0.0, 1.0], [0.0, 1.0]])
         """
         if not self.biases:
             return super().initial_factors(train)
@@ -261,6 +296,13 @@ class SGD(Factorization):
         Raises
         ------
         NotFittedError, TypeError, ValueError, DivergedError : as of `fit`; fewer users or items than the model has
+
+        >>> from gpumf import SGD, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> model = SGD(2, solver="sequential").fit(ratings, epochs=3)
+        >>> new = datasets.Ratings([2, 2], [0, 2], [5, 1], n_users=3, n_items=3)
+        >>> model.partial_fit(new).user_factors.shape
+        (3, 4)
         """
         with self._as_before_if_it_fails():
             self._check_fitted()
