@@ -1,4 +1,4 @@
-"""All that is public says what it takes and gives, and shows it in an example that runs."""
+"""All that is public says what it takes and gives, and what the reference has shows it in an example that runs."""
 
 import doctest
 import importlib.util
@@ -8,42 +8,61 @@ import re
 import pytest
 
 import gpumf
-from gpumf import datasets, findings, models, results
+from gpumf import datasets, findings, gpu, models, results
 from gpumf.datasets import download
 
-MODULES = gpumf, models, datasets, findings, results, download
+REFERENCE = gpumf, models, datasets
+MODULES = *REFERENCE, findings, results, download
 
 
 def public(module):
-    """(name, class or function) of what a module has that is public."""
+    """The classes and functions of a module that are public."""
     for name in getattr(module, "__all__", vars(module)):
         value = getattr(module, name)
         own = hasattr(module, "__all__") or getattr(value, "__module__", "") == module.__name__
         if own and not name.startswith("_") and (inspect.isfunction(value) or inspect.isclass(value)):
-            yield name, value
+            yield value
+
+
+def function_of(member):
+    """The package's function that a member of a class is, or None."""
+    function = getattr(member, "__func__", getattr(member, "fget", getattr(member, "func", member)))
+    return function if inspect.isfunction(function) and function.__module__.startswith("gpumf") else None
 
 
 def methods(kind):
-    """(name, function) of a class's constructor and public methods, those that it inherits from the package too."""
-    for name, member in inspect.getmembers_static(kind):
-        function = getattr(member, "__func__", getattr(member, "fget", getattr(member, "func", member)))
-        ours = inspect.isfunction(function) and function.__module__.startswith("gpumf")
-        if ours and (not name.startswith("_") or name == "__init__"):
-            yield function.__qualname__, function
+    """Of each public method of a class, and its constructor, the functions of that name, what overrides first."""
+    for name in dir(kind):
+        every = [function for base in kind.__mro__ if (function := function_of(vars(base).get(name)))]
+        if every and (name == "__init__" or not name.startswith("_")):
+            yield every
 
 
-def functions(module):
-    """(name, function) of what a module has that is public, and of its classes."""
-    for name, value in public(module):
-        yield from [(name, value)] if inspect.isfunction(value) else methods(value)
+def with_a_docstring(functions):
+    """The first of the functions that has one, for what overrides it without; else the first."""
+    return next((function for function in functions if function.__doc__), functions[0])
 
 
-PUBLIC = {function: name for module in MODULES for name, function in functions(module)}
-CLASSES = {value: name for module in MODULES for name, value in public(module) if inspect.isclass(value)}
-SHOWN = CLASSES | {function: name for function, name in PUBLIC.items() if not name.endswith("__init__")}
+def parameters(things):
+    """Parameters of a test: each thing once."""
+    return [pytest.param(thing, id=thing.__qualname__) for thing in dict.fromkeys(things)]
 
 
-@pytest.mark.parametrize("function", [pytest.param(function, id=name) for function, name in PUBLIC.items()])
+ALL = {module: list(public(module)) for module in MODULES}
+EVERY = [thing for things in ALL.values() for thing in things]
+FUNCTIONS = [thing for thing in EVERY if inspect.isfunction(thing)]
+FUNCTIONS += [every[0] for thing in EVERY if inspect.isclass(thing) for every in methods(thing)]
+SHOWN = [thing for module in REFERENCE for thing in ALL[module]]
+METHODS = [
+    every
+    for kind in SHOWN
+    if inspect.isclass(kind)
+    for every in methods(kind)
+    if every[0].__name__ != "__init__"  # which the class shows
+]
+
+
+@pytest.mark.parametrize("function", parameters(FUNCTIONS))
 def test_what_is_public_is_annotated(function):
     signature = inspect.signature(function)
     missing = [
@@ -52,27 +71,30 @@ def test_what_is_public_is_annotated(function):
     assert not missing and signature.return_annotation is not signature.empty
 
 
-def examples(thing):
-    """The doctest of one docstring, up to what imports a package that is not installed."""
+def example(thing):
+    """The doctest of a docstring, up to what imports a package that is not installed."""
     names = dict(vars(inspect.getmodule(thing)))
     found = doctest.DocTestParser().get_doctest(thing.__doc__ or "", names, thing.__qualname__, None, None)
-    for k, example in enumerate(found.examples):
-        package = re.match(r"import (\w+)", example.source)
+    for k, step in enumerate(found.examples):
+        package = re.match(r"import (\w+)", step.source)
         if package and importlib.util.find_spec(package[1]) is None:
             del found.examples[k:]
             break
     return found
 
 
-@pytest.mark.parametrize("thing", [pytest.param(thing, id=name) for thing, name in SHOWN.items()])
-def test_what_is_public_has_an_example_that_runs(thing, tmp_path, monkeypatch):
+@pytest.mark.parametrize("thing", parameters([*SHOWN, *map(with_a_docstring, METHODS)]))
+def test_what_the_reference_has_shows_an_example_that_runs(thing, tmp_path, monkeypatch):
+    if "gpu.device" in (thing.__doc__ or "") and (why := gpu.why_unavailable("host")):
+        pytest.skip(why)
     monkeypatch.chdir(tmp_path)
     said = []
-    result = doctest.DocTestRunner().run(examples(thing), out=said.append)
+    result = doctest.DocTestRunner().run(example(thing), out=said.append)
     assert result.attempted, "no example"
     assert not result.failed, "".join(said)
 
 
-def test_the_example_of_the_package_runs():
-    failed, tried = doctest.testmod(gpumf)
+@pytest.mark.parametrize("module", [gpumf, findings], ids=lambda module: module.__name__)
+def test_examples_of_modules_run(module):
+    failed, tried = doctest.testmod(module)
     assert tried and not failed

@@ -38,17 +38,35 @@ class Identified(ABC):
     @property
     @abstractmethod
     def ids(self) -> bool:
-        """Whether methods take and give ids unless they are told otherwise."""
+        """Whether methods take and give ids unless they are told otherwise.
+
+        >>> from gpumf import ALS, datasets
+        >>> ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1).ids
+        True
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> ALS(2, device="cpu").fit(ratings, epochs=1).ids
+        False
+        """
 
     @property
     @abstractmethod
     def user_ids(self) -> np.ndarray | None:
-        """The id of each user's position, (n_users,), ascending or as given; None where ids are positions."""
+        """The id of each user's position, (n_users,), ascending or as given; None where ids are positions.
+
+        >>> from gpumf import ALS
+        >>> ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1).user_ids
+        array(['ann', 'bob'], dtype=object)
+        """
 
     @property
     @abstractmethod
     def item_ids(self) -> np.ndarray | None:
-        """The id of each item's position, (n_items,), as `user_ids`."""
+        """The id of each item's position, (n_items,), as `user_ids`.
+
+        >>> from gpumf import ALS
+        >>> ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1).item_ids
+        array(['alien', 'up'], dtype=object)
+        """
 
     def _keep_ids(self, ratings):
         """Keep the ids of a training set."""
