@@ -205,8 +205,10 @@ def test_before_fit_there_is_nothing_to_use(method, tmp_path, monkeypatch):
             lambda model=model: NOT_FITTED[method](model), NotFittedError, "has not been fitted; call fit|no weights"
         )
         assert_as_before(model, before)
-    if method in ("predict", "recommend", "rank", "score", "save"):
+    if method in ("predict", "recommend", "rank", "score", "fold_in", "save"):
         refused(lambda: NOT_FITTED[method](Blend(ALS(2))), NotFittedError, "this Blend has no weights; call fit")
+        blend = Blend(ALS(2), weights=[1])
+        refused(lambda: NOT_FITTED[method](blend), NotFittedError, "this ALS has not been fitted; call fit")
     assert not list(tmp_path.iterdir())
 
 

@@ -1,39 +1,68 @@
-"""All that is public says what it takes and gives, and its examples run."""
+"""All that is public says what it takes and gives, and what the reference has shows it in an example that runs."""
 
 import doctest
+import importlib.util
 import inspect
+import re
 
 import pytest
 
 import gpumf
-from gpumf import datasets, findings, results
-from gpumf.datasets import download, ratings, sources, statistics
+from gpumf import datasets, findings, gpu, models, results
+from gpumf.datasets import download
 
-MODULES = datasets, findings, results, download
+REFERENCE = gpumf, models, datasets
+MODULES = *REFERENCE, findings, results, download
 
 
-def functions(module):
-    """(name, function) of what a module has that is public, and of its classes' public methods."""
-    names = getattr(module, "__all__", None) or [
-        name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
-    ]
-    for name in names:
+def public(module):
+    """The classes and functions of a module that are public."""
+    for name in getattr(module, "__all__", vars(module)):
         value = getattr(module, name)
-        if name.startswith("_"):
-            continue
-        if inspect.isfunction(value):
-            yield name, value
-        elif inspect.isclass(value):
-            for method, member in vars(value).items():
-                function = getattr(member, "__func__", getattr(member, "fget", getattr(member, "func", member)))
-                if not method.startswith("_") and inspect.isfunction(function):
-                    yield f"{name}.{method}", function
+        own = hasattr(module, "__all__") or getattr(value, "__module__", "") == module.__name__
+        if own and not name.startswith("_") and (inspect.isfunction(value) or inspect.isclass(value)):
+            yield value
 
 
-PUBLIC = [pytest.param(function, id=name) for module in MODULES for name, function in functions(module)]
+def function_of(member):
+    """The package's function that a member of a class is, or None."""
+    function = getattr(member, "__func__", getattr(member, "fget", getattr(member, "func", member)))
+    return function if inspect.isfunction(function) and function.__module__.startswith("gpumf") else None
 
 
-@pytest.mark.parametrize("function", PUBLIC)
+def methods(kind):
+    """Of each public method of a class, and its constructor, the functions of that name, what overrides first."""
+    for name in dir(kind):
+        every = [function for base in kind.__mro__ if (function := function_of(vars(base).get(name)))]
+        if every and (name == "__init__" or not name.startswith("_")):
+            yield every
+
+
+def with_a_docstring(functions):
+    """The first of the functions that has one, for what overrides it without; else the first."""
+    return next((function for function in functions if function.__doc__), functions[0])
+
+
+def parameters(things):
+    """Parameters of a test: each thing once."""
+    return [pytest.param(thing, id=thing.__qualname__) for thing in dict.fromkeys(things)]
+
+
+ALL = {module: list(public(module)) for module in MODULES}
+EVERY = [thing for things in ALL.values() for thing in things]
+FUNCTIONS = [thing for thing in EVERY if inspect.isfunction(thing)]
+FUNCTIONS += [every[0] for thing in EVERY if inspect.isclass(thing) for every in methods(thing)]
+SHOWN = [thing for module in REFERENCE for thing in ALL[module]]
+METHODS = [
+    every
+    for kind in SHOWN
+    if inspect.isclass(kind)
+    for every in methods(kind)
+    if every[0].__name__ != "__init__"  # which the class shows
+]
+
+
+@pytest.mark.parametrize("function", parameters(FUNCTIONS))
 def test_what_is_public_is_annotated(function):
     signature = inspect.signature(function)
     missing = [
@@ -42,9 +71,30 @@ def test_what_is_public_is_annotated(function):
     assert not missing and signature.return_annotation is not signature.empty
 
 
-@pytest.mark.parametrize(
-    "module", [gpumf, ratings, sources, statistics, findings], ids=lambda module: module.__name__
-)
-def test_examples_run(module):
+def example(thing):
+    """The doctest of a docstring, up to what imports a package that is not installed."""
+    names = dict(vars(inspect.getmodule(thing)))
+    found = doctest.DocTestParser().get_doctest(thing.__doc__ or "", names, thing.__qualname__, None, None)
+    for k, step in enumerate(found.examples):
+        package = re.match(r"import (\w+)", step.source)
+        if package and importlib.util.find_spec(package[1]) is None:
+            del found.examples[k:]
+            break
+    return found
+
+
+@pytest.mark.parametrize("thing", parameters([*SHOWN, *map(with_a_docstring, METHODS)]))
+def test_what_the_reference_has_shows_an_example_that_runs(thing, tmp_path, monkeypatch):
+    if "gpu.device" in (thing.__doc__ or "") and (why := gpu.why_unavailable("host")):
+        pytest.skip(why)
+    monkeypatch.chdir(tmp_path)
+    said = []
+    result = doctest.DocTestRunner().run(example(thing), out=said.append)
+    assert result.attempted, "no example"
+    assert not result.failed, "".join(said)
+
+
+@pytest.mark.parametrize("module", [gpumf, findings], ids=lambda module: module.__name__)
+def test_examples_of_modules_run(module):
     failed, tried = doctest.testmod(module)
     assert tried and not failed

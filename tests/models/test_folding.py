@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
+from gpumf.datasets import Ratings
 from support import ragged_ratings
 
 TRAIN = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)
@@ -80,6 +81,35 @@ def test_new_users_by_ids():
         model.recommend("u", ratings=frame)
 
 
+def test_a_blend_folds_new_users_into_each_of_its_models(tmp_path):
+    names = np.array([f"i{k:02}" for k in range(20)], object)
+    columns = TRAIN.users + 100, names[TRAIN.items], TRAIN.values
+    models = [kind(3, device="cpu").fit(columns, 2) for kind in (ALS, SGD, RBM)]
+    blend = Blend(*models, weights=[0.5, 0.3, 0.2])
+    given = {names[item]: rating for item, rating in GIVEN.items()}
+    items, ratings = blend.recommend(ratings=given, k=4)
+    every = np.setdiff1d(models[0].item_ids, list(given))
+    parts = [model.fold_in(given).predict(0, np.searchsorted(names, every), ids=False) for model in models]
+    wanted = np.array([0.5, 0.3, 0.2]) @ parts
+    best = np.argsort(-wanted)[:4]
+    assert items.tolist() == every[best].tolist() and ratings == pytest.approx(wanted[best], rel=1e-5)
+    places, _ = blend.recommend(ratings=GIVEN, k=4, ids=False)
+    assert names[places].tolist() == items.tolist()
+    frame = pd.DataFrame({"user": ["zoe", "zoe", "amy"], "item": names[[1, 2, 3]], "rating": [5, 1, 4]})
+    folded, (lists, _) = blend.fold_in(frame), blend.recommend(ratings=frame, k=3)
+    assert folded.user_ids.tolist() == ["amy", "zoe"] and lists.shape == (2, 3)
+    assert lists[1].tolist() == folded.recommend("zoe", 3)[0].tolist() and not set(lists[1]) & {"i01", "i02"}
+    blend.save(tmp_path / "blend.npz")
+    loaded = Blend.load(tmp_path / "blend.npz", device="cpu")
+    assert loaded.recommend(ratings=given, k=4)[0].tolist() == items.tolist()
+    with pytest.raises(KeyError, match="other"):
+        blend.recommend(ratings={"other": 3})
+    with pytest.raises(TypeError, match="not both"):
+        blend.recommend()
+    with pytest.raises(TypeError, match="models of gpumf"):
+        Blend(type("Other", (), {"predict": print})(), weights=[1]).recommend(ratings={0: 3})
+
+
 @pytest.mark.parametrize("kind", [ALS, ImplicitALS])
 def test_new_ratings_change_their_users_and_items_alone(kind, device):
     before, new = (
@@ -98,6 +128,79 @@ def test_new_ratings_change_their_users_and_items_alone(kind, device):
     model._training = None
     with pytest.raises(ValueError, match="warm_start"):
         model.partial_fit(new)
+
+
+NAMED = pd.DataFrame(
+    {
+        "user": [f"u{user:02}" for user in TRAIN.users],
+        "item": [f"i{item:02}" for item in TRAIN.items],
+        "rating": TRAIN.values,
+    }
+)
+LATER = pd.DataFrame(
+    {
+        "user": ["zoe", "zoe", "zoe", "amy", "u03", "u04", "zoe", "eve"],
+        "item": ["i01", "i02", "i05", "new", "new", "new", "new", "alone"],
+        "rating": [5, 1, 4, 2, 5, 4, 4, 3],
+    }
+)
+
+
+@pytest.mark.parametrize("kind", [ALS, ImplicitALS])
+def test_new_users_are_folded_in_and_new_items_solved(kind, device):
+    exact = "parallel" if device == "cpu" else "cumf_cholesky"
+    model = kind(4, solver=exact, device=device).fit(NAMED, 3)
+    p, q, known = *(array.copy() for array in model._learned), set(model.item_ids)
+    model.partial_fit(LATER)
+    assert model.user_ids.tolist() == [*sorted(set(NAMED.user)), "amy", "eve", "zoe"]
+    assert model.item_ids.tolist() == [*sorted(known), "alone", "new"]
+    assert model.user_factors.shape == (len(p) + 3, p.shape[1]) and len(model.item_factors) == len(q) + 2
+    same = np.isin(model.user_ids[: len(p)], LATER.user, invert=True)
+    assert np.array_equal(model.user_factors[: len(p)][same], p[same]) and not same.all()
+    same = np.isin(model.item_ids[: len(q)], LATER.item, invert=True)
+    assert np.array_equal(model.item_factors[: len(q)][same], q[same]) and same.sum() == len(q) - 3
+    assert set(model.recommend("zoe", k=50)[0]) == {*known, "alone"} - {"i01", "i02", "i05"}
+    assert "new" in model.recommend("u05", k=50)[0] and np.isfinite(model.predict("eve", "new"))
+    # The last half-step is that of the items, from all ratings that there are now.
+    users = [model.user_ids.tolist().index(name) for name in ("amy", "u03", "u04", "zoe")]
+    x, values = model.user_factors[users].astype(np.float64), np.array([2, 5, 4, 4.0])
+    y = model.item_factors[-1].astype(np.float64)
+    if kind is ALS:
+        targets, x, y = values - model.mean - x[:, -2], np.delete(x, -2, axis=1), y[[0, 1, 2, 3, -1]]
+        wanted = np.linalg.solve(x.T @ x + 0.15 * 4 * np.eye(5), x.T @ targets)
+    else:
+        every = model.user_factors.astype(np.float64)
+        system = every.T @ every + x.T @ (values[:, None] * x) + 0.1 * np.eye(4)
+        wanted = np.linalg.solve(system, x.T @ (1 + values))
+    np.testing.assert_allclose(y, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_a_new_user_of_known_items_is_as_folded_in(device):
+    model = ALS(4, device=device).fit(NAMED, 3)
+    given = {"i01": 5.0, "i02": 1.0, "i05": 4.0}
+    folded, q = model.fold_in(given), model.item_factors.copy()
+    model.partial_fit(pd.DataFrame({"user": "zoe", "item": given.keys(), "rating": given.values()}))
+    np.testing.assert_allclose(model.user_factors[-1], folded.user_factors[0], rtol=1e-3, atol=1e-4)
+    assert model.user_ids[-1] == "zoe" and len(q) == len(model.item_factors)
+    again = model.user_factors.copy()
+    model.partial_fit(pd.DataFrame({"user": ["zoe"], "item": ["i07"], "rating": [2.0]}))
+    assert len(model.user_factors) == len(again) and "i01" not in model.recommend("zoe", 50)[0]
+
+
+def test_new_users_and_items_of_positions_come_after_the_others():
+    model = ALS(3, device="cpu").fit(TRAIN, 2)
+    before = model.user_factors.copy()
+    new = Ratings([30, 31, 30, 2], [0, 20, 20, 20], [3, 4, 5, 2], 32, 21)
+    model.partial_fit(new)
+    assert model._shape == (32, 21) and model.user_ids is None and model._training.nnz == TRAIN.nnz + 4
+    assert np.array_equal(np.flatnonzero((model.user_factors[:30] != before).any(axis=1)), [2])
+    assert 20 in model.recommend(3, k=21)[0] and 20 not in model.recommend(31, k=21)[0]
+    state = [array.copy() for array in model._learned]
+    with pytest.raises(ValueError, match="30 users, of which the first have to be its 32"):
+        model.partial_fit(TRAIN)
+    with pytest.raises(ValueError, match="no ids like the model's 0"):
+        model.partial_fit(NAMED)
+    assert all(map(np.array_equal, state, model._learned))
 
 
 def test_contributions_add_up_to_the_preference(device):

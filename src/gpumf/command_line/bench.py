@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from gpumf import datasets, places, results
-from gpumf.models.checks import integer
+from gpumf.arguments import integer
 
 _NAME, _DATA = "first_comparison", "ml-100k"
 _KEYS = ["model", "kernel", "device"]

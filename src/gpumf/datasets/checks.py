@@ -6,7 +6,14 @@ from gpumf.datasets.columns import Coded, coded_integers, first, in_pieces, pool
 
 
 class DataError(ValueError):
-    """Ratings that cannot be used. The message names the file, the line or row, and what to do."""
+    """Ratings that cannot be used. The message names the file, the line or row, and what to do.
+
+    >>> from gpumf import datasets
+    >>> datasets.Ratings([0, 7], [0, 0], [4, 3], n_users=2, n_items=3)
+    Traceback (most recent call last):
+        ...
+    gpumf.datasets.checks.DataError: ratings: users must lie in 0..1; number 1 is 7
+    """
 
 
 def checked(users, items, values, *, scale, shape, duplicates, test_mask, source, locate, times=None, one_user=False):

@@ -36,6 +36,13 @@ class DeviceRatings(Ratings):
     ------
     TypeError : columns of other types
     DataError : columns of unequal lengths, positions outside, dimensions that do not fit
+
+    >>> from gpumf import gpu
+    >>> from gpumf.datasets import DeviceRatings, Ratings
+    >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
+    >>> there = DeviceRatings.of(ratings, gpu.device("host"))
+    >>> there.nnz, there.by_user.indptr
+    (3, array([0, 1, 3]))
     """
 
     device: Any = None
@@ -65,6 +72,11 @@ class DeviceRatings(Ratings):
         Raises
         ------
         gpumf.gpu.DeviceError : the device has not the memory
+
+        >>> from gpumf import gpu
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
+        >>> DeviceRatings.of(ratings, gpu.device("host")).n_items
+        3
         """
         given = {field.name: getattr(ratings, field.name) for field in fields(Ratings)}
         given |= {"test_mask": None, "times": None}
@@ -72,19 +84,39 @@ class DeviceRatings(Ratings):
 
     @classmethod
     def where_they_fit(cls, ratings: Ratings, device: Any) -> Ratings:
-        """The ratings on a device, or on the host where they and their orders do not fit the device's free memory."""
+        """The ratings on a device, or on the host where they and their orders do not fit the device's free memory.
+
+        >>> from gpumf import gpu
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
+        >>> DeviceRatings.where_they_fit(ratings, gpu.device("host")).device is gpu.device("host")
+        True
+        """
         if ratings.device is device:
             return ratings
         ratings = ratings.on_host()
         return cls.of(ratings, device) if _BYTES_A_RATING * ratings.nnz <= device.free_bytes() else ratings
 
     def on_host(self) -> Ratings:
-        """The same as `Ratings` on the host."""
+        """The same as `Ratings` on the host.
+
+        >>> from gpumf import gpu
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
+        >>> DeviceRatings.of(ratings, gpu.device("host")).on_host().users
+        array([0, 1, 1], dtype=int32)
+        """
         given = {field.name: getattr(self, field.name) for field in fields(Ratings)}
         return Ratings(**given | {name: self.device.to_numpy(given[name]) for name in _COLUMNS})
 
     @property
     def xp(self) -> Any:
+        """What works on the columns, as NumPy does on the host.
+
+        >>> from gpumf import gpu
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
+        >>> there = DeviceRatings.of(ratings, gpu.device("host"))
+        >>> there.xp.flatnonzero(there.values > 3).tolist()
+        [0, 2]
+        """
         return self.device.xp
 
     @cached_property

@@ -7,7 +7,7 @@ import io
 import lzma
 import os
 import zipfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -183,6 +183,18 @@ def sha256(files):
         for begin in range(0, file.size, _HASHED):
             digest.update(file.read(begin, min(begin + _HASHED, file.size)))
     return digest.hexdigest()
+
+
+@contextmanager
+def hashed(found):
+    """While it lasts, the SHA-256 of files is computed by a thread of its own; the Future of it."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    for file in found:
+        if not file.plain:
+            _ = file.contents  # unpacked once, for both
+    with ThreadPoolExecutor(1) as beside:
+        yield beside.submit(sha256, found)
 
 
 def find(folder, pattern):

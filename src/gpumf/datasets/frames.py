@@ -1,11 +1,33 @@
 """Ratings from what users have in memory: data frames, sparse matrices, columns, on the host or on a GPU."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from gpumf import gpu
 from gpumf.datasets.checks import DataError
 from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.ratings import Ratings
+
+if TYPE_CHECKING:
+    from typing import Protocol, TypeAlias
+
+    import pandas as pd
+    from numpy.typing import ArrayLike
+
+    class Sparse(Protocol):
+        """A sparse matrix of SciPy or CuPy."""
+
+        def tocoo(self) -> Any: ...
+
+    class ToPandas(Protocol):
+        """A data frame of another library."""
+
+        def to_pandas(self) -> pd.DataFrame: ...
+
+    RatingsLike: TypeAlias = Ratings | pd.DataFrame | Sparse | ToPandas | tuple[ArrayLike, ArrayLike, ArrayLike]
 
 _WAYS = (
     "Ratings, a data frame with the columns user, item and rating, a scipy.sparse or CuPy sparse matrix of users x "
@@ -14,7 +36,7 @@ _WAYS = (
 )
 
 
-def ratings_of(data, name="ratings", one_user=False):
+def ratings_of(data: RatingsLike, name: str = "ratings", one_user: bool = False) -> tuple[Ratings, bool]:
     """`Ratings` of anything that `fit` takes.
 
     Parameters
@@ -50,7 +72,8 @@ def ratings_of(data, name="ratings", one_user=False):
         return Ratings.from_pandas(data, time=time, name=name, one_user=one_user), True
     if isinstance(data, tuple | list) and len(data) == 3 and all(hasattr(part, "__len__") for part in data):
         if any(type(part).__module__.split(".")[0] == "cupy" for part in data):
-            return _on_gpu(*data, None, name), False
+            users, items, values = data
+            return _on_gpu(users, items, values, None, name), False
         return Ratings.from_arrays(*data, name=name, one_user=one_user), True
     if isinstance(data, np.ndarray):
         raise TypeError(
@@ -78,7 +101,14 @@ def _on_gpu(users, items, values, shape, name):
     return DeviceRatings(*columns, *map(int, shape), name=name, device=device)
 
 
-def ratings_like(data, name, user_ids, item_ids, shape, named=False):
+def ratings_like(
+    data: RatingsLike,
+    name: str,
+    user_ids: np.ndarray | None,
+    item_ids: np.ndarray | None,
+    shape: tuple[int, int],
+    named: bool = False,
+) -> Ratings:
     """`Ratings` of anything that `fit` takes, in the positions of users and items that are known already.
 
     Parameters
@@ -95,7 +125,7 @@ def ratings_like(data, name, user_ids, item_ids, shape, named=False):
     ratings, by_ids = ratings_of(data, name, one_user=True)
     if not (named or by_ids):
         return ratings
-    columns = []
+    columns: dict[str, Any] = {"user_ids": user_ids, "item_ids": item_ids}
     for side, known, count in (("user", user_ids, shape[0]), ("item", item_ids, shape[1])):
         ids = getattr(ratings, f"{side}_ids")
         places = positions_of(ids, np.arange(count) if known is None else known)
@@ -105,13 +135,11 @@ def ratings_like(data, name, user_ids, item_ids, shape, named=False):
                 f"{name}: {len(missing)} {side}s, such as {missing[0]!r}, are not in the training set; remove their "
                 "ratings, or make Ratings.from_pandas of all and split these"
             )
-        columns.append(places[getattr(ratings, f"{side}s")])
-    return Ratings(
-        *columns, ratings.values, *shape, user_ids=user_ids, item_ids=item_ids, name=name, scale=ratings.scale
-    )
+        columns |= {f"{side}s": places[getattr(ratings, f"{side}s")], f"n_{side}s": count}
+    return Ratings(**columns, values=ratings.values, name=name, scale=ratings.scale)
 
 
-def positions_of(ids, known):
+def positions_of(ids: ArrayLike, known: ArrayLike) -> np.ndarray:
     """The position of each id among the known ones, int64, -1 where it is none of them."""
     import pandas as pd
 
@@ -125,7 +153,7 @@ def positions_of(ids, known):
         raise TypeError(f"ids must be integers or strings ({error})") from error
 
 
-def column_of(frame, name, what):
+def column_of(frame: pd.DataFrame, name: str, what: str) -> Any:
     """A column of a data frame as `Ratings.from_arrays` takes it; DataError for none, several, or dates."""
     import pandas as pd
 

@@ -37,6 +37,15 @@ def mapped(
     ------
     TypeError : a path that is none
     DataError : a file that is not there, not as said above, or of columns that `Ratings` refuses
+
+    >>> from pathlib import Path
+    >>> Path("folder").mkdir()
+    >>> for name, column in {"user": [0, 1], "item": [0, 2]}.items():
+    ...     np.save(f"folder/{name}.npy", np.array(column, np.int32))
+    >>> np.save("folder/rating.npy", np.array([4, 5], np.float32))
+    >>> ratings = mapped("folder", scale=(1, 5))
+    >>> ratings.n_users, ratings.n_items, ratings.nnz
+    (2, 3, 2)
     """
     path = path_of(path)
     columns = _of_folder(path) if os.path.isdir(path) else _of_feather(path)

@@ -70,6 +70,12 @@ def ordered(
     Raises
     ------
     DataError : orders of other numbers of ratings
+
+    >>> from gpumf.datasets import Ratings, ordered
+    >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
+    >>> again = ordered(ratings.by_user, ratings.by_item)
+    >>> again.users, again.items
+    (array([0, 1, 1], dtype=int32), array([0, 0, 2], dtype=int32))
     """
     if len({len(array) for rows in (by_user, by_item) for array in (rows.indices, rows.values)}) > 1:
         raise DataError(f"{name}: both orders must hold the same ratings")

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from gpumf.arguments import MOST_SEED, integer
 from gpumf.cpu import order as cpu_order
-from gpumf.datasets.checks import DataError, array_of, check_scale, checked, times_of
+from gpumf.datasets.checks import DataError, array_of, check_scale, times_of
+from gpumf.datasets.made import Made
 from gpumf.datasets.rows import CompressedRows, grouped, inside, row_offsets, sorted_by
 from gpumf.datasets.splits import by_time, held_out, leave_one_out
 from gpumf.hashing import random_order, random_subset
 from gpumf.ordering import stable_order
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
-    import pandas as pd
-    from numpy.typing import ArrayLike
-
-Duplicates = Literal["error", "mean", "last"]
-"""What is done where a user has rated an item twice."""
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, eq=False)
-class Ratings:
+class Ratings(Made):
     """A set of ratings r_ui as coordinate arrays (COO), with lazy compressed forms.
 
     users, items : int32 (nnz,), positions in 0..n_users-1 and 0..n_items-1
@@ -49,6 +42,11 @@ class Ratings:
     Raises
     ------
     DataError : columns of other types, lengths or dimensions, positions outside, a scale or ids that do not fit
+
+    >>> from gpumf.datasets import Ratings
+    >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3, scale=(1, 5))
+    >>> ratings.nnz, ratings.users.dtype, ratings.values
+    (3, dtype('int32'), array([4., 3., 5.], dtype=float32))
     """
 
     users: np.ndarray
@@ -93,166 +91,69 @@ class Ratings:
             raise DataError(f"{self.name}: the columns must be as long as each other, of one dimension, not {shapes}")
         check_scale(self.scale, self.name)
 
-    @classmethod
-    def from_arrays(
-        cls,
-        users: ArrayLike,
-        items: ArrayLike,
-        values: ArrayLike,
-        *,
-        scale: tuple[float, float] | None = None,
-        shape: tuple[int, int] | None = None,
-        duplicates: Duplicates = "error",
-        test_mask: np.ndarray | None = None,
-        times: ArrayLike | None = None,
-        one_user: bool = False,
-        name: str = "ratings",
-        sha256: str | None = None,
-        source: str | None = None,
-        locate: Callable[[int], str] | None = None,
-    ) -> Self:
-        """Ratings from columns of raw data, checked: the way in for every file and for data in memory.
-
-        Parameters
-        ----------
-        users, items : ids, (nnz,) arrays, Series or sequences: strings, or integers from 0, in any order
-        values : (nnz,) numbers
-        scale : (lowest, highest) possible rating; a rating off it is an error
-        shape : (users, items); ids are then positions in it, and users and items without ratings are kept
-        duplicates : "error", or keep one rating a pair of user and item: the "mean", or the "last" given
-        test_mask : bool (nnz,), the publisher's test set
-        times : (nnz,) numbers, when each rating was given; of several of a pair that of the last is kept
-        one_user : bool, take ratings of one user alone, which leave nothing to factorize
-        name, sha256 : as of the class
-        source : what messages call the whole; the name by default
-        locate : function of a position in the columns that returns what messages call that place
-
-        Returns
-        -------
-        Ratings, positions in ascending order of id, ratings in the order given
-
-        Raises
-        ------
-        DataError : no ratings; columns of unequal length; a rating that is not a finite number or off the scale; a
-            missing, negative or fractional id, or one outside the shape; ratings of one user alone; duplicates
-
-        >>> ratings = Ratings.from_arrays(["ann", "bob", "bob"], [7, 7, 9], [4, 5, 3], scale=(1, 5))
-        >>> ratings.users, ratings.item_ids
-        (array([0, 1, 1], dtype=int32), array([7, 9]))
-        """
-        source = source or name
-        columns = checked(
-            users,
-            items,
-            values,
-            scale=scale,
-            shape=shape,
-            duplicates=duplicates,
-            test_mask=test_mask,
-            times=times,
-            one_user=one_user,
-            source=source,
-            locate=locate or (lambda k: f"{source}, row {k}"),
-        )
-        return cls(**columns, name=name, sha256=sha256)
-
-    @classmethod
-    def from_pandas(
-        cls,
-        frame: pd.DataFrame,
-        user: str = "user",
-        item: str = "item",
-        rating: str = "rating",
-        *,
-        time: str | None = None,
-        **parameters: Any,
-    ) -> Self:
-        """Ratings of a pandas DataFrame, one a row.
-
-        Parameters
-        ----------
-        frame : DataFrame; ids are integers or strings, also categorical
-        user, item, rating : names of its columns
-        time : name of the column that says when, numbers or datetimes (then in seconds since 1970), or None
-        **parameters : of `from_arrays`: scale, shape, duplicates, name
-
-        Raises
-        ------
-        DataError : a column that is not there, or what `from_arrays` refuses
-        """
-        from gpumf.datasets.frames import column_of
-
-        wanted = (user, "users"), (item, "items"), (rating, "ratings")
-        columns = [column_of(frame, name, what) for name, what in wanted]
-        times = None if time is None else column_of(frame, time, "times")
-        source = parameters.get("name", "the data frame")
-        given = {"source": source, "locate": lambda k: f"{source}, row {frame.index[k]!r}"}
-        return cls.from_arrays(*columns, times=times, **given | parameters)
-
-    @classmethod
-    def from_scipy(cls, matrix: Any, **parameters: Any) -> Self:
-        """Ratings of a sparse matrix of SciPy, users x items, in any format: every stored entry is one, zeros too.
-
-        Parameters
-        ----------
-        matrix : sparse matrix or array; rows and columns are positions
-        **parameters : of `from_arrays`: scale, duplicates, name
-
-        Raises
-        ------
-        DataError : what `from_arrays` refuses
-        """
-        if not hasattr(matrix, "tocoo"):
-            raise TypeError(f"matrix must be a sparse matrix of SciPy, not {type(matrix).__name__}")
-        if len(matrix.shape) != 2:
-            raise DataError(f"a matrix of ratings has two dimensions, users x items, not {matrix.shape}")
-        stored = matrix.tocoo()
-        return cls.from_arrays(stored.row, stored.col, stored.data, shape=stored.shape, **parameters)
-
-    @staticmethod
-    def from_parquet(
-        path: str | os.PathLike,
-        user: str = "user",
-        item: str = "item",
-        rating: str = "rating",
-        **parameters: Any,
-    ) -> Ratings:
-        """Ratings of a Parquet file: `gpumf.datasets.read` with its parameters, which takes text as well."""
-        from gpumf.datasets.sources import read
-
-        return read(path, user, item, rating, **parameters)
-
     @property
     def nnz(self) -> int:
+        """How many ratings there are.
+
+        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).nnz
+        3
+        """
         return len(self.values)
 
     @property
     def density(self) -> float:
-        """Filled fraction of the rating matrix: what the thesis (section 6.1) calls sparsity."""
+        """Filled fraction of the rating matrix: what the thesis (section 6.1) calls sparsity.
+
+        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).density
+        0.5
+        """
         return self.nnz / (self.n_users * self.n_items)
 
     @cached_property
     def mean(self) -> float:
+        """The mean rating, of sums in float64.
+
+        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).mean
+        4.0
+        """
         return float(self.values.mean(dtype=np.float64))
 
     @cached_property
     def user_counts(self) -> np.ndarray:
-        """Ratings of each user, int64 (n_users,)."""
+        """Ratings of each user, int64 (n_users,).
+
+        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).user_counts
+        array([1, 2])
+        """
         return np.bincount(self.users, minlength=self.n_users)
 
     @cached_property
     def item_counts(self) -> np.ndarray:
-        """Ratings of each item, int64 (n_items,)."""
+        """Ratings of each item, int64 (n_items,).
+
+        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).item_counts
+        array([2, 0, 1])
+        """
         return np.bincount(self.items, minlength=self.n_items)
 
     @cached_property
     def by_user(self) -> CompressedRows:
-        """The ratings of each user (CSR)."""
+        """The ratings of each user (CSR).
+
+        >>> rows = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3).by_user
+        >>> rows.indptr, rows.indices, rows.values
+        (array([0, 1, 3]), array([0, 0, 2], dtype=int32), array([4., 3., 5.], dtype=float32))
+        """
         return self._compress(self.users, self.items, self.user_counts, self.n_items)
 
     @cached_property
     def by_item(self) -> CompressedRows:
-        """The ratings of each item (CSC of the rating matrix)."""
+        """The ratings of each item (CSC of the rating matrix).
+
+        >>> rows = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3).by_item
+        >>> rows.indptr, rows.indices, rows.values
+        (array([0, 2, 2, 3]), array([0, 1, 1], dtype=int32), array([4., 3., 5.], dtype=float32))
+        """
         return self._compress(self.items, self.users, self.item_counts, self.n_users)
 
     def _compress(self, rows, columns, counts, n_columns):
@@ -264,7 +165,12 @@ class Ratings:
         return CompressedRows(offsets, columns[order], self.values[order])
 
     def on_host(self) -> Ratings:
-        """These ratings with columns on the host."""
+        """These ratings with columns on the host.
+
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
+        >>> ratings.on_host() is ratings
+        True
+        """
         return self
 
     # What layouts are made with, where the columns are
@@ -273,19 +179,40 @@ class Ratings:
     xp = np  # works on the columns
 
     def order(self, keys: np.ndarray, n: int) -> np.ndarray:
-        """The positions of keys in 0..n-1, in ascending order of key, equal ones as they are, int64."""
+        """The positions of keys in 0..n-1, in ascending order of key, equal ones as they are, int64.
+
+        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
+        >>> ratings.order(ratings.users, ratings.n_users)
+        array([1, 0, 2])
+        """
         return stable_order(keys, n, self.xp)
 
     def sorted_by(self, keys: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """That order, and where in it each key begins, int64 (n + 1,) on the host."""
+        """That order, and where in it each key begins, int64 (n + 1,) on the host.
+
+        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
+        >>> ratings.sorted_by(ratings.users, ratings.n_users)
+        (array([1, 0, 2]), array([0, 1, 3]))
+        """
         return sorted_by(keys, n)
 
     def random_order(self, n: int, seed: int) -> np.ndarray:
-        """`gpumf.hashing.random_order`, where the columns are."""
+        """`gpumf.hashing.random_order`, where the columns are.
+
+        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
+        >>> sorted(ratings.random_order(3, seed=0).tolist())
+        [0, 1, 2]
+        """
         return random_order(n, seed)
 
     def select(self, chosen: np.ndarray | slice, name: str | None = None) -> Self:
-        """The ratings chosen by a boolean mask or by positions; same users, items and scale."""
+        """The ratings chosen by a boolean mask or by positions; same users, items and scale.
+
+        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
+        >>> chosen = ratings.select(ratings.values > 3)
+        >>> chosen.values, chosen.n_items
+        (array([5., 4.], dtype=float32), 3)
+        """
         return replace(
             self,
             users=self.users[chosen],
@@ -297,7 +224,11 @@ class Ratings:
         )
 
     def less(self, offset: float) -> Self:
-        """The same ratings, each less a number. Orders that are there need not be made again."""
+        """The same ratings, each less a number. Orders that are there need not be made again.
+
+        >>> Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3).less(4).values
+        array([ 1.,  0., -1.], dtype=float32)
+        """
         made = replace(self, values=self.values - np.float32(offset))
         vars(made).update(
             {side: vars(self)[side].less(offset) for side in ("by_user", "by_item") if side in vars(self)}
@@ -345,21 +276,44 @@ class Ratings:
             yield self.select(fold != i), self.select(fold == i)
 
     def split_by_time(self, test: float = 0.2) -> tuple[Self, Self]:
-        """(train, test): the newest round(test * nnz) ratings are the test set; DataError where `times` is None."""
+        """(train, test): the newest round(test * nnz) ratings are the test set; DataError where `times` is None.
+
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2, times=[30, 10, 20])
+        >>> train, test = ratings.split_by_time(test=0.3)
+        >>> train.times, test.times
+        (array([10., 20.]), array([30.]))
+        """
         return by_time(self, test)
 
     def leave_one_out(self, seed: int = 0, newest: bool = False) -> tuple[Self, Self]:
-        """(train, test): one rating of each user who has several is left out for the test, a random or the newest."""
+        """(train, test): one rating of each user who has several is left out for the test, a random or the newest.
+
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2, times=[30, 10, 20])
+        >>> train, test = ratings.leave_one_out(newest=True)
+        >>> test.users, test.times
+        (array([1], dtype=int32), array([20.]))
+        """
         return leave_one_out(self, seed, newest)
 
     def official_split(self) -> tuple[Self, Self]:
-        """(train, test) as the publisher of the set fixed them; DataError where there is no such split."""
+        """(train, test) as the publisher of the set fixed them; DataError where there is no such split.
+
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2, test_mask=[False, True, False])
+        >>> train, test = ratings.official_split()
+        >>> test.values
+        array([3.], dtype=float32)
+        """
         if self.test_mask is None:
             raise DataError(f"{self.name} has no official split; use split() or kfold()")
         return self.select(~self.test_mask), self.select(self.test_mask)
 
     def transposed(self) -> Self:
-        """The same ratings with users and items in each other's place."""
+        """The same ratings with users and items in each other's place.
+
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).transposed()
+        >>> ratings.users, ratings.n_users
+        (array([0, 0, 2], dtype=int32), 3)
+        """
         return replace(
             self,
             users=self.items,

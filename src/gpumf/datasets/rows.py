@@ -58,6 +58,12 @@ class CompressedRows:
     indptr : int64 (rows + 1,), row r holds the positions indptr[r] to indptr[r + 1]
     indices : int32 (nnz,), the column of each rating, ascending within a row
     values : float32 (nnz,)
+
+    >>> import numpy as np
+    >>> from gpumf.datasets import CompressedRows
+    >>> rows = CompressedRows(np.array([0, 2, 2, 3]), np.array([0, 4, 1], np.int32), np.array([5, 3, 4], np.float32))
+    >>> rows.indices[rows.indptr[0] : rows.indptr[1]]  # of row 0
+    array([0, 4], dtype=int32)
     """
 
     indptr: np.ndarray
@@ -66,13 +72,27 @@ class CompressedRows:
 
     @property
     def n_rows(self) -> int:
+        """How many rows there are, empty ones among them.
+
+        >>> CompressedRows(np.array([0, 2, 2, 3]), np.array([0, 4, 1], np.int32), None).n_rows
+        3
+        """
         return len(self.indptr) - 1
 
     @property
     def counts(self) -> np.ndarray:
-        """Ratings per row, int64 (rows,)."""
+        """Ratings per row, int64 (rows,).
+
+        >>> CompressedRows(np.array([0, 2, 2, 3]), np.array([0, 4, 1], np.int32), None).counts
+        array([2, 0, 1])
+        """
         return np.diff(self.indptr)
 
     def less(self, offset: float) -> CompressedRows:
-        """The same rows, each rating less a number."""
+        """The same rows, each rating less a number.
+
+        >>> rows = CompressedRows(np.array([0, 2]), np.array([0, 4], np.int32), np.array([5, 3], np.float32))
+        >>> rows.less(4).values
+        array([ 1., -1.], dtype=float32)
+        """
         return replace(self, values=self.values - np.float32(offset))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,8 @@ from gpumf.arguments import flag, path_of
 from gpumf.datasets import files, layouts
 from gpumf.datasets.checks import DataError, check_scale
 from gpumf.datasets.layouts import Delimited
-from gpumf.datasets.ratings import Duplicates, Ratings
+from gpumf.datasets.made import Duplicates
+from gpumf.datasets.ratings import Ratings
 from gpumf.datasets.statistics import COUNTS
 from gpumf.datasets.twins import TWINS, twin
 
@@ -202,7 +202,7 @@ def load(
     for pattern, found in zip(source.parts[: len(parts) - source.optional], parts, strict=False):
         if not found:
             raise DataError(_absent(name, source, pattern))
-    with _hashed([file for part in parts for file in part]) as digest:
+    with files.hashed([file for part in parts for file in part]) as digest:
         columns = source.layout(*parts)
     place = ", ".join(str(part[0]) for part in parts if part)
     ratings = Ratings.from_arrays(
@@ -233,6 +233,11 @@ def times(name: str) -> np.ndarray:
     Raises
     ------
     DataError : an unknown or absent set, one whose files do not say, or a rating without a time
+
+    >>> times("jester1")
+    Traceback (most recent call last):
+        ...
+    gpumf.datasets.checks.DataError: jester1 does not say when its ratings were given
     """
     source = SOURCES.get(name)
     if not (source and isinstance(source.layout, Delimited) and not source.layout.block):
@@ -249,7 +254,11 @@ def times(name: str) -> np.ndarray:
 
 
 def titles(name: str) -> pd.Series | None:
-    """What the items of a data set are called: a Series of str by original id, or None where no file says."""
+    """What the items of a data set are called: a Series of str by original id, or None where no file says.
+
+    >>> print(titles("jester1"))
+    None
+    """
     source = SOURCES.get(name)
     found = files.find(source.folder or name, source.titles) if source and source.titles else []
     return layouts.titles(found[0]) if found else None
@@ -320,7 +329,7 @@ def read(
     check_scale(scale)
     path = path_of(path)
     file = files.single(path, encoding)
-    with _hashed([file]) as digest:
+    with files.hashed([file]) as digest:
         parquet = file.read(0, min(4, file.size)) == files.PARQUET
 
         def read_columns(*names):
@@ -365,18 +374,6 @@ def names() -> pd.DataFrame:
     for name in TWINS:
         rows[f"{name}-twin"] = (f"synthetic set with the published shape of {name}", True, False)
     return pd.DataFrame.from_dict(rows, orient="index", columns=["description", "present", "download"])
-
-
-@contextmanager
-def _hashed(found):
-    """While it lasts, the SHA-256 of files is computed by a thread of its own; the Future of it."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    for file in found:
-        if not file.plain:
-            _ = file.contents  # unpacked once, for both
-    with ThreadPoolExecutor(1) as beside:
-        yield beside.submit(files.sha256, found)
 
 
 def _absent(name, source, pattern):

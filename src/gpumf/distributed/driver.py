@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gpumf.arguments import integer, number
 from gpumf.datasets.ratings import Ratings
 from gpumf.distributed import sgd
 from gpumf.distributed.als import way_of
@@ -18,7 +19,7 @@ from gpumf.distributed.mailbox import MailboxPlugin, abort
 from gpumf.distributed.program import Job, run
 from gpumf.distributed.sources import dealt, parquet_files
 from gpumf.models.als import ALS, ImplicitALS
-from gpumf.models.checks import DivergedError, check_finite, check_training, integer, number
+from gpumf.models.checks import DivergedError, check_finite, check_training
 from gpumf.models.factorization import Once
 from gpumf.models.sgd import SGD
 from gpumf.models.times import Clock

@@ -1,14 +1,22 @@
 """What all trainers share: one kernel at work on one training set, and the shape of a launch."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType, SimpleNamespace
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
 from gpumf import gpu
 from gpumf.gpu import sources
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpumf.datasets import Ratings
+    from gpumf.models.estimator import Model
 
 MAX_FACTORS = 300
 COLUMNS = range(1, MAX_FACTORS + 3)  # of rows of factors, two of them biases
@@ -59,6 +67,10 @@ class Trainer(ABC):
     cases: ClassVar[tuple] = ({},)
     publication: ClassVar[Publication | None] = None
     layout: ClassVar[tuple[str, ...]] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, model: Model, train: Ratings, *arrays: Any, **parts: Any) -> None: ...
 
     @classmethod
     @abstractmethod

@@ -1,21 +1,39 @@
 """Several models' predictions in one: a convex combination whose weights are fitted on held-out ratings."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from gpumf.arguments import flag
 from gpumf.datasets import Ratings
-from gpumf.models.checks import NotFittedError, flag
+from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
+from gpumf.models.folding import Folding
 from gpumf.models.ranking import PredictedRanking
-from gpumf.models.recommender import Recommender
 from gpumf.models.storage import damage_of, read, write
 
+if TYPE_CHECKING:
+    from os import PathLike
+    from typing import Any, Literal, Self
 
-class Blend(Recommender):
+    from numpy.typing import ArrayLike
+
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.ids import Ids
+    from gpumf.models.solvers import Device
+
+    Metric = Literal["rmse", "mae"]
+
+
+class Blend(Folding):
     """Predicts the weighted mean of what fitted models predict; the weights are not negative and sum to one.
 
     Where models err differently, their mean errs less than any of them: the reason why restricted Boltzmann machines
     were combined with factorizations (thesis, sections 1 and 7.1). `recommend` and `rank` work on the CPU; a user
-    whom none of the models knows gets the items with the most training ratings first.
+    whom none of the models knows gets the items with the most training ratings first, and a new one, by
+    `recommend(ratings=..)`, what the models predict who have each learned of these ratings.
 
     Parameters
     ----------
@@ -31,11 +49,19 @@ class Blend(Recommender):
     ------
     TypeError : something that predicts nothing
     ValueError : no model; weights that are negative, do not sum to one or are not as many
+
+    >>> from gpumf import ALS, RBM, Blend
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> models = [model.fit(columns, epochs=2) for model in (ALS(2, device="cpu"), RBM(4, solver="sequential"))]
+    >>> blend = Blend(*models, weights=[0.75, 0.25])
+    >>> items, _ = blend.recommend(ratings={"alien": 5})
+    >>> sorted(items)
+    ['heat', 'up']
     """
 
     device = "cpu"  # where items are ranked
 
-    def __init__(self, *models, weights=None):
+    def __init__(self, *models: Any, weights: ArrayLike | None = None) -> None:
         if not models:
             raise ValueError("a blend needs at least one model")
         for model in models:
@@ -51,7 +77,7 @@ class Blend(Recommender):
                 raise ValueError(wanted)
         self.models, self.weights = models, weights
 
-    def fit(self, held_out, metric="rmse"):
+    def fit(self, held_out: RatingsLike, metric: Metric = "rmse") -> Self:
         """Find the weights with the least error on ratings that the models were not trained on.
 
         Parameters
@@ -66,6 +92,13 @@ class Blend(Recommender):
         Raises
         ------
         ValueError : no ratings, predictions or ratings that are not finite
+
+        >>> from gpumf import ALS, Blend
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> models = [ALS(2, ridge, device="cpu").fit(columns, epochs=2) for ridge in (0.1, 1)]
+        >>> blend = Blend(*models).fit((["bob", "eve"], ["heat", "alien"], [2, 4]))
+        >>> blend.weights.shape, round(float(blend.weights.sum()), 6)
+        ((2,), 1.0)
         """
         if not isinstance(held_out, Ratings):
             held_out = self._like(held_out, "held_out")
@@ -74,7 +107,7 @@ class Blend(Recommender):
         self.weights = convex_weights(np.stack(predictions, axis=1), held_out.values, metric)
         return self
 
-    def predict(self, users, items, *, ids=None):
+    def predict(self, users: Ids, items: Ids, *, ids: bool | None = None) -> np.ndarray:
         """Predicted ratings, float32, for users and items (broadcast against each other).
 
         ids : whether they are ids; by default as of the models, which have to have the same
@@ -82,6 +115,16 @@ class Blend(Recommender):
         Raises
         ------
         NotFittedError : the weights are not known
+
+        >>> from gpumf import ALS, Blend
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> models = [ALS(2, ridge, device="cpu").fit(columns, epochs=2) for ridge in (0.1, 1)]
+        >>> Blend(*models, weights=[0.5, 0.5]).predict("ann", ["alien", "up"]).shape
+        (2,)
+        >>> Blend(*models).predict("ann", "up")
+        Traceback (most recent call last):
+            ...
+        gpumf.models.checks.NotFittedError: this Blend has no weights; call fit() first
         """
         self._check_fitted()
         if self._speaks(ids):
@@ -95,6 +138,9 @@ class Blend(Recommender):
     def _check_fitted(self):
         if self.weights is None:
             raise NotFittedError("this Blend has no weights; call fit() first")
+        for model in self.models:
+            if isinstance(model, Model):
+                model._check_fitted()
 
     def _check_models(self, ratings):
         """Raise where a model of gpumf has other users or items than the ratings, or has learned nothing."""
@@ -103,8 +149,15 @@ class Blend(Recommender):
                 model._check_fitted()
                 model._check_shape(ratings)
 
-    def score(self, ratings):
-        """Errors on a set of ratings, as {"rmse": ..., "mae": ...} in rating units; ValueError if there are none."""
+    def score(self, ratings: RatingsLike) -> dict[str, float]:
+        """Errors on a set of ratings, as {"rmse": ..., "mae": ...} in rating units; ValueError if there are none.
+
+        >>> from gpumf import ALS, Blend
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> models = [ALS(2, ridge, device="cpu").fit(columns, epochs=2) for ridge in (0.1, 1)]
+        >>> list(Blend(*models, weights=[0.5, 0.5]).score((["bob"], ["up"], [4])))
+        ['rmse', 'mae']
+        """
         self._check_fitted()
         if not isinstance(ratings, Ratings):
             ratings = self._like(ratings, "the set")
@@ -114,7 +167,7 @@ class Blend(Recommender):
         errors = self._predict_at(ratings.users, ratings.items).astype(np.float64) - ratings.values
         return {"rmse": float(np.sqrt(np.mean(errors**2))), "mae": float(np.abs(errors).mean())}
 
-    def save(self, path, *, seen=False):
+    def save(self, path: str | PathLike, *, seen: bool = False) -> None:
         """Write weights and models to one file, as `Model.save` does one model.
 
         What users rated is left out of a loaded blend's recommendations where all its models have the same of it.
@@ -122,21 +175,40 @@ class Blend(Recommender):
         Raises
         ------
         TypeError : something else than models of gpumf
+
+        >>> from gpumf import ALS, Blend
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> models = [ALS(2, ridge, device="cpu").fit(columns, epochs=2) for ridge in (0.1, 1)]
+        >>> Blend(*models, weights=[0.5, 0.5]).save("blend.npz", seen=True)
+        >>> items, _ = Blend.load("blend.npz", device="cpu").recommend("ann")
+        >>> items.tolist()
+        ['up']
         """
         self._check_fitted()
         self._of_models("ids")
         contents = [model._content(seen) for model in self.models]
-        header = {"model": "Blend", "weights": self.weights.tolist(), "models": [header for header, _ in contents]}
+        header = {
+            "model": "Blend",
+            "weights": np.asarray(self.weights).tolist(),
+            "models": [header for header, _ in contents],
+        }
         arrays = {f"{k}.{name}": array for k, (_, found) in enumerate(contents) for name, array in found.items()}
         write(path, header, arrays)
 
     @classmethod
-    def load(cls, path, device="auto", *, mmap=False):
+    def load(cls, path: str | PathLike, device: Device = "auto", *, mmap: bool = False) -> Self:
         """Read a blend that `save` wrote; device and mmap as of `Model.load`.
 
         Raises
         ------
         ValueError : the file is no saved blend, or what it holds does not go together
+
+        >>> from gpumf import ALS, Blend
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> models = [ALS(2, ridge, device="cpu").fit(columns, epochs=2) for ridge in (0.1, 1)]
+        >>> Blend(*models, weights=[0.5, 0.5]).save("blend.npz")
+        >>> Blend.load("blend.npz", device="cpu").weights
+        array([0.5, 0.5])
         """
         header, arrays = read(path, "Blend", flag("mmap", mmap))
         with damage_of(path):
@@ -184,19 +256,40 @@ class Blend(Recommender):
     def _personalized(self):
         return np.any([personalized() for personalized in self._of_models("_personalized")], axis=0)
 
+    def _with_users(self, users, named):
+        return Blend(*(fold(users, named) for fold in self._of_models("_with_users")), weights=self.weights)
+
     @property
-    def ids(self):
-        """Whether methods take and give ids: where a model does."""
+    def ids(self) -> bool:
+        """Whether methods take and give ids: where a model does.
+
+        >>> from gpumf import ALS, Blend
+        >>> model = ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1)
+        >>> Blend(model, weights=[1]).ids
+        True
+        """
         return any(model.ids for model in self.models if isinstance(model, Model))
 
     @property
-    def user_ids(self):
-        """As of the models."""
+    def user_ids(self) -> np.ndarray | None:
+        """As of the models.
+
+        >>> from gpumf import ALS, Blend
+        >>> model = ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1)
+        >>> Blend(model, weights=[1]).user_ids
+        array(['ann', 'bob'], dtype=object)
+        """
         return self._ids_of_models("user_ids")
 
     @property
-    def item_ids(self):
-        """As of the models."""
+    def item_ids(self) -> np.ndarray | None:
+        """As of the models.
+
+        >>> from gpumf import ALS, Blend
+        >>> model = ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1)
+        >>> Blend(model, weights=[1]).item_ids
+        array(['alien', 'up'], dtype=object)
+        """
         return self._ids_of_models("item_ids")
 
     def _ids_of_models(self, name):
@@ -220,7 +313,7 @@ def _predicted(model, users, items):
     return model.predict(users, items, ids=False) if isinstance(model, Model) else model.predict(users, items)
 
 
-def convex_weights(predictions, values, metric="rmse"):
+def convex_weights(predictions: ArrayLike, values: ArrayLike, metric: Metric = "rmse") -> np.ndarray:
     """The w >= 0 of sum 1 with the least error of predictions w, exactly.
 
     Parameters

@@ -1,16 +1,26 @@
 """What models accept: their parameters, training sets and positions; and the errors that are theirs alone."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from gpumf.arguments import MOST_SEED as MOST_SEED
-from gpumf.arguments import flag as flag
-from gpumf.arguments import integer as integer
-from gpumf.arguments import number as number
 from gpumf.datasets import Ratings
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class NotFittedError(RuntimeError):
-    """The model has learned nothing yet."""
+    """The model has learned nothing yet.
+
+    >>> from gpumf import ALS
+    >>> ALS(2, device="cpu").predict(0, 0)
+    Traceback (most recent call last):
+        ...
+    gpumf.models.checks.NotFittedError: this ALS has not been fitted; call fit() first
+    """
 
 
 class DivergedError(ArithmeticError):
@@ -19,14 +29,22 @@ class DivergedError(ArithmeticError):
     Attributes
     ----------
     epoch : int, after which something was not finite, counted as in the history
+
+    >>> from gpumf import SGD, DivergedError
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> try:
+    ...     SGD(2, learning_rate=1e30, solver="sequential").fit(columns, epochs=3)
+    ... except DivergedError as error:
+    ...     print(error.epoch)
+    1
     """
 
-    def __init__(self, epoch, remedy):
+    def __init__(self, epoch: int, remedy: str) -> None:
         super().__init__(f"epoch {epoch} ended with factors or errors that are not finite; {remedy}")
         self.epoch = epoch
 
 
-def check_training(train, validation):
+def check_training(train: Any, validation: Any) -> None:
     """Raise TypeError or ValueError where these are no sets to train on and to validate with."""
     for name, ratings in (("train", train), ("validation", validation)):
         if ratings is None and name == "validation":
@@ -39,7 +57,7 @@ def check_training(train, validation):
         raise ValueError("the validation set has other users or items than the training set")
 
 
-def check_finite(train, validation):
+def check_finite(train: Ratings, validation: Ratings | None) -> None:
     """Raise ValueError where a rating of one of the sets, wherever they are, is no finite number."""
     for name, ratings in (("train", train), ("validation", validation)):
         if ratings is None:
@@ -50,7 +68,7 @@ def check_finite(train, validation):
             raise ValueError(f"{name}: rating {row} is {float(ratings.values[row])}; remove it or give its value")
 
 
-def positions(values, n, what):
+def positions(values: Any, n: int, what: str) -> np.ndarray:
     """Positions of users or items as an integer array; TypeError for others, IndexError for one outside 0..n-1."""
     values = np.asarray(values)
     if not np.issubdtype(values.dtype, np.integer):

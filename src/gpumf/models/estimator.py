@@ -1,39 +1,48 @@
 """What all models share: training with a history, errors, and predictions."""
 
+from __future__ import annotations
+
 import secrets
 import time
 from abc import abstractmethod
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpumf import gpu
+from gpumf.arguments import MOST_SEED, flag, integer
 from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.frames import ratings_like, ratings_of
-from gpumf.models.base import Trainer
-from gpumf.models.checks import (
-    MOST_SEED,
-    DivergedError,
-    check_finite,
-    check_training,
-    flag,
-    integer,
-)
+from gpumf.models.checks import DivergedError, check_finite, check_training
 from gpumf.models.finite import FiniteCheck
 from gpumf.models.parameters import Parameters
 from gpumf.models.predictor import Predictor
+from gpumf.models.solvers import Solvers
 from gpumf.models.stopping import ending
 from gpumf.models.storage import Stored
 from gpumf.models.times import Clock
 from gpumf.progress import progress as shown
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Self
 
-class Model(Parameters, Stored, Predictor):
+    import pandas as pd
+
+    from gpumf.datasets import Ratings
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.base import Trainer
+    from gpumf.models.solvers import Device
+    from gpumf.models.stopping import Keep, Row
+    from gpumf.models.times import Times
+
+
+class Model(Parameters, Solvers, Stored, Predictor):
     """Trains on ratings, keeps a history, predicts ratings.
 
-    Subclasses name their kernels in `_trainers` (kernel name -> Trainer class), fastest last, and in `_arrays` the
-    attributes that hold what is learned, float32: first that of the users, then that of the items, row by row.
+    Subclasses name their kernels in `_trainers`, and in `_arrays` the attributes that hold what is learned, float32:
+    first that of the users, then that of the items, row by row.
 
     Attributes
     ----------
@@ -44,43 +53,31 @@ class Model(Parameters, Stored, Predictor):
     device : where the kernel runs: 'cpu', 'cuda', or 'host' for a CUDA kernel on the processor
     kernel : its name. Where none was given, `fit` chooses it by the training set (see `choose`)
     times : `gpumf.models.times.Times` of the newest training: prepare, transfer, train, compile, and wall
+
+    >>> from gpumf import SGD
+    >>> from gpumf.models import Model
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = SGD(2, solver="sequential").fit(columns, epochs=2)
+    >>> isinstance(model, Model), model.device, list(model.history)
+    (True, 'cpu', ['epoch', 'seconds', 'rmse', 'mae'])
     """
 
-    _trainers: ClassVar[dict[str, type[Trainer]]]
+    ids: bool = False
+    user_ids: np.ndarray | None = None
+    item_ids: np.ndarray | None = None
+    history: pd.DataFrame
+    epoch: int | None
+    times: Times
     _arrays: tuple[str, ...]
     _remedy: str  # what to do where training diverges
 
-    def __init__(self, *, solver, device, seed):
+    def __init__(self, *, solver: str | None, device: Device, seed: int | None) -> None:
         self.seed = secrets.randbits(64) if seed is None else integer("seed", seed, 0, MOST_SEED)
         self.solver, self.device = self._usable(solver, device)
         self._solver_given, self._default_solver = solver is not None, self.solver
         self.history = self.epoch = None
 
-    @classmethod
-    def solvers(cls):
-        """What can be passed as `solver`: a dict name -> device, slowest first. Those of 'cuda' run on 'host' too."""
-        return {name: trainer.device for name, trainer in cls._trainers.items()}
-
-    @classmethod
-    def schemes(cls):
-        """What the solvers declare of themselves: a dict name -> `gpumf.models.base.Trainer`, slowest first."""
-        return dict(cls._trainers)
-
-    @classmethod
-    def versions(cls):
-        """What studies compare: a dict name, as 'fast' or 'fast, FP32' -> (solver, `Version`)."""
-        return {
-            f"{solver}, {name}" if name else solver: (solver, version)
-            for solver, scheme in cls._trainers.items()
-            for name, version in scheme.versions.items()
-        }
-
-    @property
-    def scheme(self):
-        """The `Trainer` of this model's solver."""
-        return self._trainers[self.solver]
-
-    def trainer(self, train, *arrays, **parts):
+    def trainer(self, train: Ratings, *arrays: np.ndarray, **parts: Any) -> Trainer:
         """This model's solver at work on a training set: for what looks at its steps, or times them.
 
         Parameters
@@ -96,50 +93,19 @@ class Model(Parameters, Stored, Predictor):
         Raises
         ------
         ValueError : arrays of other shapes than this model's, which kernels would read past the end of
+
+        >>> from gpumf import ALS, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> trainer = ALS(2, biases=False, solver="sequential").trainer(ratings)
+        >>> trainer.solve_users()
+        >>> users, items = trainer.factors()
+        >>> users.shape
+        (2, 2)
         """
         found = [array.shape for array in arrays]
         if arrays and found != (shapes := list(self._shapes(train.n_users, train.n_items, found))):
             raise ValueError(f"the arrays to start from have the shapes {found}, not {shapes}")
         return self.scheme(self, train, *(arrays or self._initial(train)), **parts)
-
-    def choose(self, train):
-        """The solver for a training set, where none was given: the fastest for the device, or what a model knows."""
-        return self._default_solver
-
-    def _usable(self, solver, device):
-        """(solver, device) for what was asked for, the fastest one."""
-        model = type(self).__name__
-        if device not in ("auto", "cpu", "cuda", "host"):
-            raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'host', not {device!r}")
-        if solver is not None and solver not in list(self._trainers):
-            raise ValueError(f"{model} has no solver {solver!r}; choose from {list(self._trainers)}")
-        if device == "host":
-            gpu.device("host")  # raises where there is none
-        elif device == "cuda" or (solver and self._trainers[solver].device == "cuda"):
-            gpu.device()
-        usable = {"host": ("cuda",), "auto": ("cpu", "cuda") if gpu.available() else ("cpu",)}.get(device, (device,))
-        fitting = [
-            name
-            for name, trainer in self._trainers.items()
-            if solver in (None, name) and trainer.device in usable and self._fits(trainer)
-        ]
-        if not fitting:
-            raise ValueError(
-                f"{model} has no solver for solver={solver!r}, device={device!r}{self._misfit}; there are "
-                + ", ".join(f"{name} ({self._described(trainer)})" for name, trainer in self._trainers.items())
-            )
-        return fitting[-1], "host" if device == "host" else self._trainers[fitting[-1]].device
-
-    _misfit = ""  # what else than solver and device a solver may not fit
-
-    def _fits(self, trainer):
-        """Whether a solver is made for a model of this size."""
-        return True
-
-    @staticmethod
-    def _described(trainer):
-        """What `_usable` says of a solver that does not fit."""
-        return trainer.device
 
     @property
     def _parameters(self):
@@ -168,18 +134,18 @@ class Model(Parameters, Stored, Predictor):
 
     def fit(
         self,
-        train,
-        epochs=20,
-        validation=None,
+        train: RatingsLike,
+        epochs: int = 20,
+        validation: RatingsLike | None = None,
         *,
-        keep="last",
-        stop=None,
-        patience=None,
-        callbacks=(),
-        warm_start=False,
-        progress=False,
-        ids=None,
-    ):
+        keep: Keep = "last",
+        stop: Callable[[Row], Any] | None = None,
+        patience: int | None = None,
+        callbacks: Iterable[Callable[[Row], Any]] = (),
+        warm_start: bool = False,
+        progress: bool = False,
+        ids: bool | None = None,
+    ) -> Self:
         """Train on a set of ratings.
 
         Interrupting (KeyboardInterrupt) leaves a usable model with the epochs done so far; continue it with
@@ -217,6 +183,17 @@ class Model(Parameters, Stored, Predictor):
         NotFittedError : warm_start without a training before
         DivergedError : an epoch ended with something that is not finite
         gpumf.gpu.DeviceError : the device cannot do it
+
+        >>> import numpy as np
+        >>> from gpumf import ALS, datasets
+        >>> k = np.arange(100)
+        >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+        >>> train, test = ratings.split(test=0.2, seed=0)
+        >>> model = ALS(2, device="cpu").fit(train, epochs=4, validation=test, keep="best")
+        >>> bool(model.epoch == model.history.rmse.idxmin())
+        True
+        >>> model.fit(train, epochs=2, warm_start=True).history.epoch.tolist()[-2:]
+        [5, 6]
         """
         with self._as_before_if_it_fails():
             epochs, progress = integer("epochs", epochs, 0), flag("progress", progress)
@@ -242,7 +219,9 @@ class Model(Parameters, Stored, Predictor):
             self._train(clock, train, arrays, rows, epochs, validation, stop, progress, keep)
         return self
 
-    def _sets(self, train, validation, known):
+    def _sets(
+        self, train: RatingsLike, validation: RatingsLike | None, known: bool
+    ) -> tuple[bool, Ratings, Ratings | None]:
         """(named, train, validation): whether data name ids, and `Ratings`, in known positions where there are."""
         train, named = ratings_of(train, "train")
         if known and named and self.history is not None:
@@ -252,7 +231,7 @@ class Model(Parameters, Stored, Predictor):
             validation = ratings_like(validation, "validation", *facts)
         return named, train, validation
 
-    def _taken(self, train, validation):
+    def _taken(self, train: Ratings, validation: Ratings | None) -> tuple[Clock, Ratings, Ratings | None]:
         """(clock, train, validation): a clock that runs from now on, and the sets, checked, where they are wanted."""
         clock = Clock(None if self.device == "cpu" else gpu.device(self.device))
         check_training(train, validation)

@@ -1,14 +1,36 @@
 """Which rated items speak for a recommended one."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from gpumf.models.checks import integer
+from gpumf.arguments import integer
+from gpumf.models.folding import Folding
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import ArrayLike
 
 
-class Explaining:
+class Explaining(Folding):
     """Explains the preferences of `ImplicitALS`."""
 
-    def explain(self, user, item, k=10, *, ratings=None, ids=None):
+    alpha: float
+    regularization: float
+    item_factors: np.ndarray
+
+    def explain(
+        self,
+        user: Any,
+        item: Any,
+        k: int = 10,
+        *,
+        ratings: dict[Any, float] | tuple[ArrayLike, ArrayLike] | None = None,
+        ids: bool | None = None,
+    ) -> tuple[float, np.ndarray, np.ndarray]:
         """The rated items that contribute most to a user's preference for an item.
 
         With the items as they are, the user's half-step predicts x_u . y_i = sum over rated j of s_ij c_uj, where
@@ -32,6 +54,13 @@ class Explaining:
         ValueError : several users or items; the training set is not known, as of a model from a file, and no
             ratings are given
         KeyError, IndexError : as of `recommend`
+
+        >>> from gpumf import ImplicitALS
+        >>> plays = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [9, 1, 4, 3]
+        >>> model = ImplicitALS(2, device="cpu").fit(plays, epochs=3)
+        >>> preference, items, contributions = model.explain("ann", "alien")
+        >>> sorted(items), bool(abs(preference - contributions.sum()) < 1e-9)
+        (['alien', 'heat'], True)
         """
         self._check_fitted()
         k, place = integer("k", k, 1), self._only(item, "item", ids)

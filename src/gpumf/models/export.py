@@ -1,12 +1,14 @@
 """Factors as plain matrices, for libraries that search nearest neighbours: hnswlib, Faiss, cuVS."""
 
+from __future__ import annotations
+
 import numpy as np
 
-from gpumf.models.checks import flag
+from gpumf.arguments import flag
 from gpumf.models.factorization import Factorization
 
 
-def export_factors(model, *, cosine=False):
+def export_factors(model: Factorization, *, cosine: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """(queries, vectors): rows of users and items whose inner products order items as `recommend` does.
 
     Libraries for inner products (Faiss `IndexFlatIP`, cuVS `inner_product`, hnswlib `ip`) take both as they are. With
@@ -14,12 +16,26 @@ def export_factors(model, *, cosine=False):
     items are then of length M, so that cosines, and Euclidean distances, order them as inner products do (Bachrach et
     al. 2014):
 
+    >>> import numpy as np
+    >>> from gpumf import ALS, datasets
+    >>> k = np.arange(100)
+    >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+    >>> model = ALS(2, device="cpu").fit(ratings, epochs=3)
     >>> queries, vectors = export_factors(model, cosine=True)
-    >>> rated = np.flatnonzero(train.item_counts)
+    >>> queries.shape, vectors.shape, bool(np.ptp(np.linalg.norm(vectors, axis=1)) < 1e-4)
+    ((20, 5), (10, 5), True)
+
+    With hnswlib, whose search is approximate, and the nearer to exact the larger its `ef`:
+
+    >>> import hnswlib
+    >>> rated = np.flatnonzero(ratings.item_counts)
     >>> index = hnswlib.Index(space="cosine", dim=vectors.shape[1])
     >>> index.init_index(max_elements=len(rated))
     >>> index.add_items(vectors[rated], rated)
-    >>> items, _ = index.knn_query(queries[user], k=10)
+    >>> index.set_ef(100)
+    >>> items, _ = index.knn_query(queries[3], k=5)
+    >>> items[0].tolist() == model.recommend(3, k=5, seen=())[0].tolist()
+    True
 
     Parameters
     ----------

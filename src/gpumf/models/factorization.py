@@ -1,17 +1,27 @@
 """What the models share that approximate a rating by an inner product."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from gpumf import gpu
+from gpumf.arguments import flag, integer, number
 from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.rows import CompressedRows
 from gpumf.hashing import splitmix64
 from gpumf.models.base import MAX_FACTORS
-from gpumf.models.checks import flag, integer, number
 from gpumf.models.estimator import Model
 from gpumf.models.evaluation import UNBOUNDED, Errors
 from gpumf.models.initial import uniform_factors
 from gpumf.models.ranking import MOST_ITEMS, ranking_of
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpumf.datasets import Ratings
+    from gpumf.models.solvers import Device
 
 
 class Once:
@@ -44,13 +54,35 @@ class Factorization(Model):
     ----------
     user_factors, item_factors : float32 (n_users, columns) and (n_items, columns), after `fit`. The first `recommend`
         or `rank` on a GPU copies them there, with what the users rated, for all that follow; then they are read-only
+
+    >>> from gpumf import SGD
+    >>> from gpumf.models import Factorization
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = SGD(2, biases=False, solver="sequential").fit(columns, epochs=3)
+    >>> isinstance(model, Factorization)
+    True
+    >>> p, q = model.user_factors[0], model.item_factors[0]
+    >>> bool(abs(p @ q - model.predict("ann", "alien")) < 1e-5)
+    True
     """
 
+    user_factors: np.ndarray
+    item_factors: np.ndarray
     _arrays = "user_factors", "item_factors"
     _remedy = "raise regularization, or scale the ratings down"
-    biases = False
+    biases: bool | str = False
 
-    def __init__(self, factors, regularization, *, solver, device, threads, seed, clip=False):
+    def __init__(
+        self,
+        factors: int,
+        regularization: float,
+        *,
+        solver: str | None,
+        device: Device,
+        threads: int | None,
+        seed: int | None,
+        clip: bool = False,
+    ) -> None:
         self.factors = integer("factors", factors, 1, MAX_FACTORS)
         self.regularization = number("regularization", regularization, least=0)
         self.clip = flag("clip", clip)
@@ -70,18 +102,37 @@ class Factorization(Model):
         return f"{trainer.device}, up to {trainer.max_factors}"
 
     @property
-    def columns(self):
-        """Columns of `user_factors` and `item_factors`."""
+    def columns(self) -> int:
+        """Columns of `user_factors` and `item_factors`.
+
+        >>> from gpumf import ALS
+        >>> ALS(16, biases=False, device="cpu").columns, ALS(16, device="cpu").columns
+        (16, 18)
+        """
         return self.factors + (2 if self.biases else 0)
 
     @property
-    def user_biases(self):
-        """b_u, float32 (n_users,), of a model with biases."""
+    def user_biases(self) -> np.ndarray:
+        """b_u, float32 (n_users,), of a model with biases.
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "bob"], ["alien", "heat", "alien", "heat"], [5, 4, 2, 1]
+        >>> ann, bob = ALS(2, device="cpu").fit(columns, epochs=3).user_biases
+        >>> bool(ann > 0 > bob)
+        True
+        """
         return self.user_factors[:, -2]
 
     @property
-    def item_biases(self):
-        """b_i, float32 (n_items,), of a model with biases."""
+    def item_biases(self) -> np.ndarray:
+        """b_i, float32 (n_items,), of a model with biases.
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "bob"], ["alien", "heat", "alien", "heat"], [5, 4, 2, 1]
+        >>> alien, heat = ALS(2, device="cpu").fit(columns, epochs=3).item_biases
+        >>> bool(alien > heat)
+        True
+        """
         return self.item_factors[:, -1]
 
     @property
@@ -96,7 +147,7 @@ class Factorization(Model):
     def _parameters(self):
         return super()._parameters | {"factors": self.factors, "regularization": self.regularization}
 
-    def initial_factors(self, train):
+    def initial_factors(self, train: Ratings) -> tuple[Any, Any]:
         """Random factors, uniform on [0, 2 sqrt(mean / f)), so that inner products start near the mean rating.
 
         For a mean of 4 and 16 factors that is the thesis's [0, 1) (section 6.2.1). The same for every kernel and
@@ -106,15 +157,21 @@ class Factorization(Model):
         Returns
         -------
         (user_factors, item_factors) : float32, where the ratings are
+
+        >>> from gpumf import ALS, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> users, items = ALS(2, biases=False, device="cpu").initial_factors(ratings)
+        >>> users.shape, bool(users.min() >= 0), bool(users.max() < 2 * (ratings.mean / 2) ** 0.5)
+        ((2, 2), True, True)
         """
         key, mean = splitmix64(np.uint64(self.seed)), self._target_mean(train)
         with np.errstate(over="ignore"):
             keys = splitmix64(key + np.arange(2, dtype=np.uint64))
-        drawn = tuple(
+        users, items = (
             uniform_factors(rows, self.factors, mean, key, train.device)
             for rows, key in zip((train.n_users, train.n_items), keys, strict=True)
         )
-        return with_bias_columns(train, *((factors, 0) for factors in drawn), train.xp) if self.biases else drawn
+        return with_bias_columns(train, (users, 0), (items, 0), train.xp) if self.biases else (users, items)
 
     def _target_mean(self, train):
         """The mean of what the inner products of known users and items are to be."""
@@ -199,7 +256,7 @@ class Factorization(Model):
         return ranking_of(*factors, candidates, seen, k, self.device)
 
 
-def with_bias_columns(train, users, items, xp=np):
+def with_bias_columns(train: Ratings, users: tuple, items: tuple, xp: Any = np) -> tuple[Any, Any]:
     """Rows of factors with the two columns of biases: (.., b_u, 1) and (.., 1, b_i).
 
     Parameters

@@ -1,29 +1,87 @@
 """New users without training: what a model learns of them while its items stay as they are."""
 
-import copy
+from __future__ import annotations
+
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpumf import gpu
 from gpumf.datasets import Ratings
 from gpumf.datasets.frames import ratings_of
+from gpumf.models.recommender import Recommender
+
+if TYPE_CHECKING:
+    from typing import Any, Self, TypeAlias
+
+    from numpy.typing import ArrayLike
+
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.als.trainer import ALSTrainer
+    from gpumf.models.factorization import Factorization
+    from gpumf.models.ids import Ids
+    from gpumf.models.recommender import Seen
+
+    NewRatings: TypeAlias = RatingsLike | dict[Any, float] | tuple[ArrayLike, ArrayLike]
 
 _MOST_SOLVES = 10
 """Half-steps of a solver that gets nearer to a solution each time."""
 
 
-class Folding:
-    """Models that find a new user's vector from ratings, with everything else as it was learned.
+class Folding(Recommender):
+    """Recommends to new users, whose vectors it finds from their ratings, with everything else as it was learned."""
 
-    Subclasses have `_fold(ratings)`, the users' rows of `_arrays`, float32 (n, ..), for `Ratings` of known items.
-    """
+    def recommend(
+        self,
+        user: Ids | None = None,
+        k: int = 10,
+        seen: Seen | None = None,
+        *,
+        ratings: NewRatings | None = None,
+        candidates: Ids | None = None,
+        filter_items: Ids | None = None,
+        ids: bool | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As of `Recommender`; with ratings of new users in the place of known ones.
 
-    def fold_in(self, ratings, *, ids=None):
+        Parameters
+        ----------
+        ratings : of new users, as `fold_in` takes them, instead of `user`: of one dict or pair one list, else a list
+            a user, in ascending order of their ids or positions; what they rated is left out
+        user, k, seen, candidates, filter_items, ids : as of `Recommender`
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> items, ratings = model.recommend("bob", k=5)
+        >>> sorted(items), ratings.dtype
+        (['heat', 'up'], dtype('float32'))
+        >>> items, _ = model.recommend(["ann", "bob"], k=2)  # of ann there is one item left
+        >>> items.shape, items[0].tolist()
+        ((2, 2), ['up', None])
+        >>> items, _ = model.recommend(ratings={"alien": 5, "heat": 1})
+        >>> items.tolist()
+        ['up']
+        """
+        if user is not None and ratings is None:
+            return super().recommend(user, k, seen, candidates=candidates, filter_items=filter_items, ids=ids)
+        if user is not None or ratings is None:
+            raise TypeError("recommend() needs users, or the ratings of new ones, and not both")
+        folded = self.fold_in(ratings, ids=ids)
+        users: Ids = np.arange(folded._shape[0])
+        if isinstance(ratings, dict) or (isinstance(ratings, tuple | list) and len(ratings) == 2):
+            users = 0
+        elif folded.user_ids is not None and self._speaks(ids):
+            users = folded.user_ids
+        return folded.recommend(users, k, seen, candidates=candidates, filter_items=filter_items, ids=ids)
+
+    def fold_in(self, ratings: NewRatings, *, ids: bool | None = None) -> Self:
         """This model with other users in the place of those it was trained on: new ones, known by their ratings.
 
         What is learned of a user is what training would learn next with all items as they are: of ALS and ImplicitALS
-        a half-step, of SGD the least of its objective, of a machine p(h | v). Where the kernel runs, all at once.
+        a half-step, of SGD the least of its objective, of a machine p(h | v), of a blend that of each of its models.
+        Where the kernel runs, all at once.
 
         Parameters
         ----------
@@ -40,16 +98,24 @@ class Folding:
         ------
         KeyError : an id that no item of the training set has
         ValueError : items outside the model's, ratings that are not finite or come twice
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> newcomers = model.fold_in((["zoe", "amy", "zoe"], ["alien", "up", "heat"], [5, 3, 1]))
+        >>> newcomers.user_ids, newcomers.user_factors.shape
+        (array(['amy', 'zoe'], dtype=object), (2, 4))
+        >>> model.fold_in({"brazil": 5})
+        Traceback (most recent call last):
+            ...
+        KeyError: "no item of the training set has the id 'brazil'; with ids=False, items are positions"
         """
         self._check_fitted()
-        users, named = self._ratings_of_users(ratings, ids)
-        folded = copy.copy(self)
-        folded._forget_copies()
-        folded._user_known, folded._training, folded._seen_rows = users.user_counts > 0, users, None
-        folded.user_ids = users.user_ids if named else None
-        rows = self._fold(users)
-        folded._set_learned((rows, *self._learned[1:]))
-        return folded
+        return self._with_users(*self._ratings_of_users(ratings, ids))
+
+    @abstractmethod
+    def _with_users(self, users, named):
+        """This model with the users of `Ratings` of its items in the place of its own, and their ids if `named`."""
 
     def _ratings_of_users(self, data, ids):
         """(ratings, named) : `Ratings` of new users and known items, and whether the users have ids."""
@@ -76,15 +142,8 @@ class Folding:
             raise ValueError("a user rates an item twice; give one rating of each")
         return ratings, named
 
-    def _forget_copies(self):
-        """Drop what belongs to other users, in a copy of the model."""
 
-    @abstractmethod
-    def _fold(self, ratings):
-        """The first of the arrays of `_arrays`, float32 (n, ..) on the host, of the users of `Ratings` there."""
-
-
-def solved_users(model, ratings, scheme):
+def solved_users(model: Factorization, ratings: Ratings, scheme: type[ALSTrainer]) -> np.ndarray:
     """The factors of the users of some ratings, float32 (n, columns), by half-steps of an ALS scheme.
 
     Parameters
@@ -98,8 +157,7 @@ def solved_users(model, ratings, scheme):
     if model.biases:
         start[:, -1] = 1
     arrays = start, np.ascontiguousarray(model.item_factors)
-    arrays = map(there.device.array, arrays) if there.device else arrays
-    trainer, found = scheme(model, there, *arrays), start
+    trainer, found = scheme(model, there, *(map(there.device.array, arrays) if there.device else arrays)), start
     for _ in range(_MOST_SOLVES):
         before = found
         trainer.solve_users()

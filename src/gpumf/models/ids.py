@@ -1,27 +1,72 @@
 """Whom a model speaks of: users and items by the ids of their data, or by their positions."""
 
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from gpumf.arguments import flag
 from gpumf.datasets.checks import array_of
 from gpumf.datasets.frames import positions_of, ratings_like
-from gpumf.models.checks import flag, positions
+from gpumf.models.checks import positions
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+    from typing import Any, TypeAlias
+
+    from numpy.typing import ArrayLike
+
+    from gpumf.datasets import Ratings
+    from gpumf.datasets.frames import RatingsLike
+
+    Ids: TypeAlias = ArrayLike | Set[Any]
 
 
-class Identified:
+class Identified(ABC):
     """Methods with the option `ids` take and give ids, or, with ids=False, positions 0..n-1.
 
     A model speaks as its training data did: of a data frame, or columns, by ids; of `Ratings` and of matrices, which
     count positions, by positions. `fit(ids=..)` says otherwise, and so does `ids` of every method.
 
-    Attributes
-    ----------
-    ids : bool, what methods take and give unless they are told otherwise
-    user_ids, item_ids : the id of each position, (n_users,) and (n_items,), ascending or as given; None where ids are
-        positions
+    Subclasses have `_shape`, (users, items).
     """
 
-    ids = False
-    user_ids = item_ids = None
+    _shape: tuple[int, int]
+
+    @property
+    @abstractmethod
+    def ids(self) -> bool:
+        """Whether methods take and give ids unless they are told otherwise.
+
+        >>> from gpumf import ALS, datasets
+        >>> ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1).ids
+        True
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> ALS(2, device="cpu").fit(ratings, epochs=1).ids
+        False
+        """
+
+    @property
+    @abstractmethod
+    def user_ids(self) -> np.ndarray | None:
+        """The id of each user's position, (n_users,), ascending or as given; None where ids are positions.
+
+        >>> from gpumf import ALS
+        >>> ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1).user_ids
+        array(['ann', 'bob'], dtype=object)
+        """
+
+    @property
+    @abstractmethod
+    def item_ids(self) -> np.ndarray | None:
+        """The id of each item's position, (n_items,), as `user_ids`.
+
+        >>> from gpumf import ALS
+        >>> ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1).item_ids
+        array(['alien', 'up'], dtype=object)
+        """
 
     def _keep_ids(self, ratings):
         """Keep the ids of a training set."""
@@ -79,6 +124,6 @@ class Identified:
             told[missing] = None if told.dtype.kind == "O" else -1
         return told
 
-    def _like(self, data, name):
+    def _like(self, data: RatingsLike, name: str) -> Ratings:
         """`Ratings` of what `fit` takes, in the positions of this model."""
         return ratings_like(data, name, self.user_ids, self.item_ids, self._shape)

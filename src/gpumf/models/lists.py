@@ -1,15 +1,26 @@
 """How much of the catalogue lists of recommendations show, how different their items are, ranks among drawn items."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from gpumf.models.checks import MOST_SEED, integer
-from gpumf.models.similar import unit_rows
+from gpumf.arguments import MOST_SEED, integer
+from gpumf.models.similar import Similar, unit_rows
+
+if TYPE_CHECKING:
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.ids import Ids
+    from gpumf.models.recommender import Seen
 
 
-class Lists:
-    """Judges the lists of a `Recommender` that has `_vectors`."""
+class Lists(Similar):
+    """Judges lists of recommendations, by the vectors of their items too."""
 
-    def variety(self, k=10, seen=None, users=None, *, ids=None):
+    def variety(
+        self, k: int = 10, seen: Seen | None = None, users: Ids | None = None, *, ids: bool | None = None
+    ) -> dict[str, float]:
         """How varied the lists of k items are that users get.
 
         coverage is the share of the items with training ratings that are in some list; diversity of a list the mean
@@ -29,6 +40,12 @@ class Lists:
         Raises
         ------
         ValueError : no list with an item; otherwise as of `recommend`
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> found = ALS(2, device="cpu").fit(columns, epochs=3).variety(k=1, seen=())
+        >>> found["coverage"] <= 1, found["diversity"]
+        (True, 0.0)
         """
         self._check_fitted()
         k = min(integer("k", k, 1), self._shape[1])
@@ -53,7 +70,9 @@ class Lists:
             "novelty": float(-np.log2(counts[shown] / counts.sum()).mean()),
         }
 
-    def rank_sampled(self, test, k=10, negatives=100, seen=None, seed=0):
+    def rank_sampled(
+        self, test: RatingsLike, k: int = 10, negatives: int = 100, seen: Seen | None = None, seed: int = 0
+    ) -> dict[str, float]:
         """How high each test item ranks among random items that its user has not rated.
 
         For every test rating `negatives` items are drawn, with replacement, of those with a training rating that the
@@ -76,6 +95,15 @@ class Lists:
         Raises
         ------
         ValueError : no test ratings, or a user who has rated all items; otherwise as of `recommend`
+
+        >>> import numpy as np
+        >>> from gpumf import ALS, datasets
+        >>> k = np.arange(100)
+        >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+        >>> train, test = ratings.split(test=0.2, seed=0)
+        >>> metrics = ALS(2, device="cpu").fit(train, epochs=2).rank_sampled(test, k=5, negatives=20)
+        >>> list(metrics), metrics["mrr"] <= 1
+        (['hit_rate', 'ndcg', 'mrr'], True)
         """
         self._check_fitted()
         test = self._like(test, "test").on_host()

@@ -1,15 +1,23 @@
 """The constructor's arguments of a model, as scikit-learn's tools read and change them."""
 
+from __future__ import annotations
+
 import inspect
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any, Self
 
 
 class Parameters:
     """Keeps what the constructor was given: `get_params`, `set_params`, and a repr that makes an equal model."""
 
+    _given: dict[str, Any]
+
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        signature = _signature(cls)  # which help() would take from __new__
+        signature = inspect.signature(cls.__init__)  # which help() would take from __new__
         cls.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def __new__(cls, *args, **kwargs):
@@ -22,21 +30,26 @@ class Parameters:
         self._given |= self._given.pop(_options(cls), {})
         return self
 
-    def get_params(self, deep=True):
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments by name, as they were given, defaults where they were not.
 
         Parameters
         ----------
         deep : bool, of scikit-learn; there is nothing within
+
+        >>> from gpumf import ALS
+        >>> parameters = ALS(32, device="cpu").get_params()
+        >>> parameters["factors"], parameters["regularization"]
+        (32, 0.15)
         """
         defaults = {
             name: parameter.default
-            for name, parameter in list(_signature(type(self)).parameters.items())[1:]
+            for name, parameter in inspect.signature(type(self)).parameters.items()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         }
         return defaults | self._given
 
-    def set_params(self, **parameters):
+    def set_params(self, **parameters: Any) -> Self:
         """Change arguments of the constructor; the model is then as newly constructed, not fitted.
 
         Returns
@@ -46,6 +59,14 @@ class Parameters:
         Raises
         ------
         TypeError, ValueError : as of the constructor; the model then stays as it was
+
+        >>> from gpumf import ALS
+        >>> ALS(32, device="cpu").set_params(factors=8, seed=1)
+        ALS(factors=8, device='cpu', seed=1)
+        >>> ALS(32, device="cpu").set_params(factors=0)
+        Traceback (most recent call last):
+            ...
+        ValueError: factors must be an integer from 1 to 2147483647, not 0
         """
         made = type(self)(**self._given | parameters)
         vars(self).clear()

@@ -1,6 +1,10 @@
 """Predictions and their errors, of all models that learn by themselves."""
 
+from __future__ import annotations
+
+import copy
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,42 +12,43 @@ from gpumf import gpu
 from gpumf.models.checks import NotFittedError
 from gpumf.models.folding import Folding
 from gpumf.models.lists import Lists
-from gpumf.models.recommender import Recommender
-from gpumf.models.similar import Similar
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.ids import Ids
 
 
-class Predictor(Folding, Lists, Similar, Recommender):
+class Predictor(Folding, Lists):
     """Predicts ratings with what `_learned` has, and the mean where too little is known."""
 
-    def recommend(self, user=None, k=10, seen=None, *, ratings=None, candidates=None, filter_items=None, ids=None):
-        """As of `Recommender`; with ratings of new users in the place of known ones.
-
-        Parameters
-        ----------
-        ratings : of new users, as `fold_in` takes them, instead of `user`: of one dict or pair one list, else a list
-            a user, in ascending order of their ids or positions; what they rated is left out
-        user, k, seen, candidates, filter_items, ids : as of `Recommender`
-        """
-        given = {"candidates": candidates, "filter_items": filter_items, "ids": ids}
-        if (user is None) == (ratings is None):
-            raise TypeError("recommend() needs users, or the ratings of new ones, and not both")
-        if ratings is None:
-            return super().recommend(user, k, seen, **given)
-        folded = self.fold_in(ratings, ids=ids)
-        users = np.arange(folded._shape[0])
-        if isinstance(ratings, dict) or (isinstance(ratings, tuple | list) and len(ratings) == 2):
-            users = 0
-        elif folded.user_ids is not None and self._speaks(ids):
-            users = folded.user_ids
-        return super(Predictor, folded).recommend(users, k, seen, **given)
+    mean: float
+    _learned: Any
 
     @property
     def _item_known(self):
         return self._item_counts > 0
 
+    def _with_users(self, users, named):
+        folded = copy.copy(self)
+        folded._forget_copies()
+        folded._user_known, folded._training, folded._seen_rows = users.user_counts > 0, users, None
+        folded.user_ids = users.user_ids if named else None
+        rows = self._fold(users)
+        folded._set_learned((rows, *self._learned[1:]))
+        return folded
+
+    def _forget_copies(self):
+        """Drop what belongs to other users, in a copy of the model."""
+
     @abstractmethod
-    def _vectors(self, side):
-        """What is learned of each 'user' or 'item', float32 (n, f), without biases."""
+    def _fold(self, ratings):
+        """The first of the arrays of `_arrays`, float32 (n, ..) on the host, of the users of `Ratings` there."""
+
+    @abstractmethod
+    def _placed(self, ratings):
+        """The ratings where the kernel takes them from: on the device, or on the host where they do not fit it."""
 
     @abstractmethod
     def _errors(self, ratings):
@@ -53,7 +58,7 @@ class Predictor(Folding, Lists, Similar, Recommender):
         if self.history is None:
             raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit() first")
 
-    def score(self, ratings):
+    def score(self, ratings: RatingsLike) -> dict[str, float]:
         """Errors on a set of ratings of the same shape, as {"rmse": ..., "mae": ...} in rating units.
 
         Parameters
@@ -63,6 +68,12 @@ class Predictor(Folding, Lists, Similar, Recommender):
         Raises
         ------
         ValueError : a set of another shape, or without a rating
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> list(model.score((["ann", "eve"], ["up", "alien"], [3, 4])))
+        ['rmse', 'mae']
         """
         self._check_fitted()
         ratings = self._like(ratings, "the set")
@@ -75,7 +86,7 @@ class Predictor(Folding, Lists, Similar, Recommender):
         rmse, mae = self._errors(self._placed(ratings))(*arrays)
         return {"rmse": rmse, "mae": mae}
 
-    def predict(self, users, items, *, ids=None):
+    def predict(self, users: Ids, items: Ids, *, ids: bool | None = None) -> np.ndarray:
         """Predicted ratings, float32, for users and items (broadcast against each other).
 
         Parameters
@@ -88,6 +99,16 @@ class Predictor(Folding, Lists, Similar, Recommender):
         KeyError : an id that was not in the training set
         IndexError : a position outside 0..n-1
         ValueError : users and items of shapes that do not go together
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> model.predict("ann", ["alien", "heat", "up"]).shape
+        (3,)
+        >>> model.predict(3, 0, ids=False)
+        Traceback (most recent call last):
+            ...
+        IndexError: user positions must lie in 0..2
         """
         self._check_fitted()
         sides = self._positions(users, "user", ids), self._positions(items, "item", ids)

@@ -1,23 +1,39 @@
 """What all share that rank items for users: the models, and their blends."""
 
-from abc import ABC, abstractmethod
+from __future__ import annotations
+
+from abc import abstractmethod
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf.models.checks import integer
+from gpumf.arguments import integer
 from gpumf.models.ids import Identified
 from gpumf.models.ranking import METRICS, ByUser, popular_items
 
+if TYPE_CHECKING:
+    from typing import TypeAlias
 
-class Recommender(Identified, ABC):
+    from gpumf.datasets import Ratings
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.datasets.rows import CompressedRows
+    from gpumf.models.ids import Ids
+
+    Seen: TypeAlias = RatingsLike | tuple[()]
+
+
+class Recommender(Identified):
     """Recommends what it predicts the highest ratings for.
 
-    Subclasses have `device`, `_shape` (users, items), `_item_counts`, int64 (n_items,), the training ratings of each
-    item, and `_training`, the training set or None where it is not known.
+    Subclasses have `device`, `_item_counts`, int64 (n_items,), the training ratings of each item, and `_training`,
+    the training set or None where it is not known.
     """
 
-    _seen_rows = None  # what users rated, CompressedRows without values, of a model from a file that kept it
+    device: str
+    _item_counts: np.ndarray
+    _training: Ratings | None
+    _seen_rows: CompressedRows | None = None  # without values, of a model from a file that kept it
 
     _offset = 0.0  # of predictions from the scores of rankings
     _bounds = None  # lowest and highest prediction, where they are clipped
@@ -45,7 +61,16 @@ class Recommender(Identified, ABC):
         if (ratings.n_users, ratings.n_items) != self._shape:
             raise ValueError("the ratings have other users or items than the model was trained on")
 
-    def recommend(self, user, k=10, seen=None, *, candidates=None, filter_items=None, ids=None):
+    def recommend(
+        self,
+        user: Ids,
+        k: int = 10,
+        seen: Seen | None = None,
+        *,
+        candidates: Ids | None = None,
+        filter_items: Ids | None = None,
+        ids: bool | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The k items with the highest predicted ratings that the user has not rated.
 
         Of equal ratings the item of the lower position comes first. A user of whom the model knows nothing that tells
@@ -76,6 +101,13 @@ class Recommender(Identified, ABC):
             set is not known
         KeyError : an id that was not in the training set
         IndexError : a position outside 0..n-1
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> items, _ = model.recommend("ann", filter_items=["alien"], seen=())
+        >>> sorted(items)
+        ['heat', 'up']
         """
         self._check_fitted()
         places = self._one_or_several(user, "user", ids)
@@ -116,7 +148,17 @@ class Recommender(Identified, ABC):
         """Positions of a list of items, which may be empty."""
         return self._positions(items, "item", ids)
 
-    def rank(self, test, k=10, seen=None, users=None, *, candidates=None, filter_items=None, ids=None):
+    def rank(
+        self,
+        test: RatingsLike,
+        k: int = 10,
+        seen: Seen | None = None,
+        users: Ids | None = None,
+        *,
+        candidates: Ids | None = None,
+        filter_items: Ids | None = None,
+        ids: bool | None = None,
+    ) -> dict[str, float]:
         """How many of the k best items that the model finds for a user are among those that the user rated later.
 
         Every test rating counts as relevant, whatever its value; of a user's k items, best first, let hit j be one
@@ -144,18 +186,27 @@ class Recommender(Identified, ABC):
         Raises
         ------
         ValueError : no user with a test item, a test set of another shape; otherwise as of `recommend`
+
+        >>> import numpy as np
+        >>> from gpumf import ALS, datasets
+        >>> k = np.arange(100)
+        >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+        >>> train, test = ratings.split(test=0.2, seed=0)
+        >>> metrics = ALS(2, device="cpu").fit(train, epochs=2).rank(test, k=5)
+        >>> list(metrics), all(0 <= value <= 1 for value in metrics.values())
+        (['precision', 'recall', 'map', 'ndcg'], True)
         """
         self._check_fitted()
         test = self._like(test, "test")
         self._check_shape(test)
         k = integer("k", k, 1)
-        users = np.arange(test.n_users) if users is None else np.ravel(self._positions(users, "user", ids))
+        chosen = np.arange(test.n_users) if users is None else np.ravel(self._positions(users, "user", ids))
         rows = self._rows(test, k)
-        users = users[rows.counts[users] > 0]
-        if not len(users):
+        chosen = chosen[rows.counts[chosen] > 0]
+        if not len(chosen):
             raise ValueError("none of the users has a test item")
         ranking = self._ranking(seen, k, self._allowed(candidates, filter_items, ids))
-        means = ranking.metrics(rows, users, k).mean(axis=0)
+        means = ranking.metrics(rows, chosen, k).mean(axis=0)
         return dict(zip(METRICS, means.tolist(), strict=True))
 
     def _rows(self, ratings, k):

@@ -1,16 +1,31 @@
 """Parameters compared by training on several splits: cross-validation, and search over a grid or random draws."""
 
+from __future__ import annotations
+
 import itertools
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf.models.checks import MOST_SEED, flag, integer
+from gpumf.arguments import MOST_SEED, flag, integer
 from gpumf.models.estimator import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    import pandas as pd
+
+    from gpumf.datasets import Ratings
+
+    Splits = Ratings | Iterable[tuple[Ratings, Ratings]]
 
 _MINIMISED = "rmse", "mae"
 
 
-def cross_validate(model, splits, epochs=20, *, k=10, ranking=False, **fitting):
+def cross_validate(
+    model: Model, splits: Splits, epochs: int = 20, *, k: int = 10, ranking: bool = False, **fitting: Any
+) -> pd.DataFrame:
     """Train copies of a model, one a split, and judge each on what was held out.
 
     Parameters
@@ -31,6 +46,14 @@ def cross_validate(model, splits, epochs=20, *, k=10, ranking=False, **fitting):
     ------
     TypeError : no model of gpumf, splits that are no pairs
     ValueError : no split; otherwise as of `fit`
+
+    >>> import numpy as np
+    >>> from gpumf import ALS, cross_validate, datasets
+    >>> k = np.arange(100)
+    >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+    >>> found = cross_validate(ALS(2, device="cpu"), ratings.kfold(2), epochs=1)
+    >>> list(found), len(found)
+    (['split', 'rmse', 'mae', 'seconds'], 2)
     """
     import pandas as pd
 
@@ -47,18 +70,39 @@ def cross_validate(model, splits, epochs=20, *, k=10, ranking=False, **fitting):
     return pd.DataFrame(rows)
 
 
-def search(model, parameters, splits, epochs=20, *, metric="rmse", draws=None, seed=0, **judging):
+def search(
+    model: Model,
+    parameters: dict[str, Sequence],
+    splits: Splits,
+    epochs: int = 20,
+    *,
+    metric: str = "rmse",
+    draws: int | None = None,
+    seed: int = 0,
+    **judging: Any,
+) -> pd.DataFrame:
     """Cross-validate a model with each combination of parameters, or with random ones.
 
-    >>> found = search(ALS(), {"factors": [8, 16], "regularization": [0.05, 0.1]}, ratings)
-    >>> best = ALS(**found.attrs["best"]).fit(ratings)
+    >>> import numpy as np
+    >>> from gpumf import ALS, cross_validate, datasets, search
+    >>> k = np.arange(100)
+    >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+    >>> grid = {"factors": [1, 2], "regularization": [0.1, 1.0]}
+    >>> found = search(ALS(device="cpu"), grid, ratings.kfold(2), epochs=2)
+    >>> list(found), len(found)
+    (['factors', 'regularization', 'rmse', 'mae', 'seconds', 'rmse_std'], 4)
+    >>> best = ALS(**found.attrs["best"], device="cpu").fit(ratings, epochs=2)
 
     With Optuna the same, one trial at a time:
 
     >>> def objective(trial):
-    ...     model = ALS(16, trial.suggest_float("regularization", 1e-3, 1, log=True))
-    ...     return cross_validate(model, ratings).rmse.mean()
-    >>> optuna.create_study().optimize(objective, n_trials=30)
+    ...     model = ALS(2, trial.suggest_float("regularization", 1e-3, 1, log=True), device="cpu")
+    ...     return cross_validate(model, ratings.kfold(2), epochs=2).rmse.mean()
+    >>> import optuna
+    >>> study = optuna.create_study()
+    >>> study.optimize(objective, n_trials=3)
+    >>> list(study.best_params)
+    ['regularization']
 
     Parameters
     ----------

@@ -1,19 +1,32 @@
 """The items or users that are most alike, by what a model learned of them."""
 
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from gpumf.arguments import integer
 from gpumf.datasets.rows import CompressedRows
-from gpumf.models.checks import integer
 from gpumf.models.ranking import ranking_of
+from gpumf.models.recommender import Recommender
+
+if TYPE_CHECKING:
+    from gpumf.models.ids import Ids
 
 
-class Similar:
+class Similar(Recommender):
     """Compares users with users, and items with items, by the cosine of their vectors.
 
-    Subclasses have `_vectors(side)`, float32 (n, f), of all users or items, and `_user_known`, `_item_known`.
+    Subclasses have `_user_known` and `_item_known`, bool, of all users and items.
     """
 
-    def similar_items(self, item, k=10, *, ids=None):
+    @abstractmethod
+    def _vectors(self, side):
+        """What is learned of each 'user' or 'item', float32 (n, f), without biases."""
+
+    def similar_items(self, item: Ids, k: int = 10, *, ids: bool | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The k items whose vectors have the largest cosine with an item's, itself left out.
 
         Parameters
@@ -32,11 +45,24 @@ class Similar:
         ------
         KeyError : an id that was not in the training set
         IndexError : a position outside 0..n-1
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> items, cosines = ALS(2, device="cpu").fit(columns, epochs=3).similar_items("alien", k=1)
+        >>> items.shape, cosines.dtype
+        ((1,), dtype('float32'))
         """
         return self._similar("item", item, k, ids)
 
-    def similar_users(self, user, k=10, *, ids=None):
-        """The k users whose vectors have the largest cosine with a user's: as `similar_items`, of users."""
+    def similar_users(self, user: Ids, k: int = 10, *, ids: bool | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The k users whose vectors have the largest cosine with a user's: as `similar_items`, of users.
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> users, cosines = ALS(2, device="cpu").fit(columns, epochs=3).similar_users(["ann", "bob"], k=2)
+        >>> users.shape, bool((cosines[:, 0] >= cosines[:, 1]).all())
+        ((2, 2), True)
+        """
         return self._similar("user", user, k, ids)
 
     def _similar(self, side, given, k, ids):
@@ -56,7 +82,7 @@ class Similar:
         return self._told(found, side, ids), np.pad(cosines, beyond, constant_values=np.nan)
 
 
-def unit_rows(rows):
+def unit_rows(rows: np.ndarray) -> np.ndarray:
     """Rows of length 1, float32; rows of zeros stay."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.ascontiguousarray(rows / np.where(lengths > 0, lengths, 1), np.float32)

@@ -1,11 +1,23 @@
 """When training ends early, and whom it tells of its epochs."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
-from gpumf.models.checks import integer
+from gpumf.arguments import integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Literal
+
+    Row = dict[str, float]  # of a history
+    Keep = Literal["last", "best"]
 
 
-def ending(stop, patience, callbacks, keep):
+def ending(
+    stop: Callable[[Row], Any] | None, patience: int | None, callbacks: Iterable[Callable[[Row], Any]], keep: Keep
+) -> Callable[[Row], bool] | None:
     """One function of history rows that tells callbacks and is true where training is to end; None without any.
 
     stop, patience, callbacks, keep : of `Model.fit`

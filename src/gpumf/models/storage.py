@@ -1,20 +1,32 @@
 """Models in files: written as a whole or not at all, read with every array checked."""
 
+from __future__ import annotations
+
 import json
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf.arguments import path_of
+from gpumf.arguments import flag, integer, number, path_of
 from gpumf.datasets.checks import check_scale
 from gpumf.gpu import DeviceError
-from gpumf.models.checks import flag, integer, number
+from gpumf.models.recommender import Recommender
 from gpumf.models.stored_ids import packed_ids, packed_rows, unpacked_ids, unpacked_rows
 from gpumf.models.tensors import read_tensors, write_tensors
 from gpumf.models.times import Times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+    from typing import Any, Self
+
+    import pandas as pd
+
+    from gpumf.models.solvers import Device
 
 _TENSORS = ".safetensors"
 _FORMAT = 5
@@ -22,7 +34,7 @@ _READ = 4, 5
 """Formats that are read: 5 may have ids, and what users rated, where 4 has neither."""
 
 
-def write(path, header, arrays):
+def write(path: str | PathLike, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write one file: beside it first, then in its place, so that a failure leaves what was there before.
 
     Parameters
@@ -33,16 +45,17 @@ def write(path, header, arrays):
     """
     path = path_of(path).resolve()  # a link stays one
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    header = json.dumps({"format": _FORMAT} | header)
+    text = json.dumps({"format": _FORMAT} | header)
+    contents: dict[str, Any] = {"header": text, **arrays}
     try:
         tensors = path.suffix == _TENSORS
         beside.touch()  # where it cannot be, the system says why
         if tensors:
-            write_tensors(beside, header, arrays)
+            write_tensors(beside, text, arrays)
         # np.savez given a name may append a suffix; a file it leaves alone.
         with open(beside, "r+b" if tensors else "wb") as file:
             if not tensors:
-                np.savez(file, header=header, **arrays)
+                np.savez(file, **contents)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
@@ -54,7 +67,7 @@ def write(path, header, arrays):
             beside.unlink()
 
 
-def read(path, model, mmap=False):
+def read(path: str | PathLike, model: str, mmap: bool = False) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """(header, arrays) of a file that `write` wrote for this model, a name.
 
     mmap : bool, map the arrays of a .safetensors file into memory instead of reading them
@@ -86,7 +99,7 @@ def read(path, model, mmap=False):
 
 
 @contextmanager
-def damage_of(path):
+def damage_of(path: str | PathLike) -> Iterator[None]:
     """Say of what goes wrong with a file's contents that the file is damaged (ValueError)."""
     try:
         yield
@@ -96,7 +109,9 @@ def damage_of(path):
         raise ValueError(f"{path} is damaged: {error!r}") from error
 
 
-def check_arrays(arrays, expected, numbers=True):
+def check_arrays(
+    arrays: dict[str, np.ndarray], expected: dict[str, tuple[Any, tuple[int, ...]]], numbers: bool = True
+) -> None:
     """Raise ValueError unless these are the arrays, all their numbers finite and none of their counts negative.
 
     Parameters
@@ -117,7 +132,7 @@ def check_arrays(arrays, expected, numbers=True):
             raise ValueError(f"{name} has numbers that are not finite, or negative counts")
 
 
-def history_of(columns):
+def history_of(columns: dict[str, list]) -> pd.DataFrame:
     """The history as a DataFrame, from its columns by name; ValueError where it is none."""
     import pandas as pd
 
@@ -127,7 +142,7 @@ def history_of(columns):
     return frame.astype({name: np.float64 for name in frame if name != "epoch"})
 
 
-class Stored(ABC):
+class Stored(Recommender):
     """Models that are saved to a file and loaded from it.
 
     Subclasses have `_arrays`, the names of the attributes that hold what is learned, float32, `_parameters`, the
@@ -135,7 +150,7 @@ class Stored(ABC):
     `_user_known`, `_item_counts`.
     """
 
-    def save(self, path, *, seen=False):
+    def save(self, path: str | PathLike, *, seen: bool = False) -> None:
         """Write the fitted model to one file: what it learned, its ids, parameters and history, no ratings.
 
         A file of this name is replaced once the new one is whole.
@@ -150,6 +165,13 @@ class Stored(ABC):
         Raises
         ------
         ValueError : seen=True where the training set is not known
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> ALS(2, device="cpu").fit(columns, epochs=3).save("films.npz", seen=True)
+        >>> items, _ = ALS.load("films.npz", device="cpu").recommend("ann")
+        >>> items.tolist()
+        ['up']
         """
         write(path, *self._content(seen))
 
@@ -177,7 +199,7 @@ class Stored(ABC):
         return header, learned
 
     @classmethod
-    def load(cls, path, device="auto", *, mmap=False):
+    def load(cls, path: str | PathLike, device: Device = "auto", *, mmap: bool = False) -> Self:
         """Read a model that `save` wrote, for use on `device`; its kernel is chosen anew.
 
         Parameters
@@ -190,6 +212,16 @@ class Stored(ABC):
         Raises
         ------
         ValueError : the file is no saved model of this class, or what it holds does not go together
+
+        >>> from gpumf import ALS, SGD
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> ALS(2, device="cpu").fit(columns, epochs=3).save("films.npz")
+        >>> ALS.load("films.npz", device="cpu").user_ids
+        array(['ann', 'bob', 'eve'], dtype=object)
+        >>> SGD.load("films.npz")
+        Traceback (most recent call last):
+            ...
+        ValueError: films.npz holds a ALS (format 5), not a SGD (format 5)
         """
         header, arrays = read(path, cls.__name__, flag("mmap", mmap))
         with damage_of(path):

@@ -45,6 +45,11 @@ def twin(name: str, seed: int = 0) -> Ratings:
     Raises
     ------
     DataError : unknown name; "hugewiki", whose 3.1 billion ratings are generated on a GPU (by `gpu_twins`)
+
+    >>> from gpumf import datasets
+    >>> ratings = datasets.twin("ml-100k")
+    >>> ratings.n_users, ratings.n_items, ratings.nnz
+    (943, 1682, 100000)
     """
     if name == "hugewiki":
         raise DataError(

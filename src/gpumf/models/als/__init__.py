@@ -1,10 +1,14 @@
 """Alternating least squares."""
 
+from __future__ import annotations
+
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from gpumf.arguments import flag, integer, number
+from gpumf.datasets import Ratings
 from gpumf.models.als.cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
 from gpumf.models.als.tensor_core import TensorCore
 from gpumf.models.als.thesis import ThesisGlobal, ThesisHybrid, ThesisShared
@@ -15,11 +19,16 @@ from gpumf.models.als.trainer import (
     ParallelConjugateGradient,
     Sequential,
 )
-from gpumf.models.checks import flag, integer, number
 from gpumf.models.explain import Explaining
 from gpumf.models.factorization import Factorization
 from gpumf.models.folding import solved_users
 from gpumf.models.renewing import with_new
+
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.solvers import Device
 
 _MOST_EXACT = 16
 """Columns with which the exact solution for explicit ratings takes the CPU less time than three steps of conjugate
@@ -32,29 +41,28 @@ _LARGEST_START = 0.01  # of implicit feedback's initial factors
 class _LeastSquares(Factorization):
     """What explicit and implicit feedback share: lambda, and the parameters of conjugate gradient."""
 
-    alpha = None  # of implicit feedback
+    alpha: Any = None  # of implicit feedback
 
     def __init__(
         self,
-        factors=16,
-        regularization=0.15,
+        factors: int = 16,
+        regularization: float = 0.15,
         *,
-        biases=None,
-        clip=False,
-        weighted=True,
-        solver=None,
-        device="auto",
-        threads=None,
-        chunk=None,
-        cg_steps=None,
-        cg_tolerance=1e-4,
-        seed=0,
-    ):
+        biases: bool | None = None,
+        clip: bool = False,
+        weighted: bool = True,
+        solver: str | None = None,
+        device: Device = "auto",
+        threads: int | None = None,
+        chunk: int | None = None,
+        cg_steps: int | None = None,
+        cg_tolerance: float = 1e-4,
+        seed: int | None = 0,
+    ) -> None:
         self.biases = (
             integer("factors", factors, 1) <= _MOST_WITH_BIASES if biases is None else flag("biases", biases)
         )
-        given = {"solver": solver, "device": device, "threads": threads, "seed": seed}
-        super().__init__(factors, regularization, clip=clip, **given)
+        super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
         self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
         if chunk is not None and not self._trainers[self.solver].streams:
             raise ValueError(f"the solver {self.solver!r} has all ratings on the device; it takes no chunk")
@@ -80,15 +88,21 @@ class _LeastSquares(Factorization):
     def _fold(self, ratings):
         return solved_users(self, ratings, self._trainers["parallel"] if self.device == "cpu" else self.scheme)
 
-    def partial_fit(self, new):
-        """Learn from new ratings of known users and items: solve those users, then those items, as they are now.
+    def partial_fit(self, new: RatingsLike) -> Self:
+        """Learn from new ratings: solve their users, then their items, as they are now.
 
         Each is solved with all its ratings, those from before among them, of which a new one of the same pair takes
-        the place. The mean from which biases count, and the history, stay as they were. New users: `fold_in`.
+        the place. The mean from which biases count, and the history, stay as they were.
+
+        Users and items may be new too. They come after the model's: of a data frame or columns by their ids, of
+        `Ratings` and matrices at the positions from the model's shape on. Before all that is said above, a new user
+        is folded in by ratings of items that the model has (see `fold_in`), then a new item solved by those of users
+        that it has or has folded in; who has none of these starts with random factors. All others stay as they are:
+        where much is new, train again.
 
         Parameters
         ----------
-        new : Ratings of the shape of the training set, or what `fit` makes them of
+        new : Ratings, or what `fit` makes them of
 
         Returns
         -------
@@ -97,24 +111,59 @@ class _LeastSquares(Factorization):
         Raises
         ------
         NotFittedError : there is nothing to go on from
-        ValueError : the training set is not known, as of a model from a file; ratings of others, or not finite
+        ValueError : the training set is not known, as of a model from a file; positions of others, ids of another
+            type, ratings that are not finite
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> model.partial_fit((["zoe", "zoe"], ["alien", "brazil"], [4, 5])).user_ids
+        array(['ann', 'bob', 'eve', 'zoe'], dtype=object)
+        >>> items, _ = model.recommend("zoe")
+        >>> sorted(items)
+        ['heat', 'up']
         """
         with self._as_before_if_it_fails():
-            new, whole = with_new(self, new)
+            new, whole = with_new(self, new, grow=True)
             if not self._solver_given:
                 self.solver = self.choose(whole)
             p, q = (array.copy() for array in self._learned)
-            for touched, solved, of in ((new.users, p, "users"), (new.items, q, "items")):
-                part = whole.select(np.isin(getattr(whole, of), touched))
-                part = self._as_trained(self._placed(part))
-                trainer = self.scheme(self, part, *(map(part.device.array, (p, q)) if part.device else (p, q)))
-                getattr(trainer, f"solve_{of}")()
-                trainer.synchronize()
-                solved[touched] = self._to_host(trainer.factors())[of == "items"][touched]
+            grows = (whole.n_users, whole.n_items) != self._shape
+            if grows:
+                p, q = self._grown(whole, p, q)
+            self._solve(whole, "users", new.users, p, q)
+            self._solve(whole, "items", new.items, p, q)
             self._user_known, self._item_counts = whole.user_counts > 0, whole.item_counts.copy()
             self._training, self._seen_rows = whole, None
+            if grows:
+                self._keep_ids(whole)
             self._set_learned((p, q))
         return self
+
+    def _solve(self, ratings, of, rows, p, q):
+        """Solve these 'users' or 'items' with their ratings, in place."""
+        part = self._as_trained(self._placed(ratings.select(np.isin(getattr(ratings, of), rows))))
+        trainer = self.scheme(self, part, *(map(part.device.array, (p, q)) if part.device else (p, q)))
+        getattr(trainer, f"solve_{of}")()
+        trainer.synchronize()
+        place = of == "items"
+        (p, q)[place][rows] = self._to_host(trainer.factors())[place][rows]
+
+    def _grown(self, whole, p, q):
+        """The factors with rows of new users and items, as `partial_fit` starts with them."""
+        n_users, n_items = len(p), len(q)
+        made = self.initial_factors(whole)
+        made[0][:n_users], made[1][:n_items] = p, q
+        users, items = whole.users, whole.items
+        known = whole.select((users >= n_users) & (items < n_items))
+        folded = np.unique(known.users)
+        if len(folded):
+            columns = np.searchsorted(folded, known.users), known.items, known.values
+            made[0][folded] = self._fold(Ratings(*columns, len(folded), n_items))
+        there = whole.select((items >= n_items) & ((users < n_users) | np.isin(users, folded)))
+        if there.nnz:
+            self._solve(there, "items", np.unique(there.items), *made)
+        return made
 
     @property
     def _parameters(self):
@@ -159,6 +208,14 @@ class ALS(_LeastSquares):
     ValueError : a parameter out of range, a solver that does not fit the device or the factors
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none; when fitted, where the factors, or a chunk,
         take more memory than is free, with both numbers
+
+    >>> from gpumf import ALS
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = ALS(factors=2, regularization=0.1, device="cpu").fit(columns, epochs=3)
+    >>> model
+    ALS(factors=2, regularization=0.1, device='cpu')
+    >>> model.user_factors.shape, model.item_factors.shape
+    ((3, 4), (3, 4))
     """
 
     _trainers: ClassVar = {
@@ -176,8 +233,14 @@ class ALS(_LeastSquares):
         "tensor_core": TensorCore,
     }
 
-    def choose(self, train):
-        """The fastest solver: on the CPU, with few factors, that which solves exactly."""
+    def choose(self, train: Ratings) -> str:
+        """The fastest solver: on the CPU, with few factors, that which solves exactly.
+
+        >>> from gpumf import ALS, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> ALS(8, device="cpu").choose(ratings), ALS(64, device="cpu").choose(ratings)
+        ('parallel', 'parallel_cg')
+        """
         exact = self.device == "cpu" and self.columns <= _MOST_EXACT
         return "parallel" if exact else super().choose(train)
 
@@ -217,6 +280,12 @@ class ImplicitALS(Explaining, _LeastSquares):
     ValueError : a parameter out of range, a solver that does not fit the device or the factors
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none; when fitted, where the factors, or a chunk,
         take more memory than is free, with both numbers
+
+    >>> from gpumf import ImplicitALS
+    >>> plays = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [9, 1, 4, 3]
+    >>> model = ImplicitALS(2, alpha=2.0, device="cpu").fit(plays, epochs=3)
+    >>> bool(model.predict("ann", "alien") > model.predict("ann", "up"))
+    True
     """
 
     _trainers: ClassVar = {
@@ -232,17 +301,17 @@ class ImplicitALS(Explaining, _LeastSquares):
 
     def __init__(
         self,
-        factors=16,
-        regularization=0.1,
+        factors: int = 16,
+        regularization: float = 0.1,
         *,
-        alpha=1.0,
-        solver=None,
-        device="auto",
-        chunk=None,
-        cg_steps=None,
-        cg_tolerance=1e-4,
-        seed=0,
-    ):
+        alpha: float = 1.0,
+        solver: str | None = None,
+        device: Device = "auto",
+        chunk: int | None = None,
+        cg_steps: int | None = None,
+        cg_tolerance: float = 1e-4,
+        seed: int | None = 0,
+    ) -> None:
         super().__init__(
             factors,
             regularization,

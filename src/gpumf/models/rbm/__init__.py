@@ -1,11 +1,13 @@
 """A restricted Boltzmann machine."""
 
-from typing import ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from gpumf.arguments import integer, number
 from gpumf.cpu.rbm import expectations
-from gpumf.models.checks import integer, number
 from gpumf.models.estimator import Model
 from gpumf.models.rbm.batches import MOST_POSITIONS
 from gpumf.models.rbm.divergence import Parallel, Sequential
@@ -15,6 +17,15 @@ from gpumf.models.rbm.levels import MAX_HIDDEN, MOST_LEVELS, level_values, n_lev
 from gpumf.models.rbm.thesis import Thesis
 from gpumf.models.renewing import with_new
 from gpumf.models.sgd import schedules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Literal, Self
+
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.solvers import Device
+
+    Place = Literal["device", "transfer"]
 
 _CONSTANT = schedules.Constant()
 _SMALL = np.float32(0.01)  # standard deviation of initial weights (thesis, section 6.2.3)
@@ -83,15 +94,25 @@ class RBM(Model):
     ValueError : a parameter out of range, a solver that does not fit the device; from `fit`, ratings that are no
         levels, or with `warm_start` others than before
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
+
+    >>> from gpumf import RBM
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = RBM(hidden=4, solver="sequential").fit(columns, epochs=2)
+    >>> model.item_weights.shape  # three items, levels 2 to 5, hidden units
+    (3, 4, 4)
     """
 
     _trainers: ClassVar = {"sequential": Sequential, "parallel": Parallel, "thesis": Thesis, "fast": Fast}
+    user_hidden: np.ndarray
+    item_weights: np.ndarray
+    visible_biases: np.ndarray
+    hidden_biases: np.ndarray
     _arrays = "user_hidden", "item_weights", "visible_biases", "hidden_biases"
     _remedy = "lower learning_rate"
 
     # Sections 6.2.3 and 6.6, footnote 5. Of Algorithm 4.2 line 1 has random biases, line 19 the average, and lines 17
     # to 22 have neither momentum nor weight decay.
-    THESIS: ClassVar = {
+    THESIS: ClassVar[dict[str, Any]] = {
         "hidden": 128,
         "learning_rate": 0.02,
         "gibbs_steps": 1,
@@ -104,23 +125,23 @@ class RBM(Model):
 
     def __init__(
         self,
-        hidden=128,
+        hidden: int = 128,
         *,
-        learning_rate=0.02,
-        gibbs_steps=1,
-        batch=100,
-        momentum=0.0,
-        weight_decay=0.0,
-        average="item",
-        initial_biases="shares",
-        schedule=_CONSTANT,
-        levels=None,
-        solver=None,
-        weights="device",
-        batches="device",
-        device="auto",
-        seed=0,
-    ):
+        learning_rate: float = 0.02,
+        gibbs_steps: int | Iterable[tuple[int, int]] = 1,
+        batch: int = 100,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        average: Literal["item", "batch"] = "item",
+        initial_biases: Literal["shares", "normal"] = "shares",
+        schedule: schedules.Schedule | dict[str, Any] = _CONSTANT,
+        levels: int | None = None,
+        solver: str | None = None,
+        weights: Place = "device",
+        batches: Place = "device",
+        device: Device = "auto",
+        seed: int | None = 0,
+    ) -> None:
         self.hidden, self.batch = integer("hidden", hidden, 1, MAX_HIDDEN), integer("batch", batch, 1)
         self.learning_rate = number("learning_rate", learning_rate, above=0)
         self.momentum = number("momentum", momentum, least=0, below=1)
@@ -148,7 +169,7 @@ class RBM(Model):
             )
 
     @classmethod
-    def thesis(cls, **parameters):
+    def thesis(cls, **parameters: Any) -> Self:
         """The machine as the thesis trains it: its parameters, initial values and averages, of `RBM.THESIS`.
 
         What `thesis` is among the solvers is how its launches go about it; every solver trains this machine.
@@ -156,6 +177,11 @@ class RBM(Model):
         Parameters
         ----------
         **parameters : of the constructor, in the place of the thesis's
+
+        >>> from gpumf import RBM
+        >>> model = RBM.thesis(hidden=4, device="cpu")
+        >>> model.average, model.batch
+        ('batch', 100)
         """
         return cls(**cls.THESIS | parameters)
 
@@ -164,15 +190,27 @@ class RBM(Model):
         own = {name: getattr(self, name) for name in (*self.THESIS, "levels")}
         return super()._parameters | own | {"schedule": schedules.to_dict(self.schedule)}
 
-    def steps_in(self, epoch):
-        """T, the steps of Gibbs sampling in an epoch, counted from 0."""
+    def steps_in(self, epoch: int) -> int:
+        """T, the steps of Gibbs sampling in an epoch, counted from 0.
+
+        >>> from gpumf import RBM
+        >>> model = RBM(4, gibbs_steps=((0, 1), (10, 3)), device="cpu")
+        >>> [model.steps_in(epoch) for epoch in (0, 9, 10)]
+        [1, 1, 3]
+        """
         if isinstance(self.gibbs_steps, int):
             return self.gibbs_steps
         return [steps for first, steps in self.gibbs_steps if first <= epoch][-1]
 
     @property
-    def level_values(self):
-        """The rating that each level stands for, float32 (K,), after `fit`."""
+    def level_values(self) -> np.ndarray:
+        """The rating that each level stands for, float32 (K,), after `fit`.
+
+        >>> from gpumf import RBM
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> RBM(4, solver="sequential").fit(columns, epochs=1).level_values
+        array([2., 3., 4., 5.], dtype=float32)
+        """
         return level_values(self.scale, self.n_levels)
 
     # Training
@@ -229,7 +267,7 @@ class RBM(Model):
         trainer.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])
         trainer.epoch(number)
 
-    def partial_fit(self, new, epochs=1, *, progress=False):
+    def partial_fit(self, new: RatingsLike, epochs: int = 1, *, progress: bool = False) -> Self:
         """Go on with training on all ratings, those from before and new ones of known users and items.
 
         A new rating takes the place of one of the same pair. A machine predicts by all that a user has rated: new
@@ -249,6 +287,12 @@ class RBM(Model):
         ------
         NotFittedError : there is nothing to go on from
         ValueError : the training set is not known, as of a model from a file; ratings of others, or off the scale
+
+        >>> from gpumf import RBM
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = RBM(4, solver="sequential").fit(columns, epochs=1)
+        >>> model.partial_fit((["bob"], ["up"], [2])).history.epoch.tolist()
+        [0, 1, 2]
         """
         _, whole = with_new(self, new)
         return self.fit(whole, epochs, warm_start=True, progress=progress, ids=self.ids)
@@ -281,7 +325,7 @@ class RBM(Model):
         return expectation_ranking(learned, self.level_values, candidates, seen, k, self.device)
 
 
-def level_logarithms(items, levels, shape):
+def level_logarithms(items: np.ndarray, levels: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """ln of the share of each level among an item's ratings, float32 of this shape (n_items, K).
 
     Each item counts one more rating, spread over the levels as all ratings are, and those one more of each level: no

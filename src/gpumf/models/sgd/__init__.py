@@ -1,12 +1,14 @@
 """Stochastic gradient descent."""
 
+from __future__ import annotations
+
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from gpumf.arguments import flag, integer, number
 from gpumf.models.als import ALS
-from gpumf.models.checks import flag, integer, number
 from gpumf.models.factorization import Factorization, with_bias_columns
 from gpumf.models.sgd import schedules
 from gpumf.models.sgd.bsgd import Bsgd
@@ -20,6 +22,14 @@ from gpumf.models.sgd.kato_hosino import KatoHosino
 from gpumf.models.sgd.newgpusgd import NewGpuSgd
 from gpumf.models.sgd.ordered import Ordered, OrderedParallel
 from gpumf.models.sgd.updates import Parallel, Sequential
+
+if TYPE_CHECKING:
+    from typing import Any, Literal, Self
+
+    from gpumf.datasets import Ratings
+    from gpumf.datasets.frames import RatingsLike
+    from gpumf.models.sgd.options import Option
+    from gpumf.models.solvers import Device
 
 _BIAS_KINDS = {False: 0, True: 1, "baseline": 2}  # BIASES of kernels/common/sgd.cuh
 _LEAST_RIDGE = 1e-6  # with which users of few ratings can be solved for
@@ -65,6 +75,12 @@ class SGD(Factorization):
     ValueError : a parameter out of range, a solver that does not fit the device
     TypeError : an option that the scheme has not, an option or threads without a solver
     gpumf.gpu.DeviceError : device='cuda' or 'host' where there is none
+
+    >>> from gpumf import SGD
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = SGD(2, learning_rate=0.05, solver="sequential").fit(columns, epochs=5)
+    >>> model.user_factors.shape, model.history.epoch.tolist()
+    ((3, 4), [0, 1, 2, 3, 4, 5])
     """
 
     _trainers: ClassVar = {
@@ -85,25 +101,24 @@ class SGD(Factorization):
 
     def __init__(
         self,
-        factors=16,
-        regularization=0.1,
+        factors: int = 16,
+        regularization: float = 0.1,
         *,
-        learning_rate=0.02,
-        item_regularization=None,
-        bias_regularization=None,
-        item_bias_regularization=None,
-        biases=True,
-        clip=False,
-        schedule=_CONSTANT,
-        solver=None,
-        device="auto",
-        threads=None,
-        chunk=None,
-        seed=0,
-        **options,
-    ):
-        given = {"solver": solver, "device": device, "threads": threads, "seed": seed}
-        super().__init__(factors, regularization, clip=clip, **given)
+        learning_rate: float = 0.02,
+        item_regularization: float | None = None,
+        bias_regularization: float | None = None,
+        item_bias_regularization: float | None = None,
+        biases: bool | Literal["baseline"] = True,
+        clip: bool = False,
+        schedule: schedules.Schedule | dict[str, Any] = _CONSTANT,
+        solver: str | None = None,
+        device: Device = "auto",
+        threads: int | None = None,
+        chunk: int | None = None,
+        seed: int | None = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
         if not isinstance(biases, bool | str) or biases not in _BIAS_KINDS:
             raise ValueError(f"biases must be True, False or 'baseline', not {biases!r}")
         if solver is None and (options or threads is not None):
@@ -115,12 +130,15 @@ class SGD(Factorization):
         if chunk is not None and not self._trainers[self.solver].streams:
             raise ValueError(f"the solver {self.solver!r} takes from all ratings at any time; it takes no chunk")
         self.learning_rate = number("learning_rate", learning_rate, above=0)
-        own = {"item_regularization": item_regularization, "bias_regularization": bias_regularization}
-        for name, value in own.items():
-            setattr(self, name, self.regularization if value is None else number(name, value, least=0))
-        self.item_bias_regularization = self.bias_regularization
-        if item_bias_regularization is not None:
-            self.item_bias_regularization = number("item_bias_regularization", item_bias_regularization, least=0)
+
+        def least(name: str, value: float | None, default: float) -> float:
+            return default if value is None else number(name, value, least=0)
+
+        self.item_regularization = least("item_regularization", item_regularization, self.regularization)
+        self.bias_regularization = least("bias_regularization", bias_regularization, self.regularization)
+        self.item_bias_regularization = least(
+            "item_bias_regularization", item_bias_regularization, self.bias_regularization
+        )
         self.biases = biases
         self.bias_kind = _BIAS_KINDS[biases]
         self.schedule = schedules.from_dict(schedule)
@@ -128,12 +146,23 @@ class SGD(Factorization):
         _ = self.options  # raises where they are wrong
 
     @property
-    def options(self):
-        """The values of the solver's options: those given, and the defaults of the others."""
+    def options(self) -> dict[str, Any]:
+        """The values of the solver's options: those given, and the defaults of the others.
+
+        >>> from gpumf import SGD
+        >>> SGD(2, solver="ordered").options
+        {'side': 8}
+        """
         return self._trainers[self.solver].chosen(self, self._options_given)
 
-    def choose(self, train):
-        """The fastest solver for the device and a training set: on a GPU by how many groups `fast` keeps busy."""
+    def choose(self, train: Ratings) -> str:
+        """The fastest solver for the device and a training set: on a GPU by how many groups `fast` keeps busy.
+
+        >>> from gpumf import SGD, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> SGD(2, device="cpu").choose(ratings)
+        'parallel'
+        """
         if self.device == "cpu":
             return super().choose(train)
         groups = Fast.in_flight(max(train.n_users, train.n_items), min(train.n_users, train.n_items))
@@ -141,12 +170,17 @@ class SGD(Factorization):
         return "fast" if many else "kato_hosino"
 
     @classmethod
-    def options_of(cls, solver):
-        """The options of a solver: a dict name -> `gpumf.models.sgd.options.Option`."""
+    def options_of(cls, solver: str) -> dict[str, Option]:
+        """The options of a solver: a dict name -> `gpumf.models.sgd.options.Option`.
+
+        >>> from gpumf import SGD
+        >>> list(SGD.options_of("cumf_sgd"))
+        ['update', 'run', 'side']
+        """
         return dict(cls._trainers[solver].options)
 
     @classmethod
-    def from_model(cls, model, **parameters):
+    def from_model(cls, model: Factorization, **parameters: Any) -> Self:
         """SGD that goes on from another fitted model, such as ALS (cumf, section 7); its `partial_fit` adds ratings.
 
         Parameters
@@ -157,6 +191,13 @@ class SGD(Factorization):
         Returns
         -------
         SGD, fitted, with the model's factors and history
+
+        >>> from gpumf import ALS, SGD, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> als = ALS(2, device="cpu").fit(ratings, epochs=3)
+        >>> model = SGD.from_model(als, solver="sequential")
+        >>> model.partial_fit(ratings).history.epoch.tolist()
+        [0, 1, 2, 3, 4]
         """
         if not isinstance(model, Factorization):
             raise TypeError(f"SGD goes on from ALS, ImplicitALS or SGD, not {type(model).__name__}")
@@ -189,7 +230,7 @@ class SGD(Factorization):
             "schedule": schedules.to_dict(self.schedule),
         }
 
-    def initial_factors(self, train):
+    def initial_factors(self, train: Ratings) -> tuple[Any, Any]:
         """As of `Factorization`; with biases, normal with mean 0 and small, the biases zero or baseline predictors.
 
         `esgd` and `cu2rec` have initial factors of their own, see `Descent.draw` of theirs.
@@ -197,6 +238,12 @@ class SGD(Factorization):
         Returns
         -------
         (user_factors, item_factors) : float32
+
+        >>> from gpumf import SGD, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> users, items = SGD(2, device="cpu").initial_factors(ratings)
+        >>> users.shape, users[:, -2:].tolist()  # the bias, and the items' one
+        ((2, 4), [[0.0, 1.0], [0.0, 1.0]])
         """
         if not self.biases:
             return super().initial_factors(train)
@@ -227,7 +274,9 @@ class SGD(Factorization):
             users[:, -2] *= unit
         return users
 
-    def partial_fit(self, new, epochs=1, validation=None, *, progress=False):
+    def partial_fit(
+        self, new: RatingsLike, epochs: int = 1, validation: RatingsLike | None = None, *, progress: bool = False
+    ) -> Self:
         """Train the fitted model further, on new ratings alone.
 
         Users and items may be new too: positions up to `new.n_users` and `new.n_items`, which are not below the
@@ -247,6 +296,13 @@ class SGD(Factorization):
         Raises
         ------
         NotFittedError, TypeError, ValueError, DivergedError : as of `fit`; fewer users or items than the model has
+
+        >>> from gpumf import SGD, datasets
+        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> model = SGD(2, solver="sequential").fit(ratings, epochs=3)
+        >>> new = datasets.Ratings([2, 2], [0, 2], [5, 1], n_users=3, n_items=3)
+        >>> model.partial_fit(new).user_factors.shape
+        (3, 4)
         """
         with self._as_before_if_it_fails():
             self._check_fitted()
@@ -282,7 +338,7 @@ def _joined(before, new):
     return replace(new, **columns, test_mask=None, times=None)
 
 
-def baseline_predictors(train):
+def baseline_predictors(train: Ratings) -> tuple[np.ndarray, np.ndarray]:
     """b_u and b_i such that r_ui is about mu + b_u + b_i (esgd, section 4).
 
     Returns

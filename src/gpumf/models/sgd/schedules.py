@@ -4,18 +4,20 @@ Every kernel takes the rate of an epoch as a number, so that every schedule goes
 no state: a training that is interrupted, stored and continued goes on as if it had not been.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpumf.models.checks import integer, number
+from gpumf.arguments import integer, number
 
 
 @dataclass(frozen=True)
 class Constant:
     """The same rate in every epoch."""
 
-    def rate(self, start, rmses):
+    def rate(self, start: float, rmses: Sequence[float]) -> float:
         """The rate of the next epoch.
 
         Parameters
@@ -37,7 +39,7 @@ class Power:
         number("beta", self.beta, least=0)
         number("power", self.power, above=0)
 
-    def rate(self, start, rmses):
+    def rate(self, start: float, rmses: Sequence[float]) -> float:
         """As of `Constant`."""
         return start / (1 + self.beta * (len(rmses) - 1) ** self.power)
 
@@ -56,7 +58,7 @@ class Patience:
         integer("patience", self.patience, 1)
         number("decay", self.decay, above=0, most=1)
 
-    def rate(self, start, rmses):
+    def rate(self, start: float, rmses: Sequence[float]) -> float:
         """As of `Constant`.
 
         Raises
@@ -74,22 +76,23 @@ class Patience:
         return start
 
 
+Schedule: TypeAlias = Constant | Power | Patience
 SCHEDULES = {schedule.__name__: schedule for schedule in (Constant, Power, Patience)}
 
 
-def to_dict(schedule):
+def to_dict(schedule: Schedule) -> dict[str, Any]:
     """A schedule as plain values, which `from_dict` takes back."""
     return {"name": type(schedule).__name__, **asdict(schedule)}
 
 
-def from_dict(description):
+def from_dict(description: Schedule | dict[str, Any]) -> Schedule:
     """A schedule from those plain values; a schedule itself is returned as it is.
 
     Raises
     ------
     ValueError : it is neither, or has other parameters
     """
-    if isinstance(description, tuple(SCHEDULES.values())):
+    if isinstance(description, Schedule):
         return description
     if not (isinstance(description, dict) and description.get("name") in list(SCHEDULES)):
         raise ValueError(
