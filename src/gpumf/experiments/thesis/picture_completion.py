@@ -166,7 +166,7 @@ def figure(frame):
 
 
 def pictures(pixels):
-    """A picture, its known pixels with their mean for the rest, and what ALS makes of them, of `completed`'s pixels."""
+    """A picture, its known pixels with their mean for the rest, and ALS's, from the pixels of `completed`."""
     filled = fillings(pixels)
     decibels = {name: psnr(pixels.original, values) for name, values in filled.items()}
     panels = {
