@@ -24,7 +24,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help packages book notebook experiment test test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record record-stale findings stale readme gains tune data kernels lint format lock clean
+.PHONY: help packages book notebook experiment test test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record record-stale findings stale readme gains tune suggestion data kernels lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -106,6 +106,9 @@ gains: $(READY) ## write the table of what each kernel's versions gained in kern
 
 tune: $(READY) ## write the best parameters of the recorded search to src/gpumf/experiments/tuned.toml
 	$(RUN) -m gpumf.experiments.tuning
+
+suggestion: $(READY) ## write what gpumf.suggest rests on, from the recorded crossovers, to src/gpumf/suggestion.toml
+	$(RUN) -m gpumf.experiments.suggesting
 
 data: $(READY) ## download the data sets whose licences allow it into data/raw
 	$(RUN) -m gpumf.datasets $(ARGS)

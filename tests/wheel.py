@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 import numpy as np
 import gpumf
-from gpumf import ALS, gpu, places
+from gpumf import ALS, gpu, places, suggest
 from gpumf.datasets import Ratings, files
 from gpumf.gpu import sources
 
@@ -34,6 +34,7 @@ assert "H100" in bench._recorded().where and main(["info"]) == 0
 rng = np.random.default_rng(0)
 cells = rng.choice(40 * 30, 600, replace=False)
 ratings = Ratings(cells // 30, cells % 30, rng.integers(1, 6, 600), 40, 30, scale=(1, 5))
+assert suggest(ratings, 8).measured_on
 for device in "cpu", "host":
     if device == "host" and (why := gpu.why_unavailable("host")):
         print(f"not tried on the host: {why}")

@@ -23,6 +23,7 @@ from gpumf.models import (
     cross_validate,
     search,
 )
+from gpumf.suggestion import suggest
 
 __version__ = "0.2.0"
 __all__ = [
@@ -37,4 +38,5 @@ __all__ = [
     "cross_validate",
     "datasets",
     "search",
+    "suggest",
 ]

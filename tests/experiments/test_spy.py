@@ -10,7 +10,7 @@ from spy import PARAMETERS, common, seen
 
 # They fit one model of fixed parameters, or in processes of their own, or beside a package that is not here.
 APART = {"thread_scaling", "sgd_thread_scaling", "startup", "als_implicit_cpu"}
-APART |= {"peers_ml100k", "peers_sgd", "peers_als", "als_hugewiki", "als_streamed"}
+APART |= {"peers_ml100k", "peers_sgd", "peers_als", "als_hugewiki", "als_streamed", "document_clustering"}
 
 
 def fits(name):

@@ -107,3 +107,13 @@ def test_baselines_are_those_of_the_training_ratings():
     error = np.clip(train.mean + of_user[test.users] + of_item[test.items], 1, 5) - test.values
     assert found[1][2]["rmse"] == pytest.approx(np.sqrt(np.mean(error**2)))
     assert 0 < found[2][2]["ndcg"] <= 1
+
+
+def test_the_defaults_are_among_what_is_chosen_from(monkeypatch):
+    monkeypatch.setattr(defaults, "load_ratings", lambda name: ragged_ratings(seed=2))
+    grids = {"ALS": {"factors": [4], "regularization": [0.1, 100.0]}}
+    frame = defaults.run(["ragged"], 10_000, grids, 2, 1, "cpu")
+    tried = frame[(frame.step == "choice") & (frame.model == "ALS")].set_index("parameters").rmse
+    assert len(tried) == 3 and "{}" in tried.index
+    chosen = frame[(frame.step == "test") & (frame.model == "ALS")].parameters
+    assert set(chosen) == {"{}", tried.idxmin()} and len(chosen) == len(set(chosen))

@@ -1,9 +1,9 @@
 """What a first user gets: the defaults of every model, and a search for better ones, against the simplest baselines.
 
-The search tries a grid of each model on a tenth of the training ratings that is held out. One choice for all sets:
-the one whose error, over that of the bias baseline, is the least on average; of lists, the one whose precision and
-NDCG over those of the most popular items are the greatest. Then the defaults and that choice are trained on all of a
-set's training ratings and judged on its test ratings.
+The search tries the defaults and a grid of each model on a tenth of the training ratings that is held out. One choice
+for all sets: the one whose error, over that of the bias baseline, is the least on average; of lists, the one whose
+precision and NDCG over those of the most popular items are the greatest. Then the defaults and that choice are
+trained on all of a set's training ratings and judged on its test ratings.
 """
 
 import json
@@ -31,7 +31,7 @@ DAMPING = 5  # ratings of the mean that each user and item of the damped baselin
 _FULL = {
     "ALS": {"biases": [True, False], "clip": [True], "regularization": [0.1, 0.15, 0.2, 0.25]},
     "SGD": {"biases": [True], "clip": [True], "regularization": [0.05, 0.1, 0.15], "learning_rate": [0.01, 0.02]},
-    "RBM": {"hidden": [64], "batch": [10, 50], "learning_rate": [0.05, 0.1], "weight_decay": [0.01]},
+    "RBM": {"hidden": [32, 64], "batch": [10], "learning_rate": [0.02, 0.05], "weight_decay": [0.01]},
     "ImplicitALS": {"factors": [16, 32], "alpha": [1.0, 2.0, 10.0, 40.0]},
 }
 PROFILES = {
@@ -65,8 +65,8 @@ def run(data, most, grids, epochs, seeds, device):
     ----------
     data : names of data sets
     most : int, ratings of a set; of a larger one a random part of its users has all of theirs
-    grids : dict of models -> dict of parameters -> lists, all of whose combinations are tried; models without one are
-        judged alone
+    grids : dict of models -> dict of parameters -> lists, all of whose combinations are tried beside the defaults;
+        models without one are judged alone
     epochs : int, of every training
     seeds : int, of the initial factors of what is judged
     device : of the models
@@ -86,8 +86,9 @@ def run(data, most, grids, epochs, seeds, device):
         add = partial(_add, rows, ratings, "choice", inner, held_out, epochs, device)
         add()
         for model, grid in grids.items():
-            for values in tqdm(list(product(*grid.values())), desc=f"defaults {ratings.name} {model}", leave=False):
-                add(model, dict(zip(grid, values, strict=True)))
+            tried = [{}, *(dict(zip(grid, values, strict=True)) for values in product(*grid.values()))]
+            for parameters in tqdm(tried, desc=f"defaults {ratings.name} {model}", leave=False):
+                add(model, parameters)
     chosen = choice(_frame(rows)).parameters
     for ratings in parts:
         train, test = _split(ratings)
@@ -190,7 +191,7 @@ def _relative(frame, step):
 
 
 def choice(frame):
-    """One choice a model: the parameters that are best on average over the sets.
+    """One choice a model: the parameters that are best on average over the sets; none given are the defaults.
 
     Returns
     -------

@@ -1,0 +1,89 @@
+"""Times fitted to what `crossover` measured, which `gpumf.suggest` rests on, and what they are worth elsewhere."""
+
+import numpy as np
+import pandas as pd
+
+from gpumf import suggestion
+
+SHAPE = ["n_users", "n_items", "nnz", "factors"]
+
+
+def soonest_versions(frame):
+    """What each version of the fastest pair takes in each setting, from the frame of `crossover.run`.
+
+    Returns
+    -------
+    DataFrame with a row a version and setting: data, n_users, n_items, nnz, factors, model, kernel, seconds (to the
+    same error, median over the repeats; missing where one of them did not reach it)
+    """
+    keys = ["data", *SHAPE, "model", "kernel"]
+    groups = frame[frame.pair != "published"].groupby(keys, sort=False).seconds
+    return groups.agg(lambda seconds: seconds.median(skipna=False)).reset_index()
+
+
+def time_weights(versions):
+    """What the seconds of each version follow: the weights of `suggestion.terms`, of least squares of ln(seconds).
+
+    versions : rows as of `soonest_versions`; those whose error was not reached say nothing
+
+    Returns
+    -------
+    dict (model, kernel) -> array (4,)
+    """
+    reached = versions.dropna(subset="seconds")
+    return {
+        key: np.linalg.lstsq(_terms(rows), np.log(rows.seconds.to_numpy()), rcond=None)[0]
+        for key, rows in reached.groupby(["model", "kernel"], sort=False)
+    }
+
+
+def _terms(rows):
+    return np.array([suggestion.terms(*row) for row in rows[SHAPE].to_numpy()])
+
+
+def expected(frame, left_out=True):
+    """The seconds that fitted times expect of each setting of the fastest pair, beside what was measured.
+
+    Parameters
+    ----------
+    frame : of `crossover.run`
+    left_out : bool, expect a data set's by the times of all the others; else by those of all, its own among them
+
+    Returns
+    -------
+    DataFrame with a row a version and setting: the columns of `soonest_versions`, expected (seconds; missing where no
+    other data set has been measured, or none with this version)
+    """
+    versions = soonest_versions(frame)
+    parts = []
+    for data, rows in versions.groupby("data", sort=False):
+        weights = time_weights(versions[versions.data != data] if left_out else versions)
+        for key, of_version in rows.groupby(["model", "kernel"], sort=False):
+            logarithms = _terms(of_version) @ weights.get(key, np.full(4, np.nan))
+            parts.append(of_version.assign(expected=np.exp(logarithms)))
+    return pd.concat(parts, ignore_index=True)
+
+
+def named(frame, left_out=True):
+    """Which model fitted times name as the sooner one, in each setting that both were measured in.
+
+    Parameters
+    ----------
+    frame, left_out : as of `expected`
+
+    Returns
+    -------
+    DataFrame with a row a setting: data, named and sooner ('ALS' or 'SGD', by expected and by measured seconds),
+    mostly (which is sooner in most settings of the data sets that were fitted to)
+    """
+    settings = ["data", *SHAPE]
+    least = expected(frame, left_out).groupby([*settings, "model"], sort=False)[["seconds", "expected"]].min()
+    table = least.unstack("model").dropna()
+    if table.empty:
+        return pd.DataFrame(columns=["data", "named", "sooner", "mostly"])
+    columns = {name: table[column].idxmin(axis=1) for name, column in (("named", "expected"), ("sooner", "seconds"))}
+    table = pd.DataFrame(columns).reset_index()
+    for data in table.data.unique():
+        fitted_to = table[table.data != data] if left_out else table
+        table.loc[table.data == data, "mostly"] = fitted_to.sooner.mode().iloc[0]
+    return table[["data", "named", "sooner", "mostly"]]

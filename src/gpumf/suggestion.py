@@ -1,0 +1,167 @@
+"""Which of ALS and SGD to take for a training set: what `suggest` says, from times that were measured before.
+
+`suggestion.toml` beside this module holds, by the name of a device, what the experiment `crossover` has of the times
+recorded there; `make suggestion` writes it from the recorded frames.
+"""
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from gpumf import gpu
+from gpumf.arguments import integer
+from gpumf.datasets import DeviceRatings, Ratings
+from gpumf.models import ALS, SGD
+
+FILE = resources.files(__package__).joinpath("suggestion.toml")
+_MODELS = {"ALS": ALS, "SGD": SGD}
+_MOST_FACTORS = 256  # of ALS
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What `suggest` answers; printed, it is a few lines of text.
+
+    model : ALS or SGD, not fitted, with the solver that is expected to be the soonest
+    seconds : dict 'ALS' and 'SGD' -> float, expected seconds of training to the same error, on `measured_on`
+    solvers : dict 'ALS' and 'SGD' -> the solver that this is of
+    within : dict 'ALS' and 'SGD' -> float; of data sets that the times were not fitted to, half of the settings were
+        measured within this factor of the expected seconds
+    measured_on : name of the device whose times these are
+    accuracy : share of the settings of data sets left out of the fit of which it names the sooner model
+    majority : the same share for always naming the model that is sooner in most settings of the others
+    caveats : tuple of str, one sentence for each thing that was not measured: this device, this size; empty where
+        all was
+    """
+
+    model: ALS | SGD
+    seconds: Mapping[str, float]
+    solvers: Mapping[str, str]
+    within: Mapping[str, float]
+    measured_on: str
+    accuracy: float
+    majority: float
+    caveats: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{type(self.model).__name__}, by what was measured on {self.measured_on}"]
+        lines += [
+            f"{name}, {self.solvers[name]}: {self.seconds[name]:.2g} s, within a factor of {self.within[name]:.2g} "
+            "for half of the settings of data sets left out"
+            for name in self.seconds
+        ]
+        lines.append(
+            f"The sooner one was named for {self.accuracy:.0%} of those; always naming one, for {self.majority:.0%}"
+        )
+        return "\n".join([*lines, *self.caveats])
+
+
+def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "auto") -> Suggestion:
+    """Which of ALS and SGD reaches the same error sooner on a training set of this shape, and in what time.
+
+    The seconds of each solver are s = exp(w . (1, ln nnz, ln(n_users + n_items), ln factors)), with w fitted to the
+    recorded crossover between the two: training alone, without biases and with parameters searched for each set, to
+    an error half a percent above the best one that both reach. Nothing but the shape of the training set counts, and
+    nothing is measured here. After cumf, section 7, which leaves choosing the algorithm by dimensions and sparsity to
+    future work; see the chapter 'When does SGD beat ALS?'.
+
+    >>> suggestion = suggest(train, factors=32)
+    >>> print(suggestion)
+    >>> suggestion.model.fit(train)
+
+    Parameters
+    ----------
+    train : Ratings, or DeviceRatings
+    factors : int, 1 to 256
+    device : 'auto' (CUDA where there is one), 'cuda' or 'cpu'. Of one whose times are not recorded the answer is that
+        of the reference device, and says so
+
+    Returns
+    -------
+    Suggestion : the model to fit, the expected seconds of both, and what of them was not measured
+
+    Raises
+    ------
+    TypeError : train is no set of ratings
+    ValueError : it is empty; factors or device are none of those above
+    gpumf.gpu.DeviceError : device='cuda' where there is none
+    """
+    if not isinstance(train, Ratings | DeviceRatings):
+        raise TypeError(f"train must be Ratings (see gpumf.datasets), not {type(train).__name__}")
+    if train.nnz == 0:
+        raise ValueError("the training set is empty")
+    factors = integer("factors", factors, 1, _MOST_FACTORS)
+    if device not in ("auto", "cuda", "cpu"):
+        raise ValueError(f"device must be 'auto', 'cuda' or 'cpu', not {device!r}")
+    here = _device_name(device)
+    return answer(recorded(), here, train.n_users, train.n_items, train.nnz, factors)
+
+
+def _device_name(device):
+    """The folder name of the results of a device."""
+    if device == "cpu" or (device == "auto" and not gpu.available()):
+        return "cpu"
+    gpu.device()
+    from gpumf import results  # which imports pandas
+
+    return results.device_name()
+
+
+@cache
+def recorded() -> dict[str, Any]:
+    """What `suggestion.toml` says: a dict of devices."""
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))
+
+
+def terms(n_users, n_items, nnz, factors):
+    """What the logarithm of the seconds is a weighted sum of."""
+    return 1.0, math.log(nnz), math.log(n_users + n_items), math.log(factors)
+
+
+def shape(n_users, n_items, nnz, factors):
+    """What has to lie between the least and the most that were measured: a dict of names and numbers."""
+    sizes = {"users": n_users, "items": n_items, "ratings": nnz, "factors": factors}
+    return sizes | {"density": nnz / (n_users * n_items), "ratings of a row": nnz / (n_users + n_items)}
+
+
+def answer(fits, device, n_users, n_items, nnz, factors):
+    """The Suggestion of fits, as `recorded` returns them, for a device's name and a shape.
+
+    Where there is no fit of the device, that of the first one is taken.
+    """
+    measured_on = device if device in fits else next(iter(fits))
+    fit = fits[measured_on]
+    what = terms(n_users, n_items, nnz, factors)
+    soonest = {}
+    for model, solvers in fit["solvers"].items():
+        expected = {
+            solver: math.exp(sum(w * t for w, t in zip(of["weights"], what, strict=True)))
+            for solver, of in solvers.items()
+        }
+        soonest[model] = min(expected.items(), key=lambda pair: pair[1])
+    name = min(soonest, key=lambda model: soonest[model][1])
+    solver = soonest[name][0]
+    caveats = []
+    if measured_on == device:
+        chosen = {"solver": solver} | fit["solvers"][name][solver]["options"]
+    else:
+        caveats.append(f"No crossover is recorded on {device}: these are the seconds of {measured_on}.")
+        chosen = {}
+    for key, value in shape(n_users, n_items, nnz, factors).items():
+        least, most = fit["measured"][key]
+        if not least <= value <= most:
+            caveats.append(f"Not measured: {key} of {value:.4g}, outside of {least:.4g} to {most:.4g}.")
+    return Suggestion(
+        model=_MODELS[name](factors, device="cpu" if device == "cpu" else "cuda", **chosen),
+        seconds={model: seconds for model, (_, seconds) in soonest.items()},
+        solvers={model: solver for model, (solver, _) in soonest.items()},
+        within={model: fit["solvers"][model][solver]["within"] for model, (solver, _) in soonest.items()},
+        measured_on=measured_on,
+        accuracy=fit["accuracy"],
+        majority=fit["majority"],
+        caveats=tuple(caveats),
+    )
