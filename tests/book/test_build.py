@@ -250,6 +250,22 @@ def test_parameters_of_the_experiments_of_a_chapter(project, execute):
         execute("--only", "one", "-p", "points", "[7]")
 
 
+@pytest.mark.parametrize("name", build.notebooks(ROOT / "book"))
+def test_every_chapter_takes_its_own_parameters_as_they_are(name):
+    path = ROOT / f"book/{name}.ipynb"
+    own = build.chapter.own(path)
+    assert own["profile"] == "quick"
+    given = build.chapter.parameters(path, own)
+    assert {key: value for key, value in given.items() if key != "profile"} == {
+        key: value for key, value in own.items() if key != "profile"
+    }
+
+
+def test_the_documented_call_is_understood():
+    given = {"profile": "quick", "repeats": 3}
+    assert build.chapter.parameters(ROOT / "book/data.ipynb", given) == given
+
+
 def test_lines_take_the_place_of_bars_where_nobody_watches(execute, capfd):
     execute()
     err = capfd.readouterr().err

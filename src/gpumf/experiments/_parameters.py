@@ -25,7 +25,7 @@ def fitted(name, value, default):
     ([[32]], {'ALS': 5, 'SGD': 5})
     """
     try:
-        found = _as(value, default)
+        found = _as(value, 0 if name == "seed" else default)  # any may be drawn with, 0 too
         if name == "data":
             _check_data(found)
     except ValueError as error:
