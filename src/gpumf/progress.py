@@ -39,7 +39,7 @@ def plain_lines() -> Iterator[None]:
     if sys.stderr.isatty():
         yield
     else:
-        with redirect_stderr(_Plain(sys.stderr)):  # type: ignore[type-var]
+        with redirect_stderr(_Plain(sys.stderr)):
             yield
 
 
