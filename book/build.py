@@ -11,18 +11,20 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import nbformat
 import papermill
 import yaml
 from tqdm import tqdm
+
+import chapter
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,6 +39,11 @@ def main(argv=None, root=ROOT):
     if options.only and options.only not in names:
         sys.exit(f"There is no notebook {options.only!r} in the table of contents; there are: {', '.join(names)}.")
     parameters = {"profile": profile, **{name: yaml.safe_load(value) for name, value in options.parameter}}
+    if options.only:
+        try:
+            parameters = chapter.parameters(root / "book" / f"{options.only}.ipynb", parameters)
+        except ValueError as error:
+            sys.exit(f"{options.only}: {error}")
 
     with alone(root / "build"):
         try:
@@ -47,10 +54,10 @@ def main(argv=None, root=ROOT):
                 file=sys.stderr,
             )
             return 130
+        status = 0 if options.execute_only else render(root, pages, output, names, failed, options.only)
         if failed:
             print(f"Failed: {', '.join(failed)}. The other notebooks are done and kept.", file=sys.stderr)
-            return 1
-        return 0 if options.execute_only else render(root, pages, output, names)
+        return 1 if failed else status
 
 
 @contextmanager
@@ -77,7 +84,7 @@ def parse(argv):
     parser.add_argument("--only", metavar="NAME", help="run this notebook, even if nothing changed, and no other")
     parser.add_argument(
         "-p", "--parameter", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
-        help="with --only: a parameter of the notebook; the value is read as YAML",
+        help="with --only: a parameter of the notebook or of the experiments that it runs; the value is read as YAML",
     )  # fmt: skip
     parser.add_argument("--profile", choices=["quick", "full"], help="default: full with a CUDA device, else quick")
     parser.add_argument(
@@ -122,7 +129,7 @@ def notebooks(book):
 
 
 def execute(root, pages, names, parameters, options):
-    """Run the notebooks whose key changed; return the names of those that failed."""
+    """Run the notebooks whose key changed; return those that failed, a dict of name -> what went wrong."""
     # The notebooks run inside book/, as they do in Jupyter: a relative path must not change its meaning there.
     if data := os.environ.get("GPUMF_DATA"):
         os.environ["GPUMF_DATA"] = os.path.abspath(data)
@@ -135,38 +142,49 @@ def execute(root, pages, names, parameters, options):
         names = [name for name in names if executed_key(pages / f"{name}.ipynb") != keys[name]]
         print(f"{len(keys) - len(names)} of {len(keys)} notebooks are up to date.", flush=True)
 
-    failed = []
+    failed = {}
+    bars = sys.stderr.isatty()
     with OwnKernel():
-        for name in tqdm(names, desc="notebooks", unit="notebook", disable=not names):
+        for done, name in enumerate(tqdm(names, desc="notebooks", unit="notebook", disable=not (names and bars)), 1):
+            began = datetime.now(UTC)
             try:
-                run(root / "book" / f"{name}.ipynb", pages / f"{name}.ipynb", parameters, keys[name])
+                run(root, name, pages / f"{name}.ipynb", parameters, keys[name], options.record)
             except Exception as error:  # whatever goes wrong in one chapter, the others shall be finished
                 tqdm.write(f"\n{name}.ipynb failed.\n{error}", file=sys.stderr)
-                failed.append(name)
+                kind, said = getattr(error, "ename", type(error).__name__), getattr(error, "evalue", str(error))
+                failed[name] = f"{kind}: {said}"
+            if not bars:
+                took = (datetime.now(UTC) - began).total_seconds()
+                print(f"{name}: {took:.0f} s ({done} of {len(names)})", file=sys.stderr, flush=True)
     return failed
 
 
-def run(source, target, parameters, key):
+def run(root, name, target, parameters, key, recorded):
     """Execute one notebook. The executed copy appears at `target` whole or not at all."""
-    known = papermill.inspect_notebook(source)
-    if unknown := parameters.keys() - known.keys():
-        raise ValueError(f"It has no parameter {', '.join(sorted(unknown))}; it has {', '.join(known)}.")
+    source, began = root / "book" / f"{name}.ipynb", datetime.now(UTC)
     target.parent.mkdir(parents=True, exist_ok=True)
     running = target.with_name(f".running-{target.name}")
-    executed = papermill.execute_notebook(
-        source,
-        running,
-        parameters,
-        kernel_name="python3",
-        cwd=source.parent,
-        progress_bar={"desc": target.stem, "leave": False},
-    )
-    executed.metadata["gpumf_key"] = key
-    for cell in executed.cells:
-        if "injected-parameters" in cell.metadata.get("tags", []):
-            cell.metadata["tags"].append("remove-cell")
-    nbformat.write(executed, running)
-    running.replace(target)
+    try:
+        executed = papermill.execute_notebook(
+            source,
+            running,
+            parameters,
+            kernel_name="python3",
+            cwd=source.parent,
+            progress_bar=sys.stderr.isatty() and {"desc": name, "leave": False},
+        )
+        executed.metadata["gpumf_key"] = key
+        own = chapter.own(source)
+        used = own | parameters
+        for cell in executed.cells:
+            if "injected-parameters" in cell.metadata.get("tags", []) and used == own:
+                cell.metadata["tags"].append("remove-cell")
+        how = chapter.how_run(used, began, chapter.results_since(root, began, recorded))
+        executed.cells.append(nbformat.v4.new_markdown_cell(how, id="how-run"))
+        nbformat.write(executed, running)
+        running.replace(target)
+    finally:
+        running.unlink(missing_ok=True)
 
 
 class OwnKernel(tempfile.TemporaryDirectory):
@@ -226,14 +244,21 @@ def files_below(folder, without=None):
     ]
 
 
-def render(root, pages, output, names):
-    """Bring the other pages and the figures beside the executed notebooks and let Jupyter Book render them."""
+def render(root, pages, output, names, failed, only=None):
+    """Bring the other pages and the figures beside the executed notebooks and let Jupyter Book render them.
+
+    Parameters
+    ----------
+    names : of all notebooks
+    failed : dict of name -> what went wrong, of those that are shown as failed
+    only : the notebook whose page's path is printed too
+    """
     executed = {pages / f"{name}.ipynb" for name in names}
     # A chapter that was never run (`--only` ran another) is shown without its results rather than not at all.
-    ready = {path for path in executed if executed_key(path)}
+    ready = {path for path in executed if path.stem not in failed and executed_key(path)}
     book = root / "book"
     copies = {pages / path.relative_to(book): path.read_bytes() for path in files_below(book, ".py")}
-    copies |= {path: without_numbers(copies[path]) for path in executed - ready}
+    copies |= {path: chapter.not_run(copies[path], failed.get(path.stem)) for path in executed - ready}
     mirror({to: content for to, content in copies.items() if to not in ready}, pages, keep=ready)
     figures, kept = output / "figures", root / "figures"
     mirror({figures / path.relative_to(kept): path.read_bytes() for path in files_below(kept)}, figures)
@@ -249,12 +274,9 @@ def render(root, pages, output, names):
             return 1
         stamp.write_text(digest.hexdigest())
     print(f"The book: {index}")
+    if only:
+        print(f"The page: {index.with_name(f'{only}.html')}")
     return 0
-
-
-def without_numbers(notebook):
-    """The bytes of a notebook whose prose has a dash for each number that its cells would have kept."""
-    return re.sub(rb"\{glue:text\}`[^`]*`", "–".encode(), notebook)
 
 
 def mirror(contents, folder, keep=()):

@@ -3,6 +3,7 @@
 With --check, only say whether they are current.
 """
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -14,7 +15,9 @@ from gpumf.experiments.thesis.first_comparison import BASELINES, FACTORS, summar
 from gpumf.experiments.thesis.speedups import PUBLISHED_KERNELS
 
 ROOT = Path(__file__).resolve().parent.parent
-_MARKED = re.compile(r"(<!-- results:.*?-->\n).*?(<!-- end of results -->)", re.DOTALL)
+_MARKED = re.compile(r"(<!-- results(?: of (?P<part>\w+))?:.*?-->\n).*?(<!-- end of results -->)", re.DOTALL)
+# Pages that lead through what others measure.
+_INDEXES = "guide", "performance", "thesis"
 
 
 def coverage(frame):
@@ -29,6 +32,49 @@ def coverage(frame):
         f"measured so far ({of_sources}). Of {len(published)} findings on them, and on the questions left open: "
         f"{listed}.\n"
     )
+
+
+def artefacts(frame):
+    """The publications' figures and tables in Markdown: a table a source, a row an artefact, its page and words."""
+    pages, known, blocks = chapters(), experiments.artefacts(), []
+    for source, counts in reports.coverage(frame).iterrows():
+        rows = ["| figure or table | what it says | what became of it |", "| --- | --- | --- |"]
+        for artefact in known[known.source == source].itertuples():
+            of_it = frame[(frame.source == source) & (frame.artefact == artefact.artefact)]
+            of_pages = of_it.experiment.map(pages).dropna().mode()  # the one with most of its findings
+            page = None if of_pages.empty else of_pages[0]
+            name = f"[{artefact.artefact}]({page}.ipynb)" if page else artefact.artefact
+            words = of_it.word.value_counts()
+            listed = ", ".join(
+                f"{words[word]} {word}" if len(of_it) > 1 else word for word in findings.WORDS if word in words.index
+            )
+            rows.append(f"| {name} | {artefact.statement} | {listed} |")
+        title = f"{_TITLES[source]}: {counts.measured} of {counts.artefacts} measured"
+        blocks.append("\n".join([f":::{{dropdown}} {title}", ":open:", *rows, ":::", ""]))
+    return "\n".join(blocks)
+
+
+_TITLES = {
+    "thesis": "Kampffmeyer's thesis",
+    "cu2rec": "cu2rec",
+    "cumf": "cuMF-ALS",
+    "newgpusgd": "NewGPUSGD",
+    "esgd": "ESGD",
+}
+
+
+def chapters():
+    """The chapter that shows an experiment, the first in reading order: a dict of name -> name."""
+    book, found = ROOT / "book", {}
+    for chapter in re.findall(r"file: (\w+)", (book / "_toc.yml").read_text(encoding="utf-8")):
+        path = book / f"{chapter}.ipynb"
+        if chapter not in _INDEXES and path.is_file():
+            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+            code = "".join(line for cell in cells if cell["cell_type"] == "code" for line in cell["source"])
+            for name in experiments.names():
+                if f'"{name}"' in code:
+                    found.setdefault(name, chapter)
+    return found
 
 
 def promises(frame):
@@ -90,10 +136,16 @@ def _readme():
     return "\n".join([coverage(frame), promises(frame), comparison(results.load("first_comparison"))])
 
 
+def _intro():
+    pairs = experiments.findings()
+    frame = findings.table(pairs).assign(experiment=[name for name, _ in pairs])
+    return {"coverage": coverage(frame), "artefacts": artefacts(frame)}
+
+
 TEXTS = {
-    "README.md": _readme,
-    "book/intro.md": lambda: coverage(findings.table(experiments.findings())),
-    "kernels/README.md": gains.table,
+    "README.md": lambda: {None: _readme()},
+    "book/intro.md": _intro,
+    "kernels/README.md": lambda: {None: gains.table()},
 }
 
 
@@ -102,9 +154,9 @@ def main(arguments):
     check = "--check" in arguments
     status = 0
     for name in [name for name in arguments if name != "--check"] or TEXTS:
-        text = TEXTS[name]()
+        parts = TEXTS[name]()
         old = (ROOT / name).read_text(encoding="utf-8")
-        new = _MARKED.sub(lambda m, text=text: m[1] + text + m[2], old)
+        new = _MARKED.sub(lambda m, parts=parts: m[1] + parts[m["part"]] + m[3], old)
         if name == "kernels/README.md":
             new = gains.with_every_source(new)
         if not check:

@@ -301,6 +301,11 @@ def test_an_experiment_runs_from_the_command_line(tmp_path, monkeypatch, capsys)
         with pytest.raises(SystemExit):
             command_line.main(wrong)
     assert "has no parameters ['sets']" in capsys.readouterr().err
+    assert command_line.main(["rating_counts", "--profile", "smoke", "points=7"]) == 0, "options stand anywhere"
+    assert results.load("rating_counts", results.device_name(), live=False).provenance["parameters"]["points"] == 7
+    with pytest.raises(SystemExit):
+        command_line.main(["rating_counts", "points=few"])
+    assert "points must be a whole number above 0" in capsys.readouterr().err
 
 
 # What the repository holds

@@ -1,11 +1,14 @@
 """A progress bar on a terminal, imported where one is shown; plain lines where nobody watches."""
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from contextlib import contextmanager, redirect_stderr
+from typing import Any, TextIO, TypeVar
 
 _Step = TypeVar("_Step")
 _LINES = 10
+_SECONDS = 10
 
 
 def progress(steps: Iterable[_Step], shown: bool, **options: Any) -> Iterable[_Step]:
@@ -28,3 +31,33 @@ def _lines(steps: list[_Step], what: str) -> Iterator[_Step]:
         yield step
         if done % every == 0 or done == len(steps):
             print(f"{what}: {done} of {len(steps)}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def plain_lines() -> Iterator[None]:
+    """While it lasts, bars that others draw are lines, one in ten seconds, where stderr is no terminal."""
+    if sys.stderr.isatty():
+        yield
+    else:
+        with redirect_stderr(_Plain(sys.stderr)):
+            yield
+
+
+class _Plain:
+    """A stream on which each state of a bar, drawn after a carriage return, is a line or nothing."""
+
+    def __init__(self, stream: TextIO):
+        self._stream, self._next = stream, 0.0
+
+    def write(self, text: str) -> int:
+        if "\r" not in text:
+            return self._stream.write(text)
+        state, now = text.rpartition("\r")[2].strip(), time.monotonic()
+        if state and now >= self._next:
+            self._next = now + _SECONDS
+            self._stream.write(state + "\n")
+            self._stream.flush()
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

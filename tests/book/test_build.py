@@ -1,6 +1,7 @@
 """book/build.py runs what changed, once, and loses nothing that is finished: on a project of two tiny notebooks."""
 
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -18,9 +19,11 @@ pytest.importorskip("papermill")
 yaml = pytest.importorskip("yaml")
 
 BUILD = ROOT / "book/build.py"
+sys.path.insert(0, str(BUILD.parent))
 spec = importlib.util.spec_from_file_location("build", BUILD)
 build = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(build)
+sys.path.remove(str(BUILD.parent))
 
 # Each run of a notebook leaves a line in runs.txt: its name and the parameters that it saw.
 LOG = "open('../runs.txt', 'a').write(f'{name} {profile} {repeats!r}\\n')"
@@ -112,12 +115,12 @@ def test_the_executed_copy_is_complete_and_the_source_untouched(project, execute
     assert (project / "book/one.ipynb").read_bytes() == source
     (executed,) = (project / "out").iterdir()
     assert executed.name == "one.ipynb"
-    assert nbformat.read(executed, as_version=4).cells[-1].outputs[0].text == "42\n"
+    assert nbformat.read(executed, as_version=4).cells[-2].outputs[0].text == "42\n"
 
 
 def test_only_runs_one_chapter_with_parameters_read_as_yaml(execute):
     execute()
-    assert execute("--only", "two", "-p", "repeats", "[1, 2]") == (0, ["two quick [1, 2]"])
+    assert execute("--only", "two", "-p", "repeats", "3.0") == (0, ["two quick 3"])
     assert execute("--only", "two", "-p", "repeats", "3") == (0, ["two quick 3"])
     assert execute("--only", "two", "-p", "repeats", "3") == (0, ["two quick 3"])
     assert execute() == (0, ["two quick 1"])
@@ -129,8 +132,14 @@ def test_wrong_names_are_told(execute, capsys):
     with pytest.raises(SystemExit):
         execute("-p", "repeats", "3")
     assert "-p goes with --only" in capsys.readouterr().err
-    assert execute("--only", "one", "-p", "repeat", "3") == (1, [])
-    assert "no parameter repeat; it has profile, repeats" in capsys.readouterr().err
+    wrong = {
+        ("repeat", "3"): "one: it has no parameter repeat; it has profile, repeats",
+        ("repeats", "three"): "one: repeats must be a whole number above 0, as 1, not 'three'",
+        ("profile", "fast"): "one: profile must be smoke, quick or full, not 'fast'",
+    }
+    for given, message in wrong.items():
+        with pytest.raises(SystemExit, match=message):
+            execute("--only", "one", "-p", *given)
 
 
 def test_a_failing_notebook_is_named_and_the_others_are_kept(project, execute, capsys):
@@ -205,7 +214,7 @@ def test_recording_measures_anew_and_tells_the_notebooks(project, execute):
     write_notebook(project, "one", "import os; print(os.environ.get('GPUMF_RECORD'))")
     execute()
     assert execute("--record")[1] == ["one quick 1", "two quick 1"]
-    assert nbformat.read(project / "out/one.ipynb", as_version=4).cells[-1].outputs[0].text == "1\n"
+    assert nbformat.read(project / "out/one.ipynb", as_version=4).cells[-2].outputs[0].text == "1\n"
 
 
 def test_relative_data_folder_means_the_same_inside_a_notebook(project, execute, monkeypatch):
@@ -213,7 +222,7 @@ def test_relative_data_folder_means_the_same_inside_a_notebook(project, execute,
     monkeypatch.setenv("GPUMF_DATA", "data/raw")
     write_notebook(project, "one", "import os; print(os.environ['GPUMF_DATA'])")
     execute("--only", "one")
-    printed = nbformat.read(project / "out/one.ipynb", as_version=4).cells[-1].outputs[0].text
+    printed = nbformat.read(project / "out/one.ipynb", as_version=4).cells[-2].outputs[0].text
     assert printed == f"{project / 'data/raw'}\n"
 
 
@@ -245,9 +254,66 @@ def test_a_chapter_that_never_ran_is_rendered_without_results(project, capfd):
     assert (project / "runs.txt").read_text() == "one quick 1\ntwo quick 1\n"
 
 
+@pytest.mark.book
+def test_a_chapter_that_failed_is_rendered_as_failed_until_it_runs(project, capfd):
+    write_notebook(project, "one", "raise OSError('no C++ compiler')")
+    assert build.main(["--profile", "quick"], root=project) == 1
+    page = project / "build/quick/_build/html/one.html"
+    assert "Failed: one" in capfd.readouterr().err
+    assert "Chapter one" in page.read_text() and "OSError: no C++ compiler" in page.read_text()
+    assert "How this page was run" in page.with_name("two.html").read_text()
+    write_notebook(project, "one")
+    assert build.main(["--profile", "quick", "--only", "one"], root=project) == 0
+    assert f"The page: {page}\n" in capfd.readouterr().out
+    assert "C++ compiler" not in page.read_text()
+
+
+EXPERIMENT = """import pathlib
+from gpumf import experiments, results
+results.repository = lambda: pathlib.Path("..").resolve()
+experiments.run("{name}", profile)
+"""
+
+
+def test_parameters_of_the_experiments_of_a_chapter(project, execute):
+    write_notebook(project, "one", EXPERIMENT.format(name="rating_counts"))
+    ran, _ = execute("--only", "one", "-p", "repeats", "2", "-p", "data", "ml-100k-twin", "-p", "points", "7")
+    assert ran == 0
+    facts = json.loads(next(project.glob("data/live/*/gpumf/rating_counts.json")).read_text())
+    assert facts["parameters"] == {"data": ["ml-100k-twin"], "points": 7, "profile": "quick"}
+    cells = nbformat.read(project / "out/one.ipynb", as_version=4).cells
+    assert cells[2].metadata.tags == ["injected-parameters"], "what differs from the cell above is shown"
+    said = cells[-1].source
+    assert "`repeats = 2`" in said and "| `rating_counts` | `data = ['ml-100k-twin']`, `points = 7` |" in said
+    with pytest.raises(SystemExit, match="one: points must be a whole number above 0"):
+        execute("--only", "one", "-p", "points", "[7]")
+
+
+@pytest.mark.parametrize("name", build.notebooks(ROOT / "book"))
+def test_every_chapter_takes_its_own_parameters_as_they_are(name):
+    path = ROOT / f"book/{name}.ipynb"
+    own = build.chapter.own(path)
+    assert own["profile"] == "quick"
+    given = build.chapter.parameters(path, own)
+    assert {key: value for key, value in given.items() if key != "profile"} == {
+        key: value for key, value in own.items() if key != "profile"
+    }
+
+
+def test_the_documented_call_is_understood():
+    given = {"profile": "quick", "repeats": 3}
+    assert build.chapter.parameters(ROOT / "book/data.ipynb", given) == given
+
+
+def test_lines_take_the_place_of_bars_where_nobody_watches(execute, capfd):
+    execute()
+    err = capfd.readouterr().err
+    assert "\r" not in err and "(1 of 2)\n" in err and "two: " in err
+
+
 def test_prose_of_a_chapter_that_never_ran_has_dashes_for_numbers():
     prose = b"It takes {glue:text}`seconds:.1f` s, `seconds` times {glue:text}`n`."
-    assert build.without_numbers(prose).decode() == "It takes – s, `seconds` times –."
+    assert build.chapter.not_run(prose).decode() == "It takes – s, `seconds` times –."
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"cells": [', b"[]", b"\xff\xfe", b'{"metadata": 1}'])

@@ -13,7 +13,7 @@ from gpumf import experiments, results
 from gpumf import figure_style as style
 from gpumf.experiments.gpumf import sgd_schemes
 from gpumf.experiments.gpumf.sgd_schemes import ONCE_EACH
-from gpumf.experiments.thesis import elementwise_cube
+from gpumf.experiments.thesis import _decade, elementwise_cube
 from support import ROOT
 
 
@@ -63,6 +63,7 @@ TOLD = {
     "thesis/rbm_speed_updates": part("figure_updates"),
     "thesis/rbm_tuning": part("figure", "jester-1"),
     "thesis/rbm_tuning_ml100k": part("figure", "ml-100k"),
+    "thesis/speedups_decade": lambda module, result: _decade.figure(result.frame),
     "thesis/speedups_gpu": part("figure", on_gpu=True),
     "thesis/thread_scaling_blocks": lambda module, result: module.figure_blocks(result.frame, result.provenance),
 }

@@ -74,30 +74,60 @@ def why_unavailable(name):
     return getattr(module(name), "why_unavailable", lambda: None)()
 
 
-def run(name, profile="quick", **parameters):
+def parameters(name, profile="quick", **changes):
+    """The parameters of a run: those of a profile, and what replaces them.
+
+    Parameters
+    ----------
+    name, profile, **changes : see `run`
+
+    Returns
+    -------
+    dict of the parameters of the experiment's `run`
+
+    Raises
+    ------
+    TypeError : the experiment has no such parameter
+    ValueError : a value is of another kind than the profile's
+    """
+    of_page = dict(profile) if isinstance(profile, dict) else {"profile": profile}
+    defaults = module(name).PROFILES[of_page.pop("profile")]
+    if unknown := set(changes) - set(defaults):
+        raise TypeError(f"{name} has no parameters {sorted(unknown)}; it has {sorted(defaults)}")
+    changes = {key: value for key, value in of_page.items() if key in defaults} | changes
+    from gpumf.experiments import _parameters  # which imports this package
+
+    return defaults | {key: _parameters.fitted(key, value, defaults[key]) for key, value in changes.items()}
+
+
+def run(name, profile="quick", **changes):
     """Run an experiment with a profile's parameters and store its result.
 
     Parameters
     ----------
     name : str, one of `names`
-    profile : 'smoke', 'quick' or 'full'
-    **parameters : replace the profile's
+    profile : 'smoke', 'quick' or 'full', or a dict with one of them as 'profile' and parameters, of which those
+        replace the profile's that the experiment has: a chapter runs several experiments
+    **changes : replace the profile's parameters
 
     Returns
     -------
     results.Result: live, or recorded where the environment has GPUMF_RECORD (see `make record`)
+
+    Raises
+    ------
+    TypeError, ValueError : see `parameters`
     """
     experiment = module(name)
-    if unknown := set(parameters) - set(experiment.PROFILES[profile]):
-        raise TypeError(f"{name} has no parameters {sorted(unknown)}; it has {sorted(experiment.PROFILES[profile])}")
-    parameters = experiment.PROFILES[profile] | parameters
+    chosen = parameters(name, profile, **changes)
     before = results.provenance() | {
         "code": dependencies.code(name),
         "rules_sha256": {finding.id: finding.sha256 for finding in experiment.FINDINGS},
     }
-    frame = experiment.run(**parameters)
+    frame = experiment.run(**chosen)
     live = not os.environ.get("GPUMF_RECORD")
-    return results.store(name, frame, parameters | {"profile": profile}, before, live, names()[name])
+    of_profile = profile["profile"] if isinstance(profile, dict) else profile
+    return results.store(name, frame, chosen | {"profile": of_profile}, before, live, names()[name])
 
 
 def usable_devices():

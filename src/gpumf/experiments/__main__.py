@@ -6,6 +6,7 @@ import os
 import sys
 
 from gpumf import experiments
+from gpumf.progress import plain_lines
 
 
 def parameter(text):
@@ -29,13 +30,17 @@ def main(arguments=None):
     )
     parser.add_argument("--profile", choices=["smoke", "quick", "full"], default="quick")
     parser.add_argument("--record", action="store_true", help="keep the result in data/results, not in data/live")
-    chosen = parser.parse_args(arguments)
+    # Else argparse has the last positional argument end before an option.
+    chosen = parser.parse_intermixed_args(arguments)
     if chosen.record:
         os.environ["GPUMF_RECORD"] = "1"
+    changes = dict(chosen.parameters)
     try:
-        result = experiments.run(chosen.name, chosen.profile, **dict(chosen.parameters))
-    except TypeError as error:
+        experiments.parameters(chosen.name, chosen.profile, **changes)
+    except (TypeError, ValueError) as error:
         parser.error(str(error))
+    with plain_lines():
+        result = experiments.run(chosen.name, chosen.profile, **changes)
     print(result.frame.to_string(max_rows=20))
     print(result.where)
     return 0

@@ -1,0 +1,128 @@
+"""A chapter's parameters, what its page says of its run, and how it looks where it was not run or failed."""
+
+import ast
+import json
+import re
+import textwrap
+from datetime import UTC, datetime
+
+import nbformat
+import papermill
+
+
+def own(path):
+    """The parameters of a notebook's own, a dict of name -> value."""
+    return {name: ast.literal_eval(found["default"]) for name, found in papermill.inspect_notebook(path).items()}
+
+
+def parameters(path, given):
+    """What a notebook is run with.
+
+    Parameters
+    ----------
+    path : Path of the notebook
+    given : dict, its profile and parameters, each of the notebook's own or of the experiments that it runs
+
+    Returns
+    -------
+    dict of the notebook's own parameters; its `profile` is a dict where it holds parameters of experiments
+
+    Raises
+    ------
+    ValueError : there is no such parameter, or a value is of another kind than the one that it replaces
+    """
+    given = dict(given)
+    profile = given.pop("profile")
+    if profile not in ("smoke", "quick", "full"):
+        raise ValueError(f"profile must be smoke, quick or full, not {profile!r}")
+    if not given:
+        return {"profile": profile}
+    from gpumf import experiments
+    from gpumf.experiments import _parameters
+
+    its_own = own(path)
+    cells = nbformat.read(path, as_version=4).cells
+    names = _parameters.of_code("\n".join(cell.source for cell in cells if cell.cell_type == "code"))
+    theirs = {name: experiments.module(name).PROFILES[profile] for name in names}
+    known = [*its_own, *(parameter for defaults in theirs.values() for parameter in defaults)]
+    if unknown := given.keys() - set(known):
+        raise ValueError(
+            f"it has no parameter {', '.join(sorted(unknown))}; it has {', '.join(dict.fromkeys(known))}"
+        )
+    for name in names:
+        experiments.parameters(name, {"profile": profile, **given})
+    changed = {key: value for key, value in given.items() if any(key in defaults for defaults in theirs.values())}
+    return {
+        "profile": {"profile": profile, **changed} if changed else profile,
+        **{key: _parameters.fitted(key, value, its_own[key]) for key, value in given.items() if key in its_own},
+    }
+
+
+def results_since(root, began, recorded):
+    """The provenance of each experiment that has been run since, in the order of their runs."""
+    folder = root / "data" / ("results" if recorded else "live")
+    found = [json.loads(path.read_bytes()) for path in folder.glob("*/*/*.json")]
+    return sorted(
+        (facts for facts in found if datetime.fromisoformat(facts["started"]) >= began),
+        key=lambda facts: facts["started"],
+    )
+
+
+def how_run(parameters, began, measured):
+    """The page's last section, in Markdown: with which parameters it was run, where, when and for how long.
+
+    Parameters
+    ----------
+    parameters : dict of the notebook's own
+    began : datetime
+    measured : list of dict, the provenance of the experiments that it ran
+    """
+    from gpumf import results
+
+    facts, took = results.provenance(), datetime.now(UTC) - began
+    machine = facts.get("gpu") or f"{facts['cpu']}, {facts['cpu_count']} cores, no GPU"
+    lines = [
+        "## How this page was run",
+        "",
+        f"On {machine}, {began:%Y-%m-%d}, in {took.total_seconds():.0f} s.",
+        "",
+        "| what ran | with | seconds |",
+        "| --- | --- | --- |",
+        f"| this page | {_listed(parameters)} | {took.total_seconds():.0f} |",
+    ]
+    for facts in measured:
+        chosen = {key: value for key, value in facts["parameters"].items() if key != "profile"}
+        lines.append(f"| `{facts['experiment']}` | {_listed(chosen)} | {facts['duration_seconds']:.1f} |")
+    return "\n".join(lines)
+
+
+def _listed(values):
+    """Parameters in a cell of a table, long ones cut."""
+    return ", ".join(
+        f"`{key} = {textwrap.shorten(repr(value), 60, placeholder=' ..')}`" for key, value in values.items()
+    )
+
+
+def not_run(notebook, failure=None):
+    """A notebook without results: its prose has a dash for each number that its cells would have kept.
+
+    Parameters
+    ----------
+    notebook : bytes
+    failure : str, what went wrong, which then stands below the title; None where it was never run
+
+    Returns
+    -------
+    bytes
+    """
+    text = re.sub(rb"\{glue:text\}`[^`]*`", "–".encode(), notebook)
+    if failure is None:
+        return text
+    content = json.loads(text)
+    said = ["````{error}", _FAILED, "", "```text", *failure.splitlines()[-_FAILURE_LINES:], "```", "````"]
+    content["cells"].insert(1, nbformat.v4.new_markdown_cell("\n".join(said), id="failed"))
+    return json.dumps(content).encode()
+
+
+_FAILED = "This chapter failed on the machine that built this book, and is shown without what it computes."
+_FAILURE_LINES = 20
