@@ -106,7 +106,7 @@ def _is(element):
 def _draws(bundle):
     """Whether an output is a picture, or a drawing as HTML."""
     return any(
-        part.get("mime_type") in _PICTURES or any("<svg" in raw.astext() for raw in part.findall(nodes.raw))
+        part.get("mime_type") in _PICTURES or any("<picture>" in raw.astext() for raw in part.findall(nodes.raw))
         for part in bundle.children
     )
 

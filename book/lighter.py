@@ -1,14 +1,17 @@
-"""A Sphinx extension: pages that load little. Of the theme's icons, and of MathJax, what the book uses.
+"""A Sphinx extension: pages that load little, and say what their elements are.
 
 The theme brings thousands of icons three times: as a script, as a font and as a rule for each. The script goes, since
-the font shows the same; of the font and of the rules those stay whose names are in some page.
+the font shows the same; of the font and of the rules those stay whose names are in some page. Of MathJax it chooses the
+parts that the book needs.
 """
 
+import logging
 import re
 from pathlib import Path
 
 _SCRIPT = re.compile(r"\s*<script[^>]*fontawesome\.js[^>]*></script>")
 _RULE = re.compile(r'((?:\.fa-[a-z0-9-]+:+before,?)+)\{content:"([^"]*)"\}')
+_PARAMETERS = re.compile(r"<dl>\n(?:<dd>.*</dd>\n)+</dl>")
 _WOFF2 = re.compile(r'url\([^)]*fontawesome[^)]*\.woff2\) format\("woff2"\),')
 
 
@@ -34,7 +37,9 @@ def lighten(app, error):
     scripts = [path.read_text(encoding="utf-8") for path in html.glob("_static/**/*theme*.js")]
     named = {name for text in (*pages.values(), *scripts) for name in re.findall(r"\bfa-[a-z0-9-]+", text)}
     for path, text in pages.items():
-        path.write_text(_SCRIPT.sub("", text).replace("<img alt=", '<img loading="lazy" alt='), encoding="utf-8")
+        text = _SCRIPT.sub("", text).replace("<img alt=", '<img loading="lazy" alt=')
+        text = text.replace('role="doc-biblioentry"', 'role="listitem"')  # an entry of a list, as it is written
+        path.write_text(_PARAMETERS.sub(_plain, text), encoding="utf-8")
     for path in {*html.glob("_static/**/*.map"), *html.glob("_static/scripts/fontawesome.js*")}:
         path.unlink()
     codes = set()
@@ -49,6 +54,11 @@ def lighten(app, error):
         keep_glyphs(path, codes)
 
 
+def _plain(parameters):
+    """A signature over several lines is no list of definitions, though Sphinx writes it as one."""
+    return parameters[0].replace("<dl>", '<dl role="none">').replace("<dd>", '<dd role="none">')
+
+
 def _names(rule):
     return re.findall(r"fa-[a-z0-9-]+", rule[1])
 
@@ -57,6 +67,7 @@ def keep_glyphs(path, codes):
     """Keep the glyphs of a font that have these code points."""
     from fontTools.subset import Options, Subsetter, load_font, save_font  # comes with Matplotlib
 
+    logging.getLogger("fontTools").setLevel(logging.WARNING)
     options = Options()
     font = load_font(path, options)
     subsetter = Subsetter(options)
