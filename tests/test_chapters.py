@@ -1,9 +1,11 @@
 """What chapters share: lines of kernels as they are, and numbers for prose."""
 
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 
-from gpumf import chapters
+from gpumf import chapters, experiments, reports
 from gpumf.gpu import sources
 from gpumf.results import Result
 
@@ -65,3 +67,20 @@ def test_two_machines_stand_side_by_side(tmp_path):
     table = chapters.beside((recorded, frame), (live, other), "kernel", "seconds", "s")
     assert list(table) == ["s: H100, recorded", "s: 2 cores of C, this build"]
     assert table.loc["a"].tolist() == ["0.123", "1"] and table.loc["b"].tolist() == ["2", "–"]
+
+
+def test_an_experiment_is_shown_as_recorded_and_as_measured_here(monkeypatch, tmp_path, capsys):
+    recorded, live = (Result(tmp_path / "a.csv", pd.DataFrame({"n": [n]}), {}, live=n == 1) for n in (0, 1))
+    drawn = SimpleNamespace(figure=lambda frame: ("figure of", frame.n[0]), summary=lambda frame: frame.n.sum())
+    shown = []
+    monkeypatch.setattr(experiments, "module", lambda name: drawn)
+    monkeypatch.setattr(experiments, "why_unavailable", lambda name: "no GPU")
+    monkeypatch.setattr(chapters.style, "save", lambda figure, result: (*figure, result.live))
+    monkeypatch.setattr(chapters, "display", shown.append)
+    for found, first in (([recorded, live], 0), ([live], 1)):
+        monkeypatch.setattr(reports, "found", lambda name, profile, found=found: found)
+        assert chapters.show("a", "quick").n[0] == first
+    assert shown == [("figure of", 0, False), ("figure of", 1, True), ("figure of", 1, True)]
+    monkeypatch.setattr(reports, "found", lambda name, profile: [])
+    assert chapters.show("a", "quick") is None and "no GPU" in capsys.readouterr().out
+    assert chapters.table("a", None) is None and chapters.table("a", live.frame) == 1

@@ -103,8 +103,36 @@ def test_convergence_starts_after_the_first_epoch_and_is_drawn_by_epochs_and_by_
         assert right.get_xlabel() == "seconds of training" and right.get_xscale() == "log"
 
 
-def test_marks_are_on_the_bars_that_are_marked():
+def test_marks_that_are_less_sure_are_hollow():
     _, ((axis,),) = style.panels()
-    bars = axis.bar([0, 1, 2], [1, 1, 1])
-    style.hatch(bars, [False, True, False])
-    assert [bar.get_hatch() for bar in bars] == [None, "///", None]
+    style.marks(axis, [1, 2, 4], [0, 1, 2], ["blue", "green", "red"], "times", sure=[True, False, True])
+    (marks,) = axis.collections
+    faces, edges = marks.get_facecolor(), marks.get_edgecolor()
+    assert [same_color(face, "white") for face in faces] == [False, True, False]
+    assert all(
+        same_color(edge, style.COLOURS[name]) for edge, name in zip(edges, ("blue", "green", "red"), strict=True)
+    )
+    assert marks.get_offsets().tolist() == [[1, 0], [2, 1], [4, 2]] and marks.get_label() == "times"
+
+
+def test_marks_may_have_a_spread():
+    _, ((axis,),) = style.panels()
+    style.marks(axis, [1, 2], [0, 1], "blue", spread=[0.5, 0])
+    lines, marks = axis.collections
+    assert [segment[:, 0].tolist() for segment in lines.get_segments()] == [[0.5, 1.5], [2, 2]]
+    assert len(marks.get_offsets()) == 2
+
+
+def test_a_figure_is_told_in_words():
+    figure, (axes,) = style.panels(columns=2)
+    for axis, data in zip(axes, ("one set", "another"), strict=True):
+        axis.plot([1, 2], [0, 1], label="ALS")
+        axis.set_yticks([0, 1], ["slow", "fast"])
+        axis.set(title=data, xlabel="seconds")
+        style.log_scale(axis.xaxis)
+    assert style.description(figure) == (
+        "2 panels. one set: seconds, logarithmic. Rows: fast; slow. Drawn: ALS. another: seconds, logarithmic."
+    )
+    figure, ((axis,),) = style.panels()
+    axis.set(xlabel="epochs", ylabel="error")
+    assert style.description(figure) == "error against epochs."

@@ -7,8 +7,10 @@ assert on the recorded frame.
 import re
 
 import pandas as pd
-from IPython.display import Markdown
+from IPython.display import Markdown, display
 
+from gpumf import experiments, reports
+from gpumf import figure_style as style
 from gpumf.gpu import sources
 
 
@@ -84,6 +86,31 @@ def numbers(**values):
         if not pd.notna(value) or abs(value) == float("inf"):
             raise ValueError(f"{name} is {value}: prose takes finite numbers")
         glue(name, float(value), display=False)
+
+
+def show(name, profile):
+    """Draw what is recorded of an experiment, then what this machine measures, or say why neither is there.
+
+    Parameters
+    ----------
+    name : str, one of `experiments.names`
+    profile : str, of the run on this machine
+
+    Returns
+    -------
+    DataFrame: of the recorded result, where there is one, else of the other; None where there is neither
+    """
+    found = reports.found(name, profile)
+    for result in found:
+        display(style.save(experiments.module(name).figure(result.frame), result))
+    if not found:
+        print("Nothing is recorded, and it cannot run here:", experiments.why_unavailable(name))
+    return found[0].frame if found else None
+
+
+def table(name, frame):
+    """The summary of an experiment's frame; None of none."""
+    return None if frame is None else experiments.module(name).summary(frame)
 
 
 def beside(recorded, live, rows, column, label, digits=3):

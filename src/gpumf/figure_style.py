@@ -10,7 +10,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from gpumf import ALS, RBM, SGD, results
 
@@ -69,11 +69,20 @@ _STYLE = {
 
 def setup():
     """Draw in the study's style, as SVG, and show tables whole. Call it once, at the top of a chapter."""
+    from IPython import get_ipython
+    from IPython.core.pylabtools import print_figure
     from matplotlib_inline.backend_inline import set_matplotlib_formats
 
     pd.set_option("display.max_colwidth", None)
     matplotlib.rcParams.update(_STYLE)
     set_matplotlib_formats("svg")
+
+    def svg(figure):
+        # The book takes the title for those who do not see the figure, and offers the source as a download.
+        facts = {"Title": description(figure), "Source": figure.get_url(), "Date": None, "Creator": None}
+        return print_figure(figure, "svg", metadata=facts)
+
+    get_ipython().display_formatter.formatters["image/svg+xml"].for_type(Figure, svg)
 
 
 def save(figure, result, suffix=""):
@@ -89,6 +98,8 @@ def save(figure, result, suffix=""):
     -------
     Figure: the same
     """
+    path = result.path.relative_to(results.repository()) if result.path.is_relative_to(results.repository()) else None
+    figure.set_url(path and path.as_posix())
     if not figure.get_supxlabel():
         figure.supxlabel(result.where, fontsize=8, color="0.35")
     if not result.live:
@@ -97,6 +108,31 @@ def save(figure, result, suffix=""):
         with matplotlib.rc_context(_STYLE):
             figure.savefig(folder / f"{result.name}{suffix}.svg", metadata={"Date": None, "Creator": None})
     return figure
+
+
+def description(figure):
+    """What a figure shows, in words: of each of its axes the title, what stands against what, and who is drawn."""
+    shown, before = [], []
+    for axis in figure.axes:
+        sides = [(axis.yaxis, axis.get_ylabel()), (axis.xaxis, axis.get_xlabel())]
+        labels = [label + ", logarithmic" * (side.get_scale() == "log") for side, label in sides if label]
+        if not (axis.get_visible() and labels):
+            continue
+        words = [": ".join(filter(None, [axis.get_title(), " against ".join(labels)]))]
+        for name, listed in (("Rows", _row_names(axis)), ("Drawn", axis.get_legend_handles_labels()[1])):
+            if listed and listed not in before:
+                words.append(f"{name}: {'; '.join(dict.fromkeys(listed))}")
+                before.append(listed)
+        shown.append(" ".join(". ".join(words).replace("$", "").split()))
+    several = f"{len(shown)} panels. " if len(shown) > 1 else ""
+    return several + ". ".join(shown) + "."
+
+
+def _row_names(axis):
+    """What the rows of an axis are called, where they have names instead of numbers."""
+    if not isinstance(axis.yaxis.get_major_locator(), FixedLocator):
+        return []
+    return [text.get_text() for text in axis.get_yticklabels() if any(map(str.isalpha, text.get_text()))][::-1]
 
 
 def panels(columns=1, rows=1, height=3.6, width=WIDTH, **options):
@@ -113,11 +149,22 @@ def legend(figure, axis, columns):
     figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
 
 
-def hatch(bars, which):
-    """Mark those of the bars that are measured less surely."""
-    for bar, marked in zip(bars, which, strict=True):
-        if marked:
-            bar.set(hatch="///", edgecolor="white")
+def marks(axis, values, place, colours, label=None, marker="o", sure=None, spread=None):
+    """One mark a row: on a logarithmic axis the length of a bar would say nothing.
+
+    Parameters
+    ----------
+    values, place : where the marks stand, by x and by y; there is none where a value is missing
+    colours : a name of COLOURS, or one for each
+    sure : bool each; marks are hollow where it is False
+    spread : half the width of a line through each
+    """
+    colours = [COLOURS[name] for name in ([colours] * len(place) if isinstance(colours, str) else colours)]
+    filled = np.ones(len(place), bool) if sure is None else np.asarray(sure, bool)
+    faces = [colour if full else "white" for colour, full in zip(colours, filled, strict=True)]
+    if spread is not None:
+        axis.errorbar(values, place, xerr=spread, fmt="none", ecolor="0.4", capsize=2)
+    axis.scatter(values, place, 40, faces, marker=marker, edgecolors=colours, linewidths=1.5, label=label, zorder=3)
 
 
 def log_scale(axis):

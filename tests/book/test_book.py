@@ -1,5 +1,6 @@
 """Opens every page of the rendered book in headless Chromium, with no network, and looks for what is broken."""
 
+import gzip
 import re
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ nbformat = pytest.importorskip("nbformat")
 playwright = pytest.importorskip("playwright.sync_api")
 
 BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
+MOST_BYTES = 600_000  # of a page when it is first opened, as a server sends them, text compressed
 PHONE, DESK = {"width": 375, "height": 812}, {"width": 1440, "height": 900}
 
 
@@ -57,7 +59,8 @@ def page(browser):
     """A page without a network that keeps, in `problems`, what it could not load and what its scripts complain of."""
     with browser.new_context(offline=True, viewport=DESK) as context:
         page = context.new_page()
-        page.problems = []
+        page.problems, page.loaded = [], []
+        page.on("requestfinished", lambda request: page.loaded.append(request.url))
         page.route(re.compile("^(?!file:)"), lambda route: (page.problems.append(route.request.url), route.abort()))
         page.on("requestfailed", lambda request: page.problems.append(f"{request.failure}: {request.url}"))
         page.on("pageerror", lambda error: page.problems.append(str(error)))
@@ -104,8 +107,23 @@ TOO_WIDE = """() => {
     .concat(`the page is ${document.documentElement.scrollWidth} px wide on a screen of ${width} px`);
 }"""
 
+# Pictures without words, or whose words are the name of their file, and figures of cells without a caption.
+WORDLESS = r"""() => [...document.querySelectorAll('main img')].flatMap(image => {
+  const words = image.alt.trim(), figure = image.closest('figure');
+  if (!words || /[0-9a-f]{16}|\.svg|\.png/.test(words)) return [`says nothing: ${image.outerHTML.slice(0, 120)}`];
+  const bare = image.closest('.cell_output') && !(figure && figure.querySelector('figcaption .caption-number'));
+  return bare ? [`has no caption: ${words.slice(0, 120)}`] : [];
+})"""
+
 LINKS = "() => [...document.querySelectorAll('a[href]')].map(link => link.href)"
 ANCHORS = "() => [...document.querySelectorAll('[id], a[name]')].map(node => node.id || node.name)"
+
+
+def sent(url):
+    """The bytes that a server sends for a file."""
+    path = Path(unquote(urlparse(url).path))
+    content = path.read_bytes()
+    return len(content if path.suffix in (".woff", ".woff2", ".png") else gzip.compress(content))
 
 
 @pytest.mark.browser
@@ -113,15 +131,19 @@ def test_every_page_is_whole_without_a_network(html, page):
     problems, links, anchors = [], {}, {}
     for path in rendered(html):
         page.goto(path.as_uri())
+        weight = sum(map(sent, dict.fromkeys(url for url in page.loaded if url.startswith("file:"))))
+        if weight > MOST_BYTES:
+            problems.append(f"{path.name}: loads {weight:,} bytes before anybody has scrolled")
         links[path] = page.evaluate(LINKS)
         anchors[path] = {"", *page.evaluate(ANCHORS)}
-        found = page.evaluate(BROKEN_IMAGES) + page.evaluate(RAW_MATH)
+        found = page.evaluate(BROKEN_IMAGES) + page.evaluate(RAW_MATH) + page.evaluate(WORDLESS)
         for size in (DESK, PHONE):
             page.set_viewport_size(size)
             found += page.evaluate(TOO_WIDE)
         page.set_viewport_size(DESK)
         problems += [f"{path.name}: {problem}" for problem in found + page.problems]
         page.problems.clear()
+        page.loaded.clear()
 
     for path, targets in links.items():
         for target in filter(lambda target: target.startswith("file:"), targets):
@@ -131,6 +153,29 @@ def test_every_page_is_whole_without_a_network(html, page):
                 problems.append(f"{path.name}: leads to {target}, which is not there")
     assert not problems, "\n".join(problems)
     assert len(anchors) >= 3, "the book has chapters"
+
+
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+
+@pytest.mark.browser
+def test_every_page_keeps_to_wcag(html, page):
+    """All rules of axe for levels A and AA by day, and the contrast of colours by night."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    by_day, by_night = {"type": "tag", "values": WCAG}, {"type": "rule", "values": ["color-contrast"]}
+    problems = []
+    for path in rendered(html):
+        page.goto(path.as_uri())
+        page.add_style_tag(content="* { transition: none !important; }")
+        for theme, rules in (("light", by_day), ("dark", by_night)):
+            page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
+            result = axe.run(page, options={"resultTypes": ["violations"], "runOnly": rules})
+            problems += [
+                f"{path.name}, {theme}: {violation['id']}: {node['html'][:120]}"
+                for violation in result.response["violations"]
+                for node in violation["nodes"]
+            ]
+    assert not problems, "\n".join(problems)
 
 
 @pytest.mark.browser

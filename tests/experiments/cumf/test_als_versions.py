@@ -39,9 +39,9 @@ def versions(stored):
 
 
 def widths(axis, label):
-    """Of the bars with that label, from top to bottom."""
-    (bars,) = [bars for bars in axis.containers if bars.get_label() == label]
-    return [bar.get_width() for bar in bars][::-1]
+    """Where the marks with that label stand, from top to bottom."""
+    (marks,) = [marks for marks in axis.collections if marks.get_label() == label]
+    return marks.get_offsets()[::-1, 0].tolist()
 
 
 def test_the_summary_of_versions_tells_the_gain_of_each_over_the_one_before(versions):

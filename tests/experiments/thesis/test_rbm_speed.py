@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import same_color
 
 from gpumf import RBM
 from gpumf import figure_style as style
@@ -83,16 +84,16 @@ def test_versions_are_summed_up_against_the_thesis_with_weights_on_the_device(sp
     assert finding.value(speeds)[0] == 20 and pd.isna(finding.value(speeds[speeds.kernel == "sequential"])[0])
 
 
-def test_epochs_and_updates_are_drawn_and_what_is_extrapolated_is_hatched(speeds, stored):
+def test_epochs_and_updates_are_drawn_and_what_is_extrapolated_is_hollow(speeds, stored):
     figure = style.save(rbm_speed.figure_updates(speeds), stored(speeds))
-    moved, kept = figure.axes[0].containers
-    assert [bar.get_height() for bar in moved] == [20, 5, 5, 5, 5] and next(iter(kept)).get_height() == 12
+    moved, kept = figure.axes[0].collections
+    assert moved.get_offsets()[:, 0].tolist() == [20, 5, 5, 5, 5] and kept.get_offsets()[0, 0] == 12
     assert labelled(figure)
     figure = style.save(rbm_speed.figure(speeds), stored(speeds))
-    measured, limits = figure.axes[0].containers
-    assert [bar.get_width() for bar in measured] == [0.5, 10, 12, 20, 40]
-    assert [bool(bar.get_hatch()) for bar in measured] == [False, False, True, True, True]
-    assert [bar.get_width() for bar in limits] == pytest.approx([0.1] * 5) and labelled(figure)
+    _, measured, limits = figure.axes[0].collections
+    assert measured.get_offsets()[:, 0].tolist() == [0.5, 10, 12, 20, 40]
+    assert [same_color(face, "white") for face in measured.get_facecolor()] == [False, False, True, True, True]
+    assert limits.get_offsets()[:, 0].tolist() == pytest.approx([0.1] * 5) and labelled(figure)
 
 
 def moved(gain, fast=0.1):

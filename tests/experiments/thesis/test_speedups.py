@@ -68,7 +68,7 @@ def test_the_gpu_alone_is_drawn_to_the_errors_that_all_versions_are_compared_at(
         (axis,) = speedups.figure(frame, on_gpu=on_gpu).axes
         assert axis.get_xlabel() == "seconds to MAE 0.72"
         names = [label.get_text() for label in axis.get_yticklabels()]
-        assert ("SGD, one core" in names) is not on_gpu and len(axis.containers[0]) == len(names)
+        assert ("SGD, one core" in names) is not on_gpu and len(axis.collections[0].get_offsets()) == len(names)
 
 
 @pytest.mark.parametrize(

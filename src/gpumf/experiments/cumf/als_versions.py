@@ -206,8 +206,9 @@ def figure(frame, model="ALS", settings=None):
         rows = rows[::-1]
         place = np.arange(len(rows))
         limit = rows.seconds * rows.fraction_of_limit
-        axis.barh(place + 0.2, rows.seconds, 0.38, color=style.COLOURS["green"], label="measured (median)")
-        axis.barh(place - 0.2, limit, 0.38, color=style.COLOURS["orange"], label="limit")
+        axis.hlines(place, limit, rows.seconds, color="0.8", zorder=1)
+        style.marks(axis, rows.seconds, place, "green", "measured (median)")
+        style.marks(axis, limit, place, "orange", "limit", "D")
         gathers = rows.version.str.split(",").str[0].map(of_setting.groupby("kernel").gather_seconds.first())
         axis.plot(gathers, place, "|", color=style.COLOURS["black"], markersize=16, label="gathers, without caches")
         axis.set_yticks(place, rows.version)

@@ -86,8 +86,9 @@ def figure(frame):
     for axis, name in zip(axes[0], names, strict=True):
         medians = frame[frame.data == name].groupby("what", sort=False)[["seconds", "limit_seconds"]].median()[::-1]
         place = np.arange(len(medians))
-        axis.barh(place + 0.2, medians.seconds, 0.38, color=style.COLOURS["green"], label="measured (median)")
-        axis.barh(place - 0.2, medians.limit_seconds, 0.38, color=style.COLOURS["orange"], label="limit")
+        axis.hlines(place, medians.limit_seconds, medians.seconds, color="0.8", zorder=1)
+        style.marks(axis, medians.seconds, place, "green", "measured (median)")
+        style.marks(axis, medians.limit_seconds, place, "orange", "limit", "D")
         axis.set_yticks(place, medians.index)
         axis.set(xlabel="seconds", title=name)
         style.log_scale(axis.xaxis)

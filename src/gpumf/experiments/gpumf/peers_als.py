@@ -140,7 +140,7 @@ def figure(frame):
     figure, (axes,) = style.panels(columns=len(names), height=2.6, sharey=True)
     for axis, f in zip(axes, names, strict=True):
         seconds = table[f]
-        axis.barh(np.arange(len(seconds)), seconds, 0.6, color=style.COLOURS["blue"])
+        style.marks(axis, seconds, np.arange(len(seconds)), "blue")
         axis.set_yticks(np.arange(len(seconds)), seconds.index)
         axis.set(xlabel=f"seconds of an iteration, {f} factors", xscale="log")
     return figure

@@ -98,7 +98,7 @@ def summary(frame):
 
 
 def figure(frame):
-    """Seconds of an iteration of both schemes, FP32 (left) and FP64 (right), a pair of bars a set and setting."""
+    """Seconds of an iteration of both schemes, FP32 (left) and FP64 (right), a pair of marks a set and setting."""
     bits = sorted(frame.precision.unique())
     table = summary(frame)
     figure, (axes,) = style.panels(
@@ -107,9 +107,10 @@ def figure(frame):
     for axis, precision in zip(axes, bits, strict=True):
         rows = table.xs(precision, level="precision")[::-1]
         place = np.arange(len(rows))
-        for shift, solver in ((0.2, OLD), (-0.2, NEW)):
+        axis.hlines(place, rows[OLD], rows[NEW], color="0.8", zorder=1)
+        for solver, marker in ((OLD, "s"), (NEW, "o")):
             look = style.LOOKS["SGD", solver]
-            axis.barh(place + shift, rows[solver], 0.38, color=style.COLOURS[look.colour], label=look.name)
+            style.marks(axis, rows[solver], place, look.colour, look.name, marker)
         axis.set_yticks(place, [f"{data}\n{side} x {side}, f = {f}" for data, side, f in rows.index], fontsize=8)
         axis.set(xlabel="seconds an iteration", title=f"FP{precision}")
         style.log_scale(axis.xaxis)

@@ -151,7 +151,7 @@ def factors(frame, suffix=""):
 def figure(frame):
     """What each model takes off the test MAE in a second until it converges, an axis a data set.
 
-    Hatched: the run may have ended before it had converged.
+    Hollow: the run may have ended before it had converged.
     """
     table = summary(frame)
     names = table.data.unique()
@@ -159,11 +159,10 @@ def figure(frame):
     order = list(table.version.unique())[::-1]
     for axis, name in zip(axes, names, strict=True):
         rows = table[table.data == name].set_index("version").reindex(order)
-        colours = [style.COLOURS[style.MODELS[version[:3]][0]] for version in order]
+        colours = [style.MODELS[version[:3]][0] for version in order]
         spread = rows.deviation.where(rows.deviation.notna(), 0)
         place = np.arange(len(rows))
-        bars = axis.barh(place, rows.reduction_per_second, 0.6, color=colours, xerr=spread, error_kw={"capsize": 2})
-        style.hatch(bars, ~rows.certain)
+        style.marks(axis, rows.reduction_per_second, place, colours, sure=rows.certain.eq(True), spread=spread)
         axis.set_yticks(place, order)
         axis.set(xlabel="reduction in MAE a second", title=name)
         axis.set_xscale("log")

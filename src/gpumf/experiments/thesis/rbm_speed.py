@@ -159,15 +159,13 @@ def summary(frame):
 
 
 def figure(frame):
-    """Seconds of an epoch of every version beside the limit; hatched where few batches were timed."""
+    """Seconds of an epoch of every version beside the limit; hollow where few batches were timed."""
     table = summary(frame)[::-1].reset_index(drop=True)
     figure, ((axis,),) = style.panels(height=1.4 + 0.5 * len(table))
-    bars = axis.barh(
-        table.index + 0.2, table.epoch_seconds, 0.38, color=style.COLOURS["green"], label="measured (median)"
-    )
-    style.hatch(bars, table.share < 1)
     limit = table.epoch_seconds * table.fraction_of_limit
-    axis.barh(table.index - 0.2, limit, 0.38, color=style.COLOURS["orange"], label="limit")
+    axis.hlines(table.index, limit, table.epoch_seconds, color="0.8", zorder=1)
+    style.marks(axis, table.epoch_seconds, table.index, "green", "measured (median)", sure=table.share == 1)
+    style.marks(axis, limit, table.index, "orange", "limit", "D")
     axis.set_yticks(table.index, [style.LOOKS["RBM", version].name for version in table.version])
     axis.set(xlabel=f"seconds an epoch of {frame.data.iloc[0]}")
     style.log_scale(axis.xaxis)
@@ -181,13 +179,12 @@ def figure_updates(frame):
     parts = {"epoch_seconds": "epoch"} | {part: part for part in (*UPDATES, BATCHES)}
     figure, ((axis,),) = style.panels(height=3.8)
     place = np.arange(len(parts))
-    for shift, version in ((-0.2, "thesis, transfer"), (0.2, "thesis, batches")):
+    for version, marker in (("thesis, transfer", "s"), ("thesis, batches", "o")):
         label, colour, _ = style.LOOKS["RBM", version]
-        seconds = table.loc[version, list(parts)].astype(float)
-        axis.bar(place + shift, seconds, 0.38, color=style.COLOURS[colour], label=label)
-    axis.set_xticks(place, parts.values())
-    axis.set(ylabel="seconds an epoch", xlabel=f"{frame.data.iloc[0]}, {frame.hidden.iloc[0]} hidden units")
-    style.log_scale(axis.yaxis)
+        style.marks(axis, table.loc[version, list(parts)].astype(float), place, colour, label, marker)
+    axis.set_yticks(place, parts.values())
+    axis.set(xlabel="seconds an epoch", title=f"{frame.data.iloc[0]}, {frame.hidden.iloc[0]} hidden units")
+    style.log_scale(axis.xaxis)
     style.legend(figure, axis, 2)
     return figure
 

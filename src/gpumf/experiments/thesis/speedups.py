@@ -233,7 +233,7 @@ def fastest(frame, model, kernels=None):
 
 
 def figure(frame, level=None, on_gpu=False):
-    """Seconds of training to the same test MAE, a bar a version, an axis a data set.
+    """Seconds of training to the same test MAE, a mark a version, an axis a data set.
 
     level : 'published' or 'reached by all'; for each set the last one that it has by default
     on_gpu : the versions on the GPU alone (Figure 6.12), on a linear scale
@@ -249,9 +249,13 @@ def figure(frame, level=None, on_gpu=False):
         rows = table[table.data == name]
         chosen = level if level in rows.level.unique() else rows.level.iloc[-1]
         rows = rows[rows.level == chosen].set_index("version").reindex(versions_)
-        colours = [style.COLOURS[style.MODELS[version[:3]][0]] for version in versions_]
-        bars = axis.barh(np.arange(len(rows)), rows.seconds, 0.7, color=colours)
-        axis.bar_label(bars, rows.seconds.map("{:.3g}".format).where(rows.seconds.notna(), ""), fontsize=8)
+        colours = [style.MODELS[version[:3]][0] for version in versions_]
+        style.marks(axis, rows.seconds, np.arange(len(rows)), colours)
+        for place, seconds in enumerate(
+            rows.seconds.dropna().map("{:.3g}".format).reindex(rows.index, fill_value="")
+        ):
+            at = rows.seconds.iloc[place], place
+            axis.annotate(seconds, at, (7, 0), textcoords="offset points", va="center", size=8)
         for place in np.flatnonzero(rows.seconds.isna()):
             axis.annotate("not reached", (0.02, place), xycoords=("axes fraction", "data"), va="center", size=8)
         axis.set_yticks(np.arange(len(rows)), versions_)

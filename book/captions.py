@@ -1,0 +1,138 @@
+"""A Sphinx extension: figures with numbers, captions and words instead of pictures, and downloads.
+
+A paragraph in italics right below a code cell is the caption of what the cell has drawn. `figure_style` writes into
+each SVG what it shows and which CSV file has its numbers: the one becomes the alternative text, the other a download.
+The lines of a kernel get a link to their file, a notebook one to itself.
+"""
+
+import re
+from html import escape, unescape
+from pathlib import Path
+
+from docutils import nodes
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import CppLexer
+from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
+
+ROOT = Path(__file__).resolve().parent.parent
+LIVE = "Measured on the machine that built this page."
+_KERNEL = re.compile(r"kernels/(\S+), lines (\d+) to \d+")
+_PICTURES = ("image/svg+xml", "image/png")
+
+
+def setup(app):
+    """Add what the module's docstring says."""
+    app.add_transform(Figures)
+    app.connect("build-finished", write_sources)
+    return {"parallel_read_safe": True, "env_version": 1}
+
+
+class Figures(SphinxTransform):
+    """Wrap what cells have drawn; after targets have found the paragraphs that they name."""
+
+    default_priority = 880
+
+    def apply(self):
+        self.made = 0
+        for cell in list(self.document.findall(_is("cell_code"))):
+            drawn = [bundle for bundle in cell.findall(_is("mime_bundle")) if _draws(bundle)]
+            caption = _caption_below(cell)
+            for place, bundle in enumerate(drawn):
+                self.wrap(bundle, caption if place == 0 else None)
+            if drawn and caption is not None:
+                caption.parent.remove(caption)
+            self.link_kernels(cell)
+        self.offer_notebook()
+
+    def wrap(self, bundle, paragraph):
+        """Make a figure of an output, with the words of a paragraph below it, and the paragraph's names."""
+        facts = self.describe(bundle)
+        source = facts.get("source", "")
+        if paragraph is None and not source.startswith("data/live/"):
+            return
+        self.made += 1
+        caption = nodes.caption("", "", *(paragraph[0].children if paragraph else [nodes.Text(LIVE)]))
+        figure = nodes.figure("", ids=[f"figure-{self.made}"])
+        if paragraph is not None:
+            figure["ids"] += paragraph["ids"]
+            figure["names"] += paragraph["names"]
+        for name in figure["ids"]:
+            self.document.ids[name] = figure
+        if source and (ROOT / source).is_file():
+            caption += nodes.Text(" ")
+            caption += self.download(source, "Its numbers as CSV.")
+        bundle.replace_self(figure)
+        figure += [bundle, caption]
+
+    def describe(self, bundle):
+        """Give images their alternative text; return what the first one says of itself."""
+        facts = {}
+        for image in bundle.findall(nodes.image):
+            path = Path(self.env.relfn2path(image["uri"], self.env.docname)[1])
+            if path.suffix == ".svg" and path.is_file():
+                head = path.read_text(encoding="utf-8")[:20_000]
+                found = {key: unescape(text) for key, text in re.findall(r"<dc:(title|source)>([^<]*)<", head)}
+                image["alt"] = found.get("title", "")
+                facts = facts or found
+        return facts
+
+    def download(self, path, words):
+        """A link to a copy of a file of the repository."""
+        target = Path("..", *[".."] * len(Path(self.env.srcdir).relative_to(ROOT).parts[1:]), path).as_posix()
+        return addnodes.download_reference("", words, reftarget=target, refdoc=self.env.docname)
+
+    def link_kernels(self, cell):
+        for words in list(cell.findall(nodes.emphasis)):
+            if found := _KERNEL.fullmatch(words.astext()):
+                path, line = found.groups()
+                self.env.metadata[self.env.docname].setdefault("kernels", []).append(path)
+                link = nodes.reference("", "", *words.children, refuri=f"_static/kernels/{path}.html#line-{line}")
+                words.children = []
+                words += link
+
+    def offer_notebook(self):
+        name = f"book/{self.env.docname}.ipynb"
+        if (ROOT / name).is_file() and self.document.children:
+            words = "This page as a notebook, without its results."
+            self.document[0] += nodes.paragraph("", "", self.download(name, words), classes=["downloads"])
+
+
+def _is(element):
+    return lambda node: isinstance(node, nodes.container) and node.get("nb_element") == element
+
+
+def _draws(bundle):
+    """Whether an output is a picture, or a drawing as HTML."""
+    return any(
+        part.get("mime_type") in _PICTURES or any("<picture>" in raw.astext() for raw in part.findall(nodes.raw))
+        for part in bundle.children
+    )
+
+
+def _caption_below(cell):
+    """The paragraph that is nothing but italics, right below a cell, or None."""
+    below = cell.next_node(descend=False, siblings=True)
+    while isinstance(below, nodes.target | nodes.comment):
+        below = below.next_node(descend=False, siblings=True)
+    alone = isinstance(below, nodes.paragraph) and [type(child) for child in below.children] == [nodes.emphasis]
+    return below if alone else None
+
+
+def write_sources(app, error):
+    """A page, without the theme, for every kernel that is linked to: its lines have the numbers that links name."""
+    shown = {path for page in app.env.metadata.values() for path in page.get("kernels", [])}
+    if error or app.builder.format != "html":
+        return
+    for path in sorted(shown):
+        text = (ROOT / "kernels" / path).read_text(encoding="utf-8")
+        form = HtmlFormatter(linenos="inline", lineanchors="line", style="a11y-high-contrast-light")
+        to = Path(app.outdir, "_static/kernels", f"{path}.html")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(
+            '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+            f"<title>kernels/{escape(path)}</title><style>{form.get_style_defs()}</style></head>"
+            f"<body><main><h1>kernels/{escape(path)}</h1>{highlight(text, CppLexer(), form)}</main></body></html>\n",
+            encoding="utf-8",
+        )

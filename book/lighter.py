@@ -1,0 +1,76 @@
+"""A Sphinx extension: pages that load little, and say what their elements are.
+
+The theme brings thousands of icons three times: as a script, as a font and as a rule for each. The script goes, since
+the font shows the same; of the font and of the rules those stay whose names are in some page. Of MathJax it chooses the
+parts that the book needs.
+"""
+
+import logging
+import re
+from pathlib import Path
+
+_SCRIPT = re.compile(r"\s*<script[^>]*fontawesome\.js[^>]*></script>")
+_RULE = re.compile(r'((?:\.fa-[a-z0-9-]+:+before,?)+)\{content:"([^"]*)"\}')
+_PARAMETERS = re.compile(r"<dl>\n(?:<dd>.*</dd>\n)+</dl>")
+_WOFF2 = re.compile(r'url\([^)]*fontawesome[^)]*\.woff2\) format\("woff2"\),')
+
+
+def setup(app):
+    """Choose MathJax's parts at the start, the icons when all pages are written."""
+    app.connect("config-inited", choose_mathjax)
+    app.connect("build-finished", lighten)
+    return {"parallel_read_safe": True}
+
+
+def choose_mathjax(app, config):
+    """The parts that the formulas of the book need; the extension that brings MathJax names the whole of it."""
+    config.mathjax_path = "mathjax/startup.js"
+    config.mathjax3_config = {"loader": {"load": ["input/tex", "output/chtml", "a11y/assistive-mml"]}}
+
+
+def lighten(app, error):
+    """Take what no page uses out of a finished build, and have images load when they are scrolled to."""
+    html = Path(app.outdir)
+    if error or app.builder.format != "html":
+        return
+    pages = {path: path.read_text(encoding="utf-8") for path in html.glob("*.html")}
+    scripts = [path.read_text(encoding="utf-8") for path in html.glob("_static/**/*theme*.js")]
+    named = {name for text in (*pages.values(), *scripts) for name in re.findall(r"\bfa-[a-z0-9-]+", text)}
+    for path, text in pages.items():
+        text = _SCRIPT.sub("", text).replace("<img alt=", '<img loading="lazy" alt=')
+        text = text.replace('role="doc-biblioentry"', 'role="listitem"')  # an entry of a list, as it is written
+        path.write_text(_PARAMETERS.sub(_plain, text), encoding="utf-8")
+    for path in {*html.glob("_static/**/*.map"), *html.glob("_static/scripts/fontawesome.js*")}:
+        path.unlink()
+    codes = set()
+    for path in html.glob("_static/**/*.css"):
+        before = path.read_text(encoding="utf-8")
+        text = _WOFF2.sub("", _RULE.sub(lambda rule: rule[0] * any(name in named for name in _names(rule)), before))
+        codes |= {int(code, 16) for code in re.findall(r'"\\(f[0-9a-f]{3})"', text)}
+        if text != before:
+            path.write_text(text, encoding="utf-8")
+    for path in html.glob("_static/vendor/fontawesome/webfonts/*.ttf"):
+        path.with_suffix(".woff2").unlink(missing_ok=True)
+        keep_glyphs(path, codes)
+
+
+def _plain(parameters):
+    """A signature over several lines is no list of definitions, though Sphinx writes it as one."""
+    return parameters[0].replace("<dl>", '<dl role="none">').replace("<dd>", '<dd role="none">')
+
+
+def _names(rule):
+    return re.findall(r"fa-[a-z0-9-]+", rule[1])
+
+
+def keep_glyphs(path, codes):
+    """Keep the glyphs of a font that have these code points."""
+    from fontTools.subset import Options, Subsetter, load_font, save_font  # comes with Matplotlib
+
+    logging.getLogger("fontTools").setLevel(logging.WARNING)
+    options = Options()
+    font = load_font(path, options)
+    subsetter = Subsetter(options)
+    subsetter.populate(unicodes=codes)
+    subsetter.subset(font)
+    save_font(font, path, options)
