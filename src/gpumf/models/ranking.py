@@ -167,48 +167,26 @@ class PredictedRanking(CpuRanking):
         return self._predict(users[:, None], self._items)
 
 
-class KernelRanking(InBatches):
-    """Launches kernels/metrics/ranking.cu; lists of up to MOST_ITEMS items."""
+class _KernelRanking(InBatches):
+    """Lists that a kernel of kernels/metrics/ranking.cu makes, up to MOST_ITEMS items each, and their metrics."""
 
-    _batch = 1 << 19
-
-    def __init__(self, user_factors, item_factors, candidates, seen, device):
-        self._device, factors = gpu.device(device), user_factors.shape[1]
-        self._array, self._to_numpy = self._device.array, self._device.to_numpy
-        # The widest block whose users and lists of MOST_ITEMS fit the shared memory.
-        has = self._device.facts["shared_bytes_per_block"]
-        for warps in (4, 2):
-            defines = {"FACTORS": factors, "WARPS": warps}
-            self._shape = shape_of(self._device, _SOURCE, **defines)
-            if self._shared(MOST_ITEMS) <= has:
-                break
-        names = "top_items", "ranking_metrics"
-        self._kernels = [self._device.kernel(_SOURCE, name, **defines) for name in names]
-        indptr, items = map(self._array, _rows(seen, len(user_factors)))
-        n_items, tile = len(candidates), self._shape.tile
-        n_tiles = -(-n_items // tile)
-        columns = self._device.zeros((self._shape.padded, n_tiles * tile), np.float32)
-        columns[:factors, :n_items] = self._array(item_factors).T
+    def __init__(self, device, entry, defines, candidates, seen, n_users):
+        self._device, self._array, self._to_numpy = device, device.array, device.to_numpy
+        self._kernels = [device.kernel(_SOURCE, name, **defines) for name in (entry, "ranking_metrics")]
+        indptr, items = map(device.array, _rows(seen, n_users))
         self._given = {
             "seen_indptr": indptr,
             "seen_items": items,
-            "candidates": self._array(candidates.astype(np.uint8)),
-            "n_items": n_items,
-            "n_tiles": n_tiles,
-            "user_factors": self._array(user_factors),
-            "item_columns": columns,
+            "candidates": device.array(candidates.astype(np.uint8)),
+            "n_items": len(candidates),
         }
 
-    def _shared(self, k):
-        """Bytes of shared memory of a block with lists of k items."""
-        return self._shape.work_bytes + self._shape.users * k * self._shape.entry_bytes
-
-    def _top_items(self, users, k):
+    def _lists(self, blocks, block, users, k, shared, **more):
+        """Launch it: (items, scores) of these users, on the device."""
         n = len(users)
         items, scores = (self._device.empty((n, k), dtype) for dtype in (np.int32, np.float32))
         lists = {"users": users, "n_users": n, "k": k, "items": items, "scores": scores}
-        blocks = -(-n // self._shape.users)
-        self._kernels[0](blocks, self._shape.block, **lists, **self._given, shared=self._shared(k))
+        self._kernels[0](blocks, block, **lists, **self._given, **more, shared=shared)
         return items, scores
 
     def _metrics(self, users, indptr, indices, items):
@@ -221,36 +199,52 @@ class KernelRanking(InBatches):
         return result
 
 
-class ScoresKernelRanking(KernelRanking):
-    """The same where scores are not inner products: subclasses compute them on the device, some users at a time."""
+class KernelRanking(_KernelRanking):
+    """By inner products of the factors, a tile of items at a time."""
+
+    _batch = 1 << 19
+
+    def __init__(self, user_factors, item_factors, candidates, seen, device):
+        device, factors = gpu.device(device), user_factors.shape[1]
+        # The widest block whose users and lists of MOST_ITEMS fit the shared memory.
+        for warps in (4, 2):
+            defines = {"FACTORS": factors, "WARPS": warps}
+            self._shape = shape_of(device, _SOURCE, **defines)
+            if self._shared(MOST_ITEMS) <= device.facts["shared_bytes_per_block"]:
+                break
+        super().__init__(device, "top_items", defines, candidates, seen, len(user_factors))
+        n_items, tile = len(candidates), self._shape.tile
+        n_tiles = -(-n_items // tile)
+        columns = device.zeros((self._shape.padded, n_tiles * tile), np.float32)
+        columns[:factors, :n_items] = device.array(item_factors).T
+        self._given |= {"n_tiles": n_tiles, "user_factors": device.array(user_factors), "item_columns": columns}
+
+    def _shared(self, k):
+        """Bytes of shared memory of a block with lists of k items."""
+        return self._shape.work_bytes + self._shape.users * k * self._shape.entry_bytes
+
+    def _top_items(self, users, k):
+        blocks = -(-len(users) // self._shape.users)
+        return self._lists(blocks, self._shape.block, users, k, self._shared(k))
+
+
+class ScoresKernelRanking(_KernelRanking):
+    """Where scores are not inner products: subclasses compute them on the device, some users at a time."""
 
     def __init__(self, shape, candidates, seen, device):
-        self._device = gpu.device(device)
-        self._array, self._to_numpy = self._device.array, self._device.to_numpy
+        device, defines = gpu.device(device), {"FACTORS": 1, "WARPS": 4}
+        super().__init__(device, "top_scores", defines, candidates, seen, shape[0])
         self._batch = max(1, (1 << 24) // shape[1])
-        names = "top_scores", "ranking_metrics"
-        self._kernels = [self._device.kernel(_SOURCE, name, FACTORS=1, WARPS=4) for name in names]
-        self._entry_bytes = shape_of(self._device, _SOURCE, FACTORS=1, WARPS=4).entry_bytes
-        indptr, items = map(self._array, _rows(seen, shape[0]))
-        self._given = {
-            "seen_indptr": indptr,
-            "seen_items": items,
-            "candidates": self._array(candidates.astype(np.uint8)),
-            "n_items": shape[1],
-        }
+        self._entry_bytes = shape_of(device, _SOURCE, **defines).entry_bytes
 
     @abstractmethod
     def _scores(self, users):
         """Of all items, float32 (len(users), n_items) on the device; users are there too."""
 
     def _top_items(self, users, k):
-        n, warps = len(users), _METRICS_BLOCK // 32
-        items, scores = (self._device.empty((n, k), dtype) for dtype in (np.int32, np.float32))
-        lists = {"users": users, "n_users": n, "k": k, "items": items, "scores": scores}
-        shared = warps * k * self._entry_bytes
-        given = self._given | {"given": self._scores(users)}
-        self._kernels[0](-(-n // warps), _METRICS_BLOCK, **lists, **given, shared=shared)
-        return items, scores
+        warps = _METRICS_BLOCK // 32
+        blocks, shared = -(-len(users) // warps), warps * k * self._entry_bytes
+        return self._lists(blocks, _METRICS_BLOCK, users, k, shared, given=self._scores(users))
 
 
 def ranking_of(user_factors, item_factors, candidates, seen, k, device):

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from gpumf.experiments.cumf import cumf_setting
-from outcomes import assert_drawn, word
+from outcomes import FINDINGS, assert_drawn, word
 
 
 def intensities(exponent):
@@ -40,5 +40,6 @@ def test_counts_are_those_of_netflix(store):
     hermitian = table.value["Table 1", "get_hermitian", 100]
     assert hermitian["operations"] == pytest.approx(2 * 100_480_507 * 100 * 101)
     assert (table.loc["Table 2"].value / table.loc["Table 2"].published).between(0.99, 1.01).all()
+    assert FINDINGS["cumf-table-2"].value(frame)[0] < 0.01
     result = store("cumf_setting", cumf_setting.run([50, 100], measure=False))
     assert_drawn(cumf_setting.figure(result.frame), result, 1)
