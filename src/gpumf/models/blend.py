@@ -16,7 +16,7 @@ from gpumf.models.storage import damage_of, read, write
 
 if TYPE_CHECKING:
     from os import PathLike
-    from typing import Any, Literal, Self
+    from typing import Any, Literal, Self, TypeAlias
 
     from numpy.typing import ArrayLike
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpumf.models.ids import Ids
     from gpumf.models.solvers import Device
 
-    Metric = Literal["rmse", "mae"]
+    Metric: TypeAlias = Literal["rmse", "mae"]
 
 
 class Blend(Folding):
