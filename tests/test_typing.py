@@ -11,8 +11,13 @@ import gpumf
 from gpumf import datasets, findings, gpu, models, results
 from gpumf.datasets import download
 
+try:
+    from gpumf import distributed
+except ImportError:  # without the extra
+    distributed = None
+
 REFERENCE = gpumf, models, datasets
-MODULES = *REFERENCE, findings, results, download
+MODULES = *REFERENCE, *filter(None, [distributed]), findings, results, download
 
 
 def public(module):

@@ -62,6 +62,20 @@ def test_every_method_of_a_model_is_documented(documented, name):
     assert not undescribed
 
 
+def test_names_that_stand_for_types_are_explained():
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "src/gpumf").rglob("*.py")]
+    aliases = {name for text in sources for name in re.findall(r"^ *(\w+): TypeAlias =", text, re.MULTILINE)}
+    signatures = set()
+    for module in (gpumf, datasets, models):
+        for thing in (getattr(module, name) for name in module.__all__):
+            members = [one for _, one in inspect.getmembers(thing, callable)] if inspect.isclass(thing) else []
+            for one in filter(inspect.isroutine, [thing, getattr(thing, "__init__", None), *members]):
+                given = getattr(one, "__annotations__", {})
+                signatures |= {word for text in given.values() for word in re.findall(r"\w+", str(text))}
+    table = re.findall(r"^\| `(\w+)` \|", (ROOT / "book/api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(table) > 5 and set(table) == aliases & signatures
+
+
 def every_docstring():
     """(name, docstring) of all public classes and functions, and of their public attributes."""
     for module in (gpumf, datasets, models):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from gpumf.datasets.checks import DataError, checked
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gpumf.datasets.ratings import Ratings
 
-Duplicates = Literal["error", "mean", "last"]
+Duplicates: TypeAlias = Literal["error", "mean", "last"]
 """What is done where a user has rated an item twice."""
 
 

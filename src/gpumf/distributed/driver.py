@@ -1,12 +1,17 @@
 """The driver: places the workers' tasks, watches them, and starts them anew when one is lost."""
 
+from __future__ import annotations
+
+import os
 import time
 import uuid
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -20,11 +25,12 @@ from gpumf.distributed.program import Job, run
 from gpumf.distributed.sources import dealt, parquet_files
 from gpumf.models.als import ALS, ImplicitALS
 from gpumf.models.checks import DivergedError, check_finite, check_training
-from gpumf.models.factorization import Once
+from gpumf.models.factorization import Factorization, Once
 from gpumf.models.sgd import SGD
 from gpumf.models.times import Clock
 
 _POLL_SECONDS = 0.2
+_Trained = TypeVar("_Trained", bound=Factorization)
 
 
 class TrainingLost(RuntimeError):
@@ -36,24 +42,24 @@ class _Fault(Exception):
 
 
 def fit(
-    model,
-    train,
-    epochs=20,
-    validation=None,
+    model: _Trained,
+    train: Any,
+    epochs: int = 20,
+    validation: Any = None,
     *,
-    client=None,
-    workers=None,
-    keep="last",
-    stop=None,
-    item_sweep="auto",
-    shape=None,
-    scale=None,
-    checkpoint=None,
-    every=1,
-    attempts=3,
-    restart_seconds=30.0,
-    timeout=600.0,
-):
+    client: Any = None,
+    workers: int | Sequence[str] | None = None,
+    keep: Literal["last", "best"] = "last",
+    stop: Callable[[dict[str, float]], Any] | None = None,
+    item_sweep: Literal["auto", "gather", "reduce"] = "auto",
+    shape: tuple[int, int] | None = None,
+    scale: tuple[float, float] | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    every: int = 1,
+    attempts: int = 3,
+    restart_seconds: float = 30.0,
+    timeout: float = 600.0,
+) -> _Trained:
     """Train a model on several workers; it learns what it would learn on one.
 
     ALS gives the factors of one worker but for rounding. SGD trains on workers x workers blocks, item blocks going
@@ -128,7 +134,7 @@ def fit(
         unique=not isinstance(train, Ratings),
         validated=validation is not None,
         item_sweep=item_sweep,
-        checkpoint=checkpoint and str(Path(checkpoint).resolve()),
+        checkpoint=str(Path(checkpoint).resolve()) if checkpoint else None,
         every=integer("every", every, 1),
         timeout=number("timeout", timeout, above=0),
     )

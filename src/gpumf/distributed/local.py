@@ -1,12 +1,14 @@
 """A cluster on this machine."""
 
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from gpumf import gpu
 
 
 @contextmanager
-def local_cluster(workers=None, *, security=None, **options):
+def local_cluster(workers: int | None = None, *, security: Any = None, **options: Any) -> Iterator[Any]:
     """Start workers on this machine for as long as the body lasts, and give a `distributed.Client` of them.
 
     One thread each, one card each where there are cards (which needs dask-cuda), with a nanny that starts a worker

@@ -16,7 +16,7 @@ from gpumf.models.storage import damage_of, read, write
 
 if TYPE_CHECKING:
     from os import PathLike
-    from typing import Any, Literal, Self
+    from typing import Any, Literal, Self, TypeAlias
 
     from numpy.typing import ArrayLike
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpumf.models.ids import Ids
     from gpumf.models.solvers import Device
 
-    Metric = Literal["rmse", "mae"]
+    Metric: TypeAlias = Literal["rmse", "mae"]
 
 
 class Blend(Folding):
@@ -50,9 +50,9 @@ class Blend(Folding):
     TypeError : something that predicts nothing
     ValueError : no model; weights that are negative, do not sum to one or are not as many
 
-    >>> from gpumf import ALS, RBM, Blend
+    >>> from gpumf import ALS, SGD, Blend
     >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
-    >>> models = [model.fit(columns, epochs=2) for model in (ALS(2, device="cpu"), RBM(4, solver="sequential"))]
+    >>> models = [model.fit(columns, epochs=2) for model in (ALS(2, device="cpu"), SGD(2, solver="sequential"))]
     >>> blend = Blend(*models, weights=[0.75, 0.25])
     >>> items, _ = blend.recommend(ratings={"alien": 5})
     >>> sorted(items)

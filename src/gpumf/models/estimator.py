@@ -53,6 +53,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
     device : where the kernel runs: 'cpu', 'cuda', or 'host' for a CUDA kernel on the processor
     kernel : its name. Where none was given, `fit` chooses it by the training set (see `choose`)
     times : `gpumf.models.times.Times` of the newest training: prepare, transfer, train, compile, and wall
+    ids, user_ids, item_ids : see `gpumf.models.ids.Identified`
 
     >>> from gpumf import SGD
     >>> from gpumf.models import Model

@@ -55,10 +55,10 @@ class Factorization(Model):
     user_factors, item_factors : float32 (n_users, columns) and (n_items, columns), after `fit`. The first `recommend`
         or `rank` on a GPU copies them there, with what the users rated, for all that follow; then they are read-only
 
-    >>> from gpumf import SGD
+    >>> from gpumf import ALS
     >>> from gpumf.models import Factorization
     >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
-    >>> model = SGD(2, biases=False, solver="sequential").fit(columns, epochs=3)
+    >>> model = ALS(2, biases=False, device="cpu").fit(columns, epochs=3)
     >>> isinstance(model, Factorization)
     True
     >>> p, q = model.user_factors[0], model.item_factors[0]

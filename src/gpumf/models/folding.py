@@ -43,13 +43,39 @@ class Folding(Recommender):
         filter_items: Ids | None = None,
         ids: bool | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As of `Recommender`; with ratings of new users in the place of known ones.
+        """The k items with the highest predicted ratings that the user has not rated.
+
+        Of equal ratings the item of the lower position comes first. A user of whom the model knows nothing that tells
+        items apart (see the class) gets those with the most training ratings first. Up to 128 items are
+        found where the kernel runs, more, and those of a blend, on the CPU.
 
         Parameters
         ----------
+        user : id or position, or an array (n,) of them; or None, with the ratings of new users
+        k : int
+        seen : Ratings whose items of this user are left out, or () to leave out nothing. By default the training set,
+            where it is known: a model from a file has none unless it was saved with seen=True, nor has a blend of
+            models with different ones
         ratings : of new users, as `fold_in` takes them, instead of `user`: of one dict or pair one list, else a list
             a user, in ascending order of their ids or positions; what they rated is left out
-        user, k, seen, candidates, filter_items, ids : as of `Recommender`
+        candidates : ids or positions of the items to choose from; all by default
+        filter_items : ids or positions of items to leave out
+        ids : whether users and items are ids, here and in what is returned; by default as of the training data, see
+            `gpumf.models.ids.Identified`
+
+        Returns
+        -------
+        (items, ratings) : int64 (positions) or of the type of the ids, and float32, best first; the ratings are those
+            of `predict`, and items without a training rating never appear. For one user (<= k,), for an array (n, k)
+            with -1 (None among strings) and NaN where there are fewer items.
+
+        Raises
+        ------
+        TypeError : neither users nor ratings, or both
+        ValueError : k below 1, users of several dimensions, `seen` of another shape, or not given where the training
+            set is not known
+        KeyError : an id that was not in the training set
+        IndexError : a position outside 0..n-1
 
         >>> from gpumf import ALS
         >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
@@ -65,7 +91,7 @@ class Folding(Recommender):
         ['up']
         """
         if user is not None and ratings is None:
-            return super().recommend(user, k, seen, candidates=candidates, filter_items=filter_items, ids=ids)
+            return self._recommend(user, k, seen, candidates, filter_items, ids)
         if user is not None or ratings is None:
             raise TypeError("recommend() needs users, or the ratings of new ones, and not both")
         folded = self.fold_in(ratings, ids=ids)
@@ -74,7 +100,7 @@ class Folding(Recommender):
             users = 0
         elif folded.user_ids is not None and self._speaks(ids):
             users = folded.user_ids
-        return folded.recommend(users, k, seen, candidates=candidates, filter_items=filter_items, ids=ids)
+        return folded._recommend(users, k, seen, candidates, filter_items, ids)
 
     def fold_in(self, ratings: NewRatings, *, ids: bool | None = None) -> Self:
         """This model with other users in the place of those it was trained on: new ones, known by their ratings.

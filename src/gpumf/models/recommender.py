@@ -61,54 +61,8 @@ class Recommender(Identified):
         if (ratings.n_users, ratings.n_items) != self._shape:
             raise ValueError("the ratings have other users or items than the model was trained on")
 
-    def recommend(
-        self,
-        user: Ids,
-        k: int = 10,
-        seen: Seen | None = None,
-        *,
-        candidates: Ids | None = None,
-        filter_items: Ids | None = None,
-        ids: bool | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The k items with the highest predicted ratings that the user has not rated.
-
-        Of equal ratings the item of the lower position comes first. A user of whom the model knows nothing that tells
-        items apart (see the class) gets those with the most training ratings first. Up to 128 items are
-        found where the kernel runs, more, and those of a blend, on the CPU.
-
-        Parameters
-        ----------
-        user : id or position, or an array (n,) of them
-        k : int
-        seen : Ratings whose items of this user are left out, or () to leave out nothing. By default the training set,
-            where it is known: a model from a file has none unless it was saved with seen=True, nor has a blend of
-            models with different ones
-        candidates : ids or positions of the items to choose from; all by default
-        filter_items : ids or positions of items to leave out
-        ids : whether users and items are ids, here and in what is returned; by default as of the training data, see
-            `gpumf.models.ids.Identified`
-
-        Returns
-        -------
-        (items, ratings) : int64 (positions) or of the type of the ids, and float32, best first; the ratings are those
-            of `predict`, and items without a training rating never appear. For one user (<= k,), for an array (n, k)
-            with -1 (None among strings) and NaN where there are fewer items.
-
-        Raises
-        ------
-        ValueError : k below 1, users of several dimensions, `seen` of another shape, or not given where the training
-            set is not known
-        KeyError : an id that was not in the training set
-        IndexError : a position outside 0..n-1
-
-        >>> from gpumf import ALS
-        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
-        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
-        >>> items, _ = model.recommend("ann", filter_items=["alien"], seen=())
-        >>> sorted(items)
-        ['heat', 'up']
-        """
+    def _recommend(self, user, k, seen, candidates, filter_items, ids):
+        """`recommend` to users who are known."""
         self._check_fitted()
         places = self._one_or_several(user, "user", ids)
         users, k = np.atleast_1d(places), integer("k", k, 1)

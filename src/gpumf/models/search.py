@@ -12,13 +12,13 @@ from gpumf.models.estimator import Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any
+    from typing import Any, TypeAlias
 
     import pandas as pd
 
     from gpumf.datasets import Ratings
 
-    Splits = Ratings | Iterable[tuple[Ratings, Ratings]]
+    Splits: TypeAlias = Ratings | Iterable[tuple[Ratings, Ratings]]
 
 _MINIMISED = "rmse", "mae"
 

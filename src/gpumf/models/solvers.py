@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from gpumf import gpu
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gpumf.datasets import Ratings
     from gpumf.models.base import Trainer, Version
 
-Device = Literal["auto", "cpu", "cuda", "host"]
+Device: TypeAlias = Literal["auto", "cpu", "cuda", "host"]
 
 
 class Solvers:

@@ -9,10 +9,10 @@ from gpumf.arguments import integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any, Literal
+    from typing import Any, Literal, TypeAlias
 
-    Row = dict[str, float]  # of a history
-    Keep = Literal["last", "best"]
+    Row: TypeAlias = dict[str, float]  # of a history
+    Keep: TypeAlias = Literal["last", "best"]
 
 
 def ending(

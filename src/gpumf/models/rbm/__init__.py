@@ -20,12 +20,12 @@ from gpumf.models.sgd import schedules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, Literal, Self
+    from typing import Any, Literal, Self, TypeAlias
 
     from gpumf.datasets.frames import RatingsLike
     from gpumf.models.solvers import Device
 
-    Place = Literal["device", "transfer"]
+    Place: TypeAlias = Literal["device", "transfer"]
 
 _CONSTANT = schedules.Constant()
 _SMALL = np.float32(0.01)  # standard deviation of initial weights (thesis, section 6.2.3)
