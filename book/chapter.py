@@ -21,7 +21,8 @@ def parameters(path, given):
     Parameters
     ----------
     path : Path of the notebook
-    given : dict, its profile and parameters, each of the notebook's own or of the experiments that it runs
+    given : dict, its profile and parameters: 'name' of the notebook's own or else of all experiments that it runs,
+        'experiment.name' of one of these
 
     Returns
     -------
@@ -44,18 +45,17 @@ def parameters(path, given):
     cells = nbformat.read(path, as_version=4).cells
     names = _parameters.of_code("\n".join(cell.source for cell in cells if cell.cell_type == "code"))
     theirs = {name: experiments.module(name).PROFILES[profile] for name in names}
-    known = [*its_own, *(parameter for defaults in theirs.values() for parameter in defaults)]
-    if unknown := given.keys() - set(known):
-        raise ValueError(
-            f"it has no parameter {', '.join(sorted(unknown))}; it has {', '.join(dict.fromkeys(known))}"
-        )
+    known = {f"{name}.{parameter}" for name, defaults in theirs.items() for parameter in defaults}
+    known |= {parameter for defaults in theirs.values() for parameter in defaults}
+    if unknown := given.keys() - its_own.keys() - known:
+        listed = [f"it has {', '.join(its_own)}", *(f"{name} has {', '.join(theirs[name])}" for name in names)]
+        raise ValueError(f"it has no parameter {', '.join(sorted(unknown))}; {'; '.join(listed)}")
+    changed = {key: value for key, value in given.items() if key not in its_own}
+    of_page = {"profile": profile, **changed} if changed else profile
     for name in names:
-        experiments.parameters(name, {"profile": profile, **given})
-    changed = {key: value for key, value in given.items() if any(key in defaults for defaults in theirs.values())}
-    return {
-        "profile": {"profile": profile, **changed} if changed else profile,
-        **{key: _parameters.fitted(key, value, its_own[key]) for key, value in given.items() if key in its_own},
-    }
+        experiments.parameters(name, of_page)
+    fitted = {key: _parameters.fitted(key, value, its_own[key]) for key, value in given.items() if key in its_own}
+    return {"profile": of_page, **fitted}
 
 
 def results_since(root, began, recorded):

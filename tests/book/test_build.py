@@ -277,7 +277,8 @@ experiments.run("{name}", profile)
 
 def test_parameters_of_the_experiments_of_a_chapter(project, execute):
     write_notebook(project, "one", EXPERIMENT.format(name="rating_counts"))
-    ran, _ = execute("--only", "one", "-p", "repeats", "2", "-p", "data", "ml-100k-twin", "-p", "points", "7")
+    of_one = "rating_counts.data", "ml-100k-twin"
+    ran, _ = execute("--only", "one", "-p", "repeats", "2", "-p", *of_one, "-p", "points", "7")
     assert ran == 0
     facts = json.loads(next(project.glob("data/live/*/gpumf/rating_counts.json")).read_text())
     assert facts["parameters"] == {"data": ["ml-100k-twin"], "points": 7, "profile": "quick"}
@@ -285,8 +286,11 @@ def test_parameters_of_the_experiments_of_a_chapter(project, execute):
     assert cells[2].metadata.tags == ["injected-parameters"], "what differs from the cell above is shown"
     said = cells[-1].source
     assert "`repeats = 2`" in said and "| `rating_counts` | `data = ['ml-100k-twin']`, `points = 7` |" in said
-    with pytest.raises(SystemExit, match="one: points must be a whole number above 0"):
-        execute("--only", "one", "-p", "points", "[7]")
+    for wrong in (("points", "[7]"), ("rating_counts.points", "few")):
+        with pytest.raises(SystemExit, match="one: points must be a whole number above 0"):
+            execute("--only", "one", "-p", *wrong)
+    with pytest.raises(SystemExit, match=r"no parameter speedups.data; .*; rating_counts has data, points"):
+        execute("--only", "one", "-p", "speedups.data", "ml-100k")
 
 
 @pytest.mark.parametrize("name", build.notebooks(ROOT / "book"))

@@ -1,4 +1,4 @@
-"""What readers can touch, driven in headless Chromium from a file, without a network: by keyboard, by day and night."""
+"""What readers can touch, driven in headless Chromium from a file, without a network: by keyboard, day and night."""
 
 import re
 import shutil
@@ -53,7 +53,8 @@ def file(made, tmp_path_factory):
     body = "".join(widget._repr_html_() for widget in made.values())
     page.write_text(
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f'<link rel="stylesheet" href="{(STATIC / "gpumf.css").as_uri()}"><article class="bd-article">{body}</article>'
+        f'<link rel="stylesheet" href="{(STATIC / "gpumf.css").as_uri()}">'
+        f'<article class="bd-article">{body}</article>'
         f'<script src="{(STATIC / "gpumf.js").as_uri()}"></script>',
         encoding="utf-8",
     )
@@ -146,10 +147,8 @@ def test_schemes_sets_and_axes_are_chosen(page, made):
     main = [line["name"] for line in next(iter(data["sets"].values())) if line["main"]]
     assert drawn.evaluate_all("nodes => nodes.map(node => node.dataset.scheme)") == main
     host.locator("select").nth(0).select_option(label="ml-100k")
-    best = min(
-        (line for line in data["sets"]["ml-100k"] if line["main"] and line["errors"][-1]),
-        key=lambda x: x["errors"][-1],
-    )
+    ended = [line for line in data["sets"]["ml-100k"] if line["main"] and line["errors"][-1]]
+    best = min(ended, key=lambda line: line["errors"][-1])
     assert f"{best['name']}: RMSE {best['errors'][-1]:.4f}" in says(page, "convergence")
     box = host.get_by_label("fast, FP32", exact=True)
     pressed(page, box, " ")

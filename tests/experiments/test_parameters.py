@@ -58,6 +58,9 @@ def test_every_profile_is_of_a_kind_with_itself(name, profile):
 def test_of_a_page_an_experiment_takes_what_it_has():
     found = experiments.parameters("rating_counts", {"profile": "quick", "points": 7, "repeats": 3}, data="ml-100k")
     assert found == {"data": ["ml-100k"], "points": 7}
+    of_one = {"profile": "quick", "rating_counts.points": 8, "points": 7, "speedups.data": "jester-1"}
+    assert experiments.parameters("rating_counts", of_one)["points"] == 8
+    assert experiments.parameters("rating_counts", of_one)["data"] != ["jester-1"]
     with pytest.raises(TypeError, match="no parameters"):
         experiments.parameters("rating_counts", "quick", repeats=3)
 

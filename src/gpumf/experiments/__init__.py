@@ -94,7 +94,8 @@ def parameters(name, profile="quick", **changes):
     defaults = module(name).PROFILES[of_page.pop("profile")]
     if unknown := set(changes) - set(defaults):
         raise TypeError(f"{name} has no parameters {sorted(unknown)}; it has {sorted(defaults)}")
-    changes = {key: value for key, value in of_page.items() if key in defaults} | changes
+    own = {key.removeprefix(f"{name}."): of_page[key] for key in sorted(of_page, key=lambda key: "." in key)}
+    changes = {key: value for key, value in own.items() if key in defaults} | changes
     from gpumf.experiments import _parameters  # which imports this package
 
     return defaults | {key: _parameters.fitted(key, value, defaults[key]) for key, value in changes.items()}
@@ -107,7 +108,8 @@ def run(name, profile="quick", **changes):
     ----------
     name : str, one of `names`
     profile : 'smoke', 'quick' or 'full', or a dict with one of them as 'profile' and parameters, of which those
-        replace the profile's that the experiment has: a chapter runs several experiments
+        replace the profile's that the experiment has: a chapter runs several experiments. 'NAME.parameter' is for
+        the experiment NAME alone
     **changes : replace the profile's parameters
 
     Returns

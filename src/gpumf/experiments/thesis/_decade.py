@@ -44,7 +44,7 @@ def summary(frame):
 def figure(frame):
     """A dot for each of the three speed-ups over one core, a row a model and data set."""
     table = summary(frame)
-    figure, ((axis,),) = style.panels(height=1.1 + 0.62 * len(table), width=6.4)
+    figure, ((axis,),) = style.panels(height=1.3 + 0.62 * len(table), width=4.8)
     place = np.arange(len(table))[::-1]
     axis.hlines(place, 1, table[[*_SHOWN]].max(axis=1), color="0.85", zorder=1)
     for (column, (label, marker, face)), side in zip(_SHOWN.items(), (9, 9, -17), strict=True):
@@ -60,7 +60,7 @@ def figure(frame):
     style.log_scale(axis.xaxis)
     axis.set_xlim(left=1)
     axis.grid(axis="y", visible=False)
-    style.legend(figure, axis, 3)
+    style.legend(figure, axis, 2)
     return figure
 
 
