@@ -30,9 +30,9 @@ def setup(app):
 
 
 class Figures(SphinxTransform):
-    """Wrap what cells have drawn; after targets have found the paragraphs that they name."""
+    """Wrap what cells have drawn: after targets have found their paragraphs, before Sphinx looks for downloads."""
 
-    default_priority = 880
+    default_priority = 870
 
     def apply(self):
         self.made = 0
@@ -94,9 +94,10 @@ class Figures(SphinxTransform):
 
     def offer_notebook(self):
         name = f"book/{self.env.docname}.ipynb"
-        if (ROOT / name).is_file() and self.document.children:
+        if (ROOT / name).is_file():
             words = "This page as a notebook, without its results."
-            self.document[0] += nodes.paragraph("", "", self.download(name, words), classes=["downloads"])
+            page = next(self.document.findall(nodes.section))
+            page += nodes.paragraph("", "", self.download(name, words), classes=["downloads"])
 
 
 def _is(element):

@@ -1,8 +1,8 @@
 """A Sphinx extension: pages that load little, and say what their elements are.
 
 The theme brings thousands of icons three times: as a script, as a font and as a rule for each. The script goes, since
-the font shows the same; of the font and of the rules those stay whose names are in some page. Of MathJax it chooses the
-parts that the book needs.
+the font shows the same; of the font and of the rules those stay whose names are in some page. MathJax comes in
+the parts that the book needs.
 """
 
 import logging

@@ -100,7 +100,7 @@ def formatted(row):
     """The numbers of a row, as text: a dict of measured, promised, word."""
     unit = "" if pd.isna(row.unit) or row.unit == "rating" else f" {row.unit}"
     spread = (row.high - row.low) / 2
-    around = f" ± {spread:.1g}" if spread > 0 else ""
+    around = f" ± {float(format(spread, '.1g')):g}" if spread > 0 else ""
     measured = "–" if pd.isna(row.value) else f"{row.value:.4g}{around}{unit}"
     bounds = {"published": row.published, "target": row.target, "stretch": row.stretch}
     promised = ", ".join(f"{name} {value:g}" for name, value in bounds.items() if not pd.isna(value))

@@ -155,6 +155,19 @@ def test_every_page_is_whole_without_a_network(html, page):
     assert len(anchors) >= 3, "the book has chapters"
 
 
+@pytest.mark.browser
+def test_a_chapter_offers_its_notebook_its_numbers_and_the_lines_of_kernels(html):
+    text = (html / "als_versions.html").read_text(encoding="utf-8")
+    reference = "data/results/nvidia-h100-80gb-hbm3/cumf/als_versions.csv"
+    for kept in (ROOT / "book/als_versions.ipynb", ROOT / reference):
+        offered = set(re.findall(rf'href="(_downloads/[^"]*/{kept.name})"', text))
+        assert kept.read_bytes() in [(html / path).read_bytes() for path in offered], kept
+    path, line = re.search(r'href="(_static/kernels/als/thesis\.cu\.html)#(line-\d+)"', text).groups()
+    source = (html / path).read_text(encoding="utf-8")
+    shown = source[source.index(f'id="{line}"') :].split("</span>")
+    assert "Algorithm 5.2" in "".join(shown[:6])
+
+
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
