@@ -47,6 +47,7 @@ def lighten(app, error):
         before = path.read_text(encoding="utf-8")
         text = _WOFF2.sub("", _RULE.sub(lambda rule: rule[0] * any(name in named for name in _names(rule)), before))
         codes |= {int(code, 16) for code in re.findall(r'"\\(f[0-9a-f]{3})"', text)}
+        codes |= {ord(letter) for letter in text if "\ue000" <= letter <= "\uf8ff"}  # of private use
         if text != before:
             path.write_text(text, encoding="utf-8")
     for path in html.glob("_static/vendor/fontawesome/webfonts/*.ttf"):
