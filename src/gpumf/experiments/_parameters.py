@@ -27,7 +27,7 @@ def fitted(name, value, default):
     try:
         found = _as(value, 0 if name == "seed" else default)  # any may be drawn with, 0 too
         if name == "data":
-            _check_data(found)
+            _check_data(found, default)
     except ValueError as error:
         raise ValueError(f"{name} must be {error}, not {value!r}") from None
     return found
@@ -64,9 +64,12 @@ def _number(value):
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _check_data(found):
-    known = datasets.names().index
-    for name in found if isinstance(found, list | dict) else [found]:
+def _check_data(found, default):
+    def names(value):
+        return value if isinstance(value, list | tuple | dict) else [value]
+
+    known = list(dict.fromkeys([*datasets.names().index, *names(default)]))  # an experiment may have sets of its own
+    for name in names(found):
         if name not in known and not str(name).endswith("-twin"):
             raise ValueError(f"one of {', '.join(known)}")
 
