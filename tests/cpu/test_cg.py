@@ -119,7 +119,7 @@ def test_a_long_row_keeps_its_digits(make, implicit):
     ratings = Ratings(np.zeros(n), np.arange(n), rng.integers(1, 6, n), 1, n)
     fixed = rng.random((n, 16), np.float32)
     solved, expected = half_sweep(make, ratings, fixed, np.zeros((1, 16), np.float32), implicit)
-    assert np.abs(solved - expected).max() < 1e-4 * np.abs(expected).max()
+    assert np.abs(solved - expected).max() < 2e-4 * np.abs(expected).max()
 
 
 def test_a_residual_within_the_tolerance_ends_the_steps(make, implicit):
