@@ -69,10 +69,6 @@ def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "au
     nothing is measured here. After cumf, section 7, which leaves choosing the algorithm by dimensions and sparsity to
     future work; see the chapter 'When does SGD beat ALS?'.
 
-    >>> suggestion = suggest(train, factors=32)
-    >>> print(suggestion)
-    >>> suggestion.model.fit(train)
-
     Parameters
     ----------
     train : Ratings, or DeviceRatings
@@ -89,6 +85,12 @@ def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "au
     TypeError : train is no set of ratings
     ValueError : it is empty; factors or device are none of those above
     gpumf.gpu.DeviceError : device='cuda' where there is none
+
+    >>> from gpumf import datasets, suggest
+    >>> train, _ = datasets.load("ml-100k-twin").split(0.2)
+    >>> suggestion = suggest(train, factors=32)
+    >>> sorted(suggestion.seconds), suggestion.model.factors
+    (['ALS', 'SGD'], 32)
     """
     if not isinstance(train, Ratings | DeviceRatings):
         raise TypeError(f"train must be Ratings (see gpumf.datasets), not {type(train).__name__}")

@@ -2,7 +2,6 @@
 
 import gzip
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +11,9 @@ import pytest
 
 from support import ROOT
 
-# A machine that only runs the GPU tests may have neither.
+# A machine that only runs the GPU tests may lack it.
 nbformat = pytest.importorskip("nbformat")
-playwright = pytest.importorskip("playwright.sync_api")
 
-BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 MOST_BYTES = 600_000  # of a page when it is first opened, as a server sends them, text compressed
 PHONE, DESK = {"width": 375, "height": 812}, {"width": 1440, "height": 900}
 
@@ -28,22 +25,6 @@ def test_notebook_is_kept_without_outputs_and_with_parameters(path):
     assert not any(cell.outputs or cell.execution_count for cell in code)
     (parameters,) = [cell for cell in code if "parameters" in cell.metadata.get("tags", [])]
     assert re.search(r"^profile\b.*=", parameters.source, re.MULTILINE), "build.py sets the parameter `profile`"
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Headless Chromium of this system."""
-    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if executable is None:
-        pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
-    try:
-        driver = playwright.sync_playwright().start()
-    except Exception:
-        pytest.skip("Playwright does not start; on Debian and Ubuntu it needs the package libatomic1")
-    chromium = driver.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
-    yield chromium
-    chromium.close()
-    driver.stop()
 
 
 @pytest.fixture(scope="session")

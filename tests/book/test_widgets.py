@@ -1,7 +1,6 @@
 """What readers can touch, driven in headless Chromium from a file, without a network: by keyboard, day and night."""
 
 import re
-import shutil
 
 import pytest
 
@@ -10,26 +9,10 @@ from gpumf.experiments.gpumf import race_steps, sgd_schemes
 from gpumf.experiments.thesis import crossover
 from support import ROOT
 
-playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
 STATIC = ROOT / "book/_static"
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 WHERE = {"race": "sgd_schemes", "convergence": "sgd_learning", "crossover": "crossover", "roofline": "als_versions"}
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    executable = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if executable is None:
-        pytest.skip("no Chromium is installed")
-    try:
-        driver = playwright.sync_playwright().start()
-    except Exception:
-        pytest.skip("Playwright does not start; on Debian and Ubuntu it needs the package libatomic1")
-    browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
-    yield browser
-    browser.close()
-    driver.stop()
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +45,8 @@ def file(made, tmp_path_factory):
 
 
 @pytest.fixture(params=[PHONE, DESK], ids=["phone", "desk"])
-def page(chromium, file, request):
-    with chromium.new_context(offline=True, viewport=request.param) as context:
+def page(browser, file, request):
+    with browser.new_context(offline=True, viewport=request.param) as context:
         page = context.new_page()
         complaints = []
         page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -107,8 +90,8 @@ def test_a_drawing_with_words_takes_the_place_of_the_picture(page, made):
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
-def test_without_the_script_the_pictures_stay(chromium, file, made):
-    with chromium.new_context(offline=True, java_script_enabled=False) as context:
+def test_without_the_script_the_pictures_stay(browser, file, made):
+    with browser.new_context(offline=True, java_script_enabled=False) as context:
         page = context.new_page()
         page.goto(file.as_uri())
         for kind, widget in made.items():
