@@ -109,8 +109,16 @@ def show(name, profile):
 
 
 def table(name, frame):
-    """The summary of an experiment's frame; None of none."""
-    return None if frame is None else experiments.module(name).summary(frame)
+    """The summary of an experiment's frame, four digits of its numbers and '–' for those missing; None of none."""
+    return None if frame is None else experiments.module(name).summary(frame).map(_cell)
+
+
+def _cell(value):
+    if not isinstance(value, float):
+        return value
+    if pd.isna(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
 
 
 def beside(recorded, live, rows, column, label, digits=3):
