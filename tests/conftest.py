@@ -87,10 +87,10 @@ def repository(tmp_path, monkeypatch):
 
 @pytest.fixture
 def store(repository):
-    """Stores a frame as a result of the thesis's, recorded on an H100 in full, or live here."""
+    """Stores a frame as a result of the thesis's: recorded in full on the first of REFERENCES, or live here."""
 
     def stored(name, frame, live=False, profile=None, device=None, **facts):
-        device = device or (results.device_name() if live else results.REFERENCE)
+        device = device or (results.device_name() if live else results.REFERENCES[0])
         to = results.folder(live, device) / "thesis"
         to.mkdir(parents=True, exist_ok=True)
         frame.to_csv(to / f"{name}.csv", index=False)

@@ -87,7 +87,8 @@ def test_a_row_says_what_was_found_where_and_by_which_rule(store):
     assert list(row) == findings.COLUMNS
     assert (row["value"], row["low"], row["high"], row["unit"]) == (1.5, pytest.approx(1.3), pytest.approx(1.7), "s")
     assert (row["target"], row["stretch"], row["word"], row["rule_older"]) == (2, 1, "target", True)
-    assert row["source_file"] == f"data/results/{results.REFERENCE}/thesis/measured.csv" and row["commit"] == "c0ffee"
+    assert row["source_file"] == f"data/results/{results.REFERENCES[0]}/thesis/measured.csv"
+    assert row["commit"] == "c0ffee"
 
 
 def test_a_rule_that_was_changed_since_is_younger_than_the_measurement(store):
@@ -103,7 +104,7 @@ def test_without_a_full_measurement_a_finding_is_missing(store, stored):
     if stored != "nothing":
         frame = pd.DataFrame({"seconds": [] if stored == "no such row" else [1.5]})
         store("measured", frame, "quick" if stored == "a quick run" else "full")
-    more = {"devices": (results.REFERENCE, "cpu")} if stored == "not on the other device" else {}
+    more = {"devices": (results.REFERENCES[0], "cpu")} if stored == "not on the other device" else {}
     row = only_row(finding(value=lambda frame, *_: (frame.seconds.median(), np.nan, "s"), **more))
     assert row["word"] == findings.MISSING and pd.isna([row["value"], row["source_file"], row["commit"]]).all()
 
@@ -114,7 +115,7 @@ def test_a_finding_on_several_devices_gets_a_frame_of_each(store):
     of = finding(
         Holds(above=2),
         lambda on_gpu, on_cpu: (on_cpu.seconds[0] / on_gpu.seconds[0], 0.0, "x"),
-        devices=(results.REFERENCE, "cpu"),
+        devices=(results.REFERENCES[0], "cpu"),
     )
     assert (only_row(of)["value"], only_row(of)["word"]) == (4, "reproduced")
 

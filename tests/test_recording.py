@@ -19,9 +19,7 @@ def recorded(monkeypatch):
     kept = {name: SimpleNamespace(name=name, provenance=one) for name, one in facts.items()}
     monkeypatch.setattr(experiments, "names", lambda: dict.fromkeys(["never", "current", "new", "old"], "gpumf"))
     monkeypatch.setattr(experiments, "why_unavailable", lambda name: None)
-    monkeypatch.setattr(
-        results, "recorded", lambda name, device=results.REFERENCE: kept.get(name) if device == "here" else None
-    )
+    monkeypatch.setattr(results, "recorded", lambda name, device=None: kept.get(name) if device == "here" else None)
     monkeypatch.setattr(results, "device_name", lambda: "here")
     monkeypatch.setattr(dependencies, "changed", lambda result: [] if result.name == "current" else ["x.py"])
     return kept
@@ -32,7 +30,7 @@ def test_stale_ones_are_taken_oldest_first(recorded, monkeypatch):
     assert list(recording.stale(["new", "current"])) == ["new"]
     # Elsewhere nothing is current, and how long it takes is known from the reference alone.
     monkeypatch.setattr(
-        results, "recorded", lambda name, device=results.REFERENCE: recorded.get(name) if device != "there" else None
+        results, "recorded", lambda name, device=None: recorded.get(name) if device != "there" else None
     )
     assert recording.stale(device="there") == {"current": 1.0, "old": 50.0, "new": 20.0, "never": None}
 

@@ -104,7 +104,7 @@ def test_unknown_parameters_and_results_are_refused(repository):
     with pytest.raises(TypeError, match="no parameters"):
         experiments.run("ceilings", repeat=3)
     with pytest.raises(results.NoResult, match="make record"):
-        results.load("theoretical_flops", results.REFERENCE)
+        results.load("theoretical_flops", results.REFERENCES[0])
 
 
 def test_the_cube_is_right(device, repository):
@@ -366,3 +366,12 @@ def test_a_damaged_result_is_named_and_draws_nothing(file, damage, live, reposit
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match=r"thesis/x\.csv.*" + ("measured again" if live else "git checkout")):
         results.load("x", results.device_name(), live)
+
+
+def test_the_result_shown_is_that_of_the_first_reference_that_has_it(store):
+    first, second = results.REFERENCES[:2]
+    assert results.reference("measured") == first == results.reference(None)
+    store("measured", pd.DataFrame({"a": [2]}), device=second)
+    assert results.reference("measured") == results.load("measured").device == second
+    store("measured", pd.DataFrame({"a": [1]}), device=first)
+    assert results.recorded("measured").device == first and results.recorded("measured", second).frame.a[0] == 2

@@ -133,7 +133,8 @@ class Finding:
     value : function of the frame, or frames, of the experiment: (value, spread, unit), the spread being half the
         width of what the repeats or seeds cover, NaN where there is one alone
     rule : one of the classes above; None where nothing is measured yet
-    devices : folders of the results; where there are several, the function gets a frame of each
+    devices : folders of the results; where there are several, the function gets a frame of each; where there is none,
+        that of `results.reference`
     """
 
     id: str
@@ -142,7 +143,7 @@ class Finding:
     statement: str
     value: Callable | None = None
     rule: "Near | Holds | Target | ByConstruction | Open | None" = None
-    devices: tuple[str, ...] = (results.REFERENCE,)
+    devices: tuple[str, ...] = ()
 
     @property
     def sha256(self) -> str:
@@ -208,14 +209,15 @@ def evaluate(finding: Finding, experiment: str | None) -> dict[str, Any]:
     """
     rule = finding.rule
     row = {key: getattr(finding, key) for key in ("id", "source", "artefact", "statement")}
-    row |= {"device": finding.devices[0], "word": MISSING}
+    devices = finding.devices or (results.reference(experiment),)
+    row |= {"device": devices[0], "word": MISSING}
     row |= {key: getattr(rule, key, np.nan) for key in ("published", "target", "stretch")}
     if isinstance(rule, Open) and rule.missing:
         return row | {"word": rule.word(np.nan, np.nan), "statement": f"{finding.statement} Missing: {rule.missing}."}
     if experiment is None or rule is None or finding.value is None:
         return row
-    found = [result for device in finding.devices if (result := results.recorded(experiment, device))]
-    if len(found) < len(finding.devices):
+    found = [result for device in devices if (result := results.recorded(experiment, device))]
+    if len(found) < len(devices):
         return row
     value, spread, unit = finding.value(*(result.frame for result in found))
     if pd.isna(value):

@@ -22,7 +22,7 @@ def stale(names=None, device=None):
     Returns
     -------
     dict of name -> seconds that the last recording of it took, on this machine or else on that of
-    `results.REFERENCE`; None where it was never recorded, and those are the last
+    `results.reference`; None where it was never recorded, and those are the last
     """
     device, found = device or results.device_name(), {}
     for name in names or experiments.names():

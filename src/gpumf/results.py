@@ -25,8 +25,9 @@ import pandas as pd
 from gpumf import __version__, gpu, places
 from gpumf.gpu import sources
 
-# The folder of the machine whose results the book and the README show where none is named.
-REFERENCE = "nvidia-h100-80gb-hbm3"
+# Folders of the machines whose results the book and the README show where none is named: of each experiment those of
+# the first that has it.
+REFERENCES = ("nvidia-h200", "nvidia-h100-80gb-hbm3")
 
 _PACKAGES = ("numpy", "scipy", "numba", "pandas")
 
@@ -101,6 +102,12 @@ def device_name(cards: int = 1) -> str:
 def folder(live: bool, device: str | None = None) -> Path:
     """Where results are kept; see the module's docstring."""
     return repository() / "data" / ("live" if live else "results") / (device or device_name())
+
+
+def reference(name: str | None) -> str:
+    """Folder of the machine whose result of an experiment is shown; of `REFERENCES` the first where none has one."""
+    having = (device for device in REFERENCES if name and any(folder(False, device).glob(f"*/{name}.csv")))
+    return next(having, REFERENCES[0])
 
 
 def provenance() -> dict[str, Any]:
@@ -199,14 +206,21 @@ def store(
     return Result(to / f"{name}.csv", frame, facts, live)
 
 
-def load(name: str, device: str = REFERENCE, live: bool = False) -> Result:
+def load(name: str, device: str | None = None, live: bool = False) -> Result:
     """Read a stored result.
+
+    Parameters
+    ----------
+    name : of the experiment
+    device : folder of the machine; None for `reference`'s
+    live : see `Result`
 
     Raises
     ------
     NoResult : where there is none
     ValueError : its CSV is not the one that was stored, or one of its two files is damaged
     """
+    device = device or reference(name)
     path = next(folder(live, device).glob(f"*/{name}.csv"), None)
     if path is None:
         kind = "live" if live else "recorded"
@@ -230,7 +244,7 @@ def read(path: Path, live: bool = False) -> Result:
     return Result(path, frame, facts, live)
 
 
-def recorded(name: str, device: str = REFERENCE) -> Result | None:
+def recorded(name: str, device: str | None = None) -> Result | None:
     """The recorded result of a full run, which other experiments may read too; None where there is none."""
     try:
         result = load(name, device)

@@ -52,7 +52,7 @@ def written(store, frame, **where):
 
 def test_the_file_is_that_of_the_recorded_crossovers():
     recorded = suggesting.recordings()
-    assert recorded[0].device == results.REFERENCE
+    assert recorded[0].device == results.reference("crossover")
     assert suggestion.FILE.read_text(encoding="utf-8") == suggesting.text(recorded), "run `make suggestion`"
 
 

@@ -30,7 +30,7 @@ def test_the_best_of_a_search_is_written_and_serves_the_other_parts_of_a_set(sto
     assert written["parameters"]["jester-twin"]["ALS"] == {"regularization": 0.09}
     assert written["parameters"]["jester-twin"]["SGD"] == {"regularization": 0.06, "learning_rate": 0.016}
     assert written["parameters"]["jester-twin"]["RBM"] == {"learning_rate": 0.2}
-    assert written["from"]["device"] == results.REFERENCE and len(written["from"]["sha256"]) == 64
+    assert written["from"]["device"] == results.REFERENCES[0] and len(written["from"]["sha256"]) == 64
 
 
 def test_what_was_measured_since_changes_no_run(store):

@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("-k", type=int, default=10, help="length of the rankings; default: %(default)s")
     evaluate.add_argument("--device", default="auto")
 
-    against = command("bench", bench.run, "time this machine beside the recorded H100")
+    against = command("bench", bench.run, "time this machine beside the recorded one")
     against.add_argument("--epochs", type=int, default=5, help="default: %(default)s")
     command("info", info.run, "say what gpumf finds on this machine")
     return parser

@@ -1,4 +1,4 @@
-"""This machine beside the recorded H100: seconds of an epoch of ALS and SGD with 16 factors on 80,000 ratings."""
+"""This machine beside the recorded one: seconds of an epoch of ALS and SGD with 16 factors on 80,000 ratings."""
 
 import os
 import sys

@@ -15,7 +15,7 @@ _LEFT, _WIDTH, _HEIGHT = 34, 288, 250
 
 def roofs():
     """Ceilings of the reference GPU, a dict; and where they were measured."""
-    ceilings = results.load("ceilings", results.REFERENCE)
+    ceilings = results.load("ceilings")
     frame = ceilings.frame[ceilings.frame.device == "cuda"]
     return dict(zip(frame.ceiling, frame.value, strict=True)), ceilings.where
 

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pandas as pd
+from tqdm import tqdm
 
-from gpumf.experiments import trained
+from gpumf.experiments import identity, load_ratings, trained
 
 TIMES = ["prepare", "transfer", "train", "compile", "wall"]
 """Seconds of a whole `fit`, see `gpumf.models.times.Times`."""
@@ -21,6 +22,32 @@ def corner(ratings, part):
     inside = ratings.select((ratings.users < users) & (ratings.items < items), f"{ratings.name}, {users} x {items}")
     ids = {"user_ids": ratings.user_ids[:users], "item_ids": ratings.item_ids[:items]}
     return replace(inside, n_users=users, n_items=items, **ids)
+
+
+def over_splits(trainings, data, part, repeats, held_out, official=False):
+    """What trainings give on every set, once a repeat, as one frame.
+
+    Parameters
+    ----------
+    trainings : function (name, train, test, repeat) -> iterable of DataFrames
+    data : names of data sets
+    part : (users, items) of each that are taken, or None for all
+    repeats : int; repeat k splits the ratings with seed k
+    held_out : float, share of the ratings that are for testing
+    official : whether a set that has a split of its own is split so instead
+    """
+    frames, identities = [], []
+    for name in data:
+        ratings = corner(load_ratings(name), part)
+        identities.append(identity(ratings))
+        published = official and ratings.test_mask is not None
+        for repeat in range(repeats):
+            train, test = ratings.official_split() if published else ratings.split(held_out, seed=repeat)
+            running = trainings(name, train, test, repeat)
+            frames.extend(tqdm(running, desc=f"{ratings.name}, repeat {repeat}", unit=" trainings", leave=False))
+    frame = pd.concat(frames, ignore_index=True)
+    frame.attrs["datasets"] = identities
+    return frame
 
 
 def history(model, train, epochs, test=None, **options):

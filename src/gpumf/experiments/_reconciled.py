@@ -17,8 +17,8 @@ _PLAIN = "constant rate, no biases"
 COLUMNS = ["page", "data", "model", "version", "threads", "training", "mae", "baseline", "train", "wall", "commit"]
 
 
-def table(device=results.REFERENCE):
-    """All of them, as recorded on a device.
+def table(device=None):
+    """All of them, as recorded on a machine; by default on `results.reference`'s.
 
     Returns
     -------

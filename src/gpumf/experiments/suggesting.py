@@ -16,9 +16,9 @@ _OPTIONS = {kernel: options for versions in crossover.PAIRS.values() for kernel,
 
 
 def recordings():
-    """The full recorded crossovers: a list of Results, that of the reference device first."""
+    """The full recorded crossovers: a list of Results, that of the reference first."""
     devices = sorted(path.name for path in (results.repository() / "data/results").iterdir() if path.is_dir())
-    devices.sort(key=lambda device: device != results.REFERENCE)
+    devices.sort(key=lambda device: device != results.reference("crossover"))
     return [result for device in devices if (result := results.recorded("crossover", device))]
 
 

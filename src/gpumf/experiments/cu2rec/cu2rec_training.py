@@ -10,11 +10,10 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from gpumf import SGD, gpu
 from gpumf import figure_style as style
-from gpumf.experiments import _fits, identity, kernels_unavailable, load_ratings
+from gpumf.experiments import _fits, kernels_unavailable
 from gpumf.findings import Finding, Holds, Near, ratio
 
 RATES = {"learning_rate": 0.02, "regularization": 0.02}
@@ -67,24 +66,19 @@ def run(data, part, schemes, factors, epochs, longer, repeats):
     """
     there = "cuda" if gpu.available() else "host"
     devices = SGD.solvers()
-    frames, identities = [], []
-    for name in data:
-        ratings = _fits.corner(load_ratings(name), part)
-        identities.append(identity(ratings))
-        for repeat in range(repeats):
-            train, test = ratings.split(0.2, seed=repeat)
-            for scheme in tqdm(schemes, desc=f"cu2rec_training {ratings.name}", leave=False):
-                if repeat and devices[scheme] == "cpu" and train.nnz > _LARGE:
-                    continue
-                device = "cpu" if devices[scheme] == "cpu" else there
-                options = PUBLISHED_START if scheme == OURS else {}
-                model = SGD(factors, biases=True, solver=scheme, seed=repeat, device=device, **RATES, **options)
-                what = {"data": name, "nnz": train.nnz, "scheme": scheme, "factors": factors, "device": device}
-                history = _fits.history(model, train, epochs * longer.get(scheme, 1), test)
-                frames.append(history.assign(**what, repeat=repeat))
-    frame = pd.concat(frames, ignore_index=True)
-    frame.attrs["datasets"] = identities
-    return frame
+
+    def trainings(name, train, test, repeat):
+        for scheme in schemes:
+            if repeat and devices[scheme] == "cpu" and train.nnz > _LARGE:
+                continue
+            device = "cpu" if devices[scheme] == "cpu" else there
+            options = PUBLISHED_START if scheme == OURS else {}
+            model = SGD(factors, biases=True, solver=scheme, seed=repeat, device=device, **RATES, **options)
+            what = {"data": name, "nnz": train.nnz, "scheme": scheme, "factors": factors, "device": device}
+            history = _fits.history(model, train, epochs * longer.get(scheme, 1), test)
+            yield history.assign(**what, repeat=repeat)
+
+    return _fits.over_splits(trainings, data, part, repeats, held_out=0.2)
 
 
 def levels(frame):

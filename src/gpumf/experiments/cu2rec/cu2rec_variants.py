@@ -6,14 +6,14 @@ Netflix. The learning rate stays, so that all versions make the same steps.
 """
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from gpumf import SGD, gpu
 from gpumf import figure_style as style
-from gpumf.experiments import _fits, identity, kernels_unavailable, load_ratings
+from gpumf.experiments import _fits, kernels_unavailable
 from gpumf.experiments.cu2rec.cu2rec_training import RATES
 from gpumf.findings import Finding, Near, median, ratio
 
@@ -52,22 +52,15 @@ def run(data, part, factors, epochs, repeats):
     has
     """
     device = "cuda" if gpu.available() else "host"
-    frames, identities = [], []
-    for name in data:
-        ratings = _fits.corner(load_ratings(name), part)
-        identities.append(identity(ratings))
-        official = ratings.test_mask is not None
-        for repeat in range(repeats):
-            train, test = ratings.official_split() if official else ratings.split(0.2, seed=repeat)
-            runs = [(f, version) for f in factors for version in VERSIONS]
-            for f, version in tqdm(runs, desc=f"cu2rec_variants {ratings.name}", leave=False):
-                options = RATES | {"initial": "normal"} | VERSIONS[version]
-                model = SGD(f, biases=True, solver="cu2rec", seed=repeat, device=device, **options)
-                what = {"data": name, "nnz": train.nnz, "version": version, "factors": f, "device": device}
-                frames.append(_fits.history(model, train, epochs, test).assign(**what, repeat=repeat))
-    frame = pd.concat(frames, ignore_index=True)
-    frame.attrs["datasets"] = identities
-    return frame
+
+    def trainings(name, train, test, repeat):
+        for f, version in product(factors, VERSIONS):
+            options = RATES | {"initial": "normal"} | VERSIONS[version]
+            model = SGD(f, biases=True, solver="cu2rec", seed=repeat, device=device, **options)
+            what = {"data": name, "nnz": train.nnz, "version": version, "factors": f, "device": device}
+            yield _fits.history(model, train, epochs, test).assign(**what, repeat=repeat)
+
+    return _fits.over_splits(trainings, data, part, repeats, held_out=0.2, official=True)
 
 
 def summary(frame):

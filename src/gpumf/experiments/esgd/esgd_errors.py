@@ -10,11 +10,10 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from gpumf import SGD, gpu
 from gpumf import figure_style as style
-from gpumf.experiments import _fits, _published, identity, kernels_unavailable, load_ratings
+from gpumf.experiments import _fits, _published, kernels_unavailable
 from gpumf.findings import ByConstruction, Finding, Holds, Near, median
 
 ORDERS = {"esgd": {}, "esgd, shuffled": {"shuffle": True}}
@@ -71,21 +70,16 @@ def run(data, part, factors, th_size, st, epochs, repeats):
     regularization, device, repeat, and what `_fits.history` has
     """
     device = "cuda" if gpu.available() else "host"
-    frames, identities = [], []
-    for name in data:
-        ratings = _fits.corner(load_ratings(name), part)
-        identities.append(identity(ratings))
-        for repeat in range(repeats):
-            train, test = ratings.split(0.1, seed=repeat)
-            for order, options in tqdm(ORDERS.items(), desc=f"esgd_errors {ratings.name}", leave=False):
-                common = {"biases": "baseline", "seed": repeat, "device": device, **rates(name)}
-                model = SGD(factors, solver="esgd", th_size=th_size, st=st, **common, **options)
-                what = {"data": name, "order": order, "users": train.n_users, "items": train.n_items}
-                what |= {"nnz": train.nnz, "test_nnz": test.nnz, "device": device, "repeat": repeat, **rates(name)}
-                frames.append(_fits.history(model, train, epochs, test).assign(**what))
-    frame = pd.concat(frames, ignore_index=True)
-    frame.attrs["datasets"] = identities
-    return frame
+
+    def trainings(name, train, test, repeat):
+        for order, options in ORDERS.items():
+            common = {"biases": "baseline", "seed": repeat, "device": device, **rates(name)}
+            model = SGD(factors, solver="esgd", th_size=th_size, st=st, **common, **options)
+            what = {"data": name, "order": order, "users": train.n_users, "items": train.n_items}
+            what |= {"nnz": train.nnz, "test_nnz": test.nnz, "device": device, "repeat": repeat, **rates(name)}
+            yield _fits.history(model, train, epochs, test).assign(**what)
+
+    return _fits.over_splits(trainings, data, part, repeats, held_out=0.1)
 
 
 def summary(frame):

@@ -5,12 +5,10 @@ After Li et al. 2019, section 5.1 and Figure 9: 64 x 64 and 1,024 x 1,024 blocks
 """
 
 import numpy as np
-import pandas as pd
-from tqdm import tqdm
 
 from gpumf import SGD, gpu
 from gpumf import figure_style as style
-from gpumf.experiments import _fits, identity, kernels_unavailable, load_ratings
+from gpumf.experiments import _fits, kernels_unavailable
 from gpumf.findings import Finding, Holds
 
 RATES = {"learning_rate": 0.005, "regularization": 0.03, "biases": False}
@@ -54,19 +52,14 @@ def run(data, part, sides, factors, epochs, repeats):
     DataFrame with a row an epoch: data, side, factors, device, repeat, and what `_fits.history` has
     """
     device = "cuda" if gpu.available() else "host"
-    frames, identities = [], []
-    for name in data:
-        ratings = _fits.corner(load_ratings(name), part)
-        identities.append(identity(ratings))
-        for repeat in range(repeats):
-            train, test = ratings.split(0.2, seed=repeat)
-            for side in tqdm(sides, desc=f"block_errors {ratings.name}", leave=False):
-                model = SGD(factors, solver="newgpusgd", side=side, seed=repeat, device=device, **RATES)
-                what = {"data": ratings.name, "side": side, "factors": factors, "device": device, "repeat": repeat}
-                frames.append(_fits.history(model, train, epochs, test).assign(**what))
-    frame = pd.concat(frames, ignore_index=True)
-    frame.attrs["datasets"] = identities
-    return frame
+
+    def trainings(name, train, test, repeat):
+        for side in sides:
+            model = SGD(factors, solver="newgpusgd", side=side, seed=repeat, device=device, **RATES)
+            what = {"data": name, "side": side, "factors": factors, "device": device, "repeat": repeat}
+            yield _fits.history(model, train, epochs, test).assign(**what)
+
+    return _fits.over_splits(trainings, data, part, repeats, held_out=0.2)
 
 
 def summary(frame):
