@@ -67,6 +67,7 @@ def resources(source, architecture, **defines):
         "-std=c++17",
         f"-arch=sm_{architecture}",
         "--ptxas-options=-v",
+        "-default-device",  # NVRTC 13.2 asks for it where a lambda is in a lambda, 13.0 does not
         *(f"-D{key}={value}" for key, value in defines.items()),
     ]
     code = sources.text(path)

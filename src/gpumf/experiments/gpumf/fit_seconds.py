@@ -89,8 +89,8 @@ def run(data, fits, prepare, baseline, repeats):
     data : name of a data set
     fits : list of [model, kernel, factors, epochs]; of the model 'implicit' the kernel is 'gpu' or 'cpu', and it is
         left out where the package is not installed, or not for a GPU
-    prepare : of 'device' and 'host', where the layouts of models on a GPU are made; those on the host are fitted once
-        after the first
+    prepare : of 'device' and 'host', where the layouts of models on a GPU are made; those on the host are fitted once,
+        after the others, which have compiled
     baseline : dict with such data and fits, one core's among them, for speed-ups
     repeats : int, warm fits of each, after the first one
 
@@ -130,7 +130,8 @@ def _fits(train, name, kernel, factors, epochs, where, repeats):
         return
     on_device = MODELS[name].solvers()[kernel] != "cpu"
     for prepared in where if on_device else ["host"]:
-        for repeat in range(1 + (repeats if prepared == where[0] or not on_device else 1)):
+        again = prepared != where[0] and on_device
+        for repeat in [1] if again else range(repeats + 1):
             model = MODELS[name](factors, solver=kernel, **PARAMETERS[name])
             if prepared == "host":
                 model._takes_from_device = bool  # no: the trainer copies the layouts that the host makes
