@@ -3,7 +3,7 @@
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 
 import cupy
@@ -24,7 +24,8 @@ _STAGED = 8 << 20
 _STAGE = 32 << 20
 """Bytes that do so at a time."""
 
-# Above this a kernel must ask for its dynamic shared memory (CUDA programming guide, "Shared Memory").
+# Of static and dynamic shared memory together; above this a kernel must ask for the latter (CUDA programming guide,
+# "Shared Memory").
 _SHARED_WITHOUT_ASKING = 48 * 1024
 
 
@@ -63,8 +64,12 @@ class Kernel:
         self._ask_for(shared)
         return cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(self.function.kernel.ptr, block, shared)
 
+    @cached_property
+    def _static_shared(self):
+        return self.function.shared_size_bytes
+
     def _ask_for(self, shared):
-        if shared > _SHARED_WITHOUT_ASKING:
+        if shared and self._static_shared + shared > _SHARED_WITHOUT_ASKING:
             self.function.max_dynamic_shared_size_bytes = shared
 
 

@@ -60,3 +60,10 @@ def test_esgd_may_load_what_a_block_has_shared_memory_for(host):
     SGD(16, solver="esgd", device="host", st=most, biases=False).fit(ragged_ratings(seed=1), 1)
     with pytest.raises(ValueError, match=f"from 1 to {most}, not {most + 1}"):
         SGD(16, solver="esgd", device="host", st=most + 1, biases=False)
+
+
+def test_static_and_dynamic_shared_memory_count_together(launcher):
+    # 512 threads with 8 ratings each have 48 KiB of ratings, what a block gets unasked, and sums of groups besides.
+    ratings = ragged_ratings(n_users=90, n_items=70, longest=60, seed=2)
+    model = SGD(16, biases=False, solver="esgd", device=launcher.name, th_size=512, st=8).fit(ratings, 1)
+    assert np.isfinite(model.user_factors).all()
