@@ -10,7 +10,7 @@ class Stored:
     """In the place of a Result."""
 
     def __init__(self, frame, **parameters):
-        self.frame, self.provenance = frame, {"commit": "0123456789abcdef", "parameters": parameters}
+        self.frame, self.provenance = frame, {"commit": "0123456789abcdef", "gpu": "a GPU", "parameters": parameters}
 
 
 @pytest.fixture

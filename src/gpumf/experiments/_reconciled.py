@@ -14,7 +14,8 @@ from gpumf.models.sgd import schedules
 
 # Of `first_comparison` and `speedups`; `sgd_douban` has a schedule and biases of its own.
 _PLAIN = "constant rate, no biases"
-COLUMNS = ["page", "data", "model", "version", "threads", "training", "mae", "baseline", "train", "wall", "commit"]
+COLUMNS = ["page", "data", "model", "version", "threads", "training", "mae", "baseline", "train", "wall"]
+COLUMNS += ["machine", "commit"]
 
 
 def table(device=None):
@@ -25,7 +26,7 @@ def table(device=None):
     DataFrame with a row a page, data set, version on the GPU and baseline: page (the experiment), data, model,
     version, threads (text), training (schedule and biases; of ALS nothing), mae (that ends the training), baseline,
     train and wall (the baseline's seconds over the version's, of training and of the whole fit; NaN where it was not
-    measured), commit
+    measured), machine, commit
     """
     rows = [*_first("first_comparison", device), *_first("sgd_douban", device), *_speedups(device), *_of_thesis()]
     frame = pd.DataFrame(rows, columns=COLUMNS)
@@ -46,7 +47,7 @@ def _first(name, device):
             train, wall = seconds.loc[(row.data, row.model, kernel)]
             ratios = train / row.seconds_to_threshold, wall / row.wall_to_threshold
             what = name, row.data, row.model, row.kernel, "its own choice", _training(result, row.model)
-            yield (*what, row.threshold, label, *ratios, result.provenance["commit"][:9])
+            yield (*what, row.threshold, label, *ratios, *_where(result))
 
 
 def _baselines(model):
@@ -87,7 +88,7 @@ def _speedups(device):
             text = "its own choice" if pd.isna(threads) else f"{threads:,.0f}"
             training = "" if row.model == "ALS" else _PLAIN
             what = "speedups", row.data, row.model, row.version, text, training, row.mae, label
-            yield (*what, theirs.seconds / row.seconds, wall, result.provenance["commit"][:9])
+            yield (*what, theirs.seconds / row.seconds, wall, *_where(result))
 
 
 def _of_thesis():
@@ -99,4 +100,9 @@ def _of_thesis():
         training = "" if row.model == "ALS" else "constant rate, no biases"
         what = "Table 6.3 of the thesis", row.data, row.model[:3], row.model, f"{threads:,}", training
         baseline = "one core" if row.model == "ALS" else "one core, drawing with replacement"
-        yield (*what, _published.threshold(row.data), baseline, row.value, np.nan, "")
+        yield (*what, _published.threshold(row.data), baseline, row.value, np.nan, "the thesis's", "")
+
+
+def _where(result):
+    """The machine and the commit."""
+    return result.provenance["gpu"], result.provenance["commit"][:9]

@@ -89,7 +89,7 @@ def run(data, fits, prepare, baseline, repeats):
     data : name of a data set
     fits : list of [model, kernel, factors, epochs]; of the model 'implicit' the kernel is 'gpu' or 'cpu', and it is
         left out where the package is not installed, or not for a GPU
-    prepare : of 'device' and 'host', where the layouts of models on a GPU are made; those on the host are fitted once,
+    prepare : of 'device' and 'host', where layouts of models on a GPU are made; those on the host are fitted once,
         after the others, which have compiled
     baseline : dict with such data and fits, one core's among them, for speed-ups
     repeats : int, warm fits of each, after the first one
