@@ -19,6 +19,7 @@ def ratings():
 
 ON_DEVICES = {
     "tensor_core": lambda device: ALS(4, 0.2, solver="tensor_core", device=device),
+    "tensor_core, no biases": lambda device: ALS(4, 0.2, solver="tensor_core", device=device, biases=False),
     "cumf_cholesky": lambda device: ALS(4, 0.2, solver="cumf_cholesky", device=device, biases=False),
     "implicit": lambda device: ImplicitALS(4, solver="tensor_core", device=device),
     "hogwild": lambda device: SGD(4, solver="hogwild", device=device),

@@ -1,6 +1,8 @@
 """A worker's part of ALS: its own users and items, with the factors of all."""
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +22,17 @@ class Shard:
     """A worker's ratings in the shape of the whole: what the trainers of ALS ask of a training set.
 
     by_user, by_item : CompressedRows of this worker's users, of its items; columns are positions among all
+    device : of `gpumf.gpu`, where the rows are on one
     """
 
     facts: Facts
     by_user: CompressedRows
     by_item: CompressedRows
-    device, xp = None, np
+    device: Any = None
+
+    @property
+    def xp(self):
+        return self.device.xp if self.device else np
 
     @property
     def n_users(self):
@@ -71,58 +78,84 @@ def way_of(model, item_sweep, n_users, n_items, workers):
     return "reduce" if items < users else "gather"
 
 
+def own_of(bounds, rank):
+    """The (users, items) of a worker, slices."""
+    return tuple(slice(*map(int, ends[rank : rank + 2])) for ends in bounds)
+
+
+def shard_of(comm, model, facts, columns, bounds, way, unique):
+    """The `Shard` of this worker, out of the ratings that every worker has some of, ordered where the model runs.
+
+    Parameters
+    ----------
+    comm : DaskCommunicator
+    model : ALS or ImplicitALS
+    facts : Facts
+    columns : (users, items, values), any part of the ratings
+    bounds : of the users and of the items, which are whose
+    way : of `way_of`
+    unique : bool, check that no pair comes twice
+    """
+    users, items = own_of(bounds, comm.rank)
+    of_users = shuffled(comm, columns, bounds[0], 0)
+    by_user = rows_of(of_users, users.start, users.stop, 0, facts.n_items, model._placed)
+    if unique:
+        check_no_repeats(by_user, facts, users.start)
+    if way == "reduce":
+        by_item = rows_of(of_users, 0, facts.n_items, 1, facts.n_users, model._placed)
+    else:
+        of_items = shuffled(comm, columns, bounds[1], 1)
+        by_item = rows_of(of_items, items.start, items.stop, 1, facts.n_users, model._placed)
+    if model._offset:
+        by_user, by_item = by_user.less(model._offset), by_item.less(model._offset)
+    return Shard(facts, by_user, by_item)
+
+
 class ALSWorker:
     """One worker of a training by ALS.
 
     Parameters
     ----------
-    comm : DaskCommunicator
     carrier : Communicator that carries the factors
     model : ALS or ImplicitALS
-    facts : Facts
-    columns : (users, items, values), any part of the ratings
+    shard : Shard, of this worker's users and items
     arrays : (user_factors, item_factors) to start from, of all
     bounds : of the users and of the items, which are whose
     way : of `way_of`
-    unique : bool, check that no pair comes twice
     """
 
-    def __init__(self, comm, carrier, model, facts, columns, arrays, bounds, way, unique):
+    def __init__(self, carrier, model, shard, arrays, bounds, way):
         self._carrier, self._bounds, self._reduces = carrier, bounds, way == "reduce"
-        users, items = self._own = tuple(slice(*map(int, b[comm.rank : comm.rank + 2])) for b in bounds)
+        users, items = self._own = own_of(bounds, carrier.rank)
         if model.device != "cpu" and (users.start == users.stop or items.start == items.stop):
             raise ValueError(
-                f"worker {comm.rank} has no users or no items to solve on its device; take fewer workers"
+                f"worker {carrier.rank} has no users or no items to solve on its device; take fewer workers"
             )
-        of_users = shuffled(comm, columns, bounds[0], 0)
-        by_user = rows_of(of_users, users.start, users.stop, 0, facts.n_items)
-        if unique:
-            check_no_repeats(by_user, facts, users.start)
-        if self._reduces:
-            by_item = rows_of(of_users, 0, facts.n_items, 1, facts.n_users)
-        else:
-            of_items = shuffled(comm, columns, bounds[1], 1)
-            by_item = rows_of(of_items, items.start, items.stop, 1, facts.n_users)
-        if model._offset:
-            by_user, by_item = by_user.less(model._offset), by_item.less(model._offset)
-        self._model, self._counts = model, facts.item_counts
+        self._model, self._counts = model, shard.facts.item_counts
         model.scheme.compile(model)
-        self._trainer = model.scheme(model, Shard(facts, by_user, by_item), *arrays)
+        self._trainer = model.scheme(model, shard, *arrays)
 
     def epoch(self, number, rows):
         """Run epoch `number`, from 0; rows are the history so far."""
-        (users, items), (p, q) = self._own, self._trainer.factors()
-        if users.stop > users.start:
-            self._trainer.solve_users(users)
-        self._trainer.synchronize()
+        for step in self.steps().values():
+            step()
+
+    def steps(self):
+        """The parts of an epoch in their order, each complete on return: a dict of name -> function."""
+        (users, items), trainer = self._own, self._trainer
+        q = trainer.factors()[1]
+        steps = {"solve users": partial(self._solve, trainer.solve_users, users)}
         if self._reduces:
-            self._trainer.solve_items(solve=self._reduced)
+            steps["add up and solve items"] = partial(trainer.solve_items, solve=self._reduced)
         else:
-            self._carrier.all_gather(p, self._bounds[0])
-            if items.stop > items.start:
-                self._trainer.solve_items(items)
-            self._trainer.synchronize()
-        self._carrier.all_gather(q, self._bounds[1])
+            steps["gather users"] = partial(trainer.gather_users, self._carrier, self._bounds[0])
+            steps["solve items"] = partial(self._solve, trainer.solve_items, items)
+        return steps | {"gather items": partial(self._carrier.all_gather, q, self._bounds[1])}
+
+    def _solve(self, solve, own):
+        if own.stop > own.start:
+            solve(own)
+        self._trainer.synchronize()
 
     def _reduced(self, rows, fixed, solved):
         """Solve this worker's items by the sums of all workers' parts of their equations."""
@@ -158,11 +191,16 @@ class ALSWorker:
         return self._trainer.factors()
 
     def complete(self):
-        """Have the factors of all users and items on every worker; these, on the host."""
+        """Have the factors of all users and items on every worker; these, of the first one on the host."""
         arrays = self._trainer.factors()
         for array, bounds in zip(arrays, self._bounds, strict=True):
             self._carrier.all_gather(array, bounds)
-        return arrays if self._model.device == "cpu" else tuple(map(gpu.device(self._model.device).to_numpy, arrays))
+        return on_host(self._model, arrays) if self._carrier.rank == 0 else arrays
+
+
+def on_host(model, arrays):
+    """A model's factors, where its kernel has them, on the host."""
+    return arrays if model.device == "cpu" else tuple(map(gpu.device(model.device).to_numpy, arrays))
 
 
 def system_size(factors):

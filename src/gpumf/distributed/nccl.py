@@ -56,6 +56,7 @@ class NcclCommunicator(Communicator):
         identifier = control.all_gather_object(nccl.get_unique_id() if self.rank == 0 else None)[0]
         self._communicator = nccl.NcclCommunicator(self.size, identifier, self.rank)
         self._types = {np.dtype(np.float32): nccl.NCCL_FLOAT32, np.dtype(np.float64): nccl.NCCL_FLOAT64}
+        self._types[np.dtype(np.uint16)] = nccl.NCCL_FLOAT16  # FP16 by its bits, which are sent, never added up
 
     def all_gather(self, array, bounds):
         if isinstance(array, np.ndarray):

@@ -2,14 +2,15 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from gpumf import gpu
 from gpumf.datasets.ratings import Ratings
 from gpumf.distributed import checkpoints, nccl, sources
-from gpumf.distributed.als import ALSWorker, way_of
+from gpumf.distributed.als import ALSWorker, shard_of, way_of
 from gpumf.distributed.mailbox import communicator
 from gpumf.distributed.partition import balanced_bounds
 from gpumf.distributed.sgd import SGDWorker
@@ -96,13 +97,14 @@ class _Training:
         self._carrier = nccl.carrier(comm, model.device)
         bounds = tuple(balanced_bounds(counts, comm.size) for counts in (facts.user_counts, facts.item_counts))
         saved = checkpoints.read(job.checkpoint, model, facts) if job.checkpoint else None
-        arrays, self._rows, self._best = saved or (model._initial(facts), [], None)
-        given = comm, self._carrier, model, facts, columns, arrays, bounds
+        there = None if model.device == "cpu" else gpu.device(model.device)
+        arrays, self._rows, self._best = saved or (model._initial(replace(facts, device=there)), [], None)
         if hasattr(model, "learning_rate"):
-            self._worker = SGDWorker(*given, job.unique)
+            self._worker = SGDWorker(comm, self._carrier, model, facts, columns, arrays, bounds, job.unique)
         else:
             way = way_of(model, job.item_sweep, facts.n_users, facts.n_items, comm.size)
-            self._worker = ALSWorker(*given, way, job.unique)
+            shard = shard_of(comm, model, facts, columns, bounds, way, job.unique)
+            self._worker = ALSWorker(self._carrier, model, shard, arrays, bounds, way)
         self._errors = self._errors_of(validation, bounds) if job.validated else None
         comm.barrier()
         self._prepared = time.perf_counter() - started

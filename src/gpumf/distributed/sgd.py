@@ -4,6 +4,7 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.datasets.ratings import Ratings
+from gpumf.distributed.als import on_host, own_of
 from gpumf.distributed.partition import owners
 from gpumf.distributed.sources import check_no_repeats, rows_of, shuffled
 
@@ -39,14 +40,15 @@ class SGDWorker:
 
     Parameters
     ----------
-    As of `gpumf.distributed.als.ALSWorker`, but for `way`
+    comm, carrier, model, facts, columns, bounds, unique : as of `gpumf.distributed.als.shard_of`
+    arrays : (user_factors, item_factors) to start from, of all
     """
 
     def __init__(self, comm, carrier, model, facts, columns, arrays, bounds, unique):
         check(model)
         self._carrier, self._bounds, self._model = carrier, bounds, model
         self._rank, self._size = comm.rank, comm.size
-        self._own = tuple(slice(*map(int, b[comm.rank : comm.rank + 2])) for b in bounds)
+        self._own = own_of(bounds, comm.rank)
         users, columns = self._own[0], shuffled(comm, columns, bounds[0], 0)
         if unique:
             check_no_repeats(rows_of(columns, users.start, users.stop, 0, facts.n_items), facts, users.start)
@@ -102,7 +104,7 @@ class SGDWorker:
         return self._p, self._q
 
     def complete(self):
-        """Have the factors of all users and items on every worker; these, on the host."""
+        """Have the factors of all users and items on every worker; these, of the first one on the host."""
         self._carrier.all_gather(self._p, self._bounds[0])
         arrays = self.arrays()
-        return arrays if self._model.device == "cpu" else tuple(map(gpu.device(self._model.device).to_numpy, arrays))
+        return on_host(self._model, arrays) if self._rank == 0 else arrays

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ class Facts:
 
     nnz, mean, scale, n_users, n_items, user_counts, item_counts : as of `Ratings`
     user_ids, item_ids : the id of each position
+    device : of `gpumf.gpu`, where initial factors are made; None for the host
     """
 
     nnz: int
@@ -29,8 +31,11 @@ class Facts:
     item_counts: np.ndarray
     user_ids: np.ndarray
     item_ids: np.ndarray
+    device: Any = None
 
-    device, xp = None, np  # initial factors are made on the host
+    @property
+    def xp(self):
+        return self.device.xp if self.device else np
 
     @property
     def n_users(self):
@@ -184,6 +189,8 @@ def shuffled(comm, columns, bounds, by):
 
     bounds : of all workers' users or items; by : 0, users, or 1, items
     """
+    if comm.size == 1:
+        return tuple(column.astype(kind, copy=False) for column, kind in zip(columns, _TYPES, strict=True))
     owner = owners(columns[by], bounds)
     order = np.argsort(owner, kind="stable")
     ends = np.searchsorted(owner[order], np.arange(comm.size + 1))
@@ -195,22 +202,26 @@ def shuffled(comm, columns, bounds, by):
     return tuple(column.astype(kind, copy=False) for column, kind in zip(columns, _TYPES, strict=True))
 
 
-def rows_of(columns, first, end, by, n_columns):
-    """`CompressedRows` of the users, or items, from `first` to before `end`, which have all of these ratings."""
+def rows_of(columns, first, end, by, n_columns, placed=Ratings.on_host):
+    """`CompressedRows` of the users, or items, from `first` to before `end`, which have all of these ratings.
+
+    placed : function of Ratings that has them where they are ordered, as `Model._placed`
+    """
     rows, others, values = columns[by], columns[1 - by], columns[2]
     if end == first:
         return CompressedRows(np.zeros(1, np.int64), others, values)
-    return Ratings(rows - np.int32(first), others, values, int(end - first), n_columns).by_user
+    return placed(Ratings(rows - np.int32(first), others, values, int(end - first), n_columns)).by_user
 
 
 def check_no_repeats(rows, facts, first):
     """DataError, with the ids, where a user of these rows, numbered from `first`, rates an item twice."""
+    xp = rows.indices.__array_namespace__()
     same = rows.indices[1:] == rows.indices[:-1]
-    same[rows.indptr[(rows.indptr > 0) & (rows.indptr < len(rows.indices))] - 1] = False
+    same[xp.asarray(rows.indptr[(rows.indptr > 0) & (rows.indptr < len(rows.indices))] - 1)] = False
     if same.any():
         k = int(same.argmax())
         user = first + int(np.searchsorted(rows.indptr, k, side="right")) - 1
         raise DataError(
-            f"user {facts.user_ids[user]} rates item {facts.item_ids[rows.indices[k]]} more than once; keep one "
+            f"user {facts.user_ids[user]} rates item {facts.item_ids[int(rows.indices[k])]} more than once; keep one "
             "rating of each pair"
         )

@@ -73,6 +73,7 @@ class TensorCore(KernelTrainer, ALSTrainer):
     versions: ClassVar = {"": Version("tensor cores", "black", "-")}
     variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32]}
     cg_steps, streams = 4, True
+    _gathered = False  # whether what the next half-sweep takes as fixed is there in half precision
 
     @staticmethod
     def defines(model):
@@ -121,12 +122,32 @@ class TensorCore(KernelTrainer, ALSTrainer):
     def _add_largest(self, segments, values, largest):
         self._entry["largest_ratings"](-(-segments[1] // 8), 256, *segments, values, largest.view(np.uint32))
 
-    def _round(self, factors):
-        """The factors in half precision, and the power of two that they were divided by for its range."""
+    def _round(self, factors, halves=None, carrier=None):
+        """The factors in half precision, and the power of two that they were divided by for its range.
+
+        carrier : of workers, each with some of the rows, who divide by the same
+        """
         n_rows, blocks = np.int32(len(factors)), min(-(-factors.size // _BLOCK), _MOST_BLOCKS)
         self._entry["largest_factors"](blocks, _BLOCK, factors, n_rows, self._largest)
-        scaled = self._largest, np.int32(blocks), self._ridge[0], self._unit
-        self._entry["round_factors"](blocks, _BLOCK, factors, self._halves, n_rows, *scaled)
+        largest, n_largest = self._largest, blocks
+        if carrier is not None:
+            n_largest = carrier.size * _MOST_BLOCKS
+            largest, first = self._device.zeros(n_largest, np.float32), carrier.rank * _MOST_BLOCKS
+            largest[first : first + blocks] = self._largest[:blocks]
+            carrier.all_gather(largest, np.arange(carrier.size + 1) * _MOST_BLOCKS)
+        scaled = largest, np.int32(n_largest), self._ridge[0], self._unit
+        halves = self._halves if halves is None else halves
+        self._entry["round_factors"](blocks, _BLOCK, factors, halves, n_rows, *scaled)
+
+    def gather_users(self, carrier, bounds):
+        """As of `ALSTrainer`, but in half precision: half the bytes. Biases are set aside before they are rounded."""
+        if self._biases:
+            super().gather_users(carrier, bounds)
+            return
+        own = slice(*map(int, bounds[carrier.rank : carrier.rank + 2]))
+        self._round(self._p[own], self._halves[own], carrier)
+        carrier.all_gather(self._halves[: len(self._p)], bounds)
+        self._gathered = True
 
     def _launch(self, name, segments, indices, values, *arguments):
         blocks, ratings = -(-segments[1] // self._teams), (indices, values)
@@ -142,7 +163,9 @@ class TensorCore(KernelTrainer, ALSTrainer):
 
     def _solve(self, side, fixed, solved):
         rows, largest, every = side
-        self._round(fixed)
+        if not self._gathered:
+            self._round(fixed)
+        self._gathered = False
         if every is not None:
             ((_, *given),) = every
             self._launch("gram", *given, *every.meeting, self._gram)

@@ -41,6 +41,13 @@ class ALSTrainer(FactorTrainer):
         """Solve items, as users; by `solve(rows, fixed, solved)`, of CompressedRows, where that is given."""
         self._half_sweep_of(self._items, self._p, self._q[which], -2, solve)
 
+    def gather_users(self, carrier, bounds):
+        """Have the users of all workers, each of which has solved its own, where `solve_items` takes them from.
+
+        carrier, bounds : see `gpumf.distributed.communicator.Communicator.all_gather`
+        """
+        carrier.all_gather(self._p, bounds)
+
     def _half_sweep_of(self, rows, fixed, solved, column, solve=None):
         """Solve rows, whose column is 1 where the model has biases."""
         with self._biases.aside(fixed, solved, column) if self._biases else nullcontext():
