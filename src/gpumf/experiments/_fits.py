@@ -58,7 +58,11 @@ def history(model, train, epochs, test=None, **options):
     DataFrame with a row an epoch: epoch, seconds (of training alone, summed up), rmse, mae, TIMES (of the whole), and
     diverged, whether the training ended so, with that epoch
     """
-    model = trained(model, train, epochs, test, **options)
+    return rows_of(trained(model, train, epochs, test, **options))
+
+
+def rows_of(model):
+    """What `history` returns, of a model that is fitted."""
     diverged = bool(model.history.seconds.isna().any())
     return model.history.assign(**{name: getattr(model.times, name) for name in TIMES}, diverged=diverged)
 

@@ -49,6 +49,15 @@ def why_unavailable(name="cuda"):
     return "no CUDA device was found"
 
 
+def cards():
+    """How many CUDA devices this process may use; 0 without any."""
+    if not available():
+        return 0
+    import cupy
+
+    return cupy.cuda.runtime.getDeviceCount()
+
+
 _FORKED: list[str] = []
 """Why CUDA is not available in a process that was forked from one that had asked for it."""
 
