@@ -77,3 +77,33 @@ def test_two_workers_learn_what_one_does(host):
     assert np.allclose(errors.loc[1], errors.loc[2], rtol=1e-5)
     assert frame.groupby("workers")["rank"].unique().map(sorted).to_dict() == {1: [0], 2: [0, 1]}
     assert (frame.seconds > 0).all() and frame.attrs["cards"] == 1
+
+
+def modelled(workers, of_two=1.0):
+    """Steps of workers as the model has them: a second of products a side, a row in 1 us, its factors sent in 20 ns."""
+    users, items = 400, 80
+    times = {
+        "solve users": (1 + users * 1e-6) / workers,
+        "gather users": users * 2e-8 * (workers - 1) / workers,
+        "solve items": (1 + items * 1e-6) / workers,
+        "gather items": items * 400 * (2e-8 / 224) * (workers - 1) / workers,
+    }
+    begin, found = 0.0, []
+    for step, seconds in times.items():
+        seconds *= of_two if workers == 2 else 1
+        found += [(workers, rank, 1, step, begin, seconds, 0.5) for rank in range(workers)]
+        begin += seconds
+    return found
+
+
+@pytest.mark.parametrize(("of_two", "expected"), [(1.0, "target"), (1.1, "target"), (1.3, "short"), (0.7, "short")])
+def test_the_model_of_time_is_held_to_workers_that_it_was_not_fitted_to(of_two, expected):
+    rows = [row for n in (1, 2, 4) for row in modelled(n, of_two)]
+    frame = pd.DataFrame(rows, columns=COLUMNS).assign(data="hugewiki-small-twin", factors=100)
+    found = hugewiki_gpus.machine(frame[frame.workers != 2])
+    assert found.product_rate == pytest.approx(7200 * (100 * 101 + 200))
+    assert found.solve_rate == pytest.approx(2 * 100**2 * 4 / 1e-6)
+    assert found.bandwidth == pytest.approx(224 / 2e-8) and hugewiki_gpus.row_bytes(100) == 224
+    assert hugewiki_gpus.predicted(frame, 4)["total"] == pytest.approx(sum(row[5] for row in modelled(4)[::4]))
+    given = frame.drop(columns=["data", "factors"])
+    assert promise_words("als-hugewiki-model", [*given, "data", "factors"], frame.to_numpy().tolist()) == expected
