@@ -80,7 +80,7 @@ def test_two_workers_learn_what_one_does(host):
 
 
 def modelled(workers, of_two=1.0):
-    """Steps of workers as the model has them: a second of products a side, a row in 1 us, its factors sent in 20 ns."""
+    """Steps of workers as the model has them: a second of products a side, a row in 1 us, sent in 20 ns."""
     users, items = 400, 80
     times = {
         "solve users": (1 + users * 1e-6) / workers,
