@@ -2,7 +2,7 @@
 
 A paragraph in italics right below a code cell is the caption of what the cell has drawn. `figure_style` writes into
 each SVG what it shows and which CSV file has its numbers: the one becomes the alternative text, the other a download.
-The lines of a kernel get a link to their file, a notebook one to itself.
+The lines of a kernel get a link to their file, a page links to itself as a notebook and to its experiments.
 """
 
 import re
@@ -12,13 +12,14 @@ from pathlib import Path
 from docutils import nodes
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import CppLexer
+from pygments.lexers import CppLexer, PythonLexer
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
 ROOT = Path(__file__).resolve().parent.parent
 LIVE = "Measured on the machine that built this page."
 _KERNEL = re.compile(r"kernels/(\S+), lines (\d+) to \d+")
+_EXPERIMENTS = sorted((ROOT / "src/gpumf/experiments").glob("*/[a-z]*.py"))
 _PICTURES = ("image/svg+xml", "image/png")
 
 
@@ -44,7 +45,7 @@ class Figures(SphinxTransform):
             if drawn and caption is not None:
                 caption.parent.remove(caption)
             self.link_kernels(cell)
-        self.offer_notebook()
+        self.offer_sources()
 
     def wrap(self, bundle, paragraph):
         """Make a figure of an output, with the words of a paragraph below it, and the paragraph's names."""
@@ -87,17 +88,28 @@ class Figures(SphinxTransform):
         for words in list(cell.findall(nodes.emphasis)):
             if found := _KERNEL.fullmatch(words.astext()):
                 path, line = found.groups()
-                self.env.metadata[self.env.docname].setdefault("kernels", []).append(path)
-                link = nodes.reference("", "", *words.children, refuri=f"_static/kernels/{path}.html#line-{line}")
+                link = self.source(f"kernels/{path}", *words.children, anchor=f"#line-{line}")
                 words.children = []
                 words += link
 
-    def offer_notebook(self):
+    def source(self, path, *words, anchor=""):
+        """A link to a file of the repository, shown on a page of its own."""
+        self.env.metadata[self.env.docname].setdefault("sources", []).append(path)
+        return nodes.reference("", "", *words, refuri=f"_static/{path}.html{anchor}")
+
+    def offer_sources(self):
+        """Links to the page as a notebook, and to the experiments that it names."""
         name = f"book/{self.env.docname}.ipynb"
-        if (ROOT / name).is_file():
-            words = "This page as a notebook, without its results."
-            page = next(self.document.findall(nodes.section))
-            page += nodes.paragraph("", "", self.download(name, words), classes=["downloads"])
+        if not (ROOT / name).is_file():
+            return
+        words = "This page as a notebook, without its results."
+        links = nodes.paragraph("", "", self.download(name, words), classes=["downloads"])
+        text = (ROOT / name).read_text(encoding="utf-8")
+        for number, path in enumerate(path for path in _EXPERIMENTS if f'\\"{path.stem}\\"' in text):
+            links += nodes.Text(", " if number else " Its experiments: ")
+            links += self.source(path.relative_to(ROOT).as_posix(), nodes.literal("", path.stem))
+        page = next(self.document.findall(nodes.section))
+        page += links
 
 
 def _is(element):
@@ -122,18 +134,19 @@ def _caption_below(cell):
 
 
 def write_sources(app, error):
-    """A page, without the theme, for every kernel that is linked to: its lines have the numbers that links name."""
-    shown = {path for page in app.env.metadata.values() for path in page.get("kernels", [])}
+    """A page, without the theme, for every source that is linked to: its lines have the numbers that links name."""
+    shown = {path for page in app.env.metadata.values() for path in page.get("sources", [])}
     if error or app.builder.format != "html":
         return
     for path in sorted(shown):
-        text = (ROOT / "kernels" / path).read_text(encoding="utf-8")
+        text = (ROOT / path).read_text(encoding="utf-8")
+        lexer = PythonLexer() if path.endswith(".py") else CppLexer()
         form = HtmlFormatter(linenos="inline", lineanchors="line", style="a11y-high-contrast-light")
-        to = Path(app.outdir, "_static/kernels", f"{path}.html")
+        to = Path(app.outdir, "_static", f"{path}.html")
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(
             '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-            f"<title>kernels/{escape(path)}</title><style>{form.get_style_defs()}</style></head>"
-            f"<body><main><h1>kernels/{escape(path)}</h1>{highlight(text, CppLexer(), form)}</main></body></html>\n",
+            f"<title>{escape(path)}</title><style>{form.get_style_defs()}</style></head>"
+            f"<body><main><h1>{escape(path)}</h1>{highlight(text, lexer, form)}</main></body></html>\n",
             encoding="utf-8",
         )

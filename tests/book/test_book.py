@@ -9,6 +9,7 @@ from urllib.parse import unquote, urldefrag, urlparse
 
 import pytest
 
+from gpumf import results
 from support import ROOT
 
 # A machine that only runs the GPU tests may lack it.
@@ -139,7 +140,7 @@ def test_every_page_is_whole_without_a_network(html, page):
 @pytest.mark.browser
 def test_a_chapter_offers_its_notebook_its_numbers_and_the_lines_of_kernels(html):
     text = (html / "als_versions.html").read_text(encoding="utf-8")
-    reference = "data/results/nvidia-h100-80gb-hbm3/cumf/als_versions.csv"
+    reference = f"data/results/{results.reference('als_versions')}/cumf/als_versions.csv"
     for kept in (ROOT / "book/als_versions.ipynb", ROOT / reference):
         offered = set(re.findall(rf'href="(_downloads/[^"]*/{kept.name})"', text))
         assert kept.read_bytes() in [(html / path).read_bytes() for path in offered], kept
@@ -147,6 +148,10 @@ def test_a_chapter_offers_its_notebook_its_numbers_and_the_lines_of_kernels(html
     source = (html / path).read_text(encoding="utf-8")
     shown = source[source.index(f'id="{line}"') :].split("</span>")
     assert "Algorithm 5.2" in "".join(shown[:6])
+    experiments = re.findall(r'href="(_static/src/gpumf/experiments/\w+/(\w+)\.py\.html)"', text)
+    assert {"als_versions", "als_convergence"} <= {name for _, name in experiments}
+    for path, name in experiments:
+        assert f"<h1>src/gpumf/experiments/{path.split('/')[-2]}/{name}.py</h1>" in (html / path).read_text("utf-8")
 
 
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
