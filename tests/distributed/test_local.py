@@ -1,10 +1,12 @@
 """A cluster on this machine: who can reach it."""
 
+import sys
+
 import numpy as np
 import psutil
 import pytest
 
-from gpumf import ALS
+from gpumf import ALS, gpu
 from gpumf.datasets import Ratings
 from gpumf.distributed import fit, local_cluster
 
@@ -35,3 +37,10 @@ def test_with_tls_the_same_is_learned_over_encrypted_connections():
         with pytest.raises((OSError, RuntimeError, TypeError)):
             Client(client.scheduler.address, timeout=2)
     assert np.allclose(made.user_factors, one.user_factors, atol=1e-5)
+
+
+def test_cards_without_dask_cuda_are_refused_with_what_to_install(monkeypatch):
+    monkeypatch.setattr(gpu, "available", lambda: True)
+    monkeypatch.setitem(sys.modules, "dask_cuda", None)
+    with pytest.raises(ImportError, match="pip install dask-cuda"), local_cluster():
+        pass

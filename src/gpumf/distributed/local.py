@@ -30,7 +30,10 @@ def local_cluster(workers: int | None = None, *, security: Any = None, **options
     options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"} | options
     options |= {"protocol": "tls://", "security": security} if security else {}
     if gpu.available():
-        from dask_cuda import LocalCUDACluster
+        try:
+            from dask_cuda import LocalCUDACluster
+        except ImportError as error:
+            raise ImportError(f"a worker a card needs dask-cuda ({error}): pip install dask-cuda") from error
 
         cluster = LocalCUDACluster(n_workers=workers, **options)
     else:

@@ -1,0 +1,34 @@
+"""A program on all workers at once."""
+
+import time
+
+import numpy as np
+import pytest
+
+from gpumf.distributed import Aborted
+from gpumf.distributed.together import together
+
+
+def added(comm, first):
+    array = np.array([first + comm.rank], np.float64)
+    comm.all_reduce(array)
+    return comm.rank, array[0]
+
+
+def failing(comm, rank):
+    if comm.rank == rank:
+        raise LookupError(f"worker {rank} has lost its place")
+    comm.barrier()
+
+
+def test_results_come_by_rank(client):
+    assert together(client, added, 10) == [(rank, 33.0) for rank in range(3)]
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_where_one_fails_the_others_do_not_wait(client, rank):
+    started = time.monotonic()
+    with pytest.raises((LookupError, Aborted)):
+        together(client, failing, rank, timeout=60)
+    assert time.monotonic() - started < 20
+    assert together(client, added, 0) == [(rank, 3.0) for rank in range(3)], "they can work again"
