@@ -106,10 +106,16 @@ def _epochs(device, model, train, test, epochs, processors):
             yield seconds, float(np.sqrt(np.mean(errors.astype(float) ** 2)))
 
 
+def _level(frame):
+    """The RMSE at the end up to which a training counts as converged."""
+    last = frame[frame.epoch == frame.epoch.max()].rmse
+    return last[np.isfinite(last)].min() + WORSE
+
+
 def _converged(frame):
     """Whether each training ended near the lowest error: a Series by (machine, solver, variant)."""
     last = frame[frame.epoch == frame.epoch.max()].set_index(["machine", "solver", "variant"]).rmse
-    return last <= last[np.isfinite(last)].min() + WORSE
+    return last <= _level(frame)
 
 
 def summary(frame):
@@ -129,27 +135,31 @@ def summary(frame):
 
 
 def figure(frame):
-    """Seconds of an epoch, a dot a variant that converged (left), and test RMSE against epochs (right)."""
+    """Seconds of an epoch, a mark a variant that converged (left); test RMSE against epochs, a line each (right).
+
+    Below the dotted line a training counts as converged.
+    """
     table = summary(frame)
     figure, (axes,) = style.panels(columns=2, height=4.2)
-    names = [f"{style.LOOKS['SGD', solver].name}, {variant}" for _, solver, variant in table.index]
-    labels = list(dict.fromkeys(names))
-    for marker, (machine, rows) in zip("os", table.groupby(level="machine", sort=False), strict=False):
-        of = [labels.index(name) for name, (m, *_) in zip(names, table.index, strict=True) if m == machine]
-        colours = [style.COLOURS[style.LOOKS["SGD", solver].colour] for _, solver, _ in rows.index]
-        axes[0].scatter(rows.seconds, of, marker=marker, c=colours, label=machine)
-    axes[0].set_yticks(range(len(labels)), labels, fontsize=8)
+    variants = table.loc[WHOLE].index
+    names = [f"BSGD, batch {variant}" if solver == "bsgd" else f"ESGD, {variant}" for solver, variant in variants]
+    keys = ["esgd, shuffled" if variant == "shuffled" else solver for solver, variant in variants]
+    looks = [style.LOOKS["SGD", key] for key in keys]
+    for marker, machine in zip("os", table.index.unique("machine"), strict=False):
+        seconds = table.loc[machine].seconds.reindex(variants)
+        style.marks(axes[0], seconds, range(len(looks)), [look.colour for look in looks], machine, marker)
+        for pair, look in zip(variants, looks, strict=True):
+            course = frame.set_index(["machine", "solver", "variant"]).loc[[(machine, *pair)]]
+            label = look.name if look.name not in axes[1].get_legend_handles_labels()[1] else None
+            finite = course.rmse.where(np.isfinite(course.rmse))
+            axes[1].plot(course.epoch, finite, look.line, color=style.COLOURS[look.colour], label=label)
+    axes[0].set_yticks(range(len(names)), names)
     axes[0].set(xlabel="seconds an epoch")
     style.log_scale(axes[0].xaxis)
-    for (machine, solver, variant), runs in frame.groupby(["machine", "solver", "variant"], sort=False):
-        if solver == "bsgd" and variant != frame[frame.solver == "bsgd"].variant.iloc[0]:
-            continue
-        colour = style.COLOURS[style.LOOKS["SGD", solver].colour]
-        line = ("-" if machine == WHOLE else ":") if variant != "shuffled" else "--"
-        finite = runs.set_index("epoch").rmse.replace([np.inf, -np.inf], np.nan)
-        axes[1].plot(finite, line, color=colour, label=f"{style.LOOKS['SGD', solver].name}, {variant}, {machine}")
-    axes[1].set(xlabel="epochs", ylabel="test RMSE")
-    axes[1].legend(fontsize=7, frameon=False)
+    level = _level(frame)
+    axes[1].axhline(level, linestyle=":", color=style.COLOURS["black"])
+    axes[1].set(xlabel="epochs", ylabel="test RMSE", ylim=(level - 2 * WORSE, level + 2 * WORSE))
+    axes[1].legend(frameon=False)
     style.legend(figure, axes[0], 2)
     return figure
 
