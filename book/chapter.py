@@ -104,7 +104,7 @@ def _listed(values):
 
 
 def not_run(notebook, failure=None):
-    """A notebook without results: its prose has a dash for each number that its cells would have kept.
+    """A notebook without results: its prose has a dash for each number that its cells would have kept, and each figure.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def not_run(notebook, failure=None):
     -------
     bytes
     """
-    text = re.sub(rb"\{glue:text\}`[^`]*`", "–".encode(), notebook)
+    text = re.sub(rb"\{(glue:text|numref)\}`[^`]*`", "–".encode(), notebook)
     if failure is None:
         return text
     content = json.loads(text)

@@ -316,8 +316,8 @@ def test_lines_take_the_place_of_bars_where_nobody_watches(execute, capfd):
 
 
 def test_prose_of_a_chapter_that_never_ran_has_dashes_for_numbers():
-    prose = b"It takes {glue:text}`seconds:.1f` s, `seconds` times {glue:text}`n`."
-    assert build.chapter.not_run(prose).decode() == "It takes – s, `seconds` times –."
+    prose = b"It takes {glue:text}`seconds:.1f` s, `seconds` times {glue:text}`n` ({numref}`fig-a`)."
+    assert build.chapter.not_run(prose).decode() == "It takes – s, `seconds` times – (–)."
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"cells": [', b"[]", b"\xff\xfe", b'{"metadata": 1}'])
