@@ -104,7 +104,7 @@ def _listed(values):
 
 
 def not_run(notebook, failure=None):
-    """A notebook without results: its prose has a dash for each number that its cells would have kept, and each figure.
+    """A notebook without results: its prose has a dash for each number and figure that its cells would have made.
 
     Parameters
     ----------
