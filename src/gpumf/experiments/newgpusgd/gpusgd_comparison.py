@@ -109,6 +109,7 @@ def figure(frame):
         for solver, marker in ((OLD, "s"), (NEW, "o")):
             look = style.LOOKS["SGD", solver]
             style.marks(axis, rows[solver], place, look.colour, look.name, marker)
+        axis.margins(y=0.08)
         axis.set(xlabel="seconds an iteration", title=f"FP{precision}")
         style.log_scale(axis.xaxis)
     names = [f"{data}\n{side:,} x {side:,}, f = {factors}" for data, side, factors in table.index]
