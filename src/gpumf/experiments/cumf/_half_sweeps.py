@@ -4,6 +4,7 @@ import time
 from typing import ClassVar
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from gpumf import ALS
 from gpumf import figure_style as style
@@ -82,6 +83,7 @@ def bars(axis, table):
         axis.bar(table.index, table[side], 0.7, bottom=below, color=style.COLOURS[colour], label=side)
         below = table[side]
     axis.set(xlabel="iteration", ylabel="seconds")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def iteration(frame):

@@ -115,29 +115,26 @@ def summary(frame):
 
 
 def figure(frame):
-    """get_hermitian by its ways to load (left), and all solvers over the iterations (right)."""
-    figure, (axes,) = style.panels(columns=2, height=3.8)
-    names = {"coalesced": "coalesced", "l1": "non-coalesced, L1", "no_l1": "non-coalesced, no L1"}
-    bars = [("loads", load, label) for load, label in names.items()] + [(CUBLAS, None, "cuBLAS, batched products")]
-    median = frame.groupby(["version", "side", "phase"]).seconds.median()
-    for k, ((version, load, label), colour) in enumerate(zip(bars, ("blue", "green", "orange", "grey"), strict=True)):
-        rows = frame[(frame.version == version) & (frame.phase == "get_hermitian")]
-        rows = rows if load is None else rows[rows.load == load]
-        seconds = rows.groupby("side").seconds.median()[["users", "items"]]
-        axes[0].bar(np.arange(2) + 0.2 * (k - 1.5), seconds, 0.19, color=style.COLOURS[colour], label=label)
-    axes[0].set_xticks([0, 1], ["users (update X)", "items (update Θ)"])
-    axes[0].set(ylabel="seconds", xlabel="get_hermitian")
-    axes[0].legend(fontsize=8, frameon=False)
-    versions = [*SOLVERS, CUBLAS]
-    below = np.zeros(len(versions))
-    for side, colour in (("users", "sky"), ("items", "purple")):
-        seconds = np.array([median[version, side, "solve"] for version in versions])
-        axes[1].bar(range(len(versions)), seconds, 0.6, bottom=below, color=style.COLOURS[colour], label=side)
-        below += seconds
-    labels = [style.LOOKS["ALS", version].name for version in SOLVERS] + ["cuBLAS, LU"]
-    axes[1].set_xticks(range(len(versions)), labels, rotation=20, fontsize=8)
-    axes[1].set(ylabel="seconds", xlabel="solve, an iteration")
-    axes[1].legend(fontsize=8, frameon=False)
+    """get_hermitian by its ways to load (left) and the solvers (right), cuBLAS beside both, a mark a side."""
+    table = summary(frame)
+    loads = {("loads", "coalesced"): "coalesced", ("loads", "l1"): "non-coalesced, L1"}
+    loads |= {("loads", "no_l1"): "non-coalesced, no L1", (CUBLAS, "–"): "cuBLAS, batched products"}
+    solvers = {(version, LOADS[0]): style.LOOKS["ALS", version].name for version in SOLVERS}
+    solvers |= {(CUBLAS, "–"): "cuBLAS, LU"}
+    figure, (axes,) = style.panels(columns=2, height=3.0)
+    for axis, phase, names in zip(axes, ("get_hermitian", "solve"), (loads, solvers), strict=True):
+        seconds, place = table[phase].loc[list(names)], np.arange(len(names))[::-1]
+        for side, label, colour, marker in (
+            ("users", "users (update X)", "blue", "o"),
+            ("items", "items (update Θ)", "orange", "s"),
+        ):
+            style.marks(axis, seconds[side], place, colour, label, marker)
+        axis.set_yticks(place, names.values())
+        axis.set(xlabel=f"seconds of {phase} in an iteration")
+        axis.margins(y=0.15)
+    axes[0].set_xlim(0)
+    style.log_scale(axes[1].xaxis)
+    style.legend(figure, axes[0], 2)
     return figure
 
 

@@ -80,7 +80,10 @@ def summary(frame):
 
 def figure(frame):
     """Seconds of an iteration, a dot a solver."""
-    return style.dots(summary(frame).seconds, f"seconds an iteration, {frame.data.iloc[0]}")
+    names = {solver: look.name for (model, solver), look in style.LOOKS.items() if model == "ALS"}
+    figure = style.dots(summary(frame).seconds.rename(names), f"seconds an iteration, {frame.data.iloc[0]}")
+    figure.axes[0].margins(y=0.15)
+    return figure
 
 
 def _over(frame, other):

@@ -95,22 +95,30 @@ def summary(frame):
 
 
 def figure(frame):
-    """Seconds of an iteration against the blocks of a side (left) and against the factors (right)."""
+    """Seconds of an iteration against the blocks of a side (left) and against the factors (right).
+
+    Dotted: in proportion to the factors, from the least of them on.
+    """
     table = summary(frame).seconds
-    figure, (axes,) = style.panels(columns=2, height=3.4, sharey=True)
+    figure, (axes,) = style.panels(columns=2, height=3.8, sharey=True)
     counts = frame.groupby("factors").side.nunique()
     few = frame.groupby("side").factors.nunique()
     colours = ["green", "blue", "orange", "purple"]
     for colour, f in zip(colours, counts[counts > 2].index, strict=False):
         axes[0].plot(table.xs(f, level="factors"), "-o", color=style.COLOURS[colour], label=f"{f} factors")
     for colour, side in zip(colours, few[few > 2].index, strict=False):
-        axes[1].plot(table.xs(side, level="side"), "-s", color=style.COLOURS[colour], label=f"{side} x {side} blocks")
-    for axis, label in zip(axes, ("blocks of a side", "factors"), strict=True):
-        axis.set(xlabel=label, ylabel="seconds an iteration")
+        seconds, colour = table.xs(side, level="side"), style.COLOURS[colour]
+        axes[1].plot(seconds, "-s", color=colour, label=f"{side:,} x {side:,} blocks")
+        axes[1].plot(seconds.iloc[0] / seconds.index[0] * seconds.index.to_series(), ":", color=colour)
+    for axis, label, level in zip(axes, ("blocks of a side", "factors"), ("side", "factors"), strict=True):
+        axis.set(xlabel=label)
         style.log_scale(axis.xaxis)
         style.log_scale(axis.yaxis)
+        measured = table.index.unique(level).sort_values()
+        axis.set_xticks(measured, [f"{n:,}" for n in measured])
         if axis.get_legend_handles_labels()[0]:
-            axis.legend(frameon=False)
+            axis.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    axes[0].set(ylabel="seconds an iteration")
     return figure
 
 

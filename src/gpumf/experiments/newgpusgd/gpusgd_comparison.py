@@ -100,20 +100,20 @@ def summary(frame):
 def figure(frame):
     """Seconds of an iteration of both schemes, FP32 (left) and FP64 (right), a pair of marks a set and setting."""
     bits = sorted(frame.precision.unique())
-    table = summary(frame)
-    figure, (axes,) = style.panels(
-        columns=len(bits), height=1.6 + 0.3 * len(table.groupby(["data", "side", "factors"]))
-    )
+    table = summary(frame)[[OLD, NEW]].unstack("precision", sort=False)[::-1]
+    place = np.arange(len(table))
+    figure, (axes,) = style.panels(columns=len(bits), height=1.6 + 0.3 * len(table), sharex=True, sharey=True)
     for axis, precision in zip(axes, bits, strict=True):
-        rows = table.xs(precision, level="precision")[::-1]
-        place = np.arange(len(rows))
+        rows = table.xs(precision, axis="columns", level="precision")
         axis.hlines(place, rows[OLD], rows[NEW], color="0.8", zorder=1)
         for solver, marker in ((OLD, "s"), (NEW, "o")):
             look = style.LOOKS["SGD", solver]
             style.marks(axis, rows[solver], place, look.colour, look.name, marker)
-        axis.set_yticks(place, [f"{data}\n{side} x {side}, f = {f}" for data, side, f in rows.index], fontsize=8)
+        axis.margins(y=0.08)
         axis.set(xlabel="seconds an iteration", title=f"FP{precision}")
         style.log_scale(axis.xaxis)
+    names = [f"{data}\n{side:,} x {side:,}, f = {factors}" for data, side, factors in table.index]
+    axes[0].set_yticks(place, names, fontsize=8)
     style.legend(figure, axes[0], 2)
     return figure
 
