@@ -41,7 +41,7 @@ TOLD = {
     "cumf/als_versions_implicit": part("figure", "ImplicitALS", [("netflix-twin", 64), ("netflix-twin", 128)]),
     "cumf/als_versions_phases": part("figure_phases", "netflix-twin", 100),
     "cumf/als_versions_roofline": lambda module, result: module.figure_roofline(
-        result.frame, results.load("ceilings").frame, "netflix-twin", 100
+        result.frame, results.load("ceilings", result.device).frame, "netflix-twin", 100
     ),
     "gpumf/sgd_netflix": part("figure", labels=[ONCE_EACH, "cumf_sgd", "fast"]),
     "gpumf/sgd_schemes": schemes("figure", WITH_NETFLIX, lambda label: "," not in label),
