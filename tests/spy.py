@@ -36,6 +36,7 @@ PARAMETERS = {
     "defaults": {"grids": {"ALS": {"factors": [4], "biases": [True], "regularization": [0.1, 0.3]}}},
     "first_comparison": {"parameters": TUNED},
     "fit_seconds": {"fits": [["ALS", "parallel", 4, 1], ["SGD", "sequential", 5, 2]]},
+    "implicit_seconds": {"solvers": ["cg", "parallel_cg"]},
     "parameter_search": {
         "repeats": 2,
         "sgd_regularization": [0.02, 0.2],
@@ -61,7 +62,7 @@ PARAMETERS = {
 
 @dataclass
 class Fit:
-    """One training: the name of the model's class, its parameters, and what it was given and has learned."""
+    """One training: the name of the model's class, its parameters, what it was given, has learned and ran with."""
 
     model: str
     parameters: dict
@@ -72,6 +73,7 @@ class Fit:
     warm: bool
     learned: tuple = ()
     rows: int = 0
+    solver: str = ""
 
     @property
     def asked(self):
@@ -88,6 +90,7 @@ class Seen:
     fits: list = field(default_factory=list)
     judged: list = field(default_factory=list)  # (ratings that a model was trained on, cells that it is judged on)
     splits: list = field(default_factory=list)  # (number of fits before, train, test) of the sets split first
+    parts: list = field(default_factory=list)  # all sets for training that a split gave, those of splits of these too
 
 
 def pairs_of(ratings):
@@ -107,6 +110,7 @@ def seen(name, mirrored=False):
 
     def noted(whole, pair):
         train, test = pair
+        log.parts.append(train)
         if not any(whole is part for part in parts):
             parts.append(train)
             if mirrored:
@@ -141,6 +145,7 @@ def seen(name, mirrored=False):
         finally:
             if self.history is not None:
                 made.learned, made.rows = tuple(a.copy() for a in self._learned), len(self.history)
+            made.solver = self.solver
             if validation is not None:
                 log.judged.append((train, validation))
 

@@ -72,18 +72,19 @@ SVG, NUMBER = "{http://www.w3.org/2000/svg}", re.compile(r"-?\d+\.?\d*(?:e-?\d+)
 
 
 def artists(svg):
-    """What an SVG of Matplotlib shows: a list of (kind, style or text, positions as shares of its axes)."""
+    """What an SVG of Matplotlib shows: a list of (kind, style, or axes and text, positions as shares of its axes)."""
     found = []
 
-    def walk(node, frame):
+    def walk(node, frame, axes=""):
         name = node.get("id", "")
         if name.startswith("axes_"):
+            axes = name
             box = next(path for path in node.iter(f"{SVG}path") if path.get("d"))
             corners = np.array(NUMBER.findall(box.get("d")), float).reshape(-1, 2)
             frame = corners.min(axis=0), np.ptp(corners, axis=0)
         look = "; ".join(sorted(part.strip() for part in node.get("style", "").split(";") if "font" not in part))
         if node.tag == f"{SVG}text":
-            found.append(("text", "".join("".join(node.itertext()).split()), None))
+            found.append(("text", f"{axes} {''.join(''.join(node.itertext()).split())}", None))
         if node.tag == f"{SVG}path" and frame is not None and node.get("d"):
             places = np.array(NUMBER.findall(node.get("d")), float)
             if len(places) % 2 == 0:
@@ -93,7 +94,7 @@ def artists(svg):
             found.append(("marker", look, (place - frame[0]) / frame[1]))
         for child in node:
             if child.tag != f"{SVG}defs":  # shapes of markers
-                walk(child, frame)
+                walk(child, frame, axes)
 
     walk(ET.fromstring(svg), None)
     return found
