@@ -90,6 +90,7 @@ class Seen:
     fits: list = field(default_factory=list)
     judged: list = field(default_factory=list)  # (ratings that a model was trained on, cells that it is judged on)
     splits: list = field(default_factory=list)  # (number of fits before, train, test) of the sets split first
+    errors: dict = field(default_factory=lambda: {"rmse": set(), "mae": set()})  # all that were computed
     parts: list = field(default_factory=list)  # all sets for training that a split gave, those of splits of these too
 
 
@@ -119,6 +120,11 @@ def seen(name, mirrored=False):
             log.splits.append((len(log.fits), train, test))
         return train, test
 
+    def noted_errors(scores):
+        for measure, error in scores.items():
+            log.errors[measure].add(error)
+        return scores
+
     def split(self, *arguments, **named):
         return noted(self, plain["split"](self, *arguments, **named))
 
@@ -145,13 +151,15 @@ def seen(name, mirrored=False):
         finally:
             if self.history is not None:
                 made.learned, made.rows = tuple(a.copy() for a in self._learned), len(self.history)
+                for measure, errors in log.errors.items():
+                    errors |= set(self.history[measure])
             made.solver = self.solver
             if validation is not None:
                 log.judged.append((train, validation))
 
     def score(self, ratings):
         log.judged.append((models[id(self)][1], ratings))
-        return plain["score"](self, ratings)
+        return noted_errors(plain["score"](self, ratings))
 
     def rank(self, ratings, *arguments, **named):
         log.judged.append((models[id(self)][1], ratings))
@@ -164,7 +172,7 @@ def seen(name, mirrored=False):
 
     def blend_score(self, ratings):
         log.judged.extend((models[id(model)][1], ratings) for model in self.models)
-        return plain["blend_score"](self, ratings)
+        return noted_errors(plain["blend_score"](self, ratings))
 
     places = {
         "split": (Ratings, "split", split),
