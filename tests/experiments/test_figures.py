@@ -14,6 +14,7 @@ from gpumf import figure_style as style
 from gpumf.experiments.gpumf import sgd_schemes
 from gpumf.experiments.gpumf.sgd_schemes import ONCE_EACH
 from gpumf.experiments.thesis import _decade, elementwise_cube
+from outcomes import assert_shows
 from support import ROOT
 
 
@@ -140,3 +141,17 @@ def test_a_kept_figure_shows_what_is_drawn_of_its_result(kept):
         if kind != "text":
             assert places.shape == there.shape, look
             np.testing.assert_allclose(places, there, atol=0.002, err_msg=f"{kind} {look}")
+
+
+# Recorded results whose figures are drawn of the frame alone. That of sparsity has no steps yet, and an empty summary.
+DRAWN = [
+    (path.stem, path.parts[-3])
+    for path in sorted((ROOT / "data/results").glob("*/*/*.csv"))
+    if f"{path.parent.name}/{path.stem}" not in {*TOLD, "thesis/sparsity"}
+]
+
+
+@pytest.mark.parametrize(("name", "device"), DRAWN)
+def test_an_axis_that_names_a_column_shows_it(name, device):
+    frame = results.load(name, device).frame
+    assert_shows(experiments.module(name).figure(frame), frame)

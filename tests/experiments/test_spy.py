@@ -184,8 +184,8 @@ def test_repeats_split_with_seeds_of_their_own(name):
     assert shared == 1 if name in SPLIT_ONCE else shared < 0.5
 
 
-# Their rows are of baselines too, or of ratings that come after the training; their repeats are timings.
-BESIDE, TIMED = {"defaults", "stale_rbm"}, {"fit_seconds", "implicit_seconds", "several_gpus"}
+# Their rows are of baselines too, of workers, or of ratings that come after the training; their repeats are timings.
+BESIDE, TIMED = {"defaults", "several_gpus", "stale_rbm"}, {"fit_seconds", "implicit_seconds", "several_gpus"}
 
 
 @pytest.mark.parametrize("name", TRAINING)
