@@ -143,7 +143,7 @@ def test_a_kept_figure_shows_what_is_drawn_of_its_result(kept):
             np.testing.assert_allclose(places, there, atol=0.002, err_msg=f"{kind} {look}")
 
 
-# Recorded results whose figures are drawn of the frame alone. That of sparsity has no steps yet, and an empty summary.
+# Recorded results whose figures are drawn of the frame alone; that of sparsity has no steps, so an empty summary.
 DRAWN = [
     (path.stem, path.parts[-3])
     for path in sorted((ROOT / "data/results").glob("*/*/*.csv"))
