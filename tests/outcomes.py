@@ -42,11 +42,30 @@ def lines(axis):
     return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axis.lines}
 
 
+# How labels of axes begin, and the column of a frame that they name, unless they say 'above' what.
+NAMED = {"CUDA threads": "threads", "test MAE": "mae", "test RMSE": "rmse", "epochs": "epoch", "factors": "factors"}
+
+
 def assert_drawn(figure, result, axes):
     """That a figure has so many axes, with labels and data, and says once it is saved where it was recorded."""
     figure = style.save(figure, result)
+    assert_shows(figure, result.frame)
     assert len(figure.axes) == axes and figure.get_supxlabel().startswith("Recorded on a GPU")
     assert all(axis.get_xlabel() and axis.has_data() for axis in figure.axes)
+
+
+def assert_shows(figure, frame):
+    """What is drawn along an axis that names a column of the frame lies among the column's values."""
+    for axis in figure.axes:
+        of_data = [line for line in axis.lines if line.get_transform() == axis.transData]
+        of_data = [line for line in of_data if line.get_marker() not in ("_", "|")]  # the ends of error bars
+        for label, along in ((axis.get_xlabel(), "get_xdata"), (axis.get_ylabel(), "get_ydata")):
+            named = {column for words, column in NAMED.items() if label.startswith(words)} & set(frame)
+            for column in named if " above " not in label else ():
+                low, high = frame[column].min(), frame[column].max()
+                for line in of_data:
+                    drawn = np.asarray(getattr(line, along)(), float)
+                    assert ((drawn > low - 1e-9) & (drawn < high + 1e-9) | np.isnan(drawn)).all(), label
 
 
 def assert_whole(figure):

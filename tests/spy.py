@@ -36,6 +36,7 @@ PARAMETERS = {
     "defaults": {"grids": {"ALS": {"factors": [4], "biases": [True], "regularization": [0.1, 0.3]}}},
     "first_comparison": {"parameters": TUNED},
     "fit_seconds": {"fits": [["ALS", "parallel", 4, 1], ["SGD", "sequential", 5, 2]]},
+    "implicit_seconds": {"solvers": ["cg", "parallel_cg"]},
     "parameter_search": {
         "repeats": 2,
         "sgd_regularization": [0.02, 0.2],
@@ -61,7 +62,7 @@ PARAMETERS = {
 
 @dataclass
 class Fit:
-    """One training: the name of the model's class, its parameters, and what it was given and has learned."""
+    """One training: the name of the model's class, its parameters, what it was given, has learned and ran with."""
 
     model: str
     parameters: dict
@@ -72,6 +73,7 @@ class Fit:
     warm: bool
     learned: tuple = ()
     rows: int = 0
+    solver: str = ""
 
     @property
     def asked(self):
@@ -88,6 +90,8 @@ class Seen:
     fits: list = field(default_factory=list)
     judged: list = field(default_factory=list)  # (ratings that a model was trained on, cells that it is judged on)
     splits: list = field(default_factory=list)  # (number of fits before, train, test) of the sets split first
+    errors: dict = field(default_factory=lambda: {"rmse": set(), "mae": set()})  # all that were computed
+    parts: list = field(default_factory=list)  # all sets for training that a split gave, those of splits of these too
 
 
 def pairs_of(ratings):
@@ -107,6 +111,7 @@ def seen(name, mirrored=False):
 
     def noted(whole, pair):
         train, test = pair
+        log.parts.append(train)
         if not any(whole is part for part in parts):
             parts.append(train)
             if mirrored:
@@ -114,6 +119,11 @@ def seen(name, mirrored=False):
                 test = replace(test, values=low + high - test.values)
             log.splits.append((len(log.fits), train, test))
         return train, test
+
+    def noted_errors(scores):
+        for measure, error in scores.items():
+            log.errors[measure].add(error)
+        return scores
 
     def split(self, *arguments, **named):
         return noted(self, plain["split"](self, *arguments, **named))
@@ -141,12 +151,15 @@ def seen(name, mirrored=False):
         finally:
             if self.history is not None:
                 made.learned, made.rows = tuple(a.copy() for a in self._learned), len(self.history)
+                for measure, errors in log.errors.items():
+                    errors |= set(self.history[measure])
+            made.solver = self.solver
             if validation is not None:
                 log.judged.append((train, validation))
 
     def score(self, ratings):
         log.judged.append((models[id(self)][1], ratings))
-        return plain["score"](self, ratings)
+        return noted_errors(plain["score"](self, ratings))
 
     def rank(self, ratings, *arguments, **named):
         log.judged.append((models[id(self)][1], ratings))
@@ -159,7 +172,7 @@ def seen(name, mirrored=False):
 
     def blend_score(self, ratings):
         log.judged.extend((models[id(model)][1], ratings) for model in self.models)
-        return plain["blend_score"](self, ratings)
+        return noted_errors(plain["blend_score"](self, ratings))
 
     places = {
         "split": (Ratings, "split", split),

@@ -1,11 +1,13 @@
 """Half-sweeps of ALS on the processor where FP32 ends: what is singular but for rounding."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from gpumf.cpu import als
 from gpumf.datasets import Ratings
-from support import random_factors
+from support import ragged_ratings, random_factors
 
 
 @pytest.mark.parametrize("make", [als.native_half_sweep, als.numba_half_sweep], ids=["native", "numba"])
@@ -21,6 +23,18 @@ def test_an_unknown_that_others_make_up_for_becomes_zero(make):
     solved = np.empty((1, 2), np.float32)
     run(rows.indptr, rows.indices, rows.values, fixed, solved, np.float32(0), False)
     assert solved[0, 1] == 0 and 1 < solved[0, 0] < 4
+
+
+def test_without_a_compiler_numba_solves_the_same_systems(monkeypatch):
+    monkeypatch.setattr(als, "native_half_sweep", lambda factors, parallel: None)
+    ratings, fixed = ragged_ratings(20, 15, 9, seed=1), random_factors(15, 3, 0)
+    rows, solved = ratings.by_user, np.full((20, 3), np.nan, np.float32)
+    run = als.half_sweep(3, parallel=False)
+    run(rows.indptr, rows.indices, rows.values, fixed, solved, np.float32(0.1), True)
+    for row, (begin, end) in enumerate(pairwise(rows.indptr)):
+        v, r = fixed[rows.indices[begin:end]].astype(np.float64), rows.values[begin:end]
+        wanted = np.linalg.solve(v.T @ v + 0.1 * len(v) * np.eye(3), v.T @ r) if len(v) else np.zeros(3)
+        np.testing.assert_allclose(solved[row], wanted, rtol=1e-3, atol=1e-4)
 
 
 def test_weights_that_leave_nothing_of_the_ridge_have_a_solution():

@@ -1,5 +1,7 @@
 """The quick way to read large files gives what the exact way gives, and takes no more than it knows."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -143,6 +145,15 @@ def test_pairs_that_come_twice_are_found_wherever_they_are(monkeypatch, size):
         for column in again:
             column[second] = column[first]
         assert _some_twice(*again, size // 1024, 1024)
+
+
+@pytest.mark.parametrize("part", [1, 7, 100])
+def test_parts_of_a_text_are_whole_lines_and_all_of_it(part):
+    data = b"1,2,3\n10,20,30\n4,5,6\n" + b"7" * 40 + b",8,9"
+    file = SimpleNamespace(size=len(data), read=lambda begin, end: data[begin:end])
+    bounds = reading._line_bounds(file, part)
+    assert bounds[0] == 0 and bounds[-1] == len(data) and sorted(set(bounds)) == bounds
+    assert all(data[end - 1 : end] == b"\n" for end in bounds[1:-1])
 
 
 def test_arrays_of_a_callers_are_left_alone():

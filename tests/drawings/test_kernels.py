@@ -34,6 +34,8 @@ def test_a_thread_has_a_patch_and_copies_what_is_drawn(host, drawn):
     assert sorted(owner.values()) == list(range(91)) and shape.hermitian_threads == 96
     shown = drawn(cumf_tiles.drawing())
     assert all(shown[f"patch-{i}-{j}"][1] == str(thread) for (i, j), thread in owner.items())
+    copied = {key for key in shown if key.startswith("first-")}
+    assert copied == {f"first-{load}-{thread}" for load in (0, 1) for thread in range(32)}, "of warp 0, as it says"
     coalesced, first = cumf_tiles.copies(0)
     assert np.array_equal(coalesced.ravel(), np.arange(coalesced.size) % 96)
     assert all(first[thread] == divmod(thread, 25) for thread in range(96))

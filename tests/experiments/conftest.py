@@ -1,10 +1,12 @@
 """Results of the tests of experiments; and what every figure has that one of them draws."""
 
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 
 from gpumf import figure_style as style
-from gpumf import results
+from gpumf import gpu, results
 from outcomes import assert_whole
 
 
@@ -17,6 +19,18 @@ def stored(repository):
         return results.store(name, frame, {}, results.provenance(), live=True, source="gpumf")
 
     return store
+
+
+@pytest.fixture
+def ceilings(monkeypatch):
+    """Has this machine have a GPU of these ceilings."""
+
+    def of_gpu(**found):
+        device = SimpleNamespace(ceilings=lambda repeats=10: found)
+        monkeypatch.setattr(gpu, "available", lambda: True)
+        monkeypatch.setattr(gpu, "device", lambda name="cuda": device)
+
+    return of_gpu
 
 
 @pytest.fixture(autouse=True)

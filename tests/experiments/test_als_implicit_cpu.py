@@ -122,6 +122,7 @@ def test_exact_solutions_are_timed_up_to_so_many_factors(monkeypatch):
     assert [(models[experiment.OURS].factors, experiment.EXACT in models) for models in timed] == [
         (2, True), (4, True), (5, False)
     ] * 2  # fmt: skip
+    assert [{model.seed for model in models.values()} for models in timed] == [{0}] * 3 + [{1}] * 3
     for model in timed[0].values():
         assert (model.cg_steps, model.cg_tolerance, model.regularization, model.seed) == (3, 0, 0.1, 0)
     assert timed[0][experiment.OURS].alpha == 40

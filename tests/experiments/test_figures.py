@@ -14,6 +14,7 @@ from gpumf import figure_style as style
 from gpumf.experiments.gpumf import sgd_schemes
 from gpumf.experiments.gpumf.sgd_schemes import ONCE_EACH
 from gpumf.experiments.thesis import _decade, elementwise_cube
+from outcomes import assert_shows
 from support import ROOT
 
 
@@ -72,18 +73,19 @@ SVG, NUMBER = "{http://www.w3.org/2000/svg}", re.compile(r"-?\d+\.?\d*(?:e-?\d+)
 
 
 def artists(svg):
-    """What an SVG of Matplotlib shows: a list of (kind, style or text, positions as shares of its axes)."""
+    """What an SVG of Matplotlib shows: a list of (kind, style, or axes and text, positions as shares of its axes)."""
     found = []
 
-    def walk(node, frame):
+    def walk(node, frame, axes=""):
         name = node.get("id", "")
         if name.startswith("axes_"):
+            axes = name
             box = next(path for path in node.iter(f"{SVG}path") if path.get("d"))
             corners = np.array(NUMBER.findall(box.get("d")), float).reshape(-1, 2)
             frame = corners.min(axis=0), np.ptp(corners, axis=0)
         look = "; ".join(sorted(part.strip() for part in node.get("style", "").split(";") if "font" not in part))
         if node.tag == f"{SVG}text":
-            found.append(("text", "".join("".join(node.itertext()).split()), None))
+            found.append(("text", f"{axes} {''.join(''.join(node.itertext()).split())}", None))
         if node.tag == f"{SVG}path" and frame is not None and node.get("d"):
             places = np.array(NUMBER.findall(node.get("d")), float)
             if len(places) % 2 == 0:
@@ -93,7 +95,7 @@ def artists(svg):
             found.append(("marker", look, (place - frame[0]) / frame[1]))
         for child in node:
             if child.tag != f"{SVG}defs":  # shapes of markers
-                walk(child, frame)
+                walk(child, frame, axes)
 
     walk(ET.fromstring(svg), None)
     return found
@@ -139,3 +141,17 @@ def test_a_kept_figure_shows_what_is_drawn_of_its_result(kept):
         if kind != "text":
             assert places.shape == there.shape, look
             np.testing.assert_allclose(places, there, atol=0.002, err_msg=f"{kind} {look}")
+
+
+# Recorded results whose figures are drawn of the frame alone; that of sparsity has no steps, so an empty summary.
+DRAWN = [
+    (path.stem, path.parts[-3])
+    for path in sorted((ROOT / "data/results").glob("*/*/*.csv"))
+    if f"{path.parent.name}/{path.stem}" not in {*TOLD, "thesis/sparsity"}
+]
+
+
+@pytest.mark.parametrize(("name", "device"), DRAWN)
+def test_an_axis_that_names_a_column_shows_it(name, device):
+    frame = results.load(name, device).frame
+    assert_shows(experiments.module(name).figure(frame), frame)

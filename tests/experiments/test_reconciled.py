@@ -61,3 +61,19 @@ def test_speedups_are_told_by_threads_and_by_the_error(recorded):
     (row,) = _reconciled.table().query("page == 'speedups'").itertuples()
     assert (row.train, row.threads, row.baseline) == (30, "4,096", "one core, drawing with replacement")
     assert row.mae == 0.5732 and pd.isna(row.wall)
+
+
+def test_only_sgd_draws_with_replacement_and_only_where_it_is_not_in_order(recorded):
+    columns = ["data", "version", "model", "kernel", "device", "threads", "repeat", "epoch", "seconds", "mae"]
+    rows = [
+        ("douban-twin", version, version[:3], kernel, device, None, 0, 1, 1.0, 0.57)
+        for version, kernel, device in (
+            ("ALS, one core", "sequential", "cpu"), ("ALS (32/128)", "thesis_shared", "cuda"),
+            ("SGD, one core", "ordered", "cpu"), ("SGD, all cores", "parallel", "cpu"), ("SGD, fast", "fast", "cuda"),
+        )
+    ]  # fmt: skip
+    recorded["speedups"] = Stored(pd.DataFrame(rows, columns=columns))
+    table = _reconciled.table().query("page == 'speedups'")
+    assert set(zip(table.model, table.baseline, strict=True)) == {
+        ("ALS", "one core"), ("SGD", "one core"), ("SGD", "all cores, drawing with replacement")
+    }  # fmt: skip

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gpumf import SGD, experiments
+from gpumf.experiments import _published
 from spy import PARAMETERS, common, seen
 
 # They fit one model of fixed parameters, or in processes of their own, or beside a package that is not here.
@@ -25,6 +26,8 @@ ROUNDED = {"esgd": 1e-3, "cu2rec": 0.3}
 # Their held-out ratings choose, or they judge by nothing.
 WITHOUT_TEST = {"block_times", "gpusgd_comparison", "implicit_seconds", "fit_seconds"}
 WITHOUT_TEST |= {"picture_completion", "rbm_features", "stale_rbm"}
+# They thin the ratings, or add to them little by little.
+PORTIONS = {"crossover", "sparsity", "stale_rbm"}
 # (model, factors or hidden units, lambda, learning rate, epochs, seed) of all trainings; what is chosen stands below.
 EXPECTED = {
     "als_convergence": {("ALS", 8, 0.11, None, 2, 0)},
@@ -105,6 +108,8 @@ def test_training_and_what_judges_it_never_meet(name):
             assert common(fit.train, test) == 0 and common(fit.train, train) == fit.train.nnz
             if fit.validation is not None and common(fit.validation, test) == 0:
                 assert common(fit.validation, train) == fit.validation.nnz
+    if name not in PORTIONS:
+        assert {fit.train.nnz for fit in log.fits if fit.model != "Blend"} <= {part.nnz for part in log.parts}
     # What is reported is of the whole test set, not of a part.
     tests = {test.nnz for *_, test in log.splits}
     assert tests <= {judge.nnz for _, judge in log.judged}
@@ -167,10 +172,50 @@ def test_parameters_arrive_and_repeats_have_seeds_of_their_own(name):
     assert any(len(learned) == len(seeds) for learned in by_seed.values()) or name not in EXPECTED
 
 
-@pytest.mark.parametrize("name", ["als_sgd_rbm", "first_comparison", "sgd_schemes", "speedups", "parameter_search"])
+# They have one split, the set's own or that of seed 0.
+SPLIT_ONCE = {"als_convergence", "als_netflix", "crossover", "cumf_convergence", "defaults", "esgd_blocks"}
+SPLIT_ONCE |= {"implicit_quality", "rbm_tuning", "several_gpus", "sgd_douban"}
+
+
+@pytest.mark.parametrize("name", sorted(set(TRAINING) - WITHOUT_TEST))
 def test_repeats_split_with_seeds_of_their_own(name):
     tests = [test for *_, test in seen(name).splits]
-    assert len(tests) >= 2 and common(tests[0], tests[-1]) < 0.5 * tests[0].nnz
+    shared = common(tests[0], tests[-1]) / tests[0].nnz
+    assert shared == 1 if name in SPLIT_ONCE else shared < 0.5
+
+
+# Their rows are of baselines too, of workers, or of ratings that come after the training; their repeats are timings.
+BESIDE, TIMED = {"defaults", "several_gpus", "stale_rbm"}, {"fit_seconds", "implicit_seconds", "several_gpus"}
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_rows_say_what_trained_and_how_well(name):
+    log, frame = seen(name), seen(name).frame
+    fits = [fit for fit in log.fits if fit.model != "Blend"]
+    for column in {"kernel", "solver"} & set(frame):
+        assert set(frame[column].dropna()) - {"popularity"} == {fit.solver for fit in fits if fit.epochs}
+    for column in {"factors", "regularization", "learning_rate", "threads"} & set(frame):
+        given = {fit.parameters.get(column) for fit in fits}
+        if column == "regularization":
+            given |= {fit.parameters.get("weight_decay") for fit in fits}
+        assert set(frame[column].dropna()) <= given
+    for column in {"repeat", "seed"} & set(frame) if name not in TIMED else ():
+        assert set(frame[column]) == {what(fit)[-1] for fit in fits}
+    if "epoch" in frame and name not in CHOOSING:
+        assert frame.epoch.max() == max(fit.rows for fit in fits) - 1
+    if name not in BESIDE:
+        for measure in {"rmse", "mae"} & set(frame):
+            assert set(frame[measure].dropna()) <= log.errors[measure]
+        if "nnz" in frame:
+            assert set(frame.nnz) <= {fit.train.nnz for fit in fits}
+
+
+@pytest.mark.parametrize("name", ["speedups", "sgd_douban"])
+def test_training_ends_at_the_threshold(name, monkeypatch):
+    monkeypatch.setattr(_published, "threshold", lambda data: 9.0)
+    experiment = experiments.module(name)
+    frame = experiment.run(**experiment.PROFILES["smoke"] | PARAMETERS.get(name, {}))
+    assert set(frame.epoch) == {0, 1}
 
 
 def test_the_search_tries_its_grids_and_only_those():

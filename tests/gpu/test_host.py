@@ -294,6 +294,12 @@ def test_the_sanitizers_of_make_test_sanitize_find(host, fault, finding):
     assert done.returncode != 0 and finding in done.stderr
 
 
+def test_arrays_are_row_by_row_as_kernels_read_them_and_copies(host):
+    given = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
+    there = host.array(given)
+    assert there.flags.c_contiguous and there.flags.owndata and np.array_equal(there, given)
+
+
 def test_the_host_has_the_facts_of_a_device_and_has_compiled_nothing_at_first():
     device = host_module.HostDevice()
     assert device.compile_seconds == 0 and device.launched == set()

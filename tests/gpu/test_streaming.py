@@ -147,6 +147,22 @@ def test_an_interrupted_stream_on_the_gpu_leaves_the_next_one_right(cuda):
         cuda.empty(1 << 44, np.float32)
 
 
+@pytest.mark.parametrize(("cores", "threads"), [(3, 3), (64, 8), (None, 1)])
+def test_only_long_copies_take_threads_and_no_more_than_there_are_cores(monkeypatch, cores, threads):
+    monkeypatch.setattr(streaming.os, "cpu_count", lambda: cores)
+    made, plain = [], streaming._copiers.__wrapped__
+
+    def copiers(process):
+        made.append(plain(process))
+        return made[-1]
+
+    monkeypatch.setattr(streaming, "_copiers", copiers)
+    for n, pools in ((streaming._ALONE - 1, 0), (streaming._ALONE, 1)):
+        streaming.copy(np.empty(n, np.uint8), np.zeros(n, np.uint8))
+        assert len(made) == pools
+    assert made[0]._max_workers == threads
+
+
 @pytest.mark.parametrize("shape", [(3,), (0, 2), (1_500_001,), (700_001, 3)])
 def test_a_copy_by_several_threads_is_whole(shape):
     source = np.random.default_rng(0).random(shape).astype(np.float32)

@@ -66,6 +66,13 @@ def test_stop_and_warm_start(model, sets):
     assert resumed.history.seconds.is_monotonic_increasing
 
 
+def test_a_bar_counts_epochs_of_the_solver(sets, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    ALS(2, solver="sequential", biases=False).fit(sets[0], 2, progress=True)
+    err = capsys.readouterr().err
+    assert "sequential" in err and "2/2" in err and ("epoch/s" in err or "s/epoch" in err)
+
+
 def test_an_interrupt_keeps_the_epochs_done(sets):
     train, test = sets
 

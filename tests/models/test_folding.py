@@ -187,6 +187,20 @@ def test_a_new_user_of_known_items_is_as_folded_in(device):
     assert len(model.user_factors) == len(again) and "i01" not in model.recommend("zoe", 50)[0]
 
 
+def test_new_users_start_as_folded_in(monkeypatch):
+    model = ALS(4, device="cpu").fit(NAMED, 3)
+    folded = model.fold_in({"i01": 5.0, "i02": 1.0, "i05": 4.0}).user_factors[0]
+    monkeypatch.setattr(ALS, "_solve", lambda *arguments: None)  # nobody is solved from there
+    model.partial_fit(LATER[LATER.user == "zoe"])
+    assert model.user_ids[-1] == "zoe" and model.item_ids[-1] == "new"
+    np.testing.assert_allclose(model.user_factors[-1], folded, rtol=1e-5)
+
+
+def test_sgd_folds_in_more_factors_than_solvers_on_a_gpu_take(host):
+    model = SGD(299, biases=False, solver="hogwild", device="host").fit(TRAIN.select(np.arange(9)), 1)
+    assert np.isfinite(model.fold_in(GIVEN).user_factors).all()
+
+
 def test_new_users_and_items_of_positions_come_after_the_others():
     model = ALS(3, device="cpu").fit(TRAIN, 2)
     before = model.user_factors.copy()

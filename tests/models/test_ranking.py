@@ -109,6 +109,13 @@ def test_a_perfect_list_gets_ones_and_a_wrong_one_zeros(device):
     assert perfect == pytest.approx([1, 1, 1, 1], rel=1e-12) and not wrong.any()
 
 
+def test_a_user_without_a_test_item_gets_zeros(device):
+    test = Ratings([0], [1], [1], 2, 3).by_user
+    ranking = ranking_of(device, np.ones((2, 1), np.float32), np.ones((3, 1), np.float32), np.ones(3, bool), None)
+    found, none = ranking.metrics(test, np.arange(2), 3)
+    assert found.all() and not none.any()
+
+
 @pytest.mark.parametrize("k", [1, 5, 40, 128])
 def test_metrics_match_the_reference(device, k):
     n_users, n_items = 50, 70

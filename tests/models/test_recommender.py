@@ -36,6 +36,13 @@ def kinds(device):
         yield SGD(8, biases=biases, solver=kernel, device=device)
 
 
+def test_of_candidates_those_with_a_single_training_rating_come_and_those_without_any_do_not(device):
+    train = Ratings([0, 0, 1, 1], [0, 1, 1, 2], [5, 3, 4, 2], 2, 4)
+    model = ALS(2, device=device, biases=False).fit(train, 2)
+    assert model.recommend(1, 4, candidates=[0, 3])[0].tolist() == [0]
+    assert model.recommend(1, 4, seen=None, filter_items=[1])[0].tolist() == [0]
+
+
 def test_recommend_and_predict_agree_for_every_user(device):
     train = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)
     users = np.arange(train.n_users)

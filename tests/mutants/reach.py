@@ -54,11 +54,11 @@ def reach_of(slots, measured):
 
 
 def included(path):
-    """The sources of kernels/ that include a header, or the source itself."""
+    """The sources, those for tests among them, that include a header, or the source itself."""
     if not path.endswith((".cuh", ".h")):
         return {path}
     name, found = path.removeprefix("kernels/"), set()
-    for other in tracked("kernels"):
+    for other in tracked("kernels", "tests/kernels"):
         if f'#include "{name}"' in (ROOT / other).read_text():
             found |= included(other)
     return found
@@ -79,7 +79,7 @@ def tests_for(fault, tests, most_seconds):
     for node, functions in reached.items():
         if f"{fault.path}:{function}" in functions or functions & like:
             reaching.append(node)
-        elif any(name.split(":")[0] in like for name in functions):
+        elif f"[{Path(fault.path).stem}]" in node or any(name.split(":")[0] in like for name in functions):
             near.append(node)
     stem = Path(fault.path).stem
 

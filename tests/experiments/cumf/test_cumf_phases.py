@@ -47,7 +47,15 @@ def test_words_follow_from_the_seconds(name, made, expected):
 def test_phases_are_summed_up_and_drawn(store):
     assert experiment.summary(timed()).loc[("cumf_lu", "coalesced"), ("solve", "users")] == 1.5
     result = store("cumf_phases", timed())
-    assert_drawn(experiment.figure(result.frame), result, 2)
+    figure = experiment.figure(result.frame)
+    assert_drawn(figure, result, 2)
+    by_load, by_solver = ([list(bars) for bars in axis.containers] for axis in figure.axes)
+    for side, share in enumerate((0.75, 0.25)):
+        bars = [of_load[side] for of_load in by_load]
+        assert [bar.get_height() for bar in bars] == pytest.approx([1.5 * share, share, 1.5 * share, 2 * share])
+        assert np.mean([bar.get_x() + bar.get_width() / 2 for bar in bars]) == pytest.approx(side), "at its tick"
+    tops = [bar.get_y() + bar.get_height() for bar in by_solver[-1]]
+    assert tops == pytest.approx([2, 1, 0.5, 0.25, 2]), "both sides on each other"
 
 
 def test_every_phase_is_timed_on_both_sides(host):

@@ -34,11 +34,22 @@ def test_the_sets_are_by_construction_and_the_machine_answers():
     assert word("cumf-table-3-peak", intensities(1.0)) == "missing"
 
 
+def test_this_machine_is_measured_where_it_is_asked_for(ceilings):
+    ceilings(fp32_flops=30e12, copy_bytes_per_second=3e12)
+    frame = cumf_setting.run([50], measure=True)
+    here = frame[frame.table == "Table 3"].set_index("quantity").value
+    assert here.to_dict() == {"FP32 TFLOP/s": 30, "GB/s of a copy": 3000}
+    assert cumf_setting.run([50], measure=False).table.isin(["Table 1", "Table 2"]).all()
+
+
 def test_counts_are_those_of_netflix(store):
     frame = cumf_setting.run([100], measure=False)
     table = cumf_setting.summary(frame).sort_index()
     hermitian = table.value["Table 1", "get_hermitian", 100]
     assert hermitian["operations"] == pytest.approx(2 * 100_480_507 * 100 * 101)
+    # Each rating gathers a row of factors on both sides, which no other step does.
+    gathered = 2 * 4 * 100_480_507 * 100
+    assert hermitian["bytes"] > gathered > table.value["Table 1", "solve", 100]["bytes"]
     assert (table.loc["Table 2"].value / table.loc["Table 2"].published).between(0.99, 1.01).all()
     assert FINDINGS["cumf-table-2"].value(frame)[0] < 0.01
     result = store("cumf_setting", cumf_setting.run([50, 100], measure=False))

@@ -1,11 +1,13 @@
 """ALS with more factors and more ratings."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from gpumf import figure_style as style
 from gpumf.experiments.gpumf import als_scaling
 from outcomes import labelled
+from support import ragged_ratings
 
 
 def scaling_rows():
@@ -26,6 +28,12 @@ def test_times_are_drawn_against_factors_and_ratings(stored):
     slopes = als_scaling.summary(result.frame)
     assert slopes["factors", "cumf_cholesky"] == pytest.approx(2)
     assert slopes["nnz", "tensor_core"] == pytest.approx(1)
+
+
+def test_conjugate_gradient_need_not_do_what_a_direct_solver_does():
+    ratings = ragged_ratings(seed=0)
+    direct, iterative = (als_scaling._work(kernel, ratings, 100) for kernel in ("cumf_cholesky", "cumf_cg"))
+    assert iterative[1] < direct[1] and not np.array_equal(direct, als_scaling._work("cumf_cholesky", ratings, 50))
 
 
 def test_times_grow_as_between_the_two_largest_settings():

@@ -1,5 +1,8 @@
 """SGD beside LIBMF: seconds and errors after as many epochs."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -40,6 +43,34 @@ def test_an_epoch_of_libmf_is_what_more_of_them_take_more(stored):
     figure = style.save(experiment.figure(frame), stored(frame))
     train = {line.get_label(): list(line.get_xdata()) for line in figure.axes[1].lines}
     assert train[experiment.PEER] == pytest.approx([2, 8]) and labelled(figure)
+
+
+def test_libmf_is_trained_on_the_ratings_that_it_is_given(monkeypatch):
+    train, judge = ragged_ratings(12, 9, 6, seed=1).split(0.2)
+    asked = {}
+
+    class Factorization:
+        """In the place of the package's class; has factors, of ones and twos, only of what it was fitted to."""
+
+        def __init__(self, **options):
+            asked.update(options)
+
+        def fit(self, triples):
+            np.testing.assert_array_equal(triples, np.column_stack([train.users, train.items, train.values]))
+            self.fitted = np.ones((train.n_users, 2)), 2 * np.ones((train.n_items, 2))
+
+        def p_factors(self):
+            return self.fitted[0]
+
+        def q_factors(self):
+            return self.fitted[1]
+
+    monkeypatch.setitem(sys.modules, "libmf", SimpleNamespace(mf=SimpleNamespace(MF=Factorization)))
+    row = experiment._libmf(2, train, judge, 7, 0.05, 0.1)
+    assert (asked["k"], asked["nr_iters"], asked["eta"], asked["lambda_p2"], asked["lambda_q2"]) == (
+        2, 7, 0.1, 0.05, 0.05
+    )  # fmt: skip
+    assert row["epochs"] == 7 and row["rmse"] == pytest.approx(np.sqrt(np.mean((4 - judge.values) ** 2)))
 
 
 def test_who_has_no_factors_gets_the_mean():

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf import datasets
+from gpumf import RBM, datasets
 from gpumf.experiments.gpumf import rbm_features
 from outcomes import lines
 
@@ -19,6 +19,9 @@ def test_features_are_the_items_with_the_largest_and_the_smallest_weights(monkey
     for _, unit in frame.groupby("unit"):
         most, least = (unit[unit.end == end].weight for end in ("most", "least"))
         assert most.is_monotonic_decreasing and least.is_monotonic_increasing and most.min() > least.max()
+    model = RBM(8, solver="sequential", **rbm_features._MODEL).fit(ratings, 2)
+    best_over_worst = model.item_weights[:, -1] - model.item_weights[:, 0]
+    np.testing.assert_array_equal(frame.weight, best_over_worst[frame["item"], frame.unit])
     assert frame.spread.iloc[0] >= frame.spread.iloc[-1] and frame.correlation.between(-1, 1).all()
 
 

@@ -38,4 +38,5 @@ def test_what_is_chosen_at_an_edge_of_the_grid_is_told():
     columns = ["fold", "step", "seed", "factors", "regularization", "bias_regularization", "learning_rate", "beta"]
     rows = [(f, "choice", 0, 4, value, 0, 0.1, 0) for f in (0, 1) for value in (1, 2, 3)]
     rows += [(0, "test", 0, 4, 2, 0, 0.1, 0), (1, "test", 0, 4, 3, 0, 0.1, 0), (1, "test", 1, 4, 3, 0, 0.1, 0)]
+    rows += [(1, "test", 2, 4, 3, 0, 0.1, 0)]
     assert sgd_ml100k.at_edges(pd.DataFrame(rows, columns=columns)).to_dict() == {"regularization": 1}

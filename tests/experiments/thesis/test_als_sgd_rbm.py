@@ -27,6 +27,11 @@ def test_a_model_has_converged_when_a_hundredth_of_its_gain_is_to_come():
     assert dict(factors[["ALS", "SGD"]]) == pytest.approx({"ALS": 100, "SGD": 200})
 
 
+def test_a_run_of_one_epoch_has_converged_with_it():
+    frame = raced()
+    assert set(als_sgd_rbm.summary(frame[frame.epoch <= 1]).epochs) == {1}
+
+
 def test_convergence_is_certain_where_a_run_went_on_for_as_long_again():
     frame = raced()
     assert als_sgd_rbm.summary(frame).certain.all()

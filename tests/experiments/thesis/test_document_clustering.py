@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import coo_matrix
 
 from gpumf.experiments.thesis import document_clustering as experiment
 from outcomes import word
@@ -48,6 +49,13 @@ def test_means_over_seeds_are_summed_up_and_drawn():
     assert all(axis.get_xlabel() and axis.has_data() for axis in figure.axes)
 
 
+def test_of_one_corpus_there_is_one_panel_with_the_words_on_top():
+    (axis,) = experiment.figure(found()).axes
+    assert axis.get_ylabel() and axis.yaxis_inverted() and len(axis.lines) == len(experiment.METHODS)
+    for line, method in zip(axis.lines, experiment.METHODS, strict=True):
+        assert set(line.get_xdata()) == {0.5} and set(line.get_ydata()) == {method}
+
+
 @pytest.fixture
 def shipped(tmp_path, monkeypatch):
     """A package with a small corpus of two topics, which is no package of this machine."""
@@ -81,6 +89,18 @@ def test_planted_topics_are_found_and_each_row_says_of_what(shipped):
     assert best["TF-IDF"] == best["truncated SVD"] == best["ImplicitALS"] == pytest.approx(1)
     (facts,) = frame.attrs["datasets"]
     assert facts["name"] == "reuters-r8" and len(facts["sha256"]) == 64
+
+
+def test_rows_say_of_how_many_documents_and_terms(shipped, monkeypatch):
+    weights = coo_matrix(np.arange(1, 21, dtype=np.float32).reshape(5, 4))
+    monkeypatch.setattr(experiment, "_weights", lambda documents, terms: weights)
+    monkeypatch.setattr(experiment, "_vectors", lambda method, *others: ({"of": others[-1]}, method))
+    monkeypatch.setattr(experiment, "_agreement", lambda vectors, labels, clusters, seed: len(labels) + seed)
+    frame = experiment.run(["reuters-r8"], 100, 2, 3, 2)
+    (facts,) = frame[["documents", "terms", "nnz", "clusters"]].drop_duplicates().to_numpy().tolist()
+    assert facts == [5, 4, 20, 2]
+    assert list(frame.method) == 2 * list(experiment.METHODS)
+    assert (frame.nmi == shipped + frame.seed).all() and (frame.of == frame.seed).all()
 
 
 def test_a_weight_grows_with_the_count_and_falls_with_the_documents(shipped):

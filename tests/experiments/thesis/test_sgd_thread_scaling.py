@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from gpumf.experiments.thesis import sgd_thread_scaling
-from outcomes import assert_drawn, word
+from outcomes import FINDINGS, assert_drawn, word
 
 
 def scaled(best=16384, published=True):
@@ -24,6 +24,11 @@ def test_speedups_are_over_the_fewest_threads_of_the_machine():
     table = sgd_thread_scaling.summary(scaled()).set_index(["machine", "threads"])
     assert list(table.speedup[sgd_thread_scaling.EIGHT]) == pytest.approx([1, 2, 4, 2])
     assert table.mae[sgd_thread_scaling.OWN, 4096] == pytest.approx(0.604096)
+
+
+def test_the_cost_of_threads_is_over_the_error_with_the_fewest():
+    value, _, _ = FINDINGS["thesis-sgd-threads-error"].value(scaled())
+    assert value == pytest.approx((0.6 + 16384e-6) / (0.6 + 4096e-6) - 1)
 
 
 def test_every_number_of_threads_is_timed_and_trained(launcher):

@@ -227,6 +227,22 @@ def test_sums_of_several_chunks_are_added_up(launcher, kernel):
     np.testing.assert_allclose(solved, right, rtol=1e-3)
 
 
+@pytest.mark.parametrize("kernel", THESIS)
+def test_a_row_is_solved_to_the_same_bits_wherever_it_stands(launcher, kernel):
+    rng = np.random.default_rng(0)
+    n, before = 1500, 7  # more ratings than are summed up at a time, behind a row of some
+    items, values = rng.permutation(n), rng.integers(1, 6, n)
+    alone = Ratings(np.zeros(n), items, values, 1, n)
+    users = np.repeat([0, 1], [before, n])
+    behind = Ratings(users, np.r_[items[:before], items], np.r_[values[:before], values], 2, n)
+    model, q, solved = ALS(3, 0.01, solver=kernel, device=launcher.name, biases=False), random_factors(n, 3, 2), []
+    for ratings in (alone, behind):
+        trainer = model.trainer(ratings, np.ones((ratings.n_users, 3), np.float32), q)
+        trainer.solve_users()
+        solved.append(to_numpy(launcher.name, *trainer.factors())[0][-1])
+    assert np.array_equal(*solved)
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kernel", THESIS)
 def test_an_unknown_that_others_make_up_for_becomes_zero(launcher, kernel, seed):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cases import HALF, Case, als_case, als_tolerance
-from gpumf import ALS
+from gpumf import ALS, gpu
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
 from gpumf.models.als import cumf
@@ -199,6 +199,28 @@ def test_batches_give_the_same_bits(launcher, monkeypatch, kernel):
     assert len(batched._users.batches) > 1 and len(batched._items.batches) > 1
     for ours, theirs in zip(batched.factors(), whole.factors(), strict=True):
         assert np.array_equal(launcher.to_numpy(ours), launcher.to_numpy(theirs))
+
+
+def test_a_row_of_either_side_that_does_not_fit_is_said_to_be_too_large(host, monkeypatch):
+    trainer = ALS(4, solver="cumf_cholesky", device="host", biases=False).trainer(ragged_ratings(seed=0))
+    short, long = np.array([0, 5]), np.array([0, 50])  # of one segment, and of ten, whose sums take memory too
+    room = 4 * (trainer._shape.matrix + 5 * trainer._shape.sums) / cumf._SHARE
+    trainer._device = SimpleNamespace(empty=host.empty, array=host.array, free_bytes=lambda: room)
+    assert [len(batches) for batches in trainer._batches([short, short], longest=5)] == [1, 1]
+    monkeypatch.setattr(cumf, "_cut", lambda costs, budget: pytest.fail("a row larger than a batch has no end"))
+    for sides in ([short, long], [long, short]):
+        with pytest.raises(gpu.DeviceError, match="the system of one row takes"):
+            trainer._batches(sides, longest=5)
+
+
+def test_a_system_that_just_fits_is_in_shared_memory(host, monkeypatch):
+    model = ALS(4, solver="cumf_cholesky", device="host", biases=False)
+    scheme = ALS.schemes()["cumf_cholesky"]
+    taken, fits = scheme._system_bytes(model)
+    assert fits
+    for room, there in ((taken + cumf._STATIC, True), (taken + cumf._STATIC - 1, False)):
+        monkeypatch.setitem(host.facts, "shared_bytes_per_block", room)
+        assert scheme._system_bytes(model) == (taken, there)
 
 
 def test_rows_are_cut_where_the_memory_is_full():

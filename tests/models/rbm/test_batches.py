@@ -28,8 +28,9 @@ def test_batches_that_are_moved_are_made_in_the_epoch(host, monkeypatch, batches
     assert counts == ([3, 3, 3] if batches == "device" else [0, 3, 6]) and min(made) > 0
 
 
-def test_batches_hold_every_rating_once_by_user_and_by_item():
-    train = rated(5, n_users=50, n_items=30, longest=20)
+@pytest.mark.parametrize(("n_items", "longest"), [(30, 20), (4, 2)])
+def test_batches_hold_every_rating_once_by_user_and_by_item(n_items, longest):
+    train = rated(5, n_users=50, n_items=n_items, longest=longest)
     levels = to_levels(train.by_user.values, (1, 5), 5)
     batches = Batches.of(train.by_user, levels, train.n_items, 8, seed=3)
     rated_users = np.unique(train.users)

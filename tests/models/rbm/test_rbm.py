@@ -116,7 +116,7 @@ def test_stop_warm_start_save_and_load(tmp_path):
         ALS.load(tmp_path / "rbm.npz")
 
 
-def test_kernels_recommend_what_the_cpu_does(launcher):
+def test_kernels_recommend_what_the_cpu_does(launcher, monkeypatch):
     train = rated(5, seed=3, n_users=30, n_items=40, longest=20)
     model = RBM(8, learning_rate=0.2, batch=10, solver="fast", device=launcher.name).fit(train, 3)
     seen, users = train.by_user, np.arange(30)
@@ -125,8 +125,13 @@ def test_kernels_recommend_what_the_cpu_does(launcher):
     assert isinstance(there, ExpectationKernelRanking) and isinstance(here, ExpectationRanking)
     assert isinstance(model._ranking_without(seen, 12), ExpectationKernelRanking)
     assert isinstance(model._ranking_without(seen, 129), ExpectationRanking)
+    scored, plain = [], ExpectationKernelRanking._scores
+    monkeypatch.setattr(
+        ExpectationKernelRanking, "_scores", lambda self, users: scored.append(len(users)) or plain(self, users)
+    )
     (items, scores), (expected_items, expected) = (ranking.top_items(users, 12) for ranking in (there, here))
     np.testing.assert_allclose(scores, expected, rtol=1e-5)
+    assert scored == [30], "so few users at once"
     apart = np.diff(expected, prepend=np.inf, append=-np.inf) < -1e-4  # from the next better one, and the next worse
     certain = apart[:, :-1] & apart[:, 1:]
     assert certain.mean() > 0.5 and (items == expected_items)[certain].all()

@@ -65,3 +65,13 @@ def test_options_have_bounds_and_say_so(host, kernel):
         for value in (*outside(option), *wrong.get(name, ())):
             with pytest.raises(ValueError, match=rf"{name}.*{kernel}.* (an integer from|one of) .*, not {value!r}"):
                 SGD(16, solver=kernel, device="host", biases=False, **{name: value})
+
+
+def test_what_is_compiled_for_an_option_is_what_it_takes():
+    found = 0
+    for scheme in SGD.schemes().values():
+        for name, option in getattr(scheme, "options", {}).items():
+            if (values := getattr(scheme, "variants", {}).get(name.upper())) is not None:
+                assert set(values) == set(option.choices), (scheme, name)  # False is 0
+                found += 1
+    assert found
