@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpumf import gpu
+from gpumf.datasets.ratings import Ratings
 from gpumf.datasets.rows import CompressedRows
 from gpumf.distributed.sources import Facts, check_no_repeats, rows_of, shuffled
 from gpumf.distributed.time_model import gather_bytes, reduce_bytes
@@ -131,7 +132,7 @@ class ALSWorker:
             raise ValueError(
                 f"worker {carrier.rank} has no users or no items to solve on its device; take fewer workers"
             )
-        self._model, self._counts = model, shard.facts.item_counts
+        self._model, self._facts, self._counts = model, shard.facts, shard.facts.item_counts
         model.scheme.compile(model)
         self._trainer = model.scheme(model, shard, *arrays)
 
@@ -177,6 +178,10 @@ class ALSWorker:
             weights = self._counts[mine] if model.weighted else np.ones(len(sums))
             solved[mine] = solutions(sums, ridge, weights, self._counts[mine] > 0)
 
+    def errors(self, columns):
+        """The errors of ratings of this worker's users, by what `arrays` gives; None of none."""
+        return errors_of(self._model, self._facts, columns)
+
     def own_arrays(self):
         """(user_factors, item_factors) of this worker's users and items."""
         return tuple(array[own] for array, own in zip(self._trainer.factors(), self._own, strict=True))
@@ -196,6 +201,13 @@ class ALSWorker:
         for array, bounds in zip(arrays, self._bounds, strict=True):
             self._carrier.all_gather(array, bounds)
         return on_host(self._model, arrays) if self._carrier.rank == 0 else arrays
+
+
+def errors_of(model, facts, columns):
+    """What a model's errors on (users, items, values) are by the factors of all; None of no ratings."""
+    if not len(columns[2]):
+        return None
+    return model._errors(model._placed(Ratings(*columns, facts.n_users, facts.n_items)))
 
 
 def on_host(model, arrays):

@@ -13,8 +13,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import numpy as np
-
 from gpumf.arguments import integer, number
 from gpumf.datasets.ratings import Ratings
 from gpumf.distributed import sgd
@@ -22,7 +20,7 @@ from gpumf.distributed.als import way_of
 from gpumf.distributed.communicator import CommunicationError
 from gpumf.distributed.mailbox import MailboxPlugin, abort
 from gpumf.distributed.program import Job, run
-from gpumf.distributed.sources import dealt, parquet_files
+from gpumf.distributed.sources import Source
 from gpumf.models.als import ALS, ImplicitALS
 from gpumf.models.checks import DivergedError, check_finite, check_training
 from gpumf.models.factorization import Factorization, Once
@@ -52,6 +50,7 @@ def fit(
     keep: Literal["last", "best"] = "last",
     stop: Callable[[dict[str, float]], Any] | None = None,
     item_sweep: Literal["auto", "gather", "reduce"] = "auto",
+    most_rows: int | None = None,
     shape: tuple[int, int] | None = None,
     scale: tuple[float, float] | None = None,
     checkpoint: str | os.PathLike | None = None,
@@ -83,6 +82,9 @@ def fit(
     workers : int, how many, or a list of their addresses; by default all
     keep, stop : as of `Model.fit`; `stop` is called on one of the workers
     item_sweep : of ALS, 'gather', 'reduce' or 'auto', see `gpumf.distributed.als.way_of`
+    most_rows : int, of ALS on the processor: each worker keeps the factors of its own users and items alone, and
+        fetches at most so many rows of the other side at a time (and the items that it tests with). By default every
+        worker has all factors
     shape : (users, items), where the ids of a folder or a DataFrame are positions already
     scale : (lowest, highest) possible rating of a folder or a DataFrame
     checkpoint : path of a file that all workers see. Written whole or not at all every so many epochs and removed at
@@ -115,12 +117,12 @@ def fit(
     attempts = integer("attempts", attempts, 1)
     restart_seconds = number("restart_seconds", restart_seconds, least=0)
     cluster = _Cluster(_client(client), workers)
-    _check_model(model, item_sweep)
+    _check_model(model, item_sweep, most_rows)
     if isinstance(train, Ratings):
         check_training(train, validation if isinstance(validation, Ratings) else None)
         check_finite(train, validation if isinstance(validation, Ratings) else None)
         shape, scale = (train.n_users, train.n_items), train.scale
-    sources = _Source(train, "train"), None if validation is None else _Source(validation, "validation")
+    sources = Source(train, "train"), None if validation is None else Source(validation, "validation")
     job = Job(
         model=_blank(model),
         training=uuid.uuid4().hex,
@@ -134,6 +136,7 @@ def fit(
         unique=not isinstance(train, Ratings),
         validated=validation is not None,
         item_sweep=item_sweep,
+        most_rows=most_rows,
         checkpoint=str(Path(checkpoint).resolve()) if checkpoint else None,
         every=integer("every", every, 1),
         timeout=number("timeout", timeout, above=0),
@@ -160,8 +163,15 @@ def _client(client):
         ) from error
 
 
-def _check_model(model, item_sweep):
+def _check_model(model, item_sweep, most_rows):
     """Raise where this model cannot be shared out, before anything is sent."""
+    if most_rows is not None:
+        integer("most_rows", most_rows, 1)
+        if not isinstance(model, ALS) or model.device != "cpu" or item_sweep != "auto":
+            raise ValueError(
+                "most_rows is of ALS on the processor, without item_sweep: implicit feedback needs a sum "
+                "over all items, and kernels of the GPU all factors"
+            )
     if isinstance(model, SGD):
         sgd.check(model)
         if item_sweep != "auto":
@@ -193,40 +203,6 @@ def _keep(model, outcome, clock, train):
     for phase, seconds in outcome.seconds.items():
         clock.add(phase, seconds)
     model._finish(clock, None, outcome.rows, (outcome.arrays, outcome.kept))
-
-
-class _Source:
-    """Ratings that are shared out among so many workers, for every attempt anew."""
-
-    def __init__(self, given, name):
-        self._given, self._frames = given, hasattr(given, "to_delayed")
-        if not (isinstance(given, Ratings | str | Path) or self._frames):
-            raise TypeError(
-                f"{name} must be Ratings, the path of a folder of Parquet files or a Dask DataFrame, not "
-                f"{type(given).__name__}"
-            )
-        self._files = parquet_files(given) if isinstance(given, str | Path) else None
-        self._partitions = None
-
-    def parts(self, client, addresses):
-        """[(part, futures)] by rank, as `gpumf.distributed.program.run` takes them."""
-        n = len(addresses)
-        if self._files is not None:
-            paths, sizes = zip(*self._files, strict=True)
-            return [(("parquet", [paths[k] for k in chosen]), []) for chosen in dealt(sizes, n)]
-        if self._frames:
-            if self._partitions is None:
-                self._partitions = client.compute(self._given.to_delayed())
-            client.gather(client.map(len, self._partitions))  # all there before workers wait for each other
-            chosen = dealt([1] * len(self._partitions), n)
-            return [(("frames", len(some)), [self._partitions[k] for k in some]) for some in chosen]
-        ratings, parts = self._given.on_host(), []
-        ends = np.arange(n + 1) * ratings.nnz // n
-        for address, begin, end in zip(addresses, ends[:-1], ends[1:], strict=True):
-            arrays = tuple(column[begin:end] for column in (ratings.users, ratings.items, ratings.values))
-            (there,) = client.scatter([("arrays", arrays)], workers=[address], hash=False, direct=True)
-            parts.append((there, []))
-        return parts
 
 
 @dataclass

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpumf import gpu
-from gpumf.datasets.ratings import Ratings
 from gpumf.distributed import checkpoints, nccl, sources
-from gpumf.distributed.als import ALSWorker, shard_of, way_of
+from gpumf.distributed.als import ALSWorker, own_of, shard_of, way_of
+from gpumf.distributed.fetching import FetchingALSWorker
 from gpumf.distributed.mailbox import communicator
 from gpumf.distributed.partition import balanced_bounds
 from gpumf.distributed.sgd import SGDWorker
@@ -27,7 +27,7 @@ class Job:
     shape, scale : of the ratings, or None
     unique : bool, check that no pair comes twice
     validated : bool, whether there is a validation set
-    item_sweep : see `gpumf.distributed.als.way_of`
+    item_sweep, most_rows : see `gpumf.distributed.driver.fit`
     checkpoint, every : path or None, and the epochs between two of them
     timeout : seconds of a collective operation
     """
@@ -44,6 +44,7 @@ class Job:
     unique: bool
     validated: bool
     item_sweep: str
+    most_rows: int | None
     checkpoint: str | None
     every: int
     timeout: float
@@ -97,28 +98,40 @@ class _Training:
         self._carrier = nccl.carrier(comm, model.device)
         bounds = tuple(balanced_bounds(counts, comm.size) for counts in (facts.user_counts, facts.item_counts))
         saved = checkpoints.read(job.checkpoint, model, facts) if job.checkpoint else None
-        there = None if model.device == "cpu" else gpu.device(model.device)
-        arrays, self._rows, self._best = saved or (model._initial(replace(facts, device=there)), [], None)
-        if hasattr(model, "learning_rate"):
-            self._worker = SGDWorker(comm, self._carrier, model, facts, columns, arrays, bounds, job.unique)
-        else:
-            way = way_of(model, job.item_sweep, facts.n_users, facts.n_items, comm.size)
-            shard = shard_of(comm, model, facts, columns, bounds, way, job.unique)
-            self._worker = ALSWorker(self._carrier, model, shard, arrays, bounds, way)
+        arrays, self._rows, self._best = saved or (None, [], None)
+        self._worker = self._worker_of(arrays, columns, bounds)
         self._errors = self._errors_of(validation, bounds) if job.validated else None
         comm.barrier()
         self._prepared = time.perf_counter() - started
+
+    def _worker_of(self, arrays, columns, bounds):
+        """The worker, which starts from these arrays of all, or, from None, with factors drawn where they are."""
+        comm, model, facts, job = self._comm, self._model, self._facts, self._job
+        if job.most_rows is not None:
+            own = own_of(bounds, comm.rank)
+            counts = (facts.user_counts[own[0]], facts.item_counts[own[1]])
+            if arrays is None:
+                mine = replace(facts, user_counts=counts[0], item_counts=counts[1])
+                arrays = model._drawn(mine, tuple(part.start for part in own))
+            else:
+                arrays = tuple(array[part].copy() for array, part in zip(arrays, own, strict=True))
+            shard = shard_of(comm, model, facts, columns, bounds, "gather", job.unique)
+            return FetchingALSWorker(comm, model, shard, arrays, bounds, job.most_rows)
+        if arrays is None:
+            there = None if model.device == "cpu" else gpu.device(model.device)
+            arrays = model._initial(replace(facts, device=there))
+        if hasattr(model, "learning_rate"):
+            return SGDWorker(comm, self._carrier, model, facts, columns, arrays, bounds, job.unique)
+        way = way_of(model, job.item_sweep, facts.n_users, facts.n_items, comm.size)
+        shard = shard_of(comm, model, facts, columns, bounds, way, job.unique)
+        return ALSWorker(self._carrier, model, shard, arrays, bounds, way)
 
     def _errors_of(self, part, bounds):
         """The errors of this worker's users in the validation set; None without one of theirs."""
         columns, facts = load(part, self._comm.rank), self._facts
         ids = facts.user_ids, facts.item_ids
         placed = (sources.positions(*some) for some in zip(columns, ids, ("user", "item"), strict=False))
-        columns = sources.shuffled(self._comm, (*placed, columns[2]), bounds[0], 0)
-        if not len(columns[2]):
-            return None
-        ratings = Ratings(*columns, facts.n_users, facts.n_items)
-        return self._model._errors(self._model._placed(ratings))
+        return self._worker.errors(sources.shuffled(self._comm, (*placed, columns[2]), bounds[0], 0))
 
     def run(self):
         job, worker, seconds, diverged = self._job, self._worker, 0.0, None

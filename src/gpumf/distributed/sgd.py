@@ -4,7 +4,7 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.datasets.ratings import Ratings
-from gpumf.distributed.als import on_host, own_of
+from gpumf.distributed.als import errors_of, on_host, own_of
 from gpumf.distributed.partition import owners
 from gpumf.distributed.sources import check_no_repeats, rows_of, shuffled
 
@@ -46,7 +46,7 @@ class SGDWorker:
 
     def __init__(self, comm, carrier, model, facts, columns, arrays, bounds, unique):
         check(model)
-        self._carrier, self._bounds, self._model = carrier, bounds, model
+        self._carrier, self._bounds, self._model, self._facts = carrier, bounds, model, facts
         self._rank, self._size = comm.rank, comm.size
         self._own = own_of(bounds, comm.rank)
         users, columns = self._own[0], shuffled(comm, columns, bounds[0], 0)
@@ -89,6 +89,10 @@ class SGDWorker:
                 p[...], q[...] = trainer.factors()
             if self._size > 1:
                 self._carrier.shift(q, self._items((part + 1) % self._size))
+
+    def errors(self, columns):
+        """The errors of ratings of this worker's users, by what `arrays` gives; None of none."""
+        return errors_of(self._model, self._facts, columns)
 
     def own_arrays(self):
         """(user_factors, item_factors) of this worker's users and items."""

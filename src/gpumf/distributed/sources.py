@@ -46,6 +46,40 @@ class Facts:
         return len(self.item_counts)
 
 
+class Source:
+    """Ratings that are shared out among so many workers, for every attempt anew."""
+
+    def __init__(self, given, name):
+        self._given, self._frames = given, hasattr(given, "to_delayed")
+        if not (isinstance(given, Ratings | str | Path) or self._frames):
+            raise TypeError(
+                f"{name} must be Ratings, the path of a folder of Parquet files or a Dask DataFrame, not "
+                f"{type(given).__name__}"
+            )
+        self._files = parquet_files(given) if isinstance(given, str | Path) else None
+        self._partitions = None
+
+    def parts(self, client, addresses):
+        """[(part, futures)] by rank, as `gpumf.distributed.program.run` takes them."""
+        n = len(addresses)
+        if self._files is not None:
+            paths, sizes = zip(*self._files, strict=True)
+            return [(("parquet", [paths[k] for k in chosen]), []) for chosen in dealt(sizes, n)]
+        if self._frames:
+            if self._partitions is None:
+                self._partitions = client.compute(self._given.to_delayed())
+            client.gather(client.map(len, self._partitions))  # all there before workers wait for each other
+            chosen = dealt([1] * len(self._partitions), n)
+            return [(("frames", len(some)), [self._partitions[k] for k in some]) for some in chosen]
+        ratings, parts = self._given.on_host(), []
+        ends = np.arange(n + 1) * ratings.nnz // n
+        for address, begin, end in zip(addresses, ends[:-1], ends[1:], strict=True):
+            arrays = tuple(column[begin:end] for column in (ratings.users, ratings.items, ratings.values))
+            (there,) = client.scatter([("arrays", arrays)], workers=[address], hash=False, direct=True)
+            parts.append((there, []))
+        return parts
+
+
 def parquet_files(folder):
     """The Parquet files of a folder, as (path, bytes), sorted by name; DataError where there is none."""
     files = sorted((str(path), path.stat().st_size) for path in Path(folder).glob("*.parquet"))

@@ -164,9 +164,13 @@ class Factorization(Model):
         >>> users.shape, bool(users.min() >= 0), bool(users.max() < 2 * (ratings.mean / 2) ** 0.5)
         ((2, 2), True, True)
         """
+        return self._drawn(train, (0, 0))
+
+    def _drawn(self, train, first):
+        """Initial factors of a training set's users and items, of whom the first ones have these positions."""
         key, mean = splitmix64(np.uint64(self.seed)), self._target_mean(train)
         with np.errstate(over="ignore"):
-            keys = splitmix64(key + np.arange(2, dtype=np.uint64))
+            keys = splitmix64(key + np.arange(2, dtype=np.uint64)) + np.array(first, np.uint64) * self.factors
         users, items = (
             uniform_factors(rows, self.factors, mean, key, train.device)
             for rows, key in zip((train.n_users, train.n_items), keys, strict=True)
