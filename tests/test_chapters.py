@@ -10,8 +10,9 @@ from gpumf import experiments, reports
 from gpumf.gpu import sources
 from gpumf.results import Result
 
-pytest.importorskip("IPython")  # a machine that only runs the GPU tests may lack it
-from gpumf import chapters  # noqa: E402 - after what it needs is known to be there
+# A machine that only runs the GPU tests may lack it.
+pytest.importorskip("IPython")
+from gpumf import chapters
 
 
 def lines_of(path):
