@@ -49,13 +49,15 @@ def test_phases_are_summed_up_and_drawn(store):
     result = store("cumf_phases", timed())
     figure = experiment.figure(result.frame)
     assert_drawn(figure, result, 2)
-    by_load, by_solver = ([list(bars) for bars in axis.containers] for axis in figure.axes)
-    for side, share in enumerate((0.75, 0.25)):
-        bars = [of_load[side] for of_load in by_load]
-        assert [bar.get_height() for bar in bars] == pytest.approx([1.5 * share, share, 1.5 * share, 2 * share])
-        assert np.mean([bar.get_x() + bar.get_width() / 2 for bar in bars]) == pytest.approx(side), "at its tick"
-    tops = [bar.get_y() + bar.get_height() for bar in by_solver[-1]]
-    assert tops == pytest.approx([2, 1, 0.5, 0.25, 2]), "both sides on each other"
+    table = experiment.summary(result.frame)
+    ways = [("loads", "coalesced"), ("loads", "l1"), ("loads", "no_l1"), (experiment.CUBLAS, "–")]
+    solvers = [*((version, "coalesced") for version in experiment.SOLVERS), (experiment.CUBLAS, "–")]
+    for axis, phase, rows in zip(figure.axes, ("get_hermitian", "solve"), (ways, solvers), strict=True):
+        for side in ("users", "items"):
+            (marks,) = (points for points in axis.collections if points.get_label().startswith(side))
+            drawn = pd.Series(dict(marks.get_offsets()[:, ::-1].tolist())).sort_index(ascending=False)
+            assert drawn.tolist() == pytest.approx(table.loc[rows, (phase, side)].tolist())
+        assert list(axis.get_yticks()) == list(range(len(rows)))[::-1], "a row each, from top to bottom"
 
 
 def test_every_phase_is_timed_on_both_sides(host):
