@@ -1,11 +1,13 @@
 """A program on all workers at once."""
 
+import os
+import signal
 import time
 
 import numpy as np
 import pytest
 
-from gpumf.distributed import Aborted
+from gpumf.distributed import Aborted, PeerLost, local_cluster
 from gpumf.distributed.together import together
 
 
@@ -32,3 +34,14 @@ def test_where_one_fails_the_others_do_not_wait(client, rank):
         together(client, failing, rank, timeout=60)
     assert time.monotonic() - started < 20
     assert together(client, added, 0) == [(rank, 3.0) for rank in range(3)], "they can work again"
+
+
+def killed(comm):
+    if comm.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    comm.barrier()
+
+
+def test_a_worker_that_dies_is_noticed():
+    with local_cluster(2) as client, pytest.raises(PeerLost):
+        together(client, killed, timeout=60)

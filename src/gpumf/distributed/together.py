@@ -2,9 +2,13 @@
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from gpumf.distributed.communicator import PeerLost
 from gpumf.distributed.mailbox import MailboxPlugin, abort, communicator
+
+_POLL_SECONDS = 0.2
 
 
 def together(client: Any, work: Callable, *arguments: Any, timeout: float = 600.0) -> list:
@@ -24,9 +28,8 @@ def together(client: Any, work: Callable, *arguments: Any, timeout: float = 600.
     Raises
     ------
     what `work` raises on one of them; the others are told to give up
+    PeerLost : a worker died
     """
-    from distributed import as_completed
-
     client.register_plugin(MailboxPlugin())
     addresses, training = tuple(sorted(client.ncores())), uuid.uuid4().hex
     futures = [
@@ -36,12 +39,27 @@ def together(client: Any, work: Callable, *arguments: Any, timeout: float = 600.
         for rank, address in enumerate(addresses)
     ]
     try:
-        for future in as_completed(futures):
-            future.result()
-        return client.gather(futures)
+        return _watched(client, addresses, futures)
     except BaseException:
         client.run(abort, training, 1, on_error="ignore")
         raise
+
+
+def _watched(client, addresses, futures):
+    """The results, once all are there. Of a worker that died the scheduler says nothing: it may come back."""
+    from distributed import wait
+
+    while True:
+        with suppress(Exception):  # of a task: its future tells
+            wait(futures, timeout=_POLL_SECONDS)
+        states = [future.status for future in futures]
+        for future, state in zip(futures, states, strict=True):
+            if state == "error":
+                future.result()
+        if set(states) == {"finished"}:
+            return client.gather(futures)
+        if gone := sorted(set(addresses) - set(client.ncores())):
+            raise PeerLost(f"the worker {gone[0]} was lost")
 
 
 def _run(training, rank, addresses, timeout, work, arguments):
