@@ -44,15 +44,16 @@ def test_an_iteration_that_streams_is_that_of_both_sides():
 def test_what_is_held_is_what_is_no_longer_free(monkeypatch):
     free = iter([10**9, 7 * 10**8, 10**8])
     device = SimpleNamespace(name="host", free_bytes=lambda: next(free), synchronize=lambda: None)
-    ratings = ragged_ratings(seed=0)
+    ratings, held_out = ragged_ratings(seed=0), ragged_ratings(seed=1)
     twin = SimpleNamespace(
-        train=ratings, test=None, **{k: getattr(ratings, k) for k in ("n_users", "n_items", "nnz")}
+        train=ratings, test=held_out, **{k: getattr(ratings, k) for k in ("n_users", "n_items", "nnz")}
     )
     twin.name, twin.sha256 = "h", "0"
     monkeypatch.setattr(als_hugewiki.gpu, "device", lambda name: device)
     monkeypatch.setattr(als_hugewiki.gpu_twins, "twin", lambda name, device: twin)
 
     def fit(train, test, factors, iterations, record, device):
+        assert train is ratings and test is held_out
         record(1, "iteration", 2.0, 0.5)
 
     monkeypatch.setattr(als_hugewiki._half_sweeps, "fit", fit)

@@ -77,6 +77,10 @@ def test_two_workers_learn_what_one_does(host):
     assert np.allclose(errors.loc[1], errors.loc[2], rtol=1e-5)
     assert frame.groupby("workers")["rank"].unique().map(sorted).to_dict() == {1: [0], 2: [0, 1]}
     assert (frame.seconds > 0).all() and frame.attrs["cards"] == 1
+    for _, steps in frame.groupby(["workers", "rank", "iteration"]):
+        ends = (steps.begin + steps.seconds).to_numpy()
+        assert 0 <= steps.begin.iloc[0] < ends[-1] / 2, "from where all have begun"
+        assert (steps.begin.to_numpy()[1:] >= ends[:-1]).all(), "one after another"
 
 
 def modelled(workers, of_two=1.0):
