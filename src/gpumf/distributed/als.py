@@ -132,7 +132,7 @@ class ALSWorker:
             raise ValueError(
                 f"worker {carrier.rank} has no users or no items to solve on its device; take fewer workers"
             )
-        self._model, self._facts, self._counts = model, shard.facts, shard.facts.item_counts
+        self._model, self._facts = model, shard.facts
         model.scheme.compile(model)
         self._trainer = model.scheme(model, shard, *arrays)
 
@@ -175,8 +175,9 @@ class ALSWorker:
             sums = self._carrier.reduce_scatter(systems, bounds)
             begin = first + int(bounds[self._carrier.rank])
             mine = slice(begin, begin + len(sums))
-            weights = self._counts[mine] if model.weighted else np.ones(len(sums))
-            solved[mine] = solutions(sums, ridge, weights, self._counts[mine] > 0)
+            counts = self._facts.item_counts[mine]
+            weights = counts if model.weighted else np.ones(len(sums))
+            solved[mine] = solutions(sums, ridge, weights, counts > 0)
 
     def errors(self, columns):
         """The errors of ratings of this worker's users, by what `arrays` gives; None of none."""

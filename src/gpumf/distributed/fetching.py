@@ -116,7 +116,7 @@ class FetchingALSWorker:
 
     def __init__(self, comm, model, shard, arrays, bounds, most):
         self._comm, self._model, self._bounds = comm, model, bounds
-        self._facts, self._own = shard.facts, own_of(bounds, comm.rank)
+        self._own = own_of(bounds, comm.rank)
         self._arrays, self._test = arrays, None
         model.scheme.compile(model)
         self._batches = [

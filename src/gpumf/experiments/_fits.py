@@ -81,3 +81,9 @@ def epoch_seconds(frame, by):
 def fit_seconds(frame, by):
     """TIMES of each training that did not diverge: a DataFrame indexed by these columns and repeat."""
     return frame[~frame.diverged.astype(bool)].groupby([*by, "repeat"], sort=False)[TIMES].first()
+
+
+def wall_seconds(frame, by):
+    """Wall seconds but for compiling, as of `fit_seconds`: a Series with its index."""
+    times = fit_seconds(frame, by)
+    return times.wall - times["compile"]

@@ -16,9 +16,9 @@ from gpumf import ALS, gpu
 from gpumf import figure_style as style
 from gpumf.datasets import DeviceRatings, gpu_twins
 from gpumf.datasets.rows import CompressedRows
-from gpumf.experiments import _published, kernels_unavailable
+from gpumf.experiments import _published, identity, kernels_unavailable
 from gpumf.findings import Finding, Target, median
-from gpumf.models.als.tensor_core import TensorCore
+from gpumf.models.als.tensor_core import TensorCore, padded
 
 REGULARIZATION = 0.05
 PROFILES = {
@@ -35,6 +35,12 @@ def why_unavailable():
     return (
         f"the package {missing[0]} is not installed; see the extra distributed" if missing else kernels_unavailable()
     )
+
+
+def usable(workers):
+    """Of these numbers of workers those that there are cards for; without any card all."""
+    cards = gpu.cards()
+    return [n for n in workers if not cards or n <= cards]
 
 
 def run(data, factors, workers, iterations):
@@ -57,9 +63,7 @@ def run(data, factors, workers, iterations):
 
     cards = gpu.cards()
     device, frames = "cuda" if cards else "host", []
-    for n in workers:
-        if n > (cards or max(workers)):
-            continue
+    for n in usable(workers):
         with local_cluster(n) as client:
             found = together(client, _train, data, factors, iterations, device)
         facts = found[0][0]
@@ -77,7 +81,6 @@ def _train(comm, data, factors, iterations, device):
     from gpumf.distributed.als import ALSWorker, Shard, own_of
     from gpumf.distributed.partition import balanced_bounds
     from gpumf.distributed.sources import Facts
-    from gpumf.experiments import identity
 
     there = gpu.device(device)
     model = ALS(factors, REGULARIZATION, biases=False, solver="tensor_core", device=device)
@@ -174,7 +177,7 @@ def machine(frame):
 
 def row_bytes(factors):
     """Of a row of factors in half precision, as kernels/als/tensor_core.cu pads it."""
-    return 2 * (256 if factors > 208 else -(-factors // 16) * 16)
+    return 2 * padded(factors)
 
 
 def predicted(frame, workers, of=None):

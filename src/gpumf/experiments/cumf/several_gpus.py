@@ -5,6 +5,7 @@ gathers factors; SGD trains on workers x workers blocks, items going round a rin
 machine are the workers.
 """
 
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -13,7 +14,7 @@ import pandas as pd
 from gpumf import ALS, SGD, gpu
 from gpumf import figure_style as style
 from gpumf.experiments import _fits, identity, load_ratings
-from gpumf.experiments.cumf.hugewiki_gpus import why_unavailable  # noqa: F401 - of this experiment as of that
+from gpumf.experiments.cumf.hugewiki_gpus import usable, why_unavailable  # noqa: F401 - of this one as of that
 from gpumf.findings import Finding, Holds, Open, Target, median
 
 PLAIN = 0
@@ -63,8 +64,8 @@ def run(data, part, fits, workers, repeats):
     ratings = _fits.corner(load_ratings(data), part)
     train, test = ratings.split(0.2) if ratings.test_mask is None else ratings.official_split()
     cards, frames = gpu.cards(), []
-    for n in [PLAIN, *(n for n in workers if n <= (cards or max(workers)))]:
-        with local_cluster(max(n, 1)) as client:
+    for n in [PLAIN, *usable(workers)]:
+        with nullcontext() if n == PLAIN else local_cluster(n) as client:
             for name, solver, factors, epochs in fits:
                 for repeat in range(repeats + 1):
                     model = _MODELS[name](factors, solver=solver, device="cuda" if cards else "cpu")
@@ -92,8 +93,7 @@ def summary(frame):
     plain fit's seconds over these), rmse (after the last epoch, median), gap (of that from a plain fit's)
     """
     seconds = _fits.epoch_seconds(frame, _BY).groupby(level=_BY, sort=False).median()
-    times = _fits.fit_seconds(frame, _BY)
-    wall = (times.wall - times["compile"]).groupby(_BY).median()
+    wall = _fits.wall_seconds(frame, _BY).groupby(_BY).median()
     rmse = frame.groupby([*_BY, "repeat"], sort=False).rmse.last().groupby(_BY).median()
     plain = {name: of.xs(PLAIN, level="workers") for name, of in (("seconds", seconds), ("rmse", rmse))}
     models = seconds.index.get_level_values("model")
@@ -137,8 +137,7 @@ def _speedup(frame, model):
 
 def _overhead(frame):
     """Wall seconds of a fit of ALS on one worker above those of a plain one, both without compiling."""
-    times = _fits.fit_seconds(frame[frame.model == "ALS"], ["workers"]).reset_index("repeat")
-    wall = times.wall - times["compile"]
+    wall = _fits.wall_seconds(frame[frame.model == "ALS"], ["workers"]).droplevel("repeat")
     (one, spread), (plain, other) = (median(wall[wall.index == n]) for n in (1, PLAIN))
     return one - plain, float(np.hypot(spread, other)), "s"
 

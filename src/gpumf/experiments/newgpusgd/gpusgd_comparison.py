@@ -92,8 +92,8 @@ def summary(frame):
     """
     seconds = _fits.epoch_seconds(frame, [*_SETTING, "solver"]).groupby(level=[*range(5)], sort=False).median()
     table = seconds.unstack()
-    whole = _fits.fit_seconds(frame, [*_SETTING, "solver"])
-    wall = (whole["wall"] - whole["compile"]).groupby([*_SETTING, "solver"]).median().unstack()
+    by = [*_SETTING, "solver"]
+    wall = _fits.wall_seconds(frame, by).groupby(by).median().unstack()
     return table.assign(train=table[OLD] / table[NEW], wall=wall[OLD] / wall[NEW])
 
 

@@ -24,14 +24,19 @@ def _longest(nnz):
     return longest
 
 
+def padded(factors):
+    """Numbers of a row in half precision, PADDED of the source."""
+    return 256 if factors > 208 else -(-factors // 16) * 16
+
+
 def _most_shared_bytes(factors, stage_rows, ahead=3):
     """Work of the source, at the most: stages of rows in half precision, the ratings of these and of one stage more.
 
     With more than 192 factors so many stages are copied `ahead`, and the solver has memory of its own.
     """
-    padded = 256 if factors > 208 else -(-factors // 16) * 16
-    stages, others = (ahead + 2, 28 * padded + 64) if padded > 192 else (3, 0)
-    return stage_rows * (2 * stages * (padded + 8) + 10 * (stages + 1)) + others
+    width = padded(factors)
+    stages, others = (ahead + 2, 28 * width + 64) if width > 192 else (3, 0)
+    return stage_rows * (2 * stages * (width + 8) + 10 * (stages + 1)) + others
 
 
 class _Rows:
