@@ -121,9 +121,8 @@ def _rows(rows, part, offset):
 
 def _of_users(ratings, part):
     """The ratings of some users, of ratings that are ordered by user."""
-    begin, end = (
-        int(ratings.xp.searchsorted(ratings.users, ratings.xp.int32(user))) for user in (part.start, part.stop)
-    )
+    ends = ratings.xp.asarray([part.start, part.stop], np.int32)
+    begin, end = map(int, ratings.xp.searchsorted(ratings.users, ends))
     columns = (column[begin:end].copy() for column in (ratings.users, ratings.items, ratings.values))
     return DeviceRatings(*columns, ratings.n_users, ratings.n_items, device=ratings.device)
 
