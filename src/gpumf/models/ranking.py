@@ -78,10 +78,13 @@ class ByUser(Ranking):
         for make, mask in zip(self._makers, (first, ~first), strict=True):
             if mask.all():
                 return ask(make(), users)
-        order = np.argsort(~first, kind="stable")  # those of the first ranking, then the others
-        parts = np.split(order, [np.count_nonzero(first)])
-        found = [ask(make(), users[part]) for make, part in zip(self._makers, parts, strict=True)]
-        return [np.concatenate(arrays)[np.argsort(order)] for arrays in zip(*found, strict=True)]
+        joined = []
+        for make, mask in zip(self._makers, (first, ~first), strict=True):
+            found = ask(make(), users[mask])
+            joined = joined or [np.empty((len(users), *array.shape[1:]), array.dtype) for array in found]
+            for array, rows in zip(joined, found, strict=True):
+                array[mask] = rows
+        return joined
 
 
 class InBatches(Ranking):

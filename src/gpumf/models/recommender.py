@@ -81,8 +81,9 @@ class Recommender(Identified):
         if np.ndim(places) == 0:
             found = items[0] >= 0
             return self._told(items[0, found], "item", ids), ratings[0, found]
-        beyond = (0, 0), (0, k - within)
-        items, ratings = (np.pad(a, beyond, constant_values=c) for a, c in ((items, -1), (ratings, np.nan)))
+        if k > within:
+            beyond = (0, 0), (0, k - within)
+            items, ratings = (np.pad(a, beyond, constant_values=c) for a, c in ((items, -1), (ratings, np.nan)))
         return self._told(items, "item", ids), ratings
 
     def _allowed(self, candidates, filter_items, ids):

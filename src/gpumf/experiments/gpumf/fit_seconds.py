@@ -89,8 +89,8 @@ def run(data, fits, prepare, baseline, repeats):
     data : name of a data set
     fits : list of [model, kernel, factors, epochs]; of the model 'implicit' the kernel is 'gpu' or 'cpu', and it is
         left out where the package is not installed, or not for a GPU
-    prepare : of 'device' and 'host', where layouts of models on a GPU are made; those on the host are fitted once,
-        after the others, which have compiled
+    prepare : of 'device' and 'host', where layouts of models on a GPU are made: on the first of these for all, on
+        the others for the first fit of each model alone, and once, after those that have compiled
     baseline : dict with such data and fits, one core's among them, for speed-ups
     repeats : int, warm fits of each, after the first one
 
@@ -108,8 +108,10 @@ def run(data, fits, prepare, baseline, repeats):
         ratings = load_ratings(name)
         train = ratings.official_split()[0] if ratings.test_mask is not None else ratings
         identities.append(identity(ratings))
+        met = set()
         for fit in tqdm(chosen, desc=f"fit_seconds {ratings.name}", leave=False):
-            rows += _fits(train, *fit, where, repeats)
+            rows += _fits(train, *fit, where[:1] if fit[0] in met else where, repeats)
+            met.add(fit[0])
     columns = ["data", "model", "kernel", "device", "factors", "epochs", "nnz", "prepared", "repeat", *vars(Times())]
     peer = f"{PEER} {version(PEER)}" if find_spec(PEER) else f"{PEER} is not installed"
     frame = pd.DataFrame(rows, columns=[*columns, "recommend"]).assign(peer=peer)

@@ -59,7 +59,7 @@ def run(nnz, users, items, repeats):
     ----------
     nnz : ratings from 0.5 to 5
     users, items : int, with nnz below their product
-    repeats : int, processes that read each file
+    repeats : int, processes that read each file; one where ids are strings, for its memory
 
     Returns
     -------
@@ -72,7 +72,7 @@ def run(nnz, users, items, repeats):
             for format in _FORMATS:
                 path = Path(folder, f"ratings.{format}")
                 _write(table, path)
-                for repeat in tqdm(range(repeats), desc=f"{format} with {ids}", leave=False):
+                for repeat in tqdm(range(repeats if ids == "integers" else 1), desc=f"{format} with {ids}", leave=False):
                     command = [sys.executable, "-c", _READ, str(path), datasets.read.__module__]
                     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
                     rows.append((format, ids, found.pop("nnz"), cores(), repeat, *found.values()))
