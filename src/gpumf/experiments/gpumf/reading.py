@@ -72,7 +72,8 @@ def run(nnz, users, items, repeats):
             for format in _FORMATS:
                 path = Path(folder, f"ratings.{format}")
                 _write(table, path)
-                for repeat in tqdm(range(repeats if ids == "integers" else 1), desc=f"{format} with {ids}", leave=False):
+                times = repeats if ids == "integers" else 1
+                for repeat in tqdm(range(times), desc=f"{format} with {ids}", leave=False):
                     command = [sys.executable, "-c", _READ, str(path), datasets.read.__module__]
                     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
                     rows.append((format, ids, found.pop("nnz"), cores(), repeat, *found.values()))

@@ -75,7 +75,7 @@ class TensorCore(KernelTrainer, ALSTrainer):
     """
 
     source, entry = "als/tensor_core.cu", "tensor_core"
-    versions: ClassVar = {"": Version("tensor cores", "black", "-")}
+    versions: ClassVar = {"": Version("tensor cores", "black", "-D")}
     variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32]}
     cg_steps, streams = 4, True
     _gathered = False  # whether what the next half-sweep takes as fixed is there in half precision
