@@ -8,3 +8,11 @@ extern "C" __global__ void draw_uniform(float* __restrict__ factors, long long n
     const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (k < n) factors[k] = (random_uniform(key, k) - centre) * width;
 }
+
+// factors: (n,), normal with mean 0 and this standard deviation; draw number k of the stream `key`. Grid and block: a
+// thread a factor.
+extern "C" __global__ void draw_normal(float* __restrict__ factors, long long n, unsigned long long key,
+                                       float deviation) {
+    const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (k < n) factors[k] = normal_deviate(key, k) * deviation;
+}

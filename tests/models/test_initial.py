@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from gpumf import ALS
-from gpumf.datasets import Ratings
+from gpumf import ALS, SGD
+from gpumf.datasets import DeviceRatings, Ratings
 from gpumf.hashing import splitmix64
-from gpumf.models.initial import uniform_factors
+from gpumf.models.initial import normal_factors, uniform_factors
 
 
 def test_initial_factors_start_near_the_mean(sets):
@@ -37,3 +37,23 @@ def test_factors_made_on_a_device_are_hashes_of_their_positions(launcher):
         assert mean > 0 or abs(there.mean()) < 0.1 < there.max() < 1 > -there.min()
     # Inner products start near the mean.
     assert (made[:35] @ made[35:].T).mean() == pytest.approx(4, rel=0.1)
+
+
+def test_normal_factors_are_the_same_wherever_they_are_made(launcher):
+    made = normal_factors(300, 40, 0.1, 1 << 63)
+    assert launcher.to_numpy(normal_factors(300, 40, 0.1, 1 << 63, launcher)).tobytes() == made.tobytes()
+    assert made.dtype == np.float32 and abs(made.mean()) < 0.004
+    assert made.std() == pytest.approx(0.1, rel=0.02)
+    assert np.quantile(made, 0.975) == pytest.approx(0.196, rel=0.05), "as of a normal distribution"
+
+
+@pytest.mark.parametrize("biases", [True, "baseline"])
+def test_sgd_with_biases_begins_where_the_ratings_are_as_on_the_host(sets, launcher, biases):
+    train, _ = sets
+    here = SGD(6, seed=3, biases=biases, device="cpu").initial_factors(train)
+    there = SGD(6, seed=3, biases=biases, solver="fast", device=launcher.name).initial_factors(
+        DeviceRatings.of(train, launcher)
+    )
+    for ours, others in zip(here, map(launcher.to_numpy, there), strict=True):
+        assert ours.tobytes() == others.tobytes()
+        assert ours[:, :6].std() == pytest.approx(0.1, rel=0.1)

@@ -168,14 +168,17 @@ class Factorization(Model):
 
     def _drawn(self, train, first):
         """Initial factors of a training set's users and items, of whom the first ones have these positions."""
-        key, mean = splitmix64(np.uint64(self.seed)), self._target_mean(train)
+        key = splitmix64(np.uint64(self.seed))
         with np.errstate(over="ignore"):
             keys = splitmix64(key + np.arange(2, dtype=np.uint64)) + np.array(first, np.uint64) * self.factors
         users, items = (
-            uniform_factors(rows, self.factors, mean, key, train.device)
-            for rows, key in zip((train.n_users, train.n_items), keys, strict=True)
+            self._draw(train, rows, key) for rows, key in zip((train.n_users, train.n_items), keys, strict=True)
         )
         return with_bias_columns(train, (users, 0), (items, 0), train.xp) if self.biases else (users, items)
+
+    def _draw(self, train, rows, key):
+        """Initial factors of so many users or items, without biases: a function of the key and of their positions."""
+        return uniform_factors(rows, self.factors, self._target_mean(train), key, train.device)
 
     def _target_mean(self, train):
         """The mean of what the inner products of known users and items are to be."""

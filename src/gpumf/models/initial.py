@@ -3,6 +3,7 @@
 import numpy as np
 
 from gpumf.compiled import cached_njit, prange
+from gpumf.datasets.twins.numbers import normal
 from gpumf.hashing import splitmix64
 
 _BLOCK = 256  # CUDA threads
@@ -23,13 +24,27 @@ def uniform_factors(rows, factors, mean, key, device=None):
     """
     width = np.float32(2 * np.sqrt(abs(mean) / factors)) if mean else np.float32(1)
     centre, key = np.float32(0 if mean > 0 else 0.5), np.uint64(key)
+    return _made(rows, factors, device, _draw_uniform, key=key, centre=centre, width=width)
+
+
+def normal_factors(rows, factors, deviation, key, device=None):
+    """Random factors, normal with mean 0, see `gpumf.datasets.twins.numbers.normal`; otherwise as `uniform_factors`.
+
+    deviation : the standard deviation
+    """
+    key, deviation = np.uint64(key), np.float32(deviation)
+    return _made(rows, factors, device, _draw_normal, key=key, deviation=deviation)
+
+
+def _made(rows, factors, device, draw, **parameters):
+    """What a function draws on the CPU, and on a device the kernel of the same name."""
     if device is None:
         made = np.empty((rows, factors), np.float32)
-        _draw_uniform(made.reshape(-1), key, centre, width)
+        draw(made.reshape(-1), *parameters.values())
     else:
         made = device.empty((rows, factors), np.float32)
-        draw = device.kernel("models/initial.cu", "draw_uniform")
-        draw(-(-made.size // _BLOCK), _BLOCK, factors=made, n=made.size, key=key, centre=centre, width=width)
+        kernel = device.kernel("models/initial.cu", draw.__name__.strip("_"))
+        kernel(-(-made.size // _BLOCK), _BLOCK, factors=made, n=made.size, **parameters)
     return made
 
 
@@ -39,3 +54,10 @@ def _draw_uniform(factors, key, centre, width):
     for k in prange(len(factors)):
         unit = np.float32(splitmix64(key + np.uint64(k)) >> np.uint64(40)) * np.float32(2.0**-24)
         factors[k] = (unit - centre) * width
+
+
+@cached_njit(parallel=True)
+def _draw_normal(factors, key, deviation):
+    """As kernels/models/initial.cu."""
+    for k in prange(len(factors)):
+        factors[k] = np.float32(normal(key, k)) * deviation

@@ -10,6 +10,7 @@ import numpy as np
 from gpumf.arguments import flag, integer, number
 from gpumf.models.als import ALS
 from gpumf.models.factorization import Factorization, with_bias_columns
+from gpumf.models.initial import normal_factors
 from gpumf.models.sgd import schedules
 from gpumf.models.sgd.bsgd import Bsgd
 from gpumf.models.sgd.cu2rec import Cu2rec
@@ -21,7 +22,7 @@ from gpumf.models.sgd.hogwild import Hogwild
 from gpumf.models.sgd.kato_hosino import KatoHosino
 from gpumf.models.sgd.newgpusgd import NewGpuSgd
 from gpumf.models.sgd.ordered import Ordered, OrderedParallel
-from gpumf.models.sgd.updates import Parallel, Sequential
+from gpumf.models.sgd.updates import SMALL, Parallel, Sequential
 
 if TYPE_CHECKING:
     from typing import Any, Literal, Self
@@ -233,7 +234,7 @@ class SGD(Factorization):
     def initial_factors(self, train: Ratings) -> tuple[Any, Any]:
         """As of `Factorization`; with biases, normal with mean 0 and small, the biases zero or baseline predictors.
 
-        `esgd` and `cu2rec` have initial factors of their own, see `Descent.draw` of theirs.
+        `esgd` and `cu2rec` have some of their own, see `Descent.draw` of theirs.
 
         Returns
         -------
@@ -245,14 +246,18 @@ class SGD(Factorization):
         >>> users.shape, users[:, -2:].tolist()  # the bias, and the items' one
         ((2, 4), [[0.0, 1.0], [0.0, 1.0]])
         """
-        if not self.biases:
-            return super().initial_factors(train)
-        rng = np.random.default_rng(self.seed)
-        draw = self._trainers[self.solver].draw
-        (p, b_u), (q, b_i) = (draw(self, rng, rows) for rows in (train.n_users, train.n_items))
+        own = self._trainers[self.solver].draw(self, train) if self.biases else None
+        made = super().initial_factors(train) if own is None else with_bias_columns(train, *own)
         if self.biases == "baseline":
-            b_u, b_i = baseline_predictors(train.on_host())
-        return with_bias_columns(train, (p, b_u), (q, b_i))
+            xp = train.xp if own is None else np
+            for rows, column, biases in zip(made, (-2, -1), baseline_predictors(train.on_host()), strict=True):
+                rows[:, column] = xp.asarray(biases, np.float32)
+        return made
+
+    def _draw(self, train, rows, key):
+        if not self.biases:
+            return super()._draw(train, rows, key)
+        return normal_factors(rows, self.factors, SMALL, key, train.device)
 
     def _epoch(self, trainer, number, rows):
         trainer.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])

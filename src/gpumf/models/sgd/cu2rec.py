@@ -65,11 +65,15 @@ class Cu2rec(DescentKernel):
         return options
 
     @classmethod
-    def draw(cls, model, rng, rows):
+    def draw(cls, model, train):
         if model.options["initial"] == "small":
-            return super().draw(model, rng, rows)
-        factors = rng.standard_normal((rows, model.factors), np.float32) / np.float32(model.factors)
-        return factors, rng.standard_normal(rows, np.float32)
+            return None
+        rng, f = np.random.default_rng(model.seed), model.factors
+        sides = train.n_users, train.n_items
+        return tuple(
+            (rng.standard_normal((rows, f), np.float32) / np.float32(f), rng.standard_normal(rows, np.float32))
+            for rows in sides
+        )
 
     @classmethod
     def defines(cls, model):

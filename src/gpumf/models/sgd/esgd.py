@@ -58,11 +58,12 @@ class Esgd(DescentKernel):
         return {"FACTORS": cls.columns(model), "BIASES": biases, "MOST_THREADS": MOST_THREADS}
 
     @classmethod
-    def draw(cls, model, rng, rows):
+    def draw(cls, model, train):
         if model.biases != "baseline":
-            return super().draw(model, rng, rows)
-        width = SMALL * np.sqrt(12)
-        return (rng.random((rows, model.factors), np.float32) - np.float32(0.5)) * width, np.zeros(rows)
+            return None
+        rng, width = np.random.default_rng(model.seed), SMALL * np.sqrt(12)
+        sides = (train.n_users, model.factors), (train.n_items, model.factors)
+        return tuple(((rng.random(shape, np.float32) - np.float32(0.5)) * width, 0) for shape in sides)
 
     def __init__(self, model, train, user_factors, item_factors):
         k = self.columns(model)

@@ -57,9 +57,10 @@ class Descent(FactorTrainer):
         return chosen(model.solver, cls.options, given)
 
     @staticmethod
-    def draw(model, rng, rows):
-        """The initial factors, float32 (rows, factors), and biases, (rows,), of one side of a model with biases."""
-        return rng.standard_normal((rows, model.columns), np.float32)[:, : model.factors] * SMALL, np.zeros(rows)
+    def draw(model, train):
+        """Initial factors of a model with biases where the scheme has its own: what `with_bias_columns` takes, on the
+        host, (user_factors, user_biases) and (item_factors, item_biases). None where they are those of all schemes.
+        """
 
     def set_factors(self, user_factors, item_factors):
         """Go on from these factors, as large as those before, where the kernel has its own."""
