@@ -5,6 +5,7 @@ each SVG what it shows and which CSV file has its numbers: the one becomes the a
 The lines of a kernel get a link to their file, a page links to itself as a notebook and to its experiments.
 """
 
+import os
 import re
 from html import escape, unescape
 from pathlib import Path
@@ -16,10 +17,11 @@ from pygments.lexers import CppLexer, PythonLexer
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
+from gpumf import chapters, experiments
+
 ROOT = Path(__file__).resolve().parent.parent
 LIVE = "Measured on the machine that built this page."
 _KERNEL = re.compile(r"kernels/(\S+), lines (\d+) to \d+")
-_EXPERIMENTS = sorted((ROOT / "src/gpumf/experiments").glob("*/[a-z]*.py"))
 _PICTURES = ("image/svg+xml", "image/png")
 
 
@@ -81,8 +83,8 @@ class Figures(SphinxTransform):
 
     def download(self, path, words):
         """A link to a copy of a file of the repository."""
-        target = Path("..", *[".."] * len(Path(self.env.srcdir).relative_to(ROOT).parts[1:]), path).as_posix()
-        return addnodes.download_reference("", words, reftarget=target, refdoc=self.env.docname)
+        target = Path(os.path.relpath(ROOT, self.env.srcdir), path).as_posix()
+        return addnodes.download_reference("", words, reftarget=f"/{target}", refdoc=self.env.docname)
 
     def link_kernels(self, cell):
         for words in list(cell.findall(nodes.emphasis)):
@@ -95,7 +97,8 @@ class Figures(SphinxTransform):
     def source(self, path, *words, anchor=""):
         """A link to a file of the repository, shown on a page of its own."""
         self.env.metadata[self.env.docname].setdefault("sources", []).append(path)
-        return nodes.reference("", "", *words, refuri=f"_static/{path}.html{anchor}")
+        up = "../" * self.env.docname.count("/")
+        return nodes.reference("", "", *words, refuri=f"{up}_static/{path}.html{anchor}")
 
     def offer_sources(self):
         """Links to the page as a notebook, and to the experiments that it names."""
@@ -104,10 +107,10 @@ class Figures(SphinxTransform):
             return
         words = "This page as a notebook, without its results."
         links = nodes.paragraph("", "", self.download(name, words), classes=["downloads"])
-        text = (ROOT / name).read_text(encoding="utf-8")
-        for number, path in enumerate(path for path in _EXPERIMENTS if f'\\"{path.stem}\\"' in text):
+        for number, experiment in enumerate(chapters.named(ROOT / name)):
             links += nodes.Text(", " if number else " Its experiments: ")
-            links += self.source(path.relative_to(ROOT).as_posix(), nodes.literal("", path.stem))
+            path = f"src/gpumf/experiments/{experiments.names()[experiment]}/{experiment}.py"
+            links += self.source(path, nodes.literal("", experiment))
         page = next(self.document.findall(nodes.section))
         page += links
 

@@ -33,7 +33,7 @@ def lighten(app, error):
     html = Path(app.outdir)
     if error or app.builder.format != "html":
         return
-    pages = {path: path.read_text(encoding="utf-8") for path in html.glob("*.html")}
+    pages = {path: path.read_text(encoding="utf-8") for path in html.rglob("*.html") if "_static" not in path.parts}
     scripts = [path.read_text(encoding="utf-8") for path in html.glob("_static/**/*theme*.js")]
     named = {name for text in (*pages.values(), *scripts) for name in re.findall(r"\bfa-[a-z0-9-]+", text)}
     for path, text in pages.items():

@@ -12,7 +12,12 @@ from support import ROOT
 pytestmark = pytest.mark.browser
 STATIC = ROOT / "book/_static"
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
-WHERE = {"race": "sgd_schemes", "convergence": "sgd_learning", "crossover": "crossover", "roofline": "als_versions"}
+WHERE = {
+    "race": "sgd_schemes",
+    "convergence": "sgd_learning",
+    "crossover": "thesis/crossover",
+    "roofline": "als_versions",
+}
 
 
 @pytest.fixture(scope="module")
