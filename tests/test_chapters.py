@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf import experiments, reports
+from gpumf import experiments, reports, results
 from gpumf.gpu import sources
 from gpumf.results import Result
 from support import ROOT
@@ -74,6 +74,16 @@ def test_two_machines_stand_side_by_side(tmp_path):
     table = chapters.beside((recorded, frame), (live, other), "kernel", "seconds", "s")
     assert list(table) == ["s: H100, recorded", "s: 2 cores of C, this build"]
     assert table.loc["a"].tolist() == ["0.123", "1"] and table.loc["b"].tolist() == ["2", "–"]
+
+
+def test_what_runs_here_has_the_full_profile_but_for_the_changes_and_is_not_kept(monkeypatch):
+    recorded, stored = results.load("blank_blocks"), []
+    monkeypatch.setattr(results, "store", lambda *arguments: stored.append(arguments))
+    live = chapters.here(recorded, data=["ml-100k-twin"], sides=[4, 16])
+    assert live.live and not recorded.live and live.provenance["cpu"] and not stored
+    assert set(live.frame.data) == {"ml-100k-twin"} and set(live.frame.side) == {4, 16}
+    with pytest.raises(TypeError, match="no parameters"):
+        chapters.here(recorded, blocks=3)
 
 
 def test_an_experiment_is_shown_as_recorded_and_as_measured_here(monkeypatch, tmp_path, capsys):

@@ -6,6 +6,7 @@ assert on the recorded frame.
 
 import json
 import re
+from dataclasses import replace
 
 import pandas as pd
 from IPython.display import Markdown, display
@@ -120,6 +121,27 @@ def _cell(value):
     if pd.isna(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+
+
+def here(recorded, **changes):
+    """An experiment once more on this machine, to be held against what is recorded; it is kept nowhere.
+
+    Parameters
+    ----------
+    recorded : Result
+    **changes : replace parameters of its full profile, as `data=["ml-100k"]`
+
+    Returns
+    -------
+    Result: live
+
+    Raises
+    ------
+    TypeError, ValueError : see `experiments.parameters`
+    """
+    before = results.provenance()
+    frame = experiments.module(recorded.name).run(**experiments.parameters(recorded.name, "full", **changes))
+    return replace(recorded, frame=frame, provenance=before, live=True)
 
 
 def beside(recorded, live, rows, column, label, digits=3):
