@@ -181,7 +181,9 @@ def test_a_legend_of_long_words_has_one_column_and_keeps_its_samples():
     axis.plot([1], [1], color="red", label="b")
     patch = Patch(color="green", label="of no axis, and longer than half of a phone")
     figure.legend(handles=[axis.lines[0], patch], loc="outside upper center", ncols=2)
-    (legend,) = style.narrow(figure).legends
+    narrow = style.narrow(figure)
+    narrow.draw_without_rendering()
+    (legend,) = narrow.legends
     line, other = legend.legend_handles
     low, high = (text.get_window_extent().y0 for text in reversed(legend.get_texts()))
     assert same_color(line.get_color(), "red") and same_color(other.get_facecolor(), "green")
