@@ -1,8 +1,12 @@
 """What figures have in common: dots, and a look for each scheme."""
 
+from types import SimpleNamespace
+
+import matplotlib
 import pandas as pd
 import pytest
 from matplotlib.colors import same_color
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
@@ -197,3 +201,18 @@ def test_a_panel_grows_with_the_names_of_its_rows():
         figure.draw_without_rendering()
         heights.append(style.narrow(figure).get_figheight())
     assert heights[1] > 1.3 * heights[0]
+
+
+def test_a_notebook_gets_both_forms_of_what_is_laid_out_here(monkeypatch):
+    formatters = pytest.importorskip("IPython.core.formatters")
+    shell = SimpleNamespace(display_formatter=formatters.DisplayFormatter())
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    monkeypatch.setattr("matplotlib_inline.backend_inline.set_matplotlib_formats", lambda kind: None)
+    with matplotlib.rc_context(), pd.option_context("display.max_colwidth", None):
+        style.setup()
+        shown = shell.display_formatter.formatters["image/svg+xml"]
+        wide, beside = shown(two_panels())
+        assert "<dc:title>2 panels. left: who against things left." in wide and "<svg" in beside["narrow"]
+        foreign = Figure(figsize=(9, 3))
+        foreign.subplots().xaxis.set_major_formatter(lambda value, place: "no copy of this can be made")
+        assert isinstance(shown(foreign), str)

@@ -57,6 +57,7 @@ MODELS = {"ALS": ("green", "-o"), "SGD": ("purple", "-s"), "RBM": ("orange", "-^
 
 WIDTH = 9.0  # inches; as wide as a page of the book
 NARROW = 3.9  # inches; as wide as a phone
+_PANELS = "panels"  # the label of figures that this module lays out, and may lay out anew
 _STYLE = {
     "axes.grid": True,
     "axes.spines.right": False,
@@ -84,6 +85,8 @@ def setup():
         # The book takes the title for those who do not see the figure, and offers the source as a download.
         facts = {"Title": description(figure), "Source": figure.get_url(), "Date": None, "Creator": None}
         wide = print_figure(figure, "svg", metadata=facts)
+        if figure.get_label() != _PANELS:
+            return wide
         return wide, {"narrow": print_figure(narrow(figure), "svg", metadata={"Date": None, "Creator": None})}
 
     get_ipython().display_formatter.formatters["image/svg+xml"].for_type(Figure, svg)
@@ -115,7 +118,7 @@ def save(figure, result, suffix=""):
 
 
 def narrow(figure):
-    """A copy of a drawn figure for narrow screens: its panels one below another, its long texts broken."""
+    """A copy of a drawn figure of `panels` for narrow screens: one panel below another, long texts broken."""
     figure = pickle.loads(pickle.dumps(figure))
     axes = [axis for axis in figure.axes if axis.get_visible() and axis.get_subplotspec()]
     of_place = {}  # the axes of each place in the grid: more than one where they are twins
@@ -201,7 +204,7 @@ def panels(columns=1, rows=1, height=3.6, width=WIDTH, **options):
     """(figure, array of rows x columns axes) of a size in inches."""
     # Not pyplot, whose open figures a notebook shows once more than asked.
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained", label=_PANELS)
         return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
