@@ -36,8 +36,13 @@ def main(argv=None, root=ROOT):
     output = root / "build" / profile
     pages = options.execute_only or output / "book"
     names = notebooks(root / "book")
-    if options.only and options.only not in names:
-        sys.exit(f"There is no notebook {options.only!r} in the table of contents; there are: {', '.join(names)}.")
+    if options.only:
+        files = {Path(name).name: name for name in names}
+        if options.only not in files:
+            sys.exit(
+                f"There is no notebook {options.only!r} in the table of contents; there are: {', '.join(files)}."
+            )
+        options.only = files[options.only]
     parameters = {"profile": profile, **{name: yaml.safe_load(value) for name, value in options.parameter}}
     if options.only:
         try:
@@ -111,7 +116,7 @@ def default_profile():
 
 
 def notebooks(book):
-    """The names of the notebooks in the table of contents, in reading order."""
+    """The notebooks of the table of contents, in reading order: a list of names as 'thesis/sparsity'."""
 
     def files(entry):
         if isinstance(entry, list):
@@ -130,7 +135,7 @@ def notebooks(book):
 
 def execute(root, pages, names, parameters, options):
     """Run the notebooks whose key changed; return those that failed, a dict of name -> what went wrong."""
-    # The notebooks run inside book/, as they do in Jupyter: a relative path must not change its meaning there.
+    # A notebook runs in its own folder, as it does in Jupyter: a relative path must not change its meaning there.
     if data := os.environ.get("GPUMF_DATA"):
         os.environ["GPUMF_DATA"] = os.path.abspath(data)
     if options.record:
@@ -253,12 +258,12 @@ def render(root, pages, output, names, failed, only=None):
     failed : dict of name -> what went wrong, of those that are shown as failed
     only : the notebook whose page's path is printed too
     """
-    executed = {pages / f"{name}.ipynb" for name in names}
+    executed = {pages / f"{name}.ipynb": name for name in names}
     # A chapter that was never run (`--only` ran another) is shown without its results rather than not at all.
-    ready = {path for path in executed if path.stem not in failed and executed_key(path)}
+    ready = {path for path, name in executed.items() if name not in failed and executed_key(path)}
     book = root / "book"
     copies = {pages / path.relative_to(book): path.read_bytes() for path in files_below(book, ".py")}
-    copies |= {path: chapter.not_run(copies[path], failed.get(path.stem)) for path in executed - ready}
+    copies |= {path: chapter.not_run(copies[path], failed.get(executed[path])) for path in executed.keys() - ready}
     mirror({to: content for to, content in copies.items() if to not in ready}, pages, keep=ready)
     figures, kept = output / "figures", root / "figures"
     mirror({figures / path.relative_to(kept): path.read_bytes() for path in files_below(kept)}, figures)
@@ -275,7 +280,7 @@ def render(root, pages, output, names, failed, only=None):
         stamp.write_text(digest.hexdigest())
     print(f"The book: {index}")
     if only:
-        print(f"The page: {index.with_name(f'{only}.html')}")
+        print(f"The page: {index.parent / only}.html")
     return 0
 
 

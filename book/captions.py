@@ -2,9 +2,12 @@
 
 A paragraph in italics right below a code cell is the caption of what the cell has drawn. `figure_style` writes into
 each SVG what it shows and which CSV file has its numbers: the one becomes the alternative text, the other a download.
+Beside it lies one for narrow screens, here a second image, until `lighter` makes one picture of the two.
 The lines of a kernel get a link to their file, a page links to itself as a notebook and to its experiments.
 """
 
+import json
+import os
 import re
 from html import escape, unescape
 from pathlib import Path
@@ -16,10 +19,12 @@ from pygments.lexers import CppLexer, PythonLexer
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
+from gpumf import chapters, experiments
+
 ROOT = Path(__file__).resolve().parent.parent
 LIVE = "Measured on the machine that built this page."
 _KERNEL = re.compile(r"kernels/(\S+), lines (\d+) to \d+")
-_EXPERIMENTS = sorted((ROOT / "src/gpumf/experiments").glob("*/[a-z]*.py"))
+_FACT = re.compile(r"<dc:(title|source)>([^<]*)<")
 _PICTURES = ("image/svg+xml", "image/png")
 
 
@@ -36,7 +41,7 @@ class Figures(SphinxTransform):
     default_priority = 870
 
     def apply(self):
-        self.made = 0
+        self.made, self.narrow = 0, _narrow(Path(self.env.doc2path(self.env.docname)))
         for cell in list(self.document.findall(_is("cell_code"))):
             drawn = [bundle for bundle in cell.findall(_is("mime_bundle")) if _draws(bundle)]
             caption = _caption_below(cell)
@@ -68,21 +73,25 @@ class Figures(SphinxTransform):
         figure += [bundle, caption]
 
     def describe(self, bundle):
-        """Give images their alternative text; return what the first one says of itself."""
+        """Give images their alternative text and their narrow variant; return what the first one says of itself."""
         facts = {}
-        for image in bundle.findall(nodes.image):
+        for image in list(bundle.findall(nodes.image)):
             path = Path(self.env.relfn2path(image["uri"], self.env.docname)[1])
             if path.suffix == ".svg" and path.is_file():
-                head = path.read_text(encoding="utf-8")[:20_000]
-                found = {key: unescape(text) for key, text in re.findall(r"<dc:(title|source)>([^<]*)<", head)}
+                text = path.read_text(encoding="utf-8")
+                found = {key: unescape(words) for key, words in _FACT.findall(text[:20_000])}
                 image["alt"] = found.get("title", "")
                 facts = facts or found
+                if text in self.narrow:
+                    path.with_suffix(".narrow.svg").write_text(self.narrow[text], encoding="utf-8")
+                    uri = image["uri"].removesuffix("svg") + "narrow.svg"
+                    image.parent += nodes.image("", uri=uri, alt=image["alt"], classes=["narrow"])
         return facts
 
     def download(self, path, words):
         """A link to a copy of a file of the repository."""
-        target = Path("..", *[".."] * len(Path(self.env.srcdir).relative_to(ROOT).parts[1:]), path).as_posix()
-        return addnodes.download_reference("", words, reftarget=target, refdoc=self.env.docname)
+        target = Path(os.path.relpath(ROOT, self.env.srcdir), path).as_posix()
+        return addnodes.download_reference("", words, reftarget=f"/{target}", refdoc=self.env.docname)
 
     def link_kernels(self, cell):
         for words in list(cell.findall(nodes.emphasis)):
@@ -95,7 +104,8 @@ class Figures(SphinxTransform):
     def source(self, path, *words, anchor=""):
         """A link to a file of the repository, shown on a page of its own."""
         self.env.metadata[self.env.docname].setdefault("sources", []).append(path)
-        return nodes.reference("", "", *words, refuri=f"_static/{path}.html{anchor}")
+        up = "../" * self.env.docname.count("/")
+        return nodes.reference("", "", *words, refuri=f"{up}_static/{path}.html{anchor}")
 
     def offer_sources(self):
         """Links to the page as a notebook, and to the experiments that it names."""
@@ -104,12 +114,25 @@ class Figures(SphinxTransform):
             return
         words = "This page as a notebook, without its results."
         links = nodes.paragraph("", "", self.download(name, words), classes=["downloads"])
-        text = (ROOT / name).read_text(encoding="utf-8")
-        for number, path in enumerate(path for path in _EXPERIMENTS if f'\\"{path.stem}\\"' in text):
+        for number, experiment in enumerate(chapters.named(ROOT / name)):
             links += nodes.Text(", " if number else " Its experiments: ")
-            links += self.source(path.relative_to(ROOT).as_posix(), nodes.literal("", path.stem))
+            path = f"src/gpumf/experiments/{experiments.names()[experiment]}/{experiment}.py"
+            links += self.source(path, nodes.literal("", experiment))
         page = next(self.document.findall(nodes.section))
         page += links
+
+
+def _narrow(notebook):
+    """The SVG for narrow screens of each SVG in the outputs of a notebook that has been run."""
+    if notebook.suffix != ".ipynb":
+        return {}
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    found = {}
+    for output in (output for cell in cells for output in cell.get("outputs", [])):
+        kind = "image/svg+xml"
+        if narrow := output.get("metadata", {}).get(kind, {}).get("narrow"):
+            found["\n".join("".join(output["data"][kind]).splitlines())] = narrow  # as MyST-NB writes it
+    return found
 
 
 def _is(element):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 _SCRIPT = re.compile(r"\s*<script[^>]*fontawesome\.js[^>]*></script>")
 _RULE = re.compile(r'((?:\.fa-[a-z0-9-]+:+before,?)+)\{content:"([^"]*)"\}')
+_NARROW = re.compile(r'(<img [^>]*>)\s*<img [^>]*class="narrow"[^>]* src="([^"]*)"[^>]*>')
 _PARAMETERS = re.compile(r"<dl>\n(?:<dd>.*</dd>\n)+</dl>")
 _WOFF2 = re.compile(r'url\([^)]*fontawesome[^)]*\.woff2\) format\("woff2"\),')
 
@@ -29,14 +30,15 @@ def choose_mathjax(app, config):
 
 
 def lighten(app, error):
-    """Take what no page uses out of a finished build, and have images load when they are scrolled to."""
+    """Take what no page uses out of a finished build, and have images load, one for a screen, when scrolled to."""
     html = Path(app.outdir)
     if error or app.builder.format != "html":
         return
-    pages = {path: path.read_text(encoding="utf-8") for path in html.glob("*.html")}
+    pages = {path: path.read_text(encoding="utf-8") for path in html.rglob("*.html") if "_static" not in path.parts}
     scripts = [path.read_text(encoding="utf-8") for path in html.glob("_static/**/*theme*.js")]
     named = {name for text in (*pages.values(), *scripts) for name in re.findall(r"\bfa-[a-z0-9-]+", text)}
     for path, text in pages.items():
+        text = _NARROW.sub(r'<picture><source media="(max-width: 40rem)" srcset="\2">\1</picture>', text)
         text = _SCRIPT.sub("", text).replace("<img alt=", '<img loading="lazy" alt=')
         text = text.replace('role="doc-biblioentry"', 'role="listitem"')  # an entry of a list, as it is written
         path.write_text(_PARAMETERS.sub(_plain, text), encoding="utf-8")

@@ -3,21 +3,18 @@
 With --check, only say whether they are current.
 """
 
-import json
 import re
 import sys
 from pathlib import Path
 
 import gains
-from gpumf import experiments, findings, reports, results
+from gpumf import chapters, experiments, findings, reports, results
 from gpumf import figure_style as style
 from gpumf.experiments.thesis.first_comparison import BASELINES, FACTORS, summary
 from gpumf.experiments.thesis.speedups import PUBLISHED_KERNELS
 
 ROOT = Path(__file__).resolve().parent.parent
 _MARKED = re.compile(r"(<!-- results(?: of (?P<part>\w+))?:.*?-->\n).*?(<!-- end of results -->)", re.DOTALL)
-# Pages that lead through what others measure.
-_INDEXES = "guide", "performance", "thesis"
 
 
 def coverage(frame):
@@ -36,7 +33,7 @@ def coverage(frame):
 
 def artefacts(frame):
     """The publications' figures and tables in Markdown: a table a source, a row an artefact, its page and words."""
-    pages, known, blocks = chapters(), experiments.artefacts(), []
+    pages, known, blocks = chapters.pages(), experiments.artefacts(), []
     for source, counts in reports.coverage(frame).iterrows():
         rows = ["| figure or table | what it says | what became of it |", "| --- | --- | --- |"]
         for artefact in known[known.source == source].itertuples():
@@ -61,20 +58,6 @@ _TITLES = {
     "newgpusgd": "NewGPUSGD",
     "esgd": "ESGD",
 }
-
-
-def chapters():
-    """The chapter that shows an experiment, the first in reading order: a dict of name -> name."""
-    book, found = ROOT / "book", {}
-    for chapter in re.findall(r"file: (\w+)", (book / "_toc.yml").read_text(encoding="utf-8")):
-        path = book / f"{chapter}.ipynb"
-        if chapter not in _INDEXES and path.is_file():
-            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-            code = "".join(line for cell in cells if cell["cell_type"] == "code" for line in cell["source"])
-            for name in experiments.names():
-                if f'"{name}"' in code:
-                    found.setdefault(name, chapter)
-    return found
 
 
 def promises(frame):

@@ -1,14 +1,16 @@
-"""What chapters share: lines of kernels as they are, and numbers for prose."""
+"""What chapters share: lines of kernels as they are, numbers for prose, and which of them shows an experiment."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf import experiments, reports
+from gpumf import experiments, reports, results
 from gpumf.gpu import sources
 from gpumf.results import Result
+from support import ROOT
 
 # A machine that only runs the GPU tests may lack it.
 pytest.importorskip("IPython")
@@ -74,6 +76,16 @@ def test_two_machines_stand_side_by_side(tmp_path):
     assert table.loc["a"].tolist() == ["0.123", "1"] and table.loc["b"].tolist() == ["2", "–"]
 
 
+def test_what_runs_here_has_the_full_profile_but_for_the_changes_and_is_not_kept(monkeypatch):
+    recorded, stored = results.load("blank_blocks"), []
+    monkeypatch.setattr(results, "store", lambda *arguments: stored.append(arguments))
+    live = chapters.here(recorded, data=["ml-100k-twin"], sides=[4, 16])
+    assert live.live and not recorded.live and live.provenance["cpu"] and not stored
+    assert set(live.frame.data) == {"ml-100k-twin"} and set(live.frame.side) == {4, 16}
+    with pytest.raises(TypeError, match="no parameters"):
+        chapters.here(recorded, blocks=3)
+
+
 def test_an_experiment_is_shown_as_recorded_and_as_measured_here(monkeypatch, tmp_path, capsys):
     recorded, live = (Result(tmp_path / "a.csv", pd.DataFrame({"n": [n]}), {}, live=n == 1) for n in (0, 1))
     drawn = SimpleNamespace(figure=lambda frame: ("figure of", frame.n[0]), summary=lambda frame: frame.n.sum())
@@ -91,3 +103,27 @@ def test_an_experiment_is_shown_as_recorded_and_as_measured_here(monkeypatch, tm
     assert chapters.table("a", None) is None
     drawn.summary = lambda frame: pd.DataFrame({"x": [0.00012345, 123456.7, np.nan], "n": frame.n[0]})
     assert chapters.table("a", live.frame).to_numpy().T.tolist() == [["0.0001234", "123,457", "–"], [1, 1, 1]]
+
+
+def test_a_page_shows_what_it_names_first_in_reading_order():
+    found = chapters.pages()
+    assert found["first_comparison"] == "thesis/first_comparison", "the page on performance only leads through it"
+    assert found["rating_counts"] == "gpumf/data"
+    assert found["several_gpus"] == "gpumf/distributed", "the drawing of this name on another page is none of it"
+    assert "first_comparison" in chapters.named(ROOT / "book/gpumf/performance.ipynb")
+
+
+def test_an_experiment_is_named_by_code_alone(tmp_path):
+    cells = [
+        ("markdown", ['"speedups"']),
+        ("code", ['show("sparsity")\n', 'drawing("crossover")']),
+        ("code", ['"data"']),
+    ]
+    book = {"cells": [{"cell_type": kind, "source": source} for kind, source in cells]}
+    (tmp_path / "a.ipynb").write_text(json.dumps(book), encoding="utf-8")
+    assert chapters.named(tmp_path / "a.ipynb") == ["sparsity"]
+
+
+def test_every_experiment_with_findings_on_publications_has_a_chapter():
+    asked = {name for name, finding in experiments.findings() if name and finding.source != "gpumf"}
+    assert asked <= set(chapters.pages())

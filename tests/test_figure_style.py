@@ -1,8 +1,13 @@
 """What figures have in common: dots, and a look for each scheme."""
 
+from types import SimpleNamespace
+
+import matplotlib
 import pandas as pd
 import pytest
 from matplotlib.colors import same_color
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf import figure_style as style
@@ -136,3 +141,78 @@ def test_a_figure_is_told_in_words():
     figure, ((axis,),) = style.panels()
     axis.set(xlabel="epochs", ylabel="error")
     assert style.description(figure) == "error against epochs."
+
+
+def two_panels():
+    """Two panels that share an axis, drawn, with a legend and a name that is long."""
+    figure, (axes,) = style.panels(columns=2, sharey=True)
+    for axis, title in zip(axes, ("left", "right"), strict=True):
+        for label in ("one", "two"):
+            axis.plot([1, 2], [0, 1], label=label)
+        axis.set(title=title, xlabel=f"things {title}")
+    axes[0].set_ylabel("who")
+    axes[0].set_yticks([0, 1], ["a", "a name that is far too long"])
+    style.legend(figure, axes[0], 2)
+    figure.draw_without_rendering()
+    return figure
+
+
+def test_on_a_narrow_screen_panels_stand_one_below_another_with_labels_of_their_own():
+    wide = two_panels()
+    narrow = style.narrow(wide)
+    narrow.draw_without_rendering()
+    places = [axis.get_position() for axis in narrow.axes]
+    assert narrow.get_figwidth() == style.NARROW and narrow.get_figheight() > wide.get_figheight()
+    assert places[0].y0 > places[1].y1 and places[0].x0 == pytest.approx(places[1].x0)
+    for axis, title in zip(narrow.axes, ("left", "right"), strict=True):
+        assert (axis.get_ylabel(), axis.get_xlabel(), axis.get_title()) == ("who", f"things {title}", title)
+        names = [label for label in axis.get_yticklabels() if label.get_visible()]
+        assert [name.get_text() for name in names] == ["a", "a name that is far\ntoo long"]
+    (legend,) = narrow.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["one", "two"]
+
+
+def test_the_wide_figure_stays_as_it_is():
+    wide = two_panels()
+    before = wide.get_size_inches().tolist(), [axis.get_position().bounds for axis in wide.axes]
+    style.narrow(wide)
+    assert before == (wide.get_size_inches().tolist(), [axis.get_position().bounds for axis in wide.axes])
+    assert wide.axes[1].get_ylabel() == "" and wide.axes[0].get_yticklabels()[1].get_text().count("\n") == 0
+
+
+def test_a_legend_of_long_words_has_one_column_and_keeps_its_samples():
+    figure, ((axis,),) = style.panels()
+    axis.plot([1], [1], color="red", label="b")
+    patch = Patch(color="green", label="of no axis, and longer than half of a phone")
+    figure.legend(handles=[axis.lines[0], patch], loc="outside upper center", ncols=2)
+    narrow = style.narrow(figure)
+    narrow.draw_without_rendering()
+    (legend,) = narrow.legends
+    line, other = legend.legend_handles
+    low, high = (text.get_window_extent().y0 for text in reversed(legend.get_texts()))
+    assert same_color(line.get_color(), "red") and same_color(other.get_facecolor(), "green")
+    assert low < high
+
+
+def test_a_panel_grows_with_the_names_of_its_rows():
+    heights = []
+    for name in ("short", "as many words as take three lines of a phone, no fewer"):
+        figure = style.dots(pd.Series(1.0, index=[f"{name} {k}" for k in range(12)]), "things")
+        figure.draw_without_rendering()
+        heights.append(style.narrow(figure).get_figheight())
+    assert heights[1] > 1.3 * heights[0]
+
+
+def test_a_notebook_gets_both_forms_of_what_is_laid_out_here(monkeypatch):
+    formatters = pytest.importorskip("IPython.core.formatters")
+    shell = SimpleNamespace(display_formatter=formatters.DisplayFormatter())
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    monkeypatch.setattr("matplotlib_inline.backend_inline.set_matplotlib_formats", lambda kind: None)
+    with matplotlib.rc_context(), pd.option_context("display.max_colwidth", None):
+        style.setup()
+        shown = shell.display_formatter.formatters["image/svg+xml"]
+        wide, beside = shown(two_panels())
+        assert "<dc:title>2 panels. left: who against things left." in wide and "<svg" in beside["narrow"]
+        foreign = Figure(figsize=(9, 3))
+        foreign.subplots().xaxis.set_major_formatter(lambda value, place: "no copy of this can be made")
+        assert isinstance(shown(foreign), str)

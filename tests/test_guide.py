@@ -17,7 +17,7 @@ nbformat = pytest.importorskip("nbformat")
 
 def rows():
     """What is to be done -> the call of this package, of all tables of the guide."""
-    cells = nbformat.read(ROOT / "book/guide.ipynb", as_version=4).cells
+    cells = nbformat.read(ROOT / "book/gpumf/guide.ipynb", as_version=4).cells
     found = {}
     for line in "\n".join(cell.source for cell in cells if cell.cell_type == "markdown").splitlines():
         cells_of_row = [cell.strip() for cell in line.split("|")[1:-1]]

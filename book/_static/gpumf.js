@@ -196,7 +196,8 @@
   };
 
   kinds.convergence = (host, data) => {
-    const names = Object.keys(data.sets);
+    const names = Object.keys(data.sets), labels = { seconds: "seconds of training", wall: "wall seconds", epochs: "epochs" };
+    const axes = Object.keys(labels).filter((name) => name in data.sets[names[0]][0]);
     let set = names[0], by = "seconds";
     const lines = () => data.sets[set];
     const chosen = new Set(lines().filter((line) => line.main).map((line) => line.name));
@@ -211,8 +212,8 @@
       const errors = points.map(([, y]) => y).sort((a, b) => a - b);
       // The first epochs are far above all that is worth seeing.
       const y = span([errors[0], errors[Math.floor(0.93 * (errors.length - 1))]], false, 0.06);
-      const log = by === "seconds", x = span(points.map(([x]) => x), log, log ? 0.03 : 0.02);
-      const { root, sx, sy, box } = plot(width, 340, { domain: x, log, label: log ? "seconds of training" : "epochs" }, { domain: y, label: `test ${data.metric}` });
+      const log = by !== "epochs", x = span(points.map(([x]) => x), log, log ? 0.03 : 0.02);
+      const { root, sx, sy, box } = plot(width, 340, { domain: x, log, label: labels[by] }, { domain: y, label: `test ${data.metric}` });
       const inside = clipped(root, box, `gpumf-clip-${counter++}`);
       for (const line of shown) {
         const path = known(line).map(([x, y], k) => `${k ? "L" : "M"}${sx(x).toFixed(1)} ${sy(y).toFixed(1)}`).join("");
@@ -225,11 +226,11 @@
       const lowest = shown.reduce((a, b) => (!a || b.errors[b.errors.length - 1] < a.errors[a.errors.length - 1] ? b : a), null);
       return lowest ? `${set}: of ${shown.length} shown the lowest in the end is ${ending(lowest)}.` : `${set}: nothing is shown.`;
     };
-    const view = stage(host, () => `Test ${data.metric} on ${set} against ${by}. ${best()}`, draw);
+    const view = stage(host, () => `Test ${data.metric} on ${set} against ${labels[by]}. ${best()}`, draw);
     const show = (words) => { view.redraw(); view.say(words || best()); };
     view.controls.append(
       select("Data:", names, (k) => { set = names[k]; show(); }),
-      select("Against:", ["seconds", "epochs"], (k) => { by = ["seconds", "epochs"][k]; show(); }),
+      select("Against:", axes.map((name) => labels[name]), (k) => { by = axes[k]; show(); }),
       checks("Schemes", all.map((line) => ({ ...line, checked: chosen.has(line.name) })), (k, on) => {
         chosen[on ? "add" : "delete"](all[k].name);
         const line = lines().find((one) => one.name === all[k].name);

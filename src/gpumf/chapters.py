@@ -1,15 +1,17 @@
-"""What the chapters of the book share: lines of a kernel on the page, numbers for prose, this machine beside another.
+"""What the book's chapters share: a kernel's lines, numbers for prose, this machine beside another; what each shows.
 
 A conclusion is written in Markdown and takes its numbers by name from `numbers`; above it on the page stands an
 assert on the recorded frame.
 """
 
+import json
 import re
+from dataclasses import replace
 
 import pandas as pd
 from IPython.display import Markdown, display
 
-from gpumf import experiments, reports
+from gpumf import experiments, reports, results
 from gpumf import figure_style as style
 from gpumf.gpu import sources
 
@@ -121,6 +123,27 @@ def _cell(value):
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
 
 
+def here(recorded, **changes):
+    """An experiment once more on this machine, to be held against what is recorded; it is kept nowhere.
+
+    Parameters
+    ----------
+    recorded : Result
+    **changes : replace parameters of its full profile, as `data=["ml-100k"]`
+
+    Returns
+    -------
+    Result: live
+
+    Raises
+    ------
+    TypeError, ValueError : see `experiments.parameters`
+    """
+    before = results.provenance()
+    frame = experiments.module(recorded.name).run(**experiments.parameters(recorded.name, "full", **changes))
+    return replace(recorded, frame=frame, provenance=before, live=True)
+
+
 def beside(recorded, live, rows, column, label, digits=3):
     """A column of a summary as recorded and as measured on the reader's machine, side by side.
 
@@ -143,3 +166,29 @@ def beside(recorded, live, rows, column, label, digits=3):
         machine += ", this build" if result.live else ", recorded"
         sides[f"{label}: {machine}"] = summary.set_index(rows)[column].map(f"{{:.{digits}g}}".format)
     return pd.DataFrame(sides).fillna("–")
+
+
+def named(path):
+    """The experiments that the code of a notebook names: a list of str, in the order of `experiments.names`.
+
+    Parameters
+    ----------
+    path : Path of the notebook
+    """
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    texts = set(re.findall(r'(?<!drawing\()"(\w+)"', code))  # a drawing may be called as an experiment is
+    return [name for name in experiments.names() if name in texts]
+
+
+def pages():
+    """The first chapter that shows each experiment: a dict of its name -> page, as 'thesis/sparsity'."""
+    book, found = results.repository() / "book", {}
+    for page in re.findall(r"file: (\S+)", (book / "_toc.yml").read_text(encoding="utf-8")):
+        path = book / f"{page}.ipynb"
+        if page != _INDEX and path.is_file():
+            found = dict.fromkeys(named(path), page) | found
+    return found
+
+
+_INDEX = "gpumf/performance"  # it leads through what other chapters measure

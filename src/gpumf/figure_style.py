@@ -4,6 +4,8 @@ An experiment draws its own frame; here is what all of them share. `save` says b
 measured, and writes the figures of recorded results to figures/<source>/.
 """
 
+import pickle
+from textwrap import fill
 from typing import NamedTuple
 
 import matplotlib
@@ -54,6 +56,8 @@ MODELS = {"ALS": ("green", "-o"), "SGD": ("purple", "-s"), "RBM": ("orange", "-^
 """Colour and line of a model, where its schemes are not told apart."""
 
 WIDTH = 9.0  # inches; as wide as a page of the book
+NARROW = 3.9  # inches; as wide as a phone
+_PANELS = "panels"  # the label of figures that this module lays out, and may lay out anew
 _STYLE = {
     "axes.grid": True,
     "axes.spines.right": False,
@@ -80,7 +84,10 @@ def setup():
     def svg(figure):
         # The book takes the title for those who do not see the figure, and offers the source as a download.
         facts = {"Title": description(figure), "Source": figure.get_url(), "Date": None, "Creator": None}
-        return print_figure(figure, "svg", metadata=facts)
+        wide = print_figure(figure, "svg", metadata=facts)
+        if figure.get_label() != _PANELS:
+            return wide
+        return wide, {"narrow": print_figure(narrow(figure), "svg", metadata={"Date": None, "Creator": None})}
 
     get_ipython().display_formatter.formatters["image/svg+xml"].for_type(Figure, svg)
 
@@ -108,6 +115,64 @@ def save(figure, result, suffix=""):
         with matplotlib.rc_context(_STYLE):
             figure.savefig(folder / f"{result.name}{suffix}.svg", metadata={"Date": None, "Creator": None})
     return figure
+
+
+def narrow(figure):
+    """A copy of a drawn figure of `panels` for narrow screens: one panel below another, long texts broken."""
+    figure = pickle.loads(pickle.dumps(figure))
+    axes = [axis for axis in figure.axes if axis.get_visible() and axis.get_subplotspec()]
+    of_place = {}  # the axes of each place in the grid: more than one where they are twins
+    for axis in axes:
+        _label_alone(axis, axes)
+        of_place.setdefault(axis.get_subplotspec().num1, []).append(axis)
+    heights = []
+    for of in of_place.values():
+        before = of[0].get_position().height * figure.get_figheight()
+        heights.append(max(_break_texts(axis, before) for axis in of))
+    grid = figure.add_gridspec(len(of_place), 1, height_ratios=heights)
+    for place, of in zip(grid, of_place.values(), strict=True):
+        for axis in of:
+            axis.set_subplotspec(place)
+    lines = sum(_in_fewer_columns(figure, legend) for legend in list(figure.legends))
+    figure.supxlabel(fill(figure.get_supxlabel(), 58), fontsize=8, color="0.35")
+    figure.set_size_inches(NARROW, sum(heights) + 0.8 * len(heights) + 0.2 * lines)
+    return figure
+
+
+def _label_alone(axis, axes):
+    """Give a panel the labels that it leaves to those beside and below it."""
+    rows, columns = axis.get_subplotspec().rowspan, axis.get_subplotspec().colspan
+    for other in axes:
+        place = other.get_subplotspec()
+        if not axis.get_ylabel() and place.rowspan == rows and axis.get_shared_y_axes().joined(axis, other):
+            axis.set_ylabel(other.get_ylabel())
+        if not axis.get_xlabel() and place.colspan == columns and axis.get_shared_x_axes().joined(axis, other):
+            axis.set_xlabel(other.get_xlabel())
+    axis.tick_params(labelbottom=True, labelleft=axis.yaxis.get_ticks_position() != "right")
+
+
+def _break_texts(axis, height):
+    """Break the texts around a panel of a height in inches; return that which it needs then."""
+    for text, most in ((axis.title, 44), (axis.xaxis.label, 44), (axis.yaxis.label, max(16, int(12 * height)))):
+        text.set_text(fill(text.get_text(), most))
+    if not _row_names(axis):
+        return height
+    names = [fill(text.get_text(), 20) for text in axis.get_yticklabels()]
+    lines = max(name.count("\n") + 1 for name in names)
+    axis.set_yticks(axis.get_yticks(), names, fontsize=10 if lines == 1 else 8)
+    return max(height, len(names) * lines * 0.16)
+
+
+def _in_fewer_columns(figure, legend):
+    """Put a figure's legend into one column or two, whichever fits; return its number of lines."""
+    named = [axis.get_legend_handles_labels() for axis in figure.axes]
+    drawn = {label: handle for handles, names in named for handle, label in zip(handles, names, strict=True)}
+    labels = [text.get_text() for text in legend.get_texts()]
+    handles = [drawn.get(label, sample) for label, sample in zip(labels, legend.legend_handles, strict=True)]
+    columns = 1 if max(map(len, labels)) > 20 else 2
+    legend.remove()
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+    return -(-len(labels) // columns)
 
 
 def description(figure):
@@ -139,7 +204,7 @@ def panels(columns=1, rows=1, height=3.6, width=WIDTH, **options):
     """(figure, array of rows x columns axes) of a size in inches."""
     # Not pyplot, whose open figures a notebook shows once more than asked.
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained", label=_PANELS)
         return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 

@@ -97,6 +97,19 @@ WORDLESS = r"""() => [...document.querySelectorAll('main img')].flatMap(image =>
   return bare ? [`has no caption: ${words.slice(0, 120)}`] : [];
 })"""
 
+# Charts and drawings whose letters a screen makes smaller by more than a fifth, and code that is moved sideways.
+SHRUNK = """async () => {
+  await new Promise(requestAnimationFrame);
+  const found = [];
+  for (const image of document.querySelectorAll('.cell_output picture img')) {
+    image.scrollIntoView();
+    await image.decode().catch(() => {});
+    if (image.width < 0.8 * image.naturalWidth) found.push(`is too small to read: ${image.alt.slice(0, 80)}`);
+  }
+  const code = [...document.querySelectorAll('article pre')].filter(node => node.scrollWidth > node.clientWidth + 1);
+  return found.concat(code.map(node => `scrolls sideways: ${node.textContent.slice(0, 80)}`));
+}"""
+
 LINKS = "() => [...document.querySelectorAll('a[href]')].map(link => link.href)"
 ANCHORS = "() => [...document.querySelectorAll('[id], a[name]')].map(node => node.id || node.name)"
 
@@ -122,6 +135,7 @@ def test_every_page_is_whole_without_a_network(html, page):
         for size in (DESK, PHONE):
             page.set_viewport_size(size)
             found += page.evaluate(TOO_WIDE)
+        found += page.evaluate(SHRUNK)
         page.set_viewport_size(DESK)
         problems += [f"{path.name}: {problem}" for problem in found + page.problems]
         page.problems.clear()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,15 +27,15 @@ spec.loader.exec_module(build)
 sys.path.remove(str(BUILD.parent))
 
 # Each run of a notebook leaves a line in runs.txt: its name and the parameters that it saw.
-LOG = "open('../runs.txt', 'a').write(f'{name} {profile} {repeats!r}\\n')"
+LOG = "open('{runs}', 'a').write(f'{{name}} {{profile}} {{repeats!r}}\\n')"
 
 
 def write_notebook(project, name, *code):
     new_code_cell, new_markdown_cell = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
     cells = [
-        new_markdown_cell(f"# Chapter {name}"),
+        new_markdown_cell(f"# Chapter {Path(name).name}"),
         new_code_cell('profile = "quick"\nrepeats = 1', metadata={"tags": ["parameters"]}),
-        new_code_cell(f"name = {name!r}\n{LOG}"),
+        new_code_cell(f"name = {Path(name).name!r}\n{LOG.format(runs=project / 'runs.txt')}"),
         *map(new_code_cell, code),
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
@@ -48,7 +49,7 @@ def project(tmp_path, monkeypatch):
     # What build.py puts there is gone again after the test.
     monkeypatch.setenv("JUPYTER_PATH", "")
     monkeypatch.setenv("GPUMF_RECORD", "")
-    for folder in ("book", "src/gpumf", "kernels/als", "data/results/a-gpu", "data/raw", "figures"):
+    for folder in ("book/a", "src/gpumf", "kernels/als", "data/results/a-gpu", "data/raw", "figures"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "src/gpumf/model.py").write_text("factors = 16\n")
     (tmp_path / "kernels/als/als.cu").write_text("// one\n")
@@ -57,11 +58,11 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "figures/als.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"/>')
     (tmp_path / "book/_config.yml").write_text('title: Tiny\nexecute: {execute_notebooks: "off"}\n')
     (tmp_path / "book/_toc.yml").write_text(
-        "format: jb-book\nroot: intro\nparts:\n- caption: All\n  chapters:\n  - file: one\n  - file: two\n"
+        "format: jb-book\nroot: intro\nparts:\n- caption: All\n  chapters:\n  - file: one\n  - file: a/two\n"
     )
     (tmp_path / "book/intro.md").write_text("# Tiny\n\n![als](../figures/als.svg)\n")
     write_notebook(tmp_path, "one")
-    write_notebook(tmp_path, "two")
+    write_notebook(tmp_path, "a/two")
     return tmp_path
 
 
@@ -81,7 +82,7 @@ def execute(project):
 def test_runs_each_notebook_once_and_then_only_what_changed(project, execute):
     assert execute() == (0, ["one quick 1", "two quick 1"])
     assert execute() == (0, [])
-    write_notebook(project, "two", "print('changed')")
+    write_notebook(project, "a/two", "print('changed')")
     assert execute() == (0, ["two quick 1"])
     assert execute("--profile", "full") == (0, ["one full 1", "two full 1"])
 
@@ -152,7 +153,7 @@ def test_a_failing_notebook_is_named_and_the_others_are_kept(project, execute, c
 
 
 def test_an_interrupted_build_goes_on_where_it_stopped(project, execute):
-    write_notebook(project, "two", "import time; time.sleep(60)")
+    write_notebook(project, "a/two", "import time; time.sleep(60)")
     # Whoever runs the tests in the background has told them not to listen.
     command = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command += f"import build, pathlib, sys; sys.exit(build.main(root=pathlib.Path({str(project)!r})))"
@@ -169,7 +170,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(project, execute):
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130 and "Interrupted" in error
-    write_notebook(project, "two")
+    write_notebook(project, "a/two")
     assert execute() == (0, ["two quick 1"])
 
 
@@ -249,7 +250,7 @@ def test_pages_are_rendered_when_they_changed_and_only_then(project, capfd):
 @pytest.mark.book
 def test_a_chapter_that_never_ran_is_rendered_without_results(project, capfd):
     assert build.main(["--profile", "quick", "--only", "one"], root=project) == 0
-    assert "Chapter two" in (project / "build/quick/_build/html/two.html").read_text()
+    assert "Chapter two" in (project / "build/quick/_build/html/a/two.html").read_text()
     assert build.main(["--profile", "quick"], root=project) == 0
     assert (project / "runs.txt").read_text() == "one quick 1\ntwo quick 1\n"
 
@@ -261,7 +262,7 @@ def test_a_chapter_that_failed_is_rendered_as_failed_until_it_runs(project, capf
     page = project / "build/quick/_build/html/one.html"
     assert "Failed: one" in capfd.readouterr().err
     assert "Chapter one" in page.read_text() and "OSError: no C++ compiler" in page.read_text()
-    assert "How this page was run" in page.with_name("two.html").read_text()
+    assert "How this page was run" in (page.parent / "a/two.html").read_text()
     write_notebook(project, "one")
     assert build.main(["--profile", "quick", "--only", "one"], root=project) == 0
     assert f"The page: {page}\n" in capfd.readouterr().out
@@ -306,13 +307,13 @@ def test_every_chapter_takes_its_own_parameters_as_they_are(name):
 
 def test_the_documented_call_is_understood():
     given = {"profile": "quick", "repeats": 3}
-    assert build.chapter.parameters(ROOT / "book/data.ipynb", given) == given
+    assert build.chapter.parameters(ROOT / "book/gpumf/data.ipynb", given) == given
 
 
 def test_lines_take_the_place_of_bars_where_nobody_watches(execute, capfd):
     execute()
     err = capfd.readouterr().err
-    assert "\r" not in err and "(1 of 2)\n" in err and "two: " in err
+    assert "\r" not in err and "(1 of 2)\n" in err and "a/two: " in err
 
 
 def test_prose_of_a_chapter_that_never_ran_has_dashes_for_numbers():

@@ -12,7 +12,12 @@ from support import ROOT
 pytestmark = pytest.mark.browser
 STATIC = ROOT / "book/_static"
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
-WHERE = {"race": "sgd_schemes", "convergence": "sgd_learning", "crossover": "crossover", "roofline": "als_versions"}
+WHERE = {
+    "race": "sgd_schemes",
+    "convergence": "sgd_learning",
+    "crossover": "thesis/crossover",
+    "roofline": "als_versions",
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +37,11 @@ def made():
 @pytest.fixture(scope="module")
 def file(made, tmp_path_factory):
     """A page with all of them, styled and moved by the book's own files."""
-    page = tmp_path_factory.mktemp("page") / "page.html"
-    body = "".join(widget._repr_html_() for widget in made.values())
+    return written(tmp_path_factory.mktemp("page") / "page.html", made.values())
+
+
+def written(page, widgets):
+    body = "".join(widget._repr_html_() for widget in widgets)
     page.write_text(
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f'<link rel="stylesheet" href="{(STATIC / "gpumf.css").as_uri()}">'
@@ -141,6 +149,20 @@ def test_schemes_sets_and_axes_are_chosen(page, made):
     host.locator("select").nth(1).select_option(label="epochs")
     assert drawn.first.get_attribute("d") != before and host.get_by_text("epochs", exact=True).count() > 1
     assert drawn.count() == len(main)
+
+
+def test_wall_seconds_are_chosen_where_they_are_known(browser, tmp_path):
+    frame = results.load("cu2rec_training").frame
+    static = sgd_schemes.figure(results.load("sgd_schemes").frame, ["ml-100k"], labels=["hogwild"])
+    file = written(tmp_path / "page.html", [widgets.convergence(frame, "SGD", static)])
+    with browser.new_context(offline=True, viewport=DESK) as context:
+        page = context.new_page()
+        page.goto(file.as_uri())
+        host = part(page, "convergence")
+        before = host.locator("path[data-scheme]").first.get_attribute("d")
+        host.get_by_label("Against:").select_option(label="wall seconds")
+        assert host.locator("path[data-scheme]").first.get_attribute("d") != before
+        assert "against wall seconds" in host.get_by_role("img").get_attribute("aria-label")
 
 
 def test_sliders_ask_for_the_nearest_setting(page, made):

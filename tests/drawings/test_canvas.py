@@ -91,7 +91,7 @@ def test_an_unknown_drawing_is_refused_with_the_names_that_there_are():
 
 
 def test_every_drawing_is_shown_in_the_book_and_every_module_is_listed():
-    shown = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("book/*.ipynb"))
+    shown = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("book/**/*.ipynb"))
     assert set(re.findall(r'drawings\.drawing\(\\"(\w+)\\"\)', shown)) == set(EVERY)
     modules = {path.stem for path in (ROOT / "src/gpumf/drawings").glob("*.py")}
     assert modules == {*EVERY, "__init__", "canvas", "probes"}

@@ -76,7 +76,7 @@ def test_the_experiments_of_a_chapter_are_those_that_get_its_profile():
     assert _parameters.of_code(loop) == ["data_sets", "speedups"]
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("book/*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(ROOT.glob("book/**/*.ipynb")), ids=lambda path: path.stem)
 def test_what_a_chapter_runs_is_found(path):
     cells = nbformat.read(path, as_version=4).cells
     code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")

@@ -1,27 +1,12 @@
-"""The published values, and the chapters that hold results against them."""
-
-import ast
-import json
+"""The published values."""
 
 from gpumf import experiments
 from gpumf.experiments import _published
-from support import ROOT
 
 
 def test_published_values_are_found_for_parts_and_twins():
     assert _published.value("Table 6.3", "speed-up", "jester-twin", "ALS") == 131.3
     assert _published.threshold("douban-twin") == 0.5732 and _published.threshold("ml-100k") is None
-
-
-def test_the_index_names_a_chapter_for_every_experiment_with_findings_on_publications():
-    notebook = json.loads((ROOT / "book/thesis.ipynb").read_text())
-    (source,) = ["".join(c["source"]) for c in notebook["cells"] if "CHAPTERS = {" in "".join(c["source"])]
-    chapters = ast.literal_eval(source[source.index("{") : source.index("}") + 1])
-    named = {name for name, finding in experiments.findings() if name and finding.source != "gpumf"}
-    assert set(chapters) == named
-    toc = (ROOT / "book/_toc.yml").read_text()
-    for chapter in chapters.values():
-        assert f"file: {chapter}\n" in toc and (ROOT / f"book/{chapter}.ipynb").is_file()
 
 
 def test_published_values_are_told_apart_and_of_all_five_sources():

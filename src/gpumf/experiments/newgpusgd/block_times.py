@@ -117,7 +117,7 @@ def figure(frame):
         measured = table.index.unique(level).sort_values()
         axis.set_xticks(measured, [f"{n:,}" for n in measured])
         if axis.get_legend_handles_labels()[0]:
-            axis.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+            axis.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     axes[0].set(ylabel="seconds an iteration")
     return figure
 
