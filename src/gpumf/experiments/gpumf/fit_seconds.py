@@ -57,7 +57,6 @@ PROFILES = {
             ["ImplicitALS", "tensor_core", 64, 10],
             [PEER, "gpu", 64, 10],
             ["ImplicitALS", "tensor_core", 128, 10],
-            [PEER, "gpu", 128, 10],
             ["SGD", "fast", 128, 20],
             ["SGD", "cumf_sgd", 128, 20],
         ],
@@ -82,7 +81,7 @@ PROFILES["smoke"] = PROFILES["quick"] | {
 
 
 def run(data, fits, prepare, baseline, repeats):
-    """Fit models to the ratings of the official training set, or of all where there is none; recommend to all users.
+    """Fit models to the ratings of the official training set, or of all where there is none, and recommend with them.
 
     Parameters
     ----------
@@ -91,7 +90,7 @@ def run(data, fits, prepare, baseline, repeats):
         left out where the package is not installed, or not for a GPU
     prepare : of 'device' and 'host', where layouts of models on a GPU are made: on the first of these for all, on
         the others for the first fit of each model alone, and once, after those that have compiled
-    baseline : dict with such data and fits, one core's among them, for speed-ups
+    baseline : dict with such data and fits, one core's among them, for speed-ups; these recommend nothing
     repeats : int, warm fits of each, after the first one
 
     Returns
@@ -99,7 +98,8 @@ def run(data, fits, prepare, baseline, repeats):
     DataFrame with a row a fit: data, model, kernel, device, factors, epochs, nnz, prepared ('device' or 'host', the
     layouts), repeat (0 is the first of the process), prepare, transfer, train, compile, wall (seconds, see
     `gpumf.models.times`; of `implicit` the wall alone), recommend (seconds to find the ten best unseen items of all
-    users with the fitted model), peer (the package and its version, or that it is not installed)
+    users with the fitted model, missing of the baseline's set), peer (the package and its version, or that it is
+    not installed)
     """
     rows, identities = [], []
     for name, chosen, where in ((data, fits, prepare), (baseline["data"], baseline["fits"], prepare[:1])):
@@ -110,7 +110,7 @@ def run(data, fits, prepare, baseline, repeats):
         identities.append(identity(ratings))
         met = set()
         for fit in tqdm(chosen, desc=f"fit_seconds {ratings.name}", leave=False):
-            rows += _fits(train, *fit, where[:1] if fit[0] in met else where, repeats)
+            rows += _fits(train, *fit, where[:1] if fit[0] in met else where, repeats, chosen is fits)
             met.add(fit[0])
     columns = ["data", "model", "kernel", "device", "factors", "epochs", "nnz", "prepared", "repeat", *vars(Times())]
     peer = f"{PEER} {version(PEER)}" if find_spec(PEER) else f"{PEER} is not installed"
@@ -119,7 +119,7 @@ def run(data, fits, prepare, baseline, repeats):
     return frame
 
 
-def _fits(train, name, kernel, factors, epochs, where, repeats):
+def _fits(train, name, kernel, factors, epochs, where, repeats, recommends):
     """Rows of the fits of one model."""
     if name == PEER:
         if not _has_peer(kernel):
@@ -139,8 +139,9 @@ def _fits(train, name, kernel, factors, epochs, where, repeats):
                 model._takes_from_device = bool  # no: the trainer copies the layouts that the host makes
             model.fit(replace(train), epochs)  # without the orders that a fit before has made
             started = time.perf_counter()
-            model.recommend(np.arange(train.n_users), k=_RECOMMENDED)
-            seconds = time.perf_counter() - started
+            if recommends:
+                model.recommend(np.arange(train.n_users), k=_RECOMMENDED)
+            seconds = time.perf_counter() - started if recommends else np.nan
             what = train.name, name, kernel, model.device, factors, epochs, train.nnz, prepared, repeat
             yield *what, *vars(model.times).values(), seconds
 
