@@ -43,10 +43,7 @@ def lighten(app, error):
     scripts = [path.read_text(encoding="utf-8") for path in html.glob("_static/**/*theme*.js")]
     named = {name for text in (*pages.values(), *scripts) for name in re.findall(r"\bfa-[a-z0-9-]+", text)}
     for path, text in pages.items():
-        text = hang(one_picture(text))
-        text = _SCRIPT.sub("", text).replace("<img alt=", '<img loading="lazy" alt=')
-        text = text.replace('role="doc-biblioentry"', 'role="listitem"')  # an entry of a list, as it is written
-        path.write_text(_PARAMETERS.sub(_plain, text), encoding="utf-8")
+        path.write_text(finished(text), encoding="utf-8")
     for path in {*html.glob("_static/**/*.map"), *html.glob("_static/scripts/fontawesome.js*")}:
         path.unlink()
     codes = set()
@@ -60,6 +57,14 @@ def lighten(app, error):
     for path in html.glob("_static/vendor/fontawesome/webfonts/*.ttf"):
         path.with_suffix(".woff2").unlink(missing_ok=True)
         keep_glyphs(path, codes)
+
+
+def finished(text):
+    """A page as it is read, from what Sphinx has written or from a page that was finished before."""
+    text = _SCRIPT.sub("", hang(one_picture(text))).replace("<img alt=", '<img loading="lazy" alt=')
+    text = text.replace('role="doc-biblioentry"', 'role="listitem"')  # an entry of a list, as it is written
+    # Of pandas's tables those whose numbers have a format lack the class that gives them their look.
+    return _PARAMETERS.sub(_plain, text.replace('<table id="T_', '<table class="dataframe" id="T_'))
 
 
 def hang(text):

@@ -33,3 +33,10 @@ def test_long_lines_know_their_indentation_and_code_stays_what_it_is(lighter):
     assert text[0] == text[1] and hung.count("<span") == hung.count("</span")
     assert lighter.hang(hung) == hung, "a page that did not change is finished again"
     assert lighter.hang(f"<p>{'long ' * 20}</p>") == f"<p>{'long ' * 20}</p>"
+
+
+def test_tables_look_alike_and_images_wait(lighter):
+    page = '<table id="T_a1"><td>1</td></table><img alt="a" src="a.svg" />'
+    once = lighter.finished(page)
+    assert once == '<table class="dataframe" id="T_a1"><td>1</td></table><img loading="lazy" alt="a" src="a.svg" />'
+    assert lighter.finished(once) == once
