@@ -37,12 +37,12 @@ def main(argv=None, root=ROOT):
     pages = options.execute_only or output / "book"
     names = notebooks(root / "book")
     if options.only:
-        files = {Path(name).name: name for name in names}
-        if options.only not in files:
+        known = {called: name for name in names for called in (name, Path(name).name)}
+        if options.only not in known:
             sys.exit(
-                f"There is no notebook {options.only!r} in the table of contents; there are: {', '.join(files)}."
+                f"There is no notebook {options.only!r} in the table of contents; there are: {', '.join(names)}."
             )
-        options.only = files[options.only]
+        options.only = known[options.only]
     parameters = {"profile": profile, **{name: yaml.safe_load(value) for name, value in options.parameter}}
     if options.only:
         try:

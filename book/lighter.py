@@ -2,17 +2,22 @@
 
 The theme brings thousands of icons three times: as a script, as a font and as a rule for each. The script goes, since
 the font shows the same; of the font and of the rules those stay whose names are in some page. MathJax comes in
-the parts that the book needs.
+the parts that the book needs. Of a figure a screen loads the form that fits it. A line of code that has to be broken
+goes on further right than it began.
 """
 
 import logging
 import re
+from html import unescape
 from pathlib import Path
 
 _SCRIPT = re.compile(r"\s*<script[^>]*fontawesome\.js[^>]*></script>")
 _RULE = re.compile(r'((?:\.fa-[a-z0-9-]+:+before,?)+)\{content:"([^"]*)"\}')
 _NARROW = re.compile(r'(<img [^>]*>)\s*<img [^>]*class="narrow"[^>]* src="([^"]*)"[^>]*>')
 _PARAMETERS = re.compile(r"<dl>\n(?:<dd>.*</dd>\n)+</dl>")
+_CODE = re.compile(r'(?<=<div class="highlight"><pre>).*?(?=</pre>)', re.DOTALL)
+_LONG = '<span class="long"'
+_FITS = 36  # characters of code that the narrowest screens show on a line
 _WOFF2 = re.compile(r'url\([^)]*fontawesome[^)]*\.woff2\) format\("woff2"\),')
 
 
@@ -30,7 +35,7 @@ def choose_mathjax(app, config):
 
 
 def lighten(app, error):
-    """Take what no page uses out of a finished build, and have images load, one for a screen, when scrolled to."""
+    """Take what no page uses out of a finished build, and have images load when they are scrolled to."""
     html = Path(app.outdir)
     if error or app.builder.format != "html":
         return
@@ -38,10 +43,7 @@ def lighten(app, error):
     scripts = [path.read_text(encoding="utf-8") for path in html.glob("_static/**/*theme*.js")]
     named = {name for text in (*pages.values(), *scripts) for name in re.findall(r"\bfa-[a-z0-9-]+", text)}
     for path, text in pages.items():
-        text = _NARROW.sub(r'<picture><source media="(max-width: 40rem)" srcset="\2">\1</picture>', text)
-        text = _SCRIPT.sub("", text).replace("<img alt=", '<img loading="lazy" alt=')
-        text = text.replace('role="doc-biblioentry"', 'role="listitem"')  # an entry of a list, as it is written
-        path.write_text(_PARAMETERS.sub(_plain, text), encoding="utf-8")
+        path.write_text(finished(text), encoding="utf-8")
     for path in {*html.glob("_static/**/*.map"), *html.glob("_static/scripts/fontawesome.js*")}:
         path.unlink()
     codes = set()
@@ -55,6 +57,32 @@ def lighten(app, error):
     for path in html.glob("_static/vendor/fontawesome/webfonts/*.ttf"):
         path.with_suffix(".woff2").unlink(missing_ok=True)
         keep_glyphs(path, codes)
+
+
+def finished(text):
+    """A page as it is read, from what Sphinx has written or from a page that was finished before."""
+    text = _SCRIPT.sub("", hang(one_picture(text))).replace("<img alt=", '<img loading="lazy" alt=')
+    text = text.replace('role="doc-biblioentry"', 'role="listitem"')  # an entry of a list, as it is written
+    # Of pandas's tables those whose numbers have a format lack the class that gives them their look.
+    return _PARAMETERS.sub(_plain, text.replace('<table id="T_', '<table class="dataframe" id="T_'))
+
+
+def hang(text):
+    """Lines of code that may have to be broken, each with its indentation."""
+    return _CODE.sub(lambda code: "\n".join(map(_hung, code[0].split("\n"))), text)
+
+
+def one_picture(text):
+    """A figure's two images, the second for narrow screens, as one picture of which a screen loads what fits it."""
+    return _NARROW.sub(r'<picture><source media="(max-width: 40rem)" srcset="\2">\1</picture>', text)
+
+
+def _hung(line):
+    # Pygments lets no element go over the end of a line. A page that did not change has been here before.
+    text = unescape(re.sub("<[^>]*>", "", line))
+    if len(text) <= _FITS or line.startswith(_LONG):
+        return line
+    return f'{_LONG} style="--indent:{len(text) - len(text.lstrip())}">{line}</span>'
 
 
 def _plain(parameters):

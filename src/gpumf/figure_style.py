@@ -153,9 +153,11 @@ def _label_alone(axis, axes):
 
 def _break_texts(axis, height):
     """Break the texts around a panel of a height in inches; return that which it needs then."""
-    for text, most in ((axis.title, 44), (axis.xaxis.label, 44), (axis.yaxis.label, max(16, int(12 * height)))):
+    named = bool(_row_names(axis))  # names of rows leave less width to the panel
+    across, up = 30 if named else 44, max(16, int(12 * height))
+    for text, most in ((axis.title, across), (axis.xaxis.label, across), (axis.yaxis.label, up)):
         text.set_text(fill(text.get_text(), most))
-    if not _row_names(axis):
+    if not named:
         return height
     names = [fill(text.get_text(), 20) for text in axis.get_yticklabels()]
     lines = max(name.count("\n") + 1 for name in names)

@@ -122,13 +122,13 @@ def test_the_executed_copy_is_complete_and_the_source_untouched(project, execute
 def test_only_runs_one_chapter_with_parameters_read_as_yaml(execute):
     execute()
     assert execute("--only", "two", "-p", "repeats", "3.0") == (0, ["two quick 3"])
-    assert execute("--only", "two", "-p", "repeats", "3") == (0, ["two quick 3"])
+    assert execute("--only", "a/two", "-p", "repeats", "3") == (0, ["two quick 3"])
     assert execute("--only", "two", "-p", "repeats", "3") == (0, ["two quick 3"])
     assert execute() == (0, ["two quick 1"])
 
 
 def test_wrong_names_are_told(execute, capsys):
-    with pytest.raises(SystemExit, match=r"no notebook 'three'.*one, two"):
+    with pytest.raises(SystemExit, match=r"no notebook 'three'.*one, a/two"):
         execute("--only", "three")
     with pytest.raises(SystemExit):
         execute("-p", "repeats", "3")

@@ -1,0 +1,42 @@
+"""What a finished page is made lighter by, and easier to read on narrow screens."""
+
+import importlib
+import re
+
+import pytest
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from support import ROOT
+
+
+@pytest.fixture
+def lighter(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "book")
+    return importlib.import_module("lighter")
+
+
+def test_two_forms_of_a_figure_are_one_picture(lighter):
+    wide, narrow = '<img alt="a &lt; b" src="_images/a.svg" />', '<img alt="a" class="narrow" src="_images/n.svg" />'
+    picture = '<picture><source media="(max-width: 40rem)" srcset="_images/n.svg">{}</picture>'
+    assert lighter.one_picture(f"<p>{wide}\n{narrow}</p>") == f"<p>{picture.format(wide)}</p>"
+    assert lighter.one_picture(f"{wide}\n{wide}") == f"{wide}\n{wide}"
+
+
+def test_long_lines_know_their_indentation_and_code_stays_what_it_is(lighter):
+    code = 'def f():\n    """A text of more than one line, the first one\n    of which is long."""\n    return 1\n'
+    html = highlight(code, PythonLexer(), HtmlFormatter())
+    hung = lighter.hang(html)
+    assert re.findall(r'class="long" style="--indent:(\d+)"', hung) == ["4"]
+    text = [re.sub("<[^>]*>", "", page) for page in (html, hung)]
+    assert text[0] == text[1] and hung.count("<span") == hung.count("</span")
+    assert lighter.hang(hung) == hung, "a page that did not change is finished again"
+    assert lighter.hang(f"<p>{'long ' * 20}</p>") == f"<p>{'long ' * 20}</p>"
+
+
+def test_tables_look_alike_and_images_wait(lighter):
+    page = '<table id="T_a1"><td>1</td></table><img alt="a" src="a.svg" />'
+    once = lighter.finished(page)
+    assert once == '<table class="dataframe" id="T_a1"><td>1</td></table><img loading="lazy" alt="a" src="a.svg" />'
+    assert lighter.finished(once) == once
