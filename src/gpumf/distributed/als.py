@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from gpumf import gpu
-from gpumf.datasets.ratings import Ratings
 from gpumf.datasets.rows import CompressedRows
 from gpumf.distributed.sources import Facts, check_no_repeats, rows_of, shuffled
 from gpumf.distributed.time_model import gather_bytes, reduce_bytes
@@ -84,35 +83,47 @@ def own_of(bounds, rank):
     return tuple(slice(*map(int, ends[rank : rank + 2])) for ends in bounds)
 
 
-def shard_of(comm, model, facts, columns, bounds, way, unique):
-    """The `Shard` of this worker, out of the ratings that every worker has some of, ordered where the model runs.
+def shard_of(carrier, model, facts, ratings, bounds, way, unique):
+    """The `Shard` of this worker, out of the ratings that every worker has some of, ordered where they are.
 
     Parameters
     ----------
-    comm : DaskCommunicator
+    carrier : Communicator that carries arrays from where they are
     model : ALS or ImplicitALS
     facts : Facts
-    columns : (users, items, values), any part of the ratings
+    ratings : Ratings, any part of them
     bounds : of the users and of the items, which are whose
     way : of `way_of`
     unique : bool, check that no pair comes twice
     """
-    users, items = own_of(bounds, comm.rank)
-    of_users = shuffled(comm, columns, bounds[0], 0)
-    by_user = rows_of(of_users, users.start, users.stop, 0, facts.n_items, model._placed)
+    users, items = own_of(bounds, carrier.rank)
+    of_users = shuffled(carrier, ratings, bounds[0])
+    by_user = rows_of(of_users, users)
     if unique:
-        check_no_repeats(by_user, facts, users.start)
+        check_no_repeats(by_user, facts, users.start, ratings.xp)
     if way == "reduce":
-        by_item = rows_of(of_users, 0, facts.n_items, 1, facts.n_users, model._placed)
+        by_item = of_users.by_item
     else:
-        of_items = shuffled(comm, columns, bounds[1], 1)
-        by_item = rows_of(of_items, items.start, items.stop, 1, facts.n_users, model._placed)
+        by_item = rows_of(shuffled(carrier, ratings.transposed(), bounds[1]), items)
     if model._offset:
         by_user, by_item = by_user.less(model._offset), by_item.less(model._offset)
-    return Shard(facts, by_user, by_item)
+    return Shard(facts, by_user, by_item, ratings.device)
 
 
-class ALSWorker:
+class Worker:
+    """What a worker of a training does, which has a `_model`."""
+
+    def epoch(self, number, rows):
+        """Run epoch `number`, from 0; rows are the history so far, by which a learning rate may go."""
+        for step in self.steps().values():
+            step()
+
+    def errors(self, ratings):
+        """The errors of ratings of this worker's users, by what `arrays` gives from now on; None of none."""
+        return self._model._errors(ratings) if ratings.nnz else None
+
+
+class ALSWorker(Worker):
     """One worker of a training by ALS.
 
     Parameters
@@ -135,11 +146,6 @@ class ALSWorker:
         self._model, self._facts = model, shard.facts
         model.scheme.compile(model)
         self._trainer = model.scheme(model, shard, *arrays)
-
-    def epoch(self, number, rows):
-        """Run epoch `number`, from 0; rows are the history so far."""
-        for step in self.steps().values():
-            step()
 
     def steps(self):
         """The parts of an epoch in their order, each complete on return: a dict of name -> function."""
@@ -179,10 +185,6 @@ class ALSWorker:
             weights = counts if model.weighted else np.ones(len(sums))
             solved[mine] = solutions(sums, ridge, weights, counts > 0)
 
-    def errors(self, columns):
-        """The errors of ratings of this worker's users, by what `arrays` gives; None of none."""
-        return errors_of(self._model, self._facts, columns)
-
     def own_arrays(self):
         """(user_factors, item_factors) of this worker's users and items."""
         return tuple(array[own] for array, own in zip(self._trainer.factors(), self._own, strict=True))
@@ -202,13 +204,6 @@ class ALSWorker:
         for array, bounds in zip(arrays, self._bounds, strict=True):
             self._carrier.all_gather(array, bounds)
         return on_host(self._model, arrays) if self._carrier.rank == 0 else arrays
-
-
-def errors_of(model, facts, columns):
-    """What a model's errors on (users, items, values) are by the factors of all; None of no ratings."""
-    if not len(columns[2]):
-        return None
-    return model._errors(model._placed(Ratings(*columns, facts.n_users, facts.n_items)))
 
 
 def on_host(model, arrays):

@@ -1,10 +1,12 @@
 """A worker's part of SGD: its own users, and one part of the items after another, which go round a ring."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from gpumf import gpu
-from gpumf.datasets.ratings import Ratings
-from gpumf.distributed.als import errors_of, on_host, own_of
+from gpumf.datasets.orders import users_of
+from gpumf.distributed.als import Worker, on_host, own_of
 from gpumf.distributed.partition import owners
 from gpumf.distributed.sources import check_no_repeats, rows_of, shuffled
 
@@ -31,7 +33,7 @@ def check(model):
         raise ValueError("baseline predictors are made of all ratings at once; take biases=True")
 
 
-class SGDWorker:
+class SGDWorker(Worker):
     """One worker of a training by SGD: workers x workers blocks, of which no two at work share users or items.
 
     In each of the epoch's steps a worker trains on the block of its users and of the items that it holds, and passes
@@ -40,44 +42,45 @@ class SGDWorker:
 
     Parameters
     ----------
-    comm, carrier, model, facts, columns, bounds, unique : as of `gpumf.distributed.als.shard_of`
+    carrier, model, facts, ratings, bounds, unique : as of `gpumf.distributed.als.shard_of`
     arrays : (user_factors, item_factors) to start from, of all
     """
 
-    def __init__(self, comm, carrier, model, facts, columns, arrays, bounds, unique):
+    def __init__(self, carrier, model, facts, ratings, arrays, bounds, unique):
         check(model)
-        self._carrier, self._bounds, self._model, self._facts = carrier, bounds, model, facts
-        self._rank, self._size = comm.rank, comm.size
-        self._own = own_of(bounds, comm.rank)
-        users, columns = self._own[0], shuffled(comm, columns, bounds[0], 0)
+        self._carrier, self._bounds, self._model = carrier, bounds, model
+        self._rank, self._size = carrier.rank, carrier.size
+        self._own = own_of(bounds, self._rank)
+        users, ratings = self._own[0], shuffled(carrier, ratings, bounds[0])
+        # Always in the same order, whatever order they came in.
+        rows = rows_of(ratings, users)
         if unique:
-            check_no_repeats(rows_of(columns, users.start, users.stop, 0, facts.n_items), facts, users.start)
+            check_no_repeats(rows, facts, users.start, ratings.xp)
         there = None if model.device == "cpu" else gpu.device(model.device)
         place = np.array if there is None else there.array
         self._p, self._q = map(place, arrays)
         model.scheme.compile(model)
-        # Always in the same order, whatever order they came in.
-        order = np.lexsort((columns[1], columns[0]))
-        columns = tuple(column[order] for column in columns)
-        part = owners(columns[1], bounds[1])
-        self._blocks = [self._block(columns, part == b, users, slice(*map(int, bounds[1][b : b + 2])))
-                        for b in range(comm.size)]  # fmt: skip
+        part = owners(rows.indices, bounds[1], ratings.xp)
+        of_users = users_of(rows.indptr, len(part), ratings.xp)
+        columns = of_users, rows.indices, rows.values
+        self._blocks = [self._block(ratings, columns, part == block, block) for block in range(self._size)]
 
-    def _block(self, columns, chosen, users, items):
-        """The solver at work on a block; None where it has no ratings."""
+    def _block(self, ratings, columns, chosen, block):
+        """The solver at work on the chosen ones of these columns; None where there are none."""
         if not chosen.any():
             return None
+        users, items = self._own[0], slice(*map(int, self._bounds[1][block : block + 2]))
         of_users, of_items, values = (column[chosen] for column in columns)
-        shape = users.stop - users.start, items.stop - items.start
-        ratings = Ratings(of_users - np.int32(users.start), of_items - np.int32(items.start), values, *shape)
-        ratings = self._model._as_trained(self._model._placed(ratings))
-        return self._model.scheme(self._model, ratings, self._p[users], self._q[items])
+        shape = {"n_users": users.stop - users.start, "n_items": items.stop - items.start}
+        ids = {"user_ids": ratings.user_ids[users], "item_ids": ratings.item_ids[items]}
+        of_items = of_items - np.int32(items.start)
+        ratings = replace(ratings, users=of_users, items=of_items, values=values, **shape, **ids)
+        return self._model.scheme(self._model, self._model._as_trained(ratings), self._p[users], self._q[items])
 
     def _items(self, part):
         return self._q[int(self._bounds[1][part]) : int(self._bounds[1][part + 1])]
 
     def epoch(self, number, rows):
-        """Run epoch `number`, from 0; rows are the history so far, by which the learning rate may go."""
         p = self._p[self._own[0]]
         for step in range(self._size):
             part = (self._rank + step) % self._size
@@ -89,10 +92,6 @@ class SGDWorker:
                 p[...], q[...] = trainer.factors()
             if self._size > 1:
                 self._carrier.shift(q, self._items((part + 1) % self._size))
-
-    def errors(self, columns):
-        """The errors of ratings of this worker's users, by what `arrays` gives; None of none."""
-        return errors_of(self._model, self._facts, columns)
 
     def own_arrays(self):
         """(user_factors, item_factors) of this worker's users and items."""
