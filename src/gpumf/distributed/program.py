@@ -14,7 +14,7 @@ from gpumf.distributed.als import ALSWorker, own_of, shard_of, way_of
 from gpumf.distributed.fetching import FetchingALSWorker
 from gpumf.distributed.mailbox import communicator
 from gpumf.distributed.partition import balanced_bounds
-from gpumf.distributed.sgd import SGDWorker
+from gpumf.distributed.sgd import SGDWorker, own_blocks
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,8 @@ class _Training:
             there = None if model.device == "cpu" else gpu.device(model.device)
             arrays = model._initial(replace(facts, device=there))
         if hasattr(model, "learning_rate"):
-            return SGDWorker(self._carrier, model, facts, ratings, arrays, bounds, job.unique)
+            blocks = own_blocks(self._carrier, facts, ratings, bounds, job.unique)
+            return SGDWorker(self._carrier, model, blocks, arrays, bounds)
         way = way_of(model, job.item_sweep, facts.n_users, facts.n_items, comm.size)
         shard = shard_of(self._carrier, model, facts, ratings, bounds, way, job.unique)
         return ALSWorker(self._carrier, model, shard, arrays, bounds, way)

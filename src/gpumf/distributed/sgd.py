@@ -1,11 +1,14 @@
 """A worker's part of SGD: its own users, and one part of the items after another, which go round a ring."""
 
-from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
 from gpumf import gpu
+from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.orders import users_of
+from gpumf.datasets.ratings import Ratings
 from gpumf.distributed.als import Worker, on_host, own_of
 from gpumf.distributed.partition import owners
 from gpumf.distributed.sources import check_no_repeats, rows_of, shuffled
@@ -33,65 +36,85 @@ def check(model):
         raise ValueError("baseline predictors are made of all ratings at once; take biases=True")
 
 
-class SGDWorker(Worker):
-    """One worker of a training by SGD: workers x workers blocks, of which no two at work share users or items.
+def blocks_of(rows, users, bounds, device=None):
+    """The ratings of some users as blocks of items, each a training set of its own.
 
-    In each of the epoch's steps a worker trains on the block of its users and of the items that it holds, and passes
+    Parameters
+    ----------
+    rows : CompressedRows of these users
+    users : slice, of all users
+    bounds : of the items of each block
+    device : of `gpumf.gpu`, where the rows are on one
+
+    Yields
+    ------
+    (users, items, Ratings of that block by user and item, both counted from the first), where it has ratings
+    """
+    xp, kind = (device.xp, partial(DeviceRatings, device=device)) if device else (np, Ratings)
+    block_of, of_users = owners(rows.indices, bounds, xp), users_of(rows.indptr, len(rows.indices), xp)
+    for block, (begin, end) in enumerate(pairwise(map(int, bounds))):
+        chosen = block_of == block
+        if chosen.any():
+            columns = of_users[chosen], rows.indices[chosen] - np.int32(begin), rows.values[chosen]
+            yield users, slice(begin, end), kind(*columns, users.stop - users.start, end - begin)
+
+
+def own_blocks(carrier, facts, ratings, bounds, unique):
+    """`blocks_of` this worker's users; parameters as of `gpumf.distributed.als.shard_of`."""
+    users = own_of(bounds, carrier.rank)[0]
+    # Always in the same order, whatever order they came in.
+    rows = rows_of(shuffled(carrier, ratings, bounds[0]), users)
+    if unique:
+        check_no_repeats(rows, facts, users.start, ratings.xp)
+    return blocks_of(rows, users, bounds[1], ratings.device)
+
+
+class SGDWorker(Worker):
+    """One worker of a training by SGD: blocks, of which no two at work share users or items.
+
+    In each of the epoch's steps a worker trains on the blocks of its users and of the items that it holds, and passes
     these on (cumf, section 6: blocks with no overlapping rows and columns; the ring is that of NOMAD and DSGD). A
     block is a training set of its own for the model's solver.
 
     Parameters
     ----------
-    carrier, model, facts, ratings, bounds, unique : as of `gpumf.distributed.als.shard_of`
+    carrier : Communicator that carries the factors
+    model : SGD
+    blocks : yields those of this worker's users, as of `blocks_of`, each within one worker's items
     arrays : (user_factors, item_factors) to start from, of all
+    bounds : of the users and of the items, which are whose
     """
 
-    def __init__(self, carrier, model, facts, ratings, arrays, bounds, unique):
+    def __init__(self, carrier, model, blocks, arrays, bounds):
         check(model)
         self._carrier, self._bounds, self._model = carrier, bounds, model
         self._rank, self._size = carrier.rank, carrier.size
         self._own = own_of(bounds, self._rank)
-        users, ratings = self._own[0], shuffled(carrier, ratings, bounds[0])
-        # Always in the same order, whatever order they came in.
-        rows = rows_of(ratings, users)
-        if unique:
-            check_no_repeats(rows, facts, users.start, ratings.xp)
         there = None if model.device == "cpu" else gpu.device(model.device)
         place = np.array if there is None else there.array
         self._p, self._q = map(place, arrays)
         model.scheme.compile(model)
-        part = owners(rows.indices, bounds[1], ratings.xp)
-        of_users = users_of(rows.indptr, len(part), ratings.xp)
-        columns = of_users, rows.indices, rows.values
-        self._blocks = [self._block(ratings, columns, part == block, block) for block in range(self._size)]
-
-    def _block(self, ratings, columns, chosen, block):
-        """The solver at work on the chosen ones of these columns; None where there are none."""
-        if not chosen.any():
-            return None
-        users, items = self._own[0], slice(*map(int, self._bounds[1][block : block + 2]))
-        of_users, of_items, values = (column[chosen] for column in columns)
-        shape = {"n_users": users.stop - users.start, "n_items": items.stop - items.start}
-        ids = {"user_ids": ratings.user_ids[users], "item_ids": ratings.item_ids[items]}
-        of_items = of_items - np.int32(items.start)
-        ratings = replace(ratings, users=of_users, items=of_items, values=values, **shape, **ids)
-        return self._model.scheme(self._model, self._model._as_trained(ratings), self._p[users], self._q[items])
+        self._blocks, before = [[] for _ in range(self._size)], None  # by the worker who has their items
+        for users, items, ratings in blocks:
+            trainer = model.scheme(model, model._as_trained(ratings), self._p[users], self._q[items])
+            trainer.share_memory(before)
+            whose = int(np.searchsorted(bounds[1], items.start, side="right")) - 1
+            self._blocks[whose].append((self._p[users], self._q[items], trainer))
+            before = trainer
 
     def _items(self, part):
         return self._q[int(self._bounds[1][part]) : int(self._bounds[1][part + 1])]
 
     def epoch(self, number, rows):
-        p = self._p[self._own[0]]
         for step in range(self._size):
             part = (self._rank + step) % self._size
-            q, trainer = self._items(part), self._blocks[part]
-            if trainer is not None:
+            for p, q, trainer in self._blocks[part]:
                 trainer.set_factors(p, q)
                 self._model._epoch(trainer, number, rows)
-                trainer.synchronize()
                 p[...], q[...] = trainer.factors()
+                trainer.synchronize()
             if self._size > 1:
-                self._carrier.shift(q, self._items((part + 1) % self._size))
+                self._carrier.shift(self._items(part), self._items((part + 1) % self._size))
 
     def own_arrays(self):
         """(user_factors, item_factors) of this worker's users and items."""

@@ -63,7 +63,7 @@ def test_workers_keep_their_rows_and_their_part_of_the_test(host):
         of, whole = (slice(*rows.indptr[n : n + 2]) for rows, n in ((kept, k), (twin.train.by_user, user)))
         assert np.array_equal(kept.indices[of], twin.train.by_user.indices[whole])
         assert np.array_equal(kept.values[of], twin.train.by_user.values[whole] - np.float32(2))
-    test = hugewiki_gpus._of_users(twin.test, part)
+    test = hugewiki_gpus.of_users(twin.test, part)
     chosen = (twin.test.users >= 100) & (twin.test.users < 180)
     assert chosen.any() and np.array_equal(test.values, twin.test.values[chosen])
 
