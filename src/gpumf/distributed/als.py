@@ -11,9 +11,6 @@ from gpumf.datasets.rows import CompressedRows
 from gpumf.distributed.sources import Facts, check_no_repeats, rows_of, shuffled
 from gpumf.distributed.time_model import gather_bytes, reduce_bytes
 
-_EXACT = "sequential", "parallel"
-"""Solvers of the CPU whose solution of an item does not depend on how its sums are made."""
-
 _MOST_BYTES = 1 << 27  # of the systems that are added up at a time
 
 
@@ -62,17 +59,18 @@ def way_of(model, item_sweep, n_users, n_items, workers):
 
     Raises
     ------
-    ValueError : another name; 'reduce' with a solver that does not solve exactly on the CPU
+    ValueError : another name; 'reduce' with a solver whose equations do not add up
     """
     if item_sweep not in ("auto", "gather", "reduce"):
         raise ValueError(f"item_sweep must be 'auto', 'gather' or 'reduce', not {item_sweep!r}")
-    exact = model.device == "cpu" and model.solver in _EXACT
-    if item_sweep == "reduce" and not exact:
+    adds_up = model.scheme.adds_up
+    if item_sweep == "reduce" and not adds_up:
+        able = [name for name, scheme in model.schemes().items() if scheme.adds_up]
         raise ValueError(
-            f"item_sweep='reduce' goes with the exact solvers of the CPU, {' and '.join(_EXACT)}, not with "
+            f"item_sweep='reduce' goes with the solvers whose equations add up, {', '.join(able)}, not with "
             f"{model.solver!r}; take item_sweep='gather'"
         )
-    if item_sweep != "auto" or not exact:
+    if item_sweep != "auto" or not adds_up:
         return "gather" if item_sweep == "auto" else item_sweep
     users, items = gather_bytes(n_users, model.columns, workers), reduce_bytes(n_items, model.columns, workers)
     return "reduce" if items < users else "gather"
@@ -146,6 +144,10 @@ class ALSWorker(Worker):
         self._model, self._facts = model, shard.facts
         model.scheme.compile(model)
         self._trainer = model.scheme(model, shard, *arrays)
+        self._solve_together = self._reduced
+        if self._reduces and model.device != "cpu":
+            self._trainer.share_items(carrier, bounds[1], users, shard.by_item.indptr, shard.facts.item_counts)
+            self._solve_together = self._trainer.solve_shared
 
     def steps(self):
         """The parts of an epoch in their order, each complete on return: a dict of name -> function."""
@@ -153,7 +155,7 @@ class ALSWorker(Worker):
         q = trainer.factors()[1]
         steps = {"solve users": partial(self._solve, trainer.solve_users, users)}
         if self._reduces:
-            steps["add up and solve items"] = partial(trainer.solve_items, solve=self._reduced)
+            steps["add up and solve items"] = self._together
         else:
             steps["gather users"] = partial(trainer.gather_users, self._carrier, self._bounds[0])
             steps["solve items"] = partial(self._solve, trainer.solve_items, items)
@@ -164,8 +166,12 @@ class ALSWorker(Worker):
             solve(own)
         self._trainer.synchronize()
 
+    def _together(self):
+        self._trainer.solve_items(solve=self._solve_together)
+        self._trainer.synchronize()
+
     def _reduced(self, rows, fixed, solved):
-        """Solve this worker's items by the sums of all workers' parts of their equations."""
+        """Solve this worker's items by the sums of all workers' parts of their equations, on the processor."""
         model, f = self._model, fixed.shape[1]
         ridge = np.float64(model.regularization) * np.eye(f)
         if model.alpha is not None:
