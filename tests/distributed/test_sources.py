@@ -32,6 +32,7 @@ def test_ratings_are_on_devices_where_all_have_room(host, other):
     model = ALS(2, solver="tensor_core", device="host")
     there = sources.placed(Alone(other), model, RATINGS)
     assert isinstance(there, DeviceRatings) == other and np.array_equal(there.values, RATINGS.values)
+    assert not isinstance(sources.placed(Alone(), model, RATINGS.select(slice(0))), DeviceRatings), "CuPy counts none"
 
 
 @pytest.mark.host
@@ -45,12 +46,6 @@ def test_what_is_known_is_the_same_of_ratings_on_a_device(host):
         assert ratings.user_counts.tolist() == [1, 1, 1], "others' are added to a copy"
         with pytest.raises(DataError, match="off the scale 1 to 4"):
             sources.facts_of(Alone(), ratings, ids, (1, 4))
-
-
-@pytest.mark.host
-def test_no_ratings_on_a_device_are_counted_too(host):
-    none = DeviceRatings.of(Ratings([], [], [], 3, 2), host)
-    assert none.user_counts.tolist() == [0, 0, 0] and none.sorted_by(none.items, 2)[1].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(("users", "named"), [([0, 3], 3), ([-1, 2], -1)])

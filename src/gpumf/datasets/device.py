@@ -128,8 +128,6 @@ class DeviceRatings(Ratings):
         return self._count(self.items, self.n_items)
 
     def _count(self, keys, n):
-        if not len(keys):
-            return np.zeros(n, np.int64)  # CuPy counts none
         return self.device.to_numpy(self.xp.bincount(keys, minlength=n))
 
     def _compress(self, rows, columns, counts, n_columns):

@@ -14,21 +14,16 @@ _PIECE = 1 << 26
 """Ratings whose users are told at a time: positions of 64 bits are made of them on the way."""
 
 
-def users_of(indptr, nnz, xp):
-    """The row of each rating, int32 (nnz,) as an array of xp, of rows that begin and end at indptr, on the host."""
-    ends, found = xp.asarray(indptr[1:]), xp.empty(nnz, np.int32)
-    for begin in range(0, nnz, _PIECE):
-        end = min(begin + _PIECE, nnz)
-        found[begin:end] = xp.searchsorted(ends, xp.arange(begin, end), side="right")
-    return found
-
-
 class _Ordered:
     """By user, then item."""
 
     @cached_property
     def users(self):
-        return users_of(self.by_user.indptr, self.nnz, self.xp)
+        ends, found = self.xp.asarray(self.by_user.indptr[1:]), self.xp.empty(self.nnz, np.int32)
+        for begin in range(0, self.nnz, _PIECE):
+            end = min(begin + _PIECE, self.nnz)
+            found[begin:end] = self.xp.searchsorted(ends, self.xp.arange(begin, end), side="right")
+        return found
 
     def less(self, offset):
         """The same ratings, each less a number, in both orders."""

@@ -7,7 +7,6 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.datasets.device import DeviceRatings
-from gpumf.datasets.orders import users_of
 from gpumf.datasets.ratings import Ratings
 from gpumf.distributed.als import Worker, on_host, own_of
 from gpumf.distributed.partition import owners
@@ -51,7 +50,8 @@ def blocks_of(rows, users, bounds, device=None):
     (users, items, Ratings of that block by user and item, both counted from the first), where it has ratings
     """
     xp, kind = (device.xp, partial(DeviceRatings, device=device)) if device else (np, Ratings)
-    block_of, of_users = owners(rows.indices, bounds, xp), users_of(rows.indptr, len(rows.indices), xp)
+    block_of, nnz = owners(rows.indices, bounds, xp), len(rows.indices)
+    of_users = xp.searchsorted(xp.asarray(rows.indptr[1:]), xp.arange(nnz), side="right").astype(np.int32)
     for block, (begin, end) in enumerate(pairwise(map(int, bounds))):
         chosen = block_of == block
         if chosen.any():

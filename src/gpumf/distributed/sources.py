@@ -216,9 +216,9 @@ def _outside(positions, n):
 
 
 def placed(comm, model, ratings):
-    """A worker's `Ratings` where the model orders them: on devices, or, where one has no room, all on the host."""
+    """A worker's `Ratings` where the model orders them: on devices, or, if one has no room or none, on the host."""
     there = model._placed(ratings)
-    return there if all(comm.all_gather_object(there.device is not None)) else there.on_host()
+    return there if all(comm.all_gather_object(there.device is not None and there.nnz > 0)) else there.on_host()
 
 
 def facts_of(comm, ratings, ids, scale):

@@ -83,6 +83,15 @@ def test_two_workers_learn_what_one_does(host):
         assert (steps.begin.to_numpy()[1:] >= ends[:-1]).all(), "one after another"
 
 
+def test_two_cards_alone_have_a_summary_a_figure_and_a_model():
+    made = pd.DataFrame([row for n in (1, 2) for row in modelled(n)], columns=COLUMNS)
+    made = made.assign(data="hugewiki-small-twin", factors=100)
+    table = hugewiki_gpus.summary(made)
+    assert table.speedup[1] == 1 < table.speedup[2] <= 2
+    assert list(hugewiki_gpus.figure(made).axes[1].lines[0].get_xdata()) == [1, 2]
+    assert hugewiki_gpus.predicted(made, 2)["total"] == pytest.approx(table.seconds[2])
+
+
 def modelled(workers, of_two=1.0):
     """Steps of workers as the model has them: a second of products a side, a row in 1 us, sent in 20 ns."""
     users, items = 400, 80
