@@ -27,7 +27,7 @@ from gpumf.gpu import sources
 
 # Folders of the machines whose results the book and the README show where none is named: of each experiment those of
 # the first that has it. Only what uses several cards is recorded under a name with their number.
-REFERENCES = ("nvidia-h200", "nvidia-h200-x4", "nvidia-h100-80gb-hbm3", "cpu")
+REFERENCES = ("nvidia-h200", "nvidia-h200-x4", "nvidia-h200-x2", "nvidia-h100-80gb-hbm3", "cpu")
 
 _PACKAGES = ("numpy", "scipy", "numba", "pandas")
 

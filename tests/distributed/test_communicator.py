@@ -59,6 +59,27 @@ def test_reduce_scatter_adds_up_and_all_reduce_gives_it_to_all(client, addresses
     assert all(np.array_equal(total, weights * n + n * (n - 1) / 2) for total in totals)
 
 
+SENT = {1: [[0, 3]], 2: [[0, 2, 3], [0, 0, 3]], 3: [[0, 1, 1, 3], [0, 0, 0, 0], [0, 0, 2, 3]]}
+
+
+@pytest.mark.parametrize("n", SENT)
+def test_all_to_all_gives_each_its_parts_in_the_order_of_their_senders(client, addresses, n):
+    bounds = SENT[n]  # of each sender: some send nothing to some, or nothing at all
+
+    def sent(rank):
+        return np.arange(bounds[rank][-1], dtype=np.int32) + 10 * rank
+
+    def program(comm):
+        own = sent(comm.rank)
+        return comm.all_to_all([own, np.float32(own / 2)], bounds[comm.rank])
+
+    bounds = [bounds[rank % len(bounds)] for rank in range(n)]
+    for rank, (whole, half) in enumerate(client.gather(start(client, addresses[:n], program))):
+        expected = np.concatenate([sent(k)[slice(*bounds[k][rank : rank + 2])] for k in range(n)])
+        assert whole.dtype == np.int32 and np.array_equal(whole, expected)
+        assert half.dtype == np.float32 and np.array_equal(half, expected / 2)
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_what_goes_round_the_ring_comes_home(client, addresses, n):
     """Large enough that its bytes go in frames of their own."""

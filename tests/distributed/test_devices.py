@@ -44,6 +44,28 @@ def test_kernels_solve_a_workers_rows_and_blocks(client, ratings, name):
     same(make, fit(make(), ratings, 2, ratings, client=client, workers=2, attempts=1), ratings)
 
 
+ADDED_UP = {
+    "cumf_cholesky": lambda device: ALS(4, 0.2, solver="cumf_cholesky", device=device),
+    "cumf_lu, bias apart": lambda device: ALS(4, 0.2, solver="cumf_lu", device=device, biases=False),
+    "cumf_cholesky, two tiles": lambda device: ALS(17, 0.2, solver="cumf_cholesky", device=device, biases=False),
+    "cumf_cg": lambda device: ALS(3, 0.2, solver="cumf_cg", device=device, biases=False, weighted=False),
+    "implicit": lambda device: ImplicitALS(4, solver="cumf_cholesky", device=device),
+}
+
+
+@pytest.mark.host
+@pytest.mark.usefixtures("host")
+@pytest.mark.parametrize("name", ADDED_UP)
+def test_parts_of_items_equations_are_added_up(client, ratings, name):
+    make = partial(ADDED_UP[name], "host")
+    one = make().fit(ratings, 2, ratings)
+    for workers in (1, 2, 3):
+        made = fit(make(), ratings, 2, ratings, client=client, workers=workers, item_sweep="reduce", attempts=1)
+        for several, alone in zip(made._learned, one._learned, strict=True):
+            assert np.allclose(several, alone, atol=1e-4)
+        assert np.allclose(made.history.rmse, one.history.rmse, atol=1e-5)
+
+
 @pytest.mark.gpu
 @pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("name", ON_DEVICES)
@@ -52,3 +74,13 @@ def test_a_worker_a_card(ratings, name):
     make = partial(ON_DEVICES[name], "cuda")
     with local_cluster() as client:
         same(make, fit(make(), ratings, 2, ratings, client=client, attempts=1), ratings)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("name", ADDED_UP)
+def test_parts_are_added_up_between_cards(ratings, name):
+    pytest.importorskip("dask_cuda")
+    make = partial(ADDED_UP[name], "cuda")
+    with local_cluster() as client:
+        same(make, fit(make(), ratings, 2, ratings, client=client, item_sweep="reduce", attempts=1), ratings)

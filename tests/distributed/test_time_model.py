@@ -50,6 +50,14 @@ def test_hugewiki_is_reduced_and_netflix_gathered():
     assert way_of(ALS(98, device="cpu", solver="cg"), "auto", 50_082_603, 39_780, 4) == "gather"
 
 
+@pytest.mark.host
+@pytest.mark.usefixtures("host")
+def test_kernels_add_up_what_has_no_divisor_of_its_own():
+    ways = {"cumf_cholesky": "reduce", "cumf_cg": "reduce", "cumf_cg_fp16": "gather", "tensor_core": "gather"}
+    for solver, way in ways.items():
+        assert way_of(ALS(98, device="host", solver=solver), "auto", 50_082_603, 39_780, 4) == way
+
+
 def test_sgd_sends_every_item_once_an_epoch_whatever_the_number_of_workers():
     facts = {"n_items": 1000, "nnz": 100_000, "columns": 8}
     one, two, four = (sgd_seconds(Machine(1, 1, 1e9, 1e9, 0), **facts, workers=n) for n in (1, 2, 4))

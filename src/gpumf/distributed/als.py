@@ -7,13 +7,9 @@ from typing import Any
 import numpy as np
 
 from gpumf import gpu
-from gpumf.datasets.ratings import Ratings
 from gpumf.datasets.rows import CompressedRows
 from gpumf.distributed.sources import Facts, check_no_repeats, rows_of, shuffled
 from gpumf.distributed.time_model import gather_bytes, reduce_bytes
-
-_EXACT = "sequential", "parallel"
-"""Solvers of the CPU whose solution of an item does not depend on how its sums are made."""
 
 _MOST_BYTES = 1 << 27  # of the systems that are added up at a time
 
@@ -63,17 +59,18 @@ def way_of(model, item_sweep, n_users, n_items, workers):
 
     Raises
     ------
-    ValueError : another name; 'reduce' with a solver that does not solve exactly on the CPU
+    ValueError : another name; 'reduce' with a solver whose equations do not add up
     """
     if item_sweep not in ("auto", "gather", "reduce"):
         raise ValueError(f"item_sweep must be 'auto', 'gather' or 'reduce', not {item_sweep!r}")
-    exact = model.device == "cpu" and model.solver in _EXACT
-    if item_sweep == "reduce" and not exact:
+    adds_up = model.scheme.adds_up
+    if item_sweep == "reduce" and not adds_up:
+        able = [name for name, scheme in model.schemes().items() if scheme.adds_up]
         raise ValueError(
-            f"item_sweep='reduce' goes with the exact solvers of the CPU, {' and '.join(_EXACT)}, not with "
+            f"item_sweep='reduce' goes with the solvers whose equations add up, {', '.join(able)}, not with "
             f"{model.solver!r}; take item_sweep='gather'"
         )
-    if item_sweep != "auto" or not exact:
+    if item_sweep != "auto" or not adds_up:
         return "gather" if item_sweep == "auto" else item_sweep
     users, items = gather_bytes(n_users, model.columns, workers), reduce_bytes(n_items, model.columns, workers)
     return "reduce" if items < users else "gather"
@@ -84,35 +81,47 @@ def own_of(bounds, rank):
     return tuple(slice(*map(int, ends[rank : rank + 2])) for ends in bounds)
 
 
-def shard_of(comm, model, facts, columns, bounds, way, unique):
-    """The `Shard` of this worker, out of the ratings that every worker has some of, ordered where the model runs.
+def shard_of(carrier, model, facts, ratings, bounds, way, unique):
+    """The `Shard` of this worker, out of the ratings that every worker has some of, ordered where they are.
 
     Parameters
     ----------
-    comm : DaskCommunicator
+    carrier : Communicator that carries arrays from where they are
     model : ALS or ImplicitALS
     facts : Facts
-    columns : (users, items, values), any part of the ratings
+    ratings : Ratings, any part of them
     bounds : of the users and of the items, which are whose
     way : of `way_of`
     unique : bool, check that no pair comes twice
     """
-    users, items = own_of(bounds, comm.rank)
-    of_users = shuffled(comm, columns, bounds[0], 0)
-    by_user = rows_of(of_users, users.start, users.stop, 0, facts.n_items, model._placed)
+    users, items = own_of(bounds, carrier.rank)
+    of_users = shuffled(carrier, ratings, bounds[0])
+    by_user = rows_of(of_users, users)
     if unique:
-        check_no_repeats(by_user, facts, users.start)
+        check_no_repeats(by_user, facts, users.start, ratings.xp)
     if way == "reduce":
-        by_item = rows_of(of_users, 0, facts.n_items, 1, facts.n_users, model._placed)
+        by_item = of_users.by_item
     else:
-        of_items = shuffled(comm, columns, bounds[1], 1)
-        by_item = rows_of(of_items, items.start, items.stop, 1, facts.n_users, model._placed)
+        by_item = rows_of(shuffled(carrier, ratings.transposed(), bounds[1]), items)
     if model._offset:
         by_user, by_item = by_user.less(model._offset), by_item.less(model._offset)
-    return Shard(facts, by_user, by_item)
+    return Shard(facts, by_user, by_item, ratings.device)
 
 
-class ALSWorker:
+class Worker:
+    """What a worker of a training does, which has a `_model`."""
+
+    def epoch(self, number, rows):
+        """Run epoch `number`, from 0; rows are the history so far, by which a learning rate may go."""
+        for step in self.steps().values():
+            step()
+
+    def errors(self, ratings):
+        """The errors of ratings of this worker's users, by what `arrays` gives from now on; None of none."""
+        return self._model._errors(ratings) if ratings.nnz else None
+
+
+class ALSWorker(Worker):
     """One worker of a training by ALS.
 
     Parameters
@@ -135,11 +144,10 @@ class ALSWorker:
         self._model, self._facts = model, shard.facts
         model.scheme.compile(model)
         self._trainer = model.scheme(model, shard, *arrays)
-
-    def epoch(self, number, rows):
-        """Run epoch `number`, from 0; rows are the history so far."""
-        for step in self.steps().values():
-            step()
+        self._solve_together = self._reduced
+        if self._reduces and model.device != "cpu":
+            self._trainer.share_items(carrier, bounds[1], users, shard.by_item.indptr, shard.facts.item_counts)
+            self._solve_together = self._trainer.solve_shared
 
     def steps(self):
         """The parts of an epoch in their order, each complete on return: a dict of name -> function."""
@@ -147,7 +155,7 @@ class ALSWorker:
         q = trainer.factors()[1]
         steps = {"solve users": partial(self._solve, trainer.solve_users, users)}
         if self._reduces:
-            steps["add up and solve items"] = partial(trainer.solve_items, solve=self._reduced)
+            steps["add up and solve items"] = self._together
         else:
             steps["gather users"] = partial(trainer.gather_users, self._carrier, self._bounds[0])
             steps["solve items"] = partial(self._solve, trainer.solve_items, items)
@@ -158,8 +166,12 @@ class ALSWorker:
             solve(own)
         self._trainer.synchronize()
 
+    def _together(self):
+        self._trainer.solve_items(solve=self._solve_together)
+        self._trainer.synchronize()
+
     def _reduced(self, rows, fixed, solved):
-        """Solve this worker's items by the sums of all workers' parts of their equations."""
+        """Solve this worker's items by the sums of all workers' parts of their equations, on the processor."""
         model, f = self._model, fixed.shape[1]
         ridge = np.float64(model.regularization) * np.eye(f)
         if model.alpha is not None:
@@ -178,10 +190,6 @@ class ALSWorker:
             counts = self._facts.item_counts[mine]
             weights = counts if model.weighted else np.ones(len(sums))
             solved[mine] = solutions(sums, ridge, weights, counts > 0)
-
-    def errors(self, columns):
-        """The errors of ratings of this worker's users, by what `arrays` gives; None of none."""
-        return errors_of(self._model, self._facts, columns)
 
     def own_arrays(self):
         """(user_factors, item_factors) of this worker's users and items."""
@@ -202,13 +210,6 @@ class ALSWorker:
         for array, bounds in zip(arrays, self._bounds, strict=True):
             self._carrier.all_gather(array, bounds)
         return on_host(self._model, arrays) if self._carrier.rank == 0 else arrays
-
-
-def errors_of(model, facts, columns):
-    """What a model's errors on (users, items, values) are by the factors of all; None of no ratings."""
-    if not len(columns[2]):
-        return None
-    return model._errors(model._placed(Ratings(*columns, facts.n_users, facts.n_items)))
 
 
 def on_host(model, arrays):

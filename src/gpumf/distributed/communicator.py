@@ -58,6 +58,20 @@ class Communicator(ABC):
         """
 
     @abstractmethod
+    def all_to_all(self, arrays, bounds):
+        """Give each worker its part of some arrays, and get one's own from all.
+
+        Parameters
+        ----------
+        arrays : list of (rows,), as of `all_gather`, of as many rows
+        bounds : as of `all_gather`, of this worker's rows: those for worker r begin at bounds[r]
+
+        Returns
+        -------
+        list of what came of each array, one sender's part after another's
+        """
+
+    @abstractmethod
     def shift(self, outgoing, incoming):
         """Pass an array round the ring, to the worker before; `incoming`, of its shape there, comes from the next."""
 

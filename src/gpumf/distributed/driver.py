@@ -6,7 +6,6 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -21,13 +20,13 @@ from gpumf.distributed.communicator import CommunicationError
 from gpumf.distributed.mailbox import MailboxPlugin, abort
 from gpumf.distributed.program import Job, run
 from gpumf.distributed.sources import Source
+from gpumf.distributed.together import POLL_SECONDS, watched
 from gpumf.models.als import ALS, ImplicitALS
 from gpumf.models.checks import DivergedError, check_finite, check_training
 from gpumf.models.factorization import Factorization, Once
 from gpumf.models.sgd import SGD
 from gpumf.models.times import Clock
 
-_POLL_SECONDS = 0.2
 _Trained = TypeVar("_Trained", bound=Factorization)
 
 
@@ -246,7 +245,7 @@ class _Cluster:
             found = (found + sorted(alive - set(self._at_first) - set(found)))[: self.wanted]
             if len(found) == self.wanted or time.monotonic() > deadline:
                 break
-            time.sleep(_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
         if not found:
             raise TrainingLost("no worker is left")
         self._preferred = found
@@ -305,36 +304,25 @@ def _attempt(cluster, job, sources):
                     retries=0,
                 )
             )
-        return _watched(cluster, job, futures)
+        return _first(cluster, job, futures)
     finally:
         _end(cluster, job, futures)
 
 
-def _watched(cluster, job, futures):
-    """What rank 0 returns once all have; _Fault or an error of the program as soon as one fails or is gone.
-
-    The task of a worker that died fails for nobody: it may run there alone, and the scheduler would wait for the
-    worker to come back. So the workers are watched too.
-    """
-    from distributed import wait
-
-    while True:
-        with suppress(Exception):  # of a task: its future tells
-            wait(futures, timeout=_POLL_SECONDS)
-        states = [future.status for future in futures]
-        if set(states) == {"finished"}:
-            return futures[0].result()
+def _first(cluster, job, futures):
+    """What rank 0 returns once all have; _Fault or an error of the program as soon as one fails or is gone."""
+    for states, gone in watched(cluster.client, job.addresses, futures):
         errors = [future.exception() for future, state in zip(futures, states, strict=True) if state == "error"]
         for error in errors:
             if not _may_pass(error):
                 raise error
-        gone = sorted(set(job.addresses) - cluster.alive())
         if gone:
             raise _Fault(f"the worker {gone[0]} was lost") from (errors[0] if errors else None)
         if errors:
             raise _Fault(f"{type(errors[0]).__name__}: {errors[0]}") from errors[0]
         if lost := {"cancelled", "lost"} & set(states):
             raise _Fault(f"a task was {lost.pop()}")
+    return futures[0].result()
 
 
 def _may_pass(error):
@@ -358,7 +346,7 @@ def _end(cluster, job, futures):
         client.run(abort, job.training, job.attempt + 1, workers=running, on_error="ignore")
     deadline = time.monotonic() + job.timeout
     while running and time.monotonic() < deadline:
-        time.sleep(_POLL_SECONDS / 4)
+        time.sleep(POLL_SECONDS / 4)
         running = _running(cluster, job, futures)
     if running:
         client.restart_workers(running, raise_for_error=False)

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpumf.datasets.ratings import Ratings
 from gpumf.datasets.rows import CompressedRows
-from gpumf.distributed.als import own_of
+from gpumf.distributed.als import Worker, own_of
 
 _NOBODY = CompressedRows(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
 
@@ -101,7 +101,7 @@ class _Part:
     device, xp = None, np
 
 
-class FetchingALSWorker:
+class FetchingALSWorker(Worker):
     """One worker of a training by ALS on the processor, with the factors of its own users and items alone.
 
     Parameters
@@ -131,11 +131,6 @@ class FetchingALSWorker:
         nothing = np.empty(0, np.int32)
         return [(batch, Fetch(self._comm, batch.needed if batch else nothing, bounds)) for batch in padded]
 
-    def epoch(self, number, rows):
-        """Run epoch `number`, from 0; rows are the history so far."""
-        for step in self.steps().values():
-            step()
-
     def steps(self):
         """The parts of an epoch in their order, each complete on return: a dict of name -> function."""
         return {"solve users": partial(self._solve, 0), "solve items": partial(self._solve, 1)}
@@ -156,17 +151,16 @@ class FetchingALSWorker:
         (trainer.solve_items if side else trainer.solve_users)()
         return trainer.factors()[side]
 
-    def errors(self, columns):
-        """The errors of ratings of this worker's users, by what `arrays` gives from now on; None of none."""
-        users, items, values = columns
-        needed, items = np.unique(items, return_inverse=True)
+    def errors(self, ratings):
+        needed, items = np.unique(ratings.items, return_inverse=True)
         self._test = Fetch(self._comm, needed, self._bounds[1])
-        if not len(values):
+        if not ratings.nnz:
             return None
         model, own = copy(self._model), self._own[0]
         model._user_known, model._item_counts = model._user_known[own], model._item_counts[needed]
         shape = own.stop - own.start, len(needed)
-        return model._errors(Ratings(users - np.int32(own.start), items.astype(np.int32), values, *shape))
+        users = ratings.users - np.int32(own.start)
+        return model._errors(Ratings(users, items.astype(np.int32), ratings.values, *shape))
 
     def own_arrays(self):
         """(user_factors, item_factors) of this worker's users and items."""

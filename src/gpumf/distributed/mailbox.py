@@ -9,6 +9,7 @@ import copy
 import threading
 import time
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 from distributed import WorkerPlugin, get_worker
@@ -213,12 +214,16 @@ class DaskCommunicator(Communicator):
         self.all_gather_object(None)
 
     def all_gather(self, array, bounds):
+        if self.size == 1:
+            return  # an array on a device would go by way of the host
         own = _on_host(array[bounds[self.rank] : bounds[self.rank + 1]])
         come = self.exchange({rank: own for rank in range(self.size) if rank != self.rank})
         for rank, rows in come.items():
             _write(array[bounds[rank] : bounds[rank + 1]], rows)
 
     def reduce_scatter(self, array, bounds):
+        if self.size == 1:
+            return array
         host = _on_host(array)
         come = self.exchange({rank: host[bounds[rank] : bounds[rank + 1]] for rank in range(self.size)})
         total = come[0].copy()
@@ -228,6 +233,12 @@ class DaskCommunicator(Communicator):
         _write(own, total)
         return own
 
+    def all_to_all(self, arrays, bounds):
+        hosts, parts = list(map(_on_host, arrays)), [slice(*pair) for pair in pairwise(bounds)]
+        come = self.exchange({rank: [host[part] for host in hosts] for rank, part in enumerate(parts)})
+        joined = (np.concatenate(some) for some in zip(*(come[rank] for rank in range(self.size)), strict=True))
+        return [_there(host, array) for host, array in zip(joined, arrays, strict=True)]
+
     def shift(self, outgoing, incoming):
         before, after = (self.rank - 1) % self.size, (self.rank + 1) % self.size
         come = self.exchange({before: _on_host(outgoing)}, [after])
@@ -236,6 +247,15 @@ class DaskCommunicator(Communicator):
 
 def _on_host(array):
     return array if isinstance(array, np.ndarray) else array.get()
+
+
+def _there(host, like):
+    """An array of the host where another one is."""
+    if isinstance(like, np.ndarray):
+        return host
+    result = type(like)(host.shape, host.dtype)
+    result.set(host)
+    return result
 
 
 def _write(target, array):

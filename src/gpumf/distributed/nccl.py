@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 
+from gpumf.datasets.rows import row_offsets
 from gpumf.distributed.communicator import CommunicationTimeout, Communicator, PeerLost
 
 _POLL_SECONDS = 50e-6
@@ -56,6 +57,7 @@ class NcclCommunicator(Communicator):
         identifier = control.all_gather_object(nccl.get_unique_id() if self.rank == 0 else None)[0]
         self._communicator = nccl.NcclCommunicator(self.size, identifier, self.rank)
         self._types = {np.dtype(np.float32): nccl.NCCL_FLOAT32, np.dtype(np.float64): nccl.NCCL_FLOAT64}
+        self._types[np.dtype(np.int32)] = nccl.NCCL_INT32
         self._types[np.dtype(np.uint16)] = nccl.NCCL_FLOAT16  # FP16 by its bits, which are sent, never added up
 
     def all_gather(self, array, bounds):
@@ -101,6 +103,24 @@ class NcclCommunicator(Communicator):
         here = array.data.ptr
         with self._completed():
             self._communicator.allReduce(here, here, array.size, kind, self._nccl.NCCL_SUM, stream)
+
+    def all_to_all(self, arrays, bounds):
+        if isinstance(arrays[0], np.ndarray):
+            return self._control.all_to_all(arrays, bounds)
+        lengths = self._control.all_gather_object(np.diff(bounds))
+        ends = row_offsets([int(sent[self.rank]) for sent in lengths])
+        come = [self._cupy.empty(int(ends[-1]), array.dtype) for array in arrays]
+        stream = self._cupy.cuda.get_current_stream().ptr
+        with self._completed():
+            for array, incoming in zip(arrays, come, strict=True):
+                kind = self._types[array.dtype]
+                for rank in range(self.size):
+                    goes, comes = array[bounds[rank] : bounds[rank + 1]], incoming[ends[rank] : ends[rank + 1]]
+                    if goes.size:
+                        self._communicator.send(goes.data.ptr, goes.size, kind, rank, stream)
+                    if comes.size:
+                        self._communicator.recv(comes.data.ptr, comes.size, kind, rank, stream)
+        return come
 
     def shift(self, outgoing, incoming):
         before, after = (self.rank - 1) % self.size, (self.rank + 1) % self.size

@@ -28,6 +28,6 @@ def balanced_bounds(counts, parts):
     return np.maximum.accumulate(bounds)
 
 
-def owners(positions, bounds):
-    """The part that each position is in, int16, which sorts by its digits."""
-    return (np.searchsorted(bounds, positions, side="right") - 1).astype(np.int16)
+def owners(positions, bounds, xp=np):
+    """The part that each position, int32, is in: int32, where they are, on the host or as arrays of xp."""
+    return (xp.searchsorted(xp.asarray(bounds, np.int32), positions, side="right") - 1).astype(np.int32)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from gpumf import gpu
+from gpumf.datasets.ratings import Ratings
 from gpumf.distributed import checkpoints, nccl, sources
 from gpumf.distributed.als import ALSWorker, own_of, shard_of, way_of
 from gpumf.distributed.fetching import FetchingALSWorker
 from gpumf.distributed.mailbox import communicator
 from gpumf.distributed.partition import balanced_bounds
-from gpumf.distributed.sgd import SGDWorker
+from gpumf.distributed.sgd import SGDWorker, own_blocks
 
 
 @dataclass(frozen=True)
@@ -90,21 +91,23 @@ class _Training:
         started = time.perf_counter()
         self._comm, self._job, model = comm, job, job.model
         self._model = model
-        facts, columns = sources.facts_of(comm, load(train, comm.rank), job.shape, job.scale)
-        self._facts = facts
-        model._set_training(facts)
+        ids, columns = sources.numbered(comm, load(train, comm.rank), job.shape)
+        ratings = Ratings(*columns, *map(len, ids))
         if not model._solver_given:
-            model.solver = model.choose(facts)
+            model.solver = model.choose(ratings)
+        ratings = sources.placed(comm, model, ratings)
+        self._facts = facts = sources.facts_of(comm, ratings, ids, job.scale)
+        model._set_training(facts)
         self._carrier = nccl.carrier(comm, model.device)
         bounds = tuple(balanced_bounds(counts, comm.size) for counts in (facts.user_counts, facts.item_counts))
         saved = checkpoints.read(job.checkpoint, model, facts) if job.checkpoint else None
         arrays, self._rows, self._best = saved or (None, [], None)
-        self._worker = self._worker_of(arrays, columns, bounds)
+        self._worker = self._worker_of(arrays, ratings, bounds)
         self._errors = self._errors_of(validation, bounds) if job.validated else None
         comm.barrier()
         self._prepared = time.perf_counter() - started
 
-    def _worker_of(self, arrays, columns, bounds):
+    def _worker_of(self, arrays, ratings, bounds):
         """The worker, which starts from these arrays of all, or, from None, with factors drawn where they are."""
         comm, model, facts, job = self._comm, self._model, self._facts, self._job
         if job.most_rows is not None:
@@ -115,15 +118,16 @@ class _Training:
                 arrays = model._drawn(mine, tuple(part.start for part in own))
             else:
                 arrays = tuple(array[part].copy() for array, part in zip(arrays, own, strict=True))
-            shard = shard_of(comm, model, facts, columns, bounds, "gather", job.unique)
+            shard = shard_of(comm, model, facts, ratings, bounds, "gather", job.unique)
             return FetchingALSWorker(comm, model, shard, arrays, bounds, job.most_rows)
         if arrays is None:
             there = None if model.device == "cpu" else gpu.device(model.device)
             arrays = model._initial(replace(facts, device=there))
         if hasattr(model, "learning_rate"):
-            return SGDWorker(comm, self._carrier, model, facts, columns, arrays, bounds, job.unique)
+            blocks = own_blocks(self._carrier, facts, ratings, bounds, job.unique)
+            return SGDWorker(self._carrier, model, blocks, arrays, bounds)
         way = way_of(model, job.item_sweep, facts.n_users, facts.n_items, comm.size)
-        shard = shard_of(comm, model, facts, columns, bounds, way, job.unique)
+        shard = shard_of(self._carrier, model, facts, ratings, bounds, way, job.unique)
         return ALSWorker(self._carrier, model, shard, arrays, bounds, way)
 
     def _errors_of(self, part, bounds):
@@ -131,7 +135,8 @@ class _Training:
         columns, facts = load(part, self._comm.rank), self._facts
         ids = facts.user_ids, facts.item_ids
         placed = (sources.positions(*some) for some in zip(columns, ids, ("user", "item"), strict=False))
-        return self._worker.errors(sources.shuffled(self._comm, (*placed, columns[2]), bounds[0], 0))
+        ratings = sources.placed(self._comm, self._model, Ratings(*placed, columns[2], *map(len, ids)))
+        return self._worker.errors(sources.shuffled(self._carrier, ratings, bounds[0]))
 
     def run(self):
         job, worker, seconds, diverged = self._job, self._worker, 0.0, None

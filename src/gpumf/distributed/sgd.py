@@ -1,10 +1,14 @@
 """A worker's part of SGD: its own users, and one part of the items after another, which go round a ring."""
 
+from functools import partial
+from itertools import pairwise
+
 import numpy as np
 
 from gpumf import gpu
+from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.ratings import Ratings
-from gpumf.distributed.als import errors_of, on_host, own_of
+from gpumf.distributed.als import Worker, on_host, own_of
 from gpumf.distributed.partition import owners
 from gpumf.distributed.sources import check_no_repeats, rows_of, shuffled
 
@@ -31,68 +35,86 @@ def check(model):
         raise ValueError("baseline predictors are made of all ratings at once; take biases=True")
 
 
-class SGDWorker:
-    """One worker of a training by SGD: workers x workers blocks, of which no two at work share users or items.
+def blocks_of(rows, users, bounds, device=None):
+    """The ratings of some users as blocks of items, each a training set of its own.
 
-    In each of the epoch's steps a worker trains on the block of its users and of the items that it holds, and passes
+    Parameters
+    ----------
+    rows : CompressedRows of these users
+    users : slice, of all users
+    bounds : of the items of each block
+    device : of `gpumf.gpu`, where the rows are on one
+
+    Yields
+    ------
+    (users, items, Ratings of that block by user and item, both counted from the first), where it has ratings
+    """
+    xp, kind = (device.xp, partial(DeviceRatings, device=device)) if device else (np, Ratings)
+    block_of, nnz = owners(rows.indices, bounds, xp), len(rows.indices)
+    of_users = xp.searchsorted(xp.asarray(rows.indptr[1:]), xp.arange(nnz), side="right").astype(np.int32)
+    for block, (begin, end) in enumerate(pairwise(map(int, bounds))):
+        chosen = block_of == block
+        if chosen.any():
+            columns = of_users[chosen], rows.indices[chosen] - np.int32(begin), rows.values[chosen]
+            yield users, slice(begin, end), kind(*columns, users.stop - users.start, end - begin)
+
+
+def own_blocks(carrier, facts, ratings, bounds, unique):
+    """`blocks_of` this worker's users; parameters as of `gpumf.distributed.als.shard_of`."""
+    users = own_of(bounds, carrier.rank)[0]
+    # Always in the same order, whatever order they came in.
+    rows = rows_of(shuffled(carrier, ratings, bounds[0]), users)
+    if unique:
+        check_no_repeats(rows, facts, users.start, ratings.xp)
+    return blocks_of(rows, users, bounds[1], ratings.device)
+
+
+class SGDWorker(Worker):
+    """One worker of a training by SGD: blocks, of which no two at work share users or items.
+
+    In each of the epoch's steps a worker trains on the blocks of its users and of the items that it holds, and passes
     these on (cumf, section 6: blocks with no overlapping rows and columns; the ring is that of NOMAD and DSGD). A
     block is a training set of its own for the model's solver.
 
     Parameters
     ----------
-    comm, carrier, model, facts, columns, bounds, unique : as of `gpumf.distributed.als.shard_of`
+    carrier : Communicator that carries the factors
+    model : SGD
+    blocks : yields those of this worker's users, as of `blocks_of`, each within one worker's items
     arrays : (user_factors, item_factors) to start from, of all
+    bounds : of the users and of the items, which are whose
     """
 
-    def __init__(self, comm, carrier, model, facts, columns, arrays, bounds, unique):
+    def __init__(self, carrier, model, blocks, arrays, bounds):
         check(model)
-        self._carrier, self._bounds, self._model, self._facts = carrier, bounds, model, facts
-        self._rank, self._size = comm.rank, comm.size
-        self._own = own_of(bounds, comm.rank)
-        users, columns = self._own[0], shuffled(comm, columns, bounds[0], 0)
-        if unique:
-            check_no_repeats(rows_of(columns, users.start, users.stop, 0, facts.n_items), facts, users.start)
+        self._carrier, self._bounds, self._model = carrier, bounds, model
+        self._rank, self._size = carrier.rank, carrier.size
+        self._own = own_of(bounds, self._rank)
         there = None if model.device == "cpu" else gpu.device(model.device)
         place = np.array if there is None else there.array
         self._p, self._q = map(place, arrays)
         model.scheme.compile(model)
-        # Always in the same order, whatever order they came in.
-        order = np.lexsort((columns[1], columns[0]))
-        columns = tuple(column[order] for column in columns)
-        part = owners(columns[1], bounds[1])
-        self._blocks = [self._block(columns, part == b, users, slice(*map(int, bounds[1][b : b + 2])))
-                        for b in range(comm.size)]  # fmt: skip
-
-    def _block(self, columns, chosen, users, items):
-        """The solver at work on a block; None where it has no ratings."""
-        if not chosen.any():
-            return None
-        of_users, of_items, values = (column[chosen] for column in columns)
-        shape = users.stop - users.start, items.stop - items.start
-        ratings = Ratings(of_users - np.int32(users.start), of_items - np.int32(items.start), values, *shape)
-        ratings = self._model._as_trained(self._model._placed(ratings))
-        return self._model.scheme(self._model, ratings, self._p[users], self._q[items])
+        self._blocks, before = [[] for _ in range(self._size)], None  # by the worker who has their items
+        for users, items, ratings in blocks:
+            trainer = model.scheme(model, model._as_trained(ratings), self._p[users], self._q[items])
+            trainer.share_memory(before)
+            whose = int(np.searchsorted(bounds[1], items.start, side="right")) - 1
+            self._blocks[whose].append((self._p[users], self._q[items], trainer))
+            before = trainer
 
     def _items(self, part):
         return self._q[int(self._bounds[1][part]) : int(self._bounds[1][part + 1])]
 
     def epoch(self, number, rows):
-        """Run epoch `number`, from 0; rows are the history so far, by which the learning rate may go."""
-        p = self._p[self._own[0]]
         for step in range(self._size):
             part = (self._rank + step) % self._size
-            q, trainer = self._items(part), self._blocks[part]
-            if trainer is not None:
+            for p, q, trainer in self._blocks[part]:
                 trainer.set_factors(p, q)
                 self._model._epoch(trainer, number, rows)
-                trainer.synchronize()
                 p[...], q[...] = trainer.factors()
+                trainer.synchronize()
             if self._size > 1:
-                self._carrier.shift(q, self._items((part + 1) % self._size))
-
-    def errors(self, columns):
-        """The errors of ratings of this worker's users, by what `arrays` gives; None of none."""
-        return errors_of(self._model, self._facts, columns)
+                self._carrier.shift(self._items(part), self._items((part + 1) % self._size))
 
     def own_arrays(self):
         """(user_factors, item_factors) of this worker's users and items."""

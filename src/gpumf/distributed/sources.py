@@ -1,6 +1,6 @@
 """Where the ratings come from, and how each worker gets those of its users and items."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from gpumf.datasets.rows import CompressedRows
 from gpumf.distributed.partition import owners
 
 _COLUMNS = "user", "item", "rating"
-_TYPES = np.int32, np.int32, np.float32
 
 
 @dataclass(frozen=True)
@@ -183,73 +182,85 @@ def positions(ids, known, side):
     return found.astype(np.int32)
 
 
-def facts_of(comm, columns, shape, scale):
-    """(Facts, columns of positions) of the training set of which every worker has some ratings.
+def numbered(comm, columns, shape):
+    """((user ids, item ids), columns of positions), of the training set of which every worker has some ratings.
 
     Parameters
     ----------
     comm : DaskCommunicator
     columns : (users, items, values) of this worker, any ratings
     shape : (users, items), where ids are positions already; None where the distinct ids are to be numbered
-    scale : (lowest, highest) possible rating or None
     """
-    users, items, values = columns
-    ids = []
-    placed = []
-    for k, (side, given) in enumerate((("user", users), ("item", items))):
+    *given, values = columns
+    if not any(comm.all_gather_object(len(values))):
+        raise DataError("the training set holds no ratings; check that this is the right place and complete")
+    ids, placed = [], []
+    for k, (side, some) in enumerate(zip(("user", "item"), given, strict=True)):
         if shape is None:
-            ids.append(all_ids(comm, given, side))
-            placed.append(positions(given, ids[-1], side))
+            ids.append(all_ids(comm, some, side))
+            placed.append(positions(some, ids[-1], side))
         else:
-            outside = given[(given < 0) | (given >= shape[k])] if given.dtype.kind in "iu" else given
+            outside = some if some.dtype.kind not in "iu" else _outside(some, shape[k])
             if len(outside):
                 raise DataError(f"{side} {outside[0]} is not a position below the {shape[k]} of the shape")
             ids.append(np.arange(shape[k]))
-            placed.append(given.astype(np.int32, copy=False))
-    if scale is not None and len(values) and not scale[0] <= values.min() <= values.max() <= scale[1]:
+            placed.append(some.astype(np.int32, copy=False))
+    return ids, (*placed, values)
+
+
+def _outside(positions, n):
+    """Those of the positions that are not in 0..n-1."""
+    if not len(positions) or 0 <= positions.min() <= positions.max() < n:
+        return positions[:0]
+    return positions[(positions < 0) | (positions >= n)]
+
+
+def placed(comm, model, ratings):
+    """A worker's `Ratings` where the model orders them: on devices, or, if one has no room or none, on the host."""
+    there = model._placed(ratings)
+    return there if all(comm.all_gather_object(there.device is not None and there.nnz > 0)) else there.on_host()
+
+
+def facts_of(comm, ratings, ids, scale):
+    """The `Facts` of the training set of which every worker has some `Ratings`.
+
+    ids : (user ids, item ids); scale : (lowest, highest) possible rating or None
+    """
+    values = ratings.values
+    if scale is not None and ratings.nnz and not scale[0] <= float(values.min()) <= float(values.max()) <= scale[1]:
         raise DataError(f"a rating is off the scale {scale[0]:g} to {scale[1]:g}; correct it, or check the columns")
-    counts = [np.bincount(p, minlength=len(known)) for p, known in zip(placed, ids, strict=True)]
-    sums = np.array([len(values), values.sum(dtype=np.float64)], np.float64)
+    counts = ratings.user_counts.copy(), ratings.item_counts.copy()
+    sums = np.array([ratings.nnz, float(values.sum(dtype=np.float64))])
     for array in (*counts, sums):
         comm.all_reduce(array)
-    if not sums[0]:
-        raise DataError("the training set holds no ratings; check that this is the right place and complete")
-    nnz = int(sums[0])
-    return Facts(nnz, float(sums[1] / nnz), scale, *counts, *ids), (*placed, values)
+    return Facts(int(sums[0]), float(sums[1] / sums[0]), scale, *counts, *ids)
 
 
-def shuffled(comm, columns, bounds, by):
-    """The ratings of this worker's users, or of its items, from all workers: (users, items, values).
+def shuffled(carrier, ratings, bounds):
+    """The ratings of this worker's users, from all workers: `Ratings`, where these are.
 
-    bounds : of all workers' users or items; by : 0, users, or 1, items
+    bounds : of all workers' users
     """
-    if comm.size == 1:
-        return tuple(column.astype(kind, copy=False) for column, kind in zip(columns, _TYPES, strict=True))
-    owner = owners(columns[by], bounds)
-    order = np.argsort(owner, kind="stable")
-    ends = np.searchsorted(owner[order], np.arange(comm.size + 1))
-    parts = {
-        rank: tuple(column[order[ends[rank] : ends[rank + 1]]] for column in columns) for rank in range(comm.size)
-    }
-    come = comm.exchange(parts)
-    columns = [np.concatenate(some) for some in zip(*(come[rank] for rank in range(comm.size)), strict=True)]
-    return tuple(column.astype(kind, copy=False) for column, kind in zip(columns, _TYPES, strict=True))
+    if carrier.size == 1:
+        return ratings
+    order, ends = ratings.sorted_by(owners(ratings.users, bounds, ratings.xp), carrier.size)
+    columns = [column[order] for column in (ratings.users, ratings.items, ratings.values)]
+    return replace(ratings, **dict(zip(("users", "items", "values"), carrier.all_to_all(columns, ends), strict=True)))
 
 
-def rows_of(columns, first, end, by, n_columns, placed=Ratings.on_host):
-    """`CompressedRows` of the users, or items, from `first` to before `end`, which have all of these ratings.
+def rows_of(ratings, users):
+    """`CompressedRows` of these users, a slice, who have all of the ratings."""
+    if users.start == users.stop:
+        return CompressedRows(np.zeros(1, np.int64), ratings.items, ratings.values)
+    shape = {"n_users": users.stop - users.start, "user_ids": ratings.user_ids[users]}
+    return replace(ratings, users=ratings.users - np.int32(users.start), **shape).by_user
 
-    placed : function of Ratings that has them where they are ordered, as `Model._placed`
+
+def check_no_repeats(rows, facts, first, xp):
+    """DataError, with the ids, where a user of these rows, numbered from `first`, rates an item twice.
+
+    xp : of the rows' arrays, NumPy or CuPy
     """
-    rows, others, values = columns[by], columns[1 - by], columns[2]
-    if end == first:
-        return CompressedRows(np.zeros(1, np.int64), others, values)
-    return placed(Ratings(rows - np.int32(first), others, values, int(end - first), n_columns)).by_user
-
-
-def check_no_repeats(rows, facts, first):
-    """DataError, with the ids, where a user of these rows, numbered from `first`, rates an item twice."""
-    xp = rows.indices.__array_namespace__()
     same = rows.indices[1:] == rows.indices[:-1]
     same[xp.asarray(rows.indptr[(rows.indptr > 0) & (rows.indptr < len(rows.indices))] - 1)] = False
     if same.any():

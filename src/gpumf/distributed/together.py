@@ -8,7 +8,7 @@ from typing import Any
 from gpumf.distributed.communicator import PeerLost
 from gpumf.distributed.mailbox import MailboxPlugin, abort, communicator
 
-_POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2
 
 
 def together(client: Any, work: Callable, *arguments: Any, timeout: float = 600.0) -> list:
@@ -39,27 +39,37 @@ def together(client: Any, work: Callable, *arguments: Any, timeout: float = 600.
         for rank, address in enumerate(addresses)
     ]
     try:
-        return _watched(client, addresses, futures)
+        for states, gone in watched(client, addresses, futures):
+            for future, state in zip(futures, states, strict=True):
+                if state == "error":
+                    future.result()
+            if gone:
+                raise PeerLost(f"the worker {gone[0]} was lost")
+        return client.gather(futures)
     except BaseException:
         client.run(abort, training, 1, on_error="ignore")
         raise
 
 
-def _watched(client, addresses, futures):
-    """The results, once all are there. Of a worker that died the scheduler says nothing: it may come back."""
+def watched(client, addresses, futures):
+    """Watch tasks, one on each worker, until all have finished.
+
+    The task of a worker that died fails for nobody: it may run there alone, and the scheduler would wait for the
+    worker to come back. So the workers are watched too.
+
+    Yields
+    ------
+    (states of the futures, addresses of the workers that are gone), again and again
+    """
     from distributed import wait
 
     while True:
         with suppress(Exception):  # of a task: its future tells
-            wait(futures, timeout=_POLL_SECONDS)
+            wait(futures, timeout=POLL_SECONDS)
         states = [future.status for future in futures]
-        for future, state in zip(futures, states, strict=True):
-            if state == "error":
-                future.result()
         if set(states) == {"finished"}:
-            return client.gather(futures)
-        if gone := sorted(set(addresses) - set(client.ncores())):
-            raise PeerLost(f"the worker {gone[0]} was lost")
+            return
+        yield states, sorted(set(addresses) - set(client.ncores()))
 
 
 def _run(training, rank, addresses, timeout, work, arguments):

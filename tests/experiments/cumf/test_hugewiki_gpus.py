@@ -63,7 +63,7 @@ def test_workers_keep_their_rows_and_their_part_of_the_test(host):
         of, whole = (slice(*rows.indptr[n : n + 2]) for rows, n in ((kept, k), (twin.train.by_user, user)))
         assert np.array_equal(kept.indices[of], twin.train.by_user.indices[whole])
         assert np.array_equal(kept.values[of], twin.train.by_user.values[whole] - np.float32(2))
-    test = hugewiki_gpus._of_users(twin.test, part)
+    test = hugewiki_gpus.of_users(twin.test, part)
     chosen = (twin.test.users >= 100) & (twin.test.users < 180)
     assert chosen.any() and np.array_equal(test.values, twin.test.values[chosen])
 
@@ -81,6 +81,15 @@ def test_two_workers_learn_what_one_does(host):
         ends = (steps.begin + steps.seconds).to_numpy()
         assert 0 <= steps.begin.iloc[0] < ends[-1] / 2, "from where all have begun"
         assert (steps.begin.to_numpy()[1:] >= ends[:-1]).all(), "one after another"
+
+
+def test_two_cards_alone_have_a_summary_a_figure_and_a_model():
+    made = pd.DataFrame([row for n in (1, 2) for row in modelled(n)], columns=COLUMNS)
+    made = made.assign(data="hugewiki-small-twin", factors=100)
+    table = hugewiki_gpus.summary(made)
+    assert table.speedup[1] == 1 < table.speedup[2] <= 2
+    assert list(hugewiki_gpus.figure(made).axes[1].lines[0].get_xdata()) == [1, 2]
+    assert hugewiki_gpus.predicted(made, 2)["total"] == pytest.approx(table.seconds[2])
 
 
 def modelled(workers, of_two=1.0):

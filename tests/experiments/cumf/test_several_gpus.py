@@ -5,7 +5,7 @@ import pytest
 
 from gpumf.experiments import _fits
 from gpumf.experiments.cumf import several_gpus
-from outcomes import promise_words
+from outcomes import promise_words, word
 
 COLUMNS = ["model", "solver", "workers", "repeat", "epoch", "seconds", "rmse", *_fits.TIMES, "diverged"]
 
@@ -54,8 +54,19 @@ def test_epochs_and_fits_are_held_beside_plain_ones():
     assert list(right.lines[0].get_ydata()) == [3.0, 4.0] and list(right.lines[1].get_ydata()) == [2.0, 2.0]
 
 
+def test_two_workers_are_shown_as_four_are():
+    rows = [*fits("ALS", 0, 0.02, 2.0), *fits("ALS", 1, 0.02, 3.0), *fits("ALS", 2, 0.0125, 4.0)]
+    rows += [*fits("SGD", 0, 0.04, 3.0), *fits("SGD", 1, 0.04, 4.0), *fits("SGD", 2, 0.02, 5.0)]
+    of_two = pd.DataFrame(rows, columns=COLUMNS)
+    assert several_gpus.summary(of_two).speedup.round(6).to_dict() == {
+        ("ALS", 0): 1, ("ALS", 1): 1, ("ALS", 2): 1.6, ("SGD", 0): 1, ("SGD", 1): 1, ("SGD", 2): 2
+    }  # fmt: skip
+    assert [tick.get_text() for tick in several_gpus.figure(of_two).axes[0].get_xticklabels()] == ["1", "2"]
+    assert word("distributed-wall", of_two) == "target"
+
+
 @pytest.mark.parametrize(
-    ("id", "made", "word"),
+    ("id", "made", "expected"),
     [
         ("als-netflix-4gpu-seconds", {"als": 0.005}, "stretch"),
         ("als-netflix-4gpu-seconds", {"als": 0.0065}, "target"),
@@ -69,5 +80,5 @@ def test_epochs_and_fits_are_held_beside_plain_ones():
         ("sgd-netflix-4gpu-gap", {"gap": 0.002}, "short"),
     ],
 )
-def test_four_cards_are_held_to_what_was_promised(id, made, word):
-    assert promise_words(id, COLUMNS, frame(**made)) == word
+def test_four_cards_are_held_to_what_was_promised(id, made, expected):
+    assert promise_words(id, COLUMNS, frame(**made)) == expected

@@ -177,7 +177,6 @@ FINDINGS = [
         "plain fit's",
         _overhead,
         Target(1.5, 0.5),
-        **_FOUR,
     ),
     Finding(
         "sgd-netflix-4gpu-speedup",

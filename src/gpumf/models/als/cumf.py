@@ -11,6 +11,7 @@ import numpy as np
 from gpumf import gpu
 from gpumf.gpu import sources
 from gpumf.models.als.biases import Biases
+from gpumf.models.als.shared import SharedSums
 from gpumf.models.als.trainer import ALSTrainer, segments_of
 from gpumf.models.base import KernelTrainer, Publication, Version, shape_of
 
@@ -56,7 +57,7 @@ class Side:
     gram: "Side | None" = None
 
 
-class Cumf(KernelTrainer, ALSTrainer):
+class Cumf(SharedSums, KernelTrainer, ALSTrainer):
     """kernels/als/cumf: the rows' matrices to global memory, then a solver; rows in batches that fit the memory.
 
     Parameters
@@ -71,11 +72,12 @@ class Cumf(KernelTrainer, ALSTrainer):
     publication = Publication("cumf", "sections 2 to 4")
     variants: ClassVar = {"FACTORS": _FACTORS, "LOAD": range(3), "A_HALF": range(2), "IMPLICIT": range(2)}
     solver_source: str
-    a_half = False
+    a_half, adds_up = False, True
     fused_bias = True  # get_hermitian computes b too; else a phase of its own does, as published
 
     def __init__(self, model, train, user_factors, item_factors, *, load="coalesced", longest=8192):
-        device = self._device = gpu.device(model.device)
+        device, self._longest = gpu.device(model.device), longest
+        self._device = device
         self._kernels = self.compile(model, load)
         self._factors, self._shape = model.columns, _shape(model.device, model.columns)
         alpha = model.alpha
@@ -366,4 +368,4 @@ class CumfCgHalf(CumfCg):
     """Conjugate gradient, A in FP16."""
 
     versions: ClassVar = {"": Version("cuMF, CG in FP16", "teal", "-v")}
-    a_half = True
+    a_half, adds_up = True, False  # each row's entries have a divisor of their own

@@ -18,9 +18,10 @@ class ALSTrainer(FactorTrainer):
     """An epoch is two half-sweeps: the users' factors from the items', then the items' from the users'.
 
     streams : whether it takes ratings a chunk after another
+    adds_up : whether an item's equations may be the sum of parts that several workers made
     """
 
-    streams = False
+    streams = adds_up = False
     layout: ClassVar = ("by_user", "by_item")
     _biases = None  # `Biases` of a model that has them
     cg_steps = 6  # of conjugate gradient, where it is used and nothing else is asked for (cumf, section 4)
@@ -114,6 +115,8 @@ def segment_records(indptr, longest, xp=np):
 class Sequential(ALSTrainer):
     """Numba on one core."""
 
+    adds_up = True
+
     versions: ClassVar = {"": Version("one core", "sky", "--")}
     parallel = False
 
@@ -142,6 +145,8 @@ class Parallel(Sequential):
 
 class ImplicitParallel(ALSTrainer):
     """Numba and BLAS, rows over all cores, for implicit feedback."""
+
+    adds_up = True
 
     versions: ClassVar = {"": Version("all cores", "blue", "--")}
 

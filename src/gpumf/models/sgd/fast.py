@@ -199,6 +199,10 @@ class Fast(DescentKernel):
                     shared=self._shared,
                 )
 
+    def share_memory(self, other):
+        if other is not None and len(other._p) >= len(self._p):
+            self._p = self._learned["user_factors"] = other._p[: len(self._p)]
+
     def set_factors(self, user_factors, item_factors):
         rows, resident = self._in_places(user_factors, item_factors)
         self._p[:, : self._columns], self._q[...] = rows, resident

@@ -66,6 +66,12 @@ class Descent(FactorTrainer):
         """Go on from these factors, as large as those before, where the kernel has its own."""
         self._p[...], self._q[...] = user_factors, item_factors
 
+    def share_memory(self, other):
+        """Have the factors where another trainer of this scheme has its own: one of them is at work at a time.
+
+        Either is given factors by `set_factors` each time. other : trainer, or None of the first one
+        """
+
     def set_steps(self, model):
         """Take the sizes of the steps from the model."""
         self.learning_rate = model.learning_rate
