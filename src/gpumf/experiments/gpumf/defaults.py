@@ -320,8 +320,8 @@ FINDINGS += [
         f"defaults-own-{model.lower()}",
         "gpumf",
         None,
-        f"{model} | four sets, worst case | chosen of a grid by the set's held-out ratings | test RMSE over the better "
-        "of two bias baselines",
+        f"{model} | four sets, worst case | chosen of a grid by the set's held-out ratings | test RMSE over the "
+        "better of two bias baselines",
         partial(_own, model=model),
         Holds(below=1.0),
         devices=("cpu",),
