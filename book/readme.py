@@ -119,7 +119,7 @@ def comparison(result):
     note = (
         f"{FACTORS} factors, 80 % of the ratings for training, errors on the rest after the last epoch, parameters "
         f"of `tuned.toml`, {repeats} {'repeat' if repeats == 1 else 'repeats'} (±: half of what they cover). "
-        f"{result.where} All cores: the {cores} of the same machine; their ALS is {language}, and of SGD the baselines "
+        f"{result.where} All cores: the {cores} of the same machine; their ALS is {language}, of SGD the baselines "
         "take each rating once. A dash: not reached in the epochs given, or not measured. Twins are synthetic."
     )
     return "\n".join([note, "", *lines, ""])

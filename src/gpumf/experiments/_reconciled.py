@@ -1,8 +1,8 @@
 """Every speed-up of ALS and SGD to an error that the book shows, in one table: over what, how trained, how timed.
 
 The same kernel stands on several pages with several factors. They differ by what they are over, by the model (biases,
-rates, schedule), by its CUDA threads, by the error that ends the training, and by what is timed. Cores that ran ALS in
-Numba, as all results did that are older than its C++, say so in their label.
+rates, schedule), by its CUDA threads, by the error that ends the training, and by what is timed. Where cores ran ALS
+in Numba, as in all results that are older than its C++, their label says so.
 """
 
 import numpy as np

@@ -271,6 +271,23 @@ def own_choices(frame):
     return table.merge(own.assign(parameters=own.parameters.map(json.dumps)))
 
 
+def ratios(frame):
+    """Test RMSE over that of the better bias baseline, means over the seeds.
+
+    Returns
+    -------
+    DataFrame with the index (model, data) and a column for the defaults, for the one choice for all sets and for each
+    set's own
+    """
+    table = _relative(frame, "test").dropna(subset="error")
+    judged = {
+        "defaults": table[table.parameters == "{}"],
+        "one choice for all": _chosen(table, frame),
+        "the set's own choice": own_choices(frame).dropna(subset="error"),
+    }
+    return pd.DataFrame({name: rows.groupby(["model", "data"]).error.mean() for name, rows in judged.items()})
+
+
 def _own(frame, model):
     """Those errors on the set where they are the largest."""
     errors = own_choices(frame).query("model == @model").groupby("data").error
