@@ -57,6 +57,8 @@ def test_a_set_of_its_own_choice_is_held_to_its_baseline_and_the_worst_set_count
     # The default is no choice where the search did not try it.
     assert judged("defaults-own-als", pd.concat([first, second])) == (pytest.approx(worst / 0.9), word)
     assert np.isnan(judged("defaults-own-rbm", first)[0])
+    unjudged = (second.step == "test") & (second.parameters == STRONG)
+    assert np.isnan(judged("defaults-own-als", pd.concat([first, second[~unjudged]]))[0])
     table = defaults.ratios(pd.concat([first, second])).loc["ALS", :]
     assert table["defaults"].to_dict() == pytest.approx({"jester-1": 0.11 / 0.9, "ml-100k": 1.51 / 0.9})
     assert table["the set's own choice"].to_dict() == pytest.approx({"jester-1": worst / 0.9, "ml-100k": 0.71 / 0.9})

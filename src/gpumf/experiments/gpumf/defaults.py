@@ -263,12 +263,14 @@ def own_choices(frame):
 
     Returns
     -------
-    DataFrame with a row a training: that of the frame, and error (its RMSE over the better bias baseline's)
+    DataFrame with a row a training: that of the frame, and error (its RMSE over the better bias baseline's); of a
+    model none where a choice of its was not judged, as in results that are older than this
     """
     table = _relative(frame, "test")
     chosen = [choice(rows).assign(data=data) for data, rows in frame.groupby("data")]
     own = pd.concat(chosen).reset_index()[["data", "model", "parameters"]]
-    return table.merge(own.assign(parameters=own.parameters.map(json.dumps)))
+    judged = own.assign(parameters=own.parameters.map(json.dumps)).merge(table, how="left")
+    return judged[judged.groupby("model").seed.transform(lambda seeds: seeds.notna().all())]
 
 
 def ratios(frame):
