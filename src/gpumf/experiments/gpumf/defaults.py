@@ -245,7 +245,9 @@ def figure(frame):
         lists = model == "ImplicitALS"
         values = rows.ndcg_gain if lists else rows.error
         axes[int(lists)].plot(values, rows.data, "o", color=style.COLOURS[colour], alpha=0.6, label=model)
-    for axis, label in zip(axes, ("test RMSE over biases'", f"NDCG@{K} over popularity's"), strict=True):
+    for axis, label in zip(
+        axes, ("ratio of test RMSE to biases'", f"ratio of NDCG@{K} to popularity's"), strict=True
+    ):
         axis.axvline(1, color="black", linewidth=0.8)
         axis.set_xlabel(label)
     style.legend(figure, axes[0], 3)
