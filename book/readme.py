@@ -10,6 +10,7 @@ from pathlib import Path
 import gains
 from gpumf import chapters, experiments, findings, reports, results
 from gpumf import figure_style as style
+from gpumf.experiments import _reconciled
 from gpumf.experiments.thesis.first_comparison import BASELINES, FACTORS, summary
 from gpumf.experiments.thesis.speedups import PUBLISHED_KERNELS
 
@@ -62,13 +63,15 @@ _TITLES = {
 
 def promises(frame):
     """The table, in Markdown, of what this study promises, and of what it measured beside that."""
-    lines = ["| model | data | factors | what is measured | measured | target | stretch | word | on |"]
+    lines = ["A † marks a rule that is younger than the result that it judges.", ""]
+    lines += ["| model | data | factors | what is measured | measured | target | stretch | word | on |"]
     lines += ["| --- " * 9 + "|"]
     for row in frame[frame.source == "gpumf"].itertuples():
         shown = reports.formatted(row)
         bounds = " | ".join("–" if bound != bound else f"{bound:g}" for bound in (row.target, row.stretch))
         device = row.device.upper().replace("-", " ")
-        lines.append(f"| {row.statement} | **{shown['measured']}** | {bounds} | {shown['word']} | {device} |")
+        word = shown["word"] + ("" if row.word == findings.MISSING or row.rule_older else " †")
+        lines.append(f"| {row.statement} | **{shown['measured']}** | {bounds} | {word} | {device} |")
     return "\n".join([*lines, ""])
 
 
@@ -95,11 +98,12 @@ def comparison(result):
         cells = row.data, row.model, where, *errors, f"{row.seconds_per_epoch:.3g}", to_mae, *times
         lines.append(f"| {' | '.join(cells)} |")
     cores, repeats = result.provenance["cpu_count"], result.frame.repeat.nunique()
+    language = "C++" if _reconciled.native_als(result) else "Numba"
     note = (
         f"{FACTORS} factors, 80 % of the ratings for training, errors on the rest after the last epoch, parameters "
         f"of `tuned.toml`, {repeats} {'repeat' if repeats == 1 else 'repeats'} (±: half of what they cover). "
-        f"{result.where} All cores: the {cores} of the same machine; of SGD the baselines take each rating once. A "
-        "dash: not reached in the epochs given, or not measured. Twins are synthetic."
+        f"{result.where} All cores: the {cores} of the same machine; their ALS is {language}, of SGD the baselines "
+        "take each rating once. A dash: not reached in the epochs given, or not measured. Twins are synthetic."
     )
     return "\n".join([note, "", *lines, ""])
 

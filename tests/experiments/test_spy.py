@@ -46,10 +46,10 @@ EXPECTED = {
     "cumf_convergence": {("ALS", 4, 0.05, None, 2, 0), ("SGD", 4, 0.05, 0.02, 2, 0)},
     "implicit_seconds": {("ImplicitALS", 4, 0.1, None, 2, 0)},
     "cu2rec_training": {("SGD", 4, 0.02, 0.02, epochs, seed) for epochs in (2, 4) for seed in (0, 1)},
-    "cu2rec_variants": {("SGD", 4, 0.02, 0.02, 2, seed) for seed in (0, 1)},
+    "cu2rec_variants": {("SGD", 4, 0.02, 0.02, epochs, seed) for epochs, seed in ((1, 0), (2, 0), (2, 1))},
     "esgd_blocks": {("SGD", 4, 0.05, 0.01, 2, 0)},
     "esgd_errors": {("SGD", 4, 0.05, 0.01, 3, seed) for seed in (0, 1)},
-    "gpusgd_comparison": {("SGD", 4, 0.03, 0.005, 2, 0)},
+    "gpusgd_comparison": {("SGD", 4, 0.03, 0.005, epochs, 0) for epochs in (1, 2)},
     "first_comparison": {
         *(("ALS", 16, 0.11, None, 3, seed) for seed in (0, 1)),
         *(("SGD", 16, 0.07, 0.013, 2, seed) for seed in (0, 1)),

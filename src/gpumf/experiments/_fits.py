@@ -1,5 +1,6 @@
 """Trainings as rows of results: what each epoch reached, and where the seconds of the whole went."""
 
+from copy import copy
 from dataclasses import replace
 
 import pandas as pd
@@ -48,6 +49,11 @@ def over_splits(trainings, data, part, repeats, held_out, official=False):
     frame = pd.concat(frames, ignore_index=True)
     frame.attrs["datasets"] = identities
     return frame
+
+
+def warm(model, train):
+    """Train a copy for an epoch, so that a timed training pays for nothing that a process does once."""
+    trained(copy(model), train, 1, None)
 
 
 def history(model, train, epochs, test=None, **options):

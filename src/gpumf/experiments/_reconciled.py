@@ -1,7 +1,8 @@
 """Every speed-up of ALS and SGD to an error that the book shows, in one table: over what, how trained, how timed.
 
 The same kernel stands on several pages with several factors. They differ by what they are over, by the model (biases,
-rates, schedule), by its CUDA threads, by the error that ends the training, and by what is timed.
+rates, schedule), by its CUDA threads, by the error that ends the training, and by what is timed. Where cores ran ALS
+in Numba, as in all results that are older than its C++, their label says so.
 """
 
 import numpy as np
@@ -33,6 +34,16 @@ def table(device=None):
     return frame[frame.train.notna() | frame.wall.notna()].reset_index(drop=True)
 
 
+def native_als(result):
+    """Whether the cores of a result ran the ALS that is C++, by the code that its provenance lists."""
+    return "src/gpumf/cpu/native/als.cpp" in result.provenance.get("code", {})
+
+
+def _core(label, model, result):
+    """The label of a baseline, with Numba's name where it was that."""
+    return label if model != "ALS" or native_als(result) else f"{label}, Numba"
+
+
 def _first(name, device):
     """The rows of `first_comparison`, or of `sgd_douban`, whose frame is the same."""
     result = results.recorded(name, device)
@@ -47,7 +58,7 @@ def _first(name, device):
             train, wall = seconds.loc[(row.data, row.model, kernel)]
             ratios = train / row.seconds_to_threshold, wall / row.wall_to_threshold
             what = name, row.data, row.model, row.kernel, "its own choice", _training(result, row.model)
-            yield (*what, row.threshold, label, *ratios, *_where(result))
+            yield (*what, row.threshold, _core(label, row.model, result), *ratios, *_where(result))
 
 
 def _baselines(model):
@@ -81,7 +92,8 @@ def _speedups(device):
             if not version.startswith(row.model) or (row.data, row.mae, version) not in seconds.index:
                 continue
             drawn = row.model == "SGD" and kernels[version] in ("sequential", "parallel")
-            label = version.removeprefix(f"{row.model}, ") + (", drawing with replacement" if drawn else "")
+            label = _core(version.removeprefix(f"{row.model}, "), row.model, result)
+            label += ", drawing with replacement" if drawn else ""
             theirs, own = seconds.loc[(row.data, row.mae, version)], seconds.loc[(row.data, row.mae, row.version)]
             wall = theirs.get("wall", np.nan) / own.get("wall", np.nan)
             threads = frame[frame.version == row.version].threads.iloc[0]

@@ -1,6 +1,7 @@
 """What is chosen as a default by the held-out ratings, and what its findings say of it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -47,6 +48,23 @@ def test_a_default_is_held_to_the_better_baseline(default, word):
 def test_lists_are_held_to_popularity(metric, gains, word):
     frame = frame_of({"{}": 0.8, WEAK: 0.85, STRONG: 0.7}, gains=gains)
     assert judged(f"defaults-implicit-{metric}-ml-100k", frame) == (pytest.approx(gains), word)
+
+
+@pytest.mark.parametrize(("worst", "word"), [(0.80, "reproduced"), (0.90, "tie"), (1.1, "contradicted")])
+def test_a_set_of_its_own_choice_is_held_to_its_baseline_and_the_worst_set_counts(worst, word):
+    first = frame_of({"{}": 1.5, WEAK: 0.7, STRONG: 1.2})
+    second = frame_of({"{}": 0.1, WEAK: 1.2, STRONG: worst - 0.01}).assign(data="jester-1")
+    # The default is no choice where the search did not try it.
+    assert judged("defaults-own-als", pd.concat([first, second])) == (pytest.approx(worst / 0.9), word)
+    assert np.isnan(judged("defaults-own-rbm", first)[0])
+    unjudged = (second.step == "test") & (second.parameters == STRONG)
+    assert np.isnan(judged("defaults-own-als", pd.concat([first, second[~unjudged]]))[0])
+    table = defaults.ratios(pd.concat([first, second])).loc["ALS", :]
+    assert table["defaults"].to_dict() == pytest.approx({"jester-1": 0.11 / 0.9, "ml-100k": 1.51 / 0.9})
+    assert table["the set's own choice"].to_dict() == pytest.approx({"jester-1": worst / 0.9, "ml-100k": 0.71 / 0.9})
+    assert table["one choice for all"].to_dict() == pytest.approx({"jester-1": 1.21 / 0.9, "ml-100k": 0.71 / 0.9})
+    own = defaults.own_choices(pd.concat([first, second])).groupby("data").parameters.unique()
+    assert own["ml-100k"] == [WEAK] and own["jester-1"] == [STRONG]
 
 
 def test_a_set_that_was_not_measured_says_nothing():
@@ -117,3 +135,19 @@ def test_the_defaults_are_among_what_is_chosen_from(monkeypatch):
     assert len(tried) == 3 and "{}" in tried.index
     chosen = frame[(frame.step == "test") & (frame.model == "ALS")].parameters
     assert set(chosen) == {"{}", tried.idxmin()} and len(chosen) == len(set(chosen))
+
+
+def test_each_set_is_also_judged_by_its_own_choice_and_epochs_are_a_parameter(monkeypatch):
+    sets = {"first": ragged_ratings(seed=2), "second": ragged_ratings(seed=3)}
+    sets = {name: replace(ratings, name=name) for name, ratings in sets.items()}
+    monkeypatch.setattr(defaults, "load_ratings", sets.get)
+    kept = {"first": 2, "second": 5}  # epochs after which the error is the least
+    errors = lambda model, judge: {"rmse": abs(model.epoch - kept[judge.name]) + 0.1, "mae": 1.0}  # noqa: E731
+    monkeypatch.setattr(defaults.ALS, "score", errors)
+    frame = defaults.run(list(sets), 10_000, {"ALS": {"factors": [2], "epochs": [2, 5]}}, 3, 2, "cpu")
+    tests = frame[(frame.step == "test") & (frame.model == "ALS")].groupby("data").parameters.unique()
+    for name, epochs in kept.items():
+        own = json.dumps({"factors": 2, "epochs": epochs})
+        assert own in tests[name] and "{}" in tests[name]
+        assert set(defaults.own_choices(frame).query("data == @name and model == 'ALS'").parameters) == {own}
+    assert (frame.epochs[frame.parameters == json.dumps({"factors": 2, "epochs": 5})] == 5).all()

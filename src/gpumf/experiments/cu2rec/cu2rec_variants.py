@@ -36,7 +36,7 @@ why_unavailable = kernels_unavailable
 
 
 def run(data, part, factors, epochs, repeats):
-    """Train every version.
+    """Train every version, on each set once before the timed trainings.
 
     Parameters
     ----------
@@ -58,6 +58,8 @@ def run(data, part, factors, epochs, repeats):
             options = RATES | {"initial": "normal"} | VERSIONS[version]
             model = SGD(f, biases=True, solver="cu2rec", seed=repeat, device=device, **options)
             what = {"data": name, "nnz": train.nnz, "version": version, "factors": f, "device": device}
+            if repeat == 0:
+                _fits.warm(model, train)
             yield _fits.history(model, train, epochs, test).assign(**what, repeat=repeat)
 
     return _fits.over_splits(trainings, data, part, repeats, held_out=0.2, official=True)
@@ -68,12 +70,12 @@ def summary(frame):
 
     Returns
     -------
-    DataFrame with the index (data, factors, version): seconds (of an epoch), wall (of a training), rmse (after the
-    last epoch; medians, missing where it diverged), worse (that RMSE over cu2rec's, in per cent)
+    DataFrame with the index (data, factors, version): seconds (of an epoch), wall (of a training but for compiling),
+    rmse (after the last epoch; medians, missing where it diverged), worse (that RMSE over cu2rec's, in per cent)
     """
     by = ["data", "factors", "version"]
     seconds = _fits.epoch_seconds(frame, by).groupby(level=by, sort=False).median().rename("seconds")
-    wall = _fits.fit_seconds(frame, by).wall.groupby(by).median()
+    wall = _fits.wall_seconds(frame, by).groupby(by).median().rename("wall")
     last = frame.groupby([*by, "repeat"], sort=False).tail(1).groupby(by, sort=False).rmse.median()
     worse = 100 * (last / last.xs(GETS, level="version").reindex(last.index.droplevel("version")).to_numpy() - 1)
     return pd.DataFrame({"rmse": last, "worse": worse}).join(seconds).join(wall)
@@ -100,8 +102,7 @@ def _early_bird(frame, what):
         if what == "train":
             times = _fits.epoch_seconds(rows, ["version"])
         else:
-            times = _fits.fit_seconds(rows, ["version"]).reset_index("repeat")
-            times = times["wall"] - times["compile"]
+            times = _fits.wall_seconds(rows, ["version"]).droplevel("repeat")
         if {GETS, LOSES} <= set(times.index):
             value, spread = ratio(times.loc[[LOSES]], times.loc[[GETS]])
             gains.append((100 * (value - 1), 100 * spread))

@@ -2,8 +2,9 @@
 
 The search tries the defaults and a grid of each model on a tenth of the training ratings that is held out. One choice
 for all sets: the one whose error, over that of the bias baseline, is the least on average; of lists, the one whose
-precision and NDCG over those of the most popular items are the greatest. Then the defaults and that choice are
-trained on all of a set's training ratings and judged on its test ratings.
+precision and NDCG over those of the most popular items are the greatest. And one for each set by itself, which says
+whether any setting beats the baseline there. Then the defaults and these choices are trained on all of a set's
+training ratings and judged on its test ratings.
 """
 
 import json
@@ -18,7 +19,7 @@ from gpumf import ALS, RBM, SGD, DivergedError, ImplicitALS
 from gpumf import figure_style as style
 from gpumf.datasets import Ratings
 from gpumf.experiments import identity, load_ratings
-from gpumf.findings import Finding, Holds, ratio
+from gpumf.findings import Finding, Holds, median, ratio
 from gpumf.hashing import positional_hash
 from gpumf.models.ranking import METRICS, popular_items
 from gpumf.models.sgd import baseline_predictors
@@ -28,10 +29,18 @@ SETS = "ml-100k", "ml-latest-small", "jester-1", "douban-monti"
 K = 10  # items of a list
 DAMPING = 5  # ratings of the mean that each user and item of the damped baseline has in addition
 
+_LAMBDAS = [0.1, 0.15, 0.2, 0.25]
 _FULL = {
-    "ALS": {"biases": [True, False], "clip": [True], "regularization": [0.1, 0.15, 0.2, 0.25]},
-    "SGD": {"biases": [True], "clip": [True], "regularization": [0.05, 0.1, 0.15], "learning_rate": [0.01, 0.02]},
-    "RBM": {"hidden": [32, 64], "batch": [10], "learning_rate": [0.02, 0.05], "weight_decay": [0.01]},
+    "ALS": {"biases": [True, False], "clip": [True], "factors": [2, 4, 16, 32], "regularization": _LAMBDAS},
+    "SGD": {
+        "clip": [True],
+        "factors": [4, 16],
+        "regularization": [0.05, 0.1, 0.15, 0.2],
+        "bias_regularization": [0.02, 0.05, 0.1],
+        "learning_rate": [0.005, 0.01, 0.02],
+        "epochs": [20, 80],
+    },
+    "RBM": {"hidden": [32], "batch": [10], "learning_rate": [0.05], "weight_decay": [0.01], "epochs": [20, 60]},
     "ImplicitALS": {"factors": [16, 32], "alpha": [1.0, 2.0, 10.0, 40.0]},
 }
 PROFILES = {
@@ -67,7 +76,7 @@ def run(data, most, grids, epochs, seeds, device):
     most : int, ratings of a set; of a larger one a random part of its users has all of theirs
     grids : dict of models -> dict of parameters -> lists, all of whose combinations are tried beside the defaults;
         models without one are judged alone
-    epochs : int, of every training
+    epochs : int, of every training whose parameters do not name another number
     seeds : int, of the initial factors of what is judged
     device : of the models
 
@@ -89,14 +98,17 @@ def run(data, most, grids, epochs, seeds, device):
             tried = [{}, *(dict(zip(grid, values, strict=True)) for values in product(*grid.values()))]
             for parameters in tqdm(tried, desc=f"defaults {ratings.name} {model}", leave=False):
                 add(model, parameters)
-    chosen = choice(_frame(rows)).parameters
+    tried = _frame(rows)
+    chosen = choice(tried).parameters
     for ratings in parts:
+        own = choice(tried[tried.data == ratings.name]).parameters
         train, test = _split(ratings)
         add = partial(_add, rows, ratings, "test", train, test, epochs, device)
         add()
         for model in MODELS:
-            # Where the default is the choice, once.
-            for parameters in {json.dumps(p): p for p in ({}, chosen.get(model, {}))}.values():
+            # What is chosen twice, once.
+            judged = ({}, chosen.get(model, {}), own.get(model, {}))
+            for parameters in {json.dumps(p): p for p in judged}.values():
                 for seed in range(seeds):
                     add(model, parameters, seed)
     frame = _frame(rows)
@@ -114,7 +126,9 @@ def _add(rows, ratings, step, train, judge, epochs, device, model=None, paramete
     if model is None:
         rows += [what | {"model": of, "parameters": kind} | errors for of, kind, errors in baselines(train, judge)]
         return
-    fitted = MODELS[model](**parameters, seed=seed, device=device)
+    arguments = dict(parameters)
+    epochs = arguments.pop("epochs", epochs)
+    fitted = MODELS[model](**arguments, seed=seed, device=device)
     try:
         fitted.fit(train, epochs)
         errors = fitted.rank(judge, K) if model == "ImplicitALS" else fitted.score(judge)
@@ -231,7 +245,9 @@ def figure(frame):
         lists = model == "ImplicitALS"
         values = rows.ndcg_gain if lists else rows.error
         axes[int(lists)].plot(values, rows.data, "o", color=style.COLOURS[colour], alpha=0.6, label=model)
-    for axis, label in zip(axes, ("test RMSE over biases'", f"NDCG@{K} over popularity's"), strict=True):
+    for axis, label in zip(
+        axes, ("ratio of test RMSE to biases'", f"ratio of NDCG@{K} to popularity's"), strict=True
+    ):
         axis.axvline(1, color="black", linewidth=0.8)
         axis.set_xlabel(label)
     style.legend(figure, axes[0], 3)
@@ -242,6 +258,46 @@ def _chosen(rows, frame):
     """Those of the rows that were trained with the choice; of a model that was not searched with its defaults."""
     parameters = choice(frame).parameters.map(json.dumps).reindex(list(MODELS)).fillna("{}")
     return rows[rows.parameters == rows.model.map(parameters)]
+
+
+def own_choices(frame):
+    """Test errors of what each set's own held-out ratings chose.
+
+    Returns
+    -------
+    DataFrame with a row a training: that of the frame, and error (its RMSE over the better bias baseline's); of a
+    model none where a choice of its was not judged, as in results that are older than this
+    """
+    table = _relative(frame, "test")
+    chosen = [choice(rows).assign(data=data) for data, rows in frame.groupby("data")]
+    own = pd.concat(chosen).reset_index()[["data", "model", "parameters"]]
+    judged = own.assign(parameters=own.parameters.map(json.dumps)).merge(table, how="left")
+    return judged[judged.groupby("model").seed.transform(lambda seeds: seeds.notna().all())]
+
+
+def ratios(frame):
+    """Test RMSE over that of the better bias baseline, means over the seeds.
+
+    Returns
+    -------
+    DataFrame with the index (model, data) and a column for the defaults, for the one choice for all sets and for each
+    set's own
+    """
+    table = _relative(frame, "test").dropna(subset="error")
+    judged = {
+        "defaults": table[table.parameters == "{}"],
+        "one choice for all": _chosen(table, frame),
+        "the set's own choice": own_choices(frame).dropna(subset="error"),
+    }
+    return pd.DataFrame({name: rows.groupby(["model", "data"]).error.mean() for name, rows in judged.items()})
+
+
+def _own(frame, model):
+    """Those errors on the set where they are the largest."""
+    errors = own_choices(frame).query("model == @model").groupby("data").error
+    if not len(errors):
+        return np.nan, np.nan, "of the baseline's"
+    return *median(errors.get_group(errors.median().idxmax())), "of the baseline's"
 
 
 def _of_baseline(frame, data, model, metric, baseline):
@@ -279,4 +335,17 @@ FINDINGS += [
     )
     for data in SETS
     for metric, name in (("precision", f"precision@{K}"), ("ndcg", f"NDCG@{K}"))
+]
+FINDINGS += [
+    Finding(
+        f"defaults-own-{model.lower()}",
+        "gpumf",
+        None,
+        f"{model} | four sets, worst case | chosen of a grid by the set's held-out ratings | test RMSE over the "
+        "better of two bias baselines",
+        partial(_own, model=model),
+        Holds(below=1.0),
+        devices=("cpu",),
+    )
+    for model in ("ALS", "SGD", "RBM")
 ]

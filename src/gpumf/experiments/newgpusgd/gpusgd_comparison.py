@@ -42,7 +42,7 @@ why_unavailable = kernels_unavailable
 
 
 def run(data, part, settings, fewer, epochs):
-    """Train some iterations with both schemes.
+    """Train some iterations with both schemes, on the first set once before the timed trainings.
 
     Parameters
     ----------
@@ -70,6 +70,8 @@ def run(data, part, settings, fewer, epochs):
         ]
         for solver, bits, side, factors in tqdm(wanted, desc=f"gpusgd_comparison {ratings.name}", leave=False):
             model = SGD(factors, solver=solver, side=side, precision=bits, device=device, **RATES)
+            if name == data[0]:  # the smallest, whose settings are all that others have
+                _fits.warm(model, ratings)
             what = {"data": ratings.name, "nnz": ratings.nnz, "solver": solver, "precision": bits, "side": side}
             what |= {"factors": factors, "device": device, "repeat": 0}
             frames.append(_fits.history(model, ratings, epochs).assign(**what))
