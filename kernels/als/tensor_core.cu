@@ -26,7 +26,7 @@
 //   - A block that has a multiprocessor for itself (from 193 factors on) takes segments one after another and fetches the
 //     next one's first stages while it solves.
 // The same bits in every run: no sum depends on the order in which teams arrive.
-// What it gains is measured in book/als_versions.ipynb.
+// What it gains is measured in book/gpumf/als_versions.ipynb.
 #include "als/plan.cuh"
 #include "common/segments.cuh"
 #include "common/tensor.cuh"

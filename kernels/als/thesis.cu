@@ -23,7 +23,7 @@
 //   - a D_jj that FP32 leaves at 0, below, or within rounding of A_jj, as of a row with few ratings and small lambda,
 //     counts as infinite: its unknown becomes 0, and the other unknowns compensate;
 //   - a row without ratings has the system 0 = 0 and gets the zero vector.
-// What each version gains is measured in book/als_versions.ipynb.
+// What each version gains is measured in book/gpumf/als_versions.ipynb.
 #include "common/group.cuh"
 
 static_assert(FACTORS <= 32, "one group holds one factor a lane");

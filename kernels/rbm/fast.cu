@@ -17,7 +17,7 @@
 //   1. fast_hidden: p(h | v) of users.
 //   2. fast_reconstruct: a step of Gibbs sampling.
 //   3. fast_update: weights and biases.
-// What it gains is measured in book/rbm.ipynb.
+// What it gains is measured in book/gpumf/rbm.ipynb.
 #define FACTORS HIDDEN
 #define GROUP_LANES QUAD_LANES
 #include "common/group.cuh"

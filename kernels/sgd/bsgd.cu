@@ -10,7 +10,7 @@
 // addition is lost.
 //
 // Where the source is silent: how k threads form a sum; here with the tree of newgpusgd.cu.
-// What it gains is measured in book/sgd_speed.ipynb.
+// What it gains is measured in book/gpumf/sgd_speed.ipynb.
 #include "common/sgd.cuh"
 #include "common/tree_sum.cuh"
 

@@ -25,7 +25,7 @@
 //   - the random draw is a hash of step and user instead of a cuRAND state a thread;
 //   - the loss per item adds regularization terms to the first power; the derivatives given are those of squares, and
 //     of half the loss.
-// What it gains is measured in book/sgd_speed.ipynb.
+// What it gains is measured in book/gpumf/sgd_speed.ipynb.
 #include "common/group.cuh"
 #include "common/random.cuh"
 #include "common/sgd.cuh"

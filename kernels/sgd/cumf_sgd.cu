@@ -14,7 +14,7 @@
 // order of the workers varies and two runs differ. In blocks there is no race: two runs give the same bits.
 //
 // Rows of up to 64 factors take a part of a warp (common/quads.cuh). The sums and the update itself are FP32.
-// What it gains is measured in book/sgd_speed.ipynb.
+// What it gains is measured in book/gpumf/sgd_speed.ipynb.
 #include "common/quads.cuh"
 
 // Updates by the ratings begin to end - 1, in order, by one group.

@@ -38,7 +38,7 @@
 //   - User rows, in global memory: two blocks may have the same row in registers, and the last write counts. This is
 //     rare where a part has many more users than groups.
 // The experiment lost_updates measures how many updates count.
-// What it gains is measured in book/sgd_speed.ipynb.
+// What it gains is measured in book/gpumf/sgd_speed.ipynb.
 #include "common/quads.cuh"
 #include "common/random.cuh"
 #include "sgd/geometry.cuh"

@@ -13,7 +13,7 @@
 //
 // Where the source is silent: how entries are tagged inside a block; here by their diagonal, as the blocks are. Blocks
 // are cut evenly, as in newgpusgd.cu; blocks beyond the matrix, which the square needs, are empty.
-// What it gains is measured in book/sgd_speed.ipynb.
+// What it gains is measured in book/gpumf/sgd_speed.ipynb.
 #include "common/sgd.cuh"
 
 #ifndef REAL

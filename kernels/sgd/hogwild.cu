@@ -7,7 +7,7 @@
 //
 // Who races on what: all groups, on the rows of users and items. An overwritten update is lost, which is rare where the
 // matrix is sparse; which ones depends on timing, so two runs differ.
-// What it gains is measured in book/sgd_speed.ipynb.
+// What it gains is measured in book/gpumf/sgd_speed.ipynb.
 #include "common/group.cuh"
 #include "common/random.cuh"
 #include "common/sgd.cuh"

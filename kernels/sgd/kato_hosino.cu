@@ -10,7 +10,7 @@
 //
 // Where the source is silent: the samples of one user, run in parallel, would overwrite each other; here they are
 // sequential. The learning rate applies to one rating, as in Algorithm 4.1.
-// What it gains is measured in book/sgd_speed.ipynb.
+// What it gains is measured in book/gpumf/sgd_speed.ipynb.
 #include "common/group.cuh"
 #include "common/sgd.cuh"
 

@@ -17,7 +17,7 @@
 //   - line 8 stops a round early, at sign * 2 < f instead of sign < f, and the sum misses half its terms;
 //   - a barrier is missing between line 6, which writes, and line 10, which reads what other threads wrote;
 //   - equation 2 subtracts the regularization, which minimizing the error adds.
-// What it gains is measured in book/sgd_speed.ipynb.
+// What it gains is measured in book/gpumf/sgd_speed.ipynb.
 #include "common/sgd.cuh"
 #include "common/tree_sum.cuh"
 

@@ -153,16 +153,16 @@ def test_every_page_is_whole_without_a_network(html, page):
 
 @pytest.mark.browser
 def test_a_chapter_offers_its_notebook_its_numbers_and_the_lines_of_kernels(html):
-    text = (html / "als_versions.html").read_text(encoding="utf-8")
+    text = (html / "gpumf/als_versions.html").read_text(encoding="utf-8")
     reference = f"data/results/{results.reference('als_versions')}/cumf/als_versions.csv"
-    for kept in (ROOT / "book/als_versions.ipynb", ROOT / reference):
-        offered = set(re.findall(rf'href="(_downloads/[^"]*/{kept.name})"', text))
+    for kept in (ROOT / "book/gpumf/als_versions.ipynb", ROOT / reference):
+        offered = set(re.findall(rf'href="\.\./(_downloads/[^"]*/{kept.name})"', text))
         assert kept.read_bytes() in [(html / path).read_bytes() for path in offered], kept
-    path, line = re.search(r'href="(_static/kernels/als/thesis\.cu\.html)#(line-\d+)"', text).groups()
+    path, line = re.search(r'href="\.\./(_static/kernels/als/thesis\.cu\.html)#(line-\d+)"', text).groups()
     source = (html / path).read_text(encoding="utf-8")
     shown = source[source.index(f'id="{line}"') :].split("</span>")
     assert "Algorithm 5.2" in "".join(shown[:6])
-    experiments = re.findall(r'href="(_static/src/gpumf/experiments/\w+/(\w+)\.py\.html)"', text)
+    experiments = re.findall(r'href="\.\./(_static/src/gpumf/experiments/\w+/(\w+)\.py\.html)"', text)
     assert {"als_versions", "als_convergence"} <= {name for _, name in experiments}
     for path, name in experiments:
         assert f"<h1>src/gpumf/experiments/{path.split('/')[-2]}/{name}.py</h1>" in (html / path).read_text("utf-8")

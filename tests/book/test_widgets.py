@@ -13,10 +13,10 @@ pytestmark = pytest.mark.browser
 STATIC = ROOT / "book/_static"
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 WHERE = {
-    "race": "sgd_schemes",
-    "convergence": "sgd_learning",
+    "race": "gpumf/sgd_schemes",
+    "convergence": "gpumf/sgd_learning",
     "crossover": "thesis/crossover",
-    "roofline": "als_versions",
+    "roofline": "gpumf/als_versions",
 }
 
 

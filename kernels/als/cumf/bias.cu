@@ -3,7 +3,7 @@
 //
 // A group of lanes takes a rating, its lanes the factors; the groups of the block add their sums in order, and the
 // blocks of a long row add theirs as in common/segments.cuh: the same bits in every run.
-// What each version gains is measured in book/als_versions.ipynb.
+// What each version gains is measured in book/gpumf/als_versions.ipynb.
 #include "als/cumf/weights.cuh"
 #include "common/group.cuh"
 #include "common/segments.cuh"

@@ -10,7 +10,7 @@
 //   - Algorithm 1 tests the residual only after a step, and divides 0 by 0 where there is none; here it may end before
 //     the first step, and ends where p^T a_p is no normal positive number;
 //   - a row without ratings gets the zero vector.
-// What each version gains is measured in book/als_versions.ipynb.
+// What each version gains is measured in book/gpumf/als_versions.ipynb.
 #include "als/cumf/geometry.cuh"
 
 #ifndef A_HALF

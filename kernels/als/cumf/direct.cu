@@ -13,7 +13,7 @@
 // A pivot that FP32 leaves at 0, below, or within rounding of its diagonal entry, as of a row with few ratings and
 // small lambda, counts as infinite: its reciprocal and its unknown are 0, and the other unknowns compensate.
 // A row without ratings gets the zero vector.
-// What each version gains is measured in book/als_versions.ipynb.
+// What each version gains is measured in book/gpumf/als_versions.ipynb.
 #include "als/cumf/geometry.cuh"
 
 #if !defined(CHOLESKY) || !defined(IN_GLOBAL)

@@ -31,7 +31,7 @@
 //     which bounds every entry of a positive definite matrix; lambda is added in FP32 later;
 //   - a row without ratings has no system: its factors are the zero vector.
 // The same bits in every run: no sum depends on the order in which blocks or threads arrive.
-// What each version gains is measured in book/als_versions.ipynb.
+// What each version gains is measured in book/gpumf/als_versions.ipynb.
 #include "als/cumf/geometry.cuh"
 #include "als/cumf/weights.cuh"
 #include "common/segments.cuh"
