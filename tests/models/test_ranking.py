@@ -5,7 +5,8 @@ import pytest
 
 from gpumf import ALS
 from gpumf.cpu import reference
-from gpumf.datasets import Ratings
+from gpumf.datasets import DeviceRatings, Ratings
+from gpumf.models import factorization
 from gpumf.models.ranking import CpuRanking, KernelRanking, ScoresKernelRanking, popular_items
 from support import kernels_on, ragged_ratings
 
@@ -230,6 +231,22 @@ def test_what_a_ranking_reads_is_copied_once_and_not_after_a_new_fit(launcher, m
     np.testing.assert_equal(model.fit(train, 3).recommend(np.arange(train.n_users)), expected)
     others = train.select(np.arange(train.nnz) % 2 == 0)
     assert not np.array_equal(model.recommend(np.arange(train.n_users), seen=others)[0], expected[0])
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_fit_ordered_on_the_device_is_not_copied_there_again(launcher, monkeypatch, kept):
+    """And where it would take much of the memory, it is; the lists are the same."""
+    train = ragged_ratings(seed=0)
+    monkeypatch.setattr(factorization, "_KEPT", kept * 0.5)
+    model = ALS(4, device=launcher.name).fit(train, 2)
+    made, of = [], DeviceRatings.of
+    monkeypatch.setattr(DeviceRatings, "of", lambda *given: made.append(given) or of(*given))
+    items, _ = model.recommend(np.arange(train.n_users), k=4)
+    assert len(made) == (not kept)
+    seen = set(zip(train.users.tolist(), train.items.tolist(), strict=True))
+    assert not seen & {(user, item) for user, row in enumerate(items.tolist()) for item in row}
+    again, _ = model.recommend(np.arange(train.n_users), k=4, seen=train.select(np.arange(train.nnz)))
+    np.testing.assert_array_equal(again, items)
 
 
 class Given(ScoresKernelRanking):

@@ -217,7 +217,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
                     arrays, rows = self._initial(train), []
             self._training, self._seen_rows = given, None
             self.ids = (named or (warm_start and self.ids)) if ids is None else flag("ids", ids)
-            self._train(clock, train, arrays, rows, epochs, validation, stop, progress, keep)
+            self._keep_orders(self._train(clock, train, arrays, rows, epochs, validation, stop, progress, keep))
         return self
 
     def _sets(
@@ -278,7 +278,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
         return self._learned
 
     def _train(self, clock, train, arrays, rows, epochs, validation, stop, progress, keep="last"):
-        """Train from these arrays, with this history so far, and keep what is learned."""
+        """Train from these arrays, with this history so far, and keep what is learned; the ratings as trained on."""
         make_trainer = self.scheme
         with clock.spent_on("compile"):
             make_trainer.compile(self)
@@ -326,6 +326,10 @@ class Model(Parameters, Solvers, Stored, Predictor):
             self._finish(clock, *newest)
             raise
         self._finish(clock, *newest)
+        return train
+
+    def _keep_orders(self, train):
+        """Keep of a training set, as it was trained on, what the first list of recommendations would make again."""
 
     def _finish(self, clock, arrays, rows, best):
         import pandas as pd

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from gpumf.datasets import Ratings
     from gpumf.models.solvers import Device
 
+_KEPT = 0.05  # of a device's free memory: so much may stay there after `fit`, for the first recommendations
+
 
 class Once:
     """What is made of some arrays, made again only for other ones."""
@@ -53,7 +55,8 @@ class Factorization(Model):
     Attributes
     ----------
     user_factors, item_factors : float32 (n_users, columns) and (n_items, columns), after `fit`. The first `recommend`
-        or `rank` on a GPU copies them there, with what the users rated, for all that follow; then they are read-only
+        or `rank` on a GPU copies them there, for all that follow; then they are read-only. What the users rated is
+        there already where `fit` ordered it there and it takes little of the GPU's memory, else it is copied, too
 
     >>> from gpumf import ALS
     >>> from gpumf.models import Factorization
@@ -248,6 +251,12 @@ class Factorization(Model):
             return CompressedRows(ordered.by_user.indptr, there.array(ordered.by_user.indices), None)
 
         return self._rows_there(copied, ratings) if ratings is self._training else copied()
+
+    def _keep_orders(self, train):
+        if train.device and "by_user" in vars(train):
+            rows = CompressedRows(train.by_user.indptr, train.by_user.indices, None)
+            if rows.indices.nbytes <= _KEPT * train.device.free_bytes():
+                self._rows_there(lambda: rows, self._training)
 
     def _ranking_without(self, seen, k, candidates=None):
         factors = self._learned
