@@ -1,5 +1,6 @@
 """Results on disk, experiments that make them, and figures that show them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -73,6 +74,8 @@ def test_where_tells_live_from_recorded(repository):
     recorded = results.store("x", frame, {}, results.provenance(), live=False, source="thesis")
     assert live.where.startswith("Measured live") and recorded.where.startswith("Recorded")
     assert str(datetime.now(UTC).year) in live.where
+    several = replace(recorded, path=recorded.path.parents[2] / "nvidia-h200-x4" / "thesis" / "x.csv")
+    assert several.where.startswith("Recorded on 4 x ")
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,8 @@ class Result:
         """One sentence for captions: recorded or live, on which machine, when, from which commit."""
         p = self.provenance
         machine = p.get("gpu") or f"{p['cpu']}, {p['cpu_count']} cores, no GPU"
+        if several := re.search(r"-x(\d+)$", self.device):
+            machine = f"{several[1]} x {machine}"
         commit = p["commit"][:9] + ("" if p["clean"] else " with changes") if p["commit"] else "unknown"
         kind = "Measured live in this build" if self.live else "Recorded"
         return f"{kind} on {machine}, {p['started'][:10]}, commit {commit}."

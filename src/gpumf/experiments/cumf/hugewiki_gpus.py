@@ -237,6 +237,7 @@ def figure(frame):
     )
     axes[1].set(xlabel="workers", ylabel="seconds of an iteration")
     axes[1].set_xticks(seconds.index, [f"{n}" for n in seconds.index])
+    axes[1].set_yticks(seconds, [f"{value:.2g}" for value in seconds])
     axes[1].minorticks_off()
     axes[1].legend(frameon=False)
     style.legend(figure, axes[0], 4)

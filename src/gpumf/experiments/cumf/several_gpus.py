@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 from gpumf import ALS, SGD, gpu
 from gpumf import figure_style as style
@@ -67,7 +68,7 @@ def run(data, part, fits, workers, repeats):
     for n in [PLAIN, *usable(workers)]:
         with nullcontext() if n == PLAIN else local_cluster(n) as client:
             for name, solver, factors, epochs in fits:
-                for repeat in range(repeats + 1):
+                for repeat in tqdm(range(repeats + 1), desc=f"{name} on {n or 'no'} workers of Dask", leave=False):
                     model = _MODELS[name](factors, solver=solver, device="cuda" if cards else "cpu")
                     if n == PLAIN:
                         model.fit(train, epochs, test)

@@ -47,7 +47,8 @@ model = import_module(module).ALS(int(factors), 0.05, biases=False, solver="tens
 model.fit(ratings, 1)
 compiled, started = gpu.device(device).compile_seconds, time.perf_counter()
 model.recommend(0)
-print(json.dumps({"compile": compiled, "recommend": time.perf_counter() - started}))
+seconds = {"compile": compiled, "prepare": model.times.prepare, "recommend": time.perf_counter() - started}
+print(json.dumps(seconds))
 """
 
 why_unavailable = kernels_unavailable
@@ -63,8 +64,8 @@ def run(factors, imports, repeats):
 
     Returns
     -------
-    DataFrame with a row a time: step ('import', 'compile' all kernels of a fit, the first 'recommend', which compiles
-    its own), device, factors (missing for imports), repeat, seconds
+    DataFrame with a row a time: step ('import', 'compile' all kernels of a fit, 'prepare' its ratings, with what
+    libraries compile for that, the first 'recommend', which compiles its own), device, factors (missing for imports), repeat, seconds
     """
     device = "cuda" if gpu.available() else "host"
     rows = []
