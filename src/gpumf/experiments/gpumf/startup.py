@@ -65,7 +65,8 @@ def run(factors, imports, repeats):
     Returns
     -------
     DataFrame with a row a time: step ('import', 'compile' all kernels of a fit, 'prepare' its ratings, with what
-    libraries compile for that, the first 'recommend', which compiles its own), device, factors (missing for imports), repeat, seconds
+    libraries compile for that, the first 'recommend', which compiles its own), device, factors (missing for
+    imports), repeat, seconds
     """
     device = "cuda" if gpu.available() else "host"
     rows = []
