@@ -63,5 +63,5 @@ MODELS = [source for source in sources.every() if re.match("(als|rbm|sgd)/(?!.*(
 @pytest.mark.parametrize("source", MODELS)
 def test_its_header_says_where_its_gain_is_measured(source):
     text = (sources.kernels_folder() / source).read_text()
-    (chapter,) = re.findall(r"^// .* gains is measured in (book/\w+\.ipynb)\.$", text, re.MULTILINE)
+    (chapter,) = re.findall(r"^// .* gains is measured in (book/\w+/\w+\.ipynb)\.$", text, re.MULTILINE)
     assert (ROOT / chapter).is_file()

@@ -10,7 +10,7 @@ from gpumf.datasets.device import DeviceRatings
 from gpumf.experiments.gpumf import race_demonstration, race_steps
 from gpumf.experiments.thesis import elementwise_cube
 from gpumf.gpu import sources
-from gpumf.models.initial import uniform_factors
+from gpumf.models.initial import normal_factors, uniform_factors
 from support import KERNELS, SCHEMES, kernels_on, ragged_ratings
 
 NAMES = KERNELS / "names.cu"
@@ -101,7 +101,7 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         counts = np.zeros((3, 1), np.int32)
         host.kernel("microbenchmarks/occupy.cu", "occupy")(2, 1, *counts, np.int64(3))
         gpu_twins.generate(TWIN, device="host")
-        uniform_factors(4, 3, 1.0, 0, host)
+        uniform_factors(4, 3, 1.0, 0, host), normal_factors(4, 3, 0.1, 0, host)
         there = DeviceRatings.of(train, host)
         there.random_order(there.nnz, seed=0)
         SGD(5, solver="fast", tiles=3, device="host", biases=False).fit(there, 1)
