@@ -66,21 +66,22 @@ def test_parts_of_items_equations_are_added_up(client, ratings, name):
         assert np.allclose(made.history.rmse, one.history.rmse, atol=1e-5)
 
 
+def same_on_cards(maker, ratings, **options):
+    pytest.importorskip("dask_cuda")
+    make = partial(maker, "cuda")
+    with local_cluster() as client:
+        same(make, fit(make(), ratings, 2, ratings, client=client, attempts=1, **options), ratings)
+
+
 @pytest.mark.gpu
 @pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("name", ON_DEVICES)
 def test_a_worker_a_card(ratings, name):
-    pytest.importorskip("dask_cuda")
-    make = partial(ON_DEVICES[name], "cuda")
-    with local_cluster() as client:
-        same(make, fit(make(), ratings, 2, ratings, client=client, attempts=1), ratings)
+    same_on_cards(ON_DEVICES[name], ratings)
 
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("name", ADDED_UP)
 def test_parts_are_added_up_between_cards(ratings, name):
-    pytest.importorskip("dask_cuda")
-    make = partial(ADDED_UP[name], "cuda")
-    with local_cluster() as client:
-        same(make, fit(make(), ratings, 2, ratings, client=client, item_sweep="reduce", attempts=1), ratings)
+    same_on_cards(ADDED_UP[name], ratings, item_sweep="reduce")

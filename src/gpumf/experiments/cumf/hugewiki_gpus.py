@@ -230,18 +230,21 @@ def figure(frame):
     ):
         axes[0].barh(rows["rank"], rows.seconds, left=rows.begin, color=style.COLOURS[colour], label=step)
     axes[0].set(xlabel="seconds since all began", ylabel="worker", yticks=sorted(most["rank"].unique()))
-    seconds = summary(frame).seconds
-    axes[1].loglog(seconds.index, seconds, "o-", color="black", label="measured")
-    axes[1].loglog(
-        seconds.index, seconds.iloc[0] * seconds.index[0] / seconds.index, ":", color="0.5", label="shared out"
-    )
-    axes[1].set(xlabel="workers", ylabel="seconds of an iteration")
-    axes[1].set_xticks(seconds.index, [f"{n}" for n in seconds.index])
-    axes[1].set_yticks(seconds, [f"{value:.2g}" for value in seconds])
-    axes[1].minorticks_off()
-    axes[1].legend(frameon=False)
+    against_workers(axes[1], summary(frame).seconds, "seconds of an iteration")
     style.legend(figure, axes[0], 4)
     return figure
+
+
+def against_workers(axis, seconds, label):
+    """Draw seconds, a Series by workers, called `label`; dotted, those of the first shared out without loss."""
+    axis.loglog(seconds.index, seconds, "o-", color="black", label="measured")
+    shared = seconds.iloc[0] * seconds.index[0] / seconds.index
+    axis.loglog(seconds.index, shared, ":", color="0.5", label="shared out")
+    axis.set(xlabel="workers", ylabel=label)
+    axis.set_xticks(seconds.index, [f"{n}" for n in seconds.index])
+    axis.set_yticks(seconds, [f"{value:.2g}" for value in seconds])
+    axis.minorticks_off()
+    axis.legend(frameon=False)
 
 
 def _seconds(frame):

@@ -21,7 +21,7 @@ from gpumf import figure_style as style
 from gpumf.datasets import gpu_twins
 from gpumf.datasets.rows import CompressedRows
 from gpumf.experiments import identity
-from gpumf.experiments.cumf.hugewiki_gpus import facts_of, of_users, on_workers
+from gpumf.experiments.cumf.hugewiki_gpus import against_workers, facts_of, of_users, on_workers
 from gpumf.experiments.cumf.hugewiki_gpus import why_unavailable as why_unavailable  # of this one as of that
 from gpumf.findings import Finding, Target, median
 
@@ -115,15 +115,7 @@ def summary(frame):
 def figure(frame):
     """Seconds of an epoch against workers (left); test RMSE against epochs, a line a number of workers (right)."""
     figure, (axes,) = style.panels(columns=2, height=3.4)
-    seconds = summary(frame).seconds
-    axes[0].loglog(seconds.index, seconds, "o-", color="black", label="measured")
-    axes[0].loglog(
-        seconds.index, seconds.iloc[0] * seconds.index[0] / seconds.index, ":", color="0.5", label="shared out"
-    )
-    axes[0].set(xlabel="workers", ylabel="seconds of an epoch")
-    axes[0].set_xticks(seconds.index, [f"{n}" for n in seconds.index])
-    axes[0].minorticks_off()
-    axes[0].legend(frameon=False)
+    against_workers(axes[0], summary(frame).seconds, "seconds of an epoch")
     for (n, rows), line in zip(frame.groupby("workers"), ("o-", "s--", "^:"), strict=False):
         rmse = rows.groupby("epoch").rmse.first()
         axes[1].plot(rmse.index, rmse, line, color="black", fillstyle="none", label=f"{n}")
