@@ -74,12 +74,12 @@ class ByUser(Ranking):
 
     def _joined(self, ask, users):
         """The arrays that `ask(ranking, its users)` gives, in the order of all users."""
-        first = self._first[users]
-        for make, mask in zip(self._makers, (first, ~first), strict=True):
+        first, joined = self._first[users], []
+        halves = list(zip(self._makers, (first, ~first), strict=True))
+        for make, mask in halves:
             if mask.all():
                 return ask(make(), users)
-        joined = []
-        for make, mask in zip(self._makers, (first, ~first), strict=True):
+        for make, mask in halves:
             found = ask(make(), users[mask])
             joined = joined or [np.empty((len(users), *array.shape[1:]), array.dtype) for array in found]
             for array, rows in zip(joined, found, strict=True):
