@@ -79,8 +79,6 @@ struct Plan {
     bool new_row[ALL], new_column[ALL];      // the body's first tile in that row; in that column
     bool known_row[ALL], known_column[ALL];  // it has loaded the same factors as a right; as a left operand
     bool last_row[ALL], last_column[ALL];    // its last tile in that row; off the diagonal in that column
-    bool done_row[ALL], done_column[ALL];    // no later tile of the body needs the factors of that row; of that column
-    bool as_left[WARPS][OPERANDS];           // of each body: it loads these factors as a left operand
 };
 
 // BLOCKED: the first group of a warp or the second; a group's first row; its rows.
@@ -168,14 +166,11 @@ __device__ constexpr Plan make_plan() {
             plan.new_column[k] = !columns[b][column];
             plan.known_column[k] = rows[b][column];
             columns[b][column] = true;
-            plan.as_left[b][row] = plan.as_left[b][row] || (plan.new_row[k] && !plan.known_row[k]);
-            plan.last_row[k] = plan.done_row[k] = true;
-            plan.last_column[k] = plan.done_column[k] = row != column;
+            plan.last_row[k] = true;
+            plan.last_column[k] = row != column;
             for (int j = k + 1; j < plan.first[b + 1]; ++j) {
                 if (plan.row[j] == row) plan.last_row[k] = false;
                 if (plan.column[j] == column && plan.row[j] != column) plan.last_column[k] = false;
-                if (plan.row[j] == row || plan.column[j] == row) plan.done_row[k] = false;
-                if (plan.row[j] == column || plan.column[j] == column) plan.done_column[k] = false;
             }
         }
     // The product of 16 factors with the ratings: in all rectangles, of which some use it; unless BLOCKED in the body
@@ -200,17 +195,6 @@ __device__ constexpr Plan make_plan() {
 constexpr Plan PLAN = make_plan();
 
 __device__ constexpr int n_tiles(int body) { return PLAN.first[body + 1] - PLAN.first[body]; }
-// Whether a body has any tile with these factors; its first tile after which the factors of a row are done.
-__device__ constexpr bool has_operand(int body, int t) {
-    for (int k = PLAN.first[body]; k < PLAN.first[body + 1]; ++k)
-        if (PLAN.row[k] == t || PLAN.column[k] == t) return true;
-    return false;
-}
-__device__ constexpr int first_done(int body) {
-    int k = PLAN.first[body];
-    while (!PLAN.done_row[k]) ++k;
-    return k - PLAN.first[body];
-}
 // The 16 x 8 sums of a body's product of 16 factors with the ratings, behind those of its tiles.
 __device__ constexpr int right_quad(int body, int t) { return 2 * n_tiles(body) + PLAN.right_place[body][t]; }
 

@@ -24,8 +24,7 @@
 //     steps, from the solution of the last epoch): a lane multiplies its entries by the vector, also transposed, and
 //     sums over lanes and warps follow. Where zero has a smaller residual than that solution, it starts from zero.
 //   - A block that has a multiprocessor for itself (from 193 factors on) takes segments one after another and fetches the
-//     next one's first stages while it solves. Its warps, too few to work while others wait, load each operand for the
-//     next 16 ratings as soon as these need it no longer.
+//     next one's first stages while it solves.
 // The same bits in every run: no sum depends on the order in which teams arrive.
 // What it gains is measured in book/gpumf/als_versions.ipynb.
 #include "als/plan.cuh"
@@ -322,33 +321,29 @@ struct Pipeline {
     }
 };
 
-// sums += the products of the first n ratings of a stage, 16 at a time, for one warp's tiles.
-//
-// BLOCKED bodies have registers for all their operands, and load each for the next 16 ratings once these are done with it.
+// sums += the products of ratings k to k + 15 of a stage, for one warp's tiles.
 template <int body>
-__device__ __forceinline__ void multiply(Number<body>, Sums& sums, const Stage& stage, const Ratings& given, int n,
+__device__ __forceinline__ void multiply(Number<body>, Sums& sums, const Stage& stage, const Ratings& given, int k,
                                          const Team& team) {
     const int lane = team.lane;
     // The same four 8 x 8 parts, in the register order of left and of right operands.
-    const half_bits* const as_left = &stage[lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8];
-    const half_bits* const as_right = &stage[lane % 16][lane / 16 * 8];
-    unsigned left[OPERANDS][4], right[OPERANDS][4], ratings[2] = {};
-    auto load_left = [&](auto t, int k) { load_transposed(left[t.value], as_left + k * STRIDE + team.row<t.value>() * 16); };
-    auto load_right = [&](auto t, int k) {
-        load_transposed(right[t.value], as_right + k * STRIDE + team.row<t.value>() * 16);
-    };
-    auto load_ratings = [&](int k) {
-        for (int h = 0; h < 2 && lane < 8; ++h)
-            ratings[h] = *reinterpret_cast<const unsigned*>(&given.right[lane / 4][k + h * 8 + lane % 4 * 2]);
-    };
+    const half_bits* as_left = &stage[k + lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8];
+    const half_bits* as_right = &stage[k + lane % 16][lane / 16 * 8];
+    unsigned ratings[2] = {};
+    for (int h = 0; h < 2 && lane < 8; ++h)
+        ratings[h] = *reinterpret_cast<const unsigned*>(&given.right[lane / 4][k + h * 8 + lane % 4 * 2]);
 #if IMPLICIT
     unsigned roots[2];
+    for (int h = 0; h < 2; ++h)
+        roots[h] = *reinterpret_cast<const unsigned*>(&given.roots[k + h * 8 + lane % 4 * 2]);
 #endif
+    unsigned left[OPERANDS][4], right[OPERANDS][4];
     // step: distance between two of a tile's four registers with the same ratings.
-    auto weigh = [&](unsigned (&operand)[4], auto step) {
+    auto load = [&](unsigned (&to)[4], const half_bits* from, auto step) {
+        load_transposed(to, from);
 #if IMPLICIT
 #pragma unroll
-        for (int j = 0; j < 4; ++j) operand[j] = multiply_halves(operand[j], roots[step.value == 1 ? j / 2 : j % 2]);
+        for (int j = 0; j < 4; ++j) to[j] = multiply_halves(to[j], roots[step.value == 1 ? j / 2 : j % 2]);
 #endif
     };
     auto reorder = [](unsigned (&to)[4], const unsigned (&from)[4]) {
@@ -358,56 +353,26 @@ __device__ __forceinline__ void multiply(Number<body>, Sums& sums, const Stage& 
         if constexpr (PLAN.right_place[body][t.value] >= 0)
             multiply_add(sums[right_quad(body, t.value)], left[t.value], ratings[0], ratings[1]);
     };
-    auto load_next = [&](auto t, int k) {
-        if constexpr (PLAN.as_left[body][t.value])
-            load_left(t, k);
-        else
-            load_right(t, k);
-    };
-    if constexpr (BLOCKED) {
-        for_each<OPERANDS>([&](auto t) {
-            if constexpr (has_operand(body, t.value)) load_next(t, 0);
-        });
-        load_ratings(0);
-    }
-#pragma unroll 1  // operands of two rounds exceed the registers
-    for (int k = 0; k < n; k += 16) {
-        const int next = k + 16 < n ? k + 16 : k;
-        if constexpr (!BLOCKED) load_ratings(k);
-#if IMPLICIT
-        for (int h = 0; h < 2; ++h)
-            roots[h] = *reinterpret_cast<const unsigned*>(&given.roots[k + h * 8 + lane % 4 * 2]);
-#endif
-        for_each<n_tiles(body)>([&](auto m) {
-            constexpr int tile = PLAN.first[body] + m.value, row = PLAN.row[tile], column = PLAN.column[tile];
-            if constexpr (PLAN.new_row[tile]) {
-                if constexpr (PLAN.known_row[tile]) {
-                    reorder(left[row], right[row]);
-                } else {
-                    if constexpr (!BLOCKED) load_left(Number<row>{}, k);
-                    weigh(left[row], Number<1>{});
-                }
-                if constexpr (!BLOCKED) times_ratings(Number<row>{});
-            }
-            if constexpr (PLAN.new_column[tile]) {
-                if constexpr (PLAN.known_column[tile]) {
-                    reorder(right[column], left[column]);
-                } else {
-                    if constexpr (!BLOCKED) load_right(Number<column>{}, k);
-                    weigh(right[column], Number<2>{});
-                }
-            }
-            if constexpr (BLOCKED && m.value == first_done(body))  // all left operands are there, and none is renewed yet
-                if (has_ratings(team.warp)) {
-                    for_each<OPERANDS>(times_ratings);
-                    load_ratings(next);
-                }
-            multiply_add(sums[2 * m.value], left[row], right[column][0], right[column][1]);
-            multiply_add(sums[2 * m.value + 1], left[row], right[column][2], right[column][3]);
-            if constexpr (BLOCKED && PLAN.done_row[tile]) load_next(Number<row>{}, next);
-            if constexpr (BLOCKED && PLAN.done_column[tile]) load_next(Number<column>{}, next);
-        });
-    }
+    for_each<n_tiles(body)>([&](auto n) {
+        constexpr int tile = PLAN.first[body] + n.value, row = PLAN.row[tile], column = PLAN.column[tile];
+        if constexpr (PLAN.new_row[tile]) {
+            if constexpr (PLAN.known_row[tile])
+                reorder(left[row], right[row]);
+            else
+                load(left[row], as_left + team.row<row>() * 16, Number<1>{});
+            if constexpr (!BLOCKED) times_ratings(Number<row>{});
+        }
+        if constexpr (PLAN.new_column[tile]) {
+            if constexpr (PLAN.known_column[tile])
+                reorder(right[column], left[column]);
+            else
+                load(right[column], as_right + team.row<column>() * 16, Number<2>{});
+        }
+        multiply_add(sums[2 * n.value], left[row], right[column][0], right[column][1]);
+        multiply_add(sums[2 * n.value + 1], left[row], right[column][2], right[column][3]);
+    });
+    if constexpr (BLOCKED)
+        if (has_ratings(team.warp)) for_each<OPERANDS>(times_ratings);
 }
 
 __device__ __forceinline__ void clear(float (&quad)[4]) { quad[0] = quad[1] = quad[2] = quad[3] = 0.0f; }
@@ -435,7 +400,10 @@ __device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, con
         const Stage& stage = pipeline.stage(s);
         const Ratings& given = pipeline.ratings(s);
         const int here = min(STAGE, pipeline.left(s));
-        as_warp(team.warp, [&](auto body) { multiply(body, sums, stage, given, here, team); });
+        as_warp(team.warp, [&](auto body) {
+#pragma unroll 1  // operands of two rounds exceed the registers
+            for (int k = 0; k < here; k += 16) multiply(body, sums, stage, given, k, team);
+        });
     };
     if constexpr (PERSISTENT) {
         do use(pipeline.used);
