@@ -14,8 +14,8 @@ from gpumf.gpu import DeviceError, out_of_memory, sources, streaming
 from gpumf.gpu.recording import Recorder
 from gpumf.gpu.signature import Signature
 
-# Twenty seconds or more, after which a block that only occupies a multiprocessor gives it up.
-_MOST_POLLS = 30_000_000
+# A minute or more, after which a block that only occupies a multiprocessor gives it up.
+_MOST_POLLS = 100_000_000
 
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
@@ -264,7 +264,7 @@ class CudaDevice(Recorder):
         Raises
         ------
         ValueError : the device has fewer multiprocessors
-        DeviceError : on leaving, where some of the others were given back before, after twenty seconds or more
+        DeviceError : on leaving, where some of the others were given back before, after a minute or more
         """
         facts = self.facts
         others = facts["multiprocessors"] - multiprocessors
