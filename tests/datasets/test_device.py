@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpumf.datasets import DataError, Ratings
+from gpumf.datasets import DataError, Ratings, device
 from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.rows import grouped, row_offsets
 from gpumf.hashing import positional_hash, random_order, splitmix64, splitmix64_inverse
@@ -112,6 +112,27 @@ def test_a_copy_comes_back_whole(both, launcher):
         same(launcher, *([r.select(chosen).users] for r in (there, here)))
         turned, expected = there.transposed().by_user, here.transposed().by_user
         same(launcher, (turned.indices, turned.values), (expected.indices, expected.values))
+
+
+def test_an_order_is_the_hosts_where_cells_and_positions_do_not_share_an_integer(launcher, monkeypatch):
+    here = ragged(300, 50, 4_000, repeats=True)
+    assert len(here.values) > len(np.unique(here.users * here.n_items + here.items)), "some cells come twice"
+    monkeypatch.setattr(device, "_KEY_BITS", 14 + 11)  # of the cells, and of fewer positions than there are
+    there = DeviceRatings.of(here, launcher)
+    for side in ("by_user", "by_item"):
+        rows, expected = getattr(there, side), getattr(here, side)
+        same(launcher, (rows.indices, rows.values), (expected.indices, expected.values))
+
+
+def test_columns_that_are_not_contiguous_are_copied(launcher):
+    here = ragged(9, 7, 40)
+    pairs = launcher.xp.empty((3, here.nnz, 2), np.float32)
+    columns = [pairs[k, :, 0].view(dtype) for k, dtype in enumerate((np.int32, np.int32, np.float32))]
+    for column, given in zip(columns, (here.users, here.items, here.values), strict=True):
+        column[:] = launcher.array(given)
+    there = DeviceRatings(*columns, 9, 7, device=launcher)
+    same(launcher, [there.by_user.values, there.user_counts], [here.by_user.values, here.user_counts])
+    assert there.mean == pytest.approx(here.mean, rel=1e-12)
 
 
 def test_columns_that_do_not_fit_are_refused(launcher):
