@@ -1,5 +1,7 @@
 """The order of copies and kernels of a streamed array, on streams that run as late or as early as they may."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -91,7 +93,8 @@ def streamed(machine):
     slots, seen, before = [Slot(machine) for _ in range(2)], [], []
     for slot in slots:  # a kernel that still uses the memory that the slots now have
         kernels.work.append(lambda slot=slot: before.extend(array.values.copy() for array in slot.arrays))
-    parts = streaming.parts(ARRAYS, BOUNDS, slots, kernels, copies)
+    pieces = [[array[begin:end] for array in ARRAYS] for begin, end in pairwise(BOUNDS)]
+    parts = streaming.parts(pieces, slots, kernels, copies)
     try:
         for part in parts:
             machine.do(lambda part=part: kernels.work.append(lambda: seen.append([a.values.copy() for a in part])))

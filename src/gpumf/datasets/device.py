@@ -82,7 +82,8 @@ class DeviceRatings(Ratings):
         """
         given = {field.name: getattr(ratings, field.name) for field in fields(Ratings)}
         given |= {"test_mask": None, "times": None}
-        return cls(**given | {name: device.array(given[name]) for name in _COLUMNS}, device=device)
+        columns = device.arrays([given[name] for name in _COLUMNS])
+        return cls(**given | dict(zip(_COLUMNS, columns, strict=True)), device=device)
 
     @classmethod
     def where_they_fit(cls, ratings: Ratings, device: Any) -> Ratings:

@@ -174,6 +174,10 @@ class HostDevice(Recorder):
         self._not_while_recording("allocate")
         return np.array(values, order="C")
 
+    def arrays(self, values):
+        """Copies of NumPy arrays."""
+        return list(map(self.array, values))
+
     def empty(self, shape, dtype):
         """An array of NaN or -1, all bits set, which no kernel can take for a result of its own."""
         self._not_while_recording("allocate")
