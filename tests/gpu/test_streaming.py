@@ -167,8 +167,9 @@ def test_only_long_copies_take_threads_and_no_more_than_there_are_cores(monkeypa
 
 
 @pytest.mark.parametrize("shape", [(3,), (0, 2), (1_500_001,), (700_001, 3)])
-def test_a_copy_by_several_threads_is_whole(shape):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_copy_by_several_threads_is_whole(shape, dtype):
     source = np.random.default_rng(0).random(shape).astype(np.float32)
-    target = np.full(shape, np.nan, np.float32)
+    target = np.full(shape, np.nan, dtype)
     streaming.copy(target, source)
     assert np.array_equal(target, source)

@@ -21,7 +21,7 @@ def _copiers(process):
 def copy(target, source):
     """target[:] = source, on several cores where it is long: one cannot fill pinned memory as fast as the bus does.
 
-    Both are NumPy arrays of one shape and dtype.
+    Both are NumPy arrays of one shape; the target may be of a wider dtype.
     """
     if source.nbytes < _ALONE:
         target[:] = source
