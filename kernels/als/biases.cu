@@ -7,3 +7,24 @@ extern "C" __global__ void subtract_biases(const int* __restrict__ indices, cons
     const long long t = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (t < n) left[t] = values[t] - biases[indices[t]];
 }
+
+// One column of both sides before a half-sweep, and behind it. fixed: (n_fixed, width). solved: (n_solved, width).
+// biases: (n_fixed,). Grid and block: a thread a row of the longer side.
+extern "C" __global__ void set_biases_aside(float* __restrict__ fixed, int n_fixed, float* __restrict__ solved,
+                                            int n_solved, int width, int column, float* __restrict__ biases) {
+    const int row = blockIdx.x * blockDim.x + threadIdx.x;
+    const long long place = row * (long long)width + column;
+    if (row < n_fixed) {
+        biases[row] = fixed[place];
+        fixed[place] = 0.0f;
+    }
+    if (row < n_solved) solved[place] = 0.0f;
+}
+
+extern "C" __global__ void put_biases_back(float* __restrict__ fixed, int n_fixed, float* __restrict__ solved,
+                                           int n_solved, int width, int column, const float* __restrict__ biases) {
+    const int row = blockIdx.x * blockDim.x + threadIdx.x;
+    const long long place = row * (long long)width + column;
+    if (row < n_fixed) fixed[place] = biases[row];
+    if (row < n_solved) solved[place] = 1.0f;
+}
