@@ -138,29 +138,27 @@ class DeviceRatings(Ratings):
         return float(self.device.to_numpy(sums).sum() / self.nnz)
 
     def _kernel(self, name):
-        # Of CuPy's own kernels those that reduce take a second or more to compile, each, on a fresh machine.
+        # CuPy's bincount and mean would compile reductions, with CUB's headers, where a machine first needs them.
         return self.device.kernel("datasets/ratings.cu", name)
 
     def _count(self, keys, n):
-        counts = self.device.zeros(n, np.int64)
-        if len(keys):
-            self._kernel("count_keys")(-(-len(keys) // _BLOCK), _BLOCK, keys, len(keys), counts)
+        counts, grid = self.device.zeros(n, np.int64), max(-(-len(keys) // _BLOCK), 1)
+        self._kernel("count_keys")(grid, _BLOCK, keys, len(keys), counts)
         return self.device.to_numpy(counts)
 
     def _compress(self, rows, columns, counts, n_columns):
-        n = self.nnz
-        keys, indices, values = (self.device.empty(n, dtype) for dtype in (np.int64, np.int32, np.float32))
-        if n:
-            grid, bits = -(-n // _BLOCK), (n - 1).bit_length()
-            if (len(counts) * n_columns - 1).bit_length() + bits > _KEY_BITS:
-                bits = 0  # the cells alone
-            self._kernel("pack_cells")(grid, _BLOCK, rows, columns, n, n_columns, bits, keys)
-            if bits:
-                keys.sort()
-            else:
-                keys = keys.argsort(kind="stable")
-            positions = (1 << bits) - 1 if bits else -1
-            self._kernel("take_in_order")(grid, _BLOCK, keys, n, positions, columns, self.values, indices, values)
+        n, bits = self.nnz, max(self.nnz - 1, 0).bit_length()
+        if (len(counts) * n_columns - 1).bit_length() + bits > _KEY_BITS:
+            bits = 0  # the cells alone
+        grid, order = max(-(-n // _BLOCK), 1), self.device.empty(n, np.int64)
+        self._kernel("pack_cells")(grid, _BLOCK, rows, columns, n, n_columns, bits, order)
+        if bits:
+            order.sort()
+        else:
+            order = order.argsort(kind="stable")
+        positions = (1 << bits) - 1 if bits else -1
+        indices, values = self.device.empty(n, np.int32), self.device.empty(n, np.float32)
+        self._kernel("take_in_order")(grid, _BLOCK, order, n, positions, columns, self.values, indices, values)
         return CompressedRows(row_offsets(counts), indices, values)
 
     def sorted_by(self, keys: Any, n: int) -> tuple[Any, np.ndarray]:
