@@ -14,9 +14,9 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import gpumf  # noqa: F401 - its modules declare their sources
 from gpumf import gpu, results
 from gpumf.gpu import sources
+from gpumf.models import als, rbm, sgd  # noqa: F401 - they declare their sources
 
 TOOLS = {
     # Every array is an allocation of its own with unused memory behind it. Calls that fail are the tests' to judge.

@@ -4,6 +4,7 @@ import pytest
 
 from gpumf import gpu
 from gpumf.gpu import sources
+from gpumf.models import als, rbm, sgd  # noqa: F401 - they declare their sources
 
 # Sizes, of which tests launch some.
 _SIZES = {"FACTORS", "HIDDEN", "LEVELS"}

@@ -1,11 +1,32 @@
 """What `import gpumf` imports: little more than NumPy, and the rest when it is needed."""
 
+import os
+import pickle
 import subprocess
 import sys
 
 import pytest
 
+import gpumf
+from gpumf import ALS, SGD, Blend, datasets, models
+
 HEAVY = "numba", "pandas", "pyarrow", "scipy", "matplotlib", "h5py", "cupy", "pooch", "tqdm", "concurrent.futures"
+LATE = (
+    *("gpumf.models.blend", "gpumf.models.rbm", "gpumf.models.sgd", "gpumf.suggestion"),
+    *("gpumf.datasets.sources", "gpumf.datasets.layouts", "gpumf.datasets.files", "gpumf.datasets.statistics"),
+)
+
+
+def printed(code, *arguments):
+    """What a new process prints, which sees no GPU."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+
+def loaded(statement, names):
+    """Those of these modules that a process has loaded after the statement."""
+    return printed(f"{statement}; import sys; print(*(name for name in {names} if name in sys.modules))").split()
 
 
 @pytest.mark.parametrize(
@@ -13,11 +34,42 @@ HEAVY = "numba", "pandas", "pyarrow", "scipy", "matplotlib", "h5py", "cupy", "po
 )
 def test_large_packages_are_imported_late(statement):
     """Each of them takes longer to import than this package with NumPy does."""
-    code = f"{statement}; import sys; print(*(name for name in {HEAVY} if name in sys.modules))"
-    command = [sys.executable, "-c", f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = ''; {code}"]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     # Where CuPy is installed, a model asks it for devices.
-    assert set(found) <= ({"cupy"} if "ALS(8)" in statement else set())
+    assert set(loaded(statement, HEAVY)) <= ({"cupy"} if "ALS(8)" in statement else set())
+
+
+def test_what_a_first_fit_of_als_does_without_is_imported_late():
+    assert loaded("from gpumf import ALS, datasets; datasets.Ratings; ALS(8, device='cpu')", LATE) == []
+    for name, module in {
+        "SGD": "gpumf.models.sgd",
+        "models.RBM": "gpumf.models.rbm",
+        "suggest": "gpumf.suggestion",
+        "datasets.load": "gpumf.datasets.sources",
+        "datasets.sources": "gpumf.datasets.sources",
+    }.items():
+        assert module in loaded(f"import gpumf; gpumf.{name}", LATE)
+
+
+@pytest.mark.parametrize("package", [gpumf, models, datasets], ids=lambda package: package.__name__)
+def test_every_name_is_there_before_it_is_asked_for(package):
+    listed = printed(f"import {package.__name__} as package; print(*dir(package))").split()
+    assert set(package.__all__) <= set(listed) and listed == sorted(set(listed))
+    starred = printed(f"from {package.__name__} import *; print(*(name for name in dir() if name != '__builtins__'))")
+    assert set(package.__all__) <= set(starred.split())
+    with pytest.raises(AttributeError, match=f"'{package.__name__}' has no attribute 'nowhere'"):
+        package.nowhere  # noqa: B018
+
+
+def test_what_was_stored_is_read_by_a_process_that_imported_none_of_it(tmp_path):
+    models = [kind(2, device="cpu").fit(([0, 1, 1], [0, 0, 1], [4, 3, 5]), epochs=1) for kind in (ALS, SGD)]
+    pickled, saved = tmp_path / "model.pickle", tmp_path / "blend.npz"
+    pickled.write_bytes(pickle.dumps(models[1]))
+    Blend(*models, weights=[0.5, 0.5]).save(saved)
+    code = (
+        "import gpumf, pickle, sys; print(type(pickle.load(open(sys.argv[1], 'rb'))).__name__)",
+        "import gpumf, sys; print([type(m).__name__ for m in gpumf.Blend.load(sys.argv[1], device='cpu').models])",
+    )
+    assert [printed(*of).strip() for of in zip(code, (pickled, saved), strict=True)] == ["SGD", "['ALS', 'SGD']"]
 
 
 def test_what_is_used_is_imported():
@@ -27,4 +79,4 @@ def test_what_is_used_is_imported():
         "assert 'numba' in sys.modules and 'h5py' not in sys.modules; "
         "print(len(SGD(8).fit(ratings, 1).history))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "2\n"
+    assert printed(code) == "2\n"

@@ -11,19 +11,17 @@
 (5,)
 """
 
+from typing import TYPE_CHECKING
+
 from gpumf import datasets
-from gpumf.models import (
-    ALS,
-    RBM,
-    SGD,
-    Blend,
-    DivergedError,
-    ImplicitALS,
-    NotFittedError,
-    cross_validate,
-    search,
-)
-from gpumf.suggestion import suggest
+from gpumf.late import late
+from gpumf.models import ALS, DivergedError, ImplicitALS, NotFittedError, cross_validate, search
+
+if TYPE_CHECKING:
+    from gpumf.models import RBM, SGD, Blend
+    from gpumf.suggestion import suggest
+else:
+    __getattr__, __dir__ = late(__name__, {"models": "RBM SGD Blend", "suggestion": "suggest"})
 
 __version__ = "0.2.0"
 __all__ = [

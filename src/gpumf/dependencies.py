@@ -183,7 +183,10 @@ class _Reader:
 def _definitions(text):
     """(lines as bytes, dict of a module's top-level name -> node, or (module, name) where it is imported)."""
     names = {}
-    for node in ast.parse(text).body:
+    body = ast.parse(text).body
+    # What a package imports late stands under `if TYPE_CHECKING:`.
+    guarded = [inner for node in body if isinstance(node, ast.If) for inner in node.body]
+    for node in body + guarded:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "gpumf":
             for alias in node.names:
                 names[alias.asname or alias.name] = node.module, alias.name

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from gpumf.datasets import DataError, Ratings
+from gpumf.datasets import DataError, Ratings, device
 from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.rows import grouped, row_offsets
 from gpumf.hashing import positional_hash, random_order, splitmix64, splitmix64_inverse
-from gpumf.models.als.trainer import segment_records, segments_of
+from gpumf.models.als.trainer import segments_of, segments_on
 from gpumf.models.sgd import partition
 from gpumf.models.sgd.gpusgd import GpuSgd
 from gpumf.ordering import stable_order
@@ -114,6 +114,27 @@ def test_a_copy_comes_back_whole(both, launcher):
         same(launcher, (turned.indices, turned.values), (expected.indices, expected.values))
 
 
+def test_an_order_is_the_hosts_where_cells_and_positions_do_not_share_an_integer(launcher, monkeypatch):
+    here = ragged(300, 50, 4_000, repeats=True)
+    assert len(here.values) > len(np.unique(here.users * here.n_items + here.items)), "some cells come twice"
+    monkeypatch.setattr(device, "_KEY_BITS", 14 + 11)  # of the cells, and of fewer positions than there are
+    there = DeviceRatings.of(here, launcher)
+    for side in ("by_user", "by_item"):
+        rows, expected = getattr(there, side), getattr(here, side)
+        same(launcher, (rows.indices, rows.values), (expected.indices, expected.values))
+
+
+def test_columns_that_are_not_contiguous_are_copied(launcher):
+    here = ragged(9, 7, 40)
+    pairs = launcher.xp.empty((3, here.nnz, 2), np.float32)
+    columns = [pairs[k, :, 0].view(dtype) for k, dtype in enumerate((np.int32, np.int32, np.float32))]
+    for column, given in zip(columns, (here.users, here.items, here.values), strict=True):
+        column[:] = launcher.array(given)
+    there = DeviceRatings(*columns, 9, 7, device=launcher)
+    same(launcher, [there.by_user.values, there.user_counts], [here.by_user.values, here.user_counts])
+    assert there.mean == pytest.approx(here.mean, rel=1e-12)
+
+
 def test_columns_that_do_not_fit_are_refused(launcher):
     def columns(*types):
         return [launcher.array(np.ones(3, dtype)) for dtype in types]
@@ -132,10 +153,10 @@ def test_columns_that_do_not_fit_are_refused(launcher):
 @pytest.mark.parametrize("most", [1, 2, 200])
 def test_work_lists_are_the_hosts(launcher, most, longest):
     indptr = row_offsets(np.random.default_rng(0).integers(0, most, 300))
-    records, slots = segment_records(launcher.array(indptr), longest, launcher.xp)
+    (records, n), slots = segments_on(launcher, indptr + 2**40, longest)
     expected, expected_slots = segments_of(indptr, longest)
-    same(launcher, [records.view(np.uint8).reshape(-1)], [expected.view(np.uint8)])
-    assert slots == expected_slots
+    same(launcher, [records.reshape(-1)], [expected.view(np.uint8)])
+    assert n == len(expected) and slots == expected_slots
     # Longest first, those of equal length by row and part.
     keys = [(-length, row, part) for length, row, part in expected[["length", "row", "part"]].tolist()]
     assert keys == sorted(keys)

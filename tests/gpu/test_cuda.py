@@ -161,3 +161,8 @@ def test_long_arrays_go_through_pinned_memory_unchanged(cuda, monkeypatch, shape
     assert np.array_equal(cuda.to_numpy(there), values)
     assert np.array_equal(cuda.to_numpy(cuda.array(values.T)), values.T)
     assert np.array_equal(cuda.to_numpy(there[::2]), values[::2])
+    wider = cuda.to_numpy(there, np.float64)
+    assert wider.dtype == np.float64 and np.array_equal(wider, values)
+    given = values, values[:1].astype(np.int16), there, values.reshape(-1)[:2]
+    for copy, one in zip(cuda.arrays(given), given, strict=True):
+        assert copy.dtype == one.dtype and np.array_equal(cuda.to_numpy(copy), cuda.to_numpy(one))

@@ -1,5 +1,7 @@
 """The order of copies and kernels of a streamed array, on streams that run as late or as early as they may."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -91,7 +93,8 @@ def streamed(machine):
     slots, seen, before = [Slot(machine) for _ in range(2)], [], []
     for slot in slots:  # a kernel that still uses the memory that the slots now have
         kernels.work.append(lambda slot=slot: before.extend(array.values.copy() for array in slot.arrays))
-    parts = streaming.parts(ARRAYS, BOUNDS, slots, kernels, copies)
+    pieces = [[array[begin:end] for array in ARRAYS] for begin, end in pairwise(BOUNDS)]
+    parts = streaming.parts(pieces, slots, kernels, copies)
     try:
         for part in parts:
             machine.do(lambda part=part: kernels.work.append(lambda: seen.append([a.values.copy() for a in part])))
@@ -164,8 +167,9 @@ def test_only_long_copies_take_threads_and_no_more_than_there_are_cores(monkeypa
 
 
 @pytest.mark.parametrize("shape", [(3,), (0, 2), (1_500_001,), (700_001, 3)])
-def test_a_copy_by_several_threads_is_whole(shape):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_copy_by_several_threads_is_whole(shape, dtype):
     source = np.random.default_rng(0).random(shape).astype(np.float32)
-    target = np.full(shape, np.nan, np.float32)
+    target = np.full(shape, np.nan, dtype)
     streaming.copy(target, source)
     assert np.array_equal(target, source)

@@ -6,7 +6,7 @@ import pytest
 from gpumf import ALS, SGD
 from gpumf.datasets import DeviceRatings, Ratings
 from gpumf.hashing import splitmix64
-from gpumf.models.initial import normal_factors, uniform_factors
+from gpumf.models.initial import normal_factors, uniform_factors, with_bias_columns
 
 
 def test_initial_factors_start_near_the_mean(sets):
@@ -57,3 +57,13 @@ def test_sgd_with_biases_begins_where_the_ratings_are_as_on_the_host(sets, launc
     for ours, others in zip(here, map(launcher.to_numpy, there), strict=True):
         assert ours.tobytes() == others.tobytes()
         assert ours[:, :6].std() == pytest.approx(0.1, rel=0.1)
+
+
+def test_columns_of_biases_are_the_same_wherever_they_are_made(launcher):
+    ratings = Ratings([0, 2, 2], [3, 0, 3], [4, 3, 5], n_users=3, n_items=5)
+    users, items = (normal_factors(n, 4, 0.1, n) for n in (3, 5))
+    here = with_bias_columns(ratings, (users, 0.5), (items, 0))
+    there = with_bias_columns(ratings, (launcher.array(users), 0.5), (launcher.array(items), 0), launcher)
+    for ours, others in zip(here, map(launcher.to_numpy, there), strict=True):
+        assert ours.tobytes() == others.tobytes()
+    assert here[0][:, -2:].tolist() == [[0.5, 1], [0, 1], [0.5, 1]] and not here[1][1, :4].any()

@@ -40,6 +40,7 @@ def test_top_items_match_the_reference(device, n_items, factors, k):
     seen = seen_ratings(n_users, n_items, k).by_user
     users = np.random.default_rng(k + 2).permutation(n_users)[:37]
     items, scores = ranking_of(device, p, q, candidates, seen).top_items(users, k)
+    assert (items.dtype, scores.dtype) == (np.int64, np.float32)
     expected_items, expected_scores = reference.top_items(p, q, users, candidates, seen, k)
     assert np.array_equal(items, expected_items)
     assert np.array_equal(scores, expected_scores, equal_nan=True)

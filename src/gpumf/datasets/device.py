@@ -12,7 +12,8 @@ from gpumf.datasets.rows import CompressedRows, row_offsets
 from gpumf.hashing import splitmix64
 from gpumf.ordering import stable_order
 
-_BLOCK = 256  # CUDA threads
+_BLOCK, _MOST_BLOCKS = 256, 1024  # CUDA threads, and blocks of them that add up values
+_KEY_BITS = 63
 _COLUMNS = {"users": np.int32, "items": np.int32, "values": np.float32}
 
 _BYTES_A_RATING = 48
@@ -54,6 +55,7 @@ class DeviceRatings(Ratings):
             column = getattr(self, name)
             if not isinstance(column, self.xp.ndarray) or column.dtype != dtype or column.ndim != 1:
                 raise TypeError(f"{self.name}: {name} must be {dtype.__name__} (nnz,) on the device")
+            object.__setattr__(self, name, self.xp.ascontiguousarray(column))
         if len({len(getattr(self, name)) for name in _COLUMNS}) > 1:
             raise DataError(f"{self.name}: the columns must be as long as each other")
         for side in ("user", "item"):
@@ -80,7 +82,8 @@ class DeviceRatings(Ratings):
         """
         given = {field.name: getattr(ratings, field.name) for field in fields(Ratings)}
         given |= {"test_mask": None, "times": None}
-        return cls(**given | {name: device.array(given[name]) for name in _COLUMNS}, device=device)
+        columns = device.arrays([given[name] for name in _COLUMNS])
+        return cls(**given | dict(zip(_COLUMNS, columns, strict=True)), device=device)
 
     @classmethod
     def where_they_fit(cls, ratings: Ratings, device: Any) -> Ratings:
@@ -127,18 +130,40 @@ class DeviceRatings(Ratings):
     def item_counts(self) -> np.ndarray:
         return self._count(self.items, self.n_items)
 
+    @cached_property
+    def mean(self) -> float:
+        blocks = max(min(-(-self.nnz // _BLOCK), _MOST_BLOCKS), 1)
+        sums = self.device.empty(blocks, np.float64)
+        self._kernel("sum_values")(blocks, _BLOCK, self.values, self.nnz, sums)
+        return float(self.device.to_numpy(sums).sum() / self.nnz)
+
+    def _kernel(self, name):
+        # CuPy's bincount and mean would compile reductions, with CUB's headers, where a machine first needs them.
+        return self.device.kernel("datasets/ratings.cu", name)
+
     def _count(self, keys, n):
-        return self.device.to_numpy(self.xp.bincount(keys, minlength=n))
+        counts, grid = self.device.zeros(n, np.int64), max(-(-len(keys) // _BLOCK), 1)
+        self._kernel("count_keys")(grid, _BLOCK, keys, len(keys), counts)
+        return self.device.to_numpy(counts)
 
     def _compress(self, rows, columns, counts, n_columns):
-        keys = rows.astype(np.int64)
-        keys *= n_columns
-        keys += columns
-        order = self.order(keys, len(counts) * n_columns)
-        return CompressedRows(row_offsets(counts), columns[order], self.values[order])
+        n, bits = self.nnz, max(self.nnz - 1, 0).bit_length()
+        if (len(counts) * n_columns - 1).bit_length() + bits > _KEY_BITS:
+            bits = 0  # the cells alone
+        grid, order = max(-(-n // _BLOCK), 1), self.device.empty(n, np.int64)
+        self._kernel("pack_cells")(grid, _BLOCK, rows, columns, n, n_columns, bits, order)
+        if bits:
+            order.sort()
+        else:
+            order = order.argsort(kind="stable")
+        positions = (1 << bits) - 1 if bits else -1
+        indices, values = self.device.empty(n, np.int32), self.device.empty(n, np.float32)
+        self._kernel("take_in_order")(grid, _BLOCK, order, n, positions, columns, self.values, indices, values)
+        return CompressedRows(row_offsets(counts), indices, values)
 
     def sorted_by(self, keys: Any, n: int) -> tuple[Any, np.ndarray]:
-        return stable_order(keys, n, self.xp), row_offsets(self._count(keys, n))
+        counts = self._count(keys.astype(np.int32, copy=False), n)
+        return stable_order(keys, n, self.xp), row_offsets(counts)
 
     def random_order(self, n: int, seed: int) -> Any:
         hashes, key, grid = self.device.empty(n, np.uint64), splitmix64(np.uint64(seed)), -(-n // _BLOCK)

@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tqdm import tqdm
 
-from gpumf import ALS, SGD, ImplicitALS, gpu
+from gpumf import ALS, RBM, SGD, ImplicitALS, gpu
 from gpumf.gpu import sources
 
 
 def variants(factors):
     """(source, definitions) of all that is launched with so many factors, two columns more where there are biases."""
-    for model in (ALS, ImplicitALS, SGD):
+    for model in (ALS, ImplicitALS, RBM, SGD):
         model.schemes()  # declares its sources
     for source, defines in sources.variants(FACTORS=[factors, factors + 2], HIDDEN=[], LEVELS=[]):
         columns = factors + 2 * (defines.get("BIASES", 0) > 0)

@@ -111,14 +111,25 @@ class CudaDevice(Recorder):
 
     def array(self, values):
         """A copy of a NumPy array on the device; an array that is there already, itself where it is in C's order."""
-        values = values if isinstance(values, cupy.ndarray) else np.asarray(values)
-        if isinstance(values, cupy.ndarray) or values.nbytes < _STAGED:
-            return self._allocated(_in_c_order, values, asked=values.nbytes)
-        result, source = self.empty(values.shape, values.dtype), np.ascontiguousarray(values).reshape(-1)
-        bounds, there = _stages(source), result.reshape(-1)
-        for (begin, end), (part,) in zip(pairwise(bounds), self.stream([source], bounds), strict=True):
-            there[begin:end] = part
+        (result,) = self.arrays([values])
         return result
+
+    def arrays(self, values):
+        """`array` of each of a list: long ones are on their way one right behind another."""
+        results, pieces, places = [], [], []
+        for one in values:
+            one = one if isinstance(one, cupy.ndarray) else np.asarray(one)
+            if isinstance(one, cupy.ndarray) or one.nbytes < _STAGED:
+                results.append(self._allocated(_in_c_order, one, asked=one.nbytes))
+                continue
+            results.append(self.empty(one.shape, one.dtype))
+            source, there = (flat.reshape(-1).view(np.uint8) for flat in (np.ascontiguousarray(one), results[-1]))
+            for begin, end in pairwise(_stages(source)):
+                pieces.append([source[begin:end]])
+                places.append(there[begin:end])
+        for place, (part,) in zip(places, self._streamed(pieces), strict=True):
+            place[:] = part
+        return results
 
     def empty(self, shape, dtype):
         """An uninitialised array on the device."""
@@ -135,12 +146,13 @@ class CudaDevice(Recorder):
         except cupy.cuda.memory.OutOfMemoryError as error:
             raise out_of_memory("an array", asked, self.free_bytes()) from error
 
-    def to_numpy(self, array):
-        """A copy of a device array on the host; waits for the kernels that write it."""
+    def to_numpy(self, array, dtype=None):
+        """A copy of a device array on the host, of another dtype if one is given; waits for what writes it."""
         self._not_while_recording("copy to the host")
+        dtype = array.dtype if dtype is None else dtype
         if not isinstance(array, cupy.ndarray) or array.nbytes < _STAGED:
-            return cupy.asnumpy(array)
-        result, source = np.empty(array.shape, array.dtype), cupy.ascontiguousarray(array).reshape(-1)
+            return cupy.asnumpy(array).astype(dtype, copy=False)
+        result, source = np.empty(array.shape, dtype), cupy.ascontiguousarray(array).reshape(-1)
         bounds, here = _stages(source), result.reshape(-1)
         pinned = cupyx.empty_pinned(bounds[1], array.dtype)
         for begin, end in pairwise(bounds):
@@ -182,11 +194,16 @@ class CudaDevice(Recorder):
         ------
         list of device arrays, valid until the next is asked for
         """
+        yield from self._streamed([[array[begin:end] for array in arrays] for begin, end in pairwise(bounds)])
+
+    def _streamed(self, pieces):
+        """As `stream`, for lists of arrays, of one length each, and of the types of the first."""
         self._not_while_recording("copy")
-        longest = max(end - begin for begin, end in pairwise(bounds))
-        slots = [_Slot(self, arrays, longest) for _ in range(2)]
-        kernels, copies = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
-        yield from streaming.parts(arrays, bounds, slots, kernels, copies)
+        if pieces:
+            longest = max(len(piece[0]) for piece in pieces)
+            slots = [_Slot(self, pieces[0], longest) for _ in range(2)]
+            kernels, copies = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
+            yield from streaming.parts(pieces, slots, kernels, copies)
 
     def kernel(self, source, name, **defines):
         """Compile the kernel `name` of `kernels/<source>` with preprocessor definitions, once for each device.

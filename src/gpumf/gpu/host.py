@@ -174,6 +174,10 @@ class HostDevice(Recorder):
         self._not_while_recording("allocate")
         return np.array(values, order="C")
 
+    def arrays(self, values):
+        """Copies of NumPy arrays."""
+        return list(map(self.array, values))
+
     def empty(self, shape, dtype):
         """An array of NaN or -1, all bits set, which no kernel can take for a result of its own."""
         self._not_while_recording("allocate")
@@ -186,10 +190,10 @@ class HostDevice(Recorder):
         self._not_while_recording("allocate")
         return np.zeros(shape, dtype)
 
-    def to_numpy(self, array):
-        """A copy."""
+    def to_numpy(self, array, dtype=None):
+        """A copy, of another dtype if one is given."""
         self._not_while_recording("copy to the host")
-        return array.copy()
+        return np.array(array, dtype)
 
     @staticmethod
     def empty_pinned(shape, dtype):

@@ -109,7 +109,7 @@ def text(path, folders=None, first=()):
     """
     folders = tuple(folders or [kernels_folder()])
     key = path, folders, tuple(first)
-    if key in _TEXTS and all(file.is_file() and _read(file) == content for file, content in _TEXTS[key][0].items()):
+    if key in _TEXTS and _unchanged(_TEXTS[key][0]):
         return _TEXTS[key][1]
     name = next((path.relative_to(folder).as_posix() for folder in folders if path.is_relative_to(folder)), path.name)
     before = [f'#include "{header}"' for header in first]
@@ -122,14 +122,18 @@ def text(path, folders=None, first=()):
 _TEXTS: dict = {}  # of `text`, by its arguments: (contents by file, text)
 
 
-def _read(file):
-    return file.read_text(encoding="utf-8")
+def _unchanged(read):
+    """Whether these files still have these contents, bytes: every kernel that is asked for asks this."""
+    try:
+        return all(file.read_bytes() == content for file, content in read.items())
+    except OSError:
+        return False
 
 
 def _lines(path, name, folders, within, read):
-    read[path] = _read(path)
+    read[path] = path.read_bytes()
     yield f'#line 1 "{name}"'
-    yield from _expanded(read[path].splitlines(), name, folders, (*within, path), read)
+    yield from _expanded(read[path].decode().splitlines(), name, folders, (*within, path), read)
 
 
 def _expanded(lines, name, folders, within, read):

@@ -21,7 +21,7 @@ def _copiers(process):
 def copy(target, source):
     """target[:] = source, on several cores where it is long: one cannot fill pinned memory as fast as the bus does.
 
-    Both are NumPy arrays of one shape and dtype.
+    Both are NumPy arrays of one shape; the target may be of a wider dtype.
     """
     if source.nbytes < _ALONE:
         target[:] = source
@@ -31,8 +31,8 @@ def copy(target, source):
     list(_copiers(os.getpid()).map(lambda part: np.copyto(target[part], source[part]), parts))
 
 
-def parts(arrays, bounds, slots, kernels, copies):
-    """Yield the parts bounds[k]:bounds[k + 1] of arrays in the slots' room on the device, in turn.
+def parts(pieces, slots, kernels, copies):
+    """Yield pieces of arrays in the slots' room on the device, in turn.
 
     A slot has `pinned` and `arrays`, room for a part of each array in pinned memory and on the device, and the events
     `copied` and `used`. The host waits before it overwrites pinned memory that is still read, the copies wait before
@@ -41,8 +41,7 @@ def parts(arrays, bounds, slots, kernels, copies):
 
     Parameters
     ----------
-    arrays : NumPy arrays of equal length
-    bounds : ascending ints
+    pieces : list of lists of NumPy arrays, as many as a slot has room for, of one length
     slots : two of them; their memory may be in use by what `kernels` was given before
     kernels, copies : the streams
 
@@ -52,26 +51,25 @@ def parts(arrays, bounds, slots, kernels, copies):
     """
 
     def fetch(k):
-        slot, part = slots[k % 2], slice(bounds[k], bounds[k + 1])
+        slot = slots[k % 2]
         slot.copied.synchronize()
         copies.wait_event(slot.used)
-        for array, pinned, there in zip(arrays, slot.pinned, slot.arrays, strict=True):
-            chosen = array[part]
-            copy(pinned[: len(chosen)], chosen)
-            there[: len(chosen)].set(pinned[: len(chosen)], stream=copies)
+        for array, pinned, there in zip(pieces[k], slot.pinned, slot.arrays, strict=True):
+            copy(pinned[: len(array)], array)
+            there[: len(array)].set(pinned[: len(array)], stream=copies)
         slot.copied.record(copies)
 
     try:
         for slot in slots:
             slot.used.record(kernels)
-        for k, (begin, end) in enumerate(pairwise(bounds)):
+        for k, piece in enumerate(pieces):
             if k == 0:
                 fetch(0)
-            if k + 2 < len(bounds):
+            if k + 1 < len(pieces):
                 fetch(k + 1)
             slot = slots[k % 2]
             kernels.wait_event(slot.copied)
-            yield [array[: end - begin] for array in slot.arrays]
+            yield [there[: len(array)] for array, there in zip(piece, slot.arrays, strict=True)]
             slot.used.record(kernels)
     finally:
         copies.synchronize()

@@ -1,14 +1,21 @@
 """Estimators: `fit`, `predict`, `recommend`, and the same history for all of them."""
 
+from typing import TYPE_CHECKING
+
+from gpumf.late import late
 from gpumf.models.als import ALS, ImplicitALS
-from gpumf.models.blend import Blend
 from gpumf.models.checks import DivergedError, NotFittedError
 from gpumf.models.estimator import Model
 from gpumf.models.export import export_factors
 from gpumf.models.factorization import Factorization
-from gpumf.models.rbm import RBM
 from gpumf.models.search import cross_validate, search
-from gpumf.models.sgd import SGD
+
+if TYPE_CHECKING:
+    from gpumf.models.blend import Blend
+    from gpumf.models.rbm import RBM
+    from gpumf.models.sgd import SGD
+else:
+    __getattr__, __dir__ = late(__name__, {"blend": "Blend", "rbm": "RBM", "sgd": "SGD"})
 
 __all__ = [
     "ALS",

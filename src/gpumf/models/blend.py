@@ -8,6 +8,7 @@ import numpy as np
 
 from gpumf.arguments import flag
 from gpumf.datasets import Ratings
+from gpumf.models import rbm, sgd  # noqa: F401 - with them `load` knows all models
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
 from gpumf.models.folding import Folding

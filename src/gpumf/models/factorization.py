@@ -14,7 +14,7 @@ from gpumf.hashing import splitmix64
 from gpumf.models.base import MAX_FACTORS
 from gpumf.models.estimator import Model
 from gpumf.models.evaluation import UNBOUNDED, Errors
-from gpumf.models.initial import uniform_factors
+from gpumf.models.initial import uniform_factors, with_bias_columns
 from gpumf.models.ranking import MOST_ITEMS, ranking_of
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Factorization(Model):
         users, items = (
             self._draw(train, rows, key) for rows, key in zip((train.n_users, train.n_items), keys, strict=True)
         )
-        return with_bias_columns(train, (users, 0), (items, 0), train.xp) if self.biases else (users, items)
+        return with_bias_columns(train, (users, 0), (items, 0), train.device) if self.biases else (users, items)
 
     def _draw(self, train, rows, key):
         """Initial factors of so many users or items, without biases: a function of the key and of their positions."""
@@ -270,23 +270,3 @@ class Factorization(Model):
             factors = self._factors_there(copied, *factors)
         candidates = self._item_known if candidates is None else candidates
         return ranking_of(*factors, candidates, seen, k, self.device)
-
-
-def with_bias_columns(train: Ratings, users: tuple, items: tuple, xp: Any = np) -> tuple[Any, Any]:
-    """Rows of factors with the two columns of biases: (.., b_u, 1) and (.., 1, b_i).
-
-    Parameters
-    ----------
-    train : Ratings; for users and items without one, factors and bias are zero
-    users, items : (factors, biases), (rows, f) and (rows,), or a number in the place of all biases; arrays of `xp`
-
-    Returns
-    -------
-    (user_factors, item_factors) : float32 (rows, f + 2)
-    """
-    made = []
-    for (factors, biases), counts, column in ((users, train.user_counts, -2), (items, train.item_counts, -1)):
-        rows, known = xp.ones((len(factors), factors.shape[1] + 2), np.float32), xp.asarray(counts > 0)
-        rows[:, :-2], rows[:, column] = factors * known[:, None], biases * known
-        made.append(rows)
-    return tuple(made)

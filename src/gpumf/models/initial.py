@@ -36,6 +36,35 @@ def normal_factors(rows, factors, deviation, key, device=None):
     return _made(rows, factors, device, _draw_normal, key=key, deviation=deviation)
 
 
+def with_bias_columns(train, users, items, device=None):
+    """Rows of factors with the two columns of biases: (.., b_u, 1) and (.., 1, b_i).
+
+    Parameters
+    ----------
+    train : Ratings; for users and items without one, factors and bias are zero
+    users, items : (factors, biases), (rows, f) and (rows,), or a number in the place of all biases
+    device : of `gpumf.gpu`, where the factors are and all biases of a side are a number; the CPU if None
+
+    Returns
+    -------
+    (user_factors, item_factors) : float32 (rows, f + 2), where the factors are
+    """
+    made = []
+    for (factors, bias), counts, column in ((users, train.user_counts, -2), (items, train.item_counts, -1)):
+        known, (n, width) = counts > 0, (len(factors), factors.shape[1] + 2)
+        if device is None:
+            rows = np.ones((n, width), np.float32)
+            rows[:, :-2], rows[:, column] = factors * known[:, None], bias * known
+        else:
+            rows = device.empty((n, width), np.float32)
+            given = {"factors": factors, "bias": bias, "known": device.array(known.view(np.uint8))}
+            given |= {"n": rows.size, "width": width, "column": width + column}
+            kernel = device.kernel("models/initial.cu", "add_bias_columns")
+            kernel(-(-rows.size // _BLOCK), _BLOCK, **given, rows=rows)
+        made.append(rows)
+    return tuple(made)
+
+
 def _made(rows, factors, device, draw, **parameters):
     """What a function draws on the CPU, and on a device the kernel of the same name."""
     if device is None:

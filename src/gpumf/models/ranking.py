@@ -34,7 +34,7 @@ class Ranking(ABC):
 
         Returns
         -------
-        (items, scores) : int32 and float32 (n, k); -1 and NaN where there are fewer candidates
+        (items, scores) : int64 and float32 (n, k); -1 and NaN where there are fewer candidates
         """
 
     @abstractmethod
@@ -100,8 +100,10 @@ class InBatches(Ranking):
     _batch: int  # users ranked at a time, which bounds the memory
 
     def top_items(self, users, k):
-        found = [map(self._to_numpy, self._top_items(self._array(chosen), k)) for _, chosen in self._batches(users)]
-        return tuple(parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in zip(*found, strict=True))
+        found = [self._top_items(self._array(chosen), k) for _, chosen in self._batches(users)]
+        # New memory is what takes the time here: items become wider as they are copied.
+        copied = [(self._to_numpy(items, np.int64), self._to_numpy(scores)) for items, scores in found]
+        return tuple(parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in zip(*copied, strict=True))
 
     def metrics(self, test, users, k):
         result = np.empty((len(users), len(METRICS)))
@@ -129,7 +131,8 @@ class InBatches(Ranking):
 class CpuRanking(InBatches):
     """A matrix product for the scores of a batch, then Numba over all cores."""
 
-    _array = _to_numpy = staticmethod(lambda values: values)
+    _array = staticmethod(lambda values: values)
+    _to_numpy = staticmethod(lambda values, dtype=None: values.astype(dtype or values.dtype, copy=False))
 
     def __init__(self, user_factors, item_factors, candidates, seen):
         self._p, self._q, self._candidates = user_factors, item_factors, candidates

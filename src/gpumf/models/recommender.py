@@ -69,11 +69,10 @@ class Recommender(Identified):
         within = min(k, self._shape[1])
         ranking = self._ranking(seen, within, self._allowed(candidates, filter_items, ids))
         items, ratings = ranking.top_items(users, within)
-        items = items.astype(np.int64)
         if self._offset:
             ratings += np.float32(self._offset)
         if self._bounds:
-            ratings = np.clip(ratings, *map(np.float32, self._bounds))
+            np.clip(ratings, *map(np.float32, self._bounds), out=ratings)
         alike = np.flatnonzero(~self._personalized()[users])
         if len(alike):
             found = items[alike] >= 0

@@ -76,9 +76,9 @@ class Similar(Recommender):
         found, cosines = ranking.top_items(np.atleast_1d(places), min(k, n))
         if np.ndim(places) == 0:
             there = found[0] >= 0
-            return self._told(found[0, there].astype(np.int64), side, ids), cosines[0, there]
+            return self._told(found[0, there], side, ids), cosines[0, there]
         beyond = (0, 0), (0, k - min(k, n))
-        found = np.pad(found.astype(np.int64), beyond, constant_values=-1)
+        found = np.pad(found, beyond, constant_values=-1)
         return self._told(found, side, ids), np.pad(cosines, beyond, constant_values=np.nan)
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 from gpumf import figure_style as style
 from gpumf.datasets import gpu_twins  # noqa: F401 - declares its source, as the models do theirs
 from gpumf.gpu import nvrtc, sources
+from gpumf.models import als, rbm, sgd  # noqa: F401
 
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 

@@ -32,7 +32,8 @@ class Biases:
     def __init__(self, rows, ratings, device=None):
         empty = np.empty if device is None else device.empty
         self._memory, self._left = empty(rows, np.float32), empty(ratings, np.float32)
-        self._kernel = device and device.kernel("als/biases.cu", "subtract_biases")
+        names = "subtract_biases", "set_biases_aside", "put_biases_back"
+        self._kernels = device and [device.kernel("als/biases.cu", name) for name in names]
         if device is None:
             _subtract(*(np.empty(0, kind) for kind in (np.int32, np.float32, np.float32, np.float32)))  # compiled
 
@@ -47,19 +48,28 @@ class Biases:
     def aside(self, fixed, solved, column):
         """Have zeros in this column of both sides; then biases again in the fixed side, and ones in the solved."""
         self._biases = self._memory[: len(fixed)]
-        self._biases[:] = fixed[:, column]
-        fixed[:, column] = solved[:, column] = 0
+        if self._kernels is None:
+            self._biases[:] = fixed[:, column]
+            fixed[:, column] = solved[:, column] = 0
+            yield
+            fixed[:, column], solved[:, column] = self._biases, 1
+            return
+        (n_fixed, width), n_solved = fixed.shape, len(solved)
+        sides = fixed, n_fixed, solved, n_solved, width, column % width, self._biases
+        _, set_aside, put_back = self._kernels
+        blocks = max(-(-max(n_fixed, n_solved) // _BLOCK), 1)
+        set_aside(blocks, _BLOCK, *sides)
         yield
-        fixed[:, column], solved[:, column] = self._biases, 1
+        put_back(blocks, _BLOCK, *sides)
 
     def subtract(self, indices, values):
         """The ratings less the biases that were set aside, float32; the next call overwrites them."""
         left = self._left[: len(values)]
-        if self._kernel is None:
+        if self._kernels is None:
             _subtract(indices, values, self._biases, left)
         else:
             given = {"indices": indices, "values": values, "biases": self._biases, "n": len(values), "left": left}
-            self._kernel(max(-(-len(values) // _BLOCK), 1), _BLOCK, **given)
+            self._kernels[0](max(-(-len(values) // _BLOCK), 1), _BLOCK, **given)
         return left
 
 

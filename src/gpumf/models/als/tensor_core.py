@@ -7,7 +7,7 @@ import numpy as np
 from gpumf import gpu
 from gpumf.datasets.rows import CompressedRows
 from gpumf.models.als.biases import Biases
-from gpumf.models.als.trainer import ALSTrainer, segment_records
+from gpumf.models.als.trainer import ALSTrainer, segments_on
 from gpumf.models.base import KernelTrainer, Version
 from gpumf.models.chunks import Chunks
 
@@ -50,10 +50,9 @@ class _Rows:
     def __init__(self, device, rows, longest, part_bytes, chunk=None, beside=0):
         self._chunks = Chunks(device, (rows.indices, rows.values), rows.indptr, chunk, beside)
         self._segments, slots = [], 1
-        for first, end, begin in self._chunks.places:
-            indptr = device.array(rows.indptr[first : end + 1] - begin)
-            segments, of_chunk = segment_records(indptr, longest, device.xp)
-            self._segments.append((segments.view(np.uint8), np.int32(len(segments))))
+        for first, end, _ in self._chunks.places:
+            segments, of_chunk = segments_on(device, rows.indptr[first : end + 1], longest)
+            self._segments.append(segments)
             slots = max(slots, of_chunk)
         self.n_rows, self.most = rows.n_rows, self._chunks.most
         # Of one chunk's long rows at a time: the parts, and how many of a row's have arrived, 0 between launches.

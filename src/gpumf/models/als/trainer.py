@@ -9,6 +9,7 @@ import numpy as np
 
 from gpumf.cpu import als as cpu_als
 from gpumf.cpu import cg as cpu_cg
+from gpumf.datasets.rows import row_offsets
 from gpumf.models.als.biases import Biases
 from gpumf.models.base import FactorTrainer, Version
 from gpumf.ordering import stable_order
@@ -69,6 +70,7 @@ class ALSTrainer(FactorTrainer):
         return self._p, self._q
 
 
+_BLOCK = 256  # CUDA threads
 _SEGMENT = np.dtype([("begin", "i8")] + [(n, "i4") for n in ("length", "row", "part", "parts", "slot", "count")])
 
 
@@ -85,31 +87,44 @@ def segments_of(indptr, longest=8192):
     -------
     (segments, slots) : `Segment` records, and the number of parts of all rows that have several
     """
-    records, slots = segment_records(indptr, longest)
-    return records.reshape(-1).view(_SEGMENT), slots
-
-
-def segment_records(indptr, longest, xp=np):
-    """As `segments_of`, made by xp (of NumPy or a device) where indptr is: int64 (n, 4), a record's bytes."""
-    counts = xp.diff(indptr)
-    parts = xp.maximum(-(-counts // longest), 1)
-    before = xp.cumsum(parts) - parts
-    n = int(before[-1] + parts[-1])
-    if n == len(counts):
-        row, part = xp.arange(n), xp.zeros(n, np.int64)
-    else:
-        row = xp.searchsorted(before, xp.arange(n), side="right") - 1
-        part = xp.arange(n) - before[row]
-    slots = xp.where(parts > 1, parts, 0)
+    counts = np.diff(indptr)
+    parts = np.maximum(-(-counts // longest), 1)
+    before = np.cumsum(parts) - parts
+    row = np.repeat(np.arange(len(parts)), parts)
+    part = np.arange(len(row)) - before[row]
+    slots = np.where(parts > 1, parts, 0)
     length = (-(-counts // parts))[row]
     begin = indptr[row] + part * length
-    records = xp.empty((n, 4), np.int64)
+    records = np.empty((len(row), 4), np.int64)  # gathered faster than what has names
     halves = records.view(np.int32)
     records[:, 0] = begin
-    columns = xp.clip(indptr[row + 1] - begin, 0, length), row, part, parts[row]
-    for k, column in enumerate((*columns, (xp.cumsum(slots) - slots)[row], counts[row]), 2):
+    columns = np.clip(indptr[row + 1] - begin, 0, length), row, part, parts[row]
+    for k, column in enumerate((*columns, (np.cumsum(slots) - slots)[row], counts[row]), 2):
         halves[:, k] = column
-    return records[stable_order(longest - halves[:, 2], longest + 1, xp)], int(slots.sum())
+    records = records[stable_order(longest - halves[:, 2], longest + 1)]
+    return records.reshape(-1).view(_SEGMENT), int(slots.sum())
+
+
+def segments_on(device, indptr, longest):
+    """As `segments_of` on a device, of ratings that begin at indptr[0]: (the records' bytes, their number), slots.
+
+    indptr : on the host
+    """
+    counts = np.diff(indptr)
+    several = np.flatnonzero(counts > longest)
+    slots = row_offsets(-(-counts[several] // longest))
+    n = len(counts) - len(several) + int(slots[-1])
+    bits = (n - 1).bit_length()
+    keys, segments = device.empty(n, np.int64), device.empty((n, _SEGMENT.itemsize), np.uint8)
+    indptr, long_rows, firsts = map(device.array, (indptr, several.astype(np.int32), slots))
+    rows = {"indptr": indptr, "n_rows": len(counts), "longest": longest}
+    rows |= {"long_rows": long_rows, "n_long": len(several), "slots": firsts, "bits": bits}
+    cut_rows, order = (device.kernel("als/segments.cu", name) for name in ("cut_rows", "order_segments"))
+    cut_rows(-(-len(counts) // _BLOCK), _BLOCK, **rows, keys=keys, segments=segments)
+    keys.sort()
+    ordered = device.empty(segments.shape, np.uint8)
+    order(-(-n // _BLOCK), _BLOCK, keys=keys, n=n, places=(1 << bits) - 1, segments=segments, ordered=ordered)
+    return (ordered, np.int32(n)), int(slots[-1])
 
 
 class Sequential(ALSTrainer):

@@ -9,8 +9,8 @@ import numpy as np
 
 from gpumf.arguments import flag, integer, number
 from gpumf.models.als import ALS
-from gpumf.models.factorization import Factorization, with_bias_columns
-from gpumf.models.initial import normal_factors
+from gpumf.models.factorization import Factorization
+from gpumf.models.initial import normal_factors, with_bias_columns
 from gpumf.models.sgd import schedules
 from gpumf.models.sgd.bsgd import Bsgd
 from gpumf.models.sgd.cu2rec import Cu2rec
