@@ -6,6 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -140,7 +141,9 @@ def fit(
         every=integer("every", every, 1),
         timeout=number("timeout", timeout, above=0),
     )
-    with model._as_before_if_it_fails():
+    with model._as_before_if_it_fails(), ExitStack() as stack:
+        for source in filter(None, sources):
+            stack.callback(source.close)
         clock = Clock(None)
         outcome = _trained(cluster, job, sources, attempts, restart_seconds)
         _keep(model, outcome, clock, train)

@@ -15,6 +15,7 @@ from gpumf.distributed.fetching import FetchingALSWorker
 from gpumf.distributed.mailbox import communicator
 from gpumf.distributed.partition import balanced_bounds
 from gpumf.distributed.sgd import SGDWorker, own_blocks
+from gpumf.distributed.shared import mapped
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,12 @@ class Outcome:
 
 
 def load(part, rank):
-    """The columns of a worker's part: arrays, paths of Parquet files, or pandas DataFrames."""
+    """The columns of a worker's part: arrays, files of arrays, paths of Parquet files, or pandas DataFrames."""
     kind, given = part
     if kind == "arrays":
         return given
+    if kind == "mapped":
+        return mapped(*given)
     return sources.read_parquet(given, rank) if kind == "parquet" else sources.of_frames(given, rank)
 
 
