@@ -72,7 +72,7 @@ def test_files_are_gone_after_a_training_that_fails(client, monkeypatch):
     """A file of each column is there while workers train, none after."""
     found = []
 
-    def fails(cluster, job, given, attempts, restart_seconds):
+    def fails(cluster, job, given, *others):
         part = given[0].parts(client, sorted(client.ncores()))[0][0]
         found.extend(program.load(part, 0))
         found.append(Path(part[1][0][0]).parent)

@@ -97,7 +97,7 @@ def fit(
 
     Returns
     -------
-    model
+    model. Of its `times`, transfer is what ratings take to the workers, and what was learned back from them
 
     Raises
     ------
@@ -145,7 +145,7 @@ def fit(
         for source in filter(None, sources):
             stack.callback(source.close)
         clock = Clock(None)
-        outcome = _trained(cluster, job, sources, attempts, restart_seconds)
+        outcome = _trained(cluster, job, sources, clock, attempts, restart_seconds)
         _keep(model, outcome, clock, train)
     if job.checkpoint:
         Path(job.checkpoint).unlink(missing_ok=True)
@@ -255,14 +255,14 @@ class _Cluster:
         return found
 
 
-def _trained(cluster, job, sources, attempts, restart_seconds):
+def _trained(cluster, job, sources, clock, attempts, restart_seconds):
     """The `Outcome` of the first attempt that comes to its end."""
     cluster.client.register_plugin(MailboxPlugin())
     failed = 0
     for attempt in count():
         addresses, before = cluster.place(restart_seconds), _written(job.checkpoint)
         try:
-            return _attempt(cluster, replace(job, attempt=attempt, addresses=tuple(addresses)), sources)
+            return _attempt(cluster, replace(job, attempt=attempt, addresses=tuple(addresses)), sources, clock)
         except _Fault as fault:
             failed = 1 if _written(job.checkpoint) != before else failed + 1
             if failed >= attempts:
@@ -280,10 +280,11 @@ def _written(path):
         return None
 
 
-def _attempt(cluster, job, sources):
+def _attempt(cluster, job, sources, clock):
     client, futures = cluster.client, []
     try:
-        shared = [source and source.parts(client, job.addresses) for source in sources]
+        with clock.spent_on("transfer"):
+            shared = [source and source.parts(client, job.addresses) for source in sources]
     except Exception as error:
         if _may_pass(error) or set(job.addresses) - cluster.alive():
             raise _Fault("a worker was lost before it had its ratings") from error
@@ -307,13 +308,16 @@ def _attempt(cluster, job, sources):
                     retries=0,
                 )
             )
-        return _first(cluster, job, futures)
+        _watch(cluster, job, futures)
+        with clock.spent_on("transfer"):
+            # Directly from the worker where ratings went to it: by way of the scheduler takes several times as long.
+            return client.gather(futures[0], direct=None if job.unique else True)
     finally:
         _end(cluster, job, futures)
 
 
-def _first(cluster, job, futures):
-    """What rank 0 returns once all have; _Fault or an error of the program as soon as one fails or is gone."""
+def _watch(cluster, job, futures):
+    """Wait until all have finished; _Fault or an error of the program as soon as one fails or is gone."""
     for states, gone in watched(cluster.client, job.addresses, futures):
         errors = [future.exception() for future, state in zip(futures, states, strict=True) if state == "error"]
         for error in errors:
@@ -325,8 +329,6 @@ def _first(cluster, job, futures):
             raise _Fault(f"{type(errors[0]).__name__}: {errors[0]}") from errors[0]
         if lost := {"cancelled", "lost"} & set(states):
             raise _Fault(f"a task was {lost.pop()}")
-    # From the worker itself where ratings were sent to it: by way of the scheduler takes several times as long.
-    return cluster.client.gather(futures[0], direct=None if job.unique else True)
 
 
 def _may_pass(error):

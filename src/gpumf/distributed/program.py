@@ -136,8 +136,9 @@ class _Training:
     def _errors_of(self, part, bounds):
         """The errors of this worker's users in the validation set; None without one of theirs."""
         columns, facts = load(part, self._comm.rank), self._facts
-        ids = facts.user_ids, facts.item_ids
-        placed = (sources.positions(*some) for some in zip(columns, ids, ("user", "item"), strict=False))
+        ids, placed = (facts.user_ids, facts.item_ids), columns[:2]
+        if self._job.unique or placed[0].dtype != np.int32:  # ids, where those of `Ratings` are positions
+            placed = (sources.positions(*some) for some in zip(columns, ids, ("user", "item"), strict=False))
         ratings = sources.placed(self._comm, self._model, Ratings(*placed, columns[2], *map(len, ids)))
         return self._worker.errors(sources.shuffled(self._carrier, ratings, bounds[0]))
 

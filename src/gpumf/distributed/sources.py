@@ -215,9 +215,10 @@ def numbered(comm, columns, shape):
             ids.append(all_ids(comm, some, side))
             placed.append(positions(some, ids[-1], side))
         else:
-            outside = some if some.dtype.kind not in "iu" else _outside(some, shape[k])
-            if len(outside):
-                raise DataError(f"{side} {outside[0]} is not a position below the {shape[k]} of the shape")
+            if some.dtype != np.int32:  # which are of `Ratings`, in which no other is
+                outside = some if some.dtype.kind not in "iu" else _outside(some, shape[k])
+                if len(outside):
+                    raise DataError(f"{side} {outside[0]} is not a position below the {shape[k]} of the shape")
             ids.append(np.arange(shape[k]))
             placed.append(some.astype(np.int32, copy=False))
     return ids, (*placed, values)
