@@ -71,7 +71,7 @@ def run(data, part, fits, workers, repeats):
             if n != PLAIN and client is None:  # one cluster for all: its workers have what they compiled
                 client = stack.enter_context(local_cluster(max(counts)))
             for name, solver, factors, epochs in fits:
-                for repeat in tqdm(range(repeats + 1), desc=f"{name} on {n or 'no'} workers of Dask"):
+                for repeat in tqdm(range(repeats + 1), desc=f"{name} on {n or 'no'} workers of Dask", leave=False):
                     model = _MODELS[name](factors, solver=solver, device="cuda" if cards else "cpu")
                     of_repeat = epochs if repeat else 1
                     if n == PLAIN:
