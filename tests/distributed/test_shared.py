@@ -1,7 +1,6 @@
 """Ratings of the driver's memory that workers of the same machine map into theirs."""
 
-from pathlib import Path
-from types import SimpleNamespace
+import os
 
 import numpy as np
 import pytest
@@ -30,21 +29,31 @@ def test_a_part_is_what_was_written_and_a_change_of_it_is_the_readers_own(kept):
     assert [len(column) for column in shared.mapped(*kept.part(7, 7))] == [0, 0, 0]
 
 
-def test_what_is_mapped_outlives_the_files(kept):
+def test_what_is_mapped_stays_when_the_writer_lets_it_go(kept):
     part = kept.part(0, 7)
     found = shared.mapped(*part)
     kept.close()
-    assert np.array_equal(found[2], COLUMNS[2]) and not Path(part[0][0]).parent.exists()
+    assert np.array_equal(found[2], COLUMNS[2])
+    with pytest.raises(OSError, match="No such file"):
+        shared.mapped(*part)
 
 
-def test_without_room_nobody_is_sent_to_the_files(monkeypatch):
-    monkeypatch.setattr(shared.shutil, "disk_usage", lambda folder: SimpleNamespace(free=0))
+def test_only_the_file_of_its_name_is_read(kept, tmp_path):
+    path = kept.part(0, 7)[0][0]
+    assert shared._reads(path, kept._name)
+    assert not shared._reads(path, "gpumf-of-another-machine")
+    assert not shared._reads(f"/proc/{os.getpid()}/fd/99999", kept._name)
+    assert not shared._reads(str(tmp_path / "none"), kept._name)
+
+
+def test_without_such_files_nobody_sees_them(monkeypatch):
+    monkeypatch.delattr(os, "memfd_create")
     assert shared.SharedColumns(COLUMNS).seen(None, ["tcp://1"]) == set()
 
 
 @pytest.mark.parametrize("blind", [[], [0], [0, 1]])
 def test_workers_that_cannot_read_the_files_are_sent_their_part(client, addresses, monkeypatch, blind):
-    """The same is learned; who reads files that are not written yet has them written."""
+    """The same is learned."""
     rng = np.random.default_rng(5)
     cells = rng.permutation(30 * 20)[:300]
     ratings = Ratings(cells // 20, cells % 20, rng.integers(1, 6, 300).astype(np.float32), 30, 20)
@@ -68,17 +77,17 @@ def test_workers_that_cannot_read_the_files_are_sent_their_part(client, addresse
     assert np.allclose(made.user_factors, ALS(3, device="cpu").fit(ratings, 2).user_factors, atol=1e-5)
 
 
-def test_files_are_gone_after_a_training_that_fails(client, monkeypatch):
-    """A file of each column is there while workers train, none after."""
+def test_nothing_is_kept_after_a_training_that_fails(client, monkeypatch):
+    """The columns are there while workers train, and not after."""
     found = []
 
     def fails(cluster, job, given, *others):
         part = given[0].parts(client, sorted(client.ncores()))[0][0]
         found.extend(program.load(part, 0))
-        found.append(Path(part[1][0][0]).parent)
+        found.append(part)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gpumf.distributed.driver._trained", fails)
     with pytest.raises(KeyboardInterrupt):
         fit(ALS(3, device="cpu"), Ratings(*COLUMNS, 7, 3), 2, client=client)
-    assert len(found[0]) == 2 and not found[-1].exists()
+    assert len(found[0]) == 2 and not any(map(os.path.exists, found[-1][1][0]))

@@ -69,7 +69,7 @@ class Outcome:
 
 
 def load(part, rank):
-    """The columns of a worker's part: arrays, files of arrays, paths of Parquet files, or pandas DataFrames."""
+    """The columns of a worker's part: arrays, mapped arrays, paths of Parquet files, or pandas DataFrames."""
     kind, given = part
     if kind == "arrays":
         return given

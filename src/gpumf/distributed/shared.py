@@ -1,14 +1,14 @@
-"""Columns of ratings in files of the machine's memory, which other processes of the same machine map into theirs."""
+"""Columns of ratings in memory that other processes of the same machine map into theirs: nothing is sent.
+
+By files without a name in any folder (memfd_create of Linux), which processes of the same user open by the one that
+has them. They are gone with it, however it ends.
+"""
 
 import os
-import shutil
-import tempfile
+import uuid
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
-
-_FOLDERS = "/dev/shm", tempfile.gettempdir()  # Linux keeps the files of the first in memory alone
 
 
 class SharedColumns:
@@ -20,36 +20,46 @@ class SharedColumns:
     """
 
     def __init__(self, columns):
-        self._columns, self._written = columns, False
-        needed = 2 * sum(column.nbytes for column in columns)  # what else is kept there has to find room, too
-        folder = next((f for f in _FOLDERS if os.path.isdir(f) and shutil.disk_usage(f).free >= needed), None)
-        self._folder = folder and tempfile.TemporaryDirectory(prefix="gpumf-", dir=folder)
+        self._columns, self._written, self._name = columns, False, f"gpumf-{uuid.uuid4().hex}"
+        # Where there are none, as beyond Linux, nobody sees them.
+        self._files = [os.memfd_create(self._name) for _ in columns] if hasattr(os, "memfd_create") else []
 
     def seen(self, client, addresses):
-        """Those of some workers who can read these files; none where there is no room for them."""
-        if self._folder is None:
+        """Those of some workers who can read the arrays: they are on this machine, and of this user."""
+        if not self._files:
             return set()
-        found = client.run(_reads, self._folder.name, workers=list(addresses), on_error="ignore")
+        found = client.run(_reads, self._paths()[0], self._name, workers=list(addresses), on_error="ignore")
         return {address for address, reads in found.items() if reads}
 
     def part(self, begin, end):
         """What `mapped` makes the elements from `begin` to before `end` of."""
-        paths = [str(Path(self._folder.name, f"{k}.npy")) for k in range(len(self._columns))]
         if not self._written:
-            with ThreadPoolExecutor(len(paths)) as pool:
-                list(pool.map(np.save, paths, self._columns))
+            with ThreadPoolExecutor(len(self._files)) as pool:
+                list(pool.map(_write, self._files, self._columns))
             self._written = True
-        return paths, int(begin), int(end)
+        return self._paths(), int(begin), int(end)
 
     def close(self):
-        """Remove the files; who has mapped them keeps what is there."""
-        if self._folder is not None:
-            self._folder.cleanup()
+        """Let the arrays go; who has mapped them keeps them."""
+        while self._files:
+            os.close(self._files.pop())
+
+    def _paths(self):
+        return [f"/proc/{os.getpid()}/fd/{file}" for file in self._files]
 
 
-def _reads(folder):
-    """Whether this process may read the files of a folder: it does on the machine, and as the user, who made it."""
-    return os.access(folder, os.R_OK | os.X_OK)
+def _write(file, array):
+    with open(file, "wb", closefd=False) as stream:
+        np.save(stream, array)
+
+
+def _reads(path, name):
+    """Whether this process opens a file by this path, and it is that of this name, not another machine's."""
+    try:
+        with open(path, "rb"):
+            return name in os.readlink(path)
+    except OSError:
+        return False
 
 
 def mapped(paths, begin, end):

@@ -89,7 +89,7 @@ class Source:
         return parts
 
     def close(self):
-        """Remove what was written for the workers."""
+        """Let go what was written for the workers."""
         if self._shared is not None:
             self._shared.close()
 
