@@ -23,6 +23,11 @@ def test_nothing_listens_beyond_the_loopback_interface(client):
     assert {address.ip for address in found} <= {"127.0.0.1", "::1"}
 
 
+def test_no_worker_is_paused_for_its_memory(client):
+    limits = client.run(lambda dask_worker: dask_worker.memory_manager.memory_limit)
+    assert len(limits) == 3 and set(limits.values()) == {None}
+
+
 def test_with_tls_the_same_is_learned_over_encrypted_connections():
     pytest.importorskip("cryptography")
     from distributed import Client

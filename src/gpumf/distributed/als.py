@@ -99,7 +99,7 @@ def shard_of(carrier, model, facts, ratings, bounds, way, unique):
     by_user = rows_of(of_users, users)
     if unique:
         check_no_repeats(by_user, facts, users.start, ratings.xp)
-    if way == "reduce":
+    if way == "reduce" or carrier.size == 1:
         by_item = of_users.by_item
     else:
         by_item = rows_of(shuffled(carrier, ratings.transposed(), bounds[1]), items)

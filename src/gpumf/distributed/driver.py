@@ -6,13 +6,14 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from gpumf.arguments import integer, number
+from gpumf.arguments import flag, integer, number
 from gpumf.datasets.ratings import Ratings
 from gpumf.distributed import sgd
 from gpumf.distributed.als import way_of
@@ -48,6 +49,7 @@ def fit(
     workers: int | Sequence[str] | None = None,
     keep: Literal["last", "best"] = "last",
     stop: Callable[[dict[str, float]], Any] | None = None,
+    warm_start: bool = False,
     item_sweep: Literal["auto", "gather", "reduce"] = "auto",
     most_rows: int | None = None,
     shape: tuple[int, int] | None = None,
@@ -75,11 +77,12 @@ def fit(
     train : Ratings, on the host or a device; the path of a folder of Parquet files with the columns user, item and
         rating, which every worker reads its part of; or a Dask DataFrame with these columns. Ids are integers or
         strings, each pair comes once. The fitted model has them as `user_ids` and `item_ids`, by position
-    epochs : int from 0, in all
+    epochs : int from 0, in all; with warm_start, how many to add
     validation : as train; its users and items have to be in the training set
     client : `distributed.Client`; by default the current one
     workers : int, how many, or a list of their addresses; by default all
     keep, stop : as of `Model.fit`; `stop` is called on one of the workers
+    warm_start : bool, go on from what the model has learned, as of `Model.fit`; of `Ratings` alone
     item_sweep : of ALS, 'gather', 'reduce' or 'auto', see `gpumf.distributed.als.way_of`
     most_rows : int, of ALS on the processor: each worker keeps the factors of its own users and items alone, and
         fetches at most so many rows of the other side at a time (and the items that it tests with). By default every
@@ -96,13 +99,14 @@ def fit(
 
     Returns
     -------
-    model
+    model. Of its `times`, transfer is what ratings take to the workers, and what was learned back from them
 
     Raises
     ------
     TypeError : another model, ratings that are none of these
     ValueError : no client, no workers, a parameter out of range, a solver that cannot be shared out, a checkpoint of
-        another training
+        another training, warm_start with a folder, a DataFrame, or ratings of another shape than before
+    gpumf.NotFittedError : warm_start without a training before
     gpumf.datasets.DataError : ratings that cannot be used; of a part it names the file and the worker
     DivergedError : as of `Model.fit`; the model keeps the last epoch whose numbers were finite
     TrainingLost : too many faults
@@ -113,7 +117,7 @@ def fit(
         raise ValueError(f"keep must be 'last' or 'best', not {keep!r}")
     if keep == "best" and validation is None:
         raise ValueError("keep='best' needs a validation set to say which epoch that is")
-    attempts = integer("attempts", attempts, 1)
+    attempts, warm_start = integer("attempts", attempts, 1), flag("warm_start", warm_start)
     restart_seconds = number("restart_seconds", restart_seconds, least=0)
     cluster = _Cluster(_client(client), workers)
     _check_model(model, item_sweep, most_rows)
@@ -121,6 +125,10 @@ def fit(
         check_training(train, validation if isinstance(validation, Ratings) else None)
         check_finite(train, validation if isinstance(validation, Ratings) else None)
         shape, scale = (train.n_users, train.n_items), train.scale
+    elif warm_start:
+        raise ValueError(
+            "warm_start needs Ratings: who has which position in a folder or a DataFrame is not known before"
+        )
     sources = Source(train, "train"), None if validation is None else Source(validation, "validation")
     job = Job(
         model=_blank(model),
@@ -128,6 +136,7 @@ def fit(
         attempt=0,
         addresses=(),
         epochs=integer("epochs", epochs, 0),
+        begun=None,
         keep=keep,
         stop=stop,
         shape=shape,
@@ -140,9 +149,13 @@ def fit(
         every=integer("every", every, 1),
         timeout=number("timeout", timeout, above=0),
     )
-    with model._as_before_if_it_fails():
-        clock = Clock(None)
-        outcome = _trained(cluster, job, sources, attempts, restart_seconds)
+    with model._as_before_if_it_fails(), ExitStack() as stack:
+        for source in filter(None, sources):
+            stack.callback(source.close)
+        clock, learned = Clock(None), None
+        if warm_start:
+            job, learned = _continued(model, job, train)
+        outcome = _trained(cluster, job, (*sources, learned), clock, attempts, restart_seconds)
         _keep(model, outcome, clock, train)
     if job.checkpoint:
         Path(job.checkpoint).unlink(missing_ok=True)
@@ -189,6 +202,15 @@ def _blank(model):
         vars(model).pop(name, None)
     model._factors_there, model._rows_there = Once(), Once()
     return model
+
+
+def _continued(model, job, train):
+    """The job that goes on where the model is, and the arrays with which it does."""
+    model._check_warm(train)
+    known, rows = (model._user_known, model._item_known), model.history.to_dict("records")
+    model._set_training(train)
+    job = replace(job, epochs=rows[-1]["epoch"] + job.epochs, begun=(rows, model.epoch))
+    return job, model._continued(train, *known)
 
 
 def _keep(model, outcome, clock, train):
@@ -252,14 +274,17 @@ class _Cluster:
         return found
 
 
-def _trained(cluster, job, sources, attempts, restart_seconds):
-    """The `Outcome` of the first attempt that comes to its end."""
+def _trained(cluster, job, given, clock, attempts, restart_seconds):
+    """The `Outcome` of the first attempt that comes to its end.
+
+    given : (Source to train on, Source to validate with or None, arrays to go on from or None)
+    """
     cluster.client.register_plugin(MailboxPlugin())
     failed = 0
     for attempt in count():
         addresses, before = cluster.place(restart_seconds), _written(job.checkpoint)
         try:
-            return _attempt(cluster, replace(job, attempt=attempt, addresses=tuple(addresses)), sources)
+            return _attempt(cluster, replace(job, attempt=attempt, addresses=tuple(addresses)), given, clock)
         except _Fault as fault:
             failed = 1 if _written(job.checkpoint) != before else failed + 1
             if failed >= attempts:
@@ -277,10 +302,14 @@ def _written(path):
         return None
 
 
-def _attempt(cluster, job, sources):
-    client, futures = cluster.client, []
+def _attempt(cluster, job, given, clock):
+    client, futures, (*sources, learned) = cluster.client, [], given
     try:
-        shared = [source and source.parts(client, job.addresses) for source in sources]
+        with clock.spent_on("transfer"):
+            shared = [source and source.parts(client, job.addresses) for source in sources]
+            if learned is not None:
+                everywhere = {"workers": list(job.addresses), "broadcast": True, "hash": False, "direct": True}
+                (learned,) = client.scatter([learned], **everywhere)
     except Exception as error:
         if _may_pass(error) or set(job.addresses) - cluster.alive():
             raise _Fault("a worker was lost before it had its ratings") from error
@@ -295,6 +324,7 @@ def _attempt(cluster, job, sources):
                     rank,
                     some[0],
                     others[0],
+                    learned,
                     *some[1],
                     *others[1],
                     key=f"gpumf-{job.training}-{job.attempt}-{rank}",
@@ -304,13 +334,16 @@ def _attempt(cluster, job, sources):
                     retries=0,
                 )
             )
-        return _first(cluster, job, futures)
+        _watch(cluster, job, futures)
+        with clock.spent_on("transfer"):
+            # Directly from the worker where ratings went to it: by way of the scheduler takes several times as long.
+            return client.gather(futures[0], direct=None if job.unique else True)
     finally:
         _end(cluster, job, futures)
 
 
-def _first(cluster, job, futures):
-    """What rank 0 returns once all have; _Fault or an error of the program as soon as one fails or is gone."""
+def _watch(cluster, job, futures):
+    """Wait until all have finished; _Fault or an error of the program as soon as one fails or is gone."""
     for states, gone in watched(cluster.client, job.addresses, futures):
         errors = [future.exception() for future, state in zip(futures, states, strict=True) if state == "error"]
         for error in errors:
@@ -322,8 +355,6 @@ def _first(cluster, job, futures):
             raise _Fault(f"{type(errors[0]).__name__}: {errors[0]}") from errors[0]
         if lost := {"cancelled", "lost"} & set(states):
             raise _Fault(f"a task was {lost.pop()}")
-    # From the worker itself where ratings were sent to it: by way of the scheduler takes several times as long.
-    return cluster.client.gather(futures[0], direct=None if job.unique else True)
 
 
 def _may_pass(error):

@@ -12,7 +12,8 @@ def local_cluster(workers: int | None = None, *, security: Any = None, **options
     """Start workers on this machine for as long as the body lasts, and give a `distributed.Client` of them.
 
     One thread each, one card each where there are cards (which needs dask-cuda), with a nanny that starts a worker
-    that died again. Scheduler and workers, and their dashboards, listen on the loopback interface alone.
+    that died again. Scheduler and workers, and their dashboards, listen on the loopback interface alone. Workers have
+    the machine's memory together, without a limit of their own.
 
     Parameters
     ----------
@@ -27,7 +28,9 @@ def local_cluster(workers: int | None = None, *, security: Any = None, **options
     """
     from distributed import Client
 
-    options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"} | options
+    # A worker that Dask pauses for its memory takes no task, and a training would wait for it in vain.
+    fixed = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": None}
+    options = fixed | options
     options |= {"protocol": "tls://", "security": security} if security else {}
     if gpu.available():
         try:

@@ -15,6 +15,7 @@ from gpumf.distributed.fetching import FetchingALSWorker
 from gpumf.distributed.mailbox import communicator
 from gpumf.distributed.partition import balanced_bounds
 from gpumf.distributed.sgd import SGDWorker, own_blocks
+from gpumf.distributed.shared import mapped
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,9 @@ class Job:
     model : without anything learned
     training, attempt : of the communicator
     addresses : of the workers, by rank
-    epochs, keep, stop : as of `Model.fit`
+    epochs : in all
+    begun : (history, epoch whose parameters the model has) to go on from, or None
+    keep, stop : as of `Model.fit`
     shape, scale : of the ratings, or None
     unique : bool, check that no pair comes twice
     validated : bool, whether there is a validation set
@@ -38,6 +41,7 @@ class Job:
     attempt: int
     addresses: tuple
     epochs: int
+    begun: tuple | None
     keep: str
     stop: Callable | None
     shape: tuple | None
@@ -65,16 +69,19 @@ class Outcome:
 
 
 def load(part, rank):
-    """The columns of a worker's part: arrays, paths of Parquet files, or pandas DataFrames."""
+    """The columns of a worker's part: arrays, mapped arrays, paths of Parquet files, or pandas DataFrames."""
     kind, given = part
     if kind == "arrays":
         return given
+    if kind == "mapped":
+        return mapped(*given)
     return sources.read_parquet(given, rank) if kind == "parquet" else sources.of_frames(given, rank)
 
 
-def run(job, rank, train, validation, *frames):
+def run(job, rank, train, validation, learned, *frames):
     """Train with the other workers. Returns the `Outcome` on rank 0, None on all others.
 
+    learned : arrays of all to go on from, or None
     train, validation : (kind, part) of `load`, where 'frames' stand for so many of `frames`, in this order
     """
     taken = iter(frames)
@@ -83,11 +90,11 @@ def run(job, rank, train, validation, *frames):
         for part in (train, validation)
     )
     with communicator(job.training, job.attempt, rank, job.addresses, job.timeout) as comm:
-        return _Training(comm, job, train, validation).run()
+        return _Training(comm, job, train, validation, learned).run()
 
 
 class _Training:
-    def __init__(self, comm, job, train, validation):
+    def __init__(self, comm, job, train, validation, learned):
         started = time.perf_counter()
         self._comm, self._job, model = comm, job, job.model
         self._model = model
@@ -101,9 +108,12 @@ class _Training:
         self._carrier = nccl.carrier(comm, model.device)
         bounds = tuple(balanced_bounds(counts, comm.size) for counts in (facts.user_counts, facts.item_counts))
         saved = checkpoints.read(job.checkpoint, model, facts) if job.checkpoint else None
-        arrays, self._rows, self._best = saved or (None, [], None)
+        arrays, self._rows, self._best = saved or (learned, job.begun[0] if job.begun else [], None)
         self._worker = self._worker_of(arrays, ratings, bounds)
         self._errors = self._errors_of(validation, bounds) if job.validated else None
+        if job.begun and not saved and job.keep == "best":
+            # What the model has now may be the best, by this validation set.
+            self._best = self._copied(), self._judged(job.begun[1], 0.0)
         comm.barrier()
         self._prepared = time.perf_counter() - started
 
@@ -133,8 +143,9 @@ class _Training:
     def _errors_of(self, part, bounds):
         """The errors of this worker's users in the validation set; None without one of theirs."""
         columns, facts = load(part, self._comm.rank), self._facts
-        ids = facts.user_ids, facts.item_ids
-        placed = (sources.positions(*some) for some in zip(columns, ids, ("user", "item"), strict=False))
+        ids, placed = (facts.user_ids, facts.item_ids), columns[:2]
+        if self._job.unique or placed[0].dtype != np.int32:  # ids, where those of `Ratings` are positions
+            placed = (sources.positions(*some) for some in zip(columns, ids, ("user", "item"), strict=False))
         ratings = sources.placed(self._comm, self._model, Ratings(*placed, columns[2], *map(len, ids)))
         return self._worker.errors(sources.shuffled(self._carrier, ratings, bounds[0]))
 
@@ -183,7 +194,11 @@ class _Training:
         """Keep what is best by now, where that is wanted."""
         row = self._rows[-1]
         if self._job.keep == "best" and (self._best is None or row["rmse"] < self._best[1]["rmse"]):
-            self._best = tuple(array.copy() for array in self._worker.complete()), row
+            self._best = self._copied(), row
+
+    def _copied(self):
+        """A copy of what is learned by now, whole on rank 0."""
+        return tuple(array.copy() for array in self._worker.complete())
 
     def _stopped(self):
         """Whether the function `stop`, called on rank 0 alone, says so of the newest epoch."""

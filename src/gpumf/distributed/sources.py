@@ -10,6 +10,7 @@ from gpumf.datasets.checks import DataError
 from gpumf.datasets.ratings import Ratings
 from gpumf.datasets.rows import CompressedRows
 from gpumf.distributed.partition import owners
+from gpumf.distributed.shared import SharedColumns
 
 _COLUMNS = "user", "item", "rating"
 
@@ -46,7 +47,10 @@ class Facts:
 
 
 class Source:
-    """Ratings that are shared out among so many workers, for every attempt anew."""
+    """Ratings that are shared out among so many workers, for every attempt anew.
+
+    Those of the driver's memory are mapped by workers of the same machine, and sent to all others.
+    """
 
     def __init__(self, given, name):
         self._given, self._frames = given, hasattr(given, "to_delayed")
@@ -56,7 +60,7 @@ class Source:
                 f"{type(given).__name__}"
             )
         self._files = parquet_files(given) if isinstance(given, str | Path) else None
-        self._partitions = None
+        self._partitions = self._shared = None
 
     def parts(self, client, addresses):
         """[(part, futures)] by rank, as `gpumf.distributed.program.run` takes them."""
@@ -71,12 +75,23 @@ class Source:
             chosen = dealt([1] * len(self._partitions), n)
             return [(("frames", len(some)), [self._partitions[k] for k in some]) for some in chosen]
         ratings, parts = self._given.on_host(), []
-        ends = np.arange(n + 1) * ratings.nnz // n
+        columns = ratings.users, ratings.items, ratings.values
+        if self._shared is None:
+            self._shared = SharedColumns(columns)
+        seen, ends = self._shared.seen(client, addresses), np.arange(n + 1) * ratings.nnz // n
         for address, begin, end in zip(addresses, ends[:-1], ends[1:], strict=True):
-            arrays = tuple(column[begin:end] for column in (ratings.users, ratings.items, ratings.values))
+            if address in seen:
+                parts.append((("mapped", self._shared.part(begin, end)), []))
+                continue
+            arrays = tuple(column[begin:end] for column in columns)
             (there,) = client.scatter([("arrays", arrays)], workers=[address], hash=False, direct=True)
             parts.append((there, []))
         return parts
+
+    def close(self):
+        """Let go what was written for the workers."""
+        if self._shared is not None:
+            self._shared.close()
 
 
 def parquet_files(folder):
@@ -200,9 +215,10 @@ def numbered(comm, columns, shape):
             ids.append(all_ids(comm, some, side))
             placed.append(positions(some, ids[-1], side))
         else:
-            outside = some if some.dtype.kind not in "iu" else _outside(some, shape[k])
-            if len(outside):
-                raise DataError(f"{side} {outside[0]} is not a position below the {shape[k]} of the shape")
+            if some.dtype != np.int32:  # which are of `Ratings`, in which no other is
+                outside = some if some.dtype.kind not in "iu" else _outside(some, shape[k])
+                if len(outside):
+                    raise DataError(f"{side} {outside[0]} is not a position below the {shape[k]} of the shape")
             ids.append(np.arange(shape[k]))
             placed.append(some.astype(np.int32, copy=False))
     return ids, (*placed, values)
@@ -252,6 +268,8 @@ def rows_of(ratings, users):
     """`CompressedRows` of these users, a slice, who have all of the ratings."""
     if users.start == users.stop:
         return CompressedRows(np.zeros(1, np.int64), ratings.items, ratings.values)
+    if users.stop - users.start == ratings.n_users:
+        return ratings.by_user
     shape = {"n_users": users.stop - users.start, "user_ids": ratings.user_ids[users]}
     return replace(ratings, users=ratings.users - np.int32(users.start), **shape).by_user
 

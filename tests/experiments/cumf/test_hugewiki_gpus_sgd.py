@@ -33,11 +33,11 @@ def test_an_epoch_ends_with_its_last_worker():
 
 
 @pytest.mark.parametrize(("seconds", "word"), [(2.0, "stretch"), (2.5, "target"), (3.5, "short")])
-def test_four_cards_are_held_to_what_was_promised(seconds, word):
-    made = [*rows(1, 8.0), *rows(4, seconds)]
-    assert promise_words("sgd-hugewiki-4gpu-speedup", COLUMNS, made) == word
-    diverged = [*rows(1, 8.0), *rows(4, seconds, (0.7, np.nan))]
-    assert promise_words("sgd-hugewiki-4gpu-speedup", COLUMNS, diverged) == "missing"
+@pytest.mark.parametrize("cards", [2, 4])
+def test_cards_are_held_to_what_was_promised(seconds, word, cards):
+    id_, seconds = f"sgd-hugewiki-{cards}gpu-speedup", 4 / cards * seconds
+    assert promise_words(id_, COLUMNS, [*rows(1, 8.0), *rows(cards, seconds)]) == word
+    assert promise_words(id_, COLUMNS, [*rows(1, 8.0), *rows(cards, seconds, (0.7, np.nan))]) == "missing"
 
 
 @pytest.mark.host

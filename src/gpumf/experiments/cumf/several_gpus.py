@@ -5,7 +5,7 @@ gathers factors; SGD trains on workers x workers blocks, items going round a rin
 machine are the workers.
 """
 
-from contextlib import nullcontext
+from contextlib import ExitStack
 from functools import partial
 
 import numpy as np
@@ -53,7 +53,7 @@ def run(data, part, fits, workers, repeats):
     part : (users, items) of it that are taken, or None for all
     fits : list of [model, solver, factors, epochs]
     workers : list of int
-    repeats : int, trainings after a first one, which compiles, all from the same factors
+    repeats : int, trainings after a first one of one epoch, which compiles; all from the same factors
 
     Returns
     -------
@@ -64,16 +64,20 @@ def run(data, part, fits, workers, repeats):
 
     ratings = _fits.corner(load_ratings(data), part)
     train, test = ratings.split(0.2) if ratings.test_mask is None else ratings.official_split()
-    cards, frames = gpu.cards(), []
-    for n in [PLAIN, *usable(workers)]:
-        with nullcontext() if n == PLAIN else local_cluster(n) as client:
+    cards, counts, frames = gpu.cards(), usable(workers), []
+    with ExitStack() as stack:
+        client = None
+        for n in [PLAIN, *counts]:
+            if n != PLAIN and client is None:  # one cluster for all: its workers have what they compiled
+                client = stack.enter_context(local_cluster(max(counts)))
             for name, solver, factors, epochs in fits:
                 for repeat in tqdm(range(repeats + 1), desc=f"{name} on {n or 'no'} workers of Dask", leave=False):
                     model = _MODELS[name](factors, solver=solver, device="cuda" if cards else "cpu")
+                    of_repeat = epochs if repeat else 1
                     if n == PLAIN:
-                        model.fit(train, epochs, test)
+                        model.fit(train, of_repeat, test)
                     else:
-                        fit(model, train, epochs, test, client=client, workers=n)
+                        fit(model, train, of_repeat, test, client=client, workers=n)
                     what = {"data": data, "nnz": train.nnz, "model": name, "solver": solver, "factors": factors}
                     what |= {"device": model.device, "workers": n, "repeat": repeat}
                     frames.append(_fits.rows_of(model).assign(**what))
