@@ -302,13 +302,14 @@ def _unexpected(frame, short):
 
 
 _SET = "MovieLens 20M twin | 32 factors"
+_TO = "seconds to the common error"
 FINDINGS = [
     *(
         Finding(
             f"all-schemes-soonest-{what}",
             "gpumf",
             None,
-            f"ALS, tensor_core is at the common error before every other scheme ({what}): the soonest other over it.",
+            f"ALS, tensor_core | {_SET} | {what} {_TO}: soonest other scheme over it",
             partial(_others_over, scheme=("ALS", "tensor_core"), what=what),
             Holds(above=1.0),
         )
@@ -318,8 +319,8 @@ FINDINGS = [
         "all-schemes-published",
         "gpumf",
         None,
-        "Of the published schemes, cu2rec, ESGD in the set's order and the thesis's machine alone do not come to the "
-        "common error: schemes of which that is wrong.",
+        f"published schemes | {_SET} | cu2rec, ESGD in the set's order and the thesis's machine alone do not come to "
+        "the common error: schemes of which that is wrong",
         partial(_unexpected, short=[("RBM", "thesis"), ("SGD", "cu2rec"), ("SGD", "esgd")]),
         Holds(below=0.5),
     ),
@@ -327,7 +328,7 @@ FINDINGS = [
         "all-schemes-ours-train",
         "gpumf",
         None,
-        f"all schemes | {_SET} | train seconds to the common error, soonest published scheme over soonest of ours",
+        f"all schemes | {_SET} | train {_TO}: soonest published scheme over soonest of ours",
         partial(_published_over_ours, what="train"),
         Target(2.0, 4.0, "higher"),
     ),
@@ -335,7 +336,7 @@ FINDINGS = [
         "all-schemes-cores-wall",
         "gpumf",
         None,
-        f"all schemes | {_SET} | wall seconds to the common error, soonest on the processor over soonest on the GPU",
+        f"all schemes | {_SET} | wall {_TO}: soonest on the processor over soonest on the GPU",
         partial(_cores_over_gpu, what="wall"),
         Target(5.0, 10.0, "higher"),
     ),
