@@ -6,7 +6,6 @@ rate and lambda for MovieLens, and the schedule, of `sgd_schemes`; the machine i
 model has biases. The split is one; each repeat starts from factors, and draws, of its own.
 """
 
-from copy import copy
 from functools import partial
 from time import perf_counter
 
@@ -19,7 +18,7 @@ from gpumf import ALS, RBM, SGD
 from gpumf import figure_style as style
 from gpumf.experiments import _fits, identity, load_ratings, trained, usable_devices
 from gpumf.experiments.cumf import cumf_convergence
-from gpumf.experiments.gpumf import sgd_schemes
+from gpumf.experiments.gpumf import _work, sgd_schemes
 from gpumf.findings import Finding, Holds, Target, ratio
 
 MODELS = {"ALS": ALS, "SGD": SGD, "RBM": RBM}
@@ -78,7 +77,8 @@ def run(data, schemes, factors, parameters, epochs, repeats, shorter, once):
     Returns
     -------
     DataFrame with a row an epoch: data, nnz (of the training set), model, scheme, source (of the publication that
-    the scheme is from, or 'gpumf'), device, factors, repeat, elapsed (wall seconds from the call of `fit` until the
+    the scheme is from, or 'gpumf'), device, factors, bytes and flops (of an epoch, counted: see `_work`; missing of
+    the machine), repeat, elapsed (wall seconds from the call of `fit` until the
     errors after the epoch were known, but for compiling; missing before the first), and what `_fits.history` has
     """
     ratings = load_ratings(data)
@@ -89,18 +89,19 @@ def run(data, schemes, factors, parameters, epochs, repeats, shorter, once):
         kind, scheme = text.split()
         if MODELS[kind].solvers()[scheme] not in devices:
             continue
-        size = {"hidden" if kind == "RBM" else "factors": factors}
-        publication = MODELS[kind].schemes()[scheme].publication
+        arguments = parameters[kind] | {"hidden" if kind == "RBM" else "factors": factors, "solver": scheme}
+        model = MODELS[kind](**arguments)
+        publication, (moved, flops) = model.scheme.publication, _work.of_epoch(model, train)
+        what = {"data": ratings.name, "nnz": train.nnz, "model": kind, "scheme": scheme}
+        what |= {"source": publication.key if publication else "gpumf", "device": model.device}
+        what |= {"factors": factors, "bytes": moved, "flops": flops}
+        trained(model, few, 1, test)
         for repeat in range(1 if text in once else repeats):
-            model = MODELS[kind](**parameters[kind] | size, solver=scheme, seed=repeat)
-            if not repeat:
-                trained(copy(model), few, 1, test)
-            what = {"data": ratings.name, "nnz": train.nnz, "model": kind, "scheme": scheme}
-            what |= {"source": publication.key if publication else "gpumf", "device": model.device}
-            what |= {"factors": factors, "repeat": repeat}
-            frames.append(_history(model, train, shorter.get(text, epochs[kind]), test).assign(**what))
+            model = MODELS[kind](**arguments, seed=repeat)
+            history = _history(model, train, shorter.get(text, epochs[kind]), test)
+            frames.append(history.assign(**what, repeat=repeat))
     frame = pd.concat(frames, ignore_index=True)
-    first = ["data", "nnz", "model", "scheme", "source", "device", "factors", "repeat", "epoch", "elapsed"]
+    first = ["data", "nnz", "model", "scheme", "source", "device", "factors", "bytes", "flops", "repeat", "epoch"]
     frame = frame[[*first, *frame.columns.difference(first, sort=False)]]
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
