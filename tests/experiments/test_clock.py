@@ -161,7 +161,8 @@ def test_compiling_is_counted_apart(clock, host, monkeypatch):
 @pytest.mark.parametrize(
     "name", ["als_convergence", "als_netflix", "als_sgd_rbm", "first_comparison", "implicit_quality", "rbm_tuning",
              "sgd_douban", "sgd_netflix", "sgd_schemes", "speedups", "block_errors", "block_times", "cu2rec_training",
-             "cu2rec_variants", "cumf_convergence", "esgd_blocks", "esgd_errors", "gpusgd_comparison"]
+             "cu2rec_variants", "cumf_convergence", "esgd_blocks", "esgd_errors", "gpusgd_comparison",
+             "all_schemes"]
 )  # fmt: skip
 def test_histories_have_the_seconds_of_training_alone(clock, name):
     frame = run(name)
@@ -170,14 +171,14 @@ def test_histories_have_the_seconds_of_training_alone(clock, name):
     if name == "rbm_tuning":
         epoch = frame.epoch.map({0: 0.0}).fillna(RBM_EPOCH[name])
     of_epoch = np.where(frame.epoch > 0, frame.seconds / frame.epoch.clip(1), 0)
-    if name in RBM_EPOCH and name != "als_sgd_rbm":
+    if name == "rbm_tuning":
         assert set(of_epoch) == {0.0, RBM_EPOCH[name]}
     else:
         assert list(frame.seconds) == list(frame.epoch * epoch)
 
 
-# Its batches have 100 users, of all or of 60.
-RBM_EPOCH = {"rbm_tuning": 10 * BATCH, "als_sgd_rbm": BATCH}
+# Their batches have 100 users, of all or of 60.
+RBM_EPOCH = {"rbm_tuning": 10 * BATCH, "all_schemes": 10 * BATCH, "als_sgd_rbm": BATCH}
 
 
 def test_models_are_compared_by_the_seconds_until_a_level(clock):

@@ -173,7 +173,15 @@ def test_parameters_arrive_and_repeats_have_seeds_of_their_own(name):
 
 
 # They have one split, the set's own or that of seed 0.
-SPLIT_ONCE = {"als_convergence", "als_netflix", "crossover", "cumf_convergence", "defaults", "esgd_blocks"}
+SPLIT_ONCE = {
+    "all_schemes",
+    "als_convergence",
+    "als_netflix",
+    "crossover",
+    "cumf_convergence",
+    "defaults",
+    "esgd_blocks",
+}
 SPLIT_ONCE |= {"implicit_quality", "rbm_tuning", "several_gpus", "sgd_douban"}
 
 
