@@ -111,15 +111,14 @@ def figure(frame):
     """Seconds of an epoch against workers (left), and of a whole training (right), a line a model."""
     table = summary(frame).reset_index()
     figure, (axes,) = style.panels(columns=2, height=3.4)
-    solvers = frame.groupby("model", sort=False).solver.first()
     for axis, column, label in zip(axes, ("seconds", "wall"), ("seconds of an epoch", "wall seconds"), strict=True):
         for model, rows in table.groupby("model", sort=False):
             several = rows[rows.workers != PLAIN].set_index("workers")[column]
-            style.curve(axis, several, model, solvers[model])
-            axis.axhline(rows[rows.workers == PLAIN][column].item(), color=axis.lines[-1].get_color(), linestyle=":")
-        axis.set(xscale="log", yscale="log", xlabel="workers (dotted: a plain fit)", ylabel=label)
-        axis.set_xticks(several.index, [f"{n}" for n in several.index])
-        axis.minorticks_off()
+            colour = style.COLOURS[style.MODELS[model][0]]
+            axis.plot(several.index, several, "-o", color=colour, label=model)
+            axis.axhline(rows[rows.workers == PLAIN][column].item(), color=colour, linestyle=":")
+        axis.set(xlabel="workers (dotted: a plain fit)", ylabel=label, ylim=(0, None))
+        axis.set_xticks(several.index)
     style.legend(figure, axes[0], 2)
     return figure
 

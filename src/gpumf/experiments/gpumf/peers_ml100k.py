@@ -196,6 +196,7 @@ def figure(frame):
         axis.plot(seeds[measure], places, "o", color=style.COLOURS["blue"], alpha=0.5, label="a seed")
         axis.set_yticks(np.arange(len(order)), order)
         axis.set(xlabel=f"test {measure.upper()}, mean of {frame.fold.nunique()} folds")
+        axis.locator_params(axis="x", nbins=5)
     style.legend(figure, axes[0], 1)
     return figure
 
