@@ -44,6 +44,7 @@ TOLD = {
     "cumf/als_versions_roofline": lambda module, result: module.figure_roofline(
         result.frame, results.load("ceilings", result.device).frame, "netflix-twin", 100
     ),
+    "gpumf/all_schemes_seconds": part("figure_seconds"),
     "gpumf/sgd_netflix": part("figure", labels=[ONCE_EACH, "cumf_sgd", "fast"]),
     "gpumf/sgd_schemes": schemes("figure", WITH_NETFLIX, lambda label: "," not in label),
     "gpumf/sgd_schemes_cu2rec": schemes("figure", WITH_NETFLIX, lambda label: label.startswith("cu2rec")),
