@@ -58,7 +58,7 @@ TOLD = {
         "figure", [*CORES, *(("gpu", "coalesced", host) for host in elementwise_cube.HOSTS)]
     ),
     "thesis/parameter_search_als": part("figure", "ALS", "regularization"),
-    "thesis/parameter_search_rbm": part("figure", "RBM", "learning_rate"),
+    "thesis/parameter_search_rbm": part("figure", "RBM, thesis", "learning_rate"),
     "thesis/parameter_search_rbm_ours": part("figure", "RBM", "learning_rate"),
     "thesis/parameter_search_sgd": part("figure", "SGD", "regularization"),
     "thesis/parameter_search_sgd_rate": part("figure", "SGD", "learning_rate"),
