@@ -36,6 +36,11 @@ def html(browser):
     return ROOT / "build/quick/_build/html"
 
 
+def _failure(request):
+    """What a failed request is told as; nothing where the test itself went to the next page before an image came."""
+    return [] if "ERR_ABORTED" in request.failure else [f"{request.failure}: {request.url}"]
+
+
 @pytest.fixture
 def page(browser):
     """A page without a network that keeps, in `problems`, what it could not load and what its scripts complain of."""
@@ -44,7 +49,7 @@ def page(browser):
         page.problems, page.loaded = [], []
         page.on("requestfinished", lambda request: page.loaded.append(request.url))
         page.route(re.compile("^(?!file:)"), lambda route: (page.problems.append(route.request.url), route.abort()))
-        page.on("requestfailed", lambda request: page.problems.append(f"{request.failure}: {request.url}"))
+        page.on("requestfailed", lambda request: page.problems.extend(_failure(request)))
         page.on("pageerror", lambda error: page.problems.append(str(error)))
         page.on("console", lambda message: message.type == "error" and page.problems.append(message.text))
         yield page
