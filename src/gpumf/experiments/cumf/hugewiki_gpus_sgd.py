@@ -134,23 +134,14 @@ def _speedup(frame, workers):
 
 FINDINGS = [
     Finding(
-        "sgd-hugewiki-4gpu-speedup",
+        f"sgd-hugewiki-{workers}gpu-speedup",
         "gpumf",
         None,
         "SGD, fast | Hugewiki twin, 2.79 billion training ratings | 100 factors | seconds of an epoch on one GPU "
-        "over those on four",
-        partial(_speedup, workers=4),
-        Target(3.0, 3.6, "higher"),
-        devices=("nvidia-h200-x4",),
-    ),
-    Finding(
-        "sgd-hugewiki-2gpu-speedup",
-        "gpumf",
-        None,
-        "SGD, fast | Hugewiki twin, 2.79 billion training ratings | 100 factors | seconds of an epoch on one GPU "
-        "over those on two",
-        partial(_speedup, workers=2),
-        Target(1.5, 1.8, "higher"),
-        devices=("nvidia-h200-x2",),
-    ),
+        f"over those on {word}",
+        partial(_speedup, workers=workers),
+        Target(*promised, "higher"),
+        devices=(f"nvidia-h200-x{workers}",),
+    )
+    for workers, word, promised in ((4, "four", (3.0, 3.6)), (2, "two", (1.5, 1.8)))
 ]
