@@ -1,5 +1,7 @@
 """ALS with more threads, on the whole GPU and on one held to the thesis's."""
 
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -107,6 +109,18 @@ def test_a_block_that_occupies_goes_when_told_or_gives_up(launcher):
         waiting, gave_up = launcher.zeros(1, np.int32), launcher.zeros(1, np.int32)
         kernel(3, 1, waiting, gave_up, launcher.array(np.array([told], np.int32)), np.int64(10))
         assert launcher.to_numpy(waiting)[0] == 3 and launcher.to_numpy(gave_up)[0] == (0 if told else 3)
+
+
+def test_a_block_that_occupies_waits_a_minute_or_more(cuda):
+    from gpumf.gpu.cuda import _MOST_POLLS
+
+    kernel, polls = cuda.kernel("microbenchmarks/occupy.cu", "occupy"), 1_000_000
+    never = [cuda.zeros(1, np.int32) for _ in range(3)]
+    kernel(3, 1, *never, np.int64(1))  # loaded
+    started = time.perf_counter()
+    kernel(cuda.facts["multiprocessors"] - 8, 1, *never, np.int64(polls))
+    cuda.synchronize()
+    assert (time.perf_counter() - started) * _MOST_POLLS / polls > 60
 
 
 def test_a_limited_gpu_runs_blocks_on_so_many_multiprocessors_alone(cuda):
