@@ -3,6 +3,7 @@
 //
 // Ratings come block after block of the rating matrix. What a block's ratings touch of both factors fits the cache; and
 // blocks of a diagonal share no row, so that threads work on them at the same time and nothing depends on how many.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -13,6 +14,7 @@ constexpr int FACTORS = BIASES ? COLUMNS - 2 : COLUMNS;
 constexpr int WHOLE = COLUMNS / LANES * LANES;      // columns in whole registers
 constexpr int LEARNED = FACTORS / LANES * LANES;    // of them, those without a bias
 constexpr int AHEAD = 16;                           // ratings whose rows are on their way to the cache
+constexpr int A_THREAD = 1 << 18;                   // numbers of rows to go over, which take longer than to start it
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
 
@@ -46,17 +48,21 @@ static void update(float* __restrict u, float* __restrict v, float value, const 
   }
 }
 
-// An epoch. Block b of diagonal d holds the ratings offsets[d * side + b] up to the next offset.
+// An epoch. Block b of diagonal d holds the ratings offsets[d * side + b] up to the next offset. Threads are started once,
+// no more of them than have A_THREAD to do, and go on to the next diagonal when all blocks of the last are finished.
 extern "C" void ordered(const int32_t* users, const int32_t* items, const float* values, float* p, float* q,
                         const float* steps, const int64_t* offsets, int side, int threads) {
   const Steps s{steps[0], steps[1], steps[2], steps[3], steps[4]};
   auto row = [](float* factors, int32_t n) { return factors + static_cast<int64_t>(n) * COLUMNS; };
-  for (int d = 0; d < side; ++d) {
-    std::atomic<int> next{0};
-    // Not inlined where this thread works along: another copy of the code could be rounded otherwise.
-    auto work = [&]() __attribute__((noinline)) {
-      for (int b; (b = next.fetch_add(1)) < side;) {
-        const int64_t begin = offsets[d * side + b], end = offsets[d * side + b + 1];
+  std::vector<std::atomic<int>> next(side);
+  std::atomic<int64_t> finished{0};
+  // Not inlined where this thread works along: another copy of the code could be rounded otherwise.
+  auto work = [&]() __attribute__((noinline)) {
+    for (int d = 0; d < side; ++d) {
+      const int64_t before = static_cast<int64_t>(d) * side;
+      while (finished.load(std::memory_order_acquire) < before) std::this_thread::yield();
+      for (int b; (b = next[d].fetch_add(1, std::memory_order_relaxed)) < side;) {
+        const int64_t begin = offsets[before + b], end = offsets[before + b + 1];
         for (int64_t t = begin; t < end; ++t) {
           if (t + AHEAD < end) {
             __builtin_prefetch(row(p, users[t + AHEAD]), 1);
@@ -64,11 +70,14 @@ extern "C" void ordered(const int32_t* users, const int32_t* items, const float*
           }
           update(row(p, users[t]), row(q, items[t]), values[t], s);
         }
+        finished.fetch_add(1, std::memory_order_release);
       }
-    };
-    std::vector<std::thread> others;
-    for (int t = 1; t < threads; ++t) others.emplace_back(work);
-    work();
-    for (auto& other : others) other.join();
-  }
+    }
+  };
+  const int64_t busy = 1 + offsets[static_cast<int64_t>(side) * side] * COLUMNS / A_THREAD;
+  threads = static_cast<int>(std::min<int64_t>({threads, side, busy}));
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads; ++t) others.emplace_back(work);
+  work();
+  for (auto& other : others) other.join();
 }
