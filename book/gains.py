@@ -2,6 +2,8 @@
 
 import re
 
+import numpy as np
+
 from gpumf import ALS, RBM, SGD, results
 from gpumf.experiments.cumf import als_versions
 from gpumf.experiments.gpumf import sgd_netflix
@@ -117,8 +119,8 @@ def table():
             gain = f"{found[baseline][1] / value:.3g} x"
         of = published.get(version, published[file])
         source = f"{of.key}, {of.section}" if of else "–"
-        over = f"`{baseline}`" if baseline else "–"
-        lines.append(f"| `{file}` | `{version}` | {changes} | {what} | {value:.4g} | {gain} | {over} | {source} |")
+        over, taken = f"`{baseline}`" if baseline else "–", "–" if np.isnan(value) else f"{value:.4g}"
+        lines.append(f"| `{file}` | `{version}` | {changes} | {what} | {taken} | {gain} | {over} | {source} |")
     where = [f"`{name}`: {results.load(name).where}" for name in RESULTS]
     return "\n".join([*lines, "", *where, ""])
 
