@@ -5,7 +5,7 @@ that suits a CPU: FP32, A = sum v v^T + ridge I, A = L D L^T, two substitutions.
 bounds, so that they are unrolled and fill SIMD registers.
 """
 
-from ctypes import c_bool, c_float, c_int, c_int64
+from ctypes import c_bool, c_float, c_int, c_int64, c_void_p
 from functools import cache
 
 import numpy as np
@@ -53,6 +53,29 @@ def native_half_sweep(factors, parallel):
         run(indptr, indices, values, fixed, solved, len(indptr) - 1, regularization, weighted, threads)
 
     return half_sweep
+
+
+@cache
+def native_sums(factors):
+    """Compile sums(indptr, indices, values, scales, fixed, systems), in C++; None where it does not compile here.
+
+    Returns
+    -------
+    A function that overwrites each row of `systems`, float32 (rows, f (f + 1) / 2 + f), with the lower triangle of
+    the row's sum s^2 v v^T, row by row, and its sum r s v, on all cores, given the CSR rows and `fixed`, float32
+    (columns, f). scales, s: float32, one a rating, or None for 1
+    """
+    library = native.library("als.cpp", FACTORS=factors)
+    if library is None:
+        return None
+    run, floats = library.sums, native.array(np.float32)
+    run.argtypes = [native.array(np.int64), native.array(np.int32), floats, c_void_p, floats, floats, c_int64, c_int]
+
+    def sums(indptr, indices, values, scales, fixed, systems):
+        of_scales = None if scales is None else np.ascontiguousarray(scales, np.float32).ctypes
+        run(indptr, indices, values, of_scales, fixed, systems, len(indptr) - 1, native.cores())
+
+    return sums
 
 
 @cached_by_size

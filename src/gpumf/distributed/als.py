@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpumf import gpu
+from gpumf.cpu import als
 from gpumf.datasets.rows import CompressedRows
 from gpumf.distributed.sources import Facts, check_no_repeats, rows_of, shuffled
 from gpumf.distributed.time_model import gather_bytes, reduce_bytes
@@ -237,18 +238,29 @@ def added_up(rows, first, end, fixed, alpha=None):
     -------
     float32 (end - first, system_size(f))
     """
-    f = fixed.shape[1]
-    systems, lower = np.empty((end - first, system_size(f)), np.float32), np.tril_indices(f)
-    for row in range(first, end):
-        own = slice(rows.indptr[row], rows.indptr[row + 1])
-        v, right = fixed[rows.indices[own]], rows.values[own]
-        weighted = v
-        if alpha is not None:
-            weights = np.float32(alpha) * np.maximum(right, 0)
-            weighted, right = v * weights[:, None], np.where(weights > 0, weights + 1, np.float32(0))
-        systems[row - first, :-f] = (v.T @ weighted)[lower]
-        systems[row - first, -f:] = v.T @ right
+    f, own = fixed.shape[1], slice(rows.indptr[first], rows.indptr[end])
+    indptr = rows.indptr[first : end + 1] - rows.indptr[first]
+    indices, values, scales = rows.indices[own], rows.values[own], None
+    if alpha is not None:
+        weights = np.float32(alpha) * np.maximum(values, 0)
+        scales, counted = np.sqrt(weights), weights > 0
+        values = np.divide(weights + 1, scales, out=np.zeros_like(scales), where=counted)
+    systems = np.empty((end - first, system_size(f)), np.float32)
+    native = als.native_sums(f)
+    (native or _sums)(indptr, indices, values, scales, np.ascontiguousarray(fixed), systems)
     return systems
+
+
+def _sums(indptr, indices, values, scales, fixed, systems):
+    """As of `als.native_sums`, a row at a time in NumPy."""
+    f = fixed.shape[1]
+    lower = np.tril_indices(f)
+    for row, system in enumerate(systems):
+        own = slice(indptr[row], indptr[row + 1])
+        v = fixed[indices[own]]
+        if scales is not None:
+            v *= scales[own, None]
+        system[:-f], system[-f:] = (v.T @ v)[lower], v.T @ values[own]
 
 
 def solutions(systems, ridge, weights, present):

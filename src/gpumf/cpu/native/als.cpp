@@ -97,22 +97,32 @@ static void solve(Workspace& w) {
   }
 }
 
-static void solve_row(Workspace& w, const int32_t* indices, const float* values, int64_t n, const float* fixed,
-                      float ridge, float* solved) {
-  if (n == 0) {
-    std::fill(solved, solved + FACTORS, 0.0f);
-    return;
-  }
+// a and b become the sums of a row's v v^T and r v; v is multiplied by its rating's scale, where there are scales.
+static void sum_up(Workspace& w, const int32_t* indices, const float* values, const float* scales, int64_t n,
+                   const float* fixed) {
   std::memset(w.a, 0, sizeof w.a);
   std::memset(w.b, 0, sizeof w.b);
   for (int64_t begin = 0; begin < n; begin += CHUNK) {
     const int count = static_cast<int>(std::min<int64_t>(CHUNK, n - begin));
     for (int t = 0; t < count; ++t) {
       const float* v = fixed + static_cast<int64_t>(indices[begin + t]) * FACTORS;
-      std::memcpy(w.rows + t * PADDED, v, FACTORS * sizeof(float));
+      float* row = w.rows + t * PADDED;
+      std::memcpy(row, v, FACTORS * sizeof(float));
+      if (scales) {
+        for (int k = 0; k < PADDED; k += LANES) at(row + k) *= scales[begin + t];
+      }
     }
     add_products(w, values + begin, count);
   }
+}
+
+static void solve_row(Workspace& w, const int32_t* indices, const float* values, int64_t n, const float* fixed,
+                      float ridge, float* solved) {
+  if (n == 0) {
+    std::fill(solved, solved + FACTORS, 0.0f);
+    return;
+  }
+  sum_up(w, indices, values, nullptr, n, fixed);
   for (int i = 0; i < FACTORS; ++i) {
     float& diagonal = w.a[i * PADDED + i];
     diagonal += ridge;
@@ -122,25 +132,46 @@ static void solve_row(Workspace& w, const int32_t* indices, const float* values,
   std::memcpy(solved, w.b, FACTORS * sizeof(float));
 }
 
-// Overwrites `solved` (rows, FACTORS) given the CSR rows and `fixed` (columns, FACTORS). Every row is one thread's work,
-// so that the result does not depend on how many there are.
-extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const float* values, const float* fixed,
-                           float* solved, int64_t n_rows, float regularization, bool weighted, int threads) {
+// Calls of_row(workspace, row) for each row. Every row is one thread's work, so that the result does not depend on how
+// many there are.
+template <class Function>
+static void each_row(int64_t n_rows, int threads, Function of_row) {
   std::atomic<int64_t> next{0};
   // Not inlined where this thread works along: another copy of the code could be rounded otherwise.
   auto work = [&]() __attribute__((noinline)) {
     auto w = std::make_unique<Workspace>();
     std::memset(w->rows, 0, sizeof w->rows);  // the lanes behind FACTORS stay so
     for (int64_t first; (first = next.fetch_add(ROWS_A_TURN)) < n_rows;) {
-      for (int64_t row = first; row < std::min(first + ROWS_A_TURN, n_rows); ++row) {
-        const int64_t begin = indptr[row], n = indptr[row + 1] - begin;
-        const float ridge = weighted ? regularization * static_cast<float>(n) : regularization;
-        solve_row(*w, indices + begin, values + begin, n, fixed, ridge, solved + row * FACTORS);
-      }
+      for (int64_t row = first; row < std::min(first + ROWS_A_TURN, n_rows); ++row) of_row(*w, row);
     }
   };
   std::vector<std::thread> others;
   for (int t = 1; t < threads; ++t) others.emplace_back(work);
   work();
   for (auto& other : others) other.join();
+}
+
+// Overwrites `solved` (rows, FACTORS) given the CSR rows and `fixed` (columns, FACTORS).
+extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const float* values, const float* fixed,
+                           float* solved, int64_t n_rows, float regularization, bool weighted, int threads) {
+  each_row(n_rows, threads, [=](Workspace& w, int64_t row) {
+    const int64_t begin = indptr[row], n = indptr[row + 1] - begin;
+    const float ridge = weighted ? regularization * static_cast<float>(n) : regularization;
+    solve_row(w, indices + begin, values + begin, n, fixed, ridge, solved + row * FACTORS);
+  });
+}
+
+// Overwrites `systems`: of each row the lower triangle of its sum v v^T, row by row, and its sum r v. Of workers that
+// have some of a row's ratings each, these add up. `scales` may be null.
+extern "C" void sums(const int64_t* indptr, const int32_t* indices, const float* values, const float* scales,
+                     const float* fixed, float* systems, int64_t n_rows, int threads) {
+  each_row(n_rows, threads, [=](Workspace& w, int64_t row) {
+    const int64_t begin = indptr[row];
+    sum_up(w, indices + begin, values + begin, scales ? scales + begin : nullptr, indptr[row + 1] - begin, fixed);
+    float* to = systems + row * (FACTORS * (FACTORS + 1) / 2 + FACTORS);
+    for (int i = 0; i < FACTORS; ++i) {
+      for (int k = 0; k <= i; ++k) *to++ = w.a[k * PADDED + i];
+    }
+    std::memcpy(to, w.b, FACTORS * sizeof(float));
+  });
 }
