@@ -25,9 +25,9 @@ def table(device=None):
     Returns
     -------
     DataFrame with a row a page, data set, version on the GPU and baseline: page (the experiment), data, model,
-    version, threads (text), training (schedule and biases; of ALS nothing), mae (that ends the training), baseline,
-    train and wall (the baseline's seconds over the version's, of training and of the whole fit; NaN where it was not
-    measured), machine, commit
+    version, threads (text), training (of SGD schedule and biases; whether parameters are the published ones), mae
+    (that ends the training), baseline, train and wall (the baseline's seconds over the version's, of training and of
+    the whole fit; NaN where it was not measured), machine, commit
     """
     rows = [*_first("first_comparison", device), *_first("sgd_douban", device), *_speedups(device), *_of_thesis()]
     frame = pd.DataFrame(rows, columns=COLUMNS)
@@ -82,9 +82,14 @@ def _speedups(device):
     result = results.recorded("speedups", device)
     if result is None:
         return
-    frame = result.frame
+    for setting in speedups.SETTINGS:
+        yield from _of_setting(result, speedups.of_setting(result.frame, setting), setting)
+
+
+def _of_setting(result, frame, setting):
+    """The rows of `speedups` with the parameters of a setting."""
     kernels = frame.groupby("version").kernel.first()
-    summary = speedups.summary(frame)
+    summary = speedups.summary(frame, setting)
     on_cpu = frame[frame.device == "cpu"].version.unique()
     seconds = summary.set_index(["data", "mae", "version"])
     for row in summary[~summary.version.isin(on_cpu)].itertuples():
@@ -98,7 +103,8 @@ def _speedups(device):
             wall = theirs.get("wall", np.nan) / own.get("wall", np.nan)
             threads = frame[frame.version == row.version].threads.iloc[0]
             text = "its own choice" if pd.isna(threads) else f"{threads:,.0f}"
-            training = "" if row.model == "ALS" else _PLAIN
+            parts = [*[_PLAIN] * (row.model == "SGD"), *["published parameters"] * (setting == "published")]
+            training = ", ".join(parts)
             what = "speedups", row.data, row.model, row.version, text, training, row.mae, label
             yield (*what, theirs.seconds / row.seconds, wall, *_where(result))
 
@@ -109,7 +115,7 @@ def _of_thesis():
     values = values[(values.source == "thesis") & (values.artefact == "Table 6.3") & (values.quantity == "speed-up")]
     for row in values.itertuples():
         threads = speedups.VERSIONS[speedups.COLUMNS[row.model]][2]
-        training = "" if row.model == "ALS" else "constant rate, no biases"
+        training = "" if row.model == "ALS" else _PLAIN
         what = "Table 6.3 of the thesis", row.data, row.model[:3], row.model, f"{threads:,}", training
         baseline = "one core" if row.model == "ALS" else "one core, drawing with replacement"
         yield (*what, _published.threshold(row.data), baseline, row.value, np.nan, "the thesis's", "")
