@@ -244,8 +244,10 @@ def figure(frame):
         for row in rows.itertuples():
             colour = style.COLOURS["green" if row.ratio > 1 else "purple"]
             strength = min(0.25 + abs(np.log10(row.ratio)) / 1.5, 1)
-            axis.plot(row.row_ratings, row.factors, markers[row.data], color=colour, alpha=strength, markersize=11)
             by, place = max(row.ratio, 1 / row.ratio), (row.row_ratings, row.factors)
+            # The edge keeps its colour, so that what is nearly even can be told from the rest.
+            faces = {"markerfacecolor": (colour, strength), "markeredgecolor": colour}
+            axis.plot(*place, markers[row.data], markersize=8, **faces)
             label = f"{by:.{0 if by > 10 else 1}f}"
             axis.annotate(label, place, (0, sides[row.data]), textcoords="offset points", ha="center", size=7)
         axis.set(xlabel="ratings of a row", ylabel="factors", title=f"{pair} versions")
@@ -257,7 +259,7 @@ def figure(frame):
         axes[0].plot([], [], marker, color="0.6", label=name, markersize=8)
     axes[0].plot([], [], "s", color=style.COLOURS["green"], label="ALS sooner", markersize=8)
     axes[0].plot([], [], "s", color=style.COLOURS["purple"], label="SGD sooner", markersize=8)
-    style.legend(figure, axes[0], 5)
+    style.legend(figure, axes[0], 3)
     return figure
 
 
