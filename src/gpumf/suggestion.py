@@ -55,7 +55,8 @@ class Suggestion:
             for name in self.seconds
         ]
         lines.append(
-            f"The sooner one was named for {self.accuracy:.0%} of those; always naming one, for {self.majority:.0%}"
+            f"The sooner one was named for {self.accuracy:.0%} of those; the one that mostly is, in other data sets, "
+            f"for {self.majority:.0%}"
         )
         return "\n".join([*lines, *self.caveats])
 

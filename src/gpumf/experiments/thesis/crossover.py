@@ -292,7 +292,7 @@ FINDINGS = [
         "thesis",
         "Section 7.1",
         "The ratings of a row and the factors say which of ALS and SGD is sooner: what a line fitted to other data "
-        "sets tells rightly, beyond always naming the one that mostly is.",
+        "sets tells rightly, beyond always naming the one that mostly is in these other sets.",
         _told,
         Holds(above=0, margin=0.05),
     ),
@@ -310,7 +310,7 @@ FINDINGS = [
         "gpumf",
         None,
         "suggest | data sets left out of its fit | 8 to 128 factors | the sooner of ALS and SGD told rightly, beyond "
-        "always naming the one that mostly is",
+        "always naming the one that mostly is in the others",
         _named,
         Holds(above=0, margin=0.05),
     ),
