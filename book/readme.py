@@ -69,7 +69,8 @@ def promises(frame):
     for row in frame[frame.source == "gpumf"].itertuples():
         shown = reports.formatted(row)
         bounds = " | ".join("–" if bound != bound else f"{bound:g}" for bound in (row.target, row.stretch))
-        device = row.device.upper().replace("-", " ")
+        name, cards = re.fullmatch(r"(.*?)(?:-x(\d+))?", row.device).groups()
+        device = (f"{cards} x " if cards else "") + name.upper().replace("-", " ")
         word = shown["word"] + ("" if row.word == findings.MISSING or row.rule_older else " †")
         lines.append(f"| {row.statement} | **{shown['measured']}** | {bounds} | {word} | {device} |")
     return "\n".join([*lines, ""])
