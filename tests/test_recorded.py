@@ -55,7 +55,7 @@ def test_recorded_gpu_tests_passed():
 
 @pytest.mark.parametrize("path", sorted((ROOT / "figures").glob("*/*.svg")), ids=lambda path: path.stem)
 def test_kept_figures_are_of_the_recorded_results(path):
-    (name,) = [name for name in experiments.names() if path.stem.startswith(name)]
+    name = max((name for name in experiments.names() if path.stem.startswith(name)), key=len)
     assert path.parent.name == experiments.names()[name]
     text = path.read_text(encoding="utf-8")
     places = [results.load(name, found.parent.parent.name).where for found in RECORDED if found.stem == name]
