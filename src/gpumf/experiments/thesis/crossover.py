@@ -251,10 +251,10 @@ def figure(frame):
             label = f"{by:.{0 if by > 10 else 1}f}"
             axis.annotate(label, place, (0, sides[row.data]), textcoords="offset points", ha="center", size=7)
         axis.set(xlabel="ratings of a row", ylabel="factors", title=f"{pair} versions")
-        axis.set_xscale("log")
         axis.set_yscale("log", base=2)
         axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.margins(0.12)
+        style.log_scale(axis.xaxis)
     for name, marker in markers.items():
         axes[0].plot([], [], marker, color="0.6", label=name, markersize=8)
     axes[0].plot([], [], "s", color=style.COLOURS["green"], label="ALS sooner", markersize=8)
