@@ -61,7 +61,8 @@ def run(data, factors, epochs, choosing, repeats, regularization, learning_rate)
     -------
     DataFrame with a row a training: program, step ('choice' or 'test'), repeat, factors, regularization, epochs,
     train (seconds; missing for LIBMF), wall (seconds from ratings in NumPy, as each program takes them, to factors in
-    NumPy), rmse (on the held-out ratings, or on the test set), threads, version (of LIBMF)
+    NumPy; missing for ours where it is a choice), rmse (on the held-out ratings, or on the test set), threads,
+    version (of LIBMF)
     """
     ratings = load_ratings(data)
     train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.2)
@@ -72,27 +73,36 @@ def run(data, factors, epochs, choosing, repeats, regularization, learning_rate)
         fit = partial(_fitted, program, factors, rate=learning_rate[program])
         what, tried = {"program": program, "factors": factors}, []
         for value in tqdm(regularization, desc=f"peers_sgd {program}", leave=False):
-            tried += fit(inner, held_out, [choosing], regularization=value, seed=0)
+            tried += fit(inner, held_out, [choosing], regularization=value, seed=0, timed=False)
             tried[-1] |= {"regularization": value}
         rows += [what | {"step": "choice", "repeat": 0} | row for row in tried]
         best = min(tried, key=lambda row: row["rmse"])["regularization"]
         for repeat in range(repeats):
-            judged = fit(train, test, epochs, regularization=best, seed=repeat)
+            judged = fit(train, test, epochs, regularization=best, seed=repeat, timed=True)
             rows += [what | {"step": "test", "repeat": repeat, "regularization": best} | row for row in judged]
     frame = pd.DataFrame(rows).assign(data=ratings.name, threads=native.cores(), version=version("libmf"))
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
 
-def _fitted(program, factors, train, judge, epochs, regularization, rate, seed):
-    """The rows of one program's trainings."""
+def _fitted(program, factors, train, judge, epochs, regularization, rate, seed, timed):
+    """The rows of one program's trainings.
+
+    timed : bool, fit ours anew for the wall's seconds of each number of epochs, without test errors on the way
+    """
     if program == PEER:
         return [_libmf(factors, train, judge, n, regularization, rate) for n in epochs]
     schedule = schedules.Power(0.1)
-    model = SGD(factors, regularization, learning_rate=rate, solver=OURS[program], schedule=schedule, seed=seed)
+    options = {"biases": False, "solver": OURS[program], "schedule": schedule, "seed": seed}  # LIBMF has no biases
+    model = SGD(factors, regularization, learning_rate=rate, **options)
     history = model.fit(train, epochs[-1], judge).history.set_index("epoch")
     return [
-        {"epochs": n, "train": history.seconds[n], "wall": wall_seconds(model, train, n), "rmse": history.rmse[n]}
+        {
+            "epochs": n,
+            "train": history.seconds[n],
+            "wall": wall_seconds(model, train, n) if timed else np.nan,
+            "rmse": history.rmse[n],
+        }
         for n in epochs
     ]
 
