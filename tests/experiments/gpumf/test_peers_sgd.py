@@ -80,3 +80,14 @@ def test_who_has_no_factors_gets_the_mean():
     expected = np.where((ratings.users < 5) & (ratings.users > 0), 2.0, 3.0)
     error = np.sqrt(np.mean((expected - ratings.values) ** 2))
     assert experiment._rmse(users, items, 3.0, ratings, chunk=7) == pytest.approx(error)
+
+
+def test_ours_has_no_biases_either_and_walls_where_they_are_asked_for(monkeypatch):
+    train, judge = ragged_ratings(12, 9, 6, seed=1).split(0.2)
+    fitted = []
+    monkeypatch.setattr(experiment, "wall_seconds", lambda model, *of: fitted.append(model) or 1.0)
+    for timed in (True, False):
+        found = experiment._fitted("gpumf, all cores", 3, train, judge, [1, 2], 0.1, 0.01, 0, timed)
+        assert [row["epochs"] for row in found] == [1, 2] and all(np.isfinite(row["rmse"]) for row in found)
+        assert [row["wall"] == 1 for row in found] == [timed, timed]
+    assert len(fitted) == 2 and not any(model.biases for model in fitted)
