@@ -67,19 +67,20 @@ def run(data, als_epochs, sgd_epochs, repeats, parameters):
     """
     models = [(ALS, als_epochs), (SGD, sgd_epochs)]
     usable = usable_devices()
-    runs = [
-        (model, kernel, epochs, repeat)
+    kernels = [
+        (model, kernel, epochs)
         for model, epochs in models
         for kernel, device in model.solvers().items()
         if device in usable and (model is not SGD or kernel in SGD_KERNELS)
-        for repeat in range(repeats)
     ]
     frames, identities = [], []
     for name in data:
         ratings = load_ratings(name)
         identities.append(identity(ratings))
+        splits = [ratings.split(0.2, seed=repeat) for repeat in range(repeats)]
+        runs = [(*of, repeat) for of in kernels for repeat in range(repeats)]
         for model, kernel, epochs, repeat in tqdm(runs, desc=f"first_comparison {ratings.name}", leave=False):
-            train, test = ratings.split(0.2, seed=repeat)
+            train, test = splits[repeat]
             arguments = chosen(parameters, name, model.__name__)
             fitted = model(FACTORS, biases=False, solver=kernel, seed=repeat, **arguments).fit(train, epochs, test)
             frames.append(
