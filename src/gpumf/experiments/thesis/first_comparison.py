@@ -77,24 +77,24 @@ def run(data, als_epochs, sgd_epochs, repeats, parameters):
     for name in data:
         ratings = load_ratings(name)
         identities.append(identity(ratings))
-        splits = [ratings.split(0.2, seed=repeat) for repeat in range(repeats)]
-        runs = [(*of, repeat) for of in kernels for repeat in range(repeats)]
-        for model, kernel, epochs, repeat in tqdm(runs, desc=f"first_comparison {ratings.name}", leave=False):
-            train, test = splits[repeat]
-            arguments = chosen(parameters, name, model.__name__)
-            fitted = model(FACTORS, biases=False, solver=kernel, seed=repeat, **arguments).fit(train, epochs, test)
-            frames.append(
-                with_wall(fitted, train, threshold(ratings.name)).assign(
-                    data=ratings.name,
-                    model=model.__name__,
-                    kernel=kernel,
-                    device=fitted.device,
-                    repeat=repeat,
-                    nnz=train.nnz,
-                    transfer_seconds=fitted.times.transfer,
-                    **arguments,
+        for repeat in range(repeats):
+            train, test = ratings.split(0.2, seed=repeat)
+            for model, kernel, epochs in tqdm(kernels, desc=f"first_comparison {ratings.name}", leave=False):
+                arguments = chosen(parameters, name, model.__name__)
+                fitted = model(FACTORS, biases=False, solver=kernel, seed=repeat, **arguments)
+                fitted.fit(train, epochs, test)
+                frames.append(
+                    with_wall(fitted, train, threshold(ratings.name)).assign(
+                        data=ratings.name,
+                        model=model.__name__,
+                        kernel=kernel,
+                        device=fitted.device,
+                        repeat=repeat,
+                        nnz=train.nnz,
+                        transfer_seconds=fitted.times.transfer,
+                        **arguments,
+                    )
                 )
-            )
     frame = pd.concat(frames, ignore_index=True)
     first = ["data", "model", "kernel", "device", "repeat"]
     frame = frame[first + [column for column in frame if column not in first]]
