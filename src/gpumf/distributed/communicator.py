@@ -1,6 +1,7 @@
 """What workers say to each other: collective operations on arrays, whatever carries them."""
 
 from abc import ABC, abstractmethod
+from functools import partial
 
 import numpy as np
 
@@ -56,6 +57,16 @@ class Communicator(ABC):
         -------
         The array's own rows, which hold the sums; what the others hold now is undefined
         """
+
+    def start_reduce_scatter(self, array, bounds):
+        """As `reduce_scatter`, but only begun, so that what is launched next is worked on meanwhile.
+
+        Returns
+        -------
+        A function that completes it and returns what `reduce_scatter` does; until it has, the array is not to be
+        touched, and nothing else is to be asked of the workers but to begin another and to complete them in order
+        """
+        return partial(self.reduce_scatter, array, bounds)
 
     @abstractmethod
     def all_to_all(self, arrays, bounds):

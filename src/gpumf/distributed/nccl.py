@@ -41,7 +41,7 @@ def _everywhere(comm):
 
 
 class NcclCommunicator(Communicator):
-    """NCCL on CuPy's current stream; what is on the host, such as sums of errors, goes by Dask's connections.
+    """NCCL on CuPy's current stream, or beside it; sums of errors and all else on the host go by Dask's connections.
 
     Parameters
     ----------
@@ -56,6 +56,8 @@ class NcclCommunicator(Communicator):
         self.rank, self.size, self.timeout = control.rank, control.size, control.timeout
         identifier = control.all_gather_object(nccl.get_unique_id() if self.rank == 0 else None)[0]
         self._communicator = nccl.NcclCommunicator(self.size, identifier, self.rank)
+        # What is begun there is sent while the current stream's kernels run, and before those that wait for room.
+        self._beside = cupy.cuda.Stream(non_blocking=True, priority=-1)
         self._types = {np.dtype(np.float32): nccl.NCCL_FLOAT32, np.dtype(np.float64): nccl.NCCL_FLOAT64}
         self._types[np.dtype(np.int32)] = nccl.NCCL_INT32
         self._types[np.dtype(np.uint16)] = nccl.NCCL_FLOAT16  # FP16 by its bits, which are sent, never added up
@@ -80,20 +82,40 @@ class NcclCommunicator(Communicator):
     def reduce_scatter(self, array, bounds):
         if isinstance(array, np.ndarray):
             return self._control.reduce_scatter(array, bounds)
-        flat, ends = self._flat(array, bounds)
-        lengths = np.diff(ends)
-        kind, stream = self._types[array.dtype], self._cupy.cuda.get_current_stream().ptr
-        total = self._nccl.NCCL_SUM
         with self._completed():
-            if (lengths == lengths[0]).all():
-                own = flat[ends[self.rank] :].data.ptr
-                self._communicator.reduceScatter(flat.data.ptr, own, int(lengths[0]), kind, total, stream)
-            else:
-                for rank in range(self.size):
-                    if lengths[rank]:
-                        rows = flat[ends[rank] :].data.ptr
-                        self._communicator.reduce(rows, rows, int(lengths[rank]), kind, total, rank, stream)
+            self._reduce_scatter(array, bounds, self._cupy.cuda.get_current_stream().ptr)
         return array[bounds[self.rank] : bounds[self.rank + 1]]
+
+    def start_reduce_scatter(self, array, bounds):
+        if isinstance(array, np.ndarray):
+            return super().start_reduce_scatter(array, bounds)
+        ready, done = (self._cupy.cuda.Event(disable_timing=True) for _ in range(2))
+        ready.record()
+        self._beside.wait_event(ready)
+        self._nccl.groupStart()
+        try:
+            self._reduce_scatter(array, bounds, self._beside.ptr)
+        finally:
+            self._nccl.groupEnd()
+        done.record(self._beside)
+
+        def complete():
+            self._wait(done)
+            return array[bounds[self.rank] : bounds[self.rank + 1]]
+
+        return complete
+
+    def _reduce_scatter(self, array, bounds, stream):
+        flat, ends = self._flat(array, bounds)
+        lengths, kind, total = np.diff(ends), self._types[array.dtype], self._nccl.NCCL_SUM
+        if (lengths == lengths[0]).all():
+            own = flat[ends[self.rank] :].data.ptr
+            self._communicator.reduceScatter(flat.data.ptr, own, int(lengths[0]), kind, total, stream)
+            return
+        for rank in range(self.size):
+            if lengths[rank]:
+                rows = flat[ends[rank] :].data.ptr
+                self._communicator.reduce(rows, rows, int(lengths[rank]), kind, total, rank, stream)
 
     def all_reduce(self, array):
         if isinstance(array, np.ndarray):
@@ -143,9 +165,26 @@ class NcclCommunicator(Communicator):
     def _completed(self):
         return _Completed(self)
 
+    def _wait(self, done):
+        """Return when an event has come, after no longer than the time-out, nor after an abort."""
+        deadline = time.monotonic() + self.timeout
+        while not done.done:
+            try:
+                self._control.check()
+                self._communicator.check_async_error()
+                if time.monotonic() > deadline:
+                    raise CommunicationTimeout(f"NCCL has not come to its end after {self.timeout:g} s")
+            except self._nccl.NcclError as problem:
+                self._communicator.abort()
+                raise PeerLost(f"NCCL: {problem}") from problem
+            except Exception:
+                self._communicator.abort()
+                raise
+            time.sleep(_POLL_SECONDS)
+
 
 class _Completed:
-    """Groups the calls of its body, and waits for them: for no longer than the time-out, nor after an abort."""
+    """Groups the calls of its body, and waits for them."""
 
     def __init__(self, owner):
         self._owner = owner
@@ -158,18 +197,6 @@ class _Completed:
         owner._nccl.groupEnd()
         if error is not None:
             return
-        done, deadline = owner._cupy.cuda.Event(), time.monotonic() + owner.timeout
+        done = owner._cupy.cuda.Event()
         done.record()
-        while not done.done:
-            try:
-                owner._control.check()
-                owner._communicator.check_async_error()
-                if time.monotonic() > deadline:
-                    raise CommunicationTimeout(f"NCCL has not come to its end after {owner.timeout:g} s")
-            except owner._nccl.NcclError as problem:
-                owner._communicator.abort()
-                raise PeerLost(f"NCCL: {problem}") from problem
-            except Exception:
-                owner._communicator.abort()
-                raise
-            time.sleep(_POLL_SECONDS)
+        owner._wait(done)

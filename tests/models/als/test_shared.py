@@ -13,16 +13,25 @@ class Carrier:
 
     rank, size = 0, 2
 
+    def __init__(self):
+        self.log = []
+
     def all_reduce(self, array):
         if array.dtype == np.float64:
             array[1] = array[0]  # of each what it says of itself
         else:
             array *= 2
 
-    def reduce_scatter(self, array, bounds):
-        own = array[bounds[0] : bounds[1]]
-        own *= 2
-        return own
+    def start_reduce_scatter(self, array, bounds):
+        self.log.append("begun")
+
+        def complete():
+            self.log.append("completed")
+            own = array[bounds[0] : bounds[1]]
+            own *= 2
+            return own
+
+        return complete
 
 
 MODELS = {
@@ -35,8 +44,8 @@ MODELS = {
 @pytest.mark.host
 @pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("floats", [2_000, 10**9])
-def test_sums_of_two_workers_are_those_of_all_ratings(monkeypatch, name, floats):
+@pytest.mark.parametrize(("floats", "fewest"), [(2_000, 512), (10**9, 512), (10**9, 1)])
+def test_sums_of_two_workers_are_those_of_all_ratings(monkeypatch, name, floats, fewest):
     """The first has 7 items, of which 3 have no rating; rows of more than 4 ratings have their sums in parts."""
     cells = np.random.default_rng(5).permutation(12 * 9)[:70]
     cells = cells[~np.isin(cells % 9, [0, 3, 4])]
@@ -49,9 +58,14 @@ def test_sums_of_two_workers_are_those_of_all_ratings(monkeypatch, name, floats)
     expected.solve_items()
     made = model.trainer(half, p, q, longest=4)
     monkeypatch.setattr(made._device, "free_bytes", lambda: floats * 4 / shared._SHARE, raising=False)
-    made.share_items(Carrier(), np.array([0, 7, 9]), slice(0, 12), half.by_item.indptr, whole.item_counts)
-    assert (len(made._chunks_shared) > 1) == (floats < 10**9)
+    monkeypatch.setattr(shared, "_FEWEST", fewest)
+    carrier = Carrier()
+    made.share_items(carrier, np.array([0, 7, 9]), slice(0, 12), half.by_item.indptr, whole.item_counts)
+    chunks = len(made._chunks_shared)
+    assert (chunks > 1) == (floats < 10**9 or fewest == 1)
     made.solve_items(solve=made.solve_shared)
+    between = ["begun", "begun", "completed", "completed"] * (chunks - 1)
+    assert carrier.log == ["begun", "begun", *between, "completed", "completed"], "one is on its way, and one made"
     assert np.allclose(made.factors()[1][:7], expected.factors()[1][:7], atol=2e-5)
     assert np.array_equal(made.factors()[1][7:], q[7:]), "the other worker's are its own to solve"
 

@@ -8,13 +8,16 @@ import numpy as np
 from gpumf.datasets.rows import row_offsets
 
 _SHARE = 0.75  # of the free memory, for the sums
+_PARTS = 4  # of a worker's items, so that one is on its way while the next is summed up
+_FEWEST = 512  # items of a part
 
 
 class SharedSums:
     """Data parallelism of `Cumf` (Tan et al. 2018, section 4; 2016, Algorithm 3).
 
     A worker makes, of the ratings of its own users, its part of every item's A and b. As many items of each worker at
-    a time are added up over all workers, each of whom gets the sums of its own, adds lambda, and solves.
+    a time are added up over all workers, each of whom gets the sums of its own, adds lambda, and solves. While those
+    are added up the next ones are made, in memory of their own.
     """
 
     def share_items(self, carrier, bounds, users, indptr, counts):
@@ -33,18 +36,20 @@ class SharedSums:
         most = self._most_shared(bounds, indptr)
         chunks = _chunks(bounds, most)
         matrix, f, device = self._shape.matrix, self._factors, self._device
-        self._sums = device.empty((carrier.size * most, matrix), np.float32)
-        self._right_sides = device.empty((carrier.size * most, f), np.float32)
+        self._rooms = [
+            [device.empty((carrier.size * most, width), np.float32) for width in (matrix, f)]
+            for _ in range(min(len(chunks), 2))
+        ]
         self._no_gram = device.zeros(matrix, np.float32)
         memory = device.empty(self._chunk_floats(most, chunks, indptr), np.float32)
         self._chunks_shared = []
-        for chunk in chunks:
-            parts = {}
+        for k, chunk in enumerate(chunks):
+            parts, (sums, right_sides) = {}, self._rooms[k % 2]
             for rank, rows in enumerate(chunk):
                 if rows.stop > rows.start:
                     batch = self._batch(indptr[rows.start : rows.stop + 1], rows, self._longest, memory, a_half=False)
                     there = slice(rank * most, rank * most + rows.stop - rows.start)
-                    parts[rank] = replace(batch, matrices=self._sums[there], biases=self._right_sides[there])
+                    parts[rank] = replace(batch, matrices=sums[there], biases=right_sides[there])
             own = parts.get(carrier.rank)
             if own is not None:
                 own = replace(own, indptr=device.array(row_offsets(counts[own.rows])))
@@ -52,9 +57,10 @@ class SharedSums:
 
     def _most_shared(self, bounds, indptr):
         """How many items of a worker are added up at a time: the most for which all have the memory."""
-        most, budget = int(np.diff(bounds).max()), _SHARE * self._device.free_bytes() / 4
+        longest, budget = int(np.diff(bounds).max()), _SHARE * self._device.free_bytes() / 4
         size, row = self._carrier.size, self._shape.matrix + self._factors
-        while most > 1 and size * most * row + self._chunk_floats(most, _chunks(bounds, most), indptr) > budget:
+        most = min(max(-(-longest // _PARTS), _FEWEST), longest)
+        while most > 1 and 2 * size * most * row + self._chunk_floats(most, _chunks(bounds, most), indptr) > budget:
             most = -(-most // 2)
         found = np.zeros(size)
         found[self._carrier.rank] = most
@@ -76,19 +82,28 @@ class SharedSums:
             self._hermitian("get_gram", self._users_gram, of_users, fixed[self._sharing_users], self._nothing)
             self._carrier.all_reduce(of_users.matrices)
             gram = self._no_gram
-        bounds = np.arange(size + 1) * (len(self._sums) // size)
-        for parts, own in self._chunks_shared:
-            self._sums[...] = self._right_sides[...] = 0  # of items that have no ratings here
+        bounds = np.arange(size + 1) * (len(self._rooms[0][0]) // size)
+        begun = None
+        for k, (parts, own) in enumerate(self._chunks_shared):
+            room = self._rooms[k % 2]
+            for sums in room:
+                sums[...] = 0  # of items that have no ratings here
             for batch in parts:
                 self._hermitian("get_hermitian", side, batch, fixed, gram)
                 if not self.fused_bias:
                     self.get_bias(side, batch, fixed)
-            sums = self._carrier.reduce_scatter(self._sums, bounds)
-            self._carrier.reduce_scatter(self._right_sides, bounds)
-            if self._users_gram is not None:
-                sums += of_users.matrices
-            if own is not None:
-                self.solve(own, solved)
+            before, begun = begun, ([self._carrier.start_reduce_scatter(sums, bounds) for sums in room], own)
+            if before:
+                self._solve_sums(*before, solved)
+        self._solve_sums(*begun, solved)
+
+    def _solve_sums(self, begun, own, solved):
+        """Solve this worker's items of a chunk when their A and b, which have been begun, are added up."""
+        sums, _ = (complete() for complete in begun)
+        if self._users_gram is not None:
+            sums += self._users_gram.batches[0].matrices
+        if own is not None:
+            self.solve(own, solved)
 
 
 def _chunks(bounds, most):
