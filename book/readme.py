@@ -69,7 +69,7 @@ def promises(frame):
     for row in frame[frame.source == "gpumf"].itertuples():
         shown = reports.formatted(row)
         bounds = " | ".join("–" if bound != bound else f"{bound:g}" for bound in (row.target, row.stretch))
-        name, cards = re.fullmatch(r"(.*?)(?:-x(\d+))?", row.device).groups()
+        name, cards = results.machine_of(row.device)
         device = (f"{cards} x " if cards else "") + name.upper().replace("-", " ")
         word = shown["word"] + ("" if row.word == findings.MISSING or row.rule_older else " †")
         lines.append(f"| {row.statement} | **{shown['measured']}** | {bounds} | {word} | {device} |")

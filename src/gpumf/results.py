@@ -71,8 +71,8 @@ class Result:
         """One sentence for captions: recorded or live, on which machine, when, from which commit."""
         p = self.provenance
         machine = p.get("gpu") or f"{p['cpu']}, {p['cpu_count']} cores, no GPU"
-        if several := re.search(r"-x(\d+)$", self.device):
-            machine = f"{several[1]} x {machine}"
+        if cards := machine_of(self.device)[1]:
+            machine = f"{cards} x {machine}"
         commit = p["commit"][:9] + ("" if p["clean"] else " with changes") if p["commit"] else "unknown"
         kind = "Measured live in this build" if self.live else "Recorded"
         return f"{kind} on {machine}, {p['started'][:10]}, commit {commit}."
@@ -99,6 +99,12 @@ def device_name(cards: int = 1) -> str:
         return "cpu"
     slug = re.sub(r"[^a-z0-9]+", "-", gpu.device().facts["gpu"].lower()).strip("-")
     return slug if cards == 1 else f"{slug}-x{cards}"
+
+
+def machine_of(device: str) -> tuple[str, str]:
+    """The GPU, or 'cpu', and the number of cards of a `device_name`: ('nvidia-h200', '2'), '' in place of one."""
+    name = re.sub(r"-x\d+$", "", device)
+    return name, device[len(name) + len("-x") :]
 
 
 def folder(live: bool, device: str | None = None) -> Path:

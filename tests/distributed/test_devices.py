@@ -70,7 +70,9 @@ def same_on_cards(maker, ratings, **options):
     pytest.importorskip("dask_cuda")
     make = partial(maker, "cuda")
     with local_cluster() as client:
-        same(make, fit(make(), ratings, 2, ratings, client=client, attempts=1, **options), ratings)
+        made = fit(make(), ratings, 2, ratings, client=client, attempts=1, **options)
+    same(make, made, ratings)
+    return made
 
 
 @pytest.mark.gpu
@@ -85,3 +87,23 @@ def test_a_worker_a_card(ratings, name):
 @pytest.mark.parametrize("name", ADDED_UP)
 def test_parts_are_added_up_between_cards(ratings, name):
     same_on_cards(ADDED_UP[name], ratings, item_sweep="reduce")
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("implicit", [False, True])
+def test_parts_are_on_their_way_while_the_next_are_made(implicit):
+    """So many items that a worker of two cards shares its own out to four parts, whose memory is used twice."""
+    rng = np.random.default_rng(3)
+    users, items = 900, 9_000
+    cells = np.unique(rng.integers(0, users * items, 200_000))
+    values = rng.integers(1, 6, len(cells)).astype(np.float32)
+    ratings = Ratings(cells // items, cells % items, values, users, items)
+
+    def maker(device):
+        if implicit:
+            return ImplicitALS(40, solver="cumf_cholesky", device=device)
+        return ALS(40, 0.2, solver="cumf_cholesky", device=device, biases=False)
+
+    made, one = same_on_cards(maker, ratings, item_sweep="reduce"), maker("cuda").fit(ratings, 2, ratings)
+    assert np.allclose(made.item_factors, one.item_factors, atol=1e-4)
