@@ -328,7 +328,8 @@ extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const 
                            const float* fixed, float* solved, int64_t n_rows, int64_t n_columns, float regularization,
                            bool weighted, float alpha, int steps, float tolerance, int threads) {
   Floats padded;
-  if (PADDED != FACTORS) {
+  // Rows that straddle cache lines would be read at half the speed, once a rating.
+  if (PADDED != FACTORS || reinterpret_cast<std::uintptr_t>(fixed) % 64 != 0) {
     padded.reset(aligned_floats(n_columns * PADDED));
     for (int64_t column = 0; column < n_columns; ++column) {
       float* const row = padded.get() + column * PADDED;

@@ -68,7 +68,7 @@ def run(data, factors, exact, seeds, iterations, k):
                 models[EXACT] = ALS(f, REGULARIZATION, solver="parallel", device="cpu", seed=seed, biases=False)
             models = {name: _with_steps(model) for name, model in models.items()}
             measured = _iterations(models, train, iterations) + _fits(models, train, test, iterations, k, seed)
-            chosen = {name for name, m in models.items() if type(m)(f, device="cpu").choose(train) == m.solver}
+            chosen = {name for name, model in models.items() if model.choose(train) == model.solver}
             rows += [row | {"factors": f, "seed": seed, "default": row["model"] in chosen} for row in measured]
     frame = pd.DataFrame(rows).assign(data=ratings.name, nnz=train.nnz, threads=native.cores())
     frame = frame.assign(peer=f"implicit {version('implicit')}")
