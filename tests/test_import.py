@@ -38,6 +38,13 @@ def test_large_packages_are_imported_late(statement):
     assert set(loaded(statement, HEAVY)) <= ({"cupy"} if "ALS(8)" in statement else set())
 
 
+@pytest.mark.parametrize(("given", "expected"), [(None, "passive"), ("active", "active")])
+def test_idle_threads_of_numba_do_not_spin_unless_told_to(given, expected):
+    before = f"os.environ['OMP_WAIT_POLICY'] = {given!r}" if given else "os.environ.pop('OMP_WAIT_POLICY', None)"
+    shown = printed(f"import os; {before}; import gpumf.compiled; print(os.environ['OMP_WAIT_POLICY'])")
+    assert shown == f"{expected}\n"
+
+
 def test_what_a_first_fit_of_als_does_without_is_imported_late():
     assert loaded("from gpumf import ALS, datasets; datasets.Ratings; ALS(8, device='cpu')", LATE) == []
     for name, module in {

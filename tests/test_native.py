@@ -44,11 +44,14 @@ def test_als_matches_the_reference(make, factors):
         assert np.linalg.norm(solved - expected) < 1e-4 * np.linalg.norm(expected)
 
 
-def test_als_on_all_cores_is_the_same_bit_for_bit():
-    ratings = ragged_ratings(n_users=200, seed=1)
+@pytest.mark.parametrize("n_users", [3, 20, 200, 2_000])  # of a few rows a thread takes one at a time, else 16
+def test_als_on_all_cores_is_the_same_bit_for_bit(monkeypatch, n_users):
+    ratings = ragged_ratings(n_users=n_users, seed=1)
     fixed = random_factors(ratings.n_items, 33, 1)
-    one, all_ = (half_sweep(als.native_half_sweep, 33, ratings, fixed, parallel=parallel) for parallel in (0, 1))
-    assert np.array_equal(one, all_)
+    monkeypatch.setattr(native, "cores", lambda: 5)
+    make = als.native_half_sweep.__wrapped__  # for so many cores
+    one, all_ = (half_sweep(make, 33, ratings, fixed, parallel=parallel) for parallel in (0, 1))
+    assert np.array_equal(one, all_) and not np.isnan(one).any()
 
 
 def test_als_on_a_long_row_keeps_its_digits():
@@ -83,6 +86,14 @@ def test_what_is_not_a_number_stays_in_its_rows():
     touched = np.isin(np.arange(ratings.n_users), ratings.users[ratings.items == 4])
     assert touched.any() and not touched.all()
     assert np.isnan(solved).any(axis=1)[touched].all() and np.isfinite(solved[~touched]).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (7, 16), (300, 5)])
+def test_aligned_copies_begin_at_a_cache_line(shape):
+    values = random_factors(*shape, 1)
+    copy = native.aligned(values)
+    assert copy.ctypes.data % 64 == 0 and copy.flags.c_contiguous and copy.flags.writeable
+    assert np.array_equal(copy, values) and copy.dtype == values.dtype and not np.shares_memory(copy, values)
 
 
 def test_other_types_are_refused():

@@ -23,6 +23,8 @@ _FOLDER = Path(__file__).parent / "cpu" / "native"
 _OPTIONS = ["-std=c++17", "-O3", "-march=native", "-fPIC", "-fno-math-errno", "-fno-trapping-math"]
 _OPTIONS += ["-fno-signed-zeros", "-fassociative-math", "-Wno-psabi"]
 
+_LINE = 64  # bytes of a cache line
+
 
 class CompileError(RuntimeError):
     """What the compiler said."""
@@ -68,6 +70,15 @@ def library(source, **defines):
 def array(dtype):
     """The type of an argument that is a NumPy array of this dtype, C order, for `argtypes`."""
     return np.ctypeslib.ndpointer(dtype, flags="C_CONTIGUOUS")
+
+
+def aligned(values):
+    """A copy of an array, C order, that begins where a cache line does: a row of 64 bytes then is in one, not two."""
+    room = np.empty(values.nbytes + _LINE, np.uint8)
+    first = -room.ctypes.data % _LINE
+    copy = room[first : first + values.nbytes].view(values.dtype).reshape(values.shape)
+    copy[...] = values
+    return copy
 
 
 def cores():

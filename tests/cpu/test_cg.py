@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from gpumf import ALS, ImplicitALS
+from gpumf import ALS, ImplicitALS, native
 from gpumf.cpu import cg, reference
 from gpumf.datasets import Ratings
 from support import ragged_ratings, random_factors
@@ -93,10 +93,26 @@ def test_each_step_is_one_of_conjugate_gradient(make, implicit, steps):
 
 
 def test_all_cores_give_the_same_bits(make, implicit):
-    ratings = ragged_ratings(n_users=200, seed=1)
-    fixed, start = random_factors(ratings.n_items, 33, 1), random_factors(200, 33, 2)
+    ratings = ragged_ratings(n_users=900, seed=1)  # enough for three threads of C++, as it starts them
+    fixed, start = random_factors(ratings.n_items, 33, 1), random_factors(900, 33, 2)
     one, all_ = (half_sweep(make, ratings, fixed, start, implicit, parallel=p, steps=3)[0] for p in (False, True))
     assert np.array_equal(one, all_) and not np.array_equal(one, start)
+
+
+@pytest.mark.parametrize("factors", [16, 17])
+def test_rows_may_begin_anywhere_in_a_cache_line(implicit, factors):
+    if (run := cg.native_half_sweep(factors, False, implicit)) is None:
+        pytest.skip("C++ does not compile here")
+    ratings = ragged_ratings(seed=2)
+    rows, whole = ratings.by_user, native.aligned(np.zeros((ratings.n_items + 1, factors), np.float32))
+    found = set()
+    for first in range(0, factors, 4):
+        fixed = whole.reshape(-1)[first : first + ratings.n_items * factors].reshape(-1, factors)
+        fixed[...] = random_factors(ratings.n_items, factors, 1)
+        solved = random_factors(ratings.n_users, factors, 2)
+        run(rows, cg.longest_first(rows.indptr), fixed, solved, 0.05, not implicit, ALPHA, 3, 0.0)
+        found.add(solved.tobytes())
+    assert len(found) == 1
 
 
 def test_the_order_of_rows_changes_no_bit(implicit):
@@ -187,8 +203,8 @@ def test_numba_takes_the_place_of_the_compiler(model, monkeypatch):
         for epoch in range(3):
             trainer.epoch(epoch)
         found.append([side.copy() for side in trainer.factors()])
-    for native, numba in zip(*found, strict=True):
-        assert close(native, numba, 1e-3)
+    for of_native, of_numba in zip(*found, strict=True):
+        assert close(of_native, of_numba, 1e-3)
 
 
 def test_numba_takes_the_place_of_c_where_there_is_no_compiler(monkeypatch):

@@ -14,7 +14,8 @@
 constexpr int LANES = 16;
 constexpr int PADDED = (FACTORS + LANES - 1) / LANES * LANES;
 constexpr int CHUNK = 256;       // ratings whose columns' factors are together in the cache
-constexpr int ROWS_A_TURN = 16;  // that a thread takes before it asks for more
+constexpr int ROWS_A_TURN = 16;  // at most, that a thread takes before it asks for more
+constexpr int A_THREAD = 1 << 22;  // multiply-adds, which take longer than to start it
 #ifdef __AVX512F__
 constexpr int TILE = LANES;  // rows of a tile, as many registers
 #else
@@ -133,28 +134,31 @@ static void solve_row(Workspace& w, const int32_t* indices, const float* values,
 }
 
 // Calls of_row(workspace, row) for each row. Every row is one thread's work, so that the result does not depend on how
-// many there are.
+// many there are: no more than have A_THREAD to do. Of few rows, which may be long, they take fewer at a time.
 template <class Function>
-static void each_row(int64_t n_rows, int threads, Function of_row) {
+static void each_row(const int64_t* indptr, int64_t n_rows, int threads, Function of_row) {
+  const int64_t work = (indptr[n_rows] - indptr[0] + n_rows * FACTORS / 3) * PADDED * PADDED;
+  threads = static_cast<int>(std::min<int64_t>(threads, 1 + work / A_THREAD));
+  const int64_t turn = std::max<int64_t>(1, std::min<int64_t>(ROWS_A_TURN, n_rows / (ROWS_A_TURN * threads)));
   std::atomic<int64_t> next{0};
   // Not inlined where this thread works along: another copy of the code could be rounded otherwise.
-  auto work = [&]() __attribute__((noinline)) {
+  auto work_along = [&]() __attribute__((noinline)) {
     auto w = std::make_unique<Workspace>();
     std::memset(w->rows, 0, sizeof w->rows);  // the lanes behind FACTORS stay so
-    for (int64_t first; (first = next.fetch_add(ROWS_A_TURN)) < n_rows;) {
-      for (int64_t row = first; row < std::min(first + ROWS_A_TURN, n_rows); ++row) of_row(*w, row);
+    for (int64_t first; (first = next.fetch_add(turn)) < n_rows;) {
+      for (int64_t row = first; row < std::min(first + turn, n_rows); ++row) of_row(*w, row);
     }
   };
   std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(work);
-  work();
+  for (int t = 1; t < threads; ++t) others.emplace_back(work_along);
+  work_along();
   for (auto& other : others) other.join();
 }
 
 // Overwrites `solved` (rows, FACTORS) given the CSR rows and `fixed` (columns, FACTORS).
 extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const float* values, const float* fixed,
                            float* solved, int64_t n_rows, float regularization, bool weighted, int threads) {
-  each_row(n_rows, threads, [=](Workspace& w, int64_t row) {
+  each_row(indptr, n_rows, threads, [=](Workspace& w, int64_t row) {
     const int64_t begin = indptr[row], n = indptr[row + 1] - begin;
     const float ridge = weighted ? regularization * static_cast<float>(n) : regularization;
     solve_row(w, indices + begin, values + begin, n, fixed, ridge, solved + row * FACTORS);
@@ -165,7 +169,7 @@ extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const 
 // have some of a row's ratings each, these add up. `scales` may be null.
 extern "C" void sums(const int64_t* indptr, const int32_t* indices, const float* values, const float* scales,
                      const float* fixed, float* systems, int64_t n_rows, int threads) {
-  each_row(n_rows, threads, [=](Workspace& w, int64_t row) {
+  each_row(indptr, n_rows, threads, [=](Workspace& w, int64_t row) {
     const int64_t begin = indptr[row];
     sum_up(w, indices + begin, values + begin, scales ? scales + begin : nullptr, indptr[row + 1] - begin, fixed);
     float* to = systems + row * (FACTORS * (FACTORS + 1) / 2 + FACTORS);

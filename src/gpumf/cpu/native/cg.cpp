@@ -17,6 +17,7 @@ constexpr int LANES = 16;
 constexpr int PADDED = (FACTORS + LANES - 1) / LANES * LANES;
 constexpr int CHUNK = 256;      // ratings summed up in one go
 constexpr int PART = 16384;     // rows of Q whose products are summed up for G in one go
+constexpr int A_THREAD = 1 << 18;  // numbers of rows of Q to go over in every step, which take longer than to start it
 constexpr int64_t TILES = PADDED / LANES, PAIRS = TILES * (TILES + 1) / 2;
 #ifdef __AVX512F__
 constexpr int ROWS = 8, TILE = LANES;  // of a block, and of a tile of G: as many registers
@@ -66,6 +67,11 @@ static void on_threads(int threads, Work work) {
   for (int t = 1; t < threads; ++t) others.emplace_back(work);
   work();
   for (auto& other : others) other.join();
+}
+
+// As many threads as have A_THREAD to do.
+static int busy(int threads, int64_t work) {
+  return static_cast<int>(std::min<int64_t>(threads, 1 + work / A_THREAD));
 }
 
 // The sums over pairs of lanes at a distance: those of `a` where the bit of the lane's number is 0, else those of `b`.
@@ -339,8 +345,10 @@ extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const 
   }
   const float* const q = padded ? padded.get() : fixed;
   Floats gram(aligned_floats(IMPLICIT ? PADDED * PADDED : 0));
-  if (IMPLICIT) multiply(q, n_columns, gram.get(), threads);
+  // 16 of its multiply-adds take no longer than a number of a row of Q in all steps.
+  if (IMPLICIT) multiply(q, n_columns, gram.get(), busy(threads, n_columns * PADDED * PADDED / 16));
 
+  threads = busy(threads, (indptr[n_rows] - indptr[0] + (IMPLICIT ? n_rows * FACTORS / ROWS : 0)) * PADDED);
   const Rows rows = {indptr, indices, values, order, n_rows, q, gram.get()};
   const Parameters given = {regularization, alpha, weighted, steps, tolerance};
   std::atomic<int64_t> next{0};

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from gpumf import native
 from gpumf.cpu import sgd as cpu_sgd
 from gpumf.hashing import random_order
 from gpumf.models.base import Version
@@ -34,7 +35,7 @@ class Ordered(Descent):
         self._ordered = self.compile(model)
         order, self._offsets = shuffled_blocks(train, model.options["side"], model.seed)
         self._ratings = train.users[order], train.items[order], train.values[order]
-        self._p, self._q = user_factors.copy(), item_factors.copy()
+        self._p, self._q = native.aligned(user_factors), native.aligned(item_factors)
         self.set_steps(model)
 
     def epoch(self, number):

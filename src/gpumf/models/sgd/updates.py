@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf import gpu
+from gpumf import gpu, native
 from gpumf.cpu import sgd as cpu_sgd
 from gpumf.gpu import sources
 from gpumf.hashing import splitmix64
@@ -226,7 +226,7 @@ class Sequential(Updates):
         self._hogwild = self.compile(model)
         self._ratings = train.users, train.items, train.values
         self._nnz = train.nnz
-        self._p, self._q = user_factors.copy(), item_factors.copy()
+        self._p, self._q = native.aligned(user_factors), native.aligned(item_factors)
         self._key = draw_key(model)
         self._chunks = get_num_threads() if self.parallel else 1
         self.set_steps(model)
