@@ -136,3 +136,10 @@ def test_seconds_are_drawn_against_factors_ours_and_the_packages():
     assert lines(right)[experiment.EXACT] == ([16, 64], [1, 1])
     assert left.get_title() == "implicit feedback" and right.get_title() == "explicit ratings"
     assert {axis.get_xscale() for axis in (left, right)} == {axis.get_yscale() for axis in (left, right)} == {"log"}
+
+
+@pytest.mark.parametrize(
+    ("factors", "explicit"), [(8, experiment.EXACT), (16, experiment.EXACT), (17, experiment.CG), (64, experiment.CG)]
+)
+def test_of_the_models_that_are_timed_each_class_chooses_one(factors, explicit):
+    assert experiment._defaults(factors, ragged_ratings(seed=0)) == {experiment.OURS, explicit}

@@ -70,7 +70,8 @@ def test_only_sgd_draws_with_replacement_and_only_where_it_is_not_in_order(recor
         ("douban-twin", version, version[:3], kernel, device, None, 0, 1, 1.0, 0.57)
         for version, kernel, device in (
             ("ALS, one core", "sequential", "cpu"), ("ALS (32/128)", "thesis_shared", "cuda"),
-            ("SGD, one core", "ordered", "cpu"), ("SGD, all cores", "parallel", "cpu"), ("SGD, fast", "fast", "cuda"),
+            ("SGD, one core, each once", "ordered", "cpu"), ("SGD, all cores", "parallel", "cpu"),
+            ("SGD, fast", "fast", "cuda"),
         )
     ]  # fmt: skip
     recorded["speedups"] = Stored(pd.DataFrame(rows, columns=columns))

@@ -97,8 +97,8 @@ def _of_setting(result, frame, setting):
             if not version.startswith(row.model) or (row.data, row.mae, version) not in seconds.index:
                 continue
             drawn = row.model == "SGD" and kernels[version] in ("sequential", "parallel")
-            label = _core(version.removeprefix(f"{row.model}, "), row.model, result)
-            label += ", drawing with replacement" if drawn else ""
+            label = version.removeprefix(f"{row.model}, ").removesuffix(", each once")
+            label = _core(label, row.model, result) + ", drawing with replacement" * drawn
             theirs, own = seconds.loc[(row.data, row.mae, version)], seconds.loc[(row.data, row.mae, row.version)]
             wall = theirs.get("wall", np.nan) / own.get("wall", np.nan)
             threads = frame[frame.version == row.version].threads.iloc[0]

@@ -68,12 +68,18 @@ def run(data, factors, exact, seeds, iterations, k):
                 models[EXACT] = ALS(f, REGULARIZATION, solver="parallel", device="cpu", seed=seed, biases=False)
             models = {name: _with_steps(model) for name, model in models.items()}
             measured = _iterations(models, train, iterations) + _fits(models, train, test, iterations, k, seed)
-            chosen = {name for name, model in models.items() if model.choose(train) == model.solver}
+            chosen = _defaults(f, train)
             rows += [row | {"factors": f, "seed": seed, "default": row["model"] in chosen} for row in measured]
     frame = pd.DataFrame(rows).assign(data=ratings.name, nnz=train.nnz, threads=native.cores())
     frame = frame.assign(peer=f"implicit {version('implicit')}")
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
+
+
+def _defaults(factors, train):
+    """Those of the models that are timed which the classes choose by themselves."""
+    by_class = {"ImplicitALS": ImplicitALS(factors, device="cpu"), "ALS": ALS(factors, device="cpu", biases=False)}
+    return {f"{name}, {model.choose(train)}" for name, model in by_class.items()}
 
 
 def _with_steps(model):
