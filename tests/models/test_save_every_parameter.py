@@ -49,7 +49,7 @@ OTHERS = {
         "batch": 7,
         "momentum": 0.3,
         "weight_decay": 0.02,
-        "average": "batch",
+        "average": "item",
         "initial_biases": "normal",
         "schedule": schedules.Power(0.3, 0.7),
         "levels": 6,

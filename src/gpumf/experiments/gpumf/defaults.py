@@ -40,7 +40,13 @@ _FULL = {
         "learning_rate": [0.005, 0.01, 0.02],
         "epochs": [20, 80],
     },
-    "RBM": {"hidden": [32], "batch": [10], "learning_rate": [0.05], "weight_decay": [0.01], "epochs": [20, 60]},
+    "RBM": {
+        "average": ["batch", "item"],
+        "hidden": [32, 128],
+        "learning_rate": [0.02, 0.05, 0.1, 0.2, 0.4],
+        "weight_decay": [0.0, 0.01],
+        "epochs": [20, 60],
+    },
     "ImplicitALS": {"factors": [16, 32], "alpha": [1.0, 2.0, 10.0, 40.0]},
 }
 PROFILES = {

@@ -26,7 +26,8 @@ SHARE = 0.01  # of the whole gain, which is still to come when a model has conve
 _SIZES = {
     ALS: {"factors": parameter_search.FACTORS, "biases": False},
     SGD: {"factors": parameter_search.FACTORS, "biases": False},
-    RBM: {"hidden": parameter_search.RBM_HIDDEN, "batch": parameter_search.RBM_BATCH},
+    # The average is that with which the rate was searched.
+    RBM: {"hidden": parameter_search.RBM_HIDDEN, "batch": parameter_search.RBM_BATCH, "average": "item"},
 }
 # A label, and what it stands for: model, kernel, arguments beside the tuned ones or in their place. First the
 # published versions, then the fastest.

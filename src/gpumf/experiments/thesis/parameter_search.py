@@ -128,7 +128,7 @@ def run(data, sgd_regularization, learning_rate, als_regularization, updates, al
     for repeat in range(repeats):
         sets = _split(part, repeat)
         for rate in rbm["learning_rate"]:
-            for name, machine in (("RBM", RBM), ("RBM, thesis", RBM.thesis)):
+            for name, machine in (("RBM", partial(RBM, average="item")), ("RBM, thesis", RBM.thesis)):
                 model = machine(hidden=RBM_HIDDEN, learning_rate=rate, batch=RBM_BATCH, seed=repeat)
                 row = _row("learning_rate", model, sets, rbm["epochs"], ratings.name, repeat)
                 rows.append(row | {"model": name})

@@ -49,9 +49,9 @@ class RBM(Model):
 
     Where the publications leave a choice: ratings and hidden units are drawn wherever the chain goes on, and the
     update takes the v' that was drawn and the probabilities of hidden units: their product has the mean <v h>_T,
-    which that of p(v' | h) and p(h | v') has not; the average is over those users of the batch who rated the item, so
-    that the rate means the same for popular and for rare items, or with average="batch" over all of them; momentum
-    and weight decay of an item's weights act in the batches in which somebody rated it; batches are drawn once, and
+    which that of p(v' | h) and p(h | v') has not; the average is over all users of the batch, or with average="item"
+    over those who rated the item, so that the rate means the same for popular and for rare items; momentum and weight
+    decay of an item's weights act in the batches in which somebody rated it; batches are drawn once, and
     come in another order in each epoch; weights start normal with standard deviation 0.01 (section 6.2.3), the
     biases a as the logarithms of how often the item got each level and b as zeros (Hinton 2010, section 8), or with
     initial_biases="normal" both as small and random as weights. `RBM.thesis()` makes each choice as the thesis does.
@@ -68,8 +68,8 @@ class RBM(Model):
     batch : int, users of a batch
     momentum : in [0, 1), share of the last change that is added to the next one
     weight_decay : >= 0, mu times this share of the weights is taken from them
-    average : 'item' or 'batch', what changes of an item's weights are averages over: its ratings in the batch, or all
-        users of the batch
+    average : 'batch' or 'item', what changes of an item's weights are averages over: all users of the batch, or its
+        ratings in the batch
     initial_biases : 'shares', logarithms of the shares of the levels, and zeros for hidden units; or 'normal', random
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.models.sgd.schedules`
     levels : K, int, 2 to 32, to which ratings are rounded, equally spaced on the scale of the training set (without
@@ -127,12 +127,12 @@ class RBM(Model):
         self,
         hidden: int = 128,
         *,
-        learning_rate: float = 0.02,
+        learning_rate: float = 0.2,
         gibbs_steps: int | Iterable[tuple[int, int]] = 1,
         batch: int = 100,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
-        average: Literal["item", "batch"] = "item",
+        average: Literal["batch", "item"] = "batch",
         initial_biases: Literal["shares", "normal"] = "shares",
         schedule: schedules.Schedule | dict[str, Any] = _CONSTANT,
         levels: int | None = None,
