@@ -59,8 +59,8 @@ def test_the_thesis_has_its_parameters_initial_values_and_averages(tmp_path, dev
         for values in start:  # the trainer has not changed them
             assert 0.004 < values.std() < 0.016 and np.abs(values.mean()) < 4 * 0.01 / np.sqrt(values.size)
         assert not np.array_equal(start[0].ravel()[: start[1].size], start[1].ravel())
-        machine = {"learning_rate": 0.02, "average": "batch", "initial_biases": "normal", "seed": 4}
-        by_hand = RBM(20, **machine, solver=kernel, device=device)
+        machine = {"learning_rate": 0.02, "weight_decay": 0.0, "average": "batch", "initial_biases": "normal"}
+        by_hand = RBM(20, **machine, seed=4, solver=kernel, device=device)
         trained = model.fit(train, 2, test)
         assert np.array_equal(trained.item_weights, by_hand.fit(train, 2, test).item_weights)
         trained.save(tmp_path / "rbm.npz")

@@ -26,8 +26,7 @@ SHARE = 0.01  # of the whole gain, which is still to come when a model has conve
 _SIZES = {
     ALS: {"factors": parameter_search.FACTORS, "biases": False},
     SGD: {"factors": parameter_search.FACTORS, "biases": False},
-    # The average is that with which the rate was searched.
-    RBM: {"hidden": parameter_search.RBM_HIDDEN, "batch": parameter_search.RBM_BATCH, "average": "item"},
+    RBM: {"hidden": parameter_search.RBM_HIDDEN, "batch": parameter_search.RBM_BATCH, **parameter_search.RBM_FIXED},
 }
 # A label, and what it stands for: model, kernel, arguments beside the tuned ones or in their place. First the
 # published versions, then the fastest.

@@ -29,6 +29,7 @@ FACTORS = 16
 SGD_THREADS = 128 * 128  # the thesis's best configuration (section 6.5): 2048 threads on each of 8 multiprocessors
 
 RBM_HIDDEN, RBM_BATCH = 128, 100  # section 6.2.3
+RBM_FIXED = {"average": "item", "weight_decay": 0.0}  # of our machine, with which its rate is searched
 
 # What is varied in each figure, and the words for it in `published.csv`.
 FIGURES = {
@@ -128,7 +129,7 @@ def run(data, sgd_regularization, learning_rate, als_regularization, updates, al
     for repeat in range(repeats):
         sets = _split(part, repeat)
         for rate in rbm["learning_rate"]:
-            for name, machine in (("RBM", partial(RBM, average="item")), ("RBM, thesis", RBM.thesis)):
+            for name, machine in (("RBM", partial(RBM, **RBM_FIXED)), ("RBM, thesis", RBM.thesis)):
                 model = machine(hidden=RBM_HIDDEN, learning_rate=rate, batch=RBM_BATCH, seed=repeat)
                 row = _row("learning_rate", model, sets, rbm["epochs"], ratings.name, repeat)
                 rows.append(row | {"model": name})

@@ -118,8 +118,7 @@ def _model(name, regularization, parameters, seed):
     if name == "ALS":
         return ALS(FACTORS, regularization, solver=parameter_search.als_kernel(), seed=seed, biases=False)
     if name == "RBM":
-        # The average is that with which the rate was searched.
-        units = {"batch": parameter_search.RBM_BATCH, "average": "item", "weight_decay": regularization}
+        units = {"batch": parameter_search.RBM_BATCH, **parameter_search.RBM_FIXED, "weight_decay": regularization}
         return RBM(parameter_search.RBM_HIDDEN, seed=seed, **units, **parameters)
     kernel, threads = ("hogwild", parameter_search.SGD_THREADS) if gpu.available() else ("parallel", None)
     return SGD(
