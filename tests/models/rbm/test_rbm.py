@@ -44,7 +44,7 @@ def test_without_training_ratings_the_biases_or_the_mean_are_predicted():
 def test_what_diverges_says_so(device):
     train = rated(5, seed=1, n_users=20, n_items=12, longest=9)
     for kernel in kernels_on(RBM, device):
-        model = RBM(20, solver=kernel, device=device, learning_rate=3e38, momentum=0.9, batch=4)
+        model = RBM(20, solver=kernel, device=device, learning_rate=3e38, weight_decay=0.0, momentum=0.9, batch=4)
         with pytest.raises(DivergedError, match="learning_rate"):
             model.fit(train, 20)
         assert all(np.isfinite(a).all() for a in model._learned) and 0 < len(model.history) <= 20

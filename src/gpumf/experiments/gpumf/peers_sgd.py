@@ -30,7 +30,7 @@ LOOKS = {PEER: "orange", "gpumf, all cores": "blue", "gpumf, GPU": "green"}
 _LAMBDAS = [0.03, 0.05, 0.08]
 PROFILES = {
     "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [2, 4], "choosing": 4, "repeats": 1},
-    "full": {"data": "netflix-twin", "factors": 128, "epochs": [5, 10, 20], "choosing": 10, "repeats": 2},
+    "full": {"data": "netflix-twin", "factors": 128, "epochs": [5, 20], "choosing": 10, "repeats": 2},
 }
 PROFILES = {
     name: profile | {"regularization": _LAMBDAS, "learning_rate": {PEER: 0.1, **dict.fromkeys(OURS, 0.03)}}
