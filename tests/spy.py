@@ -27,7 +27,7 @@ PARAMETERS = {
         "seeds": 2,
         "epochs": {"RBM": 1, "SGD": 3, "ALS": 2},
         "grids": {
-            "RBM": {"hidden": [2, 4], "learning_rate": [0.05], "beta": [0.01]},
+            "RBM": {"hidden": [2, 4], "learning_rate": [0.05], "weight_decay": [0.0], "beta": [0.01]},
             "SGD": {"factors": [5], "regularization": [0.01, 0.3], "learning_rate": [0.02], "beta": [0.02]},
             "ALS": {"factors": [4], "regularization": [0.05, 0.3]},
         },
