@@ -88,7 +88,7 @@ def test_what_is_not_a_number_stays_in_its_rows():
     assert np.isnan(solved).any(axis=1)[touched].all() and np.isfinite(solved[~touched]).all()
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (7, 16), (300, 5)])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 16), (300, 5)])
 def test_aligned_copies_begin_at_a_cache_line(shape):
     values = random_factors(*shape, 1)
     copy = native.aligned(values)
