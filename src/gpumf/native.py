@@ -17,6 +17,7 @@ import numpy as np
 
 from gpumf import places
 from gpumf.checksums import sealed, unsealed
+from gpumf.gpu import sources
 
 _FOLDER = Path(__file__).parent / "cpu" / "native"
 # No -ffast-math: what is not a number has to stay so. Sums may be taken in another order.
@@ -59,7 +60,7 @@ def library(source, **defines):
     if sys.platform != "linux" or why_unavailable():
         return None
     options = [*_OPTIONS, *(f"-D{key}={value}" for key, value in sorted(defines.items()))]
-    code = f"// for {_processor()}\n{(_FOLDER / source).read_text()}"
+    code = f"// for {_processor()}\n{sources.text(_FOLDER / source, [_FOLDER])}"
     try:
         return ctypes.CDLL(compiled(f"cpu/{Path(source).stem}", code, options, ["-pthread"]))
     # A compiler that does not run or does not know this processor; no folder for the library.

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <thread>
-#include <vector>
+
+#include "threads.h"
 
 constexpr int LANES = 16;
 constexpr int PADDED = (FACTORS + LANES - 1) / LANES * LANES;
@@ -138,21 +138,16 @@ static void solve_row(Workspace& w, const int32_t* indices, const float* values,
 template <class Function>
 static void each_row(const int64_t* indptr, int64_t n_rows, int threads, Function of_row) {
   const int64_t work = (indptr[n_rows] - indptr[0] + n_rows * FACTORS / 3) * PADDED * PADDED;
-  threads = static_cast<int>(std::min<int64_t>(threads, 1 + work / A_THREAD));
+  threads = busy(threads, work, A_THREAD);
   const int64_t turn = std::max<int64_t>(1, std::min<int64_t>(ROWS_A_TURN, n_rows / (ROWS_A_TURN * threads)));
   std::atomic<int64_t> next{0};
-  // Not inlined where this thread works along: another copy of the code could be rounded otherwise.
-  auto work_along = [&]() __attribute__((noinline)) {
+  on_threads(threads, [&](int) {
     auto w = std::make_unique<Workspace>();
     std::memset(w->rows, 0, sizeof w->rows);  // the lanes behind FACTORS stay so
     for (int64_t first; (first = next.fetch_add(turn)) < n_rows;) {
       for (int64_t row = first; row < std::min(first + turn, n_rows); ++row) of_row(*w, row);
     }
-  };
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(work_along);
-  work_along();
-  for (auto& other : others) other.join();
+  });
 }
 
 // Overwrites `solved` (rows, FACTORS) given the CSR rows and `fixed` (columns, FACTORS).

@@ -10,8 +10,9 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <thread>
 #include <vector>
+
+#include "threads.h"
 
 constexpr int LANES = 16;
 constexpr int PADDED = (FACTORS + LANES - 1) / LANES * LANES;
@@ -59,20 +60,6 @@ struct Workspace {
   alignas(64) float b[PADDED], sums[2][PADDED], none[PADDED];
   Row rows[ROWS];
 };
-
-// Work that sums floats must not be inlined where this thread works along: another copy could be rounded otherwise.
-template <class Work>
-static void on_threads(int threads, Work work) {
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(work);
-  work();
-  for (auto& other : others) other.join();
-}
-
-// As many threads as have A_THREAD to do.
-static int busy(int threads, int64_t work) {
-  return static_cast<int>(std::min<int64_t>(threads, 1 + work / A_THREAD));
-}
 
 // The sums over pairs of lanes at a distance: those of `a` where the bit of the lane's number is 0, else those of `b`.
 template <int distance>
@@ -305,7 +292,7 @@ static void multiply(const float* q, int64_t columns, float* gram, int threads) 
   for (int i = 0; i < PADDED; i += LANES)
     for (int k = i; k < PADDED; k += LANES) above.push_back(i), left.push_back(k);
   std::atomic<int64_t> next{0};
-  on_threads(static_cast<int>(std::min<int64_t>(threads, parts * PAIRS)), [&]() __attribute__((noinline)) {
+  on_threads(static_cast<int>(std::min<int64_t>(threads, parts * PAIRS)), [&](int) {
     for (int64_t n; (n = next.fetch_add(1)) < parts * PAIRS;) {
       const int64_t begin = n / PAIRS * PART;
       add_tile(q, begin, std::min(begin + PART, columns), above[n % PAIRS], left[n % PAIRS], &tiles[n * LANES * LANES]);
@@ -328,14 +315,13 @@ struct Freed {
 };
 using Floats = std::unique_ptr<float, Freed>;
 
-// Improves `solved` (rows, FACTORS) given the CSR rows, their order and `fixed` (columns, FACTORS). Every row is one
-// thread's work, so that the result does not depend on how many there are.
+// Improves `solved` (rows, FACTORS) given the CSR rows, their order and `fixed` (columns, FACTORS), which is read faster
+// where it begins at a cache line. Every row is one thread's work: the result does not depend on how many there are.
 extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const float* values, const int32_t* order,
                            const float* fixed, float* solved, int64_t n_rows, int64_t n_columns, float regularization,
                            bool weighted, float alpha, int steps, float tolerance, int threads) {
   Floats padded;
-  // Rows that straddle cache lines would be read at half the speed, once a rating.
-  if (PADDED != FACTORS || reinterpret_cast<std::uintptr_t>(fixed) % 64 != 0) {
+  if (PADDED != FACTORS) {
     padded.reset(aligned_floats(n_columns * PADDED));
     for (int64_t column = 0; column < n_columns; ++column) {
       float* const row = padded.get() + column * PADDED;
@@ -346,13 +332,13 @@ extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const 
   const float* const q = padded ? padded.get() : fixed;
   Floats gram(aligned_floats(IMPLICIT ? PADDED * PADDED : 0));
   // 16 of its multiply-adds take no longer than a number of a row of Q in all steps.
-  if (IMPLICIT) multiply(q, n_columns, gram.get(), busy(threads, n_columns * PADDED * PADDED / 16));
+  if (IMPLICIT) multiply(q, n_columns, gram.get(), busy(threads, n_columns * PADDED * PADDED / 16, A_THREAD));
 
-  threads = busy(threads, (indptr[n_rows] - indptr[0] + (IMPLICIT ? n_rows * FACTORS / ROWS : 0)) * PADDED);
+  threads = busy(threads, (indptr[n_rows] - indptr[0] + (IMPLICIT ? n_rows * FACTORS / ROWS : 0)) * PADDED, A_THREAD);
   const Rows rows = {indptr, indices, values, order, n_rows, q, gram.get()};
   const Parameters given = {regularization, alpha, weighted, steps, tolerance};
   std::atomic<int64_t> next{0};
-  on_threads(threads, [&]() __attribute__((noinline)) {
+  on_threads(threads, [&](int) {
     auto w = std::make_unique<Workspace>();  // all zeros: the lanes behind FACTORS stay so
     for (int64_t first; (first = next.fetch_add(ROWS)) < n_rows;) solve_block(*w, rows, first, solved, given);
   });

@@ -4,8 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <thread>
 #include <vector>
+
+#include "threads.h"
 
 constexpr int64_t ROWS_A_TURN = 256;
 
@@ -13,14 +14,6 @@ struct Rating {
   int32_t column;
   float value;
 };
-
-template <class Work>
-static void on_threads(int threads, Work work) {
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(work, t);
-  work(0);
-  for (auto& other : others) other.join();
-}
 
 // indptr (n_rows + 1) is given; indices and values are written.
 extern "C" void compress(const int32_t* rows, const int32_t* columns, const float* given, int64_t n,

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "threads.h"
+
 constexpr int LANES = 16;
 constexpr int FACTORS = BIASES ? COLUMNS - 2 : COLUMNS;
 constexpr int WHOLE = COLUMNS / LANES * LANES;      // columns in whole registers
@@ -56,8 +58,8 @@ extern "C" void ordered(const int32_t* users, const int32_t* items, const float*
   auto row = [](float* factors, int32_t n) { return factors + static_cast<int64_t>(n) * COLUMNS; };
   std::vector<std::atomic<int>> next(side);
   std::atomic<int64_t> finished{0};
-  // Not inlined where this thread works along: another copy of the code could be rounded otherwise.
-  auto work = [&]() __attribute__((noinline)) {
+  const int64_t work = offsets[static_cast<int64_t>(side) * side] * COLUMNS;
+  on_threads(std::min(busy(threads, work, A_THREAD), side), [&](int) {
     for (int d = 0; d < side; ++d) {
       const int64_t before = static_cast<int64_t>(d) * side;
       while (finished.load(std::memory_order_acquire) < before) std::this_thread::yield();
@@ -73,11 +75,5 @@ extern "C" void ordered(const int32_t* users, const int32_t* items, const float*
         finished.fetch_add(1, std::memory_order_release);
       }
     }
-  };
-  const int64_t busy = 1 + offsets[static_cast<int64_t>(side) * side] * COLUMNS / A_THREAD;
-  threads = static_cast<int>(std::min<int64_t>({threads, side, busy}));
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(work);
-  work();
-  for (auto& other : others) other.join();
+  });
 }

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpumf import native
 from gpumf.cpu import als as cpu_als
 from gpumf.cpu import cg as cpu_cg
 from gpumf.datasets.rows import row_offsets
@@ -194,7 +195,7 @@ class ConjugateGradient(ALSTrainer):
         self._half_sweep = self.compile(model)
         sides = train.by_user, train.by_item
         self._users, self._items = ((rows, cpu_cg.longest_first(rows.indptr)) for rows in sides)
-        self._p, self._q = user_factors.copy(), item_factors.copy()
+        self._p, self._q = native.aligned(user_factors), native.aligned(item_factors)
         self._parameters = model.regularization, model.weighted, model.alpha or 0, model.cg_steps, model.cg_tolerance
         self._biases = Biases.of(model, train)
 
