@@ -15,7 +15,7 @@ from gpumf.hashing import splitmix64
 from gpumf.models.rbm.divergence import batch_order
 from gpumf.models.sgd.cu2rec import first_user
 from gpumf.models.sgd.hogwild import Hogwild
-from gpumf.models.sgd.ordered import shuffled_blocks
+from gpumf.models.sgd.ordered import shuffled_blocks, shuffled_diagonals
 from gpumf.models.sgd.updates import draw_key
 from support import random_factors, to_numpy
 
@@ -178,7 +178,10 @@ def sgd_case(device, kernel, ratings, factors, biases=False, **options):
 def order_of(model, train, epoch=0):
     """The order in which one worker makes the updates of an epoch: [(position of the rating, what moves)]."""
     if model.solver.startswith("ordered"):
-        return [(rating, "both") for rating in shuffled_blocks(train, model.options["side"], model.seed)[0]]
+        side = model.options["side"]
+        order, offsets = shuffled_blocks(train, side, model.seed)
+        diagonals = shuffled_diagonals(side, model.seed, epoch)
+        return [(k, "both") for d in diagonals for k in order[offsets[d * side] : offsets[(d + 1) * side]]]
     scheme = Hogwild if model.solver == "sequential" else model.scheme
     return [(rating, moves) for *_, rating, moves in scheme.order(model, train, epoch)]
 

@@ -66,12 +66,12 @@ PARAMETERS = {
     "nothing to transfer": (
         lambda: RBM(2, solver="sequential", weights="transfer", device="cpu"), ValueError, "it takes no 'transfer'"),
     "threads": (lambda: ALS(2, threads=0), ValueError, "threads must be an integer from 1"),
-    "threads without a solver": (lambda: SGD(2, threads=8), TypeError, "no solver is named that threads could be for"),
+    "threads without a solver": (lambda: SGD(2, threads=8), TypeError, "threads: for one solver alone"),
     "chunk on the CPU": (lambda: ALS(2, chunk=5, device="cpu"), ValueError, "it takes no chunk"),
     "chunk below 1": (lambda: ALS(2, chunk=0, device="cpu"), ValueError, "chunk must be an integer from 1"),
     "steps": (lambda: ALS(2, cg_steps=0), ValueError, "cg_steps must be an integer from 1"),
     "tolerance": (lambda: ALS(2, cg_tolerance=1), ValueError, "cg_tolerance must be a number from 0 and below 1"),
-    "option without a solver": (lambda: SGD(2, blocks=3), TypeError, "no solver is named that blocks could be for"),
+    "option without a solver": (lambda: SGD(2, blocks=3), TypeError, "blocks: for one solver alone"),
     "unknown option": (
         lambda: SGD(2, solver="parallel", device="cpu", blocks=3), TypeError, "'parallel' has no options .'blocks'"),
     "schedule a word": (lambda: SGD(2, schedule="Power"), ValueError, "schedule must be one of"),

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from cases import order_of
 from gpumf import ALS, SGD, DivergedError, native
 from gpumf.cpu import als, reference, sgd
 from gpumf.experiments.gpumf import cpu_baselines
@@ -146,10 +147,10 @@ def test_ordered_sgd_follows_its_order(make, factors, biases, monkeypatch):
         for epoch in range(2):
             trainer.epoch(epoch)
         learned[kernel] = trainer.factors()
-    order, _ = shuffled_blocks(ratings, 5, model.seed)
-    assert sorted(order) == list(range(ratings.nnz)) and (np.diff(order) != 1).any()
+    first, second = ([rating for rating, _ in order_of(model, ratings, epoch)] for epoch in range(2))
+    assert sorted(first) == sorted(second) == list(range(ratings.nnz)) and first != second
     steps = 0.05, *[0.1] * 4
-    expected = reference.sgd_replay(ratings, np.tile(order, 2), p, q, steps, model.bias_kind)
+    expected = reference.sgd_replay(ratings, np.array(first + second), p, q, steps, model.bias_kind)
     for one, all_, right in zip(*learned.values(), expected, strict=True):
         assert np.array_equal(one, all_)
         assert np.abs(one - right).max() < 1e-5 * max(1, np.abs(right).max())
@@ -165,7 +166,7 @@ def test_threads_round_alike():
 
     def learned(parallel):
         mine = p.copy(), q.copy()
-        sgd.native_ordered(40, 0, parallel)(*sides, *mine, steps, offsets)
+        sgd.native_ordered(40, 0, parallel)(*sides, *mine, steps, offsets, np.arange(5))
         return b"".join(factors.tobytes() for factors in mine)
 
     assert {learned(parallel=True) for _ in range(300)} == {learned(parallel=False)}

@@ -90,7 +90,7 @@ def hogwild(columns, biases, parallel):
 
 
 def ordered(columns, biases, parallel):
-    """Compile ordered(users, items, values, p, q, steps, offsets): native/sgd.cpp, or Numba without a compiler.
+    """Compile ordered(users, items, values, p, q, steps, offsets, diagonals): native/sgd.cpp, or Numba without C++.
 
     Parameters
     ----------
@@ -100,8 +100,9 @@ def ordered(columns, biases, parallel):
     Returns
     -------
     A function that updates p, float32 (users, columns), and q, float32 (items, columns), in place by an epoch of the
-    ratings in their order: block after block as of `gpumf.models.sgd.partition.Blocks`, whose `offsets` it takes.
-    steps : float32 (5,), the learning rate and 1 - rate lambda of each lambda, as of `hogwild`
+    ratings: block after block as of `gpumf.models.sgd.partition.Blocks`, whose `offsets` it takes, of one diagonal
+    after another. steps : float32 (5,), the learning rate and 1 - rate lambda of each lambda, as of `hogwild`;
+    diagonals : int64 (side,), in which order they come
     """
     return native_ordered(columns, biases, parallel) or numba_ordered(columns, biases, parallel)
 
@@ -113,11 +114,11 @@ def native_ordered(columns, biases, parallel):
     if library is None:
         return None
     run, positions, floats = library.ordered, native.array(np.int32), native.array(np.float32)
-    run.argtypes = [positions, positions, *[floats] * 4, native.array(np.int64), c_int, c_int]
+    run.argtypes = [positions, positions, *[floats] * 4, *[native.array(np.int64)] * 2, c_int, c_int]
     threads = native.cores() if parallel else 1
 
-    def ordered(users, items, values, p, q, steps, offsets):
-        run(users, items, values, p, q, steps, offsets, _side(offsets), threads)
+    def ordered(users, items, values, p, q, steps, offsets, diagonals):
+        run(users, items, values, p, q, steps, offsets, diagonals, len(diagonals), threads)
 
     return ordered
 
@@ -152,14 +153,9 @@ def numba_ordered(columns, biases, parallel):
         for b in prange(len(offsets) - 1):
             block(users, items, values, p, q, steps, offsets[b], offsets[b + 1])
 
-    def ordered(users, items, values, p, q, steps, offsets):
-        side, steps = _side(offsets), tuple(steps)
-        for first in range(0, side * side, side):
+    def ordered(users, items, values, p, q, steps, offsets, diagonals):
+        side, steps = len(diagonals), tuple(steps)
+        for first in diagonals * side:
             diagonal(users, items, values, p, q, steps, offsets[first : first + side + 1])
 
     return ordered
-
-
-def _side(offsets):
-    """Blocks of a side, of which there are as many diagonals."""
-    return round((len(offsets) - 1) ** 0.5)

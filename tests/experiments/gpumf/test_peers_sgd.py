@@ -66,7 +66,7 @@ def test_libmf_is_trained_on_the_ratings_that_it_is_given(monkeypatch):
             return self.fitted[1]
 
     monkeypatch.setitem(sys.modules, "libmf", SimpleNamespace(mf=SimpleNamespace(MF=Factorization)))
-    row = experiment._libmf(2, train, judge, 7, 0.05, 0.1)
+    row = experiment._libmf(2, experiment._taken(experiment.PEER, train), judge, 7, 0.05, 0.1)
     assert (asked["k"], asked["nr_iters"], asked["eta"], asked["lambda_p2"], asked["lambda_q2"]) == (
         2, 7, 0.1, 0.05, 0.05
     )  # fmt: skip

@@ -51,9 +51,9 @@ static void update(float* __restrict u, float* __restrict v, float value, const 
 }
 
 // An epoch. Block b of diagonal d holds the ratings offsets[d * side + b] up to the next offset. Threads are started once,
-// no more of them than have A_THREAD to do, and go on to the next diagonal when all blocks of the last are finished.
+// no more of them than have A_THREAD to do, and go on to the next of `diagonals` when all blocks of the last are finished.
 extern "C" void ordered(const int32_t* users, const int32_t* items, const float* values, float* p, float* q,
-                        const float* steps, const int64_t* offsets, int side, int threads) {
+                        const float* steps, const int64_t* offsets, const int64_t* diagonals, int side, int threads) {
   const Steps s{steps[0], steps[1], steps[2], steps[3], steps[4]};
   auto row = [](float* factors, int32_t n) { return factors + static_cast<int64_t>(n) * COLUMNS; };
   std::vector<std::atomic<int>> next(side);
@@ -61,10 +61,10 @@ extern "C" void ordered(const int32_t* users, const int32_t* items, const float*
   const int64_t work = offsets[static_cast<int64_t>(side) * side] * COLUMNS;
   on_threads(std::min(busy(threads, work, A_THREAD), side), [&](int) {
     for (int d = 0; d < side; ++d) {
-      const int64_t before = static_cast<int64_t>(d) * side;
-      while (finished.load(std::memory_order_acquire) < before) std::this_thread::yield();
+      while (finished.load(std::memory_order_acquire) < static_cast<int64_t>(d) * side) std::this_thread::yield();
+      const int64_t first = diagonals[d] * side;
       for (int b; (b = next[d].fetch_add(1, std::memory_order_relaxed)) < side;) {
-        const int64_t begin = offsets[before + b], end = offsets[before + b + 1];
+        const int64_t begin = offsets[first + b], end = offsets[first + b + 1];
         for (int64_t t = begin; t < end; ++t) {
           if (t + AHEAD < end) {
             __builtin_prefetch(row(p, users[t + AHEAD]), 1);

@@ -19,7 +19,7 @@ from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.thesis import first_comparison
 from gpumf.findings import Finding, Holds, Target, ratio
 from gpumf.models.evaluation import Errors
-from gpumf.models.sgd.ordered import shuffled_blocks
+from gpumf.models.sgd.ordered import shuffled_blocks, shuffled_diagonals
 
 _RATES = {"als_regularization": 0.05, "sgd_regularization": 0.03, "learning_rate": 0.01}
 PROFILES = {
@@ -114,13 +114,17 @@ class _PlainSGD:
         self._run, floats = native.library("plain.cpp", FACTORS=_FACTORS).updates, native.array(np.float32)
         positions = native.array(np.int32)
         self._run.argtypes = [positions, positions, floats, c_int64, floats, floats, c_float, c_float]
-        order, _ = shuffled_blocks(train, model.options["side"], model.seed)
+        self._side, self._seed = model.options["side"], model.seed
+        order, self._offsets = shuffled_blocks(train, self._side, self._seed)
         self._ratings = train.users[order], train.items[order], train.values[order]
         self._steps = model.learning_rate, model.regularization
         self._p, self._q = model.initial_factors(train)
 
     def epoch(self, number):
-        self._run(*self._ratings, len(self._ratings[0]), self._p, self._q, *self._steps)
+        for diagonal in shuffled_diagonals(self._side, self._seed, number):
+            first, end = self._offsets[[diagonal * self._side, (diagonal + 1) * self._side]]
+            part = (column[first:end] for column in self._ratings)
+            self._run(*part, end - first, self._p, self._q, *self._steps)
 
     def factors(self):
         return self._p, self._q

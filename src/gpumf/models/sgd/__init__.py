@@ -125,7 +125,7 @@ class SGD(Factorization):
         if solver is None and (options or threads is not None):
             alone = sorted(options) or ["threads"]
             raise TypeError(
-                f"no solver is named that {', '.join(alone)} could be for: solver= one of {list(self._trainers)}"
+                f"{', '.join(alone)}: for one solver alone; name it with solver=, one of {list(self._trainers)}"
             )
         self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
         if chunk is not None and not self._trainers[self.solver].streams:

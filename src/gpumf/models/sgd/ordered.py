@@ -2,9 +2,11 @@
 
 from typing import ClassVar
 
+import numpy as np
+
 from gpumf import native
 from gpumf.cpu import sgd as cpu_sgd
-from gpumf.hashing import random_order
+from gpumf.hashing import random_order, splitmix64
 from gpumf.models.base import Version
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
 from gpumf.models.sgd.partition import diagonal_blocks
@@ -18,8 +20,20 @@ def shuffled_blocks(train, side, seed):
     return shuffled[blocks.order], blocks.offsets
 
 
+def shuffled_diagonals(side, seed, number):
+    """The order in which epoch `number` takes the diagonals of blocks, int64 (side,).
+
+    In the same order each time, the same blocks would have the last word each time.
+    """
+    with np.errstate(over="ignore"):
+        return random_order(side, splitmix64(splitmix64(np.uint64(seed)) + np.uint64(number)))
+
+
 class Ordered(Descent):
-    """One core, each rating once an epoch: one fixed shuffle, in blocks whose rows stay in the cache."""
+    """One core, each rating once an epoch, in blocks whose rows stay in the cache.
+
+    The ratings of a block are shuffled once; its diagonal has its turn by chance, anew each epoch.
+    """
 
     parallel = False
     layout: ClassVar = ("diagonal_blocks",)
@@ -33,14 +47,16 @@ class Ordered(Descent):
 
     def __init__(self, model, train, user_factors, item_factors):
         self._ordered = self.compile(model)
-        order, self._offsets = shuffled_blocks(train, model.options["side"], model.seed)
+        self._side, self._seed = model.options["side"], model.seed
+        order, self._offsets = shuffled_blocks(train, self._side, self._seed)
         self._ratings = train.users[order], train.items[order], train.values[order]
         self._p, self._q = native.aligned(user_factors), native.aligned(item_factors)
         self.set_steps(model)
 
     def epoch(self, number):
         steps = kernel_steps(self.learning_rate, self.regularization)
-        self._ordered(*self._ratings, self._p, self._q, steps, self._offsets)
+        diagonals = shuffled_diagonals(self._side, self._seed, number)
+        self._ordered(*self._ratings, self._p, self._q, steps, self._offsets, diagonals)
 
     def factors(self):
         return self._p, self._q
