@@ -70,6 +70,7 @@ def test_libmf_is_trained_on_the_ratings_that_it_is_given(monkeypatch):
     assert (asked["k"], asked["nr_iters"], asked["eta"], asked["lambda_p2"], asked["lambda_q2"]) == (
         2, 7, 0.1, 0.05, 0.05
     )  # fmt: skip
+    assert asked["lambda_p1"] == asked["lambda_q1"] == 0
     assert row["epochs"] == 7 and row["rmse"] == pytest.approx(np.sqrt(np.mean((4 - judge.values) ** 2)))
 
 
