@@ -12,21 +12,21 @@ from gpumf.experiments.gpumf import peers_sgd as experiment
 from outcomes import labelled, promise_words
 from support import ragged_ratings
 
-COLUMNS = ["program", "step", "repeat", "regularization", "epochs", "train", "wall", "rmse"]
+COLUMNS = ["program", "step", "repeat", "regularization", "epochs", "chosen", "train", "wall", "rmse"]
 
 
 def rows(wall=1.0, rmse=0.9, apart=0.0):
-    """Two repeats of LIBMF, 10 s at the end, and of the GPU's; and what chose, which counts for nothing."""
-    found = [(experiment.PEER, "choice", 0, 0.05, 50, None, 99.0, 0.1)]
+    """Two repeats of LIBMF, 10 s at what was chosen, and of the GPU's; and what chose, which counts for nothing."""
+    found = [(experiment.PEER, "choice", 0, 0.05, 50, True, None, 99.0, 0.1)]
     for repeat in (0, 1):
-        for epochs, share, more in ((5, 0.4, 0.1), (20, 1.0, 0.0)):
-            found.append((experiment.PEER, "test", repeat, 0.05, epochs, None, 10 * share, 0.92 + more))
-            ours = rmse + more + apart * repeat
-            found.append(("gpumf, GPU", "test", repeat, 0.08, epochs, share, wall * share, ours))
+        for epochs, share, more in ((5, 0.4, 0.1), (20, 1.0, 0.0), (40, 2.0, -0.3))[repeat : 3 - repeat]:
+            chosen, ours = epochs == 20, rmse + more + apart * repeat
+            found.append((experiment.PEER, "test", repeat, 0.05, epochs, chosen, None, 10 * share, 0.92 + more))
+            found.append(("gpumf, GPU", "test", repeat, 0.08, epochs, chosen, share, wall * share, ours))
     return found
 
 
-def test_programs_are_compared_by_the_wall_and_by_the_error_after_the_most_epochs():
+def test_programs_are_compared_by_the_wall_and_by_the_error_of_what_was_chosen():
     for wall, expected in ((1.0, "reproduced"), (10.0, "tie"), (20.0, "contradicted")):
         assert promise_words("peers-sgd-gpu-wall", COLUMNS, rows(wall=wall)) == expected
     for rmse, apart, expected in ((0.9, 0.0, "reproduced"), (0.95, 0.0, "contradicted"), (0.91, 0.04, "tie")):
@@ -38,11 +38,15 @@ def test_programs_are_compared_by_the_wall_and_by_the_error_after_the_most_epoch
 def test_an_epoch_of_libmf_is_what_more_of_them_take_more(stored):
     frame = pd.DataFrame(rows(), columns=COLUMNS).assign(data="a")
     table = experiment.summary(frame)
-    assert table.seconds_per_epoch[experiment.PEER] == pytest.approx(6 / 15)
-    assert table.regularization["gpumf, GPU"] == 0.08 and table.rmse[experiment.PEER] == 0.92
+    assert table.seconds_per_epoch[experiment.PEER] == pytest.approx(16 / 35)
+    assert (
+        table.regularization["gpumf, GPU"] == 0.08
+        and table.rmse[experiment.PEER] == 0.92
+        and (table.epochs == 20).all()
+    )
     figure = style.save(experiment.figure(frame), stored(frame))
     train = {line.get_label(): list(line.get_xdata()) for line in figure.axes[1].lines}
-    assert train[experiment.PEER] == pytest.approx([2, 8]) and labelled(figure)
+    assert train[experiment.PEER] == pytest.approx([5 * 16 / 35, 20 * 16 / 35, 40 * 16 / 35]) and labelled(figure)
 
 
 def test_libmf_is_trained_on_the_ratings_that_it_is_given(monkeypatch):

@@ -1,9 +1,9 @@
 """SGD beside LIBMF at the size of the Netflix Prize: test RMSE against seconds, on all cores and on the GPU.
 
-Every program tries as many settings on the same tenth of the training ratings that is held out, and trains on all of
-them with the one that was best there. LIBMF tells nothing of its epochs: it is trained anew for each number of them,
-and its seconds of training are what the longest training takes more than the shortest. It is built from its source
-with the machine's vector instructions and threads:
+Every program tries as many settings on the same tenth of the training ratings that is held out, each lambda with each
+number of epochs, and trains on all of them with the one that was best there. LIBMF tells nothing of its epochs: it is
+trained anew for each number of them, and its seconds of training are what the longest training takes more than the
+shortest. It is built from its source with the machine's vector instructions and threads:
 
     CFLAGS="-O3 -march=native -DUSEAVX -DUSEOMP -fopenmp" LDFLAGS=-fopenmp pip install --no-binary :all: libmf
 """
@@ -29,8 +29,8 @@ LOOKS = {PEER: "orange", "gpumf, all cores": "blue", "gpumf, GPU": "green"}
 # Of each program three settings: its own way to choose steps, LIBMF's being adaptive (0.1 is its default).
 _LAMBDAS = [0.03, 0.05, 0.08]
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [2, 4], "choosing": 4, "repeats": 1},
-    "full": {"data": "netflix-twin", "factors": 128, "epochs": [5, 10, 20], "choosing": 10, "repeats": 2},
+    "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [2, 4], "repeats": 1},
+    "full": {"data": "netflix-twin", "factors": 128, "epochs": [5, 10, 20], "repeats": 2},
 }
 PROFILES = {
     name: profile | {"regularization": _LAMBDAS, "learning_rate": {PEER: 0.1, **dict.fromkeys(OURS, 0.03)}}
@@ -44,15 +44,14 @@ def why_unavailable():
     return None if find_spec("libmf") else "the package libmf is not installed; see the experiment's first lines"
 
 
-def run(data, factors, epochs, choosing, repeats, regularization, learning_rate):
-    """Choose lambda, then train for each number of epochs.
+def run(data, factors, epochs, repeats, regularization, learning_rate):
+    """Choose lambda and the number of epochs, then train.
 
     Parameters
     ----------
     data : name of a data set; its official split, where it has one
     factors : int
-    epochs : list of int, rising; all in the first repeat, the last in all of them
-    choosing : int, epochs of the trainings that choose
+    epochs : list of int, rising, that are tried; in the first repeat all are judged, then the chosen one
     repeats : int
     regularization : list of float, that are tried
     learning_rate : dict, program -> its rate
@@ -60,8 +59,9 @@ def run(data, factors, epochs, choosing, repeats, regularization, learning_rate)
     Returns
     -------
     DataFrame with a row a training: program, step ('choice' or 'test'), repeat, factors, regularization, epochs,
-    train (seconds; missing for LIBMF), wall (seconds from ratings in NumPy, as each program takes them, to factors in
-    NumPy; missing for ours where it is a choice), rmse (on the held-out ratings, or on the test set), threads,
+    chosen (whether held-out ratings chose lambda and this number of epochs), train (seconds; missing for LIBMF), wall
+    (seconds from ratings in NumPy, as each program takes them, to factors in NumPy; missing for ours where it is a
+    choice), rmse (on the held-out ratings, or on the test set), threads,
     version (of LIBMF)
     """
     ratings = load_ratings(data)
@@ -73,13 +73,19 @@ def run(data, factors, epochs, choosing, repeats, regularization, learning_rate)
         fit = partial(_fitted, program, factors, rate=learning_rate[program])
         what, tried, taken = {"program": program, "factors": factors}, [], _taken(program, inner)
         for value in tqdm(regularization, desc=f"peers_sgd {program}", leave=False):
-            tried += fit(taken, held_out, [choosing], regularization=value, seed=0, timed=False)
-            tried[-1] |= {"regularization": value}
-        rows += [what | {"step": "choice", "repeat": 0} | row for row in tried]
-        best, taken = min(tried, key=lambda row: row["rmse"])["regularization"], _taken(program, train)
+            tried += [
+                row | {"regularization": value}
+                for row in fit(taken, held_out, epochs, regularization=value, seed=0, timed=False)
+            ]
+        best, taken = min(tried, key=lambda row: row["rmse"]), _taken(program, train)
+        rows += [what | {"step": "choice", "repeat": 0, "chosen": row is best} | row for row in tried]
+        what["regularization"] = best["regularization"]
         for repeat in range(repeats):
-            judged = fit(taken, test, epochs[-1:] if repeat else epochs, regularization=best, seed=repeat, timed=True)
-            rows += [what | {"step": "test", "repeat": repeat, "regularization": best} | row for row in judged]
+            of_repeat = [best["epochs"]] if repeat else epochs
+            judged = fit(taken, test, of_repeat, regularization=best["regularization"], seed=repeat, timed=True)
+            for row in judged:
+                chosen = row["epochs"] == best["epochs"]
+                rows.append(what | {"step": "test", "repeat": repeat, "chosen": chosen} | row)
     frame = pd.DataFrame(rows).assign(data=ratings.name, threads=native.cores(), version=version("libmf"))
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
@@ -149,19 +155,18 @@ def summary(frame):
 
     Returns
     -------
-    DataFrame with the index program: regularization (chosen), epochs (the most), wall, train (seconds, medians), rmse
+    DataFrame with the index program: regularization, epochs (both chosen), wall, train (seconds, medians), rmse
     (median), seconds_per_epoch (what the most epochs take more than the fewest, wall)
     """
     tests = frame[frame.step == "test"]
-    medians = tests.groupby(["program", "epochs"], sort=False)[["regularization", "wall", "train", "rmse"]].median()
-    most = medians.groupby("program", sort=False).tail(1).reset_index("epochs")
-    fewest = medians.groupby("program", sort=False).head(1).reset_index("epochs")
-    apart = (most.wall - fewest.wall) / (most.epochs - fewest.epochs)
-    return most[["regularization", "epochs", "wall", "train", "rmse"]].assign(seconds_per_epoch=apart)
+    columns = ["regularization", "epochs", "wall", "train", "rmse"]
+    chosen = tests[tests.chosen].groupby("program", sort=False)[columns].median()
+    walls = tests[tests.repeat == 0].groupby("program", sort=False)[["epochs", "wall"]].agg(np.ptp)
+    return chosen.assign(seconds_per_epoch=walls.wall / walls.epochs)
 
 
 def figure(frame):
-    """Test RMSE against the seconds of the whole fit (left) and of training (right), a line a program."""
+    """Test RMSE against seconds of the whole fit (left) and of training (right), a line a program; full: chosen."""
     tests = frame[frame.step == "test"]
     figure, (axes,) = style.panels(columns=2, height=3.4, sharey=True)
     for program, runs in tests.groupby("program", sort=False):
@@ -170,7 +175,9 @@ def figure(frame):
         slope = beyond.iloc[-1] / max(medians.index[-1] - medians.index[0], 1)
         train = medians.train.fillna(pd.Series(medians.index * slope, medians.index))
         for axis, seconds in zip(axes, (medians.wall, train), strict=True):
-            axis.plot(seconds, medians.rmse, "-o", color=style.COLOURS[LOOKS[program]], label=program, markersize=4)
+            colour, chosen = style.COLOURS[LOOKS[program]], medians.index == runs[runs.chosen].epochs.iloc[0]
+            axis.plot(seconds, medians.rmse, "-o", color=colour, label=program, fillstyle="none")
+            axis.plot(seconds[chosen], medians.rmse[chosen], "o", color=colour)
     for axis, what in zip(axes, ("seconds of a fit", "seconds of training"), strict=True):
         axis.set(xlabel=what)
         style.log_scale(axis.xaxis)
@@ -180,20 +187,20 @@ def figure(frame):
 
 
 def _times(frame, program):
-    """LIBMF's wall over the program's, for as many epochs: (ratio, spread, 'x')."""
-    tests = frame[(frame.step == "test") & (frame.epochs == frame.epochs[frame.step == "test"].max())]
+    """LIBMF's wall over the program's, each with its chosen setting: (ratio, spread, 'x')."""
+    tests = frame[(frame.step == "test") & frame.chosen]
     walls = [tests.wall[tests.program == name] for name in (PEER, program)]
     return (*ratio(*walls), "x") if all(map(len, walls)) else (np.nan, np.nan, "x")
 
 
 def _rmse_below(frame, program):
-    """LIBMF's last RMSE less the program's, and half of what the repeats of both cover."""
-    tests = frame[(frame.step == "test") & (frame.epochs == frame.epochs[frame.step == "test"].max())]
+    """LIBMF's RMSE less the program's, each with its chosen setting, and half of what the repeats of both cover."""
+    tests = frame[(frame.step == "test") & frame.chosen]
     rmse = tests.groupby("program").rmse.agg(["median", np.ptp]).reindex([PEER, program])
     return rmse["median"][PEER] - rmse["median"][program], np.hypot(*rmse["ptp"]) / 2, "rating"
 
 
-_SETTING = "Netflix twin | 128 factors | 20 epochs, lambda by the same search"
+_SETTING = "Netflix twin | 128 factors | lambda and epochs by the same search"
 FINDINGS = [
     Finding(
         f"peers-sgd-{name}-{what}",
