@@ -1,5 +1,6 @@
 """SGD beside LIBMF: seconds and errors after as many epochs."""
 
+import os
 import sys
 from types import SimpleNamespace
 
@@ -70,12 +71,19 @@ def test_libmf_is_trained_on_the_ratings_that_it_is_given(monkeypatch):
             return self.fitted[1]
 
     monkeypatch.setitem(sys.modules, "libmf", SimpleNamespace(mf=SimpleNamespace(MF=Factorization)))
-    row = experiment._libmf(2, experiment._taken(experiment.PEER, train), judge, 7, 0.05, 0.1)
+    monkeypatch.setattr(experiment, "_apart", lambda function, *arguments: function(*arguments))
+    with experiment._taken(experiment.PEER, train) as file:
+        row = experiment._libmf(2, file, judge, 7, 0.05, 0.1)
+    assert not file.exists()
     assert (asked["k"], asked["nr_iters"], asked["eta"], asked["lambda_p2"], asked["lambda_q2"]) == (
         2, 7, 0.1, 0.05, 0.05
     )  # fmt: skip
     assert asked["lambda_p1"] == asked["lambda_q1"] == 0
     assert row["epochs"] == 7 and row["rmse"] == pytest.approx(np.sqrt(np.mean((4 - judge.values) ** 2)))
+
+
+def test_a_process_of_its_own():
+    assert experiment._apart(os.getpid) != os.getpid()
 
 
 def test_who_has_no_factors_gets_the_mean():

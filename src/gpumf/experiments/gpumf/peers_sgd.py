@@ -9,9 +9,14 @@ shortest. It is built from its source with the machine's vector instructions and
 """
 
 import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -71,31 +76,34 @@ def run(data, factors, epochs, repeats, regularization, learning_rate):
     usable = usable_devices()
     for program in [PEER, *(name for name, kernel in OURS.items() if SGD.solvers()[kernel] in usable)]:
         fit = partial(_fitted, program, factors, rate=learning_rate[program])
-        what, tried, taken = {"program": program, "factors": factors}, [], _taken(program, inner)
-        for value in tqdm(regularization, desc=f"peers_sgd {program}", leave=False):
-            tried += [
-                row | {"regularization": value}
-                for row in fit(taken, held_out, epochs, regularization=value, seed=0, timed=False)
-            ]
-        best, taken = min(tried, key=lambda row: row["rmse"]), _taken(program, train)
+        what, tried = {"program": program, "factors": factors}, []
+        with _taken(program, inner) as taken:
+            for value in tqdm(regularization, desc=f"peers_sgd {program}", leave=False):
+                fitted = fit(taken, held_out, epochs, regularization=value, seed=0, timed=False)
+                tried += [row | {"regularization": value} for row in fitted]
+        best = min(tried, key=lambda row: row["rmse"])
         rows += [what | {"step": "choice", "repeat": 0, "chosen": row is best} | row for row in tried]
-        what["regularization"] = best["regularization"]
-        for repeat in range(repeats):
-            of_repeat = [best["epochs"]] if repeat else epochs
-            judged = fit(taken, test, of_repeat, regularization=best["regularization"], seed=repeat, timed=True)
-            for row in judged:
-                chosen = row["epochs"] == best["epochs"]
-                rows.append(what | {"step": "test", "repeat": repeat, "chosen": chosen} | row)
+        what |= {"step": "test", "regularization": best["regularization"]}
+        with _taken(program, train) as taken:
+            for repeat in range(repeats):
+                of_repeat = [best["epochs"]] if repeat else epochs
+                judged = fit(taken, test, of_repeat, regularization=best["regularization"], seed=repeat, timed=True)
+                rows += [what | {"repeat": repeat, "chosen": row["epochs"] == best["epochs"]} | row for row in judged]
     frame = pd.DataFrame(rows).assign(data=ratings.name, threads=native.cores(), version=version("libmf"))
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
 
+@contextmanager
 def _taken(program, ratings):
-    """Ratings as a program takes them: LIBMF float32 (nnz, 3), a user, an item and a value each."""
+    """Ratings as a program takes them: LIBMF a file of float32 (nnz, 3), a user, an item and a value each."""
     if program != PEER:
-        return ratings
-    return np.column_stack([ratings.users, ratings.items, ratings.values]).astype(np.float32)
+        yield ratings
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "ratings.npy")
+        np.save(file, np.column_stack([ratings.users, ratings.items, ratings.values]).astype(np.float32))
+        yield file
 
 
 def _fitted(program, factors, train, judge, epochs, regularization, rate, seed, timed):
@@ -121,19 +129,31 @@ def _fitted(program, factors, train, judge, epochs, regularization, rate, seed, 
     ]
 
 
-def _libmf(factors, triples, judge, epochs, regularization, rate):
-    from libmf import mf
-
+def _libmf(factors, file, judge, epochs, regularization, rate):
     cores = native.cores()
     options = {"k": factors, "nr_threads": cores, "nr_bins": max(26, 2 * cores + 1), "nr_iters": epochs, "eta": rate}
     options |= {"lambda_p1": 0, "lambda_q1": 0}  # the package's defaults are not zero, as LIBMF's own are
-    model = mf.MF(**options, lambda_p2=regularization, lambda_q2=regularization, quiet=True)
+    options |= {"lambda_p2": regularization, "lambda_q2": regularization, "quiet": True}
+    wall, users, items = _apart(_factorized, options, file)
+    mean = np.load(file, mmap_mode="r")[:, 2].mean(dtype=np.float64)
+    return {"epochs": epochs, "train": np.nan, "wall": wall, "rmse": _rmse(users, items, mean, judge)}
+
+
+def _factorized(options, file):
+    """(wall seconds of a training by LIBMF, factors of the users, factors of the items)."""
+    from libmf import mf
+
+    triples, model = np.load(file), mf.MF(**options)
     started = time.perf_counter()
     model.fit(triples)
     users, items = model.p_factors(), model.q_factors()
-    wall = time.perf_counter() - started
-    mean = triples[:, 2].mean(dtype=np.float64)
-    return {"epochs": epochs, "train": np.nan, "wall": wall, "rmse": _rmse(users, items, mean, judge)}
+    return time.perf_counter() - started, users, items
+
+
+def _apart(function, *arguments):
+    """What a function gives in a process of its own, with whose end its memory is free: the package frees none."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def _rmse(users, items, mean, ratings, chunk=1 << 18):
