@@ -96,7 +96,7 @@ class _PlainALS:
             c_float,
         ]
         self._train, self._regularization = train, model.regularization
-        self._p, self._q = model.initial_factors(train)
+        self._p, self._q = map(native.aligned, model.initial_factors(train))
 
     def epoch(self, number):
         for rows, fixed, solved in ((self._train.by_user, self._q, self._p), (self._train.by_item, self._p, self._q)):
@@ -118,7 +118,7 @@ class _PlainSGD:
         order, self._offsets = shuffled_blocks(train, self._side, self._seed)
         self._ratings = train.users[order], train.items[order], train.values[order]
         self._steps = model.learning_rate, model.regularization
-        self._p, self._q = model.initial_factors(train)
+        self._p, self._q = map(native.aligned, model.initial_factors(train))
 
     def epoch(self, number):
         for diagonal in shuffled_diagonals(self._side, self._seed, number):
