@@ -203,11 +203,18 @@ def _sgd_replay(case, epochs):
                 how = draw_key(model), step, first, model.options["conflict"]
                 p, q = reference.cu2rec_step(train, p, q, steps, model.bias_kind, *how)
             continue
-        stored = np.float16 if model.solver == "cumf_sgd" else None
+        stored, rates = np.float16 if model.solver == "cumf_sgd" else None, rates_of(model, train, epoch)
         for moves, part in groupby(order_of(model, train, epoch), key=lambda update: update[1]):
             order, sides = [rating for rating, _ in part], moves if moves == "both" else f"{moves}s"
-            p, q = reference.sgd_replay(train, order, p, q, steps, model.bias_kind, sides, stored)
+            p, q = reference.sgd_replay(train, order, p, q, steps, model.bias_kind, sides, stored, rates)
     return p, q
+
+
+def rates_of(model, train, epoch):
+    """Of users and of items in units of the model's, where it has the option `row_rates`."""
+    if not model.options.get("row_rates"):
+        return None
+    return [(1 + n * (epoch + 0.5) / model.factors) ** -0.5 for n in (train.user_counts, train.item_counts)]
 
 
 # RBM

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from cases import order_of
+from cases import order_of, rates_of
 from gpumf import ALS, SGD, DivergedError, native
 from gpumf.cpu import als, reference, sgd
 from gpumf.experiments.gpumf import cpu_baselines
@@ -131,15 +131,18 @@ def test_without_a_cache_it_is_compiled_to_a_folder_that_goes_again(tmp_path):
 
 
 @pytest.mark.parametrize(("factors", "biases"), [(1, False), (16, False), (17, False), (33, True), (40, "baseline")])
+@pytest.mark.parametrize("row_rates", [False, True])
 @pytest.mark.parametrize("make", [sgd.native_ordered, sgd.numba_ordered])
-def test_ordered_sgd_follows_its_order(make, factors, biases, monkeypatch):
+def test_ordered_sgd_follows_its_order(make, factors, biases, row_rates, monkeypatch):
     if make is sgd.numba_ordered and factors not in (16, 33):
         pytest.skip("Numba compiles for some seconds; these two are enough")
     monkeypatch.setattr(sgd, "ordered", make)
     ratings = ragged_ratings(n_users=60, seed=factors)
     learned = {}
     for kernel in ("ordered", "ordered_parallel"):
-        model = SGD(factors, 0.1, learning_rate=0.05, biases=biases, solver=kernel, device="cpu", side=5)
+        model = SGD(
+            factors, 0.1, learning_rate=0.05, biases=biases, solver=kernel, device="cpu", side=5, row_rates=row_rates
+        )
         p, q = random_factors(60, model.columns, 1), random_factors(ratings.n_items, model.columns, 2)
         if biases:
             p[:, -1] = q[:, -2] = 1
@@ -147,11 +150,12 @@ def test_ordered_sgd_follows_its_order(make, factors, biases, monkeypatch):
         for epoch in range(2):
             trainer.epoch(epoch)
         learned[kernel] = trainer.factors()
-    first, second = ([rating for rating, _ in order_of(model, ratings, epoch)] for epoch in range(2))
-    assert sorted(first) == sorted(second) == list(range(ratings.nnz)) and first != second
-    steps = 0.05, *[0.1] * 4
-    expected = reference.sgd_replay(ratings, np.array(first + second), p, q, steps, model.bias_kind)
-    for one, all_, right in zip(*learned.values(), expected, strict=True):
+    orders = [[rating for rating, _ in order_of(model, ratings, epoch)] for epoch in range(2)]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(ratings.nnz)) and orders[0] != orders[1]
+    for epoch, order in enumerate(orders):
+        of = model.bias_kind, "both", None, rates_of(model, ratings, epoch)
+        p, q = reference.sgd_replay(ratings, np.array(order), p, q, (0.05, *[0.1] * 4), *of)
+    for one, all_, right in zip(*learned.values(), (p, q), strict=True):
         assert np.array_equal(one, all_)
         assert np.abs(one - right).max() < 1e-5 * max(1, np.abs(right).max())
 

@@ -23,16 +23,23 @@ struct Steps {
 
 __device__ inline bool is_factor(int column) { return BIASES == 0 || column < USER_BIAS || column >= FACTORS; }
 
+// Updates one column of both vectors by steps that are rate e of each.
+template <class Real>
+__device__ inline void update(Real& p, Real& q, Real user_step, Real item_step, int column, const Steps<Real>& steps) {
+    const Real p_old = p;
+    if (is_factor(column)) {
+        p = steps.user_decay * p_old - user_step * q;
+        q = steps.item_decay * q - item_step * p_old;
+    } else if (BIASES == 1 && column == USER_BIAS) {
+        p = steps.user_bias_decay * p - user_step;
+    } else if (BIASES == 1) {
+        q = steps.item_bias_decay * q - item_step;
+    }
+}
+
 // Updates one column of both vectors; error = p_u . q_i - r.
 template <class Real>
 __device__ inline void update(Real& p, Real& q, Real error, int column, const Steps<Real>& steps) {
-    const Real step = steps.rate * error, p_old = p;
-    if (is_factor(column)) {
-        p = steps.user_decay * p_old - step * q;
-        q = steps.item_decay * q - step * p_old;
-    } else if (BIASES == 1 && column == USER_BIAS) {
-        p = steps.user_bias_decay * p - step;
-    } else if (BIASES == 1) {
-        q = steps.item_bias_decay * q - step;
-    }
+    const Real step = steps.rate * error;
+    update(p, q, step, step, column, steps);
 }

@@ -16,6 +16,9 @@
 //   1. STORED = float: users' rows in FP32.
 //   2. STORED = half_bits: users' rows in FP16.
 //   3. LOCKED = 1: either of them with a lock for each item row, see below.
+//   4. ROW_RATES = 1: any of them with a rate for each row, which falls with its ratings, see row_rate. A popular row
+//      takes small steps and a rare one large ones: fewer epochs, for one more number a run and one more read an update.
+//      Some variants, above 128 columns and on sm_75, spill a few words for it.
 //
 // Bytes an update, with r ratings in a run: 12 for the rating and 4 f / r between L2 and registers; of memory, per
 // epoch and not per update, 4 f for each user and 8 f for each item and part. r is nnz over the number of pairs of a
@@ -43,11 +46,12 @@
 #include "common/random.cuh"
 #include "sgd/geometry.cuh"
 
-#if !defined(STORED) || !defined(LOCKED)
-#error "compile with -DSTORED=half_bits or float, -DLOCKED=0 or 1"
+#if !defined(STORED) || !defined(LOCKED) || !defined(ROW_RATES)
+#error "compile with -DSTORED=half_bits or float, -DLOCKED=0 or 1, -DROW_RATES=0 or 1"
 #endif
 
-static_assert(FAST_ROW == QUADS * sizeof(FloatQuad) && FAST_LOCK == sizeof(int), "what the host reserves");
+static_assert(FAST_ROW == QUADS * sizeof(FloatQuad) && FAST_LOCK == sizeof(int) && FAST_RATE == sizeof(float),
+              "what the host reserves");
 
 constexpr unsigned WARP = 0xffffffffu;  // mask of all lanes
 
@@ -56,6 +60,19 @@ constexpr unsigned WARP = 0xffffffffu;  // mask of all lanes
 __device__ inline void round_to(float& to, float x, unsigned) { to = x; }
 __device__ inline void round_to(half_bits& to, float x, unsigned random) {
     to = to_half(0.0f * x + __uint_as_float((__float_as_uint(x) + random) & ~0x1fffu));
+}
+
+// The rate of a row with so many ratings after so many epochs, in units of that of all: AdaGrad's, as Chin et al. 2015
+// have it for a whole row, of gradients whose squares have the mean 1 / f, as those of errors and vectors of length 1.
+__device__ inline float row_rate(float ratings, float epochs) {
+    constexpr int LEARNED = BIASES == 0 ? FACTORS : FACTORS - 2;
+    return rsqrtf(1.0f + ratings * epochs / LEARNED);
+}
+
+// The decays of two rows that have such rates.
+__device__ inline Steps<float> of_rows(const Steps<float>& steps, float user_rate, float item_rate) {
+    return {steps.rate, 1.0f - user_rate * (1.0f - steps.user_decay), 1.0f - item_rate * (1.0f - steps.item_decay),
+            1.0f - user_rate * (1.0f - steps.user_bias_decay), 1.0f - item_rate * (1.0f - steps.item_bias_decay)};
 }
 
 // Up to LANES ratings of a segment, one a lane.
@@ -128,7 +145,9 @@ __device__ inline unsigned steps_with(bool so) {
 
 // Updates by all batches of a group, prefetching the next run's row and the ratings of the batch after the next. The
 // groups of a warp run in lockstep, rating by rating. locks: with LOCKED a word for each row of the tile, 0 = free.
+// user_counts (of ratings), item_rates (of the tile's rows), epochs: of row_rate, with ROW_RATES.
 __device__ inline void descend(Batches& batches, Quad<STORED>* user_rows, FloatQuad* tile, int* locks,
+                               const float* user_counts, const float* item_rates, float epochs,
                                const Steps<float>& steps, bool reread, unsigned& random) {
     batches.look_ahead();
     Batch batch = batches.fetch(), following = batches.fetch();
@@ -136,6 +155,7 @@ __device__ inline void descend(Batches& batches, Quad<STORED>* user_rows, FloatQ
     int user_now = -1;
     float p[4 * QUADS_PER_LANE] = {};
     Quads<STORED> next = {};
+    float next_count = 0.0f, user_rate = 1.0f;
 
     auto write_back = [&] {
         Quads<STORED> row = {};
@@ -146,8 +166,13 @@ __device__ inline void descend(Batches& batches, Quad<STORED>* user_rows, FloatQ
         row.store(user_rows, user_now);
     };
 
+    auto prefetch = [&](int user) {
+        next.load_current(user_rows, user);
+        if (ROW_RATES) next_count = user_counts[user];
+    };
+
     int next_user = __shfl_sync(WARP, batch.user, 0, LANES);  // whose row is prefetched; -1: none
-    if (batch.count > 0) next.load_current(user_rows, next_user);
+    if (batch.count > 0) prefetch(next_user);
     while (any_group(batch.count > 0)) {
         const Batch coming = batches.fetch();
         const int last = __shfl_sync(WARP, batch.user, batch.count - 1, LANES);
@@ -160,12 +185,13 @@ __device__ inline void descend(Batches& batches, Quad<STORED>* user_rows, FloatQ
                 if (user_now >= 0) write_back();
                 user_now = next_user, next_user = -1;
                 next.for_each([&](int k, int, STORED x) { p[k] = from_stored(x); });
+                if (ROW_RATES) user_rate = row_rate(next_count, epochs);
             }
             if (any_group(next_user < 0)) {
                 const unsigned rest = starts >> t >> 1;
                 const int user = __shfl_sync(WARP, rest ? batch.user : following.user,
                                              rest ? t + __ffs(rest) : __ffs(following_starts) - 1, LANES);
-                if (next_user < 0 && (rest | following_starts)) next.load_current(user_rows, next_user = user);
+                if (next_user < 0 && (rest | following_starts)) prefetch(next_user = user);
             }
             const int item = __shfl_sync(WARP, batch.item, t, LANES);
             FloatQuad* const at = tile + item * QUADS;
@@ -179,7 +205,15 @@ __device__ inline void descend(Batches& batches, Quad<STORED>* user_rows, FloatQ
                 q.load(at, 0);
             };
             auto write = [&] {
-                q.for_each([&](int k, int column, float& x) { update(p[k], x, error, column, steps); });
+                if (ROW_RATES) {
+                    const float item_rate = item_rates[item], step = steps.rate * error;
+                    const Steps<float> own = of_rows(steps, user_rate, item_rate);
+                    q.for_each([&](int k, int column, float& x) {
+                        update(p[k], x, user_rate * step, item_rate * step, column, own);
+                    });
+                } else {
+                    q.for_each([&](int k, int column, float& x) { update(p[k], x, error, column, steps); });
+                }
                 q.store(at, 0);
             };
             if (LOCKED) {
@@ -211,28 +245,35 @@ __device__ inline void descend(Batches& batches, Quad<STORED>* user_rows, FloatQ
 
 // Updates by part `part` of the users. With k = part * n_tiles + t, tile t has the segments tile_segments[k] to
 // tile_segments[k + 1] - 1; segment s is the ratings segments[s] to segments[s + 1] - 1, counted from first_rating.
-// items: row in the tile; row r of tile t is item tile_items[tile_rows[t] + r].
+// items: row in the tile; row r of tile t is item tile_items[tile_rows[t] + r]. user_counts, item_counts: ratings of
+// each in the training set, and epochs: how many have gone by half an epoch from now, both for ROW_RATES.
 // Grid: any; a block a tile. Block: whole warps, at least `groups` groups. Dynamic shared memory: FAST_ROW
-// bytes for each row of the largest tile, FAST_LOCK more with locks.
+// bytes for each row of the largest tile, FAST_LOCK more with locks, FAST_RATE more with rates.
 extern "C" __global__ void __launch_bounds__(FAST_THREADS, 1)
     fast(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
          const int* __restrict__ tile_items, const int* __restrict__ tile_rows, int n_tiles,
          const int* __restrict__ users, const int* __restrict__ items, const float* __restrict__ values,
          long long first_rating, Quad<STORED>* user_factors, float* item_factors,
-         const Steps<float>* __restrict__ steps_now, int groups, int reread, unsigned rotation, unsigned key) {
+         const Steps<float>* __restrict__ steps_now, const float* __restrict__ user_counts,
+         const float* __restrict__ item_counts, float epochs, int groups, int reread, unsigned rotation,
+         unsigned key) {
     extern __shared__ __align__(16) float shared[];
     const Steps<float> steps = *steps_now;
     unsigned random = (unsigned)splitmix64(((unsigned long long)key << 32) + blockIdx.x * blockDim.x + threadIdx.x);
 
     for (int t = blockIdx.x; t < n_tiles; t += gridDim.x) {
-        const int first_row = tile_rows[t], words = (tile_rows[t + 1] - first_row) * QUADS * 4;
+        const int first_row = tile_rows[t], rows = tile_rows[t + 1] - first_row, words = rows * QUADS * 4;
         for (int k = threadIdx.x; k < words; k += blockDim.x) {
             const int column = k % (QUADS * 4), item = tile_items[first_row + k / (QUADS * 4)];
             shared[k] = column < FACTORS ? item_factors[item * (long long)FACTORS + column] : 0.0f;
         }
         int* const locks = reinterpret_cast<int*>(shared + words);
         if (LOCKED)
-            for (int row = threadIdx.x; row < words / (QUADS * 4); row += blockDim.x) locks[row] = 0;
+            for (int row = threadIdx.x; row < rows; row += blockDim.x) locks[row] = 0;
+        float* const rates = shared + words + (LOCKED ? rows : 0);
+        if (ROW_RATES)
+            for (int row = threadIdx.x; row < rows; row += blockDim.x)
+                rates[row] = row_rate(item_counts[tile_items[first_row + row]], epochs);
         __syncthreads();
         const int begin = tile_segments[part * n_tiles + t], count = tile_segments[part * n_tiles + t + 1] - begin;
         // Each tile starts at another segment: `turn` is a fraction of `count` in units of 2^-32.
@@ -241,7 +282,8 @@ extern "C" __global__ void __launch_bounds__(FAST_THREADS, 1)
         const int group = threadIdx.x / LANES;
         Batches batches = {segments + begin, group < groups ? count : 0, start, groups, group,
                            first_rating,     users, items, values};
-        descend(batches, user_factors, reinterpret_cast<FloatQuad*>(shared), locks, steps, reread, random);
+        descend(batches, user_factors, reinterpret_cast<FloatQuad*>(shared), locks, user_counts, rates, epochs, steps,
+                reread, random);
         __syncthreads();
         for (int k = threadIdx.x; k < words; k += blockDim.x) {
             const int column = k % (QUADS * 4), item = tile_items[first_row + k / (QUADS * 4)];

@@ -118,7 +118,8 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
     assert found == wanted
     assert {(source, name) for source, name, _ in found} == set(sources.all_kernels())
     compiled = {(source, key, value) for source, _, defined in found for key, value in defined}
-    for source, key in (("sgd/cu2rec.cu", "CONFLICT"), ("sgd/fast.cu", "STORED"), ("sgd/fast.cu", "LOCKED")):
+    versions = [("sgd/cu2rec.cu", "CONFLICT")] + [("sgd/fast.cu", key) for key in ("STORED", "LOCKED", "ROW_RATES")]
+    for source, key in versions:
         assert {(source, key, value) for value in sources.declared(source).variants[key]} <= compiled
 
 

@@ -7,6 +7,7 @@ from gpumf import ALS, SGD
 from gpumf.datasets import DeviceRatings, Ratings
 from gpumf.hashing import splitmix64
 from gpumf.models.initial import normal_factors, uniform_factors, with_bias_columns
+from support import ragged_ratings
 
 
 def test_initial_factors_start_near_the_mean(sets):
@@ -67,3 +68,11 @@ def test_columns_of_biases_are_the_same_wherever_they_are_made(launcher):
     for ours, others in zip(here, map(launcher.to_numpy, there), strict=True):
         assert ours.tobytes() == others.tobytes()
     assert here[0][:, -2:].tolist() == [[0.5, 1], [0, 1], [0.5, 1]] and not here[1][1, :4].any()
+
+
+def test_initial_factors_of_a_model_with_biases_have_its_standard_deviation():
+    train, made = ragged_ratings(n_users=200, n_items=100, longest=20, seed=3), []
+    for std in (None, 0.01):
+        users, _ = SGD(8, init_std=std, device="cpu").initial_factors(train)
+        made.append(users[train.user_counts > 0, :-2])
+    assert made[0].std() == pytest.approx(0.1, rel=0.05) and np.allclose(made[0], 10 * made[1], rtol=1e-4)

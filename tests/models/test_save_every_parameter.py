@@ -38,6 +38,7 @@ OTHERS = {
         "bias_regularization": 0.13,
         "item_bias_regularization": 0.14,
         "biases": False,
+        "init_std": 0.3,
         "clip": True,
         "schedule": schedules.Power(0.3, 0.7),
         "seed": 5,

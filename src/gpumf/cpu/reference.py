@@ -68,7 +68,7 @@ def implicit_half_sweep(rows, fixed, regularization, alpha):
     return solved
 
 
-def sgd_replay(ratings, order, p, q, steps, biases=0, sides="both", stored=None):
+def sgd_replay(ratings, order, p, q, steps, biases=0, sides="both", stored=None, rates=None):
     """Updates of SGD one after another (thesis, Algorithm 4.1; with biases, cu2rec), in a given order of the ratings.
 
     Parameters
@@ -80,11 +80,13 @@ def sgd_replay(ratings, order, p, q, steps, biases=0, sides="both", stored=None)
     biases : 0, 1 or 2, as BIASES of kernels/common/sgd.cuh
     sides : 'both', or 'users' or 'items' alone (Algorithm 2.2)
     stored : dtype to which factors are rounded after every update; float64 by default
+    rates : of each user and of each item, in units of the learning rate; 1 by default
 
     Returns
     -------
     (p, q) : float64 copies of the given factors after the updates
     """
+    user_rates, item_rates = rates or (np.ones(len(p)), np.ones(len(q)))
     p, q = p.astype(np.float64), q.astype(np.float64)
     columns = np.arange(p.shape[1])
     plain = columns < p.shape[1] - (2 if biases else 0)
@@ -96,8 +98,8 @@ def sgd_replay(ratings, order, p, q, steps, biases=0, sides="both", stored=None)
     for t in order:
         u, i = ratings.users[t], ratings.items[t]
         error = p[u] @ q[i] - np.float64(ratings.values[t])
-        new_p = p[u] - learned_p * rate * (error * q[i] + p_reg * p[u])
-        new_q = q[i] - learned_q * rate * (error * p[u] + q_reg * q[i])
+        new_p = p[u] - learned_p * rate * user_rates[u] * (error * q[i] + p_reg * p[u])
+        new_q = q[i] - learned_q * rate * item_rates[i] * (error * p[u] + q_reg * q[i])
         if sides != "items":
             p[u] = new_p.astype(stored)
         if sides != "users":

@@ -90,7 +90,7 @@ def hogwild(columns, biases, parallel):
 
 
 def ordered(columns, biases, parallel):
-    """Compile ordered(users, items, values, p, q, steps, offsets, diagonals): native/sgd.cpp, or Numba without C++.
+    """Compile ordered(users, items, values, p, q, steps, offsets, diagonals, rates): native/sgd.cpp, or Numba.
 
     Parameters
     ----------
@@ -102,7 +102,8 @@ def ordered(columns, biases, parallel):
     A function that updates p, float32 (users, columns), and q, float32 (items, columns), in place by an epoch of the
     ratings: block after block as of `gpumf.models.sgd.partition.Blocks`, whose `offsets` it takes, of one diagonal
     after another. steps : float32 (5,), the learning rate and 1 - rate lambda of each lambda, as of `hogwild`;
-    diagonals : int64 (side,), in which order they come
+    diagonals : int64 (side,), in which order they come; rates : None, or of each user and of each item, float32, in
+    units of the learning rate
     """
     return native_ordered(columns, biases, parallel) or numba_ordered(columns, biases, parallel)
 
@@ -113,12 +114,15 @@ def native_ordered(columns, biases, parallel):
     library = native.library("sgd.cpp", COLUMNS=columns, BIASES=biases)
     if library is None:
         return None
-    run, positions, floats = library.ordered, native.array(np.int32), native.array(np.float32)
-    run.argtypes = [positions, positions, *[floats] * 4, *[native.array(np.int64)] * 2, c_int, c_int]
+    positions, floats = native.array(np.int32), native.array(np.float32)
+    common = [positions, positions, *[floats] * 4, *[native.array(np.int64)] * 2]
+    library.ordered.argtypes = [*common, c_int, c_int]
+    library.ordered_by_rates.argtypes = [*common, floats, floats, c_int, c_int]
     threads = native.cores() if parallel else 1
 
-    def ordered(users, items, values, p, q, steps, offsets, diagonals):
-        run(users, items, values, p, q, steps, offsets, diagonals, len(diagonals), threads)
+    def ordered(users, items, values, p, q, steps, offsets, diagonals, rates=None):
+        run = library.ordered if rates is None else library.ordered_by_rates
+        run(users, items, values, p, q, steps, offsets, diagonals, *(rates or ()), len(diagonals), threads)
 
     return ordered
 
@@ -131,31 +135,35 @@ def numba_ordered(columns, biases, parallel):
     factors = columns - 2 if biases else columns
 
     @njit(fastmath=True, nogil=True)
-    def block(users, items, values, p, q, steps, begin, end):
+    def block(users, items, values, p, q, steps, user_rates, item_rates, begin, end):
         rate, keep_user, keep_item, keep_user_bias, keep_item_bias = steps
         for t in range(begin, end):
             u, v = p[users[t]], q[items[t]]
+            of_user, of_item = user_rates[users[t]], item_rates[items[t]]
             error = -values[t]
             for k in range(columns):
                 error += u[k] * v[k]
-            step = rate * error
+            user_step, item_step = of_user * rate * error, of_item * rate * error
+            kept_user, kept_item = 1 - of_user * (1 - keep_user), 1 - of_item * (1 - keep_item)
             for k in range(factors):
                 old = u[k]
-                u[k] = keep_user * old - step * v[k]
-                v[k] = keep_item * v[k] - step * old
+                u[k] = kept_user * old - user_step * v[k]
+                v[k] = kept_item * v[k] - item_step * old
             if biases == 1:
-                u[columns - 2] = keep_user_bias * u[columns - 2] - step
-                v[columns - 1] = keep_item_bias * v[columns - 1] - step
+                bias = columns - 2
+                u[bias] = (1 - of_user * (1 - keep_user_bias)) * u[bias] - user_step
+                v[bias + 1] = (1 - of_item * (1 - keep_item_bias)) * v[bias + 1] - item_step
 
     # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
     @njit(nogil=True, parallel=parallel)
-    def diagonal(users, items, values, p, q, steps, offsets):
+    def diagonal(users, items, values, p, q, steps, user_rates, item_rates, offsets):
         for b in prange(len(offsets) - 1):
-            block(users, items, values, p, q, steps, offsets[b], offsets[b + 1])
+            block(users, items, values, p, q, steps, user_rates, item_rates, offsets[b], offsets[b + 1])
 
-    def ordered(users, items, values, p, q, steps, offsets, diagonals):
+    def ordered(users, items, values, p, q, steps, offsets, diagonals, rates=None):
         side, steps = len(diagonals), tuple(steps)
+        rates = rates or [np.ones(len(factors), np.float32) for factors in (p, q)]
         for first in diagonals * side:
-            diagonal(users, items, values, p, q, steps, offsets[first : first + side + 1])
+            diagonal(users, items, values, p, q, steps, *rates, offsets[first : first + side + 1])
 
     return ordered

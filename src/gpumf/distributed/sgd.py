@@ -33,6 +33,10 @@ def check(model):
         raise ValueError(f"solver={model.solver!r} does not train in blocks; choose from {', '.join(SOLVERS)}")
     if model.biases == "baseline":
         raise ValueError("baseline predictors are made of all ratings at once; take biases=True")
+    if model.options.get("row_rates"):
+        raise ValueError(
+            "row_rates are by all of a row's ratings, of which a worker has a part; take one rate for all"
+        )
 
 
 def blocks_of(rows, users, bounds, device=None):

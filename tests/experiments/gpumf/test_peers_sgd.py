@@ -73,7 +73,7 @@ def test_libmf_is_trained_on_the_ratings_that_it_is_given(monkeypatch):
     monkeypatch.setitem(sys.modules, "libmf", SimpleNamespace(mf=SimpleNamespace(MF=Factorization)))
     monkeypatch.setattr(experiment, "_apart", lambda function, *arguments: function(*arguments))
     with experiment._taken(experiment.PEER, train) as file:
-        row = experiment._libmf(2, file, judge, 7, 0.05, 0.1)
+        (row,) = experiment._fitted(experiment.PEER, 2, file, judge, [7], 0.05, 0.1, 0, True)
     assert not file.exists()
     assert (asked["k"], asked["nr_iters"], asked["eta"], asked["lambda_p2"], asked["lambda_q2"]) == (
         2, 7, 0.1, 0.05, 0.05
@@ -95,7 +95,7 @@ def test_who_has_no_factors_gets_the_mean():
     assert experiment._rmse(users, items, 3.0, ratings, chunk=7) == pytest.approx(error)
 
 
-def test_ours_has_no_biases_either_and_walls_where_they_are_asked_for(monkeypatch):
+def test_ours_has_walls_where_they_are_asked_for_and_rates_of_rows(monkeypatch):
     train, judge = ragged_ratings(12, 9, 6, seed=1).split(0.2)
     fitted = []
     monkeypatch.setattr(experiment, "wall_seconds", lambda model, *of: fitted.append(model) or 1.0)
@@ -103,4 +103,4 @@ def test_ours_has_no_biases_either_and_walls_where_they_are_asked_for(monkeypatc
         found = experiment._fitted("gpumf, all cores", 3, train, judge, [1, 2], 0.1, 0.01, 0, timed)
         assert [row["epochs"] for row in found] == [1, 2] and all(np.isfinite(row["rmse"]) for row in found)
         assert [row["wall"] == 1 for row in found] == [timed, timed]
-    assert len(fitted) == 2 and not any(model.biases for model in fitted)
+    assert len(fitted) == 2 and all(model.options["row_rates"] for model in fitted)

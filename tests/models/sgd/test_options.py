@@ -17,6 +17,8 @@ def test_parameters_are_checked():
     assert SGD(**saved).item_bias_regularization == 0.4 != SGD(**saved).bias_regularization
     with pytest.raises(ValueError, match="biases"):
         SGD(16, biases="both")
+    with pytest.raises(ValueError, match="init_std"):
+        SGD(16, init_std=0)
     with pytest.raises(ValueError, match="chunk"):
         SGD(16, chunk=0, biases=False)
     with pytest.raises(TypeError, match="no options"):
@@ -51,6 +53,7 @@ WRONG_OPTIONS = {
         "precision": (8, 64),
         "reread": (1,),
         "locked": (1,),
+        "row_rates": (1,),
     },
 }
 

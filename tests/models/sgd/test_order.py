@@ -21,7 +21,12 @@ ALONE = {
         {"threads": 1, "update": "wavefront", "side": 4},
         {"update": "blocked", "side": 4},
     ],
-    "fast": [BY_ONE | {"precision": 32}, BY_ONE | {"precision": 16}],
+    "fast": [
+        BY_ONE | {"precision": 32},
+        BY_ONE | {"precision": 16},
+        BY_ONE | {"precision": 32, "row_rates": True},
+        BY_ONE | {"precision": 32, "row_rates": True, "locked": True, "resident": "users"},
+    ],
     "cu2rec": [
         *({"threads": 1, "conflict": how} for how in ("early_bird_gets", "early_bird_loses", "atomic")),
         {"threads": 1, "striding": False},
@@ -57,9 +62,14 @@ def test_a_kernel_matches_its_own_order(launcher, kernel, options, ratings, fact
 
 
 @WIDTHS
-@pytest.mark.parametrize("kernel", ["sequential", "ordered", "ordered_parallel"])
-def test_the_processor_matches_its_own_order(kernel, ratings, factors, biases):
-    sgd_case("cpu", kernel, ratings, factors, biases).assert_close(3e-6)
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [(kernel, {}) for kernel in ("sequential", "ordered", "ordered_parallel")]
+    + [(kernel, {"row_rates": True}) for kernel in ("ordered", "ordered_parallel")],
+    ids=str,
+)
+def test_the_processor_matches_its_own_order(kernel, options, ratings, factors, biases):
+    sgd_case("cpu", kernel, ratings, factors, biases, **options).assert_close(3e-6)
 
 
 NARROW_TO_WIDE = [(1, False), (16, False), (33, True), (256, False), (300, "baseline")]

@@ -1,9 +1,11 @@
 """SGD beside LIBMF at the size of the Netflix Prize: test RMSE against seconds, on all cores and on the GPU.
 
 Every program tries as many settings on the same tenth of the training ratings that is held out, each lambda with each
-number of epochs, and trains on all of them with the one that was best there. LIBMF tells nothing of its epochs: it is
-trained anew for each number of them, and its seconds of training are what the longest training takes more than the
-shortest. It is built from its source with the machine's vector instructions and threads:
+number of epochs, and trains on all of them with the one that was best there. Both give each row a rate of its own:
+LIBMF by its gradients (Chin et al. 2015), ours by its number of ratings; ours has biases, which LIBMF has not. LIBMF
+tells nothing of its epochs: it is trained anew for each number of them, and its seconds of training are what the
+longest training takes more than the shortest. It is built from its source with the machine's vector instructions and
+threads:
 
     CFLAGS="-O3 -march=native -DUSEAVX -DUSEOMP -fopenmp" LDFLAGS=-fopenmp pip install --no-binary :all: libmf
 """
@@ -26,20 +28,15 @@ from gpumf import SGD, native
 from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings, usable_devices, wall_seconds
 from gpumf.findings import Finding, Holds, ratio
-from gpumf.models.sgd import schedules
 
 PEER, OURS = "LIBMF", {"gpumf, all cores": "ordered_parallel", "gpumf, GPU": "fast"}
 LOOKS = {PEER: "orange", "gpumf, all cores": "blue", "gpumf, GPU": "green"}
 
-# Of each program three settings: its own way to choose steps, LIBMF's being adaptive (0.1 is its default).
-_LAMBDAS = [0.03, 0.05, 0.08]
+# The rate is LIBMF's default, and near what `row_rates` is for.
+_STEPS = {"regularization": [0.02, 0.03, 0.05], "learning_rate": 0.1}
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [2, 4], "repeats": 1},
-    "full": {"data": "netflix-twin", "factors": 128, "epochs": [5, 10, 20], "repeats": 2},
-}
-PROFILES = {
-    name: profile | {"regularization": _LAMBDAS, "learning_rate": {PEER: 0.1, **dict.fromkeys(OURS, 0.03)}}
-    for name, profile in PROFILES.items()
+    "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [2, 4], "repeats": 1, **_STEPS},
+    "full": {"data": "netflix-twin", "factors": 128, "epochs": [3, 6, 12], "repeats": 2, **_STEPS},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"regularization": [0.05]}
 
@@ -59,7 +56,7 @@ def run(data, factors, epochs, repeats, regularization, learning_rate):
     epochs : list of int, rising, that are tried; in the first repeat all are judged, then the chosen one
     repeats : int
     regularization : list of float, that are tried
-    learning_rate : dict, program -> its rate
+    learning_rate : float, of all programs
 
     Returns
     -------
@@ -75,7 +72,7 @@ def run(data, factors, epochs, repeats, regularization, learning_rate):
     rows = []
     usable = usable_devices()
     for program in [PEER, *(name for name, kernel in OURS.items() if SGD.solvers()[kernel] in usable)]:
-        fit = partial(_fitted, program, factors, rate=learning_rate[program])
+        fit = partial(_fitted, program, factors, rate=learning_rate)
         what, tried = {"program": program, "factors": factors}, []
         with _taken(program, inner) as taken:
             for value in tqdm(regularization, desc=f"peers_sgd {program}", leave=False):
@@ -113,9 +110,9 @@ def _fitted(program, factors, train, judge, epochs, regularization, rate, seed, 
     timed : bool, fit ours anew for the wall's seconds of each number of epochs, without test errors on the way
     """
     if program == PEER:
-        return [_libmf(factors, train, judge, n, regularization, rate) for n in epochs]
-    schedule = schedules.Power(0.1)
-    options = {"biases": False, "solver": OURS[program], "schedule": schedule, "seed": seed}  # LIBMF has no biases
+        mean = np.load(train, mmap_mode="r")[:, 2].mean(dtype=np.float64)
+        return [_libmf(factors, train, mean, judge, n, regularization, rate) for n in epochs]
+    options = {"solver": OURS[program], "row_rates": True, "init_std": 0.3 * factors**-0.5, "seed": seed}
     model = SGD(factors, regularization, learning_rate=rate, **options)
     history = model.fit(train, epochs[-1], judge).history.set_index("epoch")
     return [
@@ -129,13 +126,12 @@ def _fitted(program, factors, train, judge, epochs, regularization, rate, seed, 
     ]
 
 
-def _libmf(factors, file, judge, epochs, regularization, rate):
+def _libmf(factors, file, mean, judge, epochs, regularization, rate):
     cores = native.cores()
     options = {"k": factors, "nr_threads": cores, "nr_bins": max(26, 2 * cores + 1), "nr_iters": epochs, "eta": rate}
     options |= {"lambda_p1": 0, "lambda_q1": 0}  # the package's defaults are not zero, as LIBMF's own are
     options |= {"lambda_p2": regularization, "lambda_q2": regularization, "quiet": True}
     wall, users, items = _apart(_factorized, options, file)
-    mean = np.load(file, mmap_mode="r")[:, 2].mean(dtype=np.float64)
     return {"epochs": epochs, "train": np.nan, "wall": wall, "rmse": _rmse(users, items, mean, judge)}
 
 

@@ -57,6 +57,9 @@ class SGD(Factorization):
     item_regularization, bias_regularization : lambda >= 0 of the items and of the biases
     item_bias_regularization : lambda >= 0 of the items' biases where it is not that of the users'
     biases : True, learned from zero; 'baseline', baseline predictors that stay as they are (esgd, section 4); False
+    init_std : standard deviation of the initial factors of a model with biases, 0.1 by default. Predictions for who
+        has few ratings keep some noise of them, which grows with the number of factors unless init_std falls as
+        1 / sqrt(factors). Without effect on `esgd` and `cu2rec`, where they have initial factors of their own
     clip : bool, clip predictions to the rating scale, and errors with them
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.models.sgd.schedules`
     solver : a name of `SGD.solvers()`; by default the fastest for the device and the training set, see `choose`
@@ -110,6 +113,7 @@ class SGD(Factorization):
         bias_regularization: float | None = None,
         item_bias_regularization: float | None = None,
         biases: bool | Literal["baseline"] = True,
+        init_std: float | None = None,
         clip: bool = False,
         schedule: schedules.Schedule | dict[str, Any] = _CONSTANT,
         solver: str | None = None,
@@ -142,6 +146,7 @@ class SGD(Factorization):
         )
         self.biases = biases
         self.bias_kind = _BIAS_KINDS[biases]
+        self.init_std = None if init_std is None else number("init_std", init_std, above=0)
         self.schedule = schedules.from_dict(schedule)
         self._options_given = options
         _ = self.options  # raises where they are wrong
@@ -227,12 +232,13 @@ class SGD(Factorization):
             "bias_regularization": self.bias_regularization,
             "item_bias_regularization": self.item_bias_regularization,
             "biases": self.biases,
+            "init_std": self.init_std,
             "clip": self.clip,
             "schedule": schedules.to_dict(self.schedule),
         }
 
     def initial_factors(self, train: Ratings) -> tuple[Any, Any]:
-        """As of `Factorization`; with biases, normal with mean 0 and small, the biases zero or baseline predictors.
+        """As of `Factorization`; with biases, normal around 0 with `init_std`, the biases zero or baseline predictors.
 
         `esgd` and `cu2rec` have some of their own, see `Descent.draw` of theirs.
 
@@ -257,7 +263,8 @@ class SGD(Factorization):
     def _draw(self, train, rows, key):
         if not self.biases:
             return super()._draw(train, rows, key)
-        return normal_factors(rows, self.factors, SMALL, key, train.device)
+        deviation = SMALL if self.init_std is None else self.init_std
+        return normal_factors(rows, self.factors, deviation, key, train.device)
 
     def _epoch(self, trainer, number, rows):
         trainer.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])

@@ -36,8 +36,13 @@ class Fast(DescentKernel):
         {"tiles": 3, "precision": 32},
         {"tiles": 3, "locked": True},
         {"tiles": 3, "locked": True, "precision": 32},
+        {"tiles": 3, "row_rates": True},
     )
-    variants: ClassVar = DescentKernel.variants | {"STORED": ["half_bits", "float"], "LOCKED": range(2)}
+    variants: ClassVar = DescentKernel.variants | {
+        "STORED": ["half_bits", "float"],
+        "LOCKED": range(2),
+        "ROW_RATES": range(2),
+    }
     races: ClassVar = {"fast": {"user_factors"}}
     # resident : whose rows stay on the chip, 'items' or 'users'; by default the fewer ones, and items where `tiles`
     #     is given. Below, and in the kernel, they are called items, and the others users
@@ -46,6 +51,7 @@ class Fast(DescentKernel):
     # precision : bits of a user's factor in memory, 16 or 32
     # reread : whether an item's row is read once more before it is written: fewer of its updates are lost
     # locked : whether an item's row is locked while it is written: none of its updates is lost
+    # row_rates : whether each user and each item has a rate of its own, see `gpumf.models.sgd.ordered.row_rates`
     options: ClassVar = {
         "resident": Option(None, choices=("items", "users")),
         "tiles": Option(None),
@@ -54,12 +60,14 @@ class Fast(DescentKernel):
         "precision": Option(16, choices=(16, 32)),
         "reread": Option(True, choices=(True, False)),
         "locked": Option(False, choices=(True, False)),
+        "row_rates": Option(False, choices=(True, False)),
     }
 
     @classmethod
     def defines(cls, model):
         stored = {16: "half_bits", 32: "float"}[model.options["precision"]]
-        return super().defines(model) | {"STORED": stored, "LOCKED": int(model.options["locked"])}
+        whether = {name.upper(): int(model.options[name]) for name in ("locked", "row_rates")}
+        return super().defines(model) | {"STORED": stored} | whether
 
     def __init__(self, model, train, user_factors, item_factors):
         stored = {16: np.float16, 32: np.float32}[model.options["precision"]]
@@ -86,6 +94,9 @@ class Fast(DescentKernel):
             "groups": self._groups,
             "reread": int(model.options["reread"]),
         }
+        counts = (train.user_counts, train.item_counts) if model.options["row_rates"] else np.zeros((2, 1))
+        for name, of in zip(("user_counts", "item_counts"), counts, strict=True):
+            self._tiles[name] = self._device.array(of.astype(np.float32))
         self._seed = model.seed
 
     @staticmethod
@@ -194,6 +205,7 @@ class Fast(DescentKernel):
                     items=items,
                     values=values,
                     first_rating=first_rating,
+                    epochs=number + 0.5,
                     rotation=rotation,
                     key=key,
                     shared=self._shared,
@@ -212,8 +224,9 @@ class Fast(DescentKernel):
 
 
 def _item_bytes(model, shape):
-    """Shared memory of an item: its row, and its lock."""
-    return shape.fast_row + shape.fast_lock * model.options["locked"]
+    """Shared memory of an item: its row, its lock and its rate."""
+    options = model.options
+    return shape.fast_row + shape.fast_lock * options["locked"] + shape.fast_rate * options["row_rates"]
 
 
 def _biases_exchanged(factors):
