@@ -238,7 +238,7 @@ class SGD(Factorization):
         }
 
     def initial_factors(self, train: Ratings) -> tuple[Any, Any]:
-        """As of `Factorization`; with biases, normal around 0 with `init_std`, the biases zero or baseline predictors.
+        """As of `Factorization`; with biases, normal with `init_std` around 0, biases zero or baseline predictors.
 
         `esgd` and `cu2rec` have some of their own, see `Descent.draw` of theirs.
 
