@@ -179,7 +179,7 @@ def order_of(model, train, epoch=0):
     """The order in which one worker makes the updates of an epoch: [(position of the rating, what moves)]."""
     if model.solver.startswith("ordered"):
         side = model.options["side"]
-        order, offsets = shuffled_blocks(train, side, model.seed)
+        *_, order, offsets = shuffled_blocks(train, side, model.seed, values=np.arange(train.nnz))
         diagonals = shuffled_diagonals(side, model.seed, epoch)
         return [(k, "both") for d in diagonals for k in order[offsets[d * side] : offsets[(d + 1) * side]]]
     scheme = Hogwild if model.solver == "sequential" else model.scheme

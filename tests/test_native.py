@@ -163,9 +163,8 @@ def test_ordered_sgd_follows_its_order(make, factors, biases, row_rates, monkeyp
 def test_threads_round_alike():
     # 40 columns: some in whole registers, some behind them, which two copies of the code rounded in two ways.
     ratings = ragged_ratings(n_users=60, seed=40)
-    order, offsets = shuffled_blocks(ratings, 5, seed=0)
+    *sides, offsets = shuffled_blocks(ratings, 5, seed=0)
     p, q = random_factors(60, 40, 1), random_factors(ratings.n_items, 40, 2)
-    sides = ratings.users[order], ratings.items[order], ratings.values[order]
     steps = np.float32([0.05, *[0.995] * 4])
 
     def learned(parallel):
@@ -178,7 +177,7 @@ def test_threads_round_alike():
 
 def test_blocks_of_a_diagonal_share_no_row():
     ratings = ragged_ratings(n_users=60, seed=1)
-    order, offsets = shuffled_blocks(ratings, 5, 0)
+    *_, order, offsets = shuffled_blocks(ratings, 5, 0, values=np.arange(ratings.nnz))
     for diagonal in range(5):
         parts = [order[offsets[b] : offsets[b + 1]] for b in range(5 * diagonal, 5 * diagonal + 5)]
         for positions in (ratings.users, ratings.items):

@@ -1,4 +1,4 @@
-"""The ratings of each row, one after another, made on all cores: native/order.cpp."""
+"""The ratings of each row, counted and brought together on all cores: the latter by native/order.cpp."""
 
 from ctypes import c_int, c_int64
 from functools import cache
@@ -6,9 +6,27 @@ from functools import cache
 import numpy as np
 
 from gpumf import native
+from gpumf.compiled import cached_njit, prange
 
 LEAST = 1 << 20
 """Ratings from which threads, and sorting every row by itself, take less time than two counting sorts."""
+
+
+def counted(rows, n_rows):
+    """How often each of 0..n_rows-1 is among these, int64 (n_rows,)."""
+    if len(rows) < LEAST:
+        return np.bincount(rows, minlength=n_rows)
+    return _counted(rows, n_rows, min(native.cores(), max(len(rows) // n_rows, 1))).sum(axis=0)
+
+
+@cached_njit(parallel=True)
+def _counted(rows, n_rows, slices):
+    """That of each slice."""
+    counts = np.zeros((slices, n_rows), np.int64)
+    for s in prange(slices):
+        for k in range(len(rows) * s // slices, len(rows) * (s + 1) // slices):
+            counts[s, rows[k]] += 1
+    return counts
 
 
 def compressed(rows, columns, values, indptr):

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from gpumf import native
-from gpumf.compiled import cached_by_size, cached_njit
+from gpumf.compiled import cached_by_size, cached_njit, prange
 from gpumf.hashing import high_product, splitmix64
 
 # Updates whose samples are fetched together.
@@ -22,6 +22,62 @@ _BATCH = 64
 def random_position(key, draw, n):
     """A uniform position below n: `random_position` of kernels/common/random.cuh, all uint64."""
     return high_product(splitmix64(key + draw), n)
+
+
+@cached_njit(parallel=True)
+def into_blocks(users, items, values, down, across, side, key, slices):
+    """The ratings of each of side x side blocks, one block after another, in a random order.
+
+    The same on any number of cores: a counting sort, shared out in slices, then each block's shuffle by itself, which
+    its part of the cache holds (Fisher and Yates).
+
+    Parameters
+    ----------
+    users, items : int32 (nnz,)
+    values : (nnz,), of any type
+    down, across : int32, the part of 0..side-1 that each user and each item is in
+    side : int; block (a, b) is number ((b - a) mod side) * side + a, diagonal after diagonal
+    key : uint64, the stream of the draws
+    slices : int, ratings are sorted in so many at the same time
+
+    Returns
+    -------
+    (users, items, values, offsets) : in that order; int64 (side * side + 1,), where the blocks begin
+    """
+    n, n_blocks = len(users), side * side
+    places = np.zeros((slices, n_blocks), np.int64)  # how many a slice has, then where its next one goes
+    for s in prange(slices):
+        for k in range(n * s // slices, n * (s + 1) // slices):
+            places[s, _block(down[users[k]], across[items[k]], side)] += 1
+    offsets, begin = np.empty(n_blocks + 1, np.int64), 0
+    for b in range(n_blocks):
+        offsets[b] = begin
+        for s in range(slices):
+            count = places[s, b]
+            places[s, b] = begin
+            begin += count
+    offsets[n_blocks] = begin
+    users_of, items_of, values_of = np.empty_like(users), np.empty_like(items), np.empty_like(values)
+    for s in prange(slices):
+        for k in range(n * s // slices, n * (s + 1) // slices):
+            b = _block(down[users[k]], across[items[k]], side)
+            at = places[s, b]
+            places[s, b] = at + 1
+            users_of[at], items_of[at], values_of[at] = users[k], items[k], values[k]
+    for b in prange(n_blocks):
+        begin = offsets[b]
+        for last in range(offsets[b + 1] - 1, begin, -1):
+            k = begin + np.int64(random_position(key, np.uint64(last), np.uint64(last - begin + 1)))
+            users_of[k], users_of[last] = users_of[last], users_of[k]
+            items_of[k], items_of[last] = items_of[last], items_of[k]
+            values_of[k], values_of[last] = values_of[last], values_of[k]
+    return users_of, items_of, values_of, offsets
+
+
+@cached_njit()
+def _block(down, across, side):
+    tag = across - down
+    return (tag + side if tag < 0 else tag) * side + down
 
 
 @cached_by_size
@@ -100,10 +156,9 @@ def ordered(columns, biases, parallel):
     Returns
     -------
     A function that updates p, float32 (users, columns), and q, float32 (items, columns), in place by an epoch of the
-    ratings: block after block as of `gpumf.models.sgd.partition.Blocks`, whose `offsets` it takes, of one diagonal
-    after another. steps : float32 (5,), the learning rate and 1 - rate lambda of each lambda, as of `hogwild`;
-    diagonals : int64 (side,), in which order they come; rates : None, or of each user and of each item, float32, in
-    units of the learning rate
+    ratings: block after block as of `into_blocks`, whose `offsets` it takes, of one diagonal after another. steps :
+    float32 (5,), the learning rate and 1 - rate lambda of each lambda, as of `hogwild`; diagonals : int64 (side,), in
+    which order they come; rates : None, or of each user and of each item, float32, in units of the learning rate
     """
     return native_ordered(columns, biases, parallel) or numba_ordered(columns, biases, parallel)
 

@@ -125,7 +125,7 @@ class Ratings(Made):
         >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).user_counts
         array([1, 2])
         """
-        return np.bincount(self.users, minlength=self.n_users)
+        return cpu_order.counted(self.users, self.n_users)
 
     @cached_property
     def item_counts(self) -> np.ndarray:
@@ -134,7 +134,7 @@ class Ratings(Made):
         >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).item_counts
         array([2, 0, 1])
         """
-        return np.bincount(self.items, minlength=self.n_items)
+        return cpu_order.counted(self.items, self.n_items)
 
     @cached_property
     def by_user(self) -> CompressedRows:

@@ -32,6 +32,10 @@ def test_programs_are_compared_by_the_wall_and_by_the_error_of_what_was_chosen()
         assert promise_words("peers-sgd-gpu-wall", COLUMNS, rows(wall=wall)) == expected
     for rmse, apart, expected in ((0.9, 0.0, "reproduced"), (0.95, 0.0, "contradicted"), (0.91, 0.04, "tie")):
         assert promise_words("peers-sgd-gpu-rmse", COLUMNS, rows(rmse=rmse, apart=apart)) == expected
+    one_rate = [("gpumf, GPU, one rate", *row[1:-1], 0.85) for row in rows() if row[0] == "gpumf, GPU"]
+    for rmse, expected in ((0.8, "reproduced"), (0.9, "contradicted")):
+        assert promise_words("peers-sgd-gpu-row-rates", COLUMNS, rows(rmse=rmse) + one_rate) == expected
+    assert promise_words("peers-sgd-gpu-row-rates", COLUMNS, rows()) == "missing"
     assert promise_words("peers-sgd-cores-wall", COLUMNS, rows()) == "missing"
     assert promise_words("peers-sgd-cores-rmse", COLUMNS, rows()) == "missing"
 

@@ -9,6 +9,7 @@ from cases import sgd_case
 from gpumf import SGD, datasets
 from gpumf.datasets import Ratings
 from gpumf.experiments.gpumf import sgd_spread
+from gpumf.models.sgd import schedules
 from support import SCHEMES, planted, ragged_ratings, schemes, to_numpy
 
 
@@ -58,6 +59,8 @@ def sequential_on_ml_100k():
 @schemes
 def test_on_ml_100k_every_scheme_is_as_good_as_the_sequential_one(cuda, sequential_on_ml_100k, kernel, options):
     parameters = sgd_spread.RATES_OF_CU2REC | {"epochs": 100} if kernel == "cu2rec" else sgd_spread.RATES
+    if options.get("row_rates"):
+        parameters = parameters | {"learning_rate": 0.1, "schedule": schedules.Constant()}
     best = best_on_ml_100k(kernel, **parameters, **options)
     assert best < sequential_on_ml_100k + (0.012 if kernel == "cu2rec" else 0.005)
 

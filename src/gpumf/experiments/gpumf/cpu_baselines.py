@@ -115,8 +115,7 @@ class _PlainSGD:
         positions = native.array(np.int32)
         self._run.argtypes = [positions, positions, floats, c_int64, floats, floats, c_float, c_float]
         self._side, self._seed = model.options["side"], model.seed
-        order, self._offsets = shuffled_blocks(train, self._side, self._seed)
-        self._ratings = train.users[order], train.items[order], train.values[order]
+        *self._ratings, self._offsets = shuffled_blocks(train, self._side, self._seed)
         self._steps = model.learning_rate, model.regularization
         self._p, self._q = map(native.aligned, model.initial_factors(train))
 

@@ -1,11 +1,11 @@
 """SGD beside LIBMF at the size of the Netflix Prize: test RMSE against seconds, on all cores and on the GPU.
 
 Every program tries as many settings on the same tenth of the training ratings that is held out, each lambda with each
-number of epochs, and trains on all of them with the one that was best there. Both give each row a rate of its own:
-LIBMF by its gradients (Chin et al. 2015), ours by its number of ratings; ours has biases, which LIBMF has not. LIBMF
-tells nothing of its epochs: it is trained anew for each number of them, and its seconds of training are what the
-longest training takes more than the shortest. It is built from its source with the machine's vector instructions and
-threads:
+number of epochs, and trains on all of them with the one that was best there. LIBMF gives each row a rate by its
+gradients (Chin et al. 2015), ours by its number of ratings, on a GPU once one rate to all; ours has biases, which LIBMF
+has not. LIBMF tells nothing of its epochs: it is trained anew for each number of them, and its seconds of training are
+what the longest training takes more than the shortest. It is built from its source with the machine's vector
+instructions and threads:
 
     CFLAGS="-O3 -march=native -DUSEAVX -DUSEOMP -fopenmp" LDFLAGS=-fopenmp pip install --no-binary :all: libmf
 """
@@ -28,11 +28,16 @@ from gpumf import SGD, native
 from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings, usable_devices, wall_seconds
 from gpumf.findings import Finding, Holds, ratio
+from gpumf.models.sgd import schedules
 
-PEER, OURS = "LIBMF", {"gpumf, all cores": "ordered_parallel", "gpumf, GPU": "fast"}
-LOOKS = {PEER: "orange", "gpumf, all cores": "blue", "gpumf, GPU": "green"}
+PEER, CORES, GPU, ONE_RATE = "LIBMF", "gpumf, all cores", "gpumf, GPU", "gpumf, GPU, one rate"
+OURS = {
+    CORES: {"solver": "ordered_parallel", "row_rates": True, "learning_rate": 0.1},
+    GPU: {"solver": "fast", "row_rates": True, "learning_rate": 0.1},
+    ONE_RATE: {"solver": "fast", "learning_rate": 0.03, "schedule": schedules.Power(0.1)},
+}
+LOOKS = {PEER: ("orange", "-o"), CORES: ("blue", "-o"), GPU: ("green", "-o"), ONE_RATE: ("green", "--o")}
 
-# The rate is LIBMF's default, and near what `row_rates` is for.
 _STEPS = {"regularization": [0.02, 0.03, 0.05], "learning_rate": 0.1}
 PROFILES = {
     "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [2, 4], "repeats": 1, **_STEPS},
@@ -56,7 +61,7 @@ def run(data, factors, epochs, repeats, regularization, learning_rate):
     epochs : list of int, rising, that are tried; in the first repeat all are judged, then the chosen one
     repeats : int
     regularization : list of float, that are tried
-    learning_rate : float, of all programs
+    learning_rate : float, of LIBMF, whose default is 0.1
 
     Returns
     -------
@@ -71,7 +76,7 @@ def run(data, factors, epochs, repeats, regularization, learning_rate):
     inner, held_out = train.split(0.1)
     rows = []
     usable = usable_devices()
-    for program in [PEER, *(name for name, kernel in OURS.items() if SGD.solvers()[kernel] in usable)]:
+    for program in [PEER, *(name for name, of in OURS.items() if SGD.solvers()[of["solver"]] in usable)]:
         fit = partial(_fitted, program, factors, rate=learning_rate)
         what, tried = {"program": program, "factors": factors}, []
         with _taken(program, inner) as taken:
@@ -112,8 +117,7 @@ def _fitted(program, factors, train, judge, epochs, regularization, rate, seed, 
     if program == PEER:
         mean = np.load(train, mmap_mode="r")[:, 2].mean(dtype=np.float64)
         return [_libmf(factors, train, mean, judge, n, regularization, rate) for n in epochs]
-    options = {"solver": OURS[program], "row_rates": True, "init_std": 0.3 * factors**-0.5, "seed": seed}
-    model = SGD(factors, regularization, learning_rate=rate, **options)
+    model = SGD(factors, regularization, init_std=0.3 * factors**-0.5, seed=seed, **OURS[program])
     history = model.fit(train, epochs[-1], judge).history.set_index("epoch")
     return [
         {
@@ -184,15 +188,16 @@ def summary(frame):
 def figure(frame):
     """Test RMSE against seconds of the whole fit (left) and of training (right), a line a program; full: chosen."""
     tests = frame[frame.step == "test"]
-    figure, (axes,) = style.panels(columns=2, height=3.4, sharey=True)
+    figure, (axes,) = style.panels(columns=2, height=3.6, sharey=True)
     for program, runs in tests.groupby("program", sort=False):
         medians = runs.groupby("epochs")[["wall", "train", "rmse"]].median()
         beyond = medians.wall - medians.wall.iloc[0]
         slope = beyond.iloc[-1] / max(medians.index[-1] - medians.index[0], 1)
         train = medians.train.fillna(pd.Series(medians.index * slope, medians.index))
         for axis, seconds in zip(axes, (medians.wall, train), strict=True):
-            colour, chosen = style.COLOURS[LOOKS[program]], medians.index == runs[runs.chosen].epochs.iloc[0]
-            axis.plot(seconds, medians.rmse, "-o", color=colour, label=program, fillstyle="none")
+            colour, line = LOOKS[program]
+            colour, chosen = style.COLOURS[colour], medians.index == runs[runs.chosen].epochs.iloc[0]
+            axis.plot(seconds, medians.rmse, line, color=colour, label=program, fillstyle="none")
             axis.plot(seconds[chosen], medians.rmse[chosen], "o", color=colour)
     for axis, what in zip(axes, ("seconds of a fit", "seconds of training"), strict=True):
         axis.set(xlabel=what)
@@ -209,11 +214,11 @@ def _times(frame, program):
     return (*ratio(*walls), "x") if all(map(len, walls)) else (np.nan, np.nan, "x")
 
 
-def _rmse_below(frame, program):
-    """LIBMF's RMSE less the program's, each with its chosen setting, and half of what the repeats of both cover."""
+def _rmse_below(frame, program, other=PEER):
+    """The other's RMSE less the program's, each with its chosen setting, and half of what the repeats of both cover."""
     tests = frame[(frame.step == "test") & frame.chosen]
-    rmse = tests.groupby("program").rmse.agg(["median", np.ptp]).reindex([PEER, program])
-    return rmse["median"][PEER] - rmse["median"][program], np.hypot(*rmse["ptp"]) / 2, "rating"
+    rmse = tests.groupby("program").rmse.agg(["median", np.ptp]).reindex([other, program])
+    return rmse["median"][other] - rmse["median"][program], np.hypot(*rmse["ptp"]) / 2, "rating"
 
 
 _SETTING = "Netflix twin | 128 factors | lambda and epochs by the same search"
@@ -222,13 +227,15 @@ FINDINGS = [
         f"peers-sgd-{name}-{what}",
         "gpumf",
         None,
-        f"SGD, {OURS[program]} | {_SETTING}: {text}",
+        f"SGD, {OURS[program]['solver']}, row_rates | {_SETTING}: {text}",
         partial(value, program=program),
         Holds(above=bound),
     )
-    for name, program in (("cores", "gpumf, all cores"), ("gpu", "gpumf, GPU"))
+    for name, program in (("cores", CORES), ("gpu", GPU))
     for what, text, value, bound in (
         ("wall", "wall seconds of LIBMF on all cores over its own", _times, 1),
         ("rmse", "test RMSE below that of LIBMF", _rmse_below, 0),
+        ("row-rates", "test RMSE below that with one rate for all rows", partial(_rmse_below, other=ONE_RATE), 0),
     )
+    if (name, what) != ("cores", "row-rates")
 ]

@@ -9,15 +9,21 @@ from gpumf.cpu import sgd as cpu_sgd
 from gpumf.hashing import random_order, splitmix64
 from gpumf.models.base import Version
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
-from gpumf.models.sgd.partition import diagonal_blocks
+from gpumf.models.sgd.partition import parts_of
 from gpumf.models.sgd.updates import Descent, kernel_steps
 
 
-def shuffled_blocks(train, side, seed):
-    """(order, offsets) of side x side blocks by diagonal, the ratings of each shuffled, as of `Blocks`."""
-    shuffled = random_order(train.nnz, seed)
-    blocks = diagonal_blocks(train.select(shuffled), side, train.n_users, train.n_items)
-    return shuffled[blocks.order], blocks.offsets
+def shuffled_blocks(train, side, seed, values=None):
+    """(users, items, values, offsets) of side x side blocks by diagonal, the ratings of each shuffled, on all cores.
+
+    values : what goes with the ratings in the place of their values, (nnz,), as their positions
+    """
+    down, across = (parts_of(np.arange(n), side, n) for n in (train.n_users, train.n_items))
+    values = train.values if values is None else values
+    slices = min(native.cores(), max(train.nnz // side**2, 1))  # a counter a slice and block, no more than ratings
+    return cpu_sgd.into_blocks(
+        train.users, train.items, values, down, across, side, splitmix64(np.uint64(seed)), slices
+    )
 
 
 def shuffled_diagonals(side, seed, number):
@@ -72,8 +78,7 @@ class Ordered(Descent):
     def __init__(self, model, train, user_factors, item_factors):
         self._ordered = self.compile(model)
         self._side, self._seed = model.options["side"], model.seed
-        order, self._offsets = shuffled_blocks(train, self._side, self._seed)
-        self._ratings = train.users[order], train.items[order], train.values[order]
+        *self._ratings, self._offsets = shuffled_blocks(train, self._side, self._seed)
         self._p, self._q = native.aligned(user_factors), native.aligned(item_factors)
         self._counts = (train.user_counts, train.item_counts) if model.options["row_rates"] else None
         self._factors = model.factors
