@@ -35,6 +35,9 @@ _KEPT = 8
 prange = range
 """A loop whose passes a compiled function with parallel=True shares out among the cores (`numba.prange`)."""
 
+SUMS_IN_ANY_ORDER = {"reassoc", "contract", "arcp", "nsz"}
+"""`fastmath` with which sums fill vector registers; what is not a number stays so."""
+
 
 class _Late:
     """A function that is compiled when it is first called, from Python or from another compiled function."""

@@ -11,11 +11,9 @@ from functools import cache
 import numpy as np
 
 from gpumf import native
-from gpumf.compiled import cached_njit, prange
+from gpumf.compiled import SUMS_IN_ANY_ORDER, cached_njit, prange
 
 _CHUNK = 256  # ratings summed up in one go
-# Sums in any order; what is not a number stays so.
-_SUMS = {"reassoc", "contract", "arcp", "nsz"}
 
 
 def longest_first(indptr):
@@ -76,7 +74,7 @@ def numba_half_sweep(factors, parallel, implicit):
     return half_sweep
 
 
-@cached_njit(nogil=True, fastmath=_SUMS)
+@cached_njit(nogil=True, fastmath=SUMS_IN_ANY_ORDER)
 def _add_products(indices, values, fixed, implicit, alpha, p, product, right):
     """product += A p of a row's ratings; where `right` is not empty, it is the right side, summed up on the way."""
     for first in range(0, len(indices), _CHUNK):
@@ -97,7 +95,7 @@ def _add_products(indices, values, fixed, implicit, alpha, p, product, right):
         right += part_of_right
 
 
-@cached_njit(nogil=True, fastmath=_SUMS)
+@cached_njit(nogil=True, fastmath=SUMS_IN_ANY_ORDER)
 def _start(gram, ridge, p):
     """G p + ridge p."""
     product = ridge * p
@@ -107,7 +105,7 @@ def _start(gram, ridge, p):
     return product
 
 
-@cached_njit(nogil=True, fastmath=_SUMS)
+@cached_njit(nogil=True, fastmath=SUMS_IN_ANY_ORDER)
 def _dot(a, b):
     total = 0.0
     for k in range(len(a)):

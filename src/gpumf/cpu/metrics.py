@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from gpumf.compiled import cached_njit, prange
+from gpumf.compiled import SUMS_IN_ANY_ORDER, cached_njit, prange
 
 # Ratings summed up one after another; the chunks' sums are added in order, so that the number of threads
 # does not change the result.
 _CHUNK = 1 << 14
 
 
-@cached_njit(nogil=True, parallel=True)
+@cached_njit(nogil=True, parallel=True, fastmath=SUMS_IN_ANY_ORDER)
 def sum_errors(users, items, values, user_factors, item_factors, low, high):
     """(sum |e|, sum e^2) as float64 over e = p_u . q_i, clipped to float32 low..high, - r_ui; products in FP32."""
     n_chunks = (len(values) + _CHUNK - 1) // _CHUNK

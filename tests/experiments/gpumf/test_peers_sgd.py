@@ -96,7 +96,7 @@ def test_who_has_no_factors_gets_the_mean():
     users[0] = np.nan
     expected = np.where((ratings.users < 5) & (ratings.users > 0), 2.0, 3.0)
     error = np.sqrt(np.mean((expected - ratings.values) ** 2))
-    assert experiment._rmse(users, items, 3.0, ratings, chunk=7) == pytest.approx(error)
+    assert experiment._rmse(users, items, 3.0, ratings) == pytest.approx(error)
 
 
 def test_ours_has_walls_where_they_are_asked_for_and_rates_of_rows(monkeypatch):

@@ -1,11 +1,11 @@
 """SGD beside LIBMF at the size of the Netflix Prize: test RMSE against seconds, on all cores and on the GPU.
 
-Every program tries as many settings on the same tenth of the training ratings that is held out, each lambda with each
-number of epochs, and trains on all of them with the one that was best there. LIBMF gives each row a rate by its
-gradients (Chin et al. 2015), ours by its number of ratings, once also one rate to all; ours has biases, which LIBMF
-has not. LIBMF tells nothing of its epochs: it is trained anew for each number of them, and its seconds of training
-are what the longest training takes more than the shortest. It is built from its source with the machine's vector
-instructions and threads:
+Every program tries as many settings on the same tenth of the training ratings that is held out, each lambda with one
+number of epochs, then the best of them with the others, and trains on all of them with what was best there. LIBMF
+gives each row a rate by its gradients (Chin et al. 2015), ours by its number of ratings, once also one rate to all;
+ours has biases, which LIBMF has not. LIBMF tells nothing of its epochs: it is trained anew for each number of them,
+and its seconds of training are what the longest training takes more than the shortest. It is built from its source
+with the machine's vector instructions and threads:
 
     CFLAGS="-O3 -march=native -DUSEAVX -DUSEOMP -fopenmp" LDFLAGS=-fopenmp pip install --no-binary :all: libmf
 """
@@ -28,6 +28,7 @@ from gpumf import SGD, native
 from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings, usable_devices, wall_seconds
 from gpumf.findings import Finding, Holds, ratio
+from gpumf.models.evaluation import Errors
 from gpumf.models.sgd import schedules
 
 PEER, CORES, GPU, ONE_RATE = "LIBMF", "gpumf, all cores", "gpumf, GPU", "gpumf, GPU, one rate"
@@ -40,8 +41,8 @@ LOOKS = {PEER: ("orange", "-o"), CORES: ("blue", "-o"), GPU: ("green", "-o"), ON
 
 _STEPS = {"regularization": [0.02, 0.03, 0.05], "learning_rate": 0.1}
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [2, 4], "repeats": 1, **_STEPS},
-    "full": {"data": "netflix-twin", "factors": 128, "epochs": [3, 6, 12], "repeats": 2, **_STEPS},
+    "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [4, 2], "repeats": 1, **_STEPS},
+    "full": {"data": "netflix-twin", "factors": 128, "epochs": [6, 3, 12], "repeats": 2, **_STEPS},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"regularization": [0.05]}
 
@@ -58,7 +59,8 @@ def run(data, factors, epochs, repeats, regularization, learning_rate):
     ----------
     data : name of a data set; its official split, where it has one
     factors : int
-    epochs : list of int, rising, that are tried; in the first repeat all are judged, then the chosen one
+    epochs : list of int that are tried, the first of them with every lambda; in the first repeat all are judged, then
+        the chosen one
     repeats : int
     regularization : list of float, that are tried
     learning_rate : float, of LIBMF, whose default is 0.1
@@ -81,11 +83,12 @@ def run(data, factors, epochs, repeats, regularization, learning_rate):
         what, tried = {"program": program, "factors": factors}, []
         with _taken(program, inner) as taken:
             for value in tqdm(regularization, desc=f"peers_sgd {program}", leave=False):
-                fitted = fit(taken, held_out, epochs, regularization=value, seed=0, timed=False)
-                tried += [row | {"regularization": value} for row in fitted]
-        best = min(tried, key=lambda row: row["rmse"])
+                tried += fit(taken, held_out, epochs[:1], regularization=value, seed=0, timed=False)
+            best = min(tried, key=_error)["regularization"]
+            tried += fit(taken, held_out, epochs[1:], regularization=best, seed=0, timed=False)
+        best = min(tried, key=_error)
         rows += [what | {"step": "choice", "repeat": 0, "chosen": row is best} | row for row in tried]
-        what |= {"step": "test", "regularization": best["regularization"]}
+        what |= {"step": "test"}
         with _taken(program, train) as taken:
             for repeat in range(repeats):
                 of_repeat = [best["epochs"]] if repeat else epochs
@@ -94,6 +97,10 @@ def run(data, factors, epochs, repeats, regularization, learning_rate):
     frame = pd.DataFrame(rows).assign(data=ratings.name, threads=native.cores(), version=version("libmf"))
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
+
+
+def _error(row):
+    return row["rmse"]
 
 
 @contextmanager
@@ -118,9 +125,10 @@ def _fitted(program, factors, train, judge, epochs, regularization, rate, seed, 
         mean = np.load(train, mmap_mode="r")[:, 2].mean(dtype=np.float64)
         return [_libmf(factors, train, mean, judge, n, regularization, rate) for n in epochs]
     model = SGD(factors, regularization, init_std=0.3 * factors**-0.5, seed=seed, **OURS[program])
-    history = model.fit(train, epochs[-1], judge).history.set_index("epoch")
+    history = model.fit(train, max(epochs), judge).history.set_index("epoch")
     return [
         {
+            "regularization": regularization,
             "epochs": n,
             "train": history.seconds[n],
             "wall": wall_seconds(model, train, n) if timed else np.nan,
@@ -136,7 +144,8 @@ def _libmf(factors, file, mean, judge, epochs, regularization, rate):
     options |= {"lambda_p1": 0, "lambda_q1": 0}  # the package's defaults are not zero, as LIBMF's own are
     options |= {"lambda_p2": regularization, "lambda_q2": regularization, "quiet": True}
     wall, users, items = _apart(_factorized, options, file)
-    return {"epochs": epochs, "train": np.nan, "wall": wall, "rmse": _rmse(users, items, mean, judge)}
+    rmse = _rmse(users, items, mean, judge)
+    return {"regularization": regularization, "epochs": epochs, "train": np.nan, "wall": wall, "rmse": rmse}
 
 
 def _factorized(options, file):
@@ -156,18 +165,12 @@ def _apart(function, *arguments):
         return pool.submit(function, *arguments).result()
 
 
-def _rmse(users, items, mean, ratings, chunk=1 << 18):
+def _rmse(users, items, mean, ratings):
     """Of these factors; the mean where LIBMF has none of a user or item, or numbers that are none."""
-    squared = 0.0
-    for first in range(0, ratings.nnz, chunk):
-        part = slice(first, first + chunk)
-        u, i = ratings.users[part], ratings.items[part]
-        known = (u < len(users)) & (i < len(items))
-        predicted = np.full(len(u), mean, np.float64)
-        predicted[known] = np.einsum("rf,rf->r", users[u[known]], items[i[known]])
-        predicted[np.isnan(predicted)] = mean
-        squared += float(((predicted - ratings.values[part]) ** 2).sum())
-    return (squared / ratings.nnz) ** 0.5
+    known = np.ones(ratings.nnz, bool)
+    for factors, of in ((users, ratings.users), (items, ratings.items)):
+        known &= np.isin(of, np.flatnonzero(np.isfinite(factors).all(axis=1)))
+    return Errors(ratings, known, mean, users.shape[1], "cpu")(users, items)[0]
 
 
 def summary(frame):
