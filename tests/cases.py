@@ -15,7 +15,8 @@ from gpumf.hashing import splitmix64
 from gpumf.models.rbm.divergence import batch_order
 from gpumf.models.sgd.cu2rec import first_user
 from gpumf.models.sgd.hogwild import Hogwild
-from gpumf.models.sgd.ordered import shuffled_blocks, shuffled_diagonals
+from gpumf.models.sgd.ordered import shuffled_diagonals
+from gpumf.models.sgd.partition import shuffled_blocks
 from gpumf.models.sgd.updates import draw_key
 from support import random_factors, to_numpy
 

@@ -12,7 +12,7 @@ from cases import order_of, rates_of
 from gpumf import ALS, SGD, DivergedError, native
 from gpumf.cpu import als, reference, sgd
 from gpumf.experiments.gpumf import cpu_baselines
-from gpumf.models.sgd.ordered import shuffled_blocks
+from gpumf.models.sgd.partition import shuffled_blocks
 from support import ragged_ratings, random_factors
 
 

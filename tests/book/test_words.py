@@ -27,6 +27,7 @@ def test_every_name_in_the_notation_is_one_in_the_code():
     known = {"user_factors", "item_factors"}
     for model in (ALS, ImplicitALS, SGD, RBM):
         known |= set(inspect.signature(model.__init__).parameters) | set(dir(model))
+    known |= {option for solver in SGD.solvers() for option in SGD.options_of(solver)}
     known |= set(dir(Ratings)) | set(inspect.signature(Ratings).parameters)
     for source, kernel in sources.all_kernels():
         known |= {kernel, *sources.kernels(sources.kernels_folder() / source)[kernel]}

@@ -10,7 +10,8 @@ from support import ragged_ratings
 
 SCHEMES = [(model, name) for model in (ALS, ImplicitALS, SGD, RBM) for name in model.schemes()]
 ORDERS = {
-    getattr(partition, name).__code__: name for name in ("conflict_free_groups", "diagonal_blocks", "tiled", "waves")
+    getattr(partition, name).__code__: name
+    for name in ("conflict_free_groups", "diagonal_blocks", "shuffled_blocks", "tiled", "waves")
 }
 
 

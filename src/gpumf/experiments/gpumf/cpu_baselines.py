@@ -19,7 +19,8 @@ from gpumf.experiments import identity, load_ratings
 from gpumf.experiments.thesis import first_comparison
 from gpumf.findings import Finding, Holds, Target, ratio
 from gpumf.models.evaluation import Errors
-from gpumf.models.sgd.ordered import shuffled_blocks, shuffled_diagonals
+from gpumf.models.sgd.ordered import shuffled_diagonals
+from gpumf.models.sgd.partition import shuffled_blocks
 
 _RATES = {"als_regularization": 0.05, "sgd_regularization": 0.03, "learning_rate": 0.01}
 PROFILES = {

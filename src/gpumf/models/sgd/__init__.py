@@ -157,7 +157,7 @@ class SGD(Factorization):
 
         >>> from gpumf import SGD
         >>> SGD(2, solver="ordered").options
-        {'side': 8}
+        {'side': 8, 'row_rates': False}
         """
         return self._trainers[self.solver].chosen(self, self._options_given)
 

@@ -9,21 +9,8 @@ from gpumf.cpu import sgd as cpu_sgd
 from gpumf.hashing import random_order, splitmix64
 from gpumf.models.base import Version
 from gpumf.models.sgd.options import MOST_BLOCKS_A_SIDE, Option
-from gpumf.models.sgd.partition import parts_of
+from gpumf.models.sgd.partition import shuffled_blocks
 from gpumf.models.sgd.updates import Descent, kernel_steps
-
-
-def shuffled_blocks(train, side, seed, values=None):
-    """(users, items, values, offsets) of side x side blocks by diagonal, the ratings of each shuffled, on all cores.
-
-    values : what goes with the ratings in the place of their values, (nnz,), as their positions
-    """
-    down, across = (parts_of(np.arange(n), side, n) for n in (train.n_users, train.n_items))
-    values = train.values if values is None else values
-    slices = min(native.cores(), max(train.nnz // side**2, 1))  # a counter a slice and block, no more than ratings
-    return cpu_sgd.into_blocks(
-        train.users, train.items, values, down, across, side, splitmix64(np.uint64(seed)), slices
-    )
 
 
 def shuffled_diagonals(side, seed, number):
@@ -64,7 +51,7 @@ class Ordered(Descent):
     """
 
     parallel = False
-    layout: ClassVar = ("diagonal_blocks",)
+    layout: ClassVar = ("shuffled_blocks",)
     versions: ClassVar = {"": Version("one core, each once", "indigo", "--")}
     # side : blocks of a side; of a diagonal's, all may be worked on at the same time
     # row_rates : whether each user and each item has a rate of its own, see the function

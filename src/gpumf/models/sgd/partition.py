@@ -9,9 +9,11 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
+from gpumf import native
 from gpumf.compiled import cached_njit
+from gpumf.cpu import sgd as cpu_sgd
 from gpumf.datasets.rows import sorted_by
-from gpumf.hashing import positional_hash
+from gpumf.hashing import positional_hash, splitmix64
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,19 @@ def diagonal_blocks(ratings, side, height, width):
     across, down = parts_of(ratings.items, side, width), parts_of(ratings.users, side, height)
     keys = (across - down) % np.int32(side) * np.int32(side) + down
     return Blocks(*ratings.sorted_by(keys, side * side))
+
+
+def shuffled_blocks(train, side, seed, values=None):
+    """(users, items, values, offsets) of side x side blocks by diagonal, the ratings of each shuffled, on all cores.
+
+    values : what goes with the ratings in the place of their values, (nnz,), as their positions
+    """
+    down, across = (parts_of(np.arange(n), side, n) for n in (train.n_users, train.n_items))
+    values = train.values if values is None else values
+    slices = min(native.cores(), max(train.nnz // side**2, 1))  # a counter a slice and block, no more than ratings
+    return cpu_sgd.into_blocks(
+        train.users, train.items, values, down, across, side, splitmix64(np.uint64(seed)), slices
+    )
 
 
 def conflict_free_groups(ratings, blocks, edge):
