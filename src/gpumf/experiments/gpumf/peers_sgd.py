@@ -84,15 +84,15 @@ def run(data, factors, epochs, repeats, regularization, learning_rate):
         with _taken(program, inner) as taken:
             for value in tqdm(regularization, desc=f"peers_sgd {program}", leave=False):
                 tried += fit(taken, held_out, epochs[:1], regularization=value, seed=0, timed=False)
-            best = min(tried, key=_error)["regularization"]
-            tried += fit(taken, held_out, epochs[1:], regularization=best, seed=0, timed=False)
+            lambda_ = min(tried, key=_error)["regularization"]
+            tried += fit(taken, held_out, epochs[1:], regularization=lambda_, seed=0, timed=False)
         best = min(tried, key=_error)
         rows += [what | {"step": "choice", "repeat": 0, "chosen": row is best} | row for row in tried]
         what |= {"step": "test"}
         with _taken(program, train) as taken:
             for repeat in range(repeats):
                 of_repeat = [best["epochs"]] if repeat else epochs
-                judged = fit(taken, test, of_repeat, regularization=best["regularization"], seed=repeat, timed=True)
+                judged = fit(taken, test, of_repeat, regularization=lambda_, seed=repeat, timed=True)
                 rows += [what | {"repeat": repeat, "chosen": row["epochs"] == best["epochs"]} | row for row in judged]
     frame = pd.DataFrame(rows).assign(data=ratings.name, threads=native.cores(), version=version("libmf"))
     frame.attrs["datasets"] = [identity(ratings)]
