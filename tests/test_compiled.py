@@ -34,6 +34,15 @@ def copy(tmp_path):
     return package, run
 
 
+SECONDS = """
+from gpumf import compiled
+before = compiled.seconds()
+from gpumf.datasets.twins import numbers
+numbers.normal(numbers.np.uint64(7), 3)
+print(before, compiled.seconds())
+"""
+
+
 def compiled_files(folder):
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*.nbc")}
 
@@ -142,6 +151,12 @@ def test_compiled_functions_call_each_other_and_loop_over_cores():
     assert summed(1000) == 3 * 999 * 1000 // 2
     (diagnostics,) = (result.metadata["parfor_diagnostics"] for result in summed._compiled.overloads.values())
     assert diagnostics.count_parfors() == 1
+
+
+def test_seconds_are_those_of_what_the_cache_lacks(copy):
+    _, run = copy
+    (before, first), (_, again) = (map(float, run(SECONDS).split()) for _ in range(2))
+    assert before == again == 0 < first
 
 
 def test_what_is_compiled_is_kept_in_the_folder_of_its_sources():

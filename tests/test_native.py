@@ -113,7 +113,9 @@ def test_without_it_numba_takes_its_place(missing, monkeypatch, tmp_path):
         monkeypatch.setattr(native, "_temporary", lambda: tmp_path / "file")
     else:
         monkeypatch.setattr(native, "_OPTIONS", ["-no-such-option"])
+    before = native.seconds()
     assert native.library.__wrapped__("als.cpp", FACTORS=5) is None
+    assert (native.seconds() > before) == (missing != "compiler")
     monkeypatch.setattr(native, "library", lambda *_, **__: None)
     als.native_half_sweep.cache_clear()
     ratings = ragged_ratings(seed=1)

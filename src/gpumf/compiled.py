@@ -55,6 +55,7 @@ class _Late:
         import numba
         from numba.core import caching
 
+        _watch()
         function = self._function
         names = function.__globals__
         if names.get("prange") is prange:
@@ -101,9 +102,26 @@ def cached_by_size(make):
     def made(*sizes, **named):
         bound = parameters.bind(*sizes, **named)
         _check_cores(bound.arguments["parallel"])
+        _watch()
         return kept(*bound.args)
 
     return made
+
+
+@cache
+def _watch():
+    """What adds up the seconds of this process that Numba compiles in, from now on."""
+    from numba.core import event
+
+    listener = event.TimingListener()
+    event.register("numba:compile", listener)
+    return listener
+
+
+def seconds():
+    """Spent in this process on compiling functions of this package that were not in the cache."""
+    listener = _watch() if "numba" in sys.modules else None
+    return listener.duration if listener and listener.done else 0.0
 
 
 def _after_fork():

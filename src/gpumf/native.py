@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,8 @@ _OPTIONS = ["-std=c++17", "-O3", "-march=native", "-fPIC", "-fno-math-errno", "-
 _OPTIONS += ["-fno-signed-zeros", "-fassociative-math", "-Wno-psabi"]
 
 _LINE = 64  # bytes of a cache line
+_SPENT: list[float] = []
+"""Seconds that each library of this process took to find or compile."""
 
 
 class CompileError(RuntimeError):
@@ -59,6 +62,7 @@ def library(source, **defines):
     """The library of cpu/native/<source> with preprocessor definitions, or None where it does not compile here."""
     if sys.platform != "linux" or why_unavailable():
         return None
+    started = time.perf_counter()
     options = [*_OPTIONS, *(f"-D{key}={value}" for key, value in sorted(defines.items()))]
     code = f"// for {_processor()}\n{sources.text(_FOLDER / source, [_FOLDER])}"
     try:
@@ -66,6 +70,13 @@ def library(source, **defines):
     # A compiler that does not run or does not know this processor; no folder for the library.
     except (CompileError, OSError, subprocess.SubprocessError):
         return None
+    finally:
+        _SPENT.append(time.perf_counter() - started)
+
+
+def seconds():
+    """Spent in this process on finding and compiling libraries."""
+    return sum(_SPENT)
 
 
 def array(dtype):

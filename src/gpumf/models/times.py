@@ -4,6 +4,8 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from gpumf import compiled, native
+
 
 @dataclass
 class Times:
@@ -12,7 +14,7 @@ class Times:
     prepare : statistics, checks and orders of the ratings, initial factors and work lists, wherever they are made
     transfer : ratings to the device, and what was learned back; nothing on the CPU
     train : the epochs, as the history has them
-    compile : kernels that were not compiled before
+    compile : kernels, and functions of the processor's, that were not compiled before
     wall : all of it as a user waits for it, with errors on a validation set and what is kept of each epoch, which
         belong to none of the others
     """
@@ -33,13 +35,13 @@ class Clock:
     @contextmanager
     def spent_on(self, phase):
         """Count the seconds of the body, and of what it started on the device; what was compiled counts apart."""
-        started, compiled = time.perf_counter(), self._compiled
+        started, before = time.perf_counter(), self._compiled
         yield
         if self._device:
             self._device.synchronize()
-        compiled = self._compiled - compiled
-        self.times.compile += compiled
-        self.add(phase, time.perf_counter() - started - compiled)
+        compiling = self._compiled - before
+        self.times.compile += compiling
+        self.add(phase, time.perf_counter() - started - compiling)
 
     def add(self, phase, seconds):
         """Count seconds."""
@@ -47,7 +49,8 @@ class Clock:
 
     @property
     def _compiled(self):
-        return self._device.compile_seconds if self._device else 0.0
+        on_device = self._device.compile_seconds if self._device else 0.0
+        return on_device + compiled.seconds() + native.seconds()
 
     def stop(self):
         """The times, with all that has passed."""
