@@ -77,7 +77,7 @@ def peer(monkeypatch):
 
 
 def test_settings_are_chosen_on_held_out_training_ratings_and_judged_on_the_test_ratings(peer):
-    grid = {"factors": [4], "regularization": [0.05, 0.5], "learning_rate": [0.01], "epochs": [2]}
+    grid = {"factors": [4], "regularization": [0.05, 0.5], "learning_rate": [0.01], "epochs": [2], "init_std": [0.2]}
     grids = {experiment.OURS: grid, experiment.SVD: grid, experiment.BIASES: {}}
     frame = experiment.run("ml-100k-twin", 2, grids, 2, 1)
     for (program, fold), of in frame.groupby(["program", "fold"]):
@@ -89,4 +89,5 @@ def test_settings_are_chosen_on_held_out_training_ratings_and_judged_on_the_test
     svd = frame[(frame.program == experiment.SVD) & (frame.step == "test")]
     assert svd.regularization.eq(0.05).all() and svd.rmse.max() < 2.5
     assert {arguments["n"] for arguments in peer} == {72000, 80000}
+    assert all(arguments["init_std_dev"] == 0.2 for arguments in peer if "reg_all" in arguments)
     assert np.isfinite(frame.wall[frame.step == "timed"]).all() and frame.wall[frame.step != "timed"].isna().all()

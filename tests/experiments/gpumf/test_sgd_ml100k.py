@@ -9,7 +9,7 @@ from outcomes import lines
 
 def test_parameters_are_chosen_on_held_out_training_ratings_alone():
     grid = {"factors": [4], "regularization": [0.1], "bias_regularization": [0.02], "learning_rate": [0.02, 1e-5]}
-    frame = sgd_ml100k.run("ml-100k-twin", "sequential", **grid, beta=[0.05], epochs=3, seeds=2)
+    frame = sgd_ml100k.run("ml-100k-twin", "sequential", **grid, beta=[0.05], init_std=[0.1], epochs=3, seeds=2)
     for _, fold in frame.groupby("fold"):
         choices, tests = (fold[fold.step == step] for step in ("choice", "test"))
         best = choices.loc[choices.rmse.idxmin()]
@@ -36,7 +36,8 @@ def test_the_errors_on_movielens_are_means_of_folds_with_the_spread_of_the_seeds
 
 def test_what_is_chosen_at_an_edge_of_the_grid_is_told():
     columns = ["fold", "step", "seed", "factors", "regularization", "bias_regularization", "learning_rate", "beta"]
-    rows = [(f, "choice", 0, 4, value, 0, 0.1, 0) for f in (0, 1) for value in (1, 2, 3)]
-    rows += [(0, "test", 0, 4, 2, 0, 0.1, 0), (1, "test", 0, 4, 3, 0, 0.1, 0), (1, "test", 1, 4, 3, 0, 0.1, 0)]
-    rows += [(1, "test", 2, 4, 3, 0, 0.1, 0)]
+    columns += ["init_std"]
+    rows = [(f, "choice", 0, 4, value, 0, 0.1, 0, 0.1) for f in (0, 1) for value in (1, 2, 3)]
+    tests = [(0, 0, 2), (1, 0, 3), (1, 1, 3), (1, 2, 3)]
+    rows += [(fold, "test", seed, 4, value, 0, 0.1, 0, 0.1) for fold, seed, value in tests]
     assert sgd_ml100k.at_edges(pd.DataFrame(rows, columns=columns)).to_dict() == {"regularization": 1}

@@ -27,8 +27,10 @@ OURS, SVD, SVD_PLUS_PLUS = "gpumf, SGD", "Surprise, SVD", "Surprise, SVD++"
 DEFAULTS, BIASES = "Surprise, SVD, defaults", "Surprise, biases alone"
 
 # An epoch of SVD++ takes longer, and its factors of what a user has rated stand for some of the others.
-_OF_ALL = {"factors": [128], "regularization": [0.08, 0.1, 0.12], "learning_rate": [0.005, 0.01], "epochs": [50, 100]}
-_OF_ALL_IMPLICIT = {"regularization": [0.06, 0.1, 0.14], "learning_rate": [0.005, 0.01], "epochs": [25, 50]}
+_OF_ALL = {"factors": [128], "regularization": [0.08, 0.09, 0.1], "init_std": [0.003, 0.01, 0.03]}
+_OF_ALL |= {"learning_rate": [0.005], "epochs": [100, 150]}
+_OF_ALL_IMPLICIT = {"factors": [32], "regularization": [0.06, 0.1, 0.14], "init_std": [0.01, 0.03, 0.1]}
+_OF_ALL_IMPLICIT |= {"learning_rate": [0.005, 0.01], "epochs": [50]}
 PROFILES = {
     "quick": {
         "data": "ml-100k",
@@ -48,7 +50,7 @@ PROFILES = {
         "grids": {
             OURS: _OF_ALL,
             SVD: _OF_ALL,
-            SVD_PLUS_PLUS: {"factors": [32], **_OF_ALL_IMPLICIT},
+            SVD_PLUS_PLUS: _OF_ALL_IMPLICIT,
             DEFAULTS: {},
             BIASES: {},
         },
@@ -150,6 +152,7 @@ def _surprise(program, train, judge, seed, parameters):
     reader = surprise.Reader(rating_scale=tuple(map(float, train.scale)))
     trainset = surprise.Dataset.load_from_df(columns, reader).build_full_trainset()
     names = {"factors": "n_factors", "regularization": "reg_all", "learning_rate": "lr_all", "epochs": "n_epochs"}
+    names |= {"init_std": "init_std_dev"}
     arguments = {names[name]: value for name, value in parameters.items()}
     if program == BIASES:
         model = surprise.BaselineOnly(verbose=False)

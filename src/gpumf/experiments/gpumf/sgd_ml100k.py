@@ -28,6 +28,7 @@ PROFILES = {
         "bias_regularization": [0.02],
         "learning_rate": [0.02],
         "beta": [0.05],
+        "init_std": [0.1],
         "epochs": 40,
         "seeds": 1,
     },
@@ -36,27 +37,28 @@ PROFILES = {
         "data": "ml-100k",
         "kernel": "ordered",
         "factors": [128, 256],
-        "regularization": [0.06, 0.08, 0.1, 0.12, 0.14],
+        "regularization": [0.06, 0.08, 0.09, 0.1, 0.12],
         "bias_regularization": [0.0, 0.02],
         "learning_rate": [0.01, 0.02],
         "beta": [0.01],
+        "init_std": [0.003, 0.01, 0.03, 0.1],
         "epochs": 150,
         "seeds": 3,
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "regularization": [0.1], "epochs": 5}
-_GRID = "factors", "regularization", "bias_regularization", "learning_rate", "beta"
+_GRID = "factors", "regularization", "bias_regularization", "learning_rate", "beta", "init_std"
 
 
-def run(data, kernel, factors, regularization, bias_regularization, learning_rate, beta, epochs, seeds):
+def run(data, kernel, factors, regularization, bias_regularization, learning_rate, beta, init_std, epochs, seeds):
     """Choose and judge, fold by fold.
 
     Parameters
     ----------
     data : name of a data set
     kernel : of SGD; the fastest of this machine by default
-    factors, regularization, bias_regularization, learning_rate, beta (of `schedules.Power`) : lists, all of whose
-        combinations are tried
+    factors, regularization, bias_regularization, learning_rate, beta (of `schedules.Power`), init_std : lists, all of
+        whose combinations are tried
     epochs : int, the most
     seeds : int, of the initial factors when the chosen parameters are judged
 
@@ -69,7 +71,7 @@ def run(data, kernel, factors, regularization, bias_regularization, learning_rat
     ratings = load_ratings(data)
     grid = [
         dict(zip(_GRID, values, strict=True))
-        for values in product(factors, regularization, bias_regularization, learning_rate, beta)
+        for values in product(factors, regularization, bias_regularization, learning_rate, beta, init_std)
     ]
     rows = []
     for fold, (train, test) in enumerate(tqdm(ratings.kfold(5), total=5, desc="sgd_ml100k", leave=False)):
