@@ -108,3 +108,19 @@ def test_ours_has_walls_where_they_are_asked_for_and_rates_of_rows(monkeypatch):
         assert [row["epochs"] for row in found] == [1, 2] and all(np.isfinite(row["rmse"]) for row in found)
         assert [row["wall"] == 1 for row in found] == [timed, timed]
     assert len(fitted) == 2 and all(model.options["row_rates"] for model in fitted)
+
+
+@pytest.mark.parametrize(
+    ("code", "missing"),
+    [(b"_Z6calc_zRDv8_fiPf GOMP_parallel", None), (b"calc_z GOMP_parallel", "AVX"), (b"Dv8_f", "OpenMP")],
+)
+def test_a_slow_build_of_the_package_is_none(code, missing, monkeypatch, tmp_path):
+    library = tmp_path / "libmf.so"
+    library.write_bytes(code)
+    listed = [SimpleNamespace(suffix=path.suffix, locate=lambda path=path: path) for path in (library, tmp_path)]
+    monkeypatch.setattr(experiment, "files", {"libmf": listed}.__getitem__)
+    monkeypatch.setattr(experiment, "find_spec", {"libmf": True}.__getitem__)
+    why = experiment.why_unavailable()
+    assert (why is None) if missing is None else missing in why
+    monkeypatch.setattr(experiment, "find_spec", {"libmf": None}.__getitem__)
+    assert "not installed" in experiment.why_unavailable()
