@@ -4,23 +4,38 @@ import numpy as np
 import pytest
 
 from gpumf import gpu
+from gpumf.models import finite
 from gpumf.models.finite import FiniteCheck
 
 
+@pytest.mark.parametrize("least", [0, 1 << 20])  # numbers from which all cores of the processor are at work
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_one_number_that_is_not_finite_is_found(device, value):
+def test_one_number_that_is_not_finite_is_found(device, value, least, monkeypatch):
+    monkeypatch.setattr(finite, "LEAST", least)
+
     def copies(arrays):
         # Each by a new check: what has been found stays found.
         made = FiniteCheck(device).copies(arrays if device == "cpu" else list(map(gpu.device(device).array, arrays)))
         return made and (made if device == "cpu" else list(map(gpu.device(device).to_numpy, made)))
 
-    for size, place in ((1, 0), (7, 6), (5000, 0), (5000, 4999), (5000, 2345)):
+    for size, place in ((1, 0), (7, 6), (50000, 0), (50000, 49999), (50000, 23456)):
         # The largest numbers, whose sums would not be finite.
         arrays = [np.full(n, np.finfo(np.float32).max, np.float32) for n in (3, size)]
         made = copies(arrays)
         assert [a.tobytes() for a in made] == [a.tobytes() for a in arrays]
         arrays[1][place] = value
         assert copies(arrays) is None
+
+
+def test_copies_stay_as_they_are_until_the_next_call_but_one():
+    check, array = FiniteCheck("cpu"), np.zeros((3, 2), np.float32)
+    made = []
+    for k in range(4):
+        array[...] = k
+        made += check.copies([array])
+    assert [copy[0, 0] for copy in made] == [2, 3, 2, 3] and made[0] is made[2]
+    array[0, 0] = np.nan
+    assert check.copies([array]) is None and made[3][0, 0] == 3
 
 
 @pytest.mark.parametrize("place", range(7))

@@ -1,4 +1,4 @@
-"""Errors and rankings of a model on the CPU."""
+"""Errors and rankings of a model on the CPU, and what of it is finite."""
 
 import numpy as np
 
@@ -81,3 +81,14 @@ def ranking_metrics(users, test_indptr, test_items, items, metrics):
         metrics[row, 1] = hits / len(test) if most else 0.0
         metrics[row, 2] = precisions / most if most else 0.0
         metrics[row, 3] = gain / ideal if most else 0.0
+
+
+@cached_njit(nogil=True, parallel=True)
+def copy_finite(numbers, copy):
+    """Copy float32 (n,) to float32 (n,), as kernels/metrics/finite.cu does; whether all numbers are finite."""
+    wrong = np.zeros((len(numbers) + _CHUNK - 1) // _CHUNK, np.int32)
+    for chunk in prange(len(wrong)):
+        for k in range(chunk * _CHUNK, min((chunk + 1) * _CHUNK, len(numbers))):
+            copy[k] = numbers[k]
+            wrong[chunk] += not np.isfinite(numbers[k])
+    return not wrong.any()

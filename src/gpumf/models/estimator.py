@@ -298,7 +298,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
                 raise DivergedError(epoch, self._remedy)
             row = {"epoch": epoch, "seconds": seconds, "rmse": rmse, "mae": mae}
             if keep == "best" and (best is None or rmse < best[1]["rmse"]):
-                best = self._to_host(copies), row
+                best = self._apart(copies), row
             return copies, [*rows, row], best
 
         # One assignment an epoch: whenever an interrupt comes, factors and history belong together.
@@ -307,7 +307,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
             newest = finite.copies(learned), rows, None
             if keep == "best":
                 of_them = {"epoch": self.epoch, "rmse": errors(*learned)[0]}  # on this validation set
-                newest = newest[0], rows, (self._to_host(newest[0]), of_them)
+                newest = newest[0], rows, (self._apart(newest[0]), of_them)
         else:
             newest = done(rows, 0, 0.0, None)
         first = newest[1][-1]["epoch"]
@@ -350,6 +350,10 @@ class Model(Parameters, Solvers, Stored, Predictor):
 
     def _to_host(self, arrays):
         return arrays if self.device == "cpu" else tuple(map(gpu.device(self.device).to_numpy, arrays))
+
+    def _apart(self, copies):
+        """On the host, where later epochs' copies do not overwrite them."""
+        return tuple(map(np.array, copies)) if self.device == "cpu" else self._to_host(copies)
 
     def _set_training(self, train):
         self.mean = train.mean

@@ -3,6 +3,8 @@
 import numpy as np
 
 from gpumf import gpu
+from gpumf.cpu.metrics import copy_finite
+from gpumf.cpu.order import LEAST
 
 _BLOCKS_A_MULTIPROCESSOR, _THREADS = 8, 256
 
@@ -10,27 +12,28 @@ _BLOCKS_A_MULTIPROCESSOR, _THREADS = 8, 256
 class FiniteCheck:
     """Copies arrays if they are finite; where they are, in one pass at the speed of its memory.
 
-    A training is asked after every epoch, outside the time of training. It takes a launch for each array and a wait
-    for one number; memory is allocated for the first two copies alone, which take turns from then on.
+    A training is asked after every epoch, outside the time of training. Memory is allocated for the first two copies
+    alone, which take turns from then on. A device takes a launch for each array and a wait for one number; the
+    processor has all cores at work where there are many numbers.
     """
 
     def __init__(self, device):
-        self._device = None if device == "cpu" else gpu.device(device)
+        self._device, self._copies = None if device == "cpu" else gpu.device(device), [None, None]
         if self._device:
             self._copy = self._device.kernel("metrics/finite.cu", "copy_finite")
             self._blocks = self._device.facts["multiprocessors"] * _BLOCKS_A_MULTIPROCESSOR
             self._found = self._device.zeros(1, np.int32)
-            self._copies = [None, None]
 
     def copies(self, arrays):
         """Copies of these float32 arrays, complete on return, or None where one of their numbers is not finite.
 
         They stay as they are until the next call but one. Where the device lacks the memory they are on the host.
         """
-        if self._device is None:
-            return [array.copy() for array in arrays] if all(np.isfinite(array).all() for array in arrays) else None
-        arrays = list(map(self._device.array, arrays))
         self._copies.reverse()
+        if self._device is None:
+            self._copies[0] = self._copies[0] or [np.empty(array.shape, np.float32) for array in arrays]
+            return self._copies[0] if all(map(_copied, arrays, self._copies[0])) else None
+        arrays = list(map(self._device.array, arrays))
         if self._copies[0] is None and sum(array.nbytes for array in arrays) <= self._device.free_bytes():
             self._copies[0] = [self._device.empty(array.shape, np.float32) for array in arrays]
         for array, copy in zip(arrays, self._copies[0] or arrays, strict=True):
@@ -39,3 +42,11 @@ class FiniteCheck:
         if self._device.to_numpy(self._found)[0]:
             return None
         return self._copies[0] or list(map(self._device.to_numpy, arrays))
+
+
+def _copied(array, copy):
+    """Whether an array in main memory, which is copied, is finite."""
+    if array.size < LEAST:
+        copy[...] = array
+        return np.isfinite(copy).all()
+    return copy_finite(np.ascontiguousarray(array).reshape(-1), copy.reshape(-1))

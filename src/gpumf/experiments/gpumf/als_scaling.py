@@ -97,7 +97,9 @@ def _work(kernel, ratings, f):
 
 
 def summary(frame):
-    """How fast the time grows, from the frame of `run`: the exponent between the largest setting and the one before.
+    """How fast the time grows, from the frame of `run`: the exponent from about a quarter of the largest setting on.
+
+    Neighbours may have blocks of other shapes.
 
     Returns
     -------
@@ -107,8 +109,9 @@ def summary(frame):
     for (varied, kernel), runs in frame.groupby(["varied", "kernel"], sort=False):
         medians = runs.groupby(varied).seconds.median()
         if len(medians) > 1:
-            seconds, settings = np.log(medians.iloc[-2:]), np.log(medians.index[-2:])
-            found[varied, kernel] = np.diff(seconds)[0] / np.diff(settings)[0]
+            seconds, settings = np.log(medians.to_numpy()), np.log(medians.index)
+            quarter = np.abs(settings[:-1] - settings[-1] + np.log(4)).argmin()
+            found[varied, kernel] = (seconds[-1] - seconds[quarter]) / (settings[-1] - settings[quarter])
     return pd.Series(found, dtype=float)
 
 
