@@ -1,11 +1,12 @@
 """SGD beside LIBMF at the size of the Netflix Prize: test RMSE against seconds, on all cores and on the GPU.
 
-Every program tries as many settings on the same tenth of the training ratings that is held out, each lambda with one
-number of epochs, then the best of them with the others, and trains on all of them with what was best there. LIBMF
-gives each row a rate by its gradients (Chin et al. 2015), ours by its number of ratings, once also one rate to all;
-ours has biases, which LIBMF has not. LIBMF tells nothing of its epochs: it is trained anew for each number of them,
-and its seconds of training are what the longest training takes more than the shortest. It is built from its source
-with the machine's vector instructions and threads, the flags twice because it depends on setuptools which it reads:
+Every program tries as many settings on the same tenth of the training ratings that is held out, each lambda and
+learning rate with one number of epochs, then the best of them with the others, and trains on all of them with what
+was best there. LIBMF gives each row a rate by its gradients (Chin et al. 2015), ours by its number of ratings, once
+also one rate to all; ours has biases, which LIBMF has not. LIBMF tells nothing of its epochs: it is trained anew for
+each number of them, and its seconds of training are what the longest training takes more than the shortest. It is
+built from its source with the machine's vector instructions and threads, the flags twice because it depends on
+setuptools which it reads:
 
     export CFLAGS="-O3 -march=native -DUSEAVX -DUSEOMP -fopenmp" LDFLAGS=-fopenmp
     export CXXFLAGS=$CFLAGS
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import files, version
 from importlib.util import find_spec
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,18 +37,24 @@ from gpumf.models.sgd import schedules
 
 PEER, CORES, GPU, ONE_RATE = "LIBMF", "gpumf, all cores", "gpumf, GPU", "gpumf, GPU, one rate"
 OURS = {
-    CORES: {"solver": "ordered_parallel", "row_rates": True, "learning_rate": 0.1},
-    GPU: {"solver": "fast", "row_rates": True, "learning_rate": 0.1},
-    ONE_RATE: {"solver": "fast", "learning_rate": 0.03, "schedule": schedules.Power(0.1)},
+    CORES: {"solver": "ordered_parallel", "row_rates": True},
+    GPU: {"solver": "fast", "row_rates": True},
+    ONE_RATE: {"solver": "fast", "schedule": schedules.Power(0.1)},
 }
 LOOKS = {PEER: ("orange", "-o"), CORES: ("blue", "-o"), GPU: ("green", "-o"), ONE_RATE: ("green", "--o")}
 
-_STEPS = {"regularization": [0.02, 0.03, 0.05], "learning_rate": 0.1}
+# Rates that rows lower are higher at first; LIBMF's default is 0.1.
+_BY_ROW, _FOR_ALL = [0.03, 0.05, 0.1], [0.01, 0.02, 0.04]
+_RATES = {PEER: _BY_ROW, CORES: _BY_ROW, GPU: _BY_ROW, ONE_RATE: _FOR_ALL}
+_STEPS = {"regularization": [0.02, 0.03, 0.05], "learning_rate": _RATES}
 PROFILES = {
     "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [4, 2], "repeats": 1, **_STEPS},
-    "full": {"data": "netflix-twin", "factors": 128, "epochs": [6, 3, 12], "repeats": 2, **_STEPS},
+    "full": {"data": "netflix-twin", "factors": 128, "epochs": [10, 5, 20], "repeats": 2, **_STEPS},
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"regularization": [0.05]}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "regularization": [0.05],
+    "learning_rate": {program: [rates[-1]] for program, rates in _RATES.items()},
+}
 
 
 def why_unavailable():
@@ -61,24 +69,24 @@ def why_unavailable():
 
 
 def run(data, factors, epochs, repeats, regularization, learning_rate):
-    """Choose lambda and the number of epochs, then train.
+    """Choose lambda, the learning rate and the number of epochs, then train.
 
     Parameters
     ----------
     data : name of a data set; its official split, where it has one
     factors : int
-    epochs : list of int that are tried, the first of them with every lambda; in the first repeat all are judged, then
-        the chosen one
+    epochs : list of int that are tried, the first of them with every lambda and rate; in the first repeat all are
+        judged, then the chosen one
     repeats : int
     regularization : list of float, that are tried
-    learning_rate : float, of LIBMF, whose default is 0.1
+    learning_rate : dict, program -> list of float, that are tried
 
     Returns
     -------
-    DataFrame with a row a training: program, step ('choice' or 'test'), repeat, factors, regularization, epochs,
-    chosen (whether held-out ratings chose lambda and this number of epochs), train (seconds; missing for LIBMF), wall
-    (seconds from ratings in NumPy, as each program takes them, to factors in NumPy; missing for ours where it is a
-    choice), rmse (on the held-out ratings, or on the test set), threads,
+    DataFrame with a row a training: program, step ('choice' or 'test'), repeat, factors, regularization,
+    learning_rate, epochs, chosen (whether held-out ratings chose lambda, rate and this number of epochs), train
+    (seconds; missing for LIBMF), wall (seconds from ratings in NumPy, as each program takes them, to factors in
+    NumPy; missing for ours where it is a choice), rmse (on the held-out ratings, or on the test set), threads,
     version (of LIBMF)
     """
     ratings = load_ratings(data)
@@ -87,20 +95,22 @@ def run(data, factors, epochs, repeats, regularization, learning_rate):
     rows = []
     usable = usable_devices()
     for program in [PEER, *(name for name, of in OURS.items() if SGD.solvers()[of["solver"]] in usable)]:
-        fit = partial(_fitted, program, factors, rate=learning_rate)
+        fit = partial(_fitted, program, factors)
         what, tried = {"program": program, "factors": factors}, []
         with _taken(program, inner) as taken:
-            for value in tqdm(regularization, desc=f"peers_sgd {program}", leave=False):
-                tried += fit(taken, held_out, epochs[:1], regularization=value, seed=0, timed=False)
-            lambda_ = min(tried, key=_error)["regularization"]
-            tried += fit(taken, held_out, epochs[1:], regularization=lambda_, seed=0, timed=False)
+            grid = [*product(regularization, learning_rate[program])]
+            for pair in tqdm(grid, desc=f"peers_sgd {program}", leave=False):
+                tried += fit(taken, held_out, epochs[:1], *pair, seed=0, timed=False)
+            best = min(tried, key=_error)
+            pair = best["regularization"], best["learning_rate"]
+            tried += fit(taken, held_out, epochs[1:], *pair, seed=0, timed=False)
         best = min(tried, key=_error)
         rows += [what | {"step": "choice", "repeat": 0, "chosen": row is best} | row for row in tried]
         what |= {"step": "test"}
         with _taken(program, train) as taken:
             for repeat in range(repeats):
                 of_repeat = [best["epochs"]] if repeat else epochs
-                judged = fit(taken, test, of_repeat, regularization=lambda_, seed=repeat, timed=True)
+                judged = fit(taken, test, of_repeat, *pair, seed=repeat, timed=True)
                 rows += [what | {"repeat": repeat, "chosen": row["epochs"] == best["epochs"]} | row for row in judged]
     frame = pd.DataFrame(rows).assign(data=ratings.name, threads=native.cores(), version=version("libmf"))
     frame.attrs["datasets"] = [identity(ratings)]
@@ -132,11 +142,13 @@ def _fitted(program, factors, train, judge, epochs, regularization, rate, seed, 
     if program == PEER:
         mean = np.load(train, mmap_mode="r")[:, 2].mean(dtype=np.float64)
         return [_libmf(factors, train, mean, judge, n, regularization, rate) for n in epochs]
-    model = SGD(factors, regularization, init_std=0.3 * factors**-0.5, seed=seed, **OURS[program])
+    arguments = {"learning_rate": rate, "init_std": 0.3 * factors**-0.5, "seed": seed} | OURS[program]
+    model = SGD(factors, regularization, **arguments)
     history = model.fit(train, max(epochs), judge).history.set_index("epoch")
     return [
         {
             "regularization": regularization,
+            "learning_rate": rate,
             "epochs": n,
             "train": history.seconds[n],
             "wall": wall_seconds(model, train, n) if timed else np.nan,
@@ -153,7 +165,8 @@ def _libmf(factors, file, mean, judge, epochs, regularization, rate):
     options |= {"lambda_p2": regularization, "lambda_q2": regularization, "quiet": True}
     wall, users, items = _apart(_factorized, options, file)
     rmse = _rmse(users, items, mean, judge)
-    return {"regularization": regularization, "epochs": epochs, "train": np.nan, "wall": wall, "rmse": rmse}
+    setting = {"regularization": regularization, "learning_rate": rate, "epochs": epochs}
+    return setting | {"train": np.nan, "wall": wall, "rmse": rmse}
 
 
 def _factorized(options, file):
