@@ -67,8 +67,10 @@ def test_dots_are_on_the_scale_that_is_asked_for(log):
     assert axis.get_xscale() == "log"
 
 
-@pytest.mark.parametrize(("highest", "labels"), [(50.0, {"1", "3", "10", "30"}), (5000.0, None)])
-def test_a_logarithmic_axis_of_few_decades_has_labels_between_them(highest, labels):
+@pytest.mark.parametrize(
+    ("highest", "labels"), [(50.0, {"1", "3", "10", "30"}), (5000.0, {"1", "10", "100", "1000"}), (1e6, None)]
+)
+def test_a_logarithmic_axis_has_plain_numbers_where_they_are_short_and_more_of_them_in_few_decades(highest, labels):
     figure, ((axis,),) = style.panels()
     axis.plot([1, 2], [1, highest])
     style.log_scale(axis.yaxis)

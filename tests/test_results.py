@@ -68,6 +68,21 @@ def test_recording_goes_to_another_folder(repository, monkeypatch):
         results.load("theoretical_flops", results.device_name(), live=True)
 
 
+@pytest.mark.parametrize(
+    "profile", [{"data": ["ml-100k-twin", "jester-1"]}, {"data": "jester-1"}, {"rbm": {"data": "jester-1"}}]
+)
+def test_sets_are_read_before_anything_is_measured(profile, repository, monkeypatch, tmp_path):
+    monkeypatch.setenv("GPUMF_DATA", str(tmp_path / "sets"))
+    (tmp_path / "sets" / "jester").mkdir(parents=True)
+    (tmp_path / "sets" / "jester" / "jester-data-1.xls").write_bytes(b"no spreadsheet")
+    ran = []
+    module = SimpleNamespace(PROFILES={"quick": profile}, FINDINGS=[], run=lambda **_: ran.append(True))
+    monkeypatch.setattr(experiments, "module", lambda name: module)
+    with pytest.raises(datasets.DataError, match="jester-data-1"):
+        experiments.run("speedups")
+    assert not ran
+
+
 def test_where_tells_live_from_recorded(repository):
     frame = pd.DataFrame({"a": [1]})
     live = results.store("x", frame, {}, results.provenance(), live=True, source="thesis")

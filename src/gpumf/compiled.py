@@ -119,7 +119,7 @@ def _watch():
 
 
 def seconds():
-    """Spent in this process on compiling functions of this package that were not in the cache."""
+    """In which Numba compiled what was not in its cache, in this process, since this package first had it do so."""
     listener = _watch() if "numba" in sys.modules else None
     return listener.duration if listener and listener.done else 0.0
 

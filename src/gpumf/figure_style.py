@@ -235,12 +235,14 @@ def marks(axis, values, place, colours, label=None, marker="o", sure=None, sprea
 
 
 def log_scale(axis):
-    """Make a drawn axis (x or y) logarithmic, with labels that do not run into each other."""
+    """Make a drawn axis (x or y) logarithmic, with labels that do not run into each other: powers of ten where plain
+    numbers would be long."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     low, high = axis.get_view_interval()
     axis.set_minor_formatter(NullFormatter())
     if high < 100 * low:
         axis.set_major_locator(LogLocator(subs=(1, 3)))
+    if low > 5e-4 and high < 2e4:
         axis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 

@@ -119,9 +119,13 @@ def run(name, profile="quick", **changes):
     Raises
     ------
     TypeError, ValueError : see `parameters`
+    gpumf.datasets.DataError : a data set of the profile is on this machine and cannot be read
     """
     experiment = module(name)
     chosen = parameters(name, profile, **changes)
+    # One that cannot be read is not to cost the minutes that those before it took.
+    for _ in present_ratings(name for name in _named_sets(chosen) if not name.endswith("-twin")):
+        pass
     before = results.provenance() | {
         "code": dependencies.code(name),
         "rules_sha256": {finding.id: finding.sha256 for finding in experiment.FINDINGS},
@@ -130,6 +134,15 @@ def run(name, profile="quick", **changes):
     live = not os.environ.get("GPUMF_RECORD")
     of_profile = profile["profile"] if isinstance(profile, dict) else profile
     return results.store(name, frame, chosen | {"profile": of_profile}, before, live, names()[name])
+
+
+def _named_sets(chosen):
+    """What the parameters `data` of a run name, in the parameters that are parameters themselves too."""
+    for key, value in chosen.items():
+        if key == "data":
+            yield from [value] if isinstance(value, str) else filter(lambda name: isinstance(name, str), value)
+        elif isinstance(value, dict):
+            yield from _named_sets(value)
 
 
 def usable_devices():

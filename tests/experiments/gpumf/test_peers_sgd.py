@@ -111,10 +111,18 @@ def test_ours_has_walls_where_they_are_asked_for_and_rates_of_rows(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("code", "missing"),
-    [(b"_Z6calc_zRDv8_fiPf GOMP_parallel", None), (b"calc_z GOMP_parallel", "AVX"), (b"Dv8_f", "OpenMP")],
+    ("code", "machine", "missing"),
+    [
+        (b"_Z6calc_zRDv8_fiPf GOMP_parallel", "x86_64", None),
+        (b"_Z6calc_zRDv8_fiPf __kmpc_fork_call", "x86_64", None),
+        (b"calc_z GOMP_parallel", "x86_64", "AVX"),
+        (b"calc_z GOMP_parallel", "aarch64", None),
+        (b"Dv8_f", "x86_64", "OpenMP"),
+        (b"calc_z", "aarch64", "OpenMP"),
+    ],
 )
-def test_a_slow_build_of_the_package_is_none(code, missing, monkeypatch, tmp_path):
+def test_a_slow_build_of_the_package_is_none(code, machine, missing, monkeypatch, tmp_path):
+    monkeypatch.setattr(experiment.platform, "machine", lambda: machine)
     library = tmp_path / "libmf.so"
     library.write_bytes(code)
     listed = [SimpleNamespace(suffix=path.suffix, locate=lambda path=path: path) for path in (library, tmp_path)]

@@ -13,6 +13,7 @@ setuptools which it reads:
     pip install --no-binary libmf libmf
 """
 
+import platform
 import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -62,8 +63,10 @@ def why_unavailable():
     if not find_spec("libmf"):
         return "the package libmf is not installed; see the experiment's first lines"
     code = b"".join(file.locate().read_bytes() for file in files("libmf") if file.suffix == ".so")
-    # What takes registers of eight float32 has it in its name, as C++ writes names in libraries.
-    if b"Dv8_f" in code and b"GOMP_parallel" in code:
+    # LIBMF has vector code for x86 alone; what takes registers of eight float32 has it in its name, as C++ writes
+    # names in libraries. Threads are started by GNU's OpenMP or by LLVM's.
+    vectors = b"Dv8_f" in code or platform.machine() not in ("x86_64", "AMD64")
+    if vectors and (b"GOMP_parallel" in code or b"__kmpc_fork_call" in code):
         return None
     return "the package libmf is built without AVX or OpenMP; see the experiment's first lines"
 

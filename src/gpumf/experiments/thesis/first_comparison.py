@@ -74,8 +74,8 @@ def run(data, als_epochs, sgd_epochs, repeats, parameters):
         if device in usable and (model is not SGD or kernel in SGD_KERNELS)
     ]
     frames, identities = [], []
-    # One that cannot be read is not to cost the minutes that others took.
-    for name, ratings in [(name, load_ratings(name)) for name in data]:
+    for name in data:
+        ratings = load_ratings(name)
         identities.append(identity(ratings))
         for repeat in range(repeats):
             train, test = ratings.split(0.2, seed=repeat)

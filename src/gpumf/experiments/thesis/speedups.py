@@ -89,8 +89,8 @@ def run(data, als_epochs, updates, repeats, cpu_repeats, parameters):
     """
     usable = usable_devices()
     frames, identities = [], []
-    # One that cannot be read is not to cost the minutes that others took.
-    for name, ratings in [(name, load_ratings(name)) for name in data]:
+    for name in data:
+        ratings = load_ratings(name)
         identities.append(identity(ratings))
         threshold = _published.threshold(ratings.name)
         for repeat in range(repeats):
