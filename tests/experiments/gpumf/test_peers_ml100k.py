@@ -91,3 +91,14 @@ def test_settings_are_chosen_on_held_out_training_ratings_and_judged_on_the_test
     assert {arguments["n"] for arguments in peer} == {72000, 80000}
     assert all(arguments["init_std_dev"] == 0.2 for arguments in peer if "reg_all" in arguments)
     assert np.isfinite(frame.wall[frame.step == "timed"]).all() and frame.wall[frame.step != "timed"].isna().all()
+
+
+def test_choices_at_an_edge_of_the_grid_are_those_of_a_program():
+    rows = [(name, fold, "choice", 0, value, 0.1, 0.01, 50)
+            for name in (experiment.OURS, experiment.SVD) for fold in (0, 1) for value in (1, 2, 3)]  # fmt: skip
+    rows += [(experiment.OURS, fold, "test", 0, fold + 1, 0.1, 0.01, 50) for fold in (0, 1)]
+    rows += [(experiment.SVD, fold, "test", 0, 2, 0.1, 0.01, 50) for fold in (0, 1)]
+    columns = ["program", "fold", "step", "seed", "regularization", "init_std", "learning_rate", "epochs"]
+    frame = pd.DataFrame(rows, columns=columns)
+    assert experiment.at_edges(frame, experiment.OURS).to_dict() == {"regularization": 1}
+    assert experiment.at_edges(frame, experiment.SVD).to_dict() == {"regularization": 0}

@@ -21,16 +21,17 @@ from tqdm import tqdm
 from gpumf import SGD, native
 from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
+from gpumf.experiments.gpumf import sgd_ml100k
 from gpumf.findings import Finding, Holds
 
 OURS, SVD, SVD_PLUS_PLUS = "gpumf, SGD", "Surprise, SVD", "Surprise, SVD++"
 DEFAULTS, BIASES = "Surprise, SVD, defaults", "Surprise, biases alone"
 
 # An epoch of SVD++ takes longer, and its factors of what a user has rated stand for some of the others.
-_OF_ALL = {"factors": [128], "regularization": [0.08, 0.09, 0.1], "init_std": [0.003, 0.01, 0.03]}
-_OF_ALL |= {"learning_rate": [0.005], "epochs": [100, 150]}
-_OF_ALL_IMPLICIT = {"factors": [32], "regularization": [0.06, 0.1, 0.14], "init_std": [0.01, 0.03, 0.1]}
-_OF_ALL_IMPLICIT |= {"learning_rate": [0.005, 0.01], "epochs": [50]}
+_OF_ALL = {"factors": [128], "regularization": [0.06, 0.07, 0.08], "init_std": [0.003, 0.01]}
+_OF_ALL |= {"learning_rate": [0.005], "epochs": [60, 80, 100]}
+_OF_ALL_IMPLICIT = {"factors": [32], "regularization": [0.04, 0.06, 0.08], "init_std": [0.01, 0.03]}
+_OF_ALL_IMPLICIT |= {"learning_rate": [0.004, 0.006, 0.01], "epochs": [50]}
 PROFILES = {
     "quick": {
         "data": "ml-100k",
@@ -183,6 +184,12 @@ def summary(frame):
     return table.join(frame[frame.step == "timed"].groupby("program")[["train", "wall"]].median())
 
 
+def at_edges(frame, program):
+    """Of how many folds a program's choice is the least or the most of its grid, see `sgd_ml100k.at_edges`."""
+    grid = ["regularization", "init_std", "learning_rate", "epochs"]
+    return sgd_ml100k.at_edges(frame[frame.program == program], grid)
+
+
 def by_seed(frame):
     """Means over the folds of what was judged: program, seed, rmse, mae."""
     tests = frame[frame.step == "test"]
@@ -216,7 +223,7 @@ FINDINGS = [
         f"peers-ml100k-{measure}-{name}",
         "gpumf",
         None,
-        f"SGD with biases | MovieLens 100K, five folds | factors by the same search | test {measure.upper()} below "
+        f"SGD with biases | MovieLens 100K, five folds | by searches of the same size | test {measure.upper()} below "
         f"that of {peer}",
         partial(_below, measure=measure, peer=peer),
         Holds(above=0),

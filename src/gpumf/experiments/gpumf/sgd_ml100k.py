@@ -105,15 +105,20 @@ def summary(frame):
     )
 
 
-def at_edges(frame):
+def at_edges(frame, names=_GRID):
     """Of how many folds the value chosen is the least or the most of its grid, where that has more than two.
+
+    Parameters
+    ----------
+    frame : of `run`
+    names : of the parameters that are chosen
 
     Returns
     -------
     Series with the index parameter
     """
     tests = frame[(frame.step == "test") & (frame.seed == 0)]
-    grids = {name: np.unique(frame[name][frame.step == "choice"]) for name in _GRID}
+    grids = {name: np.unique(frame[name][frame.step == "choice"]) for name in names}
     return pd.Series(
         {name: int(tests[name].isin(grid[[0, -1]]).sum()) for name, grid in grids.items() if len(grid) > 2}, dtype=int
     )
