@@ -44,17 +44,16 @@ OURS = {
 }
 LOOKS = {PEER: ("orange", "-o"), CORES: ("blue", "-o"), GPU: ("green", "-o"), ONE_RATE: ("green", "--o")}
 
-# Rates that rows lower are higher at first; LIBMF's default is 0.1.
-_BY_ROW, _FOR_ALL = [0.03, 0.05, 0.1], [0.01, 0.02, 0.04]
-_RATES = {PEER: _BY_ROW, CORES: _BY_ROW, GPU: _BY_ROW, ONE_RATE: _FOR_ALL}
-_STEPS = {"regularization": [0.02, 0.03, 0.05], "learning_rate": _RATES}
+# Rates that rows lower are higher at first, and want more regularization; LIBMF's default rate is 0.1.
+_BY_ROW = {"regularization": [0.02, 0.03, 0.05], "learning_rate": [0.03, 0.05, 0.1]}
+_FOR_ALL = {"regularization": [0.01, 0.02, 0.03], "learning_rate": [0.01, 0.02, 0.04]}
+_GRIDS = {PEER: _BY_ROW, CORES: _BY_ROW, GPU: _BY_ROW, ONE_RATE: _FOR_ALL}
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [4, 2], "repeats": 1, **_STEPS},
-    "full": {"data": "netflix-twin", "factors": 128, "epochs": [10, 5, 20], "repeats": 2, **_STEPS},
+    "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [4, 2], "repeats": 1, "grids": _GRIDS},
+    "full": {"data": "netflix-twin", "factors": 128, "epochs": [10, 5, 20], "repeats": 3, "grids": _GRIDS},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "regularization": [0.05],
-    "learning_rate": {program: [rates[-1]] for program, rates in _RATES.items()},
+    "grids": {program: {name: of[-1:] for name, of in grid.items()} for program, grid in _GRIDS.items()}
 }
 
 
@@ -71,7 +70,7 @@ def why_unavailable():
     return "the package libmf is built without AVX or OpenMP; see the experiment's first lines"
 
 
-def run(data, factors, epochs, repeats, regularization, learning_rate):
+def run(data, factors, epochs, repeats, grids):
     """Choose lambda, the learning rate and the number of epochs, then train.
 
     Parameters
@@ -81,8 +80,7 @@ def run(data, factors, epochs, repeats, regularization, learning_rate):
     epochs : list of int that are tried, the first of them with every lambda and rate; in the first repeat all are
         judged, then the chosen one
     repeats : int
-    regularization : list of float, that are tried
-    learning_rate : dict, program -> list of float, that are tried
+    grids : dict, program -> regularization and learning_rate -> list of float, all pairs of which are tried
 
     Returns
     -------
@@ -101,8 +99,8 @@ def run(data, factors, epochs, repeats, regularization, learning_rate):
         fit = partial(_fitted, program, factors)
         what, tried = {"program": program, "factors": factors}, []
         with _taken(program, inner) as taken:
-            grid = [*product(regularization, learning_rate[program])]
-            for pair in tqdm(grid, desc=f"peers_sgd {program}", leave=False):
+            pairs = product(grids[program]["regularization"], grids[program]["learning_rate"])
+            for pair in tqdm([*pairs], desc=f"peers_sgd {program}", leave=False):
                 tried += fit(taken, held_out, epochs[:1], *pair, seed=0, timed=False)
             best = min(tried, key=_error)
             pair = best["regularization"], best["learning_rate"]
@@ -247,7 +245,7 @@ def _rmse_below(frame, program, other=PEER):
     return rmse["median"][other] - rmse["median"][program], np.hypot(*rmse["ptp"]) / 2, "rating"
 
 
-_SETTING = "Netflix twin | 128 factors | lambda and epochs by the same search"
+_SETTING = "Netflix twin | 128 factors | by searches of the same size"
 
 
 def _finding(name, program, text, value, above):
