@@ -117,6 +117,19 @@ def test_damped_biases_find_what_was_planted_and_stay_small_for_few_ratings():
     assert np.abs(defaults.damped_biases(few)[0]).max() < 2 / 5
 
 
+def test_als_after_biases_adds_factors_of_what_they_leave():
+    train, test = ragged_ratings(60, 40, 12, seed=3).split(0.2)
+    (_, damped) = [errors["rmse"] for model, _, errors in defaults.baselines(train, test) if model == "biases"]
+    # So much regularization leaves the biases alone, the other one finds what they cannot say.
+    stiff, loose = (defaults.AfterBiases(factors=2, regularization=of, device="cpu", seed=0) for of in (1e6, 0.1))
+    for model in (stiff, loose):
+        model.fit(train, 10)
+    assert stiff.score(test)["rmse"] == pytest.approx(damped, rel=1e-5) and stiff.solver
+    of_user, of_item = defaults.damped_biases(train)
+    rest = train.values - train.mean - of_user[train.users] - of_item[train.items]
+    assert loose.score(train)["rmse"] < 0.9 * np.sqrt(np.mean(rest**2))
+
+
 def test_baselines_are_those_of_the_training_ratings():
     train, test = ragged_ratings(seed=2).split(0.2)
     found = [(model, kind, errors) for model, kind, errors in defaults.baselines(train, test)]
