@@ -99,12 +99,16 @@ def comparison(result):
         cells = row.data, row.model, where, *errors, f"{row.seconds_per_epoch:.3g}", to_mae, *times
         lines.append(f"| {' | '.join(cells)} |")
     cores, repeats = result.provenance["cpu_count"], result.frame.repeat.nunique()
+    searched = result.provenance["parameters"]["parameters"]
+    others = [name for name in rows.data.unique() if name not in searched]
+    not_searched = f", of {', '.join(others)} the best of a few values on one split, not recorded" * bool(others)
     language = "C++" if _reconciled.native_als(result) else "Numba"
     note = (
         f"{FACTORS} factors, 80 % of the ratings for training, errors on the rest after the last epoch, parameters "
-        f"of `tuned.toml`, {repeats} {'repeat' if repeats == 1 else 'repeats'} (±: half of what they cover). "
-        f"{result.where} All cores: the {cores} of the same machine; their ALS is {language}, of SGD the baselines "
-        "take each rating once. A dash: not reached in the epochs given, or not measured. Twins are synthetic."
+        f"of `tuned.toml`{not_searched}, {repeats} {'repeat' if repeats == 1 else 'repeats'} (±: half of what "
+        f"they cover). {result.where} All cores: the {cores} of the same machine; their ALS is {language}, of SGD "
+        "the baselines take each rating once. A dash: not reached in the epochs given, or not measured. Twins are "
+        "synthetic."
     )
     return "\n".join([note, "", *lines, ""])
 
