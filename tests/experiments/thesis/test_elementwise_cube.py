@@ -71,3 +71,11 @@ def test_both_kinds_of_host_memory_are_timed_there_and_back(launcher, monkeypatc
         np.testing.assert_array_equal(before, a)
         np.testing.assert_allclose(after, a.astype(np.float64) ** 3, rtol=1e-6)
     assert len({id(arrays[1]) for copy, arrays in log if copy == "download"}) == 2, "results have two places"
+
+
+def test_the_two_accesses_take_turns(launcher, monkeypatch):
+    log = []
+    monkeypatch.setattr(elementwise_cube, "cube", lambda device, access: lambda source, result: log.append(access[0]))
+    rows = elementwise_cube._kernel_timings(launcher, np.ones((4, 4), np.float32), 3)
+    assert "".join(log) == 3 * ("cccsss" + "cscs"), "of each two that do not count before the first that does"
+    assert [(len(seconds), seconds.min() > 0) for *_, seconds in rows] == 6 * [(3, True)]

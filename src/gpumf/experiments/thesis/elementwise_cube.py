@@ -31,7 +31,7 @@ def run(sides, repeats):
     Parameters
     ----------
     sides : lengths of a side
-    repeats : int, timings of each
+    repeats : int, timings of each; on the GPU the two accesses take turns
 
     Returns
     -------
@@ -85,23 +85,32 @@ def cube(device, access):
 
 
 def _kernel_timings(device, a, repeats):
-    timings = []
     source, result = device.array(a), device.empty(a.shape, np.float32)
     pinned = [device.empty_pinned(a.shape, np.float32) for _ in range(2)]
     pinned[0][:] = a
     places = dict(zip(HOSTS, ((a, np.zeros_like(a)), pinned), strict=True))
-    for access in ("coalesced", "strided"):
-        kernel = cube(device, access)
-        timings.append(("gpu", access, "resident", device.time(partial(kernel, source, result), repeats)))
-        for host, (before, after) in places.items():
+    kernels = {access: cube(device, access) for access in ("coalesced", "strided")}
 
-            def there_and_back(kernel=kernel, before=before, after=after):
-                device.upload(before, source)
-                kernel(source, result)
-                device.download(result, after)
+    def there_and_back(kernel, before, after):
+        device.upload(before, source)
+        kernel(source, result)
+        device.download(result, after)
 
-            timings.append(("gpu", access, host, machine.seconds_of(there_and_back, repeats)))
-    return timings
+    works = [partial(kernel, source, result) for kernel in kernels.values()]
+    series = [("resident", _in_turns(device.time, works, repeats))]
+    for host, arrays in places.items():
+        works = [partial(there_and_back, kernel, *arrays) for kernel in kernels.values()]
+        series.append((host, _in_turns(machine.seconds_of, works, repeats)))
+    return [("gpu", access, where, of[k]) for k, access in enumerate(kernels) for where, of in series]
+
+
+def _in_turns(clock, works, repeats):
+    """Seconds of `repeats` calls of each of these functions, float64 (len(works), repeats).
+
+    One call of each at a time, so that what drifts meanwhile, as copies from pageable memory do, is no difference
+    between them.
+    """
+    return np.transpose([[clock(work, 1, warmup=0 if k else 2)[0] for work in works] for k in range(repeats)])
 
 
 def summary(frame):
