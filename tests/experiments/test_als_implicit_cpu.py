@@ -1,5 +1,6 @@
 """The findings on ALS without a GPU, held against frames of known numbers."""
 
+import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -62,7 +63,7 @@ def test_the_summary_has_popularity_beside_all_models():
 
 def test_confidences_are_those_of_hu_koren_and_volinsky():
     train = ragged_ratings(seed=0)
-    confidences = experiment._confidences(train)
+    confidences = experiment._confidences(train, 40)
     assert confidences.shape == (train.n_users, train.n_items) and confidences.nnz == train.nnz
     found = np.asarray(confidences[train.users, train.items]).ravel()
     np.testing.assert_allclose(found, 1 + 40 * train.values)
@@ -71,7 +72,7 @@ def test_confidences_are_those_of_hu_koren_and_volinsky():
 class Package:
     """In the place of the package's model: notes what it is fitted to."""
 
-    def __init__(self, factors, seed, iterations):
+    def __init__(self):
         self.fitted = None
 
     def fit(self, confidences, show_progress):
@@ -82,12 +83,12 @@ class Package:
 
 def test_both_are_fitted_to_the_training_set_and_judged_by_the_other(monkeypatch):
     train, test = ragged_ratings(seed=0).split(0.2)
-    peer, seen = Package(2, 0, 3), []
-    monkeypatch.setattr(experiment, "_peer", lambda *arguments: peer)
+    peer, seen, like = Package(), [], []
+    monkeypatch.setattr(experiment, "_peer", lambda *arguments: like.append(arguments) or peer)
     monkeypatch.setattr(experiment, "_one_thread_of_blas", nullcontext)
 
     class Ours:
-        factors, times = 2, SimpleNamespace(wall=7.0)
+        alpha, times = 7, SimpleNamespace(wall=7.0)
 
         def fit(self, ratings, epochs):
             seen.append(("fit", ratings, epochs))
@@ -101,10 +102,12 @@ def test_both_are_fitted_to_the_training_set_and_judged_by_the_other(monkeypatch
             return {"rmse": 0.75, "mae": 9}
 
     monkeypatch.setattr(experiment, "_rank", lambda *what: seen.append(what) or {"precision": 0.1, "ndcg": 0.2})
-    ours, theirs = experiment._fits({experiment.OURS: Ours()}, train, test, 3, 10, 0)
+    model = Ours()
+    ours, theirs = experiment._fits({experiment.OURS: model}, train, test, 3, 10)
     (_, fitted, epochs), (_, ranked, k), (_, scored, _), of_peer = seen
     assert epochs == 3 and k == 10 and ranked is test and scored is test
     np.testing.assert_array_equal([fitted.users, fitted.items], [train.users, train.items])
+    assert like == [(model, 3)] and peer.fitted.max() == 1 + 7 * train.values.max()
     assert peer.fitted.nnz == train.nnz and of_peer[0] is train and of_peer[1] is test and of_peer[2] == 10
     assert (ours["model"], ours["what"], ours["seconds"], ours["ndcg"], ours["rmse"]) == (
         experiment.OURS, "fit", 7, 0.25, 0.75
@@ -118,14 +121,30 @@ def test_exact_solutions_are_timed_up_to_so_many_factors(monkeypatch):
     monkeypatch.setattr(experiment, "_iterations", lambda models, *rest: timed.append(models) or [])
     monkeypatch.setattr(experiment, "_fits", lambda *rest: [])
     monkeypatch.setattr(experiment, "version", lambda name: "0")
-    experiment.run("x", factors=[2, 4, 5], exact=4, seeds=2, iterations=1, k=5)
+    of_implicit = {"alpha": 7.0, "regularization": 5.0}
+    experiment.run("x", factors=[2, 4, 5], exact=4, seeds=2, iterations=1, k=5, **of_implicit)
     assert [(models[experiment.OURS].factors, experiment.EXACT in models) for models in timed] == [
         (2, True), (4, True), (5, False)
     ] * 2  # fmt: skip
     assert [{model.seed for model in models.values()} for models in timed] == [{0}] * 3 + [{1}] * 3
     for model in timed[0].values():
-        assert (model.cg_steps, model.cg_tolerance, model.regularization, model.seed) == (3, 0, 0.1, 0)
-    assert timed[0][experiment.OURS].alpha == 40
+        assert (model.cg_steps, model.cg_tolerance, model.seed) == (3, 0, 0)
+    found = {name: (model.regularization, model.alpha) for name, model in timed[0].items()}
+    assert found == {experiment.OURS: (5, 7), experiment.CG: (0.1, None), experiment.EXACT: (0.1, None)}
+
+
+def test_the_package_gets_the_parameters_of_ours(monkeypatch):
+    def theirs(*arguments, **named):
+        return SimpleNamespace(arguments=arguments, **named)
+
+    monkeypatch.setitem(sys.modules, "implicit.cpu.als", SimpleNamespace(AlternatingLeastSquares=theirs))
+    peer = experiment._peer(experiment.ImplicitALS(9, 5.0, alpha=7.0, device="cpu", seed=4), 6)
+    assert peer.arguments == (9, 5) and (peer.alpha, peer.iterations, peer.random_state, peer.cg_steps) == (
+        1,
+        6,
+        4,
+        3,
+    )
 
 
 def test_seconds_are_drawn_against_factors_ours_and_the_packages():

@@ -275,8 +275,8 @@ def test_the_cpus_versions_are_timed_by_the_process(clock, monkeypatch):
     for plain, seconds in ((cpu_baselines._PlainALS, 0.5), (cpu_baselines._PlainSGD, 0.25)):
         monkeypatch.setattr(plain, "epoch", lambda self, number, seconds=seconds: clock.work(seconds))
     seconds = run("cpu_baselines").groupby(["model", "version"]).seconds.agg(["min", "max"])
-    plain = {("ALS", "plain C"): 0.5, ("SGD", "plain C"): 0.25}
-    assert len(seconds) == 6
+    plain = {("ALS", "plain C"): 0.5, ("SGD", "plain C"): 0.25, ("SGD", "plain C, biases"): 0.25}
+    assert len(seconds) == 8
     for version, row in seconds.iterrows():
         assert row.to_list() == [plain.get(version, 1.0)] * 2, version
 

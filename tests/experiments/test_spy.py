@@ -9,9 +9,11 @@ from gpumf import SGD, experiments
 from gpumf.experiments import _published
 from spy import PARAMETERS, common, seen
 
-# They fit one model of fixed parameters, or in processes of their own, or beside a package that is not here.
+# They fit one model of fixed parameters, or in processes of their own, or beside a package that is not here, or fit
+# features beside ratings.
 APART = {"thread_scaling", "sgd_thread_scaling", "startup", "als_implicit_cpu"}
 APART |= {"peers_ml100k", "peers_sgd", "peers_als", "als_hugewiki", "als_streamed", "document_clustering"}
+APART |= {"further_features"}
 
 
 def fits(name):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from gpumf import figure_style as style
-from gpumf.experiments.gpumf import sgd_schemes
+from gpumf.experiments.gpumf import sgd_netflix, sgd_schemes
 from outcomes import labelled
 
 
@@ -59,6 +59,13 @@ def test_every_label_of_a_scheme_is_a_kernel_with_options_that_it_has():
     for kernel, options in sgd_schemes.SCHEMES.values():
         assert set(options) <= set(sgd_schemes.SGD.schemes()[kernel].options)
     assert {kernel for kernel, _ in sgd_schemes.SCHEMES.values()} == set(sgd_schemes.SGD.solvers())
+
+
+def test_the_reference_that_takes_each_rating_once_has_the_blocks_that_its_promise_names():
+    (gap,) = (finding for finding in sgd_netflix.FINDINGS if finding.id == "sgd-fast-rmse-gap")
+    side = sgd_schemes.SGD.options_of(sgd_schemes.ONCE_EACH)["side"].default
+    assert gap.statement.endswith(f"in {side} × {side} blocks")
+    assert sgd_schemes.SCHEMES[sgd_schemes.ONCE_EACH] == (sgd_schemes.ONCE_EACH, {})
 
 
 def test_speeds_are_drawn_a_set_each(stored):

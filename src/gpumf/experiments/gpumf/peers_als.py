@@ -1,8 +1,9 @@
 """Implicit-feedback ALS beside the package `implicit`, on all cores and on the GPU, at the size of the Netflix Prize.
 
-The same ratings, confidences, lambda and number of factors. The package tells nothing of its iterations: it is fitted
-with few and with more, and an iteration is what those take that are more. Its GPU part wants the package rmm. How
-good the lists are is another question, for real sets: `als_implicit_cpu`, `implicit_quality`.
+The same ratings, confidences, lambda, number of factors and steps of conjugate gradient: ours makes them all too, and
+stops at no residual. The package tells nothing of its iterations: it is fitted with few and with more, and an
+iteration is what those take that are more. Its GPU part wants the package rmm. How good the lists are is another
+question, for real sets: `als_implicit_cpu`, `implicit_quality`.
 """
 
 import time
@@ -17,19 +18,27 @@ from tqdm import tqdm
 from gpumf import ImplicitALS, gpu, native
 from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
-from gpumf.findings import Finding, Holds, ratio
+from gpumf.findings import Finding, Holds, ratio, times
 
 ALPHA, REGULARIZATION = 2.0, 0.1
 PEERS = {"implicit, all cores": "cpu", "implicit, GPU": "cuda"}
 OURS = {"gpumf, all cores": ("parallel_cg", "cpu"), "gpumf, GPU": ("tensor_core", "cuda")}
 
+_STEPS = {"steps": 3}  # the package's default
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "factors": [16], "iterations": {"cpu": [1, 3], "cuda": [1, 3]}, "repeats": 2},
+    "quick": {
+        "data": "ml-100k-twin",
+        "factors": [16],
+        "iterations": {"cpu": [1, 3], "cuda": [1, 3]},
+        "repeats": 2,
+        **_STEPS,
+    },
     "full": {
         "data": "netflix-twin",
         "factors": [64, 128],
         "iterations": {"cpu": [1, 2], "cuda": [5, 10]},
-        "repeats": 2,
+        "repeats": 3,
+        **_STEPS,
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": [8], "repeats": 1}
@@ -40,7 +49,7 @@ def why_unavailable():
     return None if find_spec("implicit") else "the package implicit is not installed; install the extra peers"
 
 
-def run(data, factors, iterations, repeats):
+def run(data, factors, iterations, repeats, steps):
     """Fit every program with few and with more iterations.
 
     Parameters
@@ -49,6 +58,7 @@ def run(data, factors, iterations, repeats):
     factors : list of int
     iterations : dict, 'cpu' and 'cuda' -> [few, more]
     repeats : int, of each fit, after one that loads and compiles
+    steps : int, of conjugate gradient in a half-sweep
 
     Returns
     -------
@@ -66,7 +76,7 @@ def run(data, factors, iterations, repeats):
                 continue
             for repeat in range(-1, repeats):
                 for n in iterations[device][:1] if repeat < 0 else iterations[device]:
-                    wall = fit(train, matrix, f, n)
+                    wall = fit(train, matrix, f, n, steps)
                     rows.append({"program": name, "device": device, "factors": f, "iterations": n, "repeat": repeat})
                     rows[-1]["wall"] = wall
     frame = pd.DataFrame(rows).query("repeat >= 0").reset_index(drop=True)
@@ -89,7 +99,7 @@ def _confidences(train):
     return csr_matrix((values, (train.users, train.items)), (train.n_users, train.n_items))
 
 
-def _peer(device, train, matrix, factors, n):
+def _peer(device, train, matrix, factors, n, steps):
     from threadpoolctl import threadpool_limits
 
     if device == "cuda":
@@ -103,6 +113,7 @@ def _peer(device, train, matrix, factors, n):
             factors, REGULARIZATION, iterations=n, random_state=0, num_threads=native.cores()
         )
         arrays = None
+    model.cg_steps = steps
     with threadpool_limits(1, "blas"):  # as it asks for
         started = time.perf_counter()
         model.fit(matrix, show_progress=False)
@@ -111,8 +122,8 @@ def _peer(device, train, matrix, factors, n):
         return time.perf_counter() - started
 
 
-def _ours(solver, train, matrix, factors, n):
-    model = ImplicitALS(factors, REGULARIZATION, alpha=ALPHA, solver=solver)
+def _ours(solver, train, matrix, factors, n, steps):
+    model = ImplicitALS(factors, REGULARIZATION, alpha=ALPHA, solver=solver, cg_steps=steps, cg_tolerance=0.0)
     times = model.fit(train.select(np.arange(train.nnz)), n).times
     return times.wall - times.compile
 
@@ -126,10 +137,14 @@ def iteration_seconds(frame):
     return apart / counts.reindex(apart.index).to_numpy()
 
 
+def _longest(frame):
+    """The rows of the fits with the most iterations."""
+    return frame[frame.iterations == frame.groupby(["factors", "program"]).iterations.transform("max")]
+
+
 def summary(frame):
     """Medians, from the frame of `run`: a row (factors, program) with iteration (seconds) and wall (of the most)."""
-    most = frame[frame.iterations == frame.groupby(["factors", "program"]).iterations.transform("max")]
-    wall = most.groupby(["factors", "program"], sort=False)[["iterations", "wall"]].median()
+    wall = _longest(frame).groupby(["factors", "program"], sort=False)[["iterations", "wall"]].median()
     return wall.join(iteration_seconds(frame).groupby(level=[0, 1]).median().rename("iteration"))
 
 
@@ -153,6 +168,19 @@ def _times(frame, factors, peer, ours):
     return (*ratio(*lots), "x") if all(map(len, lots)) else (np.nan, np.nan, "x")
 
 
+def _wall_times(frame, factors, peer, ours):
+    """The package's wall of its longest fit over ours: (ratio, spread, 'x'); NaN of fewer than three repeats."""
+    walls = _longest(frame[frame.factors == factors]).set_index("program").wall
+    if min((walls.index == program).sum() for program in (peer, ours)) < 3:
+        return np.nan, np.nan, "x"
+    return times(walls, peer, ours)
+
+
+_PAIRS = [
+    (factors, name, peer, ours)
+    for factors in (64, 128)
+    for name, peer, ours in zip(("cores", "gpu"), PEERS, OURS, strict=True)
+]
 FINDINGS = [
     Finding(
         f"peers-als-{name}-{factors}",
@@ -163,6 +191,16 @@ FINDINGS = [
         partial(_times, factors=factors, peer=peer, ours=ours),
         Holds(above=1),
     )
-    for factors in (64, 128)
-    for name, peer, ours in zip(("cores", "gpu"), PEERS, OURS, strict=True)
+    for factors, name, peer, ours in _PAIRS
+] + [
+    Finding(
+        f"peers-als-{name}-wall-{factors}",
+        "gpumf",
+        None,
+        f"ImplicitALS, {OURS[ours][0]} | Netflix twin | {factors} factors | wall seconds of a fit of {peer}, "
+        f"{PROFILES['full']['iterations'][OURS[ours][1]][-1]} iterations, over its own",
+        partial(_wall_times, factors=factors, peer=peer, ours=ours),
+        Holds(above=1),
+    )
+    for factors, name, peer, ours in _PAIRS
 ]

@@ -1,8 +1,8 @@
 """SGD at the size of the Netflix Prize: every scheme on the twin, as `sgd_schemes` does it on smaller sets.
 
 The official test set, 128 factors, lambda of cumf (Table 2), and one schedule for all: that of CuMF_SGD (Xie et al.
-2017). A full run gives one core as many epochs as say how long they take. What a core learns that takes each rating
-once is that of all cores (`sgd_schemes.ONCE_EACH`), from as many seeds as `fast`.
+2017). A full run gives one core as many epochs as say how long they take. What schemes learn that take each rating
+once is compared with all cores that do (`sgd_schemes.ONCE_EACH`), from as many seeds as `fast`.
 """
 
 from functools import partial
@@ -68,7 +68,8 @@ FINDINGS = [
         "sgd-fast-rmse-gap",
         "gpumf",
         None,
-        "SGD, fast | Netflix twin | 128 factors | test RMSE after 20 epochs above that of one core, each rating once",
+        "SGD, fast | Netflix twin | 128 factors | test RMSE after 20 epochs above that of cores that take each "
+        "rating once, in 32 × 32 blocks",
         partial(_rmse_excess, scheme="fast", epoch=20),
         Target(0.003, 0),
     ),

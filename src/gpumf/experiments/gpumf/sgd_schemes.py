@@ -18,7 +18,8 @@ SCHEMES = {label: (kernel, dict(version.options)) for label, (kernel, version) i
 
 DRAWN, ONCE_EACH = "sequential", "ordered_parallel"
 """The references of errors: one core for schemes that draw with replacement, of whose ratings an epoch sees 63 %; for
-those that take each rating once what one core makes of them too, bit for bit (`models.sgd.ordered`)."""
+those that take each rating once all cores that do, in 32 x 32 blocks, and lose no update. One core, `ordered`, takes
+8 x 8 blocks, so another order: its errors differ a little."""
 _DRAWING = "sequential", "parallel", "hogwild", "cu2rec"
 
 # Rates of one data set for all schemes. Jester: the thesis's (Figures 6.1 and 6.2), Douban: those of

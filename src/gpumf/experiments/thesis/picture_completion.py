@@ -16,7 +16,7 @@ from tqdm import tqdm
 from gpumf import ALS
 from gpumf import figure_style as style
 from gpumf.datasets import Ratings
-from gpumf.findings import Finding, Holds, Open, median
+from gpumf.findings import Finding, Holds, median
 from gpumf.hashing import random_subset
 
 _ALONE = "grace_hopper.jpg"  # comes with Matplotlib, and so with gpumf
@@ -206,12 +206,5 @@ FINDINGS = [
         _least_gain,
         Holds(above=0),
         devices=("cpu",),
-    ),
-    Finding(
-        "thesis-further-features",
-        "thesis",
-        "Section 7.1",
-        "What do further features, of users and items, add to a matrix factorization?",
-        rule=Open("a model of features beside the factors, and its kernels"),
     ),
 ]

@@ -82,7 +82,7 @@ class Ordered(Descent):
 
 
 class OrderedParallel(Ordered):
-    """The same on all cores, diagonal by diagonal of blocks, with the same factors bit for bit."""
+    """The same on all cores, diagonal by diagonal of blocks: with the same `side` the same factors, bit for bit."""
 
     parallel = True
     versions: ClassVar = {"": Version("all cores, each once", "rose", "--")}
