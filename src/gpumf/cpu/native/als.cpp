@@ -1,8 +1,9 @@
 // One half-sweep of ALS on the processor, compiled for FACTORS: what cpu/als.py does, by hand in SIMD registers.
 //
-// A row's matrix A = sum v v^T + ridge E is summed up in tiles of 16 x 16 that stay in registers (with AVX-512) for
-// 256 ratings: a product costs one multiply-add with a broadcast operand, and nothing is stored. Sums of such sums keep
-// the digits that one running sum over a long row would lose. Then A = L D L^T, whole registers at a time.
+// A row's matrix A = sum v v^T + ridge E is summed up in tiles of as many rows and columns as a register has numbers,
+// which stay in registers for 256 ratings: a product costs one multiply-add with a broadcast operand, and nothing is
+// stored. Sums of such sums keep the digits that one running sum over a long row would lose. Then A = L D L^T, whole
+// registers at a time.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -10,25 +11,14 @@
 #include <memory>
 
 #include "threads.h"
+#include "vectors.h"
 
-constexpr int LANES = 16;
 constexpr int PADDED = (FACTORS + LANES - 1) / LANES * LANES;
 constexpr int CHUNK = 256;       // ratings whose columns' factors are together in the cache
 constexpr int ROWS_A_TURN = 16;  // at most, that a thread takes before it asks for more
 constexpr int A_THREAD = 1 << 22;  // multiply-adds, which take longer than to start it
-#ifdef __AVX512F__
-constexpr int TILE = LANES;  // rows of a tile, as many registers
-#else
-constexpr int TILE = 4;
-#endif
 // A pivot this far below its diagonal entry is nothing but rounding in FP32.
 constexpr float ROUNDING = 1.0f / (1 << 21);
-
-typedef float Vector __attribute__((vector_size(4 * LANES)));
-typedef int Lanes __attribute__((vector_size(4 * LANES)));
-constexpr Lanes LANE = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-
-static Vector& at(float* p) { return *reinterpret_cast<Vector*>(p); }
 
 // What a thread works with. Of `a` the upper triangle of blocks is A; below it, L comes.
 struct Workspace {
@@ -39,16 +29,16 @@ struct Workspace {
 };
 
 static void add_products(Workspace& w, const float* values, int n) {
-  for (int i = 0; i < PADDED; i += TILE) {
-    for (int k = i / LANES * LANES; k < PADDED; k += LANES) {
-      Vector sums[TILE] = {};
+  for (int i = 0; i < PADDED; i += LANES) {
+    for (int k = i; k < PADDED; k += LANES) {
+      Vector sums[LANES] = {};
       for (int t = 0; t < n; ++t) {
         float* row = w.rows + t * PADDED;
         const Vector right = at(row + k);
 #pragma GCC unroll 16
-        for (int r = 0; r < TILE; ++r) sums[r] += row[i + r] * right;
+        for (int r = 0; r < LANES; ++r) sums[r] += row[i + r] * right;
       }
-      for (int r = 0; r < TILE; ++r) at(w.a + (i + r) * PADDED + k) += sums[r];
+      for (int r = 0; r < LANES; ++r) at(w.a + (i + r) * PADDED + k) += sums[r];
     }
   }
   for (int k = 0; k < PADDED; k += LANES) {

@@ -13,23 +13,14 @@
 #include <vector>
 
 #include "threads.h"
+#include "vectors.h"
 
-constexpr int LANES = 16;
 constexpr int PADDED = (FACTORS + LANES - 1) / LANES * LANES;
 constexpr int CHUNK = 256;      // ratings summed up in one go
 constexpr int PART = 16384;     // rows of Q whose products are summed up for G in one go
 constexpr int A_THREAD = 1 << 18;  // numbers of rows of Q to go over in every step, which take longer than to start it
 constexpr int64_t TILES = PADDED / LANES, PAIRS = TILES * (TILES + 1) / 2;
-#ifdef __AVX512F__
-constexpr int ROWS = 8, TILE = LANES;  // of a block, and of a tile of G: as many registers
-#else
-constexpr int ROWS = 4, TILE = 4;
-#endif
-
-typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
-
-static Vector& at(float* p) { return *reinterpret_cast<Vector*>(p); }
-static const Vector& at(const float* p) { return *reinterpret_cast<const Vector*>(p); }
+constexpr int ROWS = LANES == 16 ? 8 : 4;  // of a block: twice as many registers
 
 struct Rows {
   const int64_t* indptr;
@@ -62,29 +53,20 @@ struct Workspace {
 };
 
 // The sums over pairs of lanes at a distance: those of `a` where the bit of the lane's number is 0, else those of `b`.
-template <int distance>
-static Vector folded(Vector a, Vector b) {
-  if constexpr (distance == 8)
-    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-           __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-  else if constexpr (distance == 4)
-    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27) +
-           __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
-  else if constexpr (distance == 2)
-    return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
-           __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-  else
-    return __builtin_shufflevector(a, b, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30) +
-           __builtin_shufflevector(a, b, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+template <int distance, int... lane>
+static Vector folded(Vector a, Vector b, std::integer_sequence<int, lane...>) {
+  return __builtin_shufflevector(a, b, (lane & distance ? LANES + lane - distance : lane)...) +
+         __builtin_shufflevector(a, b, (lane & distance ? LANES + lane : lane + distance)...);
 }
 
-// The sum of each of 16 vectors.
+// The sum of each of LANES vectors, of which a distance takes every so many.
+template <int distance = 1>
 static Vector totals(const Vector* v) {
-  Vector four[4];
-#pragma GCC unroll 4
-  for (int k = 0; k < 4; ++k)
-    four[k] = folded<4>(folded<8>(v[k], v[k + 8]), folded<8>(v[k + 4], v[k + 12]));
-  return folded<1>(folded<2>(four[0], four[2]), folded<2>(four[1], four[3]));
+  if constexpr (distance == LANES)
+    return *v;
+  else
+    return folded<distance>(totals<2 * distance>(v), totals<2 * distance>(v + distance),
+                            std::make_integer_sequence<int, LANES>{});
 }
 
 // `width` registers of sum += the rows of Q, four times `quads` of them, each times its coefficient.
@@ -271,17 +253,16 @@ static void solve_block(Workspace& w, const Rows& rows, int64_t first, float* so
 
 // A tile of G, over one part of the rows of Q.
 static void add_tile(const float* q, int64_t begin, int64_t end, int i, int k, float* tile) {
-  for (int first = 0; first < LANES; first += TILE)
-    for (int64_t chunk = begin; chunk < end; chunk += CHUNK) {
-      Vector sums[TILE] = {};
-      for (int64_t t = chunk; t < std::min(chunk + CHUNK, end); ++t) {
-        const float* const row = q + t * PADDED;
-        const Vector right = at(row + k);
+  for (int64_t chunk = begin; chunk < end; chunk += CHUNK) {
+    Vector sums[LANES] = {};
+    for (int64_t t = chunk; t < std::min(chunk + CHUNK, end); ++t) {
+      const float* const row = q + t * PADDED;
+      const Vector right = at(row + k);
 #pragma GCC unroll 16
-        for (int r = 0; r < TILE; ++r) sums[r] += row[i + first + r] * right;
-      }
-      for (int r = 0; r < TILE; ++r) at(tile + (first + r) * LANES) += sums[r];
+      for (int r = 0; r < LANES; ++r) sums[r] += row[i + r] * right;
     }
+    for (int r = 0; r < LANES; ++r) at(tile + r * LANES) += sums[r];
+  }
 }
 
 // G = Q^T Q. Every part of every tile is one thread's work, and the parts are added in order.

@@ -10,17 +10,13 @@
 #include <vector>
 
 #include "threads.h"
+#include "vectors.h"
 
-constexpr int LANES = 16;
 constexpr int FACTORS = BIASES ? COLUMNS - 2 : COLUMNS;
 constexpr int WHOLE = COLUMNS / LANES * LANES;      // columns in whole registers
 constexpr int LEARNED = FACTORS / LANES * LANES;    // of them, those without a bias
 constexpr int AHEAD = 16;                           // ratings whose rows are on their way to the cache
 constexpr int A_THREAD = 1 << 18;                   // numbers of rows to go over, which take longer than to start it
-
-typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
-
-static Vector& at(float* p) { return *reinterpret_cast<Vector*>(p); }
 
 // As in kernels/common/sgd.cuh: the learning rate, and 1 - rate lambda of each lambda.
 struct Steps {
