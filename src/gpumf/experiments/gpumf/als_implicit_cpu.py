@@ -220,11 +220,13 @@ def figure(frame):
                 style.curve(axis, seconds, "ALS", scheme, label=model)
             else:
                 axis.plot(seconds.index, seconds, "-o", color=style.COLOURS["red"], label=model, markersize=4)
-        axis.set(xscale="log", yscale="log", xlabel="factors", title=title)
-        axis.set_xticks(seconds.index, seconds.index.astype(int))
+        axis.set(xscale="log", xlabel="factors", title=title)
+        factors = frame.factors.dropna().unique().astype(int)
+        axis.set_xticks(factors, factors)
         axis.minorticks_off()
         axis.legend(frameon=False)
     axes[0].set_ylabel("seconds an iteration")
+    style.log_scale(axes[0].yaxis)
     return figure
 
 
