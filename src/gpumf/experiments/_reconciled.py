@@ -40,8 +40,18 @@ def table(device=None):
     or '10 epochs'), baseline, train and wall (the baseline's seconds over the version's, of training and of the whole
     fit; NaN where the page has none), machine (the GPU, and how many cores all are), commit
     """
-    rows = [*_first("first_comparison", device), *_first("sgd_douban", device), *_speedups(device), *_of_thesis()]
-    rows += [*_cu2rec(device), *_cumf(device), *_all_schemes(device), *_fits(device)]
+    pages = {
+        "first_comparison": _first,
+        "sgd_douban": _first,  # whose frame is the same
+        "speedups": _speedups,
+        "cu2rec_training": _cu2rec,
+        "cumf_convergence": _cumf,
+        "all_schemes": _all_schemes,
+        "fit_seconds": _fits,
+    }
+    found = ((rows_of, results.recorded(name, device)) for name, rows_of in pages.items())
+    rows = [row for rows_of, result in found if result is not None for row in rows_of(result)]
+    rows += _of_thesis()
     frame = pd.DataFrame(rows, columns=COLUMNS)
     return frame[frame.train.notna() | frame.wall.notna()].reset_index(drop=True)
 
@@ -90,11 +100,8 @@ def _pairs(result, seconds, cores=_CORES, across=False):
             yield (*what, over, train / row.train, wall / row.wall, *_where(result))
 
 
-def _first(name, device):
-    """The rows of `first_comparison`, or of `sgd_douban`, whose frame is the same."""
-    result = results.recorded(name, device)
-    if result is None:
-        return
+def _first(result):
+    """The rows of `first_comparison`, or of `sgd_douban`."""
     given = result.provenance["parameters"]
     of_sgd = _sgd(given["schedule"], biases=True) if "schedule" in given else _PLAIN
     seconds = first_comparison.summary(result.frame)
@@ -108,11 +115,8 @@ def _first(name, device):
     yield from _pairs(result, seconds)
 
 
-def _cu2rec(device):
+def _cu2rec(result):
     """The rows of `cu2rec_training`, of cu2rec alone: to what all schemes reach, and near its own lowest RMSE."""
-    result = results.recorded("cu2rec_training", device)
-    if result is None:
-        return
     frame, ours = result.frame, cu2rec_training.OURS
     easy = cu2rec_training.summary(frame).reset_index()
     # Its page tells the second error, and of that the seconds of training alone.
@@ -129,11 +133,8 @@ def _cu2rec(device):
     yield from _pairs(result, seconds.assign(model="SGD", training=training, until=until))
 
 
-def _cumf(device):
+def _cumf(result):
     """The rows of `cumf_convergence`, where ALS is held to cores with SGD, and SGD to cores with ALS."""
-    result = results.recorded("cumf_convergence", device)
-    if result is None:
-        return
     frame = result.frame
     what = frame[["data", "model", "scheme", "device", "target"]].drop_duplicates()
     seconds = cumf_convergence.summary(frame).reset_index().merge(what).rename(columns={"scheme": "kernel"})
@@ -148,11 +149,8 @@ def _cumf(device):
     yield from _pairs(result, seconds, cores, across=True)
 
 
-def _all_schemes(device):
+def _all_schemes(result):
     """The rows of `all_schemes`."""
-    result = results.recorded("all_schemes", device)
-    if result is None:
-        return
     given = result.provenance["parameters"]
     of_sgd = given["parameters"]["SGD"]
     seconds = all_schemes.summary(result.frame).reset_index().rename(columns={"scheme": "kernel"})
@@ -165,11 +163,8 @@ def _all_schemes(device):
     yield from _pairs(result, seconds)
 
 
-def _fits(device):
+def _fits(result):
     """The rows of `fit_seconds`, which end after so many epochs."""
-    result = results.recorded("fit_seconds", device)
-    if result is None:
-        return
     of_sgd = fit_seconds.PARAMETERS["SGD"]
     seconds = fit_seconds.summary(result.frame).merge(result.frame[["kernel", "device"]].drop_duplicates())
     seconds = seconds.assign(
@@ -179,11 +174,8 @@ def _fits(device):
     yield from _pairs(result, seconds)
 
 
-def _speedups(device):
+def _speedups(result):
     """The rows of `speedups`, whose cores draw with replacement where their kernel is `sequential` or `parallel`."""
-    result = results.recorded("speedups", device)
-    if result is None:
-        return
     for setting in speedups.SETTINGS:
         yield from _of_setting(result, speedups.of_setting(result.frame, setting), setting)
 

@@ -90,18 +90,13 @@ class AfterBiases:
         return self._factors.solver
 
     def fit(self, train, epochs):
-        self._scale, self._mean = train.scale, train.mean
-        self._biases = damped_biases(train)
-        rest = train.values - self._of_biases(train)
+        self._train, self._biases = train, damped_biases(train)
+        rest = train.values - _of_biases(train, *self._biases, train)
         self._factors.fit(Ratings(train.users, train.items, rest, train.n_users, train.n_items), epochs)
 
-    def _of_biases(self, ratings):
-        of_user, of_item = self._biases
-        return self._mean + of_user[ratings.users] + of_item[ratings.items]
-
     def score(self, test):
-        predicted = self._of_biases(test) + self._factors.predict(test.users, test.items)
-        return _errors(predicted, self._scale, test)
+        predicted = _of_biases(self._train, *self._biases, test) + self._factors.predict(test.users, test.items)
+        return _errors(predicted, self._train.scale, test)
 
 
 MODELS = {"ALS": ALS, "SGD": SGD, "RBM": RBM, "ImplicitALS": ImplicitALS, "ALS after biases": AfterBiases}
@@ -197,8 +192,8 @@ def part_of(ratings, most):
 
 def baselines(train, test):
     """Yield (model, which one, its errors): the user's and item's biases as means, and damped, and popularity."""
-    for kind, (of_user, of_item) in (("means", baseline_predictors(train)), ("damped", damped_biases(train))):
-        yield "biases", kind, _errors(train.mean + of_user[test.users] + of_item[test.items], train.scale, test)
+    for kind, biases in (("means", baseline_predictors(train)), ("damped", damped_biases(train))):
+        yield "biases", kind, _errors(_of_biases(train, *biases, test), train.scale, test)
     ranking = popular_items(train.item_counts, train.n_users, train.by_user, K, "cpu")
     users = np.flatnonzero(test.user_counts)
     yield (
@@ -218,6 +213,11 @@ def damped_biases(train, sweeps=20):
         of_item = np.bincount(train.items, rest - of_user[train.users], train.n_items)
         of_item /= train.item_counts + DAMPING
     return of_user, of_item
+
+
+def _of_biases(train, of_user, of_item, ratings):
+    """What biases that count from a training set's mean predict of ratings."""
+    return train.mean + of_user[ratings.users] + of_item[ratings.items]
 
 
 def _errors(predicted, scale, test):

@@ -18,27 +18,27 @@ from tqdm import tqdm
 from gpumf import ImplicitALS, gpu, native
 from gpumf import figure_style as style
 from gpumf.experiments import identity, load_ratings
+from gpumf.experiments.gpumf.als_implicit_cpu import STEPS
 from gpumf.findings import Finding, Holds, ratio, times
 
 ALPHA, REGULARIZATION = 2.0, 0.1
 PEERS = {"implicit, all cores": "cpu", "implicit, GPU": "cuda"}
 OURS = {"gpumf, all cores": ("parallel_cg", "cpu"), "gpumf, GPU": ("tensor_core", "cuda")}
 
-_STEPS = {"steps": 3}  # the package's default
 PROFILES = {
     "quick": {
         "data": "ml-100k-twin",
         "factors": [16],
         "iterations": {"cpu": [1, 3], "cuda": [1, 3]},
         "repeats": 2,
-        **_STEPS,
+        "steps": STEPS,
     },
     "full": {
         "data": "netflix-twin",
         "factors": [64, 128],
         "iterations": {"cpu": [1, 2], "cuda": [5, 10]},
         "repeats": 3,
-        **_STEPS,
+        "steps": STEPS,
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": [8], "repeats": 1}
