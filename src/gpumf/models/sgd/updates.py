@@ -192,7 +192,7 @@ class BlockKernel(PieceKernel):
 
     def __init__(self, model, user_factors, item_factors):
         real = {32: np.float32, 64: np.float64}[model.options["precision"]]
-        super().__init__(model, user_factors.astype(real), item_factors.astype(real), real)
+        super().__init__(model, user_factors.astype(real, copy=False), item_factors.astype(real, copy=False), real)
 
     def factors(self):
         with np.errstate(over="ignore"):  # what has diverged is infinite, as it is in FP32
