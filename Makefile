@@ -24,14 +24,14 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help packages book notebook experiment test test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record record-stale findings stale readme gains tune suggestion data kernels lint format lock clean
+.PHONY: help packages book notebook experiment test test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record findings readme gains tune suggestion bench-reference data kernels lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # What the interpreter of PYTHON has to have, by the names of modules.
-NEEDS = numpy scipy pandas numba matplotlib pyarrow tqdm platformdirs
+NEEDS = numpy scipy pandas numba matplotlib h5py pyarrow tqdm platformdirs
 book notebook: NEEDS += papermill ipykernel jupyter_book
 test test-sanitize test-gpu test-gpu-sanitize mutants: NEEDS += pytest hypothesis
 test: NEEDS += xdist
@@ -45,7 +45,7 @@ missing = [name for name in sys.argv[1:] if not importlib.util.find_spec(name)]
 if sys.version_info < (3, 11):
     sys.exit("$(PYTHON) is older than 3.11, which gpumf needs.")
 if missing:
-    sys.exit("$(PYTHON) lacks %s: install what gpumf needs with `$(PYTHON) -m pip install -e \".[book,build,test]\"`, "
+    sys.exit("$(PYTHON) lacks %s: install what gpumf needs with `$(PYTHON) -m pip install -e \".[book,build,data,test]\"`, "
              "or leave PYTHON away, and make sets up .venv by itself." % ", ".join(missing))
 endef
 export MISSING
@@ -61,7 +61,7 @@ notebook: $(READY) ## run one notebook and render: make notebook NB=data PARAMS=
 	$(RUN) book/build.py --only $(NB) $(PARAMS) $(ARGS)
 
 experiment: $(READY) ## run one experiment: make experiment NAME=sgd_netflix ARGS="--profile full epochs=5"
-	$(RUN) -m gpumf.experiments $(NAME) $(ARGS)
+	$(RUN) -m gpumf_study.experiments $(NAME) $(ARGS)
 
 # A process a core, each with whole files, in their order: that of the book, which takes longest, is the first.
 PARALLEL = -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
@@ -87,16 +87,10 @@ mutants: $(READY) ## plant single faults, one at a time, and record how many of 
 	$(RUN) tests/mutants $(ARGS)
 
 record: $(READY) ## keep results in data/results: of one experiment (NAME=als_netflix) or of every notebook
-	$(RUN) $(if $(NAME),-m gpumf.experiments $(NAME) --profile full --record,book/build.py --record --execute-only build/recorded) $(ARGS)
-
-record-stale: $(READY) ## record what this machine has no current result of, oldest first: make record-stale ARGS="--minutes 9"
-	$(RUN) -m gpumf.recording $(ARGS)
+	$(RUN) $(if $(NAME),-m gpumf_study.experiments $(NAME) --profile full --record,book/build.py --record --execute-only build/recorded) $(ARGS)
 
 findings: $(READY) ## judge every finding by data/results, write findings.csv there and print it
-	$(RUN) -m gpumf.reports findings
-
-stale: $(READY) ## list the recorded results whose kernels or modules have changed since
-	$(RUN) -m gpumf.reports stale
+	$(RUN) -m gpumf_study.reports
 
 readme: $(READY) ## write the results in README.md, book/intro.md and kernels/README.md from data/results
 	$(RUN) book/readme.py
@@ -104,11 +98,14 @@ readme: $(READY) ## write the results in README.md, book/intro.md and kernels/RE
 gains: $(READY) ## write the table of what each kernel's versions gained in kernels/README.md from data/results
 	$(RUN) book/readme.py kernels/README.md
 
-tune: $(READY) ## write the best parameters of the recorded search to src/gpumf/experiments/tuned.toml
-	$(RUN) -m gpumf.experiments.tuning
+tune: $(READY) ## write the best parameters of the recorded search to src/gpumf_study/experiments/tuned.toml
+	$(RUN) -m gpumf_study.experiments.tuning
 
 suggestion: $(READY) ## write what gpumf.suggest rests on, from the recorded crossovers, to src/gpumf/suggestion.toml
-	$(RUN) -m gpumf.experiments.suggesting
+	$(RUN) -m gpumf_study.experiments.suggesting
+
+bench-reference: $(READY) ## write what `gpumf bench` compares with, from the stored result of first_comparison
+	$(RUN) -m gpumf_study.bench_reference
 
 data: $(READY) ## download the data sets whose licences allow it into data/raw
 	$(RUN) -m gpumf.datasets $(ARGS)
@@ -127,7 +124,7 @@ format: $(READY) ## format the code and mend what can be mended
 
 # One lock for every supported Python and system; those with CuPy only add to it.
 COMPILE = $(RUN) -m uv --quiet pip compile --universal --python-version 3.11 --generate-hashes --no-annotate \
-	--custom-compile-command "make lock" pyproject.toml --extra book --extra build --extra distributed --extra safetensors --extra test
+	--custom-compile-command "make lock" pyproject.toml --extra book --extra build --extra data --extra distributed --extra safetensors --extra test
 lock: $(READY) ## pin the dependencies of pyproject.toml again (ARGS=--upgrade for newer versions)
 	$(RUN) -m pip install --quiet uv
 	$(COMPILE) $(ARGS) --output-file requirements.lock

@@ -19,7 +19,7 @@ from pygments.lexers import CppLexer, PythonLexer
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
-from gpumf import chapters, experiments
+from gpumf_study import chapters, experiments
 
 ROOT = Path(__file__).resolve().parent.parent
 LIVE = "Measured on the machine that built this page."
@@ -116,7 +116,7 @@ class Figures(SphinxTransform):
         links = nodes.paragraph("", "", self.download(name, words), classes=["downloads"])
         for number, experiment in enumerate(chapters.named(ROOT / name)):
             links += nodes.Text(", " if number else " Its experiments: ")
-            path = f"src/gpumf/experiments/{experiments.names()[experiment]}/{experiment}.py"
+            path = f"src/gpumf_study/experiments/{experiments.names()[experiment]}/{experiment}.py"
             links += self.source(path, nodes.literal("", experiment))
         page = next(self.document.findall(nodes.section))
         page += links

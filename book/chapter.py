@@ -38,8 +38,8 @@ def parameters(path, given):
         raise ValueError(f"profile must be smoke, quick or full, not {profile!r}")
     if not given:
         return {"profile": profile}
-    from gpumf import experiments
-    from gpumf.experiments import _parameters
+    from gpumf_study import experiments
+    from gpumf_study.experiments import _parameters
 
     its_own = own(path)
     cells = nbformat.read(path, as_version=4).cells
@@ -77,7 +77,7 @@ def how_run(parameters, began, measured):
     began : datetime
     measured : list of dict, the provenance of the experiments that it ran
     """
-    from gpumf import results
+    from gpumf_study import results
 
     facts, took = results.provenance(), datetime.now(UTC) - began
     machine = facts.get("gpu") or f"{facts['cpu']}, {facts['cpu_count']} cores, no GPU"

@@ -4,10 +4,11 @@ import re
 
 import numpy as np
 
-from gpumf import ALS, RBM, SGD, results
-from gpumf.experiments.cumf import als_versions
-from gpumf.experiments.gpumf import sgd_netflix
+from gpumf import ALS, RBM, SGD
 from gpumf.gpu import sources
+from gpumf_study import results
+from gpumf_study.experiments.cumf import als_versions
+from gpumf_study.experiments.gpumf import sgd_netflix
 
 # (file, version, the version that it is compared with, what it changes)
 VERSIONS = [

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import gains
-from gpumf import chapters, experiments, findings, reports, results
-from gpumf import figure_style as style
-from gpumf.experiments import _reconciled
-from gpumf.experiments.thesis.first_comparison import BASELINES, FACTORS, summary
-from gpumf.experiments.thesis.speedups import PUBLISHED_KERNELS
+from gpumf_study import chapters, experiments, findings, reports, results
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import _reconciled
+from gpumf_study.experiments.thesis.first_comparison import BASELINES, FACTORS, summary
+from gpumf_study.experiments.thesis.speedups import PUBLISHED_KERNELS
 
 ROOT = Path(__file__).resolve().parent.parent
 _MARKED = re.compile(r"(<!-- results(?: of (?P<part>\w+))?:.*?-->\n).*?(<!-- end of results -->)", re.DOTALL)
@@ -63,16 +63,14 @@ _TITLES = {
 
 def promises(frame):
     """The table, in Markdown, of what this study promises, and of what it measured beside that."""
-    lines = ["A † marks a rule that is younger than the result that it judges.", ""]
-    lines += ["| model | data | factors | what is measured | measured | target | stretch | word | on |"]
+    lines = ["| model | data | factors | what is measured | measured | target | stretch | word | on |"]
     lines += ["| --- " * 9 + "|"]
     for row in frame[frame.source == "gpumf"].itertuples():
         shown = reports.formatted(row)
         bounds = " | ".join("–" if bound != bound else f"{bound:g}" for bound in (row.target, row.stretch))
         name, cards = results.machine_of(row.device)
         device = (f"{cards} x " if cards else "") + name.upper().replace("-", " ")
-        word = shown["word"] + ("" if row.word == findings.MISSING or row.rule_older else " †")
-        lines.append(f"| {row.statement} | **{shown['measured']}** | {bounds} | {word} | {device} |")
+        lines.append(f"| {row.statement} | **{shown['measured']}** | {bounds} | {shown['word']} | {device} |")
     return "\n".join([*lines, ""])
 
 

@@ -5,7 +5,8 @@ import json
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gpumf import gpu, results
+from gpumf import gpu
+from gpumf_study import results
 from launched import Launched
 from support import GpuRecord
 

@@ -14,9 +14,10 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gpumf import gpu, results
+from gpumf import gpu
 from gpumf.gpu import sources
 from gpumf.models import als, rbm, sgd  # noqa: F401 - they declare their sources
+from gpumf_study import results
 
 TOOLS = {
     # Every array is an allocation of its own with unused memory behind it. Calls that fail are the tests' to judge.

@@ -9,9 +9,9 @@ from matplotlib.colors import same_color
 from matplotlib.container import Container
 from matplotlib.lines import Line2D
 
-from gpumf import experiments
-from gpumf import figure_style as style
-from gpumf.findings import MISSING
+from gpumf_study import experiments
+from gpumf_study import figure_style as style
+from gpumf_study.findings import MISSING
 
 NOT_CHOSEN = rcParamsDefault["axes.prop_cycle"].by_key()["color"]
 FINDINGS = {finding.id: finding for _, finding in experiments.findings()}

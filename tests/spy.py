@@ -6,10 +6,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from gpumf import experiments
 from gpumf.datasets import Ratings
 from gpumf.models.blend import Blend
 from gpumf.models.estimator import Model
+from gpumf_study import experiments
 
 TUNED = {
     "ml-100k-twin": {

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpumf import ALS, SGD, gpu, results
+from gpumf import ALS, SGD, gpu
 from gpumf.datasets import Ratings
+from gpumf_study import results
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "tests/kernels"

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import gpumf
-from gpumf import ALS, results
+from gpumf import ALS
 from gpumf.command_line import bench, main
-from support import ROOT, planted
+from support import planted
 
 
 @pytest.fixture(scope="module")
@@ -88,25 +88,38 @@ def test_an_evaluation_counts_what_the_model_does_not_know(model, table, tmp_pat
 
 
 def test_this_machine_is_shown_beside_the_recorded_one(capsys, monkeypatch):
-    from gpumf.experiments.thesis import first_comparison
-
-    recorded = results.load("first_comparison").frame
-    here = recorded[(recorded.data == "ml-100k") & (recorded.device == "cpu")]
-    monkeypatch.setattr(first_comparison, "run", lambda *_, **__: here.assign(seconds=here.seconds * 3))
-    assert main(["bench", "--json"]) == 0
+    reference = bench.reference()
+    reference["seconds"] = [
+        {"model": "ALS", "solver": "sequential", "device": "cpu", "recorded": 0.002},
+        {"model": "SGD", "solver": "ordered", "device": "cpu", "recorded": 0.004},
+        {"model": "ALS", "solver": "tensor_core", "device": "cuda", "recorded": 0.001},
+    ]
+    monkeypatch.setattr(bench, "reference", lambda: reference)
+    monkeypatch.setattr(bench.gpu, "available", lambda: False)
+    assert main(["bench", "--epochs", "2", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["recorded"] == results.load("first_comparison").where
-    times = {row["kernel"]: row["times"] for row in said["seconds_an_epoch"]}
-    assert np.isclose(times["sequential"], 3) and times["tensor_core"] is None
-    assert main(["bench"]) == 0
-    assert "tensor_core" in capsys.readouterr().out
+    assert said["data"] == "ml-100k-twin" and said["recorded"] == reference["where"]
+    als, sgd, on_gpu = said["seconds_per_epoch"]
+    for row, recorded in (als, 0.002), (sgd, 0.004):
+        assert row["here"] > 0 and np.isclose(row["here_over_recorded"], row["here"] / recorded)
+    assert on_gpu["here"] is on_gpu["here_over_recorded"] is None
+    assert main(["bench", "--epochs", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "tensor_core" in shown and reference["where"] in shown
 
 
-def test_what_is_recorded_goes_into_the_wheel():
-    text = (ROOT / "pyproject.toml").read_text()
-    folder = f"data/results/{results.reference(bench._NAME)}/thesis"
-    for suffix in "csv", "json":
-        assert f'{folder}/{bench._NAME}.{suffix}" = "gpumf/recorded/' in text
+def test_seconds_per_epoch_are_those_of_the_history(monkeypatch):
+    class Fitted:
+        def __init__(self, factors, **options):
+            assert (factors, options) == (16, {"biases": False, "solver": "ordered", "regularization": 0.1})
+
+        def fit(self, train, epochs):
+            self.history = pd.DataFrame({"seconds": np.linspace(0, 3 * epochs, epochs + 1)})
+            return self
+
+    monkeypatch.setattr(bench, "_MODELS", {"SGD": Fitted})
+    row = {"model": "SGD", "solver": "ordered"}
+    assert bench._seconds(row, {"factors": 16, "parameters": {"SGD": {"regularization": 0.1}}}, None, 4) == 3
 
 
 def test_info_says_what_there_is(capsys):

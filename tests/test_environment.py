@@ -15,7 +15,7 @@ yaml = pytest.importorskip("yaml")  # a machine that only runs the GPU tests may
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-OF_ALL = "book", "test", "build", "distributed", "safetensors"
+OF_ALL = "book", "test", "build", "data", "distributed", "safetensors"
 COMMON = [*PROJECT["dependencies"], *(package for extra in OF_ALL for package in EXTRAS[extra])]
 LOCKS = {
     "requirements.lock": COMMON,

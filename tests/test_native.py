@@ -11,8 +11,8 @@ import pytest
 from cases import order_of, rates_of
 from gpumf import ALS, SGD, DivergedError, native
 from gpumf.cpu import als, reference, sgd
-from gpumf.experiments.gpumf import cpu_baselines
 from gpumf.models.sgd.partition import shuffled_blocks
+from gpumf_study.experiments.gpumf import cpu_baselines
 from support import ragged_ratings, random_factors
 
 

@@ -6,9 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gpumf import ALS, SGD, gpu, results, suggest, suggestion
+from gpumf import ALS, SGD, gpu, suggest, suggestion
 from gpumf.datasets import Ratings
-from gpumf.experiments import _expected, suggesting
+from gpumf_study import results
+from gpumf_study.experiments import _expected, suggesting
 from support import ragged_ratings
 
 SOLVERS = {

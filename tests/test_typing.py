@@ -8,8 +8,9 @@ import re
 import pytest
 
 import gpumf
-from gpumf import datasets, findings, gpu, models, results
+from gpumf import datasets, gpu, models
 from gpumf.datasets import download
+from gpumf_study import findings, results
 
 try:
     from gpumf import distributed

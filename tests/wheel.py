@@ -12,7 +12,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
+LARGEST = 1_000_000
+"""Bytes of the wheel."""
+
 USE = """
+import importlib.util
 import sys
 from pathlib import Path
 import numpy as np
@@ -29,7 +33,8 @@ assert (Path(gpumf.__file__).parent / "py.typed").is_file()
 assert places.checkout() is None and not any(f.is_relative_to(site) for f in files.data_folders())
 
 from gpumf.command_line import bench, main
-assert bench._recorded().where.startswith("Recorded on NVIDIA") and main(["info"]) == 0
+assert importlib.util.find_spec("gpumf_study") is None
+assert bench.reference()["where"].startswith("Recorded on NVIDIA") and main(["info"]) == 0
 
 rng = np.random.default_rng(0)
 cells = rng.choice(40 * 30, 600, replace=False)
@@ -66,6 +71,8 @@ def main():
         with tarfile.open(sdist) as packed:
             packed.extractall(folder / "source", filter="data")
         wheel = build("wheel", folder / "source" / sdist.name.removesuffix(".tar.gz"), folder / "wheel")
+        if wheel.stat().st_size > LARGEST:
+            sys.exit(f"{wheel.name} has {wheel.stat().st_size} bytes, more than {LARGEST}")
         site, empty = folder / "site", folder / "empty"
         empty.mkdir()
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", site, wheel]

@@ -5,6 +5,7 @@ recorded there; `make suggestion` writes it from the recorded frames.
 """
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -105,13 +106,15 @@ def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "au
 
 
 def _device_name(device):
-    """The folder name of the results of a device."""
+    """The name that `suggestion.toml` has for a device."""
     if device == "cpu" or (device == "auto" and not gpu.available()):
         return "cpu"
-    gpu.device()
-    from gpumf import results  # which imports pandas
+    return gpu_key(gpu.device().facts["gpu"])
 
-    return results.device_name()
+
+def gpu_key(name: str) -> str:
+    """The name of a GPU in lower case, with a hyphen for whatever is no letter or digit: 'nvidia-h100-80gb-hbm3'."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 @cache

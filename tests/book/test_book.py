@@ -9,7 +9,7 @@ from urllib.parse import unquote, urldefrag, urlparse
 
 import pytest
 
-from gpumf import results
+from gpumf_study import results
 from support import ROOT
 
 # A machine that only runs the GPU tests may lack it.
@@ -167,10 +167,12 @@ def test_a_chapter_offers_its_notebook_its_numbers_and_the_lines_of_kernels(html
     source = (html / path).read_text(encoding="utf-8")
     shown = source[source.index(f'id="{line}"') :].split("</span>")
     assert "Algorithm 5.2" in "".join(shown[:6])
-    experiments = re.findall(r'href="\.\./(_static/src/gpumf/experiments/\w+/(\w+)\.py\.html)"', text)
+    experiments = re.findall(r'href="\.\./(_static/src/gpumf_study/experiments/\w+/(\w+)\.py\.html)"', text)
     assert {"als_versions", "als_convergence"} <= {name for _, name in experiments}
     for path, name in experiments:
-        assert f"<h1>src/gpumf/experiments/{path.split('/')[-2]}/{name}.py</h1>" in (html / path).read_text("utf-8")
+        assert f"<h1>src/gpumf_study/experiments/{path.split('/')[-2]}/{name}.py</h1>" in (html / path).read_text(
+            "utf-8"
+        )
 
 
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]

@@ -270,7 +270,7 @@ def test_a_chapter_that_failed_is_rendered_as_failed_until_it_runs(project, capf
 
 
 EXPERIMENT = """import pathlib
-from gpumf import experiments, results
+from gpumf_study import experiments, results
 results.repository = lambda: pathlib.Path("..").resolve()
 experiments.run("{name}", profile)
 """

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from gpumf import results
 from gpumf.gpu import sources
+from gpumf_study import results
 from support import ROOT
 
 KERNELS = ROOT / "kernels"

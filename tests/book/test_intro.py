@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gpumf import experiments, findings, reports
+from gpumf_study import experiments, findings, reports
 from support import ROOT
 
 

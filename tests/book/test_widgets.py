@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from gpumf import results, widgets
-from gpumf.experiments.gpumf import race_steps, sgd_schemes
-from gpumf.experiments.thesis import crossover
+from gpumf_study import results, widgets
+from gpumf_study.experiments.gpumf import race_steps, sgd_schemes
+from gpumf_study.experiments.thesis import crossover
 from support import ROOT
 
 pytestmark = pytest.mark.browser

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import http.server
+import sys
 import threading
 import zipfile
 from dataclasses import replace
@@ -42,6 +43,12 @@ def test_download_then_load(site):
     _, data = site
     assert download("ml-100k") == [data / "ml-100k" / "ml-100k.zip"]
     assert datasets.load("ml-100k", allow_incomplete=True).nnz == 2
+
+
+def test_without_what_downloads_the_extra_is_named(site, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(DataError, match=r'needs the package pooch: install .*"gpumf\[data\]"'):
+        download("ml-100k")
 
 
 def test_a_file_that_is_there_is_not_fetched_again(site):

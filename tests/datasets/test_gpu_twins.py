@@ -24,7 +24,7 @@ from gpumf.datasets.twins.numbers import (
 )
 from gpumf.datasets.twins.recipes import Twin
 from gpumf.datasets.twins.values import draw_item_traits
-from gpumf.experiments.cumf import als_hugewiki
+from gpumf_study.experiments.cumf import als_hugewiki
 
 SPEC = Twin(
     500, 60, 10_005, (3, 60), (30, 450), None, None, mean=2.0, user_bias=0.3, item_bias=0.2, signal=0.4, noise=0.5,

@@ -2,6 +2,7 @@
 
 import re
 import struct
+import sys
 
 import h5py
 import numpy as np
@@ -106,6 +107,17 @@ def test_monti_that_is_not_matlab(data):
     write(data / "douban-monti" / "training_test_dataset.mat", "text")
     with pytest.raises(DataError, match=r"training_test_dataset.mat.*complete MATLAB"):
         load("douban-monti")
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "file"),
+    [("h5py", "douban-monti", "training_test_dataset.mat"), ("xlrd", "jester-1", "jester-data-1.xls")],
+)
+def test_a_file_whose_package_is_missing_names_the_extra(data, monkeypatch, package, name, file):
+    write(data / name.removesuffix("-1") / file, "anything")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(DataError, match=rf'{file} needs the package {package}: install .*"gpumf\[data\]"'):
+        load(name)
 
 
 NETFLIX = {1: "1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n", 2: "2:\n822109,4,2005-07-05\n"}

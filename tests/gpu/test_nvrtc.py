@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from gpumf import gpu
-from gpumf.experiments.gpumf import kernel_resources
 from gpumf.gpu import nvrtc, sources
+from gpumf_study.experiments.gpumf import kernel_resources
 from support import KERNELS
 
 pytestmark = pytest.mark.skipif(nvrtc.why_unavailable() is not None, reason=str(nvrtc.why_unavailable()))

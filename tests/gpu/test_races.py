@@ -7,10 +7,10 @@ import numpy as np
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf.datasets import gpu_twins
 from gpumf.datasets.device import DeviceRatings
-from gpumf.experiments.gpumf import race_demonstration, race_steps
-from gpumf.experiments.thesis import elementwise_cube
 from gpumf.gpu import sources
 from gpumf.models.initial import normal_factors, uniform_factors
+from gpumf_study.experiments.gpumf import race_demonstration, race_steps
+from gpumf_study.experiments.thesis import elementwise_cube
 from support import KERNELS, SCHEMES, kernels_on, ragged_ratings
 
 NAMES = KERNELS / "names.cu"

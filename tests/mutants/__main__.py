@@ -66,7 +66,7 @@ def main(arguments=None):
     command = [
         sys.executable,
         "-c",
-        "import json; from gpumf import results; print(json.dumps(results.provenance()))",
+        "import json; from gpumf_study import results; print(json.dumps(results.provenance()))",
     ]
     before = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
     slots = [copied(slot) for slot in range(chosen.jobs)]
@@ -156,7 +156,7 @@ def main(arguments=None):
             for one in survivors
         ],
     }
-    from gpumf import results
+    from gpumf_study import results
 
     results.store_tests("mutants", facts, before)
     for part, score in facts["scores"].items():

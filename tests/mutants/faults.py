@@ -1,4 +1,4 @@
-"""Draws realistic single faults of src/gpumf from its syntax trees, and reads those of kernels from planted.toml."""
+"""Draws realistic single faults of src from its syntax trees, and reads those of kernels from planted.toml."""
 
 import ast
 import copy
@@ -18,10 +18,10 @@ GROUPS = {
     "src/gpumf/datasets": 42,
     "src/gpumf/models": 74,
     "src/gpumf/cpu": 26,
-    "src/gpumf/experiments": 74,
-    "src/gpumf/findings.py": 8,
-    "src/gpumf/results.py": 8,
-    "src/gpumf/figure_style.py": 12,
+    "src/gpumf_study/experiments": 74,
+    "src/gpumf_study/findings.py": 8,
+    "src/gpumf_study/results.py": 8,
+    "src/gpumf_study/figure_style.py": 12,
     "src/gpumf/gpu": 20,
     "src/gpumf": 12,
 }
@@ -348,7 +348,7 @@ def _compiles(fault, root):
 def drawn(seed=0, root=ROOT):
     """The faults of Python that a seed draws: list of Fault, by GROUPS."""
     draws, by_group = random.Random(seed), defaultdict(lambda: defaultdict(list))
-    for file in sorted((root / "src/gpumf").rglob("*.py")):
+    for file in sorted((root / "src").rglob("*.py")):
         path = file.relative_to(root).as_posix()
         if path.removeprefix("src/gpumf/") not in ONLY_WITH_A_GPU:
             for fault in of_module(path, root):

@@ -14,7 +14,7 @@ def busy():
 
 
 class Reach:
-    """Notes of every test that passes: seconds, functions of src/gpumf ('path:qualified name'), kernels ('path').
+    """Notes of every test that passes: seconds, functions of src ('path:qualified name'), kernels ('path').
 
     Seconds are those of `busy`. What a shared fixture reaches, and how long it takes, counts for each test that has
     it. A function that Numba compiles is reached by a call of it, and so are those that it calls.
@@ -22,7 +22,7 @@ class Reach:
 
     def __init__(self, root):
         self.tests, self._shared = {}, {}
-        self._home = f"{Path(root) / 'src/gpumf'}/"
+        self._home = f"{Path(root) / 'src'}/"
         self._root = f"{root}/"
         self._seen, self._kernels, self._now = set(), set(), [set(), 0.0, True]
         functools.cache = self._noting_cache

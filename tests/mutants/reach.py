@@ -69,7 +69,7 @@ def tests_for(fault, tests, most_seconds):
     like = {fault.path} if fault.path.endswith(".py") else included(fault.path)
     if fault.path.endswith(".cpp"):
         like = {f"src/gpumf/cpu/{name}.py" for name in ("als", "sgd")} | {
-            "src/gpumf/experiments/gpumf/cpu_baselines.py"
+            "src/gpumf_study/experiments/gpumf/cpu_baselines.py"
         }
     reached, function = {node: test["reached"] for node, test in tests.items()}, fault.function
     # One that is compiled is reached by what makes it.

@@ -48,7 +48,7 @@ def copied(slot):
 
 def compiled_modules():
     """The modules whose functions Numba compiles, with what these may inline: a dict of path -> names imported."""
-    texts = {path: (ROOT / path).read_text() for path in tracked("src/gpumf") if path.endswith(".py")}
+    texts = {path: (ROOT / path).read_text() for path in tracked("src") if path.endswith(".py")}
     found = {path for path, text in texts.items() if any(word in text for word in _COMPILES)}
     found |= {"src/gpumf/hashing.py"}
     return {

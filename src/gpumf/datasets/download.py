@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gpumf.datasets import files
 from gpumf.datasets.checks import DataError
+from gpumf.datasets.extras import of_extra
 from gpumf.datasets.sources import SOURCES
 
 
@@ -52,8 +53,7 @@ def downloadable() -> list[str]:
 
 
 def _fetch(address, checksum, folder):
-    import pooch  # which nothing else needs
-
+    pooch = of_extra("pooch", address)
     try:
         return Path(pooch.retrieve(address, checksum, address.rsplit("/", 1)[1], folder, progressbar=True))
     except ValueError as error:  # pooch has removed what it downloaded

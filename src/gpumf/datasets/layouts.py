@@ -13,6 +13,7 @@ import numpy as np
 from gpumf.datasets import reading
 from gpumf.datasets.checks import DataError
 from gpumf.datasets.columns import Names
+from gpumf.datasets.extras import of_extra
 
 
 class Columns(NamedTuple):
@@ -289,10 +290,10 @@ def _jester_part(file, cells, first_user):
 def _spreadsheet(file):
     """The cells of a CSV or Excel file without a header as float64 (rows, columns), NaN where not a number."""
     import pandas as pd
-    import xlrd
 
+    xlrd = None if str(file).endswith(".csv") else of_extra("xlrd", file)
     try:
-        if str(file).endswith(".csv"):
+        if xlrd is None:
             frame = pd.read_csv(io.BytesIO(file.contents), header=None)
         else:
             sheet = xlrd.open_workbook(file_contents=file.contents.to_pybytes()).sheet_by_index(0)
@@ -304,9 +305,8 @@ def _spreadsheet(file):
 
 def monti(files):
     """A MATLAB v7.3 file of Monti et al. 2017: ratings M, and masks Otraining and Otest (users x items)."""
-    import h5py
-
     (file,) = files
+    h5py = of_extra("h5py", file)
     try:
         with h5py.File(io.BytesIO(file.contents)) as matlab:
             # MATLAB stores columns first, so HDF5 shows every array transposed.

@@ -9,9 +9,9 @@ from gpumf import SGD
 from gpumf.cpu import sgd
 from gpumf.datasets import Ratings
 from gpumf.datasets.twins.numbers import normal
-from gpumf.experiments.gpumf import lost_updates
 from gpumf.hashing import high_product, random_positions
 from gpumf.models.sgd.fast import Fast
+from gpumf_study.experiments.gpumf import lost_updates
 from support import KERNELS, to_numpy
 
 STEPS = {

@@ -8,8 +8,8 @@ import pytest
 from cases import sgd_case
 from gpumf import SGD, datasets
 from gpumf.datasets import Ratings
-from gpumf.experiments.gpumf import sgd_spread
 from gpumf.models.sgd import schedules
+from gpumf_study.experiments.gpumf import sgd_spread
 from support import SCHEMES, planted, ragged_ratings, schemes, to_numpy
 
 

@@ -1,0 +1,194 @@
+"""What the book's chapters share: a kernel's lines, numbers for prose, this machine beside another; what each shows.
+
+A conclusion is written in Markdown and takes its numbers by name from `numbers`; above it on the page stands an
+assert on the recorded frame.
+"""
+
+import json
+import re
+from dataclasses import replace
+
+import pandas as pd
+from IPython.display import Markdown, display
+
+from gpumf.gpu import sources
+from gpumf_study import experiments, reports, results
+from gpumf_study import figure_style as style
+
+
+def kernel(path, name, since=None, until=None):
+    """The definition of a function in a kernel's source, as it stands there, with the comment above it.
+
+    Parameters
+    ----------
+    path : str below kernels/, as 'als/thesis.cu'
+    name : str, of a function or a kernel in it
+    since, until : str, a part of the first and of the last line to be shown; without them the whole definition
+
+    Returns
+    -------
+    Markdown: which lines of which file, and the lines
+
+    Raises
+    ------
+    ValueError : the file defines no such function, or the function has no such line
+    """
+    lines = (sources.kernels_folder() / path).read_text(encoding="utf-8").splitlines()
+    at = _definition(lines, name)
+    if at is None:
+        raise ValueError(f"kernels/{path} defines no function {name!r}")
+    first = at
+    while first and lines[first - 1].lstrip().startswith(_HEADS):
+        first -= 1
+    last = next(n for n in range(at, len(lines)) if lines[n] == " " * _indent(lines[first]) + "}")
+    if since is not None:
+        first = _line_with(lines, since, at, last)
+    if until is not None:
+        last = _line_with(lines, until, first, last)
+    indent = _indent(lines[first])
+    text = "\n".join(line[min(indent, _indent(line)) :] for line in lines[first : last + 1])
+    return Markdown(f"*kernels/{path}, lines {first + 1} to {last + 1}*\n\n```cuda\n{text}\n```")
+
+
+_HEADS = "//", "template", 'extern "C"', "__device__", "__global__"
+
+
+def _definition(lines, name):
+    """The line with the name of a function that is defined, not called, or None."""
+    called = re.compile(rf"(?:^|\s){re.escape(name)}\(")
+    for at, line in enumerate(lines):
+        found = called.search(line)
+        head = " ".join([lines[at - 1] if at else "", line[: found.start()]]) if found else ""
+        if found and re.search("__(device|global)__", head) and not line.lstrip().startswith("//"):
+            return at
+    return None
+
+
+def _line_with(lines, text, first, last):
+    found = next((n for n in range(first, last + 1) if text in lines[n]), None)
+    if found is None:
+        raise ValueError(f"there is no line with {text!r}")
+    return found
+
+
+def _indent(line):
+    return len(line) - len(line.lstrip())
+
+
+def numbers(**values):
+    """Keep numbers for the page's prose, which names them as in {glue:text}`speed:.1f`.
+
+    Raises
+    ------
+    ValueError : one is not a finite number
+    """
+    from myst_nb import glue  # with the extra `book` alone
+
+    for name, value in values.items():
+        if not pd.notna(value) or abs(value) == float("inf"):
+            raise ValueError(f"{name} is {value}: prose takes finite numbers")
+        glue(name, float(value), display=False)
+
+
+def show(name, profile):
+    """Draw what is recorded of an experiment, then what this machine measures, or say why neither is there.
+
+    Parameters
+    ----------
+    name : str, one of `experiments.names`
+    profile : str, of the run on this machine
+
+    Returns
+    -------
+    DataFrame: of the recorded result, where there is one, else of the other; None where there is neither
+    """
+    found = reports.found(name, profile)
+    for result in found:
+        display(style.save(experiments.module(name).figure(result.frame), result))
+    if not found:
+        print("Nothing is recorded, and it cannot run here:", experiments.why_unavailable(name))
+    return found[0].frame if found else None
+
+
+def table(name, frame):
+    """The summary of an experiment's frame, four digits of its numbers and '–' for those missing; None of none."""
+    return None if frame is None else experiments.module(name).summary(frame).map(_cell)
+
+
+def _cell(value):
+    if not isinstance(value, float):
+        return value
+    if pd.isna(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+
+
+def here(recorded, **changes):
+    """An experiment once more on this machine, to be held against what is recorded; it is kept nowhere.
+
+    Parameters
+    ----------
+    recorded : Result
+    **changes : replace parameters of its full profile, as `data=["ml-100k"]`
+
+    Returns
+    -------
+    Result: live
+
+    Raises
+    ------
+    TypeError, ValueError : see `experiments.parameters`
+    """
+    before = results.provenance()
+    frame = experiments.module(recorded.name).run(**experiments.parameters(recorded.name, "full", **changes))
+    return replace(recorded, frame=frame, provenance=before, live=True)
+
+
+def beside(recorded, live, rows, column, label, digits=3):
+    """A column of a summary as recorded and as measured on the reader's machine, side by side.
+
+    Parameters
+    ----------
+    recorded, live : (Result, DataFrame): the result, and its summary with one row for each of `rows`
+    rows : str, the column that names the rows
+    column : str, the column to be compared
+    label : str, what it is, with its unit
+    digits : int, significant ones
+
+    Returns
+    -------
+    DataFrame of str with a column for each machine; '–' where one of them has no such row
+    """
+    sides = {}
+    for result, summary in (recorded, live):
+        facts = result.provenance
+        machine = facts.get("gpu") or f"{facts['cpu_count']} cores of {facts['cpu']}"
+        machine += ", this build" if result.live else ", recorded"
+        sides[f"{label}: {machine}"] = summary.set_index(rows)[column].map(f"{{:.{digits}g}}".format)
+    return pd.DataFrame(sides).fillna("–")
+
+
+def named(path):
+    """The experiments that the code of a notebook names: a list of str, in the order of `experiments.names`.
+
+    Parameters
+    ----------
+    path : Path of the notebook
+    """
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    texts = set(re.findall(r'(?<!drawing\()"(\w+)"', code))  # a drawing may be called as an experiment is
+    return [name for name in experiments.names() if name in texts]
+
+
+def pages():
+    """The first chapter that shows each experiment: a dict of its name -> page, as 'thesis/sparsity'."""
+    book, found = results.repository() / "book", {}
+    for page in re.findall(r"file: (\S+)", (book / "_toc.yml").read_text(encoding="utf-8")):
+        path = book / f"{page}.ipynb"
+        if page != _INDEX and path.is_file():
+            found = dict.fromkeys(named(path), page) | found
+    return found
+
+
+_INDEX = "gpumf/performance"  # it leads through what other chapters measure

@@ -1,0 +1,204 @@
+"""The experiments: one module each, in the folder of the publication that it is from, `gpumf` being this study.
+
+A module has four parts. PROFILES are the parameters of its runs: `smoke` in seconds, for tests; `quick` in minutes on
+two cores without a GPU; `full`. `run` is a pure function of its parameters that returns a tidy DataFrame: times keep
+every repeat, and each row names the data set, the kernel and the device that it was measured on. `summary` and
+`figure` show such a frame, and FINDINGS are the sentences that it is asked about.
+"""
+
+import os
+import re
+from copy import copy
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gpumf import DivergedError, datasets, gpu
+from gpumf_study import results
+from gpumf_study.findings import Finding
+
+SOURCES = "thesis", "cu2rec", "cumf", "newgpusgd", "esgd", "gpumf"
+"""The publications, and this study."""
+
+# What stands in for a real set that is not on this machine.
+_STAND_INS = {"jester-1": "jester-twin", "ml-latest-small": "ml-100k-twin"}
+
+
+@cache
+def names():
+    """The experiments: a dict of name -> source, in the order of SOURCES."""
+    here = Path(__file__).parent
+    return {path.stem: source for source in SOURCES for path in sorted((here / source).glob("[a-z]*.py"))}
+
+
+def module(name):
+    """The module of an experiment."""
+    return import_module(f"{__name__}.{names()[name]}.{name}")
+
+
+def artefacts():
+    """The figures and tables of the publications: a DataFrame with the columns source, artefact, statement."""
+    packages = {source: import_module(f"{__name__}.{source}") for source in SOURCES}
+    rows = [
+        (source, artefact, statement)
+        for source, package in packages.items()
+        for artefact, statement in getattr(package, "ARTEFACTS", {}).items()
+    ]
+    return pd.DataFrame(rows, columns=["source", "artefact", "statement"])
+
+
+def findings():
+    """All findings, in the order of the sources and of their artefacts: a list of (experiment, Finding).
+
+    An artefact that no experiment has a finding on yet has one without an experiment and without a rule.
+    """
+    found = [(name, finding) for name in names() for finding in module(name).FINDINGS]
+    known = {(finding.source, finding.artefact) for _, finding in found}
+    for row in artefacts().itertuples():
+        if (row.source, row.artefact) not in known:
+            slug = re.sub(r"[^a-z0-9]+", "-", row.artefact.lower())
+            found.append((None, Finding(f"{row.source}-{slug}", row.source, row.artefact, row.statement)))
+    order = list(artefacts()[["source", "artefact"]].itertuples(index=False, name=None))
+
+    def place(pair):
+        key = pair[1].source, pair[1].artefact
+        return SOURCES.index(key[0]), order.index(key) if key in order else len(order)
+
+    return sorted(found, key=place)
+
+
+def why_unavailable(name):
+    """One sentence on what an experiment misses on this machine, or None where nothing is missing."""
+    return getattr(module(name), "why_unavailable", lambda: None)()
+
+
+def parameters(name, profile="quick", **changes):
+    """The parameters of a run: those of a profile, and what replaces them.
+
+    Parameters
+    ----------
+    name, profile, **changes : see `run`
+
+    Returns
+    -------
+    dict of the parameters of the experiment's `run`
+
+    Raises
+    ------
+    TypeError : the experiment has no such parameter
+    ValueError : a value is of another kind than the profile's
+    """
+    of_page = dict(profile) if isinstance(profile, dict) else {"profile": profile}
+    defaults = module(name).PROFILES[of_page.pop("profile")]
+    if unknown := set(changes) - set(defaults):
+        raise TypeError(f"{name} has no parameters {sorted(unknown)}; it has {sorted(defaults)}")
+    own = {key.removeprefix(f"{name}."): of_page[key] for key in sorted(of_page, key=lambda key: "." in key)}
+    changes = {key: value for key, value in own.items() if key in defaults} | changes
+    from gpumf_study.experiments import _parameters  # which imports this package
+
+    return defaults | {key: _parameters.fitted(key, value, defaults[key]) for key, value in changes.items()}
+
+
+def run(name, profile="quick", **changes):
+    """Run an experiment with a profile's parameters and store its result.
+
+    Parameters
+    ----------
+    name : str, one of `names`
+    profile : 'smoke', 'quick' or 'full', or a dict with one of them as 'profile' and parameters, of which those
+        replace the profile's that the experiment has: a chapter runs several experiments. 'NAME.parameter' is for
+        the experiment NAME alone
+    **changes : replace the profile's parameters
+
+    Returns
+    -------
+    results.Result: live, or recorded where the environment has GPUMF_RECORD (see `make record`)
+
+    Raises
+    ------
+    TypeError, ValueError : see `parameters`
+    gpumf.datasets.DataError : a data set of the profile is on this machine and cannot be read
+    """
+    experiment = module(name)
+    chosen = parameters(name, profile, **changes)
+    # One that cannot be read is not to cost the minutes that those before it took.
+    for _ in present_ratings(name for name in _named_sets(chosen) if not name.endswith("-twin")):
+        pass
+    before = results.provenance()
+    frame = experiment.run(**chosen)
+    live = not os.environ.get("GPUMF_RECORD")
+    of_profile = profile["profile"] if isinstance(profile, dict) else profile
+    return results.store(name, frame, chosen | {"profile": of_profile}, before, live, names()[name])
+
+
+def _named_sets(chosen):
+    """What the parameters `data` of a run name, in the parameters that are parameters themselves too."""
+    for key, value in chosen.items():
+        if key == "data":
+            yield from [value] if isinstance(value, str) else filter(lambda name: isinstance(name, str), value)
+        elif isinstance(value, dict):
+            yield from _named_sets(value)
+
+
+def usable_devices():
+    """The devices whose kernels are worth timing here: 'cpu', and 'cuda' where there is a GPU."""
+    return {"cpu", "cuda"} if gpu.available() else {"cpu"}
+
+
+def kernels_unavailable():
+    """Why kernels run neither on a GPU of this machine nor on its processor, or None where they do."""
+    return None if gpu.available() else gpu.why_unavailable("host")
+
+
+def load_ratings(name):
+    """A data set by name; its twin, which says so in its name, where the real set is not on this machine."""
+    if name.endswith("-twin") or datasets.names().loc[name, "present"]:
+        return datasets.load(name)
+    return datasets.load(_STAND_INS.get(name, f"{name}-twin"))
+
+
+def present_ratings(names):
+    """The data sets of these names that are on this machine, loaded one after another; twins always are."""
+    present = datasets.names().present
+    for name in names:
+        if present.get(name):
+            yield datasets.load(name)
+
+
+def trained(model, train, epochs, test, **options):
+    """The model after `fit`. Where training diverged, the history ends with that epoch, whose numbers are missing."""
+    try:
+        return model.fit(train, epochs, test, **options)
+    except DivergedError as diverged:
+        model.history.loc[len(model.history)] = {"epoch": diverged.epoch}
+        model.history = model.history.astype({"epoch": int})
+        return model
+
+
+def wall_seconds(model, train, epochs):
+    """Seconds of a whole `fit` as a user waits for it: from columns of ratings to factors on the host.
+
+    Kernels are compiled before; no order of the ratings is made before, and no errors are computed.
+
+    Parameters
+    ----------
+    model : fitted or not, which stays as it is
+    train : Ratings
+    epochs : int
+    """
+    times = copy(model).fit(train.select(np.arange(train.nnz)), epochs).times
+    return times.wall - times.compile
+
+
+def identity(ratings):
+    """What provenance says of a data set."""
+    return {
+        "name": ratings.name,
+        "sha256": ratings.sha256,
+        "n_users": ratings.n_users,
+        "n_items": ratings.n_items,
+        "nnz": ratings.nnz,
+    }

@@ -1,0 +1,107 @@
+"""Parameters in place of those of a profile or of a chapter: what they may be, and which experiments take them."""
+
+import ast
+
+from gpumf import datasets
+from gpumf_study import experiments
+
+
+def fitted(name, value, default):
+    """The value in the form of the one that it replaces.
+
+    A single value stands for a list of one where the other is a list, and a number for every entry of a dict of
+    numbers. A number above zero is replaced by such a one.
+
+    Parameters
+    ----------
+    name : str, of the parameter
+    value : a plain value, as YAML or JSON has them
+    default : the value that it replaces; in place of None goes anything
+
+    Raises
+    ------
+    ValueError : the value is of another kind, or a data set that there is none of
+
+    >>> fitted("factors", 32, [[16, 32]]), fitted("epochs", 5, {"ALS": 8, "SGD": 20})
+    ([[32]], {'ALS': 5, 'SGD': 5})
+    """
+    try:
+        found = _as(value, 0 if name == "seed" else default)  # any may be drawn with, 0 too
+        if name == "data":
+            _check_data(found, default)
+    except ValueError as error:
+        raise ValueError(f"{name} must be {error}, not {value!r}") from None
+    return found
+
+
+def _as(value, default):
+    if default is None:
+        return value
+    if isinstance(default, list | tuple):
+        numbers = [one for one in default if _number(one)]
+        if numbers:
+            sample = max(numbers, key=lambda one: isinstance(one, float)) if len(numbers) == len(default) else None
+        else:
+            sample = default[0] if default else None
+        return [_as(one, sample) for one in (value if isinstance(value, list | tuple) else [value])]
+    if isinstance(default, dict):
+        if _number(value) and all(map(_number, default.values())):
+            return {key: _as(value, number) for key, number in default.items()}
+        if not isinstance(value, dict):
+            raise ValueError(f"a dict, as {default!r},")
+        return value
+    if _number(default):
+        whole = isinstance(default, int)
+        if not _number(value) or (whole and value != int(value)) or value < 0 or (default > 0 and value == 0):
+            kind = "a whole number" if whole else "a number"
+            raise ValueError(f"{kind} {'above 0' if default > 0 else 'from 0 on'}, as {default!r}")
+        return int(value) if whole else value
+    if not isinstance(value, type(default)):
+        raise ValueError(f"{'true or false' if isinstance(default, bool) else 'a name'}, as {default!r}")
+    return value
+
+
+def _number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_data(found, default):
+    def names(value):
+        return value if isinstance(value, list | tuple | dict) else [value]
+
+    known = list(dict.fromkeys([*datasets.names().index, *names(default)]))  # an experiment may have sets of its own
+    for name in names(found):
+        if name not in known and not str(name).endswith("-twin"):
+            raise ValueError(f"one of {', '.join(known)}")
+
+
+def of_code(code):
+    """The experiments that a chapter runs on the reader's machine.
+
+    Those whose name is handed on together with `profile`, or, where that is done with a name in a variable, all whose
+    names the code has outside of `results.load` and `results.recorded`.
+
+    Parameters
+    ----------
+    code : str, of all cells of the chapter
+
+    Returns
+    -------
+    list of names, in the order of `experiments.names`
+    """
+    found, read, texts, in_turn = set(), set(), set(), False
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.add(node)
+        if isinstance(node, ast.Call) and node.args:
+            first = node.args[0]
+            if any(isinstance(one, ast.Name) and one.id == "profile" for one in node.args):
+                if isinstance(first, ast.Constant):
+                    found.add(first.value)
+                else:
+                    in_turn = True
+            elif getattr(node.func, "attr", None) in ("load", "recorded"):
+                read.add(first)
+    if in_turn:
+        found |= {text.value for text in texts - read}
+    return [name for name in experiments.names() if name in found]

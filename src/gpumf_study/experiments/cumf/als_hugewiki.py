@@ -1,0 +1,126 @@
+"""ALS at the size of Hugewiki: 3.1 billion ratings made on one GPU, 2.79 billion of which it trains on.
+
+After Tan et al. 2018, section 5: 100 factors, lambda 0.05, a tenth of the ratings for the test. Items are numbered
+without regard to how popular they are. There four GPUs share
+the matrix; here one holds it, in both orders, beside the factors. Without a GPU a small set of the same kind goes
+through the same kernels on the processor.
+"""
+
+import time
+
+import numpy as np
+import pandas as pd
+
+from gpumf import gpu
+from gpumf.datasets import gpu_twins
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import _published, identity, kernels_unavailable
+from gpumf_study.experiments.cumf import _half_sweeps
+from gpumf_study.findings import Finding, Open, Target
+
+PROFILES = {
+    "quick": {"data": "hugewiki-small-twin", "factors": 16, "iterations": 3},
+    "full": {"data": "hugewiki-twin", "factors": 100, "iterations": 10},
+}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "hugewiki-small-twin", "iterations": 1}
+
+why_unavailable = kernels_unavailable
+
+
+def run(data, factors, iterations):
+    """Make a twin on the device and fit a model to it, where it is.
+
+    Parameters
+    ----------
+    data : str, one of `gpu_twins.TWINS`
+    factors, iterations : int
+
+    Returns
+    -------
+    DataFrame with a row a step: data, device, factors, iteration (0 for what is not of one), step ('generate' the
+    ratings, and those of `_half_sweeps.fit`), seconds, rmse (on the test set, after an 'iteration', and before the
+    first in the row of what is prepared), held_bytes (of device memory, when it was noted)
+
+    Raises
+    ------
+    gpumf.gpu.DeviceError : where the ratings and factors do not fit the device
+    """
+    device = gpu.device("cuda" if gpu.available() else "host")
+    free = device.free_bytes()
+    spec = gpu_twins.TWINS[data]
+    # Each rating twice, 8 bytes; factors in FP32, and in FP16 with their padding; 32 bytes a row of the work lists.
+    needed = 16 * spec.ratings + (spec.users + spec.items) * (4 * factors + 2 * (factors + 16) + 32)
+    if needed > free:
+        raise gpu.DeviceError(
+            f"{data} with {factors} factors takes about {needed / 1e9:.0f} GB of device memory, and "
+            f"{free / 1e9:.0f} GB are free; take a larger device or a smaller twin of {', '.join(gpu_twins.TWINS)}"
+        )
+    rows = []
+
+    def record(iteration, step, seconds, rmse=np.nan):
+        rows.append((data, device.name, factors, iteration, step, seconds, rmse, free - device.free_bytes()))
+
+    gpu_twins.twin("hugewiki-small-twin", device=device.name)  # compiles
+    started = time.perf_counter()
+    ratings = gpu_twins.twin(data, device=device.name)
+    device.synchronize()
+    record(0, "generate", time.perf_counter() - started)
+    _half_sweeps.fit(ratings.train, ratings.test, factors, iterations, record, device=device.name)
+    columns = ["data", "device", "factors", "iteration", "step", "seconds", "rmse", "held_bytes"]
+    frame = pd.DataFrame(rows, columns=columns).sort_values("iteration", kind="stable", ignore_index=True)
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def summary(frame):
+    """What each iteration takes, and leads to, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with the index iteration: users, items, iteration (seconds), rmse, held_bytes (after it)
+    """
+    after = frame[frame.step == "iteration"].set_index("iteration")[["rmse", "held_bytes"]]
+    return _half_sweeps.table(frame).join(after)
+
+
+def figure(frame):
+    """Seconds of the half-sweeps of each iteration (left), and the test RMSE after it (right)."""
+    table = summary(frame)
+    figure, (axes,) = style.panels(columns=2)
+    _half_sweeps.bars(axes[0], table)
+    style.curve(axes[1], table.rmse, "ALS", "tensor_core")
+    axes[1].set(xlabel="iteration", ylabel=f"test RMSE on {frame.data.iloc[0]}")
+    style.legend(figure, axes[0], 2)
+    return figure
+
+
+def _sooner(frame):
+    """The published seconds on four P100 over those of the iterations until the acceptable error."""
+    rows = frame[frame.step == "iteration"].sort_values("iteration")
+    reached = rows.rmse <= _published.value("Table 2", "acceptable error", "hugewiki", source="cumf")
+    if not reached.any():
+        return np.nan, np.nan, "x"
+    stated = _published.value("Table 4", "time to the acceptable error", "hugewiki", "cuMF_ALS, Pascal", "cumf")
+    return stated / rows.seconds[: reached.argmax() + 1].sum(), np.nan, "x"
+
+
+FINDINGS = [
+    Finding(
+        "cumf-table-4-hugewiki",
+        "cumf",
+        "Table 4",
+        "How many times as soon as four P100 (68 s) is one GPU, with tensor cores, at RMSE 0.52 on Hugewiki?",
+        _sooner,
+        Open(),
+        devices=("nvidia-h200",),
+    ),
+    Finding(
+        "als-hugewiki-seconds",
+        "gpumf",
+        None,
+        "ALS, tensor_core | Hugewiki twin, 2.79 billion training ratings | 100 factors | an iteration on one GPU",
+        _half_sweeps.iteration,
+        Target(2.0),
+        devices=("nvidia-h200",),
+    ),
+]

@@ -1,0 +1,147 @@
+"""SGD at the size of Hugewiki on one, two and four GPUs: what cards gain in an epoch of blocks.
+
+After Tan et al. 2018, section 6, where GPU-SGD trains on blocks that share no users and no items: 100 factors, lambda
+0.05. Users and items are cut into as many parts each, the same for any number of workers. A worker has its share of
+the users' parts, and of the items' parts at a time, which it passes round a ring. Without GPUs a small set of the
+same kind goes through the same kernels on the processor.
+
+A rating takes 12 bytes in the order of `fast`, 8 in the twin's by user, and 8 in the one by item, which is dropped
+first. So one card has room for all at 100 factors: 22 GB of the twin's ratings, 34 GB of blocks, 20 GB of users'
+factors in FP32, 3 GB in FP16 for the block at work, 4 GB of test ratings, 20 GB to cut a users' part into blocks.
+"""
+
+import time
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from gpumf import SGD, gpu
+from gpumf.datasets import gpu_twins
+from gpumf.datasets.rows import CompressedRows
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import identity
+from gpumf_study.experiments.cumf.hugewiki_gpus import against_workers, facts_of, of_users, on_workers
+from gpumf_study.experiments.cumf.hugewiki_gpus import why_unavailable as why_unavailable  # of this one as of that
+from gpumf_study.findings import Finding, Target, median
+
+REGULARIZATION, LEARNING_RATE = 0.05, 0.03
+PROFILES = {
+    "quick": {"data": "hugewiki-small-twin", "factors": 16, "parts": 2, "workers": [1, 2], "epochs": 3},
+    "full": {"data": "hugewiki-twin", "factors": 100, "parts": 4, "workers": [1, 2, 4], "epochs": 3},
+}
+PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "workers": [2], "epochs": 1}
+
+
+def run(data, factors, parts, workers, epochs):
+    """Train with each number of workers that the machine has a card for, from the same factors, on the same blocks.
+
+    Parameters
+    ----------
+    data : str, one of `gpu_twins.TWINS`
+    factors, epochs : int
+    parts : int, of the users and of the items, a multiple of each number of workers
+    workers : list of int
+
+    Returns
+    -------
+    DataFrame with a row an epoch of a worker: data, device, factors, workers, rank, epoch (from 1), seconds (from
+    where all have begun the epoch), rmse (on the test set after it)
+    """
+    return on_workers(workers, _train, ["epoch", "seconds", "rmse"], data, factors, parts, epochs)
+
+
+def _train(comm, data, factors, parts, epochs, device):
+    """One worker's training: (identity of the twin, rows of times)."""
+    from gpumf.distributed import nccl
+    from gpumf.distributed.als import own_of
+    from gpumf.distributed.partition import balanced_bounds
+    from gpumf.distributed.sgd import SGDWorker
+
+    there = gpu.device(device)
+    model = SGD(factors, REGULARIZATION, learning_rate=LEARNING_RATE, biases=False, solver="fast", device=device)
+    twin = gpu_twins.twin(data, device=device)
+    facts, what = facts_of(twin.train, there), identity(twin)
+    model._set_training(facts)
+    ends = [balanced_bounds(of, parts) for of in (facts.user_counts, facts.item_counts)]
+    bounds = tuple(of[:: parts // comm.size] for of in ends)
+    own = own_of(bounds, comm.rank)[0]
+    errors, rows = model._errors(of_users(twin.test, own)), twin.train.by_user
+    del twin  # with the order by item
+    cuts = ends[0][(own.start <= ends[0]) & (ends[0] <= own.stop)]
+    blocks = _blocks(rows, cuts, ends[1], there)
+    del rows  # which the blocks drop when all are made
+    worker = SGDWorker(nccl.carrier(comm, device), model, blocks, model._initial(facts), bounds)
+    found = []
+    for epoch in range(1, epochs + 1):
+        comm.barrier()
+        started = time.perf_counter()
+        worker.epoch(epoch - 1, [])
+        seconds = time.perf_counter() - started
+        sums = np.array([errors.totals(*worker.arrays())[1], errors.nnz], np.float64)
+        comm.all_reduce(sums)
+        found.append((epoch, seconds, float(np.sqrt(sums[0] / sums[1]))))
+    return what, found
+
+
+def _blocks(rows, cuts, bounds, device):
+    """The blocks of users' parts that end at these cuts, one part after another, as of `blocks_of`."""
+    from gpumf.distributed.sgd import blocks_of
+
+    for start, stop in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+        begin, end = int(rows.indptr[start]), int(rows.indptr[stop])
+        own = CompressedRows(rows.indptr[start : stop + 1] - begin, rows.indices[begin:end], rows.values[begin:end])
+        yield from blocks_of(own, slice(start, stop), bounds, device)
+
+
+def _epochs(frame):
+    """From where all workers have begun to where the last one has ended: a Series by workers and epoch."""
+    return frame.groupby(["workers", "epoch"]).seconds.max()
+
+
+def summary(frame):
+    """What an epoch takes with each number of workers.
+
+    Returns
+    -------
+    DataFrame with the index workers: seconds (of an epoch, median), speedup (over one worker; missing without one),
+    rmse (after the last epoch)
+    """
+    seconds = _epochs(frame).groupby("workers").median()
+    rmse = frame.groupby("workers").rmse.last()
+    return pd.DataFrame({"seconds": seconds, "speedup": seconds.get(1, np.nan) / seconds, "rmse": rmse})
+
+
+def figure(frame):
+    """Seconds of an epoch against workers (left); test RMSE against epochs, a line a number of workers (right)."""
+    figure, (axes,) = style.panels(columns=2, height=3.4)
+    against_workers(axes[0], summary(frame).seconds, "seconds of an epoch")
+    for (n, rows), line in zip(frame.groupby("workers"), ("o-", "s--", "^:"), strict=False):
+        rmse = rows.groupby("epoch").rmse.first()
+        axes[1].plot(rmse.index, rmse, line, color="black", fillstyle="none", label=f"{n}")
+    axes[1].set(xlabel="epochs", ylabel="test RMSE", xticks=sorted(frame.epoch.unique()))
+    axes[1].legend(frameon=False, title="workers")
+    return figure
+
+
+def _speedup(frame, workers):
+    """One card's median epoch over each of several; missing where one of the trainings diverged."""
+    if not np.isfinite(frame.rmse[frame.workers.isin([1, workers])]).all():
+        return np.nan, np.nan, "x"
+    seconds = _epochs(frame)
+    return *median(seconds[1].median() / seconds[workers]), "x"
+
+
+FINDINGS = [
+    Finding(
+        f"sgd-hugewiki-{workers}gpu-speedup",
+        "gpumf",
+        None,
+        "SGD, fast | Hugewiki twin, 2.79 billion training ratings | 100 factors | seconds of an epoch on one GPU "
+        f"over those on {word}",
+        partial(_speedup, workers=workers),
+        Target(*promised, "higher"),
+        devices=(f"nvidia-h200-x{workers}",),
+    )
+    for workers, word, promised in ((4, "four", (3.0, 3.6)), (2, "two", (1.5, 1.8)))
+]

@@ -1,0 +1,125 @@
+"""How often updates meet: ESGD's formulas, what is drawn, and the share of updates lost in runs of Hogwild.
+
+For a number of updates at a time, four shares of those that share their user or item with another one at that time:
+by the probability that esgd publishes (section 3: independent entries of a matrix that is taken to be square), by the
+same count for the true shape, among ratings of a real set (whose popular rows both forget), and, of updates that the
+kernel of the SGD chapters makes, how many are in fact overwritten, in random orders of its memory accesses on the
+processor (see `race_demonstration`).
+"""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from gpumf import gpu
+from gpumf.models.sgd.esgd import independence_probability
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments.gpumf import race_demonstration
+
+PROFILES = {
+    "quick": {
+        "data": ["ml-100k", "jester-1"],
+        "at_once": [2, 4, 8, 16, 32],
+        "draws": 2000,
+        "seeds": 3,
+        "traced": 400,
+    },
+    "full": {
+        "data": ["ml-100k", "jester-1", "netflix-twin"],
+        "at_once": [2, 4, 8, 16, 32],
+        "draws": 20_000,
+        "seeds": 10,
+        "traced": 600,
+    },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": ["ml-100k-twin"],
+    "at_once": [2, 8],
+    "draws": 100,
+    "seeds": 1,
+    "traced": 50,
+}
+
+why_unavailable = partial(gpu.why_unavailable, "host")
+
+
+def run(data, at_once, draws, seeds, traced):
+    """Count meetings.
+
+    Parameters
+    ----------
+    data : names of data sets
+    at_once : list of int, 2 to 64: updates at a time
+    draws : int, sets of so many ratings that are drawn with replacement
+    seeds, traced : int, runs of the kernel with so many groups, and updates of each
+
+    Returns
+    -------
+    DataFrame with a row a share: data, at_once, how ('published', 'true shape', 'drawn', 'overwritten'), seed (of a
+    run of the kernel; 0 elsewhere), share. Of the first three: the share of sets in which any two updates meet; of
+    the last one: the share of the writes of a factor that are over another group's.
+    """
+    rows, identities = [], []
+    for name in data:
+        ratings = load_ratings(name)
+        identities.append(identity(ratings))
+        shape = ratings.n_users, ratings.n_items
+        for n in at_once:
+            rows.append((ratings.name, n, "published", 0, 1 - independence_probability(*shape, n)))
+            rows.append((ratings.name, n, "true shape", 0, 1 - independence_probability(*shape, n, square=False)))
+            rows.append((ratings.name, n, "drawn", 0, _share_that_meets(ratings, n, draws)))
+            for seed in range(seeds):
+                rows.append((ratings.name, n, "overwritten", seed, _overwritten(ratings, n, traced, seed)))
+    frame = pd.DataFrame(rows, columns=["data", "at_once", "how", "seed", "share"])
+    frame.attrs["datasets"] = identities
+    return frame
+
+
+def _share_that_meets(ratings, n, draws):
+    """The share of sets of n drawn ratings in which two share a user or an item."""
+    drawn = np.random.default_rng(n).integers(0, ratings.nnz, (draws, n))
+    repeated = (np.diff(np.sort(rows[drawn], axis=1), axis=1) == 0 for rows in (ratings.users, ratings.items))
+    return float(np.logical_or(*(r.any(axis=1) for r in repeated)).mean())
+
+
+def _overwritten(ratings, groups, n_updates, seed):
+    """The share of writes lost when so many groups update at a time, in the order of a seed."""
+    start = [np.full((rows, 1), 0.1, np.float32) for rows in (ratings.n_users, ratings.n_items)]
+    settings = race_demonstration.RATE, race_demonstration.REGULARIZATION, seed, n_updates, groups, seed
+    _, _, trace = race_demonstration.updates(ratings, *start, *settings)
+    return race_demonstration.lost_share(trace)
+
+
+_MEETINGS = {
+    "published": ("formula as published", "black", "--"),
+    "true shape": ("formula, true shape", "sky", "-"),
+    "drawn": ("ratings drawn", "blue", "-o"),
+    "overwritten": ("writes overwritten", "red", "-s"),
+}
+
+
+def figure(frame):
+    """How often updates meet, against how many are made at a time: by formula, as drawn, and overwritten."""
+    names = frame.data.unique()
+    figure, (axes,) = style.panels(columns=len(names), height=3.8, sharey=True)
+    for axis, name in zip(axes, names, strict=True):
+        shares = frame[frame.data == name].groupby(["how", "at_once"]).share.mean()
+        for how, (label, colour, line) in _MEETINGS.items():
+            # A logarithmic axis has no place for a share of nothing.
+            positive = shares[how].where(shares[how] > 0)
+            axis.plot(positive, line, color=style.COLOURS[colour], label=label, markersize=4)
+        axis.set(xlabel="updates at a time", ylabel="share", title=name)
+        axis.set_xscale("log", base=2)
+        style.log_scale(axis.yaxis)
+    style.legend(figure, axes[0], 4)
+    return figure
+
+
+def summary(frame):
+    """The shares, means over the seeds: a DataFrame with the index (data, at_once) and a column a way to count."""
+    return frame.groupby(["data", "at_once", "how"]).share.mean().unstack()
+
+
+FINDINGS = []

@@ -1,0 +1,216 @@
+"""Where the time of the two main kernels goes: hardware counters of one half-sweep of each side.
+
+Nsight Compute (`ncu`) runs a process of its own under its eyes, several times over for all counters, and restores the
+device's memory in between. Times under it are those of the clock that it fixes, not those of training.
+"""
+
+import csv
+import io
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gpumf import ALS, gpu
+from gpumf.datasets.twins import TWINS
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import _published, identity, load_ratings
+from gpumf_study.findings import Finding, Holds, Open
+
+# The kernels looked at, those that make the products and the solver, by the version that launches them.
+KERNELS = {"tensor_core": ["tensor_core"], "cumf_cg_fp16": ["get_hermitian", "solve_cg"]}
+
+PROFILES = {
+    "quick": {"data": "ml-1m-twin", "factors": 32},
+    "full": {"data": "netflix-twin", "factors": 100},
+}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "factors": 16}
+
+# Sections rather than names of metrics: those of the pipelines differ from one architecture to the next.
+_SECTIONS = ["SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "SchedulerStats", "WarpStateStats"]
+_SECTIONS += ["Occupancy", "LaunchStats"]
+_MORE = [
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "lts__t_sector_hit_rate.pct",
+    "l1tex__t_sector_hit_rate.pct",
+]
+_MORE += ["smsp__issue_active.avg.pct_of_peak_sustained_active", "sm__warps_active.avg.pct_of_peak_sustained_active"]
+
+# A warp that is selected waits for nothing; 'not issued' counts the same waits over fewer cycles.
+_STALL = r"smsp__average_warps_issue_stalled_(?!selected|\w+_not_issued)(\w+?)_per_issue_active\.ratio"
+# Metric as Nsight Compute calls it -> as it is called here; of several that match, the largest counts.
+_METRICS = {
+    r"gpu__time_duration\.sum": "duration",
+    r"smsp__issue_active\.avg\.pct_of_peak_sustained_active": "cycles with an instruction issued",
+    r"sm__warps_active\.avg\.pct_of_peak_sustained_active": "occupancy",
+    r"launch__registers_per_thread": "registers",
+    r"sm__(inst_executed_)?pipe_tensor\w*\.avg\.pct_of_peak_sustained_active": "tensor pipe",
+    r"sm__(inst_executed_)?pipe_fma\w*\.avg\.pct_of_peak_sustained_active": "FMA pipe",
+    r"l1tex__throughput\.avg\.pct_of_peak_sustained_active": "L1 and shared memory",
+    r"l1tex__t_sector_hit_rate\.pct": "L1 hit rate",
+    r"lts__throughput\.avg\.pct_of_peak_sustained_elapsed": "L2",
+    r"lts__t_sector_hit_rate\.pct": "L2 hit rate",
+    r"(gpu__)?dram_*throughput\.avg\.pct_of_peak_sustained_elapsed": "DRAM",
+    r"dram__bytes_read\.sum": "DRAM bytes read",
+    r"dram__bytes_write\.sum": "DRAM bytes written",
+    _STALL: r"stalled: \1",
+}
+
+
+def why_unavailable():
+    """One sentence on what is missing to count, or None where nothing is."""
+    if not gpu.available():
+        return gpu.why_unavailable()
+    if shutil.which("ncu") is None:
+        return "Nsight Compute's ncu was not found; it comes with the CUDA toolkit and has to be on the PATH"
+
+
+def run(data, factors):
+    """Count on the users' and on the items' half-sweep of the first epoch.
+
+    Returns
+    -------
+    DataFrame with a row a counter: data, factors, kernel, side ('users', 'items'), metric, unit, value, and
+    copy_bytes_per_second, what a device copy reaches without Nsight Compute. Pipes, caches and DRAM in % of what they
+    can do; 'stalled: X' is how many warps wait for X at an average instruction.
+
+    Raises
+    ------
+    gpumf.gpu.DeviceError : without a GPU or Nsight Compute, or where it may not read the counters
+    """
+    if why := why_unavailable():
+        raise gpu.DeviceError(f"hardware counters are not available: {why}")
+    ratings = load_ratings(data)
+    child = (
+        f"from gpumf_study.experiments.gpumf import kernel_counters; kernel_counters.half_sweeps({data!r}, {factors})"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "ncu.csv")
+        options = [option for section in _SECTIONS for option in ("--section", section)]
+        options += ["--metrics", ",".join(_MORE), "--kernel-name", f"regex:^({'|'.join(chain(*KERNELS.values()))})$"]
+        options += ["--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log)]
+        done = subprocess.run(["ncu", *options, sys.executable, "-c", child], capture_output=True, text=True)
+        text = log.read_text() if log.exists() else ""
+    if done.returncode or '"ID"' not in text:
+        said = re.search(r"==ERROR==\s*(.+)", text + done.stdout + done.stderr)
+        last = said.group(1) if said else (done.stderr or done.stdout or text).strip()[-300:]
+        raise gpu.DeviceError(f"Nsight Compute counted nothing: {last}")
+    frame = parse(text)
+    frame.insert(0, "data", ratings.name)
+    frame.insert(1, "factors", factors)
+    frame["copy_bytes_per_second"] = gpu.device().ceilings()["copy_bytes_per_second"]
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def half_sweeps(data, factors):
+    """What is counted: the users' half-sweep, then the items', of every version in turn."""
+    ratings = load_ratings(data)
+    train = ratings if ratings.test_mask is None else ratings.official_split()[0]
+    for kernel in KERNELS:
+        model = ALS(factors, solver=kernel, regularization=0.05, biases=False)
+        trainer = model.trainer(train)
+        trainer.epoch(0)
+        trainer.synchronize()
+
+
+def parse(text):
+    """Nsight Compute's page of raw values, as CSV, to a tidy frame.
+
+    Of each kernel the first launch is taken for the users' and the last for the items': where rows go in several
+    batches, one batch stands for all.
+
+    Returns
+    -------
+    DataFrame: kernel, side, metric, unit, value
+    """
+    lines = text.splitlines()
+    start = next(k for k, line in enumerate(lines) if line.startswith('"ID"'))
+    header, units, *launches = csv.reader(io.StringIO("\n".join(lines[start:])))
+    rows = []
+    names = [launch[header.index("Kernel Name")].split("(")[0] for launch in launches]
+    for kernel in dict.fromkeys(names):
+        of_kernel = [launch for launch, name in zip(launches, names, strict=True) if name == kernel]
+        for side, launch in (("users", of_kernel[0]), ("items", of_kernel[-1])):
+            found = {}
+            for name, unit, value in zip(header, units, launch, strict=True):
+                if metric := _known(name):
+                    number = pd.to_numeric(value.replace(",", ""), errors="coerce")
+                    if pd.notna(number) and number >= found.get(metric, (unit, number))[1]:
+                        found[metric] = unit, number
+            rows += [(kernel, side, metric, *of_metric) for metric, of_metric in found.items()]
+    return pd.DataFrame(rows, columns=["kernel", "side", "metric", "unit", "value"])
+
+
+def _known(name):
+    """What a metric is called here, or None."""
+    for pattern, metric in _METRICS.items():
+        if match := re.fullmatch(pattern, name):
+            return match.expand(metric)
+    return None
+
+
+def summary(frame):
+    """The counters side by side: a DataFrame with the index metric and the columns (kernel, side)."""
+    table = frame.pivot(index="metric", columns=["kernel", "side"], values="value")
+    return table.loc[frame.metric.unique()]
+
+
+def figure(frame):
+    """How busy pipes, caches and DRAM are, in % of what they can do, a colour a half-sweep."""
+    shares = summary(frame[frame.unit == "%"])
+    figure, ((axis,),) = style.panels(height=1.4 + 0.3 * len(shares))
+    for column, colour in zip(shares, ("black", "grey", "teal", "olive"), strict=False):
+        axis.plot(shares[column], shares.index, "o", color=style.COLOURS[colour], label=", ".join(column))
+    axis.set(xlabel="% of what is possible", xlim=(0, 100))
+    style.legend(figure, axis, 4)
+    return figure
+
+
+def _dram(frame, kernel):
+    """(bytes, seconds) of a kernel on the users' side; NaN where it was not counted."""
+    counted = frame[(frame.kernel == kernel) & (frame.side == "users")].set_index("metric").value
+    moved = counted.get("DRAM bytes read", np.nan) + counted.get("DRAM bytes written", np.nan)
+    return moved, counted.get("duration", np.nan) * 1e-9
+
+
+def _bandwidth(frame):
+    """The solver's bytes a second over those of a copy."""
+    if "copy_bytes_per_second" not in frame:
+        return np.nan, np.nan, "x"
+    moved, seconds = _dram(frame, "solve_cg")
+    return moved / seconds / frame.copy_bytes_per_second.iloc[0], 0.0, "x"
+
+
+def _share_from_memory(frame):
+    """Of the bytes of all factors that the ratings name, and of all matrices, in FP16, those that DRAM moved."""
+    twin, f = TWINS[_published.family(frame["data"].iloc[0])], frame.factors.iloc[0]
+    named = 4 * (twin.ratings - twin.test) * f + 2 * twin.users * f**2
+    return _dram(frame, "get_hermitian")[0] / named, np.nan, "of the bytes"
+
+
+FINDINGS = [
+    Finding(
+        "cumf-table-1-dram",
+        "cumf",
+        "Table 1",
+        "Of the N_z f + m f^2 numbers that get_hermitian moves for the users of Netflix, which share does DRAM see?",
+        _share_from_memory,
+        Open(),
+    ),
+    Finding(
+        "cumf-fig-7-bandwidth",
+        "cumf",
+        "Figure 7",
+        "The CG solver in FP16 reaches more bytes a second of DRAM than a copy.",
+        _bandwidth,
+        Holds(above=1.0),
+    ),
+]

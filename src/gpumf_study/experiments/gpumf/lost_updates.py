@@ -1,0 +1,295 @@
+"""How many updates count: each scheme of SGD where every update moves its row by the same known step.
+
+Updates that meet in a row overwrite each other, and errors hardly tell how many. Here one side's factors are all 1,
+the other side's all 0, and a row of the latter shows afterwards how many of its updates are in it. Let the items be
+that side, p = 1, q = 0, no regularization, the rate mu, and the ratings R of some marked ones and 0 of all others:
+
+    marked:  e = p . q - R, close to -R,  q_k -= mu e p_k: q_k grows by a step s = mu R
+    others:  e = p . q = f q_k,           q_k -= mu e p_k: a relative change of mu f, but the row is written too
+
+so q_k / s is the number of marked updates that nobody overwrote, if all else stays small. With M marked ratings a row
+and epoch (all, of a row that has no more), E epochs, and n ratings of the most popular row:
+
+- q_k is at most E M s, and E M steps of s = 2^-16 are whole multiples of it below 2^11: exact in half precision too,
+  whose rows would not move by small steps from anywhere else than 0.
+- What f q_k in e changes is at most E n mu f of a row: under 0.1 % by the choice of mu, a power of two.
+- The other side moves by s q_k in an update, under 2^-23, which E n of them make less than 1 %.
+
+The expected number is that of the marked ratings that were in fact taken: `hogwild` and the CPU's schemes draw them,
+cu2rec draws one of each user's a step. Its other updates of an item are dropped on purpose; they count as lost.
+"""
+
+from dataclasses import replace
+from functools import cached_property, partial
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import SGD, gpu
+from gpumf.cpu.machine import seconds_of
+from gpumf.datasets import Ratings
+from gpumf.datasets.device import DeviceRatings
+from gpumf.hashing import positional_hash, random_positions
+from gpumf.models.sgd.updates import Updates, draw_key
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments.gpumf import sgd_schemes
+from gpumf_study.findings import Finding, Target
+
+SCHEMES = sgd_schemes.SCHEMES | {
+    "fast, one look": ("fast", {"reread": False}),
+    "fast, locked": ("fast", {"locked": True}),
+    "fast, FP32, locked": ("fast", {"precision": 32, "locked": True}),
+}
+ON_GPUS = [label for label, (kernel, _) in SCHEMES.items() if SGD.solvers()[kernel] == "cuda"]
+STEP, MARKED = 2.0**-16, 128
+_DRIFT = 0.001  # of a row, by what it adds to the errors
+
+PROFILES = {
+    "quick": {
+        "data": [],
+        "random": [[64, 4, 200], [40, 30, 300]],
+        "schemes": ["sequential", "hogwild", "cumf_sgd", "fast", "fast, locked"],
+        "factors": [16],
+        "epochs": 2,
+        "device": "host",
+    },
+    "full": {
+        "data": ["jester-1", "ml-1m-twin", "douban-twin"],
+        "random": [],
+        "schemes": None,
+        "factors": [16, 128],
+        "epochs": 4,
+        "device": "cuda",
+    },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "random": [[12, 9, 60]],
+    "schemes": ["sequential", "cumf_sgd", "fast, locked"],
+}
+
+why_unavailable = partial(gpu.why_unavailable, "host")
+
+
+def run(data, random, schemes, factors, epochs, device):
+    """Count the updates that are left after each epoch, and time it.
+
+    Parameters
+    ----------
+    data : names of data sets
+    random : list of [users, items, ratings], of sets of random places beside them
+    schemes : labels of SCHEMES; by default those of GPUs
+    factors : list of int
+    epochs : int, at most 8; the first one is slower, as kernels are loaded in it
+    device : 'cuda' or 'host', for the schemes that are kernels
+
+    Returns
+    -------
+    DataFrame with a row a decile and epoch: data, scheme (a label), kernel, device, factors, nnz, side ('users' or
+    'items'), decile (of that side's rows with ratings by their number, 10 the most popular), rows, epoch (from 0),
+    updates (attempted), counted (of those, the ones that nobody overwrote: the share of the marked ones, row by row),
+    seconds (of the epoch, by the device's events, the same for all deciles)
+    """
+    frames, identities = [], []
+    for made in [*data, *random]:
+        ratings = load_ratings(made) if isinstance(made, str) else scattered(*made)
+        identities += [identity(ratings)] if isinstance(made, str) else []
+        if ratings.test_mask is not None:
+            ratings = ratings.official_split()[0]
+        sides = {whose: Side(ratings, whose) for whose in ("users", "items")}
+        cases = [(label, f, whose) for f in factors for label in schemes or ON_GPUS for whose in sides]
+        for label, f, whose in tqdm(cases, desc=f"lost_updates {ratings.name}", leave=False):
+            kernel, options = SCHEMES[label]
+            place = "cpu" if SGD.solvers()[kernel] == "cpu" else device
+            what = {"data": ratings.name, "scheme": label, "kernel": kernel, "device": place, "factors": f}
+            for epoch, seconds, taken, share in counts(sides[whose], f, epochs, kernel, place, **options):
+                measured = {"nnz": ratings.nnz, "side": whose, "epoch": epoch, "seconds": seconds}
+                frames.append(deciles(sides[whose].n_ratings, taken, share).assign(**what, **measured))
+    columns = [*what, *measured, "decile", "rows", "updates", "counted"]
+    frame = pd.concat(frames, ignore_index=True)[columns]
+    frame.attrs["datasets"] = identities
+    return frame
+
+
+def scattered(n_users, n_items, nnz):
+    """Ratings at random places, each at most once."""
+    cells = np.random.default_rng(0).permutation(n_users * n_items)[:nnz]
+    name = f"random-{n_users}x{n_items}"
+    return Ratings(cells // n_items, cells % n_items, np.ones(nnz), n_users, n_items, name=name)
+
+
+class Side:
+    """The users or the items of a rating set, and which of their ratings are marked.
+
+    Attributes
+    ----------
+    ratings : Ratings
+    place : 0 of users, 1 of items
+    rows : int (nnz,), the row of each rating
+    n_ratings : int64 (rows,)
+    marked : bool (nnz,)
+    """
+
+    def __init__(self, ratings, whose):
+        self.ratings, self.place, self.rows = ratings, int(whose == "items"), getattr(ratings, whose)
+        self.n_ratings = np.bincount(self.rows, minlength=(ratings.n_users, ratings.n_items)[self.place])
+        self.marked = positional_hash(ratings.nnz, 0) * 2.0**-64 < MARKED / self.n_ratings[self.rows]
+        self._once = self._counted(self.rows), self._counted(self.rows[self.marked])
+        self._drawn = {}
+
+    def _counted(self, rows):
+        return np.bincount(rows, minlength=len(self.n_ratings))
+
+    @cached_property
+    def by_user(self):
+        """The positions of the ratings in the order of users and items."""
+        return np.lexsort((self.ratings.items, self.ratings.users))
+
+    def taken(self, model, trainer, epoch):
+        """How many updates of an epoch each row is given, and how many of these are marked: int64 (rows,) each."""
+        if isinstance(trainer, Updates) or model.solver == "cu2rec":
+            key = isinstance(trainer, Updates), epoch
+            if key not in self._drawn:  # the same for any number of factors and all versions of cu2rec
+                positions = self._positions(model, trainer, epoch)
+                drawn = self.rows[positions]
+                self._drawn[key] = self._counted(drawn), self._counted(drawn[self.marked[positions]])
+            return self._drawn[key]
+        return self._once
+
+    def _positions(self, model, trainer, epoch):
+        """The positions of the ratings that an epoch draws."""
+        nnz, key, train = self.ratings.nnz, draw_key(model), self.ratings
+        if isinstance(trainer, Updates):
+            return random_positions(key, epoch * nnz + np.arange(nnz), nnz)
+        rows = train.by_user
+        users = np.flatnonzero(rows.counts)
+        n_steps = trainer.steps_an_epoch(train)
+        draws = (epoch * n_steps + np.arange(n_steps))[:, None] * train.n_users + users
+        return self.by_user[(rows.indptr[users] + random_positions(key, draws, rows.counts[users])).ravel()]
+
+
+def counts(side, /, factors, epochs, kernel, device, **options):
+    """Train on marked ratings, and count what is left of their updates.
+
+    Parameters
+    ----------
+    side : Side, whose rows are looked at; the values of its ratings do not matter
+    factors, epochs, kernel, device, **options : of `SGD`
+
+    Yields
+    ------
+    (epoch, seconds, taken, share) : int; float; int64 (rows,), the updates that each row of the side was given, and
+    float64 (rows,), the share of them that is left, NaN where none of them was marked
+    """
+    ratings = side.ratings
+    rate = 2.0 ** np.floor(np.log2(_DRIFT / (factors * epochs * side.n_ratings.max())))
+    start = [np.ones((n, factors), np.float32) for n in (ratings.n_users, ratings.n_items)]
+    start[side.place][:] = 0
+    model = SGD(factors, 0, learning_rate=rate, solver=kernel, device=device, biases=False, **options)
+    values = np.where(side.marked, np.float32(STEP / rate), np.float32(0))
+    train = replace(ratings, values=values, test_mask=None)
+    on = None if device == "cpu" else gpu.device(device)
+    trainer = model.trainer(DeviceRatings.of(train, on) if on else train, *start)
+    time, to_numpy = (on.time, on.to_numpy) if on else (seconds_of, np.array)
+    before = np.zeros(len(side.n_ratings))
+    for epoch in range(epochs):
+        (seconds,) = time(lambda number=epoch: trainer.epoch(number), repeats=1, warmup=0)
+        moved = to_numpy(trainer.factors()[side.place]).mean(axis=1, dtype=np.float64) / STEP
+        taken, marked = side.taken(model, trainer, epoch)
+        share = np.divide(moved - before, marked, out=np.full(len(moved), np.nan), where=marked > 0)
+        yield epoch, seconds, taken, share
+        before = moved
+
+
+def deciles(n_ratings, taken, share):
+    """Sums over the rows of each decile of popularity: DataFrame of decile, rows, updates, counted."""
+    known = np.flatnonzero(np.isfinite(share) & (n_ratings > 0))
+    by_popularity = known[np.argsort(n_ratings[known], kind="stable")]
+    return pd.DataFrame(
+        {
+            "decile": decile,
+            "rows": len(members),
+            "updates": taken[members].sum(),
+            "counted": (taken[members] * share[members]).sum(),
+        }
+        for decile, members in enumerate(np.array_split(by_popularity, 10), 1)
+        if len(members)
+    )
+
+
+def summary(frame):
+    """What is left of each scheme's updates, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a data set, scheme and number of factors: data, scheme, device, factors, of_users, of_items
+    (shares of the updates that count), of_popular_items (of the tenth of the items with the most ratings),
+    attempted_per_second (median over the epochs but the first), effective_per_second (of an update, which moves two
+    rows, each counts for a half)
+    """
+    names = ["data", "scheme", "device", "factors"]
+    rows = []
+    for key, runs in frame.groupby(names, sort=False):
+        sums = runs.groupby("side")[["updates", "counted"]].sum()
+        share = sums.counted / sums.updates
+        of_items = runs[runs.side == "items"]
+        popular = of_items[of_items.decile == of_items.decile.max()]
+        attempted = (runs.nnz / runs.seconds)[runs.epoch > 0].median()
+        rows.append(
+            dict(zip(names, key, strict=True))
+            | {
+                "of_users": share.users,
+                "of_items": share["items"],
+                "of_popular_items": popular.counted.sum() / popular.updates.sum(),
+                "attempted_per_second": attempted,
+                "effective_per_second": attempted * (share.users + share["items"]) / 2,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def figure(frame):
+    """The share of the items' updates that count, by popularity, a row a scheme, a panel a data set.
+
+    Of the largest number of factors.
+    """
+    shown = frame[(frame.side == "items") & (frame.factors == frame.factors.max())]
+    names, order = shown.data.unique(), list(shown.scheme.unique())[::-1]
+    figure, (axes,) = style.panels(columns=len(names), height=1.6 + 0.24 * len(order), sharey=True)
+    for axis, name in zip(axes, names, strict=True):
+        sums = shown[shown.data == name].groupby(["scheme", "decile"])[["updates", "counted"]].sum()
+        share = (sums.counted / sums.updates).unstack().reindex(order)
+        image = axis.pcolormesh(share.columns, np.arange(len(order)), share, vmin=0, vmax=1, cmap="viridis")
+        axis.set_yticks(np.arange(len(order)), order)
+        axis.set(xlabel="decile of items by popularity", title=name, xticks=[1, 5, 10])
+        axis.grid(False)
+    figure.colorbar(image, ax=list(axes)).ax.set_xlabel("share of\nupdates", labelpad=10)
+    return figure
+
+
+def _lost(frame, data, scheme, factors):
+    """The share of the items' updates that are overwritten, and half of what it varies from epoch to epoch."""
+    rows = frame[
+        (frame.data == data) & (frame.scheme == scheme) & (frame.factors == factors) & (frame.side == "items")
+    ]
+    sums = rows.groupby("epoch")[["updates", "counted"]].sum()
+    lost = 1 - sums.counted / sums.updates
+    return lost.median(), (lost.max() - lost.min()) / 2, "of 1"
+
+
+_SETS = {"jester-1": "Jester, part 1", "ml-1m-twin": "MovieLens 1M twin", "douban-twin": "Douban twin"}
+
+# A tenth is what a learning rate larger by a tenth makes up for.
+FINDINGS = [
+    Finding(
+        f"sgd-fast-lost-{data}-{factors}",
+        "gpumf",
+        None,
+        f"SGD, fast | {name} | {factors} factors | share of the items' updates that others overwrite",
+        partial(_lost, data=data, scheme="fast", factors=factors),
+        Target(0.10, 0.02),
+    )
+    for data, name in _SETS.items()
+    for factors in (16, 128)
+]

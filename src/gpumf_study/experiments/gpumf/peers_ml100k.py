@@ -1,0 +1,233 @@
+"""SGD with biases beside the package Surprise on MovieLens 100K: the same folds, searches of the same size.
+
+Every program tries as many settings, fold by fold, on the same tenth of the training ratings that is held out, trains
+on all of them with the one that was best there, and is judged on the fold's test ratings once. Predictions of all are
+clipped to the scale. Beside them the two that have no parameters to choose: Surprise's SVD as it comes, and biases
+alone. Times are of one training at a time, after all others have ended.
+"""
+
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import product
+from multiprocessing import get_context
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import SGD, native
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments.gpumf import sgd_ml100k
+from gpumf_study.findings import Finding, Holds
+
+OURS, SVD, SVD_PLUS_PLUS = "gpumf, SGD", "Surprise, SVD", "Surprise, SVD++"
+DEFAULTS, BIASES = "Surprise, SVD, defaults", "Surprise, biases alone"
+
+# An epoch of SVD++ takes longer, and its factors of what a user has rated stand for some of the others.
+_OF_ALL = {"factors": [128], "regularization": [0.06, 0.07, 0.08], "init_std": [0.003, 0.01]}
+_OF_ALL |= {"learning_rate": [0.005], "epochs": [60, 80, 100]}
+_OF_ALL_IMPLICIT = {"factors": [32], "regularization": [0.04, 0.06, 0.08], "init_std": [0.01, 0.03]}
+_OF_ALL_IMPLICIT |= {"learning_rate": [0.004, 0.006, 0.01], "epochs": [50]}
+PROFILES = {
+    "quick": {
+        "data": "ml-100k",
+        "folds": 1,
+        "grids": {
+            OURS: {"factors": [16], "regularization": [0.06, 0.1], "learning_rate": [0.01], "epochs": [20]},
+            SVD: {"factors": [16], "regularization": [0.06, 0.1], "learning_rate": [0.01], "epochs": [20]},
+            DEFAULTS: {},
+            BIASES: {},
+        },
+        "seeds": 1,
+        "repeats": 1,
+    },
+    "full": {
+        "data": "ml-100k",
+        "folds": 5,
+        "grids": {
+            OURS: _OF_ALL,
+            SVD: _OF_ALL,
+            SVD_PLUS_PLUS: _OF_ALL_IMPLICIT,
+            DEFAULTS: {},
+            BIASES: {},
+        },
+        "seeds": 3,
+        "repeats": 3,
+    },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin"}
+
+
+def why_unavailable():
+    """The package, or None where it is installed."""
+    return None if find_spec("surprise") else "the package Surprise is not installed; install the extra peers"
+
+
+def run(data, folds, grids, seeds, repeats):
+    """Choose and judge, fold by fold, on all cores; then time each program alone.
+
+    Parameters
+    ----------
+    data : name of a data set
+    folds : int, how many of the five
+    grids : for each program a dict of lists of its parameters, all of whose combinations are tried; empty for those
+        that have no choice
+    seeds : int, of the initial factors when the chosen parameters are judged
+    repeats : int, timings of each program with its parameters, on the first fold
+
+    Returns
+    -------
+    DataFrame with a row a training: program, fold, step ('choice' on the held-out ratings, 'test', or 'timed'), seed,
+    the parameters, rmse, mae, train (seconds of the epochs), wall (and of what comes before them), version (of
+    Surprise); seconds are those of 'timed' alone
+    """
+    ratings = load_ratings(data)
+    sets = list(ratings.kfold(5))[:folds]
+    keys = list(product(grids, range(folds)))
+    tried = [(*key, "choice", 0, p) for key in keys if grids[key[0]] for p in _combinations(grids[key[0]])]
+    rows, chosen = _all(sets, tried), {key: {} for key in keys}
+    for key in {job[:2] for job in tried}:
+        best = min((row for row in rows if (row["program"], row["fold"]) == key), key=lambda row: row["rmse"])
+        chosen[key] = {name: best[name] for name in grids[key[0]]}
+    rows += _all(sets, [(*key, "test", seed, p) for key, p in chosen.items() for seed in range(seeds)])
+    for _ in range(repeats):
+        rows += [_trained(sets, (program, 0, "timed", 0, chosen[program, 0])) for program in grids]
+    frame = pd.DataFrame(rows).assign(data=ratings.name, version=version("scikit-surprise"))
+    seconds = ["train", "wall"]
+    frame[seconds] = frame[seconds].where(frame.step == "timed")
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def _combinations(grid):
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+
+def _all(sets, jobs):
+    """The rows of these trainings, each in a process with one core."""
+    with ProcessPoolExecutor(native.cores(), get_context("spawn"), _take, [sets]) as pool:
+        return list(tqdm(pool.map(_of_pool, jobs), total=len(jobs), desc="peers_ml100k", leave=False))
+
+
+def _take(sets):
+    """Keep the folds in a process of the pool."""
+    global _sets
+    _sets = sets
+
+
+def _of_pool(job):
+    return _trained(_sets, job)
+
+
+def _trained(sets, job):
+    """The row of one training: (program, fold, step, seed, parameters)."""
+    program, fold, step, seed, parameters = job
+    train, judge = sets[fold]
+    if step == "choice":
+        train, judge = train.split(0.1, seed=fold)
+    train_of = _ours if program == OURS else _surprise
+    predicted, seconds, wall = train_of(program, train, judge, seed, parameters)
+    apart = np.clip(predicted, *train.scale) - judge.values
+    errors = {"rmse": float(np.sqrt(np.mean(apart**2))), "mae": float(np.abs(apart).mean())}
+    what = {"program": program, "fold": fold, "step": step, "seed": seed}
+    return what | parameters | errors | {"train": seconds, "wall": wall}
+
+
+def _ours(program, train, judge, seed, parameters):
+    arguments = dict(parameters)
+    epochs, lambda_ = arguments.pop("epochs"), arguments["regularization"]
+    model = SGD(biases=True, bias_regularization=lambda_, solver="ordered", device="cpu", seed=seed, **arguments)
+    model.fit(train, epochs)
+    return model.predict(judge.users, judge.items), model.times.train, model.times.wall - model.times.compile
+
+
+def _surprise(program, train, judge, seed, parameters):
+    import surprise
+
+    started = time.perf_counter()
+    columns = pd.DataFrame({"user": train.users, "item": train.items, "rating": train.values})
+    reader = surprise.Reader(rating_scale=tuple(map(float, train.scale)))
+    trainset = surprise.Dataset.load_from_df(columns, reader).build_full_trainset()
+    names = {"factors": "n_factors", "regularization": "reg_all", "learning_rate": "lr_all", "epochs": "n_epochs"}
+    names |= {"init_std": "init_std_dev"}
+    arguments = {names[name]: value for name, value in parameters.items()}
+    if program == BIASES:
+        model = surprise.BaselineOnly(verbose=False)
+    elif program == SVD_PLUS_PLUS:
+        model = surprise.SVDpp(random_state=seed, cache_ratings=True, **arguments)
+    else:
+        model = surprise.SVD(random_state=seed, **arguments)
+    ready = time.perf_counter()
+    model.fit(trainset)
+    ended = time.perf_counter()
+    predicted = [model.predict(*pair).est for pair in zip(judge.users.tolist(), judge.items.tolist(), strict=True)]
+    return np.array(predicted), ended - ready, ended - started
+
+
+def summary(frame):
+    """Where each program ends, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with the index program: tried (settings a fold), rmse, mae (means over folds and seeds), rmse_spread,
+    mae_spread (standard deviations over the seeds of the means over the folds), train, wall (seconds, medians)
+    """
+    seeds = by_seed(frame).groupby("program", sort=False)
+    means, spreads = seeds[["rmse", "mae"]].mean(), seeds[["rmse", "mae"]].std()
+    choices = frame[(frame.step == "choice") & (frame.fold == 0)].groupby("program").size()
+    table = means.join(spreads.add_suffix("_spread"))
+    table.insert(0, "tried", choices.reindex(table.index, fill_value=1))
+    return table.join(frame[frame.step == "timed"].groupby("program")[["train", "wall"]].median())
+
+
+def at_edges(frame, program):
+    """Of how many folds a program's choice is the least or the most of its grid, see `sgd_ml100k.at_edges`."""
+    grid = ["regularization", "init_std", "learning_rate", "epochs"]
+    return sgd_ml100k.at_edges(frame[frame.program == program], grid)
+
+
+def by_seed(frame):
+    """Means over the folds of what was judged: program, seed, rmse, mae."""
+    tests = frame[frame.step == "test"]
+    return tests.groupby(["program", "seed"], sort=False)[["rmse", "mae"]].mean().reset_index()
+
+
+def figure(frame):
+    """Test RMSE (left) and MAE (right) of each program, a dot a seed."""
+    seeds = by_seed(frame)
+    order = list(seeds.program.unique())[::-1]
+    figure, (axes,) = style.panels(columns=2, height=1.3 + 0.3 * len(order), sharey=True)
+    for axis, measure in zip(axes, ("rmse", "mae"), strict=True):
+        places = seeds.program.map(order.index)
+        axis.plot(seeds[measure], places, "o", color=style.COLOURS["blue"], alpha=0.5, label="a seed")
+        axis.set_yticks(np.arange(len(order)), order)
+        axis.set(xlabel=f"test {measure.upper()}, mean of {frame.fold.nunique()} folds")
+        axis.locator_params(axis="x", nbins=5)
+    style.legend(figure, axes[0], 1)
+    return figure
+
+
+def _below(frame, measure, peer):
+    """How far ours is below a program's: the difference of the means, and the spread of both over the seeds."""
+    table = summary(frame).reindex([OURS, peer])
+    spread = np.hypot(*table[f"{measure}_spread"].fillna(0))
+    return table[measure][peer] - table[measure][OURS], spread, "rating"
+
+
+FINDINGS = [
+    Finding(
+        f"peers-ml100k-{measure}-{name}",
+        "gpumf",
+        None,
+        f"SGD with biases | MovieLens 100K, five folds | by searches of the same size | test {measure.upper()} below "
+        f"that of {peer}",
+        partial(_below, measure=measure, peer=peer),
+        Holds(above=0),
+    )
+    for measure in ("rmse", "mae")
+    for name, peer in (("svd", SVD), ("svd-plus-plus", SVD_PLUS_PLUS))
+]

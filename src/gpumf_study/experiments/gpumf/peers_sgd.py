@@ -1,0 +1,264 @@
+"""SGD beside LIBMF at the size of the Netflix Prize: test RMSE against seconds, on all cores and on the GPU.
+
+Every program tries as many settings on the same tenth of the training ratings that is held out, each lambda and
+learning rate with one number of epochs, then the best of them with the others, and trains on all of them with what
+was best there. LIBMF gives each row a rate by its gradients (Chin et al. 2015), ours by its number of ratings, once
+also one rate to all; ours has biases, which LIBMF has not. LIBMF tells nothing of its epochs: it is trained anew for
+each number of them, and its seconds of training are what the longest training takes more than the shortest. It is
+built from its source with the machine's vector instructions and threads, the flags twice because it depends on
+setuptools which it reads:
+
+    export CFLAGS="-O3 -march=native -DUSEAVX -DUSEOMP -fopenmp" LDFLAGS=-fopenmp
+    export CXXFLAGS=$CFLAGS
+    pip install --no-binary libmf libmf
+"""
+
+import platform
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import files, version
+from importlib.util import find_spec
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import SGD, native
+from gpumf.models.evaluation import Errors
+from gpumf.models.sgd import schedules
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import identity, load_ratings, usable_devices, wall_seconds
+from gpumf_study.findings import Finding, Holds, ratio
+
+PEER, CORES, GPU, ONE_RATE = "LIBMF", "gpumf, all cores", "gpumf, GPU", "gpumf, GPU, one rate"
+OURS = {
+    CORES: {"solver": "ordered_parallel", "row_rates": True},
+    GPU: {"solver": "fast", "row_rates": True},
+    ONE_RATE: {"solver": "fast", "schedule": schedules.Power(0.1)},
+}
+LOOKS = {PEER: ("orange", "-o"), CORES: ("blue", "-o"), GPU: ("green", "-o"), ONE_RATE: ("green", "--o")}
+
+# Rates that rows lower are higher at first, and want more regularization; LIBMF's default rate is 0.1.
+_BY_ROW = {"regularization": [0.02, 0.03, 0.05], "learning_rate": [0.03, 0.05, 0.1]}
+_FOR_ALL = {"regularization": [0.01, 0.02, 0.03], "learning_rate": [0.01, 0.02, 0.04]}
+_GRIDS = {PEER: _BY_ROW, CORES: _BY_ROW, GPU: _BY_ROW, ONE_RATE: _FOR_ALL}
+PROFILES = {
+    "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [4, 2], "repeats": 1, "grids": _GRIDS},
+    "full": {"data": "netflix-twin", "factors": 128, "epochs": [10, 5, 20], "repeats": 3, "grids": _GRIDS},
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "grids": {program: {name: of[-1:] for name, of in grid.items()} for program, grid in _GRIDS.items()}
+}
+
+
+def why_unavailable():
+    """What is wrong with the package libmf, or None where it is installed, and built to be fast."""
+    if not find_spec("libmf"):
+        return "the package libmf is not installed; see the experiment's first lines"
+    code = b"".join(file.locate().read_bytes() for file in files("libmf") if file.suffix == ".so")
+    # LIBMF has vector code for x86 alone; what takes registers of eight float32 has it in its name, as C++ writes
+    # names in libraries. Threads are started by GNU's OpenMP or by LLVM's.
+    vectors = b"Dv8_f" in code or platform.machine() not in ("x86_64", "AMD64")
+    if vectors and (b"GOMP_parallel" in code or b"__kmpc_fork_call" in code):
+        return None
+    return "the package libmf is built without AVX or OpenMP; see the experiment's first lines"
+
+
+def run(data, factors, epochs, repeats, grids):
+    """Choose lambda, the learning rate and the number of epochs, then train.
+
+    Parameters
+    ----------
+    data : name of a data set; its official split, where it has one
+    factors : int
+    epochs : list of int that are tried, the first of them with every lambda and rate; in the first repeat all are
+        judged, then the chosen one
+    repeats : int
+    grids : dict, program -> regularization and learning_rate -> list of float, all pairs of which are tried
+
+    Returns
+    -------
+    DataFrame with a row a training: program, step ('choice' or 'test'), repeat, factors, regularization,
+    learning_rate, epochs, chosen (whether held-out ratings chose lambda, rate and this number of epochs), train
+    (seconds; missing for LIBMF), wall (seconds from ratings in NumPy, as each program takes them, to factors in
+    NumPy; missing for ours where it is a choice), rmse (on the held-out ratings, or on the test set), threads,
+    version (of LIBMF)
+    """
+    ratings = load_ratings(data)
+    train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.2)
+    inner, held_out = train.split(0.1)
+    rows = []
+    usable = usable_devices()
+    for program in [PEER, *(name for name, of in OURS.items() if SGD.solvers()[of["solver"]] in usable)]:
+        fit = partial(_fitted, program, factors)
+        what, tried = {"program": program, "factors": factors}, []
+        with _taken(program, inner) as taken:
+            pairs = product(grids[program]["regularization"], grids[program]["learning_rate"])
+            for pair in tqdm([*pairs], desc=f"peers_sgd {program}", leave=False):
+                tried += fit(taken, held_out, epochs[:1], *pair, seed=0, timed=False)
+            best = min(tried, key=_error)
+            pair = best["regularization"], best["learning_rate"]
+            tried += fit(taken, held_out, epochs[1:], *pair, seed=0, timed=False)
+        best = min(tried, key=_error)
+        rows += [what | {"step": "choice", "repeat": 0, "chosen": row is best} | row for row in tried]
+        what |= {"step": "test"}
+        with _taken(program, train) as taken:
+            for repeat in range(repeats):
+                of_repeat = [best["epochs"]] if repeat else epochs
+                judged = fit(taken, test, of_repeat, *pair, seed=repeat, timed=True)
+                rows += [what | {"repeat": repeat, "chosen": row["epochs"] == best["epochs"]} | row for row in judged]
+    frame = pd.DataFrame(rows).assign(data=ratings.name, threads=native.cores(), version=version("libmf"))
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def _error(row):
+    return row["rmse"]
+
+
+@contextmanager
+def _taken(program, ratings):
+    """Ratings as a program takes them: LIBMF a file of float32 (nnz, 3), a user, an item and a value each."""
+    if program != PEER:
+        yield ratings
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "ratings.npy")
+        np.save(file, np.column_stack([ratings.users, ratings.items, ratings.values]).astype(np.float32))
+        yield file
+
+
+def _fitted(program, factors, train, judge, epochs, regularization, rate, seed, timed):
+    """The rows of one program's trainings.
+
+    train : as of `_taken`
+    timed : bool, fit ours anew for the wall's seconds of each number of epochs, without test errors on the way
+    """
+    if program == PEER:
+        mean = np.load(train, mmap_mode="r")[:, 2].mean(dtype=np.float64)
+        return [_libmf(factors, train, mean, judge, n, regularization, rate) for n in epochs]
+    model = SGD(factors, regularization, learning_rate=rate, init_std=0.3 * factors**-0.5, seed=seed, **OURS[program])
+    history = model.fit(train, max(epochs), judge).history.set_index("epoch")
+    return [
+        {
+            "regularization": regularization,
+            "learning_rate": rate,
+            "epochs": n,
+            "train": history.seconds[n],
+            "wall": wall_seconds(model, train, n) if timed else np.nan,
+            "rmse": history.rmse[n],
+        }
+        for n in epochs
+    ]
+
+
+def _libmf(factors, file, mean, judge, epochs, regularization, rate):
+    cores = native.cores()
+    options = {"k": factors, "nr_threads": cores, "nr_bins": max(26, 2 * cores + 1), "nr_iters": epochs, "eta": rate}
+    options |= {"lambda_p1": 0, "lambda_q1": 0}  # the package's defaults are not zero, as LIBMF's own are
+    options |= {"lambda_p2": regularization, "lambda_q2": regularization, "quiet": True}
+    wall, users, items = _apart(_factorized, options, file)
+    rmse = _rmse(users, items, mean, judge)
+    setting = {"regularization": regularization, "learning_rate": rate, "epochs": epochs}
+    return setting | {"train": np.nan, "wall": wall, "rmse": rmse}
+
+
+def _factorized(options, file):
+    """(wall seconds of a training by LIBMF, factors of the users, factors of the items)."""
+    from libmf import mf
+
+    triples, model = np.load(file), mf.MF(**options)
+    started = time.perf_counter()
+    model.fit(triples)
+    users, items = model.p_factors(), model.q_factors()
+    return time.perf_counter() - started, users, items
+
+
+def _apart(function, *arguments):
+    """What a function gives in a process of its own, with whose end its memory is free: the package frees none."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def _rmse(users, items, mean, ratings):
+    """Of these factors; the mean where LIBMF has none of a user or item, or numbers that are none."""
+    known = np.ones(ratings.nnz, bool)
+    for factors, of in ((users, ratings.users), (items, ratings.items)):
+        known &= np.isin(of, np.flatnonzero(np.isfinite(factors).all(axis=1)))
+    return Errors(ratings, known, mean, users.shape[1], "cpu")(users, items)[0]
+
+
+def summary(frame):
+    """Where each program ends, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with the index program: regularization, epochs (both chosen), wall, train (seconds, medians), rmse
+    (median), seconds_per_epoch (what the most epochs take more than the fewest, wall)
+    """
+    tests = frame[frame.step == "test"]
+    columns = ["regularization", "epochs", "wall", "train", "rmse"]
+    chosen = tests[tests.chosen].groupby("program", sort=False)[columns].median()
+    walls = tests[tests.repeat == 0].groupby("program", sort=False)[["epochs", "wall"]].agg(np.ptp)
+    return chosen.assign(seconds_per_epoch=walls.wall / walls.epochs)
+
+
+def figure(frame):
+    """Test RMSE against seconds of the whole fit (left) and of training (right), a line a program; full: chosen."""
+    tests = frame[frame.step == "test"]
+    figure, (axes,) = style.panels(columns=2, height=3.6, sharey=True)
+    for program, runs in tests.groupby("program", sort=False):
+        medians = runs.groupby("epochs")[["wall", "train", "rmse"]].median()
+        beyond = medians.wall - medians.wall.iloc[0]
+        slope = beyond.iloc[-1] / max(medians.index[-1] - medians.index[0], 1)
+        train = medians.train.fillna(pd.Series(medians.index * slope, medians.index))
+        for axis, seconds in zip(axes, (medians.wall, train), strict=True):
+            colour, line = LOOKS[program]
+            colour, chosen = style.COLOURS[colour], medians.index == runs[runs.chosen].epochs.iloc[0]
+            axis.plot(seconds, medians.rmse, line, color=colour, label=program, fillstyle="none")
+            axis.plot(seconds[chosen], medians.rmse[chosen], "o", color=colour)
+    for axis, what in zip(axes, ("seconds of a fit", "seconds of training"), strict=True):
+        axis.set(xlabel=what)
+        style.log_scale(axis.xaxis)
+    axes[0].set_ylabel(f"test RMSE on {frame.data.iloc[0]}")
+    style.legend(figure, axes[0], 3)
+    return figure
+
+
+def _times(frame, program):
+    """LIBMF's wall over the program's, each with its chosen setting: (ratio, spread, 'x')."""
+    tests = frame[(frame.step == "test") & frame.chosen]
+    walls = [tests.wall[tests.program == name] for name in (PEER, program)]
+    return (*ratio(*walls), "x") if all(map(len, walls)) else (np.nan, np.nan, "x")
+
+
+def _rmse_below(frame, program, other=PEER):
+    """The other's RMSE less the program's, each with its chosen setting, and half of what the repeats cover."""
+    tests = frame[(frame.step == "test") & frame.chosen]
+    rmse = tests.groupby("program").rmse.agg(["median", np.ptp]).reindex([other, program])
+    return rmse["median"][other] - rmse["median"][program], np.hypot(*rmse["ptp"]) / 2, "rating"
+
+
+_SETTING = "Netflix twin | 128 factors | by searches of the same size"
+
+
+def _finding(name, program, text, value, above):
+    title = f"SGD, {OURS[program]['solver']}, row_rates | {_SETTING}: {text}"
+    return Finding(f"peers-sgd-{name}", "gpumf", None, title, partial(value, program=program), Holds(above=above))
+
+
+_ONE = partial(_rmse_below, other=ONE_RATE)
+FINDINGS = [
+    _finding(f"{name}-{what}", program, text, value, above)
+    for name, program in (("cores", CORES), ("gpu", GPU))
+    for what, text, value, above in (
+        ("wall", "wall seconds of LIBMF on all cores over its own", _times, 1),
+        ("rmse", "test RMSE below that of LIBMF", _rmse_below, 0),
+    )
+] + [_finding("gpu-row-rates", GPU, "test RMSE below that with one rate for all rows", _ONE, 0)]

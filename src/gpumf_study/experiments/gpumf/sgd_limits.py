@@ -1,0 +1,119 @@
+"""What moves in an epoch of SGD, and how long that takes at least: where the speed of a scheme comes from.
+
+Two plans beside each other: Hogwild and batch-Hogwild fetch and store both rows for every update; `fast` a user's row
+for a run of its ratings, an item's once. The time of an epoch is that of the device, with the data resident; the
+limit is that of `_limits`, which counts every rating and every row once.
+"""
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import SGD, gpu
+from gpumf.models.sgd.fast import Fast
+from gpumf.models.sgd.partition import tiled
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import _limits, identity, load_ratings
+
+PROFILES = {
+    "quick": {"data": "ml-100k-twin", "factors": 16, "repeats": 5},
+    "full": {"data": "netflix-twin", "factors": 128, "repeats": 10},
+}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "repeats": 2}
+
+
+def run(data, factors, repeats):
+    """Time epochs of Hogwild, CuMF_SGD and `fast` on this machine's GPU, or of the CPU's kernels where there is none.
+
+    Returns
+    -------
+    DataFrame with a row a timing: data, kernel, device, factors, nnz, runs (of a user's ratings for which its row is
+    fetched once; nnz for all but `fast`), repeat, seconds, bytes, flops, limit_seconds, fraction_of_limit, row_bytes
+    (of user and item rows that the plan reads and writes), gather_seconds (of ratings and rows at the copy bandwidth:
+    what they would take if caches answered none)
+    """
+    device = "cuda" if gpu.available() else "cpu"
+    timed, ceilings = _limits.clock(device), _limits.ceilings(device)
+    ratings = load_ratings(data)
+    train = ratings if ratings.test_mask is None else ratings.official_split()[0]
+    moved, flops = _limits.epoch_of_updates(train.n_users, train.n_items, train.nnz, factors)
+    rows = []
+    kernels = ("hogwild", "cumf_sgd", "fast") if device == "cuda" else ("sequential", "parallel")
+    for kernel in tqdm(kernels, desc="sgd_limits", leave=False):
+        model = SGD(factors, solver=kernel, regularization=0.02, biases=False)
+        trainer = model.trainer(train)
+        runs, row_bytes = plan(model, train)
+        gather = (12 * train.nnz + row_bytes) / ceilings["copy_bytes_per_second"]
+        limit = _limits.limit_seconds(moved, flops, ceilings, kernel)
+        what = ratings.name, kernel, device, factors, train.nnz, runs
+        rows += [
+            (*what, k, seconds, moved, flops, limit, limit / seconds, row_bytes, gather)
+            for k, seconds in enumerate(timed(lambda t=trainer: t.epoch(0), repeats))
+        ]
+    columns = ["data", "kernel", "device", "factors", "nnz", "runs", "repeat", "seconds", "bytes", "flops"]
+    columns += ["limit_seconds", "fraction_of_limit", "row_bytes", "gather_seconds"]
+    frame = pd.DataFrame(rows, columns=columns)
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def plan(model, train):
+    """(runs, bytes of rows read and written in an epoch) of a model's scheme, whatever caches answer."""
+    f, nnz = model.factors, train.nnz
+    if model.solver != "fast":
+        return nnz, 4 * f * nnz * (2 if model.solver == "cumf_sgd" else 4)
+    if Fast.turned(model, train):
+        train = train.transposed()
+    _, _, n_tiles, most, n_parts = Fast.shape(model, train, gpu.device(model.device))
+    tiles = tiled(train, n_tiles, most, n_parts, model.options["longest"], model.seed)
+    users = train.users[tiles.order]
+    begins = np.r_[True, users[1:] != users[:-1]]
+    first_of_tiles = tiles.segments[tiles.tile_segments[:-1]]
+    begins[first_of_tiles[first_of_tiles < nnz]] = True
+    runs = int(begins.sum())
+    # A user's row in its own precision for each run; an item's in FP32 for each part of the users.
+    return runs, 2 * model.options["precision"] // 8 * f * runs + 8 * f * train.n_items * n_parts
+
+
+def summary(frame):
+    """An epoch of each kernel, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a kernel: kernel, seconds (median), updates_per_second, limit_seconds, fraction_of_limit
+    (medians), gather_seconds, ratings_a_run, bytes_an_update (of its rating and of rows)
+    """
+    table = frame.groupby("kernel", sort=False).median(numeric_only=True).reset_index()
+    return pd.DataFrame(
+        {
+            "kernel": table.kernel,
+            "seconds": table.seconds,
+            "updates_per_second": table.nnz / table.seconds,
+            "limit_seconds": table.limit_seconds,
+            "fraction_of_limit": table.fraction_of_limit,
+            "gather_seconds": table.gather_seconds,
+            "ratings_a_run": table.nnz / table.runs,
+            "bytes_an_update": 12 + table.row_bytes / table.nnz,
+        }
+    )
+
+
+def figure(frame):
+    """Seconds of an epoch beside what its bytes would take without caches, and beside the limit."""
+    table = summary(frame)[::-1]
+    figure, ((axis,),) = style.panels(height=1.4 + 0.5 * len(table))
+    place = np.arange(len(table))
+    for column, mark, colour, label in (
+        ("seconds", "o", "green", "measured (median)"),
+        ("gather_seconds", "|", "black", "its bytes, without caches"),
+        ("limit_seconds", "x", "orange", "limit"),
+    ):
+        axis.plot(table[column], place, mark, color=style.COLOURS[colour], label=label, markersize=9)
+    axis.set_yticks(place, [style.LOOKS["SGD", kernel].name for kernel in table.kernel])
+    axis.set(xlabel=f"seconds an epoch of {frame.data.iloc[0]}", ylim=(-0.5, len(table) - 0.5))
+    style.log_scale(axis.xaxis)
+    style.legend(figure, axis, 3)
+    return figure
+
+
+FINDINGS = []

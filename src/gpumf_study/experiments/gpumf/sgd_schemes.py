@@ -1,0 +1,203 @@
+"""Every scheme of SGD on the same data, from the same factors, at the same rates: only who updates what differs.
+
+RMSE and MAE against epochs and seconds, and updates a second. The factors start at random from the seed of the
+repeat, which also splits the ratings where no official test set comes with them.
+"""
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import SGD
+from gpumf.models.sgd import schedules
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import _published, identity, load_ratings, trained, usable_devices
+
+# A label in the results, and the kernel and options that it stands for.
+SCHEMES = {label: (kernel, dict(version.options)) for label, (kernel, version) in SGD.versions().items()}
+
+DRAWN, ONCE_EACH = "sequential", "ordered_parallel"
+"""The references of errors: one core for schemes that draw with replacement, of whose ratings an epoch sees 63 %; for
+those that take each rating once all cores that do, in 32 x 32 blocks, and lose no update. One core, `ordered`, takes
+8 x 8 blocks, so another order: its errors differ a little."""
+_DRAWING = "sequential", "parallel", "hogwild", "cu2rec"
+
+# Rates of one data set for all schemes. Jester: the thesis's (Figures 6.1 and 6.2), Douban: those of
+# `first_comparison`, Netflix: lambda of cumf (Table 2).
+RATES = {
+    "jester": {"regularization": 0.06, "learning_rate": 0.016},
+    "douban": {"regularization": 0.03, "learning_rate": 0.01},
+    "netflix": {"regularization": 0.05, "learning_rate": 0.03},
+    "ml": {"regularization": 0.05, "learning_rate": 0.02},
+}
+POWER = {"name": "Power", "beta": 0.1, "power": 1.5}
+
+PROFILES = {
+    "quick": {
+        "data": ["ml-100k"],
+        "schemes": None,
+        "factors": 16,
+        "epochs": 20,
+        "repeats": 1,
+        "schedule": POWER,
+        "threads": {},
+        "shorter": {},
+        "rates": RATES,
+    },
+    "full": {
+        "data": ["jester-1", "ml-100k"],
+        "schemes": None,
+        "factors": 128,
+        "epochs": 20,
+        "repeats": 3,
+        "schedule": POWER,
+        "threads": {},
+        "shorter": {},
+        "rates": RATES,
+    },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "epochs": 2}
+
+
+def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rates):
+    """Train with every scheme that this machine has.
+
+    Parameters
+    ----------
+    data : names of data sets
+    schemes : labels of SCHEMES; all by default
+    factors, epochs : int
+    repeats : int, runs of each; run k starts with seed k. On more than ten million ratings only `cumf_sgd`, `fast`
+        and the reference ONCE_EACH are run more than once.
+    schedule : one as a dict, see `schedules.to_dict`
+    threads : dict, label -> CUDA threads of the grid, where another number than the default is wanted
+    shorter : dict, label -> epochs, where fewer are wanted
+    rates : dict, family of data sets -> regularization and learning_rate of all schemes
+
+    Returns
+    -------
+    DataFrame with a row an epoch: data, scheme (a label), kernel, device, repeat, factors, regularization,
+    learning_rate (of the first epoch), threads (missing where it is the default), nnz (of the training set), epoch,
+    seconds (of training alone, summed up), updates (so far), rmse, mae (both on the test set)
+    """
+    chosen = usable(schemes)
+    frames, identities = [], []
+    for name in data:
+        ratings = load_ratings(name)
+        identities.append(identity(ratings))
+        arguments = rates[_published.family(ratings.name)]
+        for repeat in range(repeats):
+            official = ratings.test_mask is not None
+            train, test = ratings.official_split() if official else ratings.split(0.2, seed=repeat)
+            for label, (kernel, options) in tqdm(chosen.items(), desc=f"sgd_schemes {ratings.name}", leave=False):
+                if repeat and train.nnz > 10**7 and kernel not in ("cumf_sgd", "fast", ONCE_EACH):
+                    continue
+                untrained = SGD(
+                    factors,
+                    solver=kernel,
+                    seed=repeat,
+                    schedule=schedules.from_dict(schedule),
+                    threads=threads.get(label),
+                    biases=False,
+                    **arguments,
+                    **options,
+                )
+                model = trained(untrained, train, shorter.get(label, epochs), test)
+                # cu2rec's steps make about as many updates as there are ratings; every other scheme makes as many.
+                frames.append(
+                    model.history.assign(
+                        data=ratings.name,
+                        scheme=label,
+                        kernel=kernel,
+                        device=model.device,
+                        repeat=repeat,
+                        factors=factors,
+                        threads=threads.get(label, np.nan),
+                        nnz=train.nnz,
+                        updates=model.history.epoch * train.nnz,
+                        **arguments,
+                    )
+                )
+    first = ["data", "scheme", "kernel", "device", "repeat", "factors", "regularization", "learning_rate", "threads"]
+    frame = pd.concat(frames, ignore_index=True)[[*first, "nnz", "epoch", "seconds", "updates", "rmse", "mae"]]
+    frame.attrs["datasets"] = identities
+    return frame
+
+
+def usable(labels=None):
+    """Of these labels of SCHEMES, by default all, those that run here: a dict label -> (kernel, options)."""
+    devices = usable_devices()
+    places = SGD.solvers()
+    return {label: SCHEMES[label] for label in labels or SCHEMES if places[SCHEMES[label][0]] in devices}
+
+
+def reference_of(scheme):
+    """The label of the scheme to which the errors of a scheme are compared."""
+    return DRAWN if SCHEMES[scheme][0] in _DRAWING else ONCE_EACH
+
+
+def summary(frame):
+    """What each scheme reached, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a data set and scheme: data, scheme, device, updates_per_second (median over all epochs),
+    epochs, best_rmse, last_rmse, last_mae (means over the repeats), spread (standard deviation of last_rmse), gap
+    (last_rmse less that of `reference_of` it on the same data, after as many epochs)
+    """
+    references = frame[frame.scheme.isin([DRAWN, ONCE_EACH])].groupby(["data", "scheme", "epoch"]).rmse.mean()
+    rows = []
+    for (data, scheme, device), runs in frame.groupby(["data", "scheme", "device"], sort=False):
+        repeats = runs.groupby("repeat")
+        speed = runs.updates.diff() / runs.seconds.diff()
+        last = repeats.tail(1)  # not the last number: who diverged has none
+        rows.append(
+            {
+                "data": data,
+                "scheme": scheme,
+                "device": device,
+                "updates_per_second": speed[runs.epoch > 0].median(),
+                "epochs": runs.epoch.max(),
+                "best_rmse": repeats.rmse.min().mean(),
+                "last_rmse": last.rmse.mean(),
+                "last_mae": last.mae.mean(),
+                "spread": last.rmse.std(),
+                "gap": last.rmse.mean() - references.get((data, reference_of(scheme), runs.epoch.max()), np.nan),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def figure_updates(frame):
+    """Updates a second of every scheme (medians over epochs), a data set each."""
+    table = summary(frame)
+    names = table.data.unique()
+    height = 1.4 + 0.22 * table.scheme.nunique()
+    figure, (axes,) = style.panels(columns=len(names), height=height, sharey=True)
+    order = list(table.scheme.unique())[::-1]
+    for axis, name in zip(axes, names, strict=True):
+        speeds = table[table.data == name].set_index("scheme").updates_per_second.reindex(order)
+        on_gpu = table.set_index("scheme").device.groupby("scheme").first().reindex(order) == "cuda"
+        for where, colour, label in ((on_gpu, "green", "GPU"), (~on_gpu, "blue", "CPU")):
+            if where.any():
+                place = np.flatnonzero(where)
+                axis.plot(speeds[where], place, "o", color=style.COLOURS[colour], label=label)
+                axis.hlines(place, speeds.min() / 2, speeds[where], color=style.COLOURS[colour], alpha=0.4)
+        axis.set_yticks(np.arange(len(order)), order)
+        axis.set(xlabel="updates a second", title=name)
+        style.log_scale(axis.xaxis)
+    style.legend(figure, axes[0], 2)
+    return figure
+
+
+def figure(frame, data=None, metric="rmse", labels=SCHEMES):
+    """Test error against epochs and seconds, one line a scheme.
+
+    data : names of data sets, all by default; metric : 'mae' or 'rmse'; labels : of the schemes
+    """
+    data = frame.data.unique() if data is None else data
+    shown = frame[frame.scheme.isin(labels)].assign(model="SGD")
+    return style.convergence(shown, data, metric, [("SGD", label) for label in SCHEMES], with_model=False)
+
+
+FINDINGS = []

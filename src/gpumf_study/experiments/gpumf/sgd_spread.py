@@ -1,0 +1,119 @@
+"""How far the races of a scheme take its error: MovieLens 100K, five folds, many seeds, against one core.
+
+A seed is that of the initial factors and of every order. Schemes whose updates race differ from run to run too, which
+the spread contains. All have the same rates, but `cu2rec`: a rating of each user a step is another weighting of the
+ratings, which asks for rates of its own.
+"""
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import SGD
+from gpumf.models.sgd import schedules
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments.gpumf.sgd_schemes import SCHEMES, reference_of, usable
+
+RATES = {"regularization": 0.06, "learning_rate": 0.02, "schedule": schedules.Power(0.1)}
+RATES_OF_CU2REC = {
+    "regularization": 0.12,
+    "bias_regularization": 0.02,
+    "learning_rate": 0.05,
+    "schedule": schedules.Power(0.02),
+}
+
+# One core, and all schemes but those without conflicts, which follow a replay of their order (tests/models/sgd).
+RACING = ["sequential"] + [
+    label
+    for label, (kernel, options) in SCHEMES.items()
+    if kernel not in ("sequential", "kato_hosino", "gpusgd", "newgpusgd") and options.get("update") != "blocked"
+]
+
+_COMMON = {"data": "ml-100k", "factors": 16, "epochs": 40, "epochs_of_cu2rec": 100}
+PROFILES = {
+    "quick": {"schemes": ["sequential", "parallel", "ordered_parallel"], "folds": 2, "seeds": 2, **_COMMON},
+    "full": {"schemes": RACING, "folds": 5, "seeds": 10, **_COMMON},
+}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "folds": 1, "epochs": 2}
+
+
+def run(data, schemes, factors, folds, seeds, epochs, epochs_of_cu2rec):
+    """Train every scheme that this machine has, with biases, from every seed on every fold.
+
+    Parameters
+    ----------
+    data : name of a data set
+    schemes : labels of `sgd_schemes.SCHEMES`; all by default
+    factors, seeds, epochs, epochs_of_cu2rec : int
+    folds : int, of five, that are used
+
+    Returns
+    -------
+    DataFrame with a row a training: scheme, kernel, device, fold, seed, rmse, mae (on the fold's test ratings, after
+    the last epoch)
+    """
+    chosen = usable(schemes)
+    ratings = load_ratings(data)
+    rows = []
+    for fold, (train, test) in enumerate(ratings.kfold(5)):
+        if fold == folds:
+            break
+        for label, (kernel, options) in tqdm(chosen.items(), desc=f"sgd_spread, fold {fold}", leave=False):
+            rates, n = (RATES_OF_CU2REC, epochs_of_cu2rec) if kernel == "cu2rec" else (RATES, epochs)
+            for seed in range(seeds):
+                fitted = SGD(factors, solver=kernel, seed=seed, biases=True, **rates, **options).fit(train, n)
+                errors = fitted.score(test)
+                rows.append((label, kernel, fitted.device, fold, seed, errors["rmse"], errors["mae"]))
+    frame = pd.DataFrame(rows, columns=["scheme", "kernel", "device", "fold", "seed", "rmse", "mae"])
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def by_seed(frame):
+    """The mean RMSE over the folds from each seed, and how far it is above its reference's.
+
+    The reference is `sgd_schemes.reference_of` the scheme, from the same seed.
+
+    Returns
+    -------
+    DataFrame with a row a scheme and seed: scheme, seed, rmse, gap
+    """
+    means = frame.groupby(["scheme", "seed"], sort=False).rmse.mean().reset_index()
+    references = means.set_index(["scheme", "seed"]).rmse
+    wanted = [(reference_of(row.scheme), row.seed) for row in means.itertuples()]
+    return means.assign(gap=means.rmse - references.reindex(wanted).to_numpy())
+
+
+def summary(frame):
+    """Where each scheme ends, over the seeds, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a scheme: scheme, rmse (mean), spread (standard deviation), gap (mean), largest_gap
+    """
+    seeds = by_seed(frame).groupby("scheme", sort=False)
+    return seeds.agg(
+        rmse=("rmse", "mean"), spread=("rmse", "std"), gap=("gap", "mean"), largest_gap=("gap", "max")
+    ).reset_index()
+
+
+def figure(frame, bound=0.005):
+    """How far the RMSE of every scheme is above that of its reference from the same seed, a point a seed.
+
+    bound : a distance that is marked
+    """
+    gaps = by_seed(frame)
+    order = list(gaps.scheme.unique())[::-1]
+    figure, ((axis,),) = style.panels(height=1.2 + 0.24 * len(order))
+    axis.axvspan(-bound, bound, color=style.COLOURS["sky"], alpha=0.15, label=f"within {bound:g} of the reference")
+    axis.plot(gaps.gap, gaps.scheme.map(order.index), "o", color=style.COLOURS["blue"], alpha=0.4, label="a seed")
+    means = gaps.groupby("scheme").gap.mean()
+    axis.plot(means, means.index.map(order.index), "|", color=style.COLOURS["black"], markersize=14, label="mean")
+    axis.set_yticks(np.arange(len(order)), order)
+    axis.set(xlabel="test RMSE above that of the reference, mean of the folds")
+    style.legend(figure, axis, 3)
+    return figure
+
+
+FINDINGS = []

@@ -1,0 +1,131 @@
+"""What a user waits for before anything is computed: the import, the kernels' compilation, the first recommendation.
+
+Each time is of a fresh process. The import is timed with the files in the system's cache; compilation with empty
+caches of kernels, CuPy's and this package's, as after the installation: the sum over all kernels of a first `fit` of
+ALS. Without a GPU it is that of the host's compiler.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import ALS, gpu, places
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import kernels_unavailable
+from gpumf_study.findings import Finding, Target, median
+
+PROFILES = {
+    "quick": {"factors": [16], "imports": 10, "repeats": 1},
+    "full": {"factors": [100, 256], "imports": 10, "repeats": 3},
+}
+PROFILES["smoke"] = PROFILES["quick"] | {"factors": [4], "imports": 2}
+
+_IMPORT = """
+import json, time
+started = time.perf_counter()
+import gpumf
+print(json.dumps({"import": time.perf_counter() - started}))
+"""
+_FIT = """
+import json, sys, time
+from importlib import import_module
+import numpy as np
+from gpumf import gpu
+from gpumf.datasets import Ratings
+
+module, device, factors = sys.argv[1:]
+cells = np.random.default_rng(0).permutation(300 * 200)[:5_000]
+ratings = Ratings(cells // 200, cells % 200, np.arange(5_000) % 5 + 1, 300, 200)
+model = import_module(module).ALS(int(factors), 0.05, biases=False, solver="tensor_core", device=device)
+model.fit(ratings, 1)
+compiled, started = gpu.device(device).compile_seconds, time.perf_counter()
+model.recommend(0)
+seconds = {"compile": compiled, "prepare": model.times.prepare, "recommend": time.perf_counter() - started}
+print(json.dumps(seconds))
+"""
+
+why_unavailable = kernels_unavailable
+
+
+def run(factors, imports, repeats):
+    """Start processes and ask them for their times.
+
+    Parameters
+    ----------
+    factors : list of int, of the models
+    imports, repeats : int, processes that import, and that fit each model
+
+    Returns
+    -------
+    DataFrame with a row a time: step ('import', 'compile' all kernels of a fit, 'prepare' its ratings, with what
+    libraries compile for that, the first 'recommend', which compiles its own), device, factors (missing for
+    imports), repeat, seconds
+    """
+    device = "cuda" if gpu.available() else "host"
+    rows = []
+
+    def record(code, of, repeat, environment, *arguments):
+        command = [sys.executable, "-c", code, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | environment)
+        rows.extend((step, device, of, repeat, seconds) for step, seconds in json.loads(done.stdout).items())
+
+    subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, check=True)  # reads the files
+    for repeat in range(imports):
+        record(_IMPORT, np.nan, repeat, {})
+    for of in tqdm(factors, desc="startup", leave=False):
+        for repeat in range(repeats):
+            with tempfile.TemporaryDirectory() as empty:
+                record(_FIT, of, repeat, _no_kernels(empty, device), ALS.__module__, device, str(of))
+    return pd.DataFrame(rows, columns=["step", "device", "factors", "repeat", "seconds"])
+
+
+def _no_kernels(folder, device):
+    """The environment in which the caches of kernels, and they alone, are in an empty folder."""
+    if device == "cuda":
+        return {"CUPY_CACHE_DIR": folder, "CUDA_CACHE_PATH": folder}
+    numba = os.environ.get("NUMBA_CACHE_DIR") or str(places.cache() / "numba")
+    return {"NUMBA_CACHE_DIR": numba, "XDG_CACHE_HOME": folder}
+
+
+def summary(frame):
+    """Medians: a DataFrame with a row a step and number of factors (0 for imports) and the column seconds."""
+    return frame.fillna({"factors": 0}).groupby(["step", "factors"], sort=False).seconds.median().reset_index()
+
+
+def figure(frame):
+    """Median seconds of each step."""
+    table = summary(frame)
+    names = [f"{row.step}, {row.factors:g} factors" if row.factors else row.step for row in table.itertuples()]
+    return style.dots(table.seconds.set_axis(names), "seconds in a fresh process")
+
+
+def _seconds(frame, step, factors=None):
+    chosen = frame[frame.step == step]
+    return *median((chosen if factors is None else chosen[chosen.factors == factors]).seconds), "s"
+
+
+FINDINGS = [
+    Finding(
+        "import-seconds",
+        "gpumf",
+        None,
+        "import gpumf | no data | a fresh process, files in the system's cache | seconds",
+        partial(_seconds, step="import"),
+        Target(0.4, 0.25),
+    ),
+    Finding(
+        "compile-cold-seconds",
+        "gpumf",
+        None,
+        "ALS, tensor_core | 5,000 random ratings | 256 factors | seconds to compile all kernels of a fit",
+        partial(_seconds, step="compile", factors=256),
+        Target(3, 1.5),
+    ),
+]

@@ -1,0 +1,218 @@
+"""What an epoch of a Boltzmann machine takes, and its three updates: the thesis's Figure 4.5 again, and faster ones.
+
+After the thesis, section 4.2.2: its machine (`RBM.thesis`) with all ratings of the twin of Douban. The weights stay
+on the device, or are moved there and back for every update; in both versions of Figure 4.5 the matrices of a batch
+are made and moved inside the epoch, when its turn comes. Beside them both stay on the device. Updates are timed one
+by one, with the device idle before each; epochs as a whole, so that launches overlap. Versions that would take
+minutes are timed on the first batches of an epoch alone, and `epoch_seconds` is extrapolated by the share of ratings
+in them.
+"""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import RBM, gpu
+from gpumf.models.rbm.divergence import batch_order
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import _limits, _published, identity, load_ratings
+from gpumf_study.findings import Finding, Near, Target, times
+
+UPDATES = "hidden update", "visible update", "weight update"
+BATCHES = "batches"  # their matrices, made and moved
+
+PROFILES = {
+    "quick": {"data": "ml-100k-twin", "hidden": 128, "batch": 100, "few": 5, "repeats": 3},
+    "full": {"data": "douban-twin", "hidden": 128, "batch": 100, "few": 30, "repeats": 10},
+}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "hidden": 8, "repeats": 2}
+
+
+def run(data, hidden, batch, few, repeats):
+    """Time the versions of this machine: of its GPU those that keep the weights there, and the CPU's.
+
+    Parameters
+    ----------
+    data : name of a data set
+    hidden, batch : int
+    few : int, batches of which an epoch of the slow versions (those that move something, and the CPU's beside a GPU)
+        and all single updates are made
+    repeats : int, timings of each; few batches are timed a third as often
+
+    Returns
+    -------
+    DataFrame with a row a timing: data, kernel, weights and batches ('device' or 'transfer'), device, hidden, part
+    ('prepare', to put what stays where it is used, 'epoch', and of the kernel thesis each of UPDATES and BATCHES),
+    repeat, share (of the ratings of an epoch), seconds (of that share), epoch_seconds (of an epoch: seconds / share),
+    bytes, flops (of an epoch; missing for other parts), limit_seconds and fraction_of_limit (of an epoch)
+    """
+    ratings = load_ratings(data)
+    versions = ["sequential", "parallel"]
+    if gpu.available():
+        versions += ["thesis, transfer", "thesis, batches", "thesis", "fast"]
+    ceilings = {device: _limits.ceilings(device) for device in ["cpu", *(["cuda"] if gpu.available() else [])]}
+    rows = []
+    for kernel, version in (RBM.versions()[name] for name in tqdm(versions, desc="rbm_speed", leave=False)):
+        model = RBM.thesis(hidden=hidden, batch=batch, solver=kernel, **version.options)
+        places = {"weights": model.weights, "batches": model.batches}
+        slow = "transfer" in places.values() or (gpu.available() and model.device == "cpu")
+        what = {"data": ratings.name, "kernel": kernel, **places, "device": model.device, "hidden": hidden}
+        rows += [what | row for row in _timings(model, ratings, few, slow, repeats, ceilings[model.device])]
+    frame = pd.DataFrame(rows)
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def _timings(model, ratings, few, slow, repeats, ceilings):
+    """The rows of one version; all that it keeps on the device is freed when it returns."""
+    timed, few_repeats = _limits.clock(model.device), max(1, repeats // 3)
+    model._set_training(ratings)
+    initial = model._initial(ratings)
+    model.scheme.compile(model)
+    _ = ratings.by_user
+    made = []
+    (seconds,) = timed(lambda: made.append(model.trainer(ratings, *initial)), 1, warmup=0)
+    yield _row("prepare", 0, 1.0, seconds)
+
+    (trainer,) = made
+    order = batch_order(model.seed, 0, len(trainer.batches))
+    chosen = order[:few] if slow else order
+    share, moved, flops = _work(trainer.batches, chosen, ratings.nnz, model)
+    limit = _limits.limit_seconds(moved, flops, ceilings, model.solver)
+
+    def epoch():
+        for number in chosen.tolist():
+            trainer.train_batch(number, trainer.keys(0, number))
+
+    for repeat, seconds in enumerate(timed(epoch, few_repeats if slow else repeats, warmup=1)):
+        least = {"bytes": moved / share, "flops": flops / share, "limit_seconds": limit / share}
+        yield _row("epoch", repeat, share, seconds) | least | {"fraction_of_limit": limit / seconds}
+    if model.solver == "thesis":
+        share, *_ = _work(trainer.batches, order[:few], ratings.nnz, model)
+        for repeat in range(few_repeats):
+            for part, seconds in _updates(trainer, order[:few], timed).items():
+                yield _row(part, repeat, share, seconds)
+
+
+def _row(part, repeat, share, seconds):
+    return {"part": part, "repeat": repeat, "share": share, "seconds": seconds, "epoch_seconds": seconds / share}
+
+
+def _updates(trainer, numbers, timed):
+    """Seconds of each of UPDATES and of BATCHES in these batches, a dict."""
+    seconds = dict.fromkeys((BATCHES, *UPDATES), 0.0)
+
+    def add(update, work):
+        seconds[update] += timed(work, 1, warmup=0)[0]
+
+    for number in numbers.tolist():
+        add(BATCHES, partial(trainer.take, number))
+        add("hidden update", trainer.hidden_update)
+        for draws in trainer.keys(0, number):
+            add("visible update", partial(trainer.visible_update, *draws))
+            add("hidden update", partial(trainer.hidden_update, reconstructed=True))
+        add("weight update", trainer.weight_update)
+    return seconds
+
+
+def _work(batches, numbers, nnz, model):
+    """(share of the ratings, bytes, FLOP) of these batches.
+
+    The bytes: item and level of every rating once, and, of every item that is rated, all weights and visible biases,
+    read once and written once an epoch, of which this is the share: they stay in the cache from batch to batch. The
+    operations: an addition a hidden unit for each rating shown, K inner products for each one reconstructed, the
+    gradients, and, batch by batch, the change of each weight.
+    """
+    entries = sum(end - first for first, end in map(batches.entries, numbers))
+    items, of_epoch = int(np.diff(batches.batch_rows)[numbers].sum()), len(np.unique(batches.row_items))
+    levels, hidden, steps = model.n_levels, model.hidden, model.steps_in(0)
+    moved = 5 * entries + entries / nnz * 2 * 4 * of_epoch * levels * (hidden + 1)
+    of_rating = (1 + steps) + 2 * levels * steps + (1 + 2 * levels)
+    return entries / nnz, moved, hidden * (entries * of_rating + 2 * items * levels)
+
+
+def summary(frame):
+    """Of each version the medians over the repeats, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row a version: version (as of `RBM.versions`), device, share (of an epoch that was timed),
+    epoch_seconds, spread (largest less smallest), one column for each of UPDATES and BATCHES (missing where they were
+    not timed), prepare, fraction_of_limit, speedup (epoch_seconds of the thesis's version with all on the device over
+    this one's)
+    """
+    moved = np.select([frame.weights == "transfer", frame.batches == "transfer"], [", transfer", ", batches"], "")
+    frame = frame.assign(version=frame.kernel + moved)
+    groups = frame.groupby(["version", "part"], sort=False).epoch_seconds
+    medians = groups.median().unstack().reindex(columns=["epoch", *UPDATES, BATCHES, "prepare"])
+    epochs = frame[frame.part == "epoch"].groupby("version", sort=False)
+    table = epochs.agg(
+        device=("device", "first"),
+        share=("share", "first"),
+        spread=("epoch_seconds", np.ptp),
+        fraction_of_limit=("fraction_of_limit", "median"),
+    ).join(medians.rename(columns={"epoch": "epoch_seconds"}))
+    thesis = table.epoch_seconds.get("thesis", np.nan)
+    return table.assign(speedup=thesis / table.epoch_seconds).reset_index()
+
+
+def figure(frame):
+    """Seconds of an epoch of every version beside the limit; hollow where few batches were timed."""
+    table = summary(frame)[::-1].reset_index(drop=True)
+    figure, ((axis,),) = style.panels(height=1.4 + 0.5 * len(table))
+    limit = table.epoch_seconds * table.fraction_of_limit
+    axis.hlines(table.index, limit, table.epoch_seconds, color="0.8", zorder=1)
+    style.marks(axis, table.epoch_seconds, table.index, "green", "measured (median)", sure=table.share == 1)
+    style.marks(axis, limit, table.index, "orange", "limit", "D")
+    axis.set_yticks(table.index, [style.LOOKS["RBM", version].name for version in table.version])
+    axis.set(xlabel=f"seconds an epoch of {frame.data.iloc[0]}")
+    style.log_scale(axis.xaxis)
+    style.legend(figure, axis, 2)
+    return figure
+
+
+def figure_updates(frame):
+    """The thesis's Figure 4.5: seconds of an epoch and of its updates, the weights moved (left) or resident."""
+    table = summary(frame).set_index("version")
+    parts = {"epoch_seconds": "epoch"} | {part: part for part in (*UPDATES, BATCHES)}
+    figure, ((axis,),) = style.panels(height=3.8)
+    place = np.arange(len(parts))
+    for version, marker in (("thesis, transfer", "s"), ("thesis, batches", "o")):
+        label, colour, _ = style.LOOKS["RBM", version]
+        style.marks(axis, table.loc[version, list(parts)].astype(float), place, colour, label, marker)
+    axis.set_yticks(place, parts.values())
+    axis.set(xlabel="seconds an epoch", title=f"{frame.data.iloc[0]}, {frame.hidden.iloc[0]} hidden units")
+    style.log_scale(axis.xaxis)
+    style.legend(figure, axis, 2)
+    return figure
+
+
+def _times(frame, slower, faster):
+    """How many times as long an epoch of the first takes, each being (kernel, weights, batches)."""
+    epochs = frame[frame.part == "epoch"]
+    index = pd.MultiIndex.from_frame(epochs.reindex(columns=["kernel", "weights", "batches"]))
+    return times(epochs.epoch_seconds.set_axis(index), slower, faster)
+
+
+_PUBLISHED = _published.value("Figure 4.5", "speed-up of weights in device memory")
+FINDINGS = [
+    Finding(
+        "thesis-fig-4.5",
+        "thesis",
+        "Figure 4.5",
+        f"An epoch takes {_PUBLISHED:g} times as long where the weights are moved for every update; batches are made "
+        "and moved inside it either way.",
+        partial(_times, slower=("thesis", "transfer", "transfer"), faster=("thesis", "device", "transfer")),
+        Near(_PUBLISHED, within=2),
+    ),
+    Finding(
+        "rbm-epoch-speedup",
+        "gpumf",
+        None,
+        "RBM, fast | Douban twin | 128 hidden units | epochs over those of the thesis's version, all on the GPU",
+        partial(_times, slower=("thesis", "device", "device"), faster=("fast", "device", "device")),
+        Target(10, better="higher"),
+    ),
+]

@@ -1,0 +1,227 @@
+"""What a stale Boltzmann machine is worth: a factorization trained on every new chunk of ratings, it on every n-th.
+
+The thesis (section 7.1) asks whether a hybrid may update its slower half less often. Ratings arrive in chunks. Before
+each chunk the factorization trains on all ratings that came before, an RBM did so at the last multiple of n chunks;
+their blend, its weight fitted on the chunk before, predicts the chunk.
+
+An RBM has no parameters of a user: what it knows of one is what it is shown. A stale one can therefore predict from
+the ratings that it was trained on ('trained on'), or be shown those that came since ('all so far').
+"""
+
+from copy import copy
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import StrMethodFormatter
+from tqdm import tqdm
+
+from gpumf import RBM, SGD, datasets
+from gpumf.hashing import random_order
+from gpumf.models.blend import convex_weights
+from gpumf.models.sgd import schedules
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments.gpumf.blend_ml100k import FIXED
+from gpumf_study.findings import Finding, Open
+
+SHOWN = "trained on", "all so far"
+_SGD = FIXED["SGD"] | {"regularization": 0.1, "schedule": schedules.Power(0.02)}
+_RBM = FIXED["RBM"] | {"learning_rate": 0.1, "weight_decay": 0.01, "schedule": schedules.Power(0.02)}
+
+PROFILES = {
+    "quick": {
+        "data": "ml-100k",
+        "orders": ["random", "time"],
+        "first": 0.5,
+        "chunks": 5,
+        "every": [1, 2, 4],
+        "factors": 32,
+        "factor_epochs": 20,
+        "hidden": 50,
+        "hidden_epochs": 15,
+        "kernel": "sequential",
+        "seeds": 1,
+    },
+    "full": {
+        "data": "ml-100k",
+        "orders": ["random", "time"],
+        "first": 0.5,
+        "chunks": 9,
+        "every": [1, 2, 4, 8],
+        "factors": 128,
+        "factor_epochs": 80,
+        "hidden": 250,
+        "hidden_epochs": 100,
+        "kernel": None,
+        "seeds": 3,
+    },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": "ml-100k-twin",
+    "chunks": 2,
+    "every": [1, 2],
+    "factors": 4,
+    "factor_epochs": 2,
+    "hidden": 8,
+    "hidden_epochs": 2,
+}
+
+
+def run(data, orders, first, chunks, every, factors, factor_epochs, hidden, hidden_epochs, kernel, seeds):
+    """Train before every chunk, blend with RBMs of every age, predict the chunk.
+
+    Parameters
+    ----------
+    data : name of a data set
+    orders : of 'random' and 'time', in which the ratings arrive; 'time' is left out where the set does not say it
+    first : float, share of the ratings that are there before the first chunk
+    chunks : int, into which the others are cut; the first serves to fit the first weight alone
+    every : list of int, n: chunks between two trainings of the RBM
+    factors, factor_epochs : of the factorization, SGD with biases
+    hidden, hidden_epochs : of the RBM
+    kernel : of both models; None for the fastest of this machine
+    seeds : int, of both models and of the random order
+
+    Returns
+    -------
+    DataFrame with a row a chunk and way to predict it: order, seed, chunk, nnz (ratings predicted: those whose user
+    and item have ratings before), every (0 for the factorization alone), shown (missing there), age (chunks since
+    the RBM was trained), weight (of the RBM), rmse, mae, rmse_rbm (of the RBM alone), factor_seconds, rbm_seconds
+    (of the trainings that the chunk had)
+    """
+    ratings = load_ratings(data)
+    rows = []
+    for order in orders:
+        for seed in range(seeds):
+            arrived = _arrived(ratings, order, seed)
+            if arrived is not None:
+                models = SGD(factors, solver=kernel, seed=seed, **_SGD), RBM(hidden, solver=kernel, seed=seed, **_RBM)
+                epochs = factor_epochs, hidden_epochs
+                rows += [
+                    {"order": order, "seed": seed, **row}
+                    for row in _chunk_by_chunk(arrived, first, chunks, every, models, epochs)
+                ]
+    frame = pd.DataFrame(rows)
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def _arrived(ratings, order, seed):
+    """The ratings in the order in which they arrive, or None where the set does not say it."""
+    if order == "random":
+        return ratings.select(random_order(ratings.nnz, seed))
+    try:
+        return ratings.select(np.argsort(datasets.times(ratings.name), kind="stable"))
+    except datasets.DataError:
+        return None
+
+
+def _chunk_by_chunk(ratings, first, chunks, every, models, epochs):
+    """The rows of one order."""
+    bounds = np.rint(np.linspace(first, 1, chunks + 1) * ratings.nnz).astype(int)
+    trained, before = {}, {}
+    for chunk, (begin, end) in enumerate(pairwise(tqdm(bounds, desc="stale_rbm", leave=False))):
+        past, coming = ratings.select(np.arange(begin)), ratings.select(np.arange(begin, end))
+        seen = [np.isin(new, old) for new, old in ((coming.users, past.users), (coming.items, past.items))]
+        coming = coming.select(np.logical_and(*seen))
+        factorization, rbm = (copy(m).fit(past, n) for m, n in zip(models, epochs, strict=True))
+        trained[chunk] = rbm
+        seconds = {"factor_seconds": factorization.history.seconds.iloc[-1]}
+        alone = factorization.predict(coming.users, coming.items)
+        row = {"chunk": chunk, "nnz": coming.nnz, **seconds}
+        if chunk:
+            yield row | {"every": 0, "weight": 0.0, "rbm_seconds": 0.0} | _errors(alone, coming.values)
+        for n in every:
+            age = chunk % n
+            for shown in SHOWN:
+                stale = trained[chunk - age] if shown == "trained on" else shown_all(trained[chunk - age], past)
+                guesses = np.stack([stale.predict(coming.users, coming.items), alone], axis=1)
+                if chunk:
+                    weights = convex_weights(*before[n, shown])
+                    yield row | {
+                        "every": n,
+                        "shown": shown,
+                        "age": age,
+                        "weight": weights[0],
+                        **_errors(guesses @ weights, coming.values),
+                        "rmse_rbm": _errors(guesses[:, 0], coming.values)["rmse"],
+                        "rbm_seconds": 0.0 if age else rbm.history.seconds.iloc[-1],
+                    }
+                before[n, shown] = guesses, coming.values
+
+
+def shown_all(rbm, ratings):
+    """An RBM with the same weights whose hidden units follow from these ratings, of the same users and items."""
+    return copy(rbm).fit(ratings, epochs=0, warm_start=True)
+
+
+def _errors(predictions, values):
+    error = predictions - values.astype(np.float64)
+    return {"rmse": float(np.sqrt(np.mean(error**2))), "mae": float(np.abs(error).mean())}
+
+
+def summary(frame):
+    """The errors over all chunks together, from the frame of `run`.
+
+    Returns
+    -------
+    DataFrame with a row an order, seed and way to predict: order, shown (missing for the factorization alone), every,
+    seed, rmse (of all ratings predicted), gain (by how much it is below that of the factorization alone), weight,
+    rbm_seconds (of all chunks)
+    """
+    squared = frame.assign(squared=frame.nnz * frame.rmse**2)
+    groups = squared.groupby(["order", "shown", "every", "seed"], sort=False, dropna=False)
+    table = groups.agg(
+        squared=("squared", "sum"), nnz=("nnz", "sum"), weight=("weight", "mean"), rbm_seconds=("rbm_seconds", "sum")
+    ).reset_index()
+    table["rmse"] = np.sqrt(table.squared / table.nnz)
+    alone = table[table.every == 0].set_index(["order", "seed"]).rmse
+    table["gain"] = [alone[row.order, row.seed] - row.rmse for row in table.itertuples()]
+    return table.drop(columns=["squared", "nnz"])
+
+
+_SHOWN = {
+    "trained on": ("shown what it was trained on", "blue", "-o"),
+    "all so far": ("shown all so far", "red", "--s"),
+}
+
+
+def figure(frame):
+    """RMSE of the blend against the chunks between two trainings of its Boltzmann machine, for each order."""
+    table = summary(frame)
+    orders = table.order.unique()
+    figure, (axes,) = style.panels(columns=len(orders), height=3.8)
+    for axis, order in zip(axes, orders, strict=True):
+        runs = table[table.order == order]
+        axis.axhline(runs[runs.every == 0].rmse.mean(), color=style.COLOURS["black"], label="factorization alone")
+        for shown, (label, colour, line) in _SHOWN.items():
+            means = runs[runs.shown == shown].groupby("every").rmse.mean()
+            axis.plot(means, line, color=style.COLOURS[colour], label=label)
+        axis.set(xlabel="chunks between two trainings of the RBM", ylabel="RMSE of the next chunks")
+        axis.set_title(f"ratings arrive in {'random order' if order == 'random' else 'order of time'}", fontsize=10)
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    style.legend(figure, axes[0], 3)
+    return figure
+
+
+def _kept(frame, shown):
+    """The share of the gain that the stalest machine keeps, of that of a fresh one, over all orders."""
+    gain = summary(frame).groupby(["shown", "every"]).gain.mean()[shown]
+    return gain[gain.index.max()] / gain[gain.index.min()], np.nan, "of the gain"
+
+
+FINDINGS = [
+    Finding(
+        f"thesis-stale-rbm-{shown.replace(' ', '-')}",
+        "thesis",
+        "Section 7.1",
+        "What does a hybrid lose whose Boltzmann machine is trained less often? What the stalest keeps of the gain "
+        f"in RMSE, shown {'what it was trained on' if shown == 'trained on' else shown}.",
+        partial(_kept, shown=shown),
+        Open(),
+    )
+    for shown in SHOWN
+]

@@ -1,0 +1,298 @@
+"""How figures look: one palette, and every scheme called and drawn as it declares it, in every figure.
+
+An experiment draws its own frame; here is what all of them share. `save` says below a figure where its numbers were
+measured, and writes the figures of recorded results to figures/<source>/.
+"""
+
+import pickle
+from textwrap import fill
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+
+from gpumf import ALS, RBM, SGD
+from gpumf_study import results
+
+# Okabe and Ito's palette, and Tol's muted one for what is left: told apart by readers with any colour vision.
+COLOURS = {
+    "black": "#000000",
+    "orange": "#E69F00",
+    "sky": "#56B4E9",
+    "green": "#009E73",
+    "blue": "#0072B2",
+    "red": "#D55E00",
+    "purple": "#CC79A7",
+    "indigo": "#332288",
+    "teal": "#44AA99",
+    "olive": "#999933",
+    "wine": "#882255",
+    "rose": "#CC6677",
+    "sand": "#DDCC77",
+    "forest": "#117733",
+    "magenta": "#AA4499",
+    "grey": "#777777",
+}
+
+
+class Look(NamedTuple):
+    """What a scheme is called, its colour (a name of COLOURS), and Matplotlib's format of its line."""
+
+    name: str
+    colour: str
+    line: str
+
+
+LOOKS = {
+    (model.__name__, name): Look(version.label, version.colour, version.line)
+    for model in (ALS, SGD, RBM)
+    for name, (_, version) in model.versions().items()
+}
+"""By model and scheme; a variant of a scheme has its colour and a line of its own."""
+
+MODELS = {"ALS": ("green", "-o"), "SGD": ("purple", "-s"), "RBM": ("orange", "-^")}
+"""Colour and line of a model, where its schemes are not told apart."""
+
+WIDTH = 9.0  # inches; as wide as a page of the book
+NARROW = 3.9  # inches; as wide as a phone
+_PANELS = "panels"  # the label of figures that this module lays out, and may lay out anew
+_STYLE = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.size": 10,
+    "grid.alpha": 0.3,
+    "lines.linewidth": 1.8,
+    # The same figure gives the same file, and its text stays text.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "gpumf",
+}
+
+
+def setup():
+    """Draw in the study's style, as SVG, and show tables whole. Call it once, at the top of a chapter."""
+    from IPython import get_ipython
+    from IPython.core.pylabtools import print_figure
+    from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+    pd.set_option("display.max_colwidth", None)
+    matplotlib.rcParams.update(_STYLE)
+    set_matplotlib_formats("svg")
+
+    def svg(figure):
+        # The book takes the title for those who do not see the figure, and offers the source as a download.
+        facts = {"Title": description(figure), "Source": figure.get_url(), "Date": None, "Creator": None}
+        wide = print_figure(figure, "svg", metadata=facts)
+        if figure.get_label() != _PANELS:
+            return wide
+        return wide, {"narrow": print_figure(narrow(figure), "svg", metadata={"Date": None, "Creator": None})}
+
+    get_ipython().display_formatter.formatters["image/svg+xml"].for_type(Figure, svg)
+
+
+def save(figure, result, suffix=""):
+    """Say below a figure where its result was measured; write it to figures/<source>/ if the result is recorded.
+
+    Parameters
+    ----------
+    figure : Figure; one with a line of its own below keeps that
+    result : results.Result that it shows
+    suffix : of the file's name behind that of the experiment, where it has several figures
+
+    Returns
+    -------
+    Figure: the same
+    """
+    path = result.path.relative_to(results.repository()) if result.path.is_relative_to(results.repository()) else None
+    figure.set_url(path and path.as_posix())
+    if not figure.get_supxlabel():
+        figure.supxlabel(result.where, fontsize=8, color="0.35")
+    if not result.live:
+        folder = results.repository() / "figures" / result.source
+        folder.mkdir(parents=True, exist_ok=True)
+        with matplotlib.rc_context(_STYLE):
+            figure.savefig(folder / f"{result.name}{suffix}.svg", metadata={"Date": None, "Creator": None})
+    return figure
+
+
+def narrow(figure):
+    """A copy of a drawn figure of `panels` for narrow screens: one panel below another, long texts broken."""
+    figure = pickle.loads(pickle.dumps(figure))
+    axes = [axis for axis in figure.axes if axis.get_visible() and axis.get_subplotspec()]
+    of_place = {}  # the axes of each place in the grid: more than one where they are twins
+    for axis in axes:
+        _label_alone(axis, axes)
+        of_place.setdefault(axis.get_subplotspec().num1, []).append(axis)
+    heights = []
+    for of in of_place.values():
+        before = of[0].get_position().height * figure.get_figheight()
+        heights.append(max(_break_texts(axis, before) for axis in of))
+    grid = figure.add_gridspec(len(of_place), 1, height_ratios=heights)
+    for place, of in zip(grid, of_place.values(), strict=True):
+        for axis in of:
+            axis.set_subplotspec(place)
+    lines = sum(_in_fewer_columns(figure, legend) for legend in list(figure.legends))
+    figure.supxlabel(fill(figure.get_supxlabel(), 58), fontsize=8, color="0.35")
+    figure.set_size_inches(NARROW, sum(heights) + 0.8 * len(heights) + 0.2 * lines)
+    return figure
+
+
+def _label_alone(axis, axes):
+    """Give a panel the labels that it leaves to those beside and below it."""
+    rows, columns = axis.get_subplotspec().rowspan, axis.get_subplotspec().colspan
+    for other in axes:
+        place = other.get_subplotspec()
+        if not axis.get_ylabel() and place.rowspan == rows and axis.get_shared_y_axes().joined(axis, other):
+            axis.set_ylabel(other.get_ylabel())
+        if not axis.get_xlabel() and place.colspan == columns and axis.get_shared_x_axes().joined(axis, other):
+            axis.set_xlabel(other.get_xlabel())
+    axis.tick_params(labelbottom=True, labelleft=axis.yaxis.get_ticks_position() != "right")
+
+
+def _break_texts(axis, height):
+    """Break the texts around a panel of a height in inches; return that which it needs then."""
+    named = bool(_row_names(axis))  # names of rows leave less width to the panel
+    across, up = 30 if named else 44, max(16, int(12 * height))
+    for text, most in ((axis.title, across), (axis.xaxis.label, across), (axis.yaxis.label, up)):
+        text.set_text(fill(text.get_text(), most))
+    if not named:
+        return height
+    names = [fill(text.get_text(), 20) for text in axis.get_yticklabels()]
+    lines = max(name.count("\n") + 1 for name in names)
+    axis.set_yticks(axis.get_yticks(), names, fontsize=10 if lines == 1 else 8)
+    return max(height, len(names) * lines * 0.16)
+
+
+def _in_fewer_columns(figure, legend):
+    """Put a figure's legend into one column or two, whichever fits; return its number of lines."""
+    named = [axis.get_legend_handles_labels() for axis in figure.axes]
+    drawn = {label: handle for handles, names in named for handle, label in zip(handles, names, strict=True)}
+    labels = [text.get_text() for text in legend.get_texts()]
+    handles = [drawn.get(label, sample) for label, sample in zip(labels, legend.legend_handles, strict=True)]
+    columns = 1 if max(map(len, labels)) > 20 else 2
+    legend.remove()
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+    return -(-len(labels) // columns)
+
+
+def description(figure):
+    """What a figure shows, in words: of each of its axes the title, what stands against what, and who is drawn."""
+    shown, before = [], []
+    for axis in figure.axes:
+        sides = [(axis.yaxis, axis.get_ylabel()), (axis.xaxis, axis.get_xlabel())]
+        labels = [label + ", logarithmic" * (side.get_scale() == "log") for side, label in sides if label]
+        if not (axis.get_visible() and labels):
+            continue
+        words = [": ".join(filter(None, [axis.get_title(), " against ".join(labels)]))]
+        for name, listed in (("Rows", _row_names(axis)), ("Drawn", axis.get_legend_handles_labels()[1])):
+            if listed and listed not in before:
+                words.append(f"{name}: {'; '.join(dict.fromkeys(listed))}")
+                before.append(listed)
+        shown.append(" ".join(". ".join(words).replace("$", "").split()))
+    several = f"{len(shown)} panels. " if len(shown) > 1 else ""
+    return several + ". ".join(shown) + "."
+
+
+def _row_names(axis):
+    """What the rows of an axis are called, where they have names instead of numbers."""
+    if not isinstance(axis.yaxis.get_major_locator(), FixedLocator):
+        return []
+    return [text.get_text() for text in axis.get_yticklabels() if any(map(str.isalpha, text.get_text()))][::-1]
+
+
+def panels(columns=1, rows=1, height=3.6, width=WIDTH, **options):
+    """(figure, array of rows x columns axes) of a size in inches."""
+    # Not pyplot, whose open figures a notebook shows once more than asked.
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained", label=_PANELS)
+        return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def legend(figure, axis, columns):
+    """That of an axis above all axes, where it cannot cover data."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+
+
+def marks(axis, values, place, colours, label=None, marker="o", sure=None, spread=None):
+    """One mark a row: on a logarithmic axis the length of a bar would say nothing.
+
+    Parameters
+    ----------
+    values, place : where the marks stand, by x and by y; there is none where a value is missing
+    colours : a name of COLOURS, or one for each
+    sure : bool each; marks are hollow where it is False
+    spread : half the width of a line through each
+    """
+    colours = [COLOURS[name] for name in ([colours] * len(place) if isinstance(colours, str) else colours)]
+    filled = np.ones(len(place), bool) if sure is None else np.asarray(sure, bool)
+    faces = [colour if full else "white" for colour, full in zip(colours, filled, strict=True)]
+    if spread is not None:
+        axis.errorbar(values, place, xerr=spread, fmt="none", ecolor="0.4", capsize=2)
+    axis.scatter(values, place, 40, faces, marker=marker, edgecolors=colours, linewidths=1.5, label=label, zorder=3)
+
+
+def log_scale(axis):
+    """Make a drawn axis (x or y) logarithmic, with labels that do not run into each other: powers of ten where plain
+    numbers would be long."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    low, high = axis.get_view_interval()
+    axis.set_minor_formatter(NullFormatter())
+    if high < 100 * low:
+        axis.set_major_locator(LogLocator(subs=(1, 3)))
+    if low > 5e-4 and high < 2e4:
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
+def curve(axis, series, model, scheme, label=None):
+    """One line of a scheme, as it looks everywhere; called `label`, or what the scheme is called."""
+    look = LOOKS[model, scheme]
+    axis.plot(series.index, series, look.line, color=COLOURS[look.colour], label=label or look.name, markersize=4)
+
+
+def dots(series, xlabel, log=True, spread=None):
+    """A figure of one labelled dot a row of a series, from top to bottom, with the spread where there is one."""
+    figure, ((axis,),) = panels(height=1.0 + 0.28 * len(series))
+    place = np.arange(len(series))[::-1]
+    axis.errorbar(series, place, xerr=spread, fmt="o", color=COLOURS["blue"], capsize=2)
+    axis.set_yticks(place, [name if isinstance(name, str) else ", ".join(map(str, name)) for name in series.index])
+    axis.set(xlabel=xlabel)
+    if log:
+        log_scale(axis.xaxis)
+    return figure
+
+
+def convergence(frame, data, metric, schemes, with_model):
+    """Test error against epochs (left) and against seconds of training (right), one line a scheme.
+
+    Parameters
+    ----------
+    frame : DataFrame with a row an epoch: data, model, scheme, repeat, epoch, seconds, and the metric
+    data : names of data sets, one row of axes each
+    metric : 'mae' or 'rmse'
+    schemes : (model, scheme) of the lines, in the order of the legend
+    with_model : whether the legend names the models
+    """
+    figure, axes = panels(columns=2, rows=len(data), height=1 + 2.7 * len(data), sharey="row")
+    for (by_epoch, by_time), name in zip(axes, data, strict=True):
+        runs = frame[(frame.data == name) & (frame.epoch > 0)]
+        for model, scheme in schemes:
+            run = runs[(runs.model == model) & (runs.scheme == scheme)]
+            if run.empty:
+                continue
+            label = f"{model}, {LOOKS[model, scheme].name}" if with_model else None
+            median = run.groupby("epoch")[["seconds", metric]].median()
+            curve(by_epoch, median[metric], model, scheme, label)
+            curve(by_time, median.set_index("seconds")[metric], model, scheme, label)
+        # The first epochs of SGD are far above everything worth seeing.
+        shown = runs[metric].dropna()  # without what diverged
+        by_epoch.set_ylim(shown.min() - 0.02 * np.ptp(shown), np.quantile(shown, 0.95))
+        by_epoch.set(xlabel="epochs", ylabel=f"test {metric.upper()} on {name}")
+        by_epoch.xaxis.set_major_locator(MaxNLocator(integer=True))
+        by_time.set(xlabel="seconds of training")
+        log_scale(by_time.xaxis)
+    legend(figure, axes[0, 0], 3)
+    return figure

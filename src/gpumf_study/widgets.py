@@ -1,0 +1,237 @@
+"""What readers of the book can touch: recorded frames as JSON, a static picture, and a script that makes them move.
+
+Each function returns a `Widget`. A notebook shows it as HTML that holds the data and the picture; in the rendered
+book `book/_static/gpumf.js` puts controls and a drawing in the picture's place. Nothing is loaded from elsewhere.
+"""
+
+import io
+import json
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from gpumf_study import figure_style as style
+
+_DASHES = {"--": "7 4", "-.": "8 3 2 3", ":": "2 3"}
+_DIGITS = 5
+_AS_IT_IS = " /:=;,'()*+!-._"
+
+
+@dataclass(frozen=True)
+class Widget:
+    """Data for one of the kinds that the script knows.
+
+    kind : 'race', 'convergence', 'crossover' or 'roofline'
+    data : plain values
+    static : what stands there without the script
+    alt : what the static picture shows, in words
+    """
+
+    kind: str
+    data: dict[str, Any]
+    static: Figure
+    alt: str
+
+    def __repr__(self) -> str:
+        return self.alt
+
+    def _repr_html_(self) -> str:
+        # No text of the data may end the element that holds it.
+        data = json.dumps(self.data, allow_nan=False).replace("</", "<\\/")
+        return (
+            f'<div class="gpumf-widget" data-kind="{self.kind}"><div class="gpumf-static">{self._picture()}</div>'
+            f'<script type="application/json">{data}</script></div>'
+        )
+
+    def _picture(self) -> str:
+        file = io.BytesIO()
+        self.static.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+        # Not in base64, which a server could hardly compress.
+        return f'<img src="data:image/svg+xml,{quote(file.getvalue(), _AS_IT_IS)}" alt="{escape(self.alt)}">'
+
+
+def _rounded(values):
+    """Floats of few digits as JSON has them: None for what is missing or diverged."""
+    return [float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None for value in values]
+
+
+def race(steps: pd.DataFrame, static: Figure) -> Widget:
+    """Two updates of one user in the recorded orders of their reads and writes, one order for each outcome.
+
+    Parameters
+    ----------
+    steps : DataFrame, the frame of the experiment `race_steps`
+    static : Figure, of how often each outcome is
+    """
+    from gpumf_study.experiments.gpumf import race_steps
+
+    orders: list[dict[str, Any]] = []
+    for _, order in steps.groupby("seed"):
+        told = {"outcome": order.outcome.iloc[0], "first": int(order.group.iloc[0]), "steps": _replayed(order)}
+        if not any((told["outcome"], told["first"]) == (one["outcome"], one["first"]) for one in orders):
+            orders.append(told)
+    orders.sort(key=lambda one: (one["outcome"], one["first"]))
+    data = {
+        "ratings": [rating for _, rating in sorted(_ratings(steps).items())],
+        "user": float(race_steps.USER[0, 0]),
+        "items": race_steps.ITEMS[:, 0].tolist(),
+        "rate": race_steps.RATE,
+        "orders": orders,
+    }
+    alt = "The share of the orders tried in which both updates count, and in which one of them is lost."
+    return Widget("race", data, static, alt)
+
+
+def _ratings(steps):
+    """The rating of each update, by the item that it moves: a dict of group -> float."""
+    from gpumf_study.experiments.gpumf import race_steps
+
+    of_items = steps[steps.array == "item_factors"].groupby("group").element.first()
+    ratings = dict(zip(race_steps.RATINGS.items.tolist(), race_steps.RATINGS.values.tolist(), strict=True))
+    return {int(group): ratings[item] for group, item in of_items.items()}
+
+
+def _replayed(order):
+    """Of each read and write of an order what it reads or writes."""
+    from gpumf_study.experiments.gpumf import race_steps
+
+    memory = {"user_factors": race_steps.USER[:, 0].tolist(), "item_factors": race_steps.ITEMS[:, 0].tolist()}
+    ratings, held, steps = _ratings(order), {}, []
+    for step in order.itertuples():
+        if step.access == "read":
+            held[step.group, step.array] = memory[step.array][step.element]
+        else:
+            p, q = held[step.group, "user_factors"], held[step.group, "item_factors"]
+            error = p * q - ratings[step.group]
+            mine, other = (p, q) if step.array == "user_factors" else (q, p)
+            moved = mine - race_steps.RATE * (error * other + race_steps.REGULARIZATION * mine)
+            memory[step.array][step.element] = moved
+        value = round(float(memory[step.array][step.element]), _DIGITS)
+        of_user = step.array == "user_factors"
+        steps.append(
+            {
+                "update": int(step.group),
+                "access": step.access,
+                "cell": "p" if of_user else f"q{step.element}",
+                "value": value,
+            }
+        )
+    return steps
+
+
+def convergence(frame: pd.DataFrame, model: str, static: Figure, metric: str = "rmse") -> Widget:
+    """Test error of every scheme against epochs, seconds of training or of the whole, medians over the repeats.
+
+    Parameters
+    ----------
+    frame : DataFrame with a row an epoch: data, scheme, repeat, epoch, seconds, and the metric; where it also has the
+        times of each whole training (prepare, transfer, compile, wall), wall seconds can be chosen
+    model : 'SGD', 'ALS' or 'RBM', whose schemes they are
+    static : Figure of the same
+    metric : 'rmse' or 'mae'
+    """
+    sets: dict[str, list[dict[str, Any]]] = {}
+    if "wall" in frame:
+        frame = frame.assign(wall=_wall_until(frame))
+    times = [column for column in ("seconds", "wall") if column in frame]
+    for (data, scheme), runs in frame.groupby(["data", "scheme"], sort=False):
+        look = style.LOOKS[model, scheme]
+        median = runs[runs.epoch > 0].groupby("epoch")[[*times, metric]].median()
+        line = {
+            "name": look.name,
+            "colour": style.COLOURS[look.colour],
+            "dash": next((dash for mark, dash in _DASHES.items() if look.line.startswith(mark)), ""),
+            "main": "," not in scheme,
+            "on": str(runs.device.iloc[0]),
+            "epochs": median.index.tolist(),
+            "errors": _rounded(median[metric]),
+        } | {column: _rounded(median[column]) for column in times}
+        sets.setdefault(str(data), []).append(line)
+    names = ", ".join(sets)
+    alt = f"Test {metric.upper()} of the schemes of {model} on {names}, against epochs and seconds of training."
+    return Widget("convergence", {"metric": metric.upper(), "sets": sets}, static, alt)
+
+
+def _wall_until(frame):
+    """Seconds of a whole training that ends with a row's epoch: what precedes the epochs, their share of the rest."""
+    before = frame["prepare"] + frame["transfer"]
+    epochs = frame.groupby(["data", "scheme", "repeat"]).epoch.transform("max")
+    return before + (frame["wall"] - frame["compile"] - before) * frame["epoch"] / epochs
+
+
+def crossover(frame: pd.DataFrame, static: Figure) -> Widget:
+    """Which of ALS and SGD is sooner at the same error, in each recorded setting of the fastest versions.
+
+    Parameters
+    ----------
+    frame : DataFrame, that of the experiment `crossover`
+    static : Figure of the same
+    """
+    from gpumf_study.experiments.thesis import crossover as experiment
+
+    table = experiment.summary(frame)
+    table = table[(table.pair == "fastest") & table.ratio.notna()]
+    sizes = frame.drop_duplicates(["data", "density"]).set_index(["data", "density"])[["n_users", "n_items"]]
+    settings = [
+        {
+            "data": row.data,
+            "density": float(f"{row.density:.3g}"),
+            "users": int(sizes.n_users[row.data, row.density]),
+            "items": int(sizes.n_items[row.data, row.density]),
+            "row": float(f"{row.row_ratings:.4g}"),
+            "factors": int(row.factors),
+            "ratio": float(f"{row.ratio:.3g}"),
+        }
+        for row in table.itertuples()
+    ]
+    colours = {model: style.COLOURS[style.MODELS[model][0]] for model in ("ALS", "SGD")}
+    alt = "Which of ALS and SGD is sooner at the same error, against the ratings of a row and the number of factors."
+    return Widget("crossover", {"settings": settings, "colours": colours}, static, alt)
+
+
+def roofline(frame: pd.DataFrame, ceilings: pd.DataFrame, static: Figure) -> Widget:
+    """Both half-sweeps of every version of ALS under the measured roofs of the GPU.
+
+    Parameters
+    ----------
+    frame : DataFrame, that of the experiment `als_versions`
+    ceilings : DataFrame, that of the experiment `ceilings`, of the same device
+    static : Figure of the same
+    """
+    roofs = ceilings[ceilings.device == "cuda"].set_index("ceiling").value
+    frame = frame[(frame.model == "ALS") & (frame.device == "cuda") & frame.step.isin(["users", "items"])]
+    settings = []
+    for (data, factors), of_setting in frame.groupby(["data", "factors"], sort=False):
+        versions = []
+        for kernel, runs in of_setting.groupby("kernel", sort=False):
+            runs = runs[runs.cg_steps.isna() | (runs.cg_steps == runs.cg_steps.max())]
+            look = style.LOOKS["ALS", str(kernel)]
+            versions.append(
+                {
+                    "name": look.name,
+                    "colour": style.COLOURS[look.colour],
+                    "products": "fp16" if kernel == "tensor_core" else "fp32",
+                    "steps": [_placed(side, runs[runs.step == side], roofs) for side in ("users", "items")],
+                }
+            )
+        settings.append({"name": f"{data}, {factors} factors", "versions": versions})
+    names = {"copy_bytes_per_second": "bandwidth", "fp16_flops": "fp16", "fp32_flops": "fp32"}
+    data = {"settings": settings, "roofs": {key: float(f"{roofs[name]:.4g}") for name, key in names.items()}}
+    alt = "Operations a second of the versions of ALS against operations a byte, under the roofs measured on the GPU."
+    return Widget("roofline", data, static, alt)
+
+
+def _placed(side, runs, roofs):
+    """Where a half-sweep stands: by the bytes that it cannot avoid, and by those of one row a rating."""
+    flops, least = runs.flops.iloc[0], runs.bytes.iloc[0]
+    gathered = least + runs.gather_seconds.iloc[0] * roofs["copy_bytes_per_second"]
+    seconds = runs.seconds.median()
+    names = ("seconds", "rate", "intensity", "gathered")
+    return {"side": side} | dict(
+        zip(names, _rounded((seconds, flops / seconds, flops / least, flops / gathered)), strict=True)
+    )

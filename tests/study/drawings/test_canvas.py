@@ -1,0 +1,97 @@
+"""Every drawing is whole: nothing sticks out, text is text and large enough to read, and words say what it shows."""
+
+import re
+import xml.etree.ElementTree as ET
+
+import matplotlib
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from gpumf_study import drawings
+from gpumf_study import figure_style as style
+from gpumf_study.drawings.canvas import GAP, HEADING, HUES, SMALL, WIDTH, Drawing, Panel, _ink, tint
+from support import ROOT
+
+EVERY = (*drawings.PRIMER, *drawings.KERNELS)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_all_of_a_drawing_is_on_the_page_and_its_text_can_be_read(host, name):
+    drawing = drawings.drawing(name)
+    figure = drawing.figure(1)
+    assert figure.get_figwidth() * 96 <= 350, "a phone of 390 px has less than 360 for a figure"
+    canvas = FigureCanvasAgg(figure)
+    page = figure.bbox.padded(1)
+    for axis, panel in zip(figure.axes, drawing.panels, strict=True):
+        boxes = {}
+        for text in axis.texts:
+            box = text.get_window_extent(canvas.get_renderer())
+            assert page.contains(box.x0, box.y0) and page.contains(box.x1, box.y1), f"{text.get_text()!r} sticks out"
+            assert text.get_fontsize() * 96 / 72 >= SMALL - 1e-9
+            if text.get_text() and not text.get_rotation():
+                boxes[text] = box.padded(-1.5)
+        for one, box in boxes.items():
+            across = [other.get_text() for other, there in boxes.items() if other is not one and box.overlaps(there)]
+            assert not across, f"{panel.heading}: {one.get_text()!r} runs into {across}"
+        low, high = axis.get_ylim()[::-1]
+        for patch in axis.patches:
+            area = patch.get_window_extent()
+            assert page.contains(area.x0, area.y0) and page.contains(area.x1, area.y1), patch
+        assert (low, high) == (-HEADING, panel.height)
+
+
+@pytest.mark.parametrize("name", ["threads", "conjugate_gradient"])
+def test_as_svg_it_is_the_same_every_time_and_text_stays_text(host, name):
+    drawing = drawings.drawing(name)
+    svg = drawing.svg(2)
+    with matplotlib.rc_context({"font.size": 30, "axes.grid": True, "svg.fonttype": "path", "lines.linewidth": 9}):
+        assert svg == drawings.drawing(name).svg(2)
+    said = ["".join(node.itertext()) for node in ET.fromstring(svg).iter(f"{SVG}text")]
+    assert all(panel.heading in said for panel in drawing.panels)
+
+
+def test_panels_stand_abreast_where_there_is_room_and_below_each_other_elsewhere():
+    heights = 100, 40, 30
+    drawing = Drawing(tuple(Panel("x", height, lambda canvas: None) for height in heights), 'a "word"')
+
+    def places(columns):
+        figure = drawing.figure(columns)
+        width, height = figure.get_size_inches() * 96
+        boxes = [axis.get_position() for axis in figure.axes]
+        return width, height, [(round(b.x0 * width), round((1 - b.y1) * height)) for b in boxes]
+
+    one, below = HEADING + 100 + GAP, HEADING + 40 + GAP
+    assert places(1)[2] == [(2, 2), (2, 2 + one), (2, 2 + one + below)]
+    assert places(1)[0] == pytest.approx(WIDTH + 4)
+    assert places(2)[2] == [(2, 2), (2 + WIDTH + GAP, 2), (2 + WIDTH + GAP, 2 + below)]
+    html = drawing._repr_html_()
+    assert 'alt="a &quot;word&quot;"' in html and html.count("data:image/svg+xml;base64,") == 2
+    assert repr(drawing) == 'a "word"'
+
+
+def test_ink_is_read_on_every_colour():
+    assert _ink("white") == "black" and _ink("black") == "white"
+
+    def luminance(colour):
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
+        return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    for hue in HUES:
+        for share in (0.2, 0.45, 1):
+            light = luminance(tint(hue, share))
+            contrast = 1.05 / (light + 0.05) if _ink(tint(hue, share)) == "white" else (light + 0.05) / 0.05
+            assert contrast > 4.5, (hue, share)
+    assert set(HUES) <= set(style.COLOURS) and len(set(HUES)) == len(HUES)
+
+
+def test_an_unknown_drawing_is_refused_with_the_names_that_there_are():
+    with pytest.raises(ValueError, match="no drawing 'warps'; there are threads, half_warps"):
+        drawings.drawing("warps")
+
+
+def test_every_drawing_is_shown_in_the_book_and_every_module_is_listed():
+    shown = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("book/**/*.ipynb"))
+    assert set(re.findall(r'drawings\.drawing\(\\"(\w+)\\"\)', shown)) == set(EVERY)
+    modules = {path.stem for path in (ROOT / "src/gpumf_study/drawings").glob("*.py")}
+    assert modules == {*EVERY, "__init__", "canvas", "probes"}

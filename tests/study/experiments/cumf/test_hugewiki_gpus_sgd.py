@@ -1,0 +1,65 @@
+"""Epochs of SGD in blocks on several cards: when the last worker has ended, what cards gain, and the blocks."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpumf.datasets import gpu_twins
+from gpumf_study.experiments.cumf import hugewiki_gpus_sgd
+from outcomes import lines, promise_words
+
+COLUMNS = ["workers", "rank", "epoch", "seconds", "rmse"]
+
+
+def rows(workers, seconds, rmse=(0.7, 0.6)):
+    """Two epochs of each worker, of which the last rank ends an eighth later than the others."""
+    late = [1.0] * (workers - 1) + [1.125]
+    return [
+        (workers, rank, epoch, seconds * late[rank], after)
+        for epoch, after in enumerate(rmse, 1)
+        for rank in range(workers)
+    ]
+
+
+def test_an_epoch_ends_with_its_last_worker():
+    frame = pd.DataFrame([*rows(1, 8.0), *rows(2, 4.0, (0.7, 0.5))], columns=COLUMNS)
+    table = hugewiki_gpus_sgd.summary(frame)
+    assert table.seconds.to_dict() == {1: 9.0, 2: 4.5} and table.speedup.to_dict() == {1: 1.0, 2: 2.0}
+    assert table.rmse.to_dict() == {1: 0.6, 2: 0.5}
+    assert np.isnan(hugewiki_gpus_sgd.summary(frame[frame.workers == 2]).speedup.item())
+    left, right = hugewiki_gpus_sgd.figure(frame).axes
+    assert lines(left) == {"measured": ([1, 2], [9.0, 4.5]), "shared out": ([1, 2], [9.0, 4.5])}
+    assert lines(right) == {"1": ([1, 2], [0.7, 0.6]), "2": ([1, 2], [0.7, 0.5])}
+
+
+@pytest.mark.parametrize(("seconds", "word"), [(2.0, "stretch"), (2.5, "target"), (3.5, "short")])
+@pytest.mark.parametrize("cards", [2, 4])
+def test_cards_are_held_to_what_was_promised(seconds, word, cards):
+    id_, seconds = f"sgd-hugewiki-{cards}gpu-speedup", 4 / cards * seconds
+    assert promise_words(id_, COLUMNS, [*rows(1, 8.0), *rows(cards, seconds)]) == word
+    assert promise_words(id_, COLUMNS, [*rows(1, 8.0), *rows(cards, seconds, (0.7, np.nan))]) == "missing"
+
+
+@pytest.mark.host
+def test_blocks_have_every_rating_of_some_users_once(host):
+    train = gpu_twins.twin("hugewiki-small-twin", device="host").train
+    cuts, bounds = np.array([100, 180, 400]), np.array([0, 30, 30, 80])
+    found = []
+    for users, items, ratings in hugewiki_gpus_sgd._blocks(train.by_user, cuts, bounds, host):
+        assert (ratings.n_users, ratings.n_items) == (users.stop - users.start, items.stop - items.start)
+        assert (users.start, users.stop) in [(100, 180), (180, 400)] and ratings.device is host
+        found += zip(ratings.users + users.start, ratings.items + items.start, ratings.values, strict=True)
+    chosen = train.users >= 100
+    assert sorted(found) == list(zip(train.users[chosen], train.items[chosen], train.values[chosen], strict=True))
+
+
+@pytest.mark.host
+def test_any_number_of_workers_learns_from_the_same_blocks(host):
+    if why := hugewiki_gpus_sgd.why_unavailable():
+        pytest.skip(why)
+    frame = hugewiki_gpus_sgd.run(**hugewiki_gpus_sgd.PROFILES["quick"] | {"factors": 4, "parts": 4, "epochs": 2})
+    rmse = frame.groupby(["workers", "epoch"]).rmse.agg(["min", "max"])
+    assert (rmse["min"] == rmse["max"]).all(), "all workers of a training know the error of all"
+    assert abs(rmse.loc[1].iloc[-1] - rmse.loc[2].iloc[-1]).max() < 0.02
+    assert (rmse["min"].groupby("workers").diff().dropna() < 0).all() and (frame.seconds > 0).all()
+    assert frame.groupby("workers")["rank"].unique().map(sorted).to_dict() == {1: [0], 2: [0, 1]}

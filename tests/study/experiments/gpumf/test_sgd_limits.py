@@ -1,0 +1,50 @@
+"""What an epoch of SGD has to move."""
+
+import pandas as pd
+
+from gpumf import SGD
+from gpumf.models.sgd.fast import Fast
+from gpumf.models.sgd.partition import tiled
+from gpumf_study.experiments.gpumf import sgd_limits
+from outcomes import lines
+from support import ragged_ratings
+
+
+def test_the_plan_of_fast_fetches_a_row_for_every_run_and_that_of_hogwild_for_every_update(host):
+    train = ragged_ratings(seed=3)
+    model = SGD(6, solver="fast", device="host", parts=2, tiles=5, biases=False)
+    _, _, n_tiles, most, n_parts = Fast.shape(model, train, host)
+    tiles = tiled(train, n_tiles, most, n_parts, model.options["longest"], model.seed)
+    runs = set()
+    for k, (first, end) in enumerate(zip(tiles.tile_segments[:-1], tiles.tile_segments[1:], strict=True)):
+        here = tiles.order[tiles.segments[first] : tiles.segments[end]]
+        runs |= {(k, user) for user in train.users[here]}
+    assert sgd_limits.plan(model, train) == (len(runs), 4 * 6 * len(runs) + 8 * 6 * 40 * 2)
+    for kernel, bytes_of_a_factor in (("cumf_sgd", 2), ("hogwild", 4)):
+        other = SGD(6, solver=kernel, device="host", biases=False)
+        assert sgd_limits.plan(other, train) == (train.nnz, 2 * 2 * 6 * bytes_of_a_factor * train.nnz)
+
+
+def test_limits_are_summed_up_an_update():
+    columns = [
+        "kernel",
+        "nnz",
+        "runs",
+        "seconds",
+        "limit_seconds",
+        "fraction_of_limit",
+        "row_bytes",
+        "gather_seconds",
+    ]
+    rows = [("fast", 100, 50, s, 1, 1 / s, 800, 3) for s in (2, 4, 5)]
+    (row,) = sgd_limits.summary(pd.DataFrame(rows, columns=columns)).itertuples()
+    assert (row.seconds, row.updates_per_second, row.fraction_of_limit) == (4, 25, 0.25)
+    assert (row.ratings_a_run, row.bytes_an_update) == (2, 20)
+
+
+def test_epochs_are_drawn_beside_their_limits():
+    columns = ["data", "kernel", "nnz", "runs", "seconds", "limit_seconds", "fraction_of_limit", "row_bytes"]
+    rows = [("a", k, 100, 50, s, 1.0, 1 / s, 800, 3.0) for k, s in (("cumf_sgd", 4.0), ("fast", 2.0))]
+    (axis,) = sgd_limits.figure(pd.DataFrame(rows, columns=[*columns, "gather_seconds"])).axes
+    assert lines(axis)["measured (median)"][0] == [2, 4] and lines(axis)["limit"][0] == [1, 1]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["fast", "CuMF_SGD"]

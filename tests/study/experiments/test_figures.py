@@ -1,0 +1,158 @@
+"""What is drawn of the recorded results: every line, bar, dot, colour and word is that of the kept figure."""
+
+import io
+import re
+import xml.etree.ElementTree as ET
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpumf_study import experiments, results
+from gpumf_study import figure_style as style
+from gpumf_study.experiments.gpumf import sgd_schemes
+from gpumf_study.experiments.gpumf.sgd_schemes import ONCE_EACH
+from gpumf_study.experiments.thesis import _decade, elementwise_cube
+from outcomes import assert_shows
+from support import ROOT
+
+
+def part(attribute="figure", *arguments, **named):
+    """How an experiment's module draws a result where it is told more than the frame."""
+    return lambda module, result: getattr(module, attribute)(result.frame, *arguments, **named)
+
+
+def schemes(attribute, beside=(), labels=None):
+    """As of `part`, of the schemes of SGD of which the labels are chosen, with the rows of other results."""
+
+    def draw(module, result):
+        frame = pd.concat([result.frame, *(results.load(name).frame for name in beside)], ignore_index=True)
+        chosen = {} if labels is None else {"labels": [label for label in sgd_schemes.SCHEMES if labels(label)]}
+        return getattr(module, attribute)(frame, **chosen)
+
+    return draw
+
+
+CORES = [("one core", "coalesced", "resident"), ("all cores", "coalesced", "resident")]
+WITH_NETFLIX = ["sgd_netflix"]
+# What chapters tell the figures that are not of the frame alone.
+TOLD = {
+    "cumf/als_versions": part("figure", "ALS", [("douban-twin", 16), ("netflix-twin", 100)]),
+    "cumf/als_versions_implicit": part("figure", "ImplicitALS", [("netflix-twin", 64), ("netflix-twin", 128)]),
+    "cumf/als_versions_phases": part("figure_phases", "netflix-twin", 100),
+    "cumf/als_versions_roofline": lambda module, result: module.figure_roofline(
+        result.frame, results.load("ceilings", result.device).frame, "netflix-twin", 100
+    ),
+    "gpumf/all_schemes_seconds": part("figure_seconds"),
+    "gpumf/sgd_netflix": part("figure", labels=[ONCE_EACH, "cumf_sgd", "fast"]),
+    "gpumf/sgd_schemes": schemes("figure", WITH_NETFLIX, lambda label: "," not in label),
+    "gpumf/sgd_schemes_cu2rec": schemes("figure", WITH_NETFLIX, lambda label: label.startswith("cu2rec")),
+    "gpumf/sgd_schemes_updates": schemes("figure_updates", WITH_NETFLIX),
+    "thesis/elementwise_cube_computation": part("figure", [*CORES, ("gpu", "coalesced", "resident")]),
+    "thesis/elementwise_cube_strided": part(
+        "figure",
+        [("gpu", access, of) for of in ("resident", *elementwise_cube.HOSTS) for access in ("coalesced", "strided")],
+    ),
+    "thesis/elementwise_cube_transfer": part(
+        "figure", [*CORES, *(("gpu", "coalesced", host) for host in elementwise_cube.HOSTS)]
+    ),
+    "thesis/parameter_search_als": part("figure", "ALS", "regularization"),
+    "thesis/parameter_search_rbm": part("figure", "RBM, thesis", "learning_rate"),
+    "thesis/parameter_search_rbm_ours": part("figure", "RBM", "learning_rate"),
+    "thesis/parameter_search_sgd": part("figure", "SGD", "regularization"),
+    "thesis/parameter_search_sgd_rate": part("figure", "SGD", "learning_rate"),
+    "thesis/rbm_speed_updates": part("figure_updates"),
+    "thesis/rbm_tuning": part("figure", "jester-1"),
+    "thesis/rbm_tuning_ml100k": part("figure", "ml-100k"),
+    "thesis/speedups_decade": lambda module, result: _decade.figure(result.frame),
+    "thesis/speedups_gpu": part("figure", on_gpu=True),
+    "thesis/thread_scaling_blocks": lambda module, result: module.figure_blocks(result.frame, result.provenance),
+}
+KEPT = {path.relative_to(ROOT / "figures").with_suffix("").as_posix() for path in ROOT.glob("figures/*/*.svg")}
+SVG, NUMBER = "{http://www.w3.org/2000/svg}", re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
+
+
+def artists(svg):
+    """What an SVG of Matplotlib shows: a list of (kind, style, or axes and text, positions as shares of its axes)."""
+    found = []
+
+    def walk(node, frame, axes=""):
+        name = node.get("id", "")
+        if name.startswith("axes_"):
+            axes = name
+            box = next(path for path in node.iter(f"{SVG}path") if path.get("d"))
+            corners = np.array(NUMBER.findall(box.get("d")), float).reshape(-1, 2)
+            frame = corners.min(axis=0), np.ptp(corners, axis=0)
+        look = "; ".join(sorted(part.strip() for part in node.get("style", "").split(";") if "font" not in part))
+        if node.tag == f"{SVG}text":
+            found.append(("text", f"{axes} {''.join(''.join(node.itertext()).split())}", None))
+        if node.tag == f"{SVG}path" and frame is not None and node.get("d"):
+            places = np.array(NUMBER.findall(node.get("d")), float)
+            if len(places) % 2 == 0:
+                found.append(("path", look, (places.reshape(-1, 2) - frame[0]) / frame[1]))
+        if node.tag == f"{SVG}use" and frame is not None and node.get("x"):
+            place = np.array([[float(node.get("x")), float(node.get("y"))]])
+            found.append(("marker", look, (place - frame[0]) / frame[1]))
+        for child in node:
+            if child.tag != f"{SVG}defs":  # shapes of markers
+                walk(child, frame, axes)
+
+    walk(ET.fromstring(svg), None)
+    return found
+
+
+def size(svg):
+    """(width, height) of an SVG, in points."""
+    root = ET.fromstring(svg)
+    return root.get("width"), root.get("height")
+
+
+def result_of(kept):
+    """The recorded result that a kept figure says below it to be of."""
+    source, stem = kept.split("/")
+    text = (ROOT / f"figures/{kept}.svg").read_text(encoding="utf-8")
+    name = max((name for name in experiments.names() if stem.startswith(name)), key=len)
+    for path in sorted((ROOT / "data/results").glob(f"*/{source}/{name}.csv")):
+        result = results.load(name, path.parents[1].name)
+        if result.where in text or "not measured" in text:
+            return result, text
+    raise AssertionError(f"{kept} is of no recorded result")
+
+
+def test_figures_that_are_told_more_are_kept():
+    assert set(TOLD) <= KEPT
+
+
+@pytest.mark.parametrize("kept", sorted(KEPT))
+def test_a_kept_figure_shows_what_is_drawn_of_its_result(kept):
+    result, text = result_of(kept)
+    file = io.BytesIO()
+    with matplotlib.rc_context(style._STYLE):  # as style.setup, once in a chapter
+        figure = TOLD.get(kept, part())(experiments.module(result.name), result)
+        if not figure.get_supxlabel():
+            figure.supxlabel(result.where, fontsize=8, color="0.35")
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    made = file.getvalue().decode()
+    drawn, expected = artists(made), artists(text)
+    assert size(made) == size(text)
+    assert [part[:2] for part in drawn] == [part[:2] for part in expected]
+    assert sum(kind != "text" for kind, *_ in drawn) > 10
+    for (kind, look, places), (*_, there) in zip(drawn, expected, strict=True):
+        if kind != "text":
+            assert places.shape == there.shape, look
+            np.testing.assert_allclose(places, there, atol=0.002, err_msg=f"{kind} {look}")
+
+
+# Recorded results whose figures are drawn of the frame alone; that of sparsity has no steps, so an empty summary.
+DRAWN = [
+    (path.stem, path.parts[-3])
+    for path in sorted((ROOT / "data/results").glob("*/*/*.csv"))
+    if f"{path.parent.name}/{path.stem}" not in {*TOLD, "thesis/sparsity"}
+]
+
+
+@pytest.mark.parametrize(("name", "device"), DRAWN)
+def test_an_axis_that_names_a_column_shows_it(name, device):
+    frame = results.load(name, device).frame
+    assert_shows(experiments.module(name).figure(frame), frame)

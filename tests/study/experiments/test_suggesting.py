@@ -1,0 +1,129 @@
+"""The times that `gpumf.suggest` rests on: fitted to recorded crossovers, judged on data sets left out."""
+
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpumf import suggestion
+from gpumf_study import results
+from gpumf_study.experiments import _expected, suggesting
+from outcomes import word
+
+TRUE = {"ALS": (-12.0, 0.5, 0.25, 1.0), "SGD": (-13.0, 1.0, 0.5, -0.5)}
+SIZES = {"a": (900, 1700), "b": (25_000, 100), "c": (6000, 3700), "d": (400, 90)}
+KERNELS = {"ALS": "tensor_core", "SGD": "fast"}
+
+
+def timed(turned="", extra=()):
+    """A frame of `crossover` whose seconds are just those of TRUE; of the sets turned, those of the other model."""
+    rows = []
+    for data, (users, items) in SIZES.items():
+        for share in (0.01, 0.1):
+            nnz = round(share * users * items)
+            for f in (8, 32, 128):
+                for model, kernel in [*KERNELS.items(), *extra]:
+                    by = {"ALS": "SGD", "SGD": "ALS"}[model] if data in turned else model
+                    seconds = np.exp(np.dot(TRUE[by], suggestion.terms(users, items, nnz, f)))
+                    rows += [
+                        (data, share, users, items, nnz, share, "fastest", model, kernel, f, k, seconds, 0.7)
+                        for k in range(2)
+                    ]
+    columns = [
+        "data",
+        "share",
+        "n_users",
+        "n_items",
+        "nnz",
+        "density",
+        "pair",
+        "model",
+        "kernel",
+        "factors",
+        "repeat",
+    ]
+    return pd.DataFrame(rows, columns=[*columns, "seconds", "mae"])
+
+
+def written(store, frame, **where):
+    result = store("crossover", frame, **where)
+    return tomllib.loads(suggesting.text([result]))[result.device]
+
+
+def test_the_file_is_that_of_the_recorded_crossovers():
+    recorded = suggesting.recordings()
+    assert recorded[0].device == results.reference("crossover")
+    assert suggestion.FILE.read_text(encoding="utf-8") == suggesting.text(recorded), "run `make suggestion`"
+
+
+def test_the_times_that_were_planted_are_found():
+    weights = _expected.time_weights(_expected.soonest_versions(timed()))
+    for (model, kernel), found in weights.items():
+        assert kernel == KERNELS[model] and found == pytest.approx(TRUE[model])
+    table = _expected.expected(timed())
+    assert table.expected.to_numpy() == pytest.approx(table.seconds.to_numpy())
+
+
+def test_what_is_expected_of_a_data_set_was_not_fitted_to_it():
+    of_others = _expected.expected(timed(turned="a")).set_index(["data", "model"]).sort_index()
+    true = _expected.expected(timed()).set_index(["data", "model"]).sort_index()
+    assert of_others.expected.loc["a"].to_numpy() == pytest.approx(true.expected.loc["a"].to_numpy())
+    seen = _expected.expected(timed(turned="a"), left_out=False).set_index(["data", "model"]).sort_index()
+    assert seen.expected.loc["a"].to_numpy() != pytest.approx(true.expected.loc["a"].to_numpy())
+
+
+def test_the_sooner_version_of_a_model_counts_and_one_that_did_not_arrive_does_not():
+    frame = timed(extra=[("SGD", "hogwild")])
+    of_hogwild = frame.kernel == "hogwild"
+    sooner = frame.assign(seconds=frame.seconds.where(~of_hogwild, 1e-9))
+    assert set(_expected.named(sooner).sooner) == {"SGD"} == set(_expected.named(sooner).named)
+    never = frame.assign(seconds=frame.seconds.where(~of_hogwild | (frame.repeat == 0)))
+    pd.testing.assert_frame_equal(_expected.named(never), _expected.named(timed()))
+    nobody = frame.assign(seconds=frame.seconds.where(frame.model == "ALS"))
+    assert _expected.named(nobody).empty
+
+
+def test_the_thesiss_versions_are_of_no_account():
+    published = timed().assign(pair="published", seconds=1.0)
+    both = pd.concat([timed(), published], ignore_index=True)
+    pd.testing.assert_frame_equal(_expected.expected(both), _expected.expected(timed()))
+
+
+def test_the_file_says_what_was_measured_and_how_well_it_tells(store):
+    fit = written(store, timed())
+    assert fit["settings"] == 24 and fit["told"] == fit["accuracy"] == 1 and fit["majority"] < 1
+    assert fit["measured"]["users"] == [400, 25_000] and fit["measured"]["factors"] == [8, 128]
+    assert fit["measured"]["density"] == [0.01, 0.1]
+    assert fit["solvers"]["SGD"]["fast"]["weights"] == pytest.approx(TRUE["SGD"])
+    assert fit["solvers"]["ALS"]["tensor_core"]["within"] == pytest.approx(1) and len(fit["sha256"]) == 64
+    worse = written(store, timed(turned="ad"))
+    assert worse["told"] < 1 and worse["accuracy"] < worse["told"] and worse["solvers"]["SGD"]["fast"]["within"] > 2
+
+
+def test_the_file_names_the_options_that_were_timed(store):
+    fit = written(store, timed(extra=[("SGD", "hogwild")]))
+    options = {kernel: of["options"] for kernel, of in fit["solvers"]["SGD"].items()}
+    assert options == {"fast": {}, "hogwild": suggesting._OPTIONS["hogwild"]} and options["hogwild"]["threads"] > 0
+
+
+def test_one_data_set_alone_says_nothing_of_others(store):
+    alone = timed().query("data == 'a'")
+    assert _expected.expected(alone).expected.isna().all() and _expected.named(alone).empty
+    fit = written(store, alone)
+    assert fit["told"] > 0 and np.isnan(fit["accuracy"]) and np.isnan(fit["solvers"]["ALS"]["tensor_core"]["within"])
+
+
+@pytest.mark.parametrize(
+    ("name", "frame", "expected"),
+    [
+        ("suggest-sooner", timed(), "reproduced"),
+        ("suggest-sooner", timed(turned="a"), "contradicted"),
+        ("suggest-sooner", timed().query("data == 'a'"), "missing"),
+        ("suggest-seconds", timed(), "stretch"),
+        ("suggest-seconds", timed(turned="ab"), "short"),
+        ("suggest-seconds", timed().query("data == 'a'"), "missing"),
+    ],
+)
+def test_a_word_follows_from_the_numbers(name, frame, expected):
+    assert word(name, frame) == expected

@@ -1,0 +1,116 @@
+"""Where SGD is sooner than ALS."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpumf import ALS
+from gpumf_study import figure_style as style
+from gpumf_study.experiments.thesis import crossover
+from outcomes import assert_drawn, word
+from support import ragged_ratings
+
+
+def mapped():
+    """Two parts of a set: with few ratings of a row SGD is sooner from 16 factors on, with many from 64."""
+    rows = []
+    for nnz, first in ((1000, 16), (10_000, 64)):
+        for factors in (8, 16, 32, 64):
+            for model in ("ALS", "SGD"):
+                seconds = 1.0 if model == "ALS" else 2.0 if factors < first else 0.5
+                rows.append(("a", nnz / 1e4, 50, 50, nnz, "fastest", model, model, factors, 0, seconds, 0.7))
+    columns = ["data", "density", "n_users", "n_items", "nnz", "pair", "model", "kernel", "factors", "repeat"]
+    columns += ["seconds"]
+    return pd.DataFrame(rows, columns=[*columns, "mae"])
+
+
+def test_the_crossover_is_where_sgd_stays_ahead():
+    table = crossover.summary(mapped())
+    assert list(table.ratio) == [2, 0.5, 0.5, 0.5, 2, 2, 2, 0.5] and set(table.row_ratings) == {10, 100}
+    assert list(crossover.crossings(mapped(), "fastest").factors) == [16, 64]
+
+
+def several(turned=""):
+    """Three sets alike; in those turned SGD is sooner where it is not in the others."""
+    frames = []
+    for name in "abc":
+        frame = mapped().assign(data=name)
+        of_sgd = frame.model == "SGD"
+        frame.loc[of_sgd & (name in turned), "seconds"] = 1 / frame.seconds
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+def test_of_two_versions_of_sgd_the_sooner_one_counts():
+    sooner = mapped().query("model == 'SGD'").assign(pair="Hogwild", kernel="hogwild", seconds=0.1)
+    table = crossover.summary(pd.concat([mapped(), sooner], ignore_index=True))
+    assert set(table.pair) == {"fastest"} and set(table.sgd) == {0.1} and set(table.als) == {1.0}
+
+
+def test_the_boundary_is_judged_on_sets_that_it_was_not_fitted_to():
+    weights, accuracy, majority = crossover.boundary(several())
+    assert weights[1] < 0 < weights[2] and accuracy > majority == 0.5
+    assert crossover.boundary(mapped())[1] != crossover.boundary(mapped())[1], "one set alone says nothing of others"
+
+
+def test_settings_with_few_ratings_of_a_row_are_timed_to_the_same_error():
+    grid = {"factors": [4], "regularization": [0.1], "learning_rate": [0.02], "epochs": {"ALS": 3, "SGD": 10}}
+    frame = crossover.run({"ml-100k-twin": [0.05]}, **grid, repeats=1)
+    assert set(frame.model) == {"ALS", "SGD"} and frame.level.nunique() == 1
+    assert frame.seconds.notna().any() and np.allclose(frame.mae, frame.level, rtol=0.1)
+    assert not np.isin(frame.mae, frame.level).any(), "the level is of other ratings"
+
+
+def test_parameters_are_chosen_by_epochs_to_the_level_then_by_errors():
+    def history(*maes):
+        return pd.DataFrame({"epoch": range(len(maes)), "seconds": range(len(maes)), "mae": maes})
+
+    late, soon, never, worse = (0.1, 0.9, 0.5), (0.1, 0.6, 0.7), (0.1, 0.9, 0.8), (0.1, 0.95, 0.9)
+    order = sorted([worse, never, late, soon], key=lambda maes: crossover._soonest(history(*maes), 0.65))
+    assert order == [soon, late, never, worse]
+
+
+def test_a_figure_of_a_live_result_is_not_saved(store, repository):
+    for live in (True, False):
+        result = store("crossover", mapped(), live=live)
+        style.save(crossover.figure(result.frame), result)
+        assert (repository / "figures/thesis/crossover.svg").exists() is not live
+
+
+@pytest.mark.parametrize(
+    ("name", "frame", "expected"),
+    [
+        ("thesis-sgd-or-als", mapped(), "answered"),
+        ("thesis-sgd-or-als-boundary", several(), "reproduced"),
+        ("thesis-sgd-or-als-boundary", several(turned="c"), "contradicted"),
+        ("thesis-sgd-or-als-boundary", mapped(), "missing"),
+    ],
+)
+def test_a_word_follows_from_the_numbers(name, frame, expected):
+    assert word(name, frame) == expected
+
+
+def test_the_figure_says_where_it_was_measured_and_what_its_axes_are(store):
+    result = store("crossover", mapped())
+    assert_drawn(crossover.figure(result.frame), result, 1)
+
+
+def test_a_scheme_runs_with_the_most_factors_that_it_takes(monkeypatch):
+    monkeypatch.setattr(crossover.gpu, "available", lambda: False)
+    monkeypatch.setattr(crossover, "load_ratings", lambda name: ragged_ratings(n_users=80, seed=0))
+    kernel, _ = crossover._ON_CPU["fastest"]["ALS"]
+    monkeypatch.setattr(ALS.schemes()[kernel], "max_factors", 4)
+    grid = {"factors": [4], "regularization": [0.1], "learning_rate": [0.02], "epochs": {"ALS": 1, "SGD": 1}}
+
+    def trained(model, *what, stop):
+        history = pd.DataFrame({"epoch": [0, 1], "seconds": [0.0, 2.0], "rmse": 1.0, "mae": [0.9, 0.7]})
+        return SimpleNamespace(
+            history=history, solver=model.solver, device=model.device, score=lambda ratings: {"mae": 0.8}
+        )
+
+    monkeypatch.setattr(crossover, "trained", trained)
+    frame = crossover.run({"ragged": [1]}, **grid, repeats=1)
+    assert set(frame.seconds) == {2} and set(frame.mae) == {0.8} and set(frame.level) == {(1 + crossover.SLACK) * 0.7}
+    assert set(frame[frame.pair == "fastest"].model) == {"ALS", "SGD"} and set(frame.factors) == {4}

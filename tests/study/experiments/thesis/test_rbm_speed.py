@@ -1,0 +1,122 @@
+"""The speed of an RBM's versions, whole epochs and their updates."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import same_color
+
+from gpumf import RBM
+from gpumf.models.rbm.divergence import batch_order
+from gpumf_study import figure_style as style
+from gpumf_study.experiments.thesis import rbm_speed
+from outcomes import labelled, word
+from support import ragged_ratings
+
+CEILINGS = {"copy_bytes_per_second": 1e9, "fp32_flops": 1e9}
+
+
+def test_the_least_work_of_an_epoch_is_that_of_its_batches():
+    ratings, model = ragged_ratings(seed=0), RBM(6, batch=7, gibbs_steps=2, solver="sequential")
+    model.fit(ratings, 0)
+    trainer = model.trainer(ratings)
+    order = batch_order(0, 0, len(trainer.batches))
+    items = sum(len(np.unique(trainer.batches[int(b)].items)) for b in order)
+    share, moved, flops = rbm_speed._work(trainer.batches, order, ratings.nnz, model)
+    rated = len(np.unique(ratings.items))
+    assert rated < items, "the weights of an item count once an epoch, whatever batches it is in"
+    assert share == 1 and moved == 5 * ratings.nnz + 8 * rated * 5 * 7
+    assert flops == 6 * (ratings.nnz * (3 + 20 + 11) + 2 * items * 5)
+    parts = [rbm_speed._work(trainer.batches, order[k : k + 1], ratings.nnz, model) for k in range(len(order))]
+    np.testing.assert_allclose(np.sum(parts, axis=0), [share, moved, flops])
+
+
+@pytest.mark.parametrize("version", ["sequential", "thesis", "thesis, batches", "thesis, transfer", "fast"])
+def test_versions_are_timed_whole_and_by_updates(version, host):
+    kernel, of = RBM.versions()[version]
+    slow = version in ("thesis, batches", "thesis, transfer")
+    ratings = ragged_ratings(12, 9, 6, seed=1)
+    device = "cpu" if kernel == "sequential" else "host"
+    model = RBM(4, batch=5, solver=kernel, device=device, **of.options)
+    rows = pd.DataFrame(rbm_speed._timings(model, ratings, 1, slow, 3, CEILINGS))
+    updates = {*rbm_speed.UPDATES, rbm_speed.BATCHES} if kernel == "thesis" else set()
+    assert set(rows.part) == {"prepare", "epoch"} | updates
+    epochs = rows[rows.part == "epoch"]
+    assert len(epochs) == (1 if slow else 3)
+    assert (epochs.share < 1).all() == slow
+    np.testing.assert_allclose(rows.epoch_seconds * rows.share, rows.seconds)
+    np.testing.assert_allclose(epochs.fraction_of_limit * epochs.epoch_seconds, epochs.limit_seconds)
+    assert (rows.seconds > 0).all() and rows.limit_seconds[rows.part != "epoch"].isna().all()
+
+
+@pytest.fixture
+def speeds():
+    """Epochs of every version, and the updates of the thesis's."""
+    rows = []
+    for kernel, weights, batches, seconds, share in (
+        ("sequential", "device", "device", 40.0, 0.1),
+        ("thesis", "transfer", "transfer", 20.0, 0.5),
+        ("thesis", "device", "transfer", 12.0, 0.5),
+        ("thesis", "device", "device", 10.0, 1.0),
+        ("fast", "device", "device", 0.5, 1.0),
+    ):
+        parts = {"prepare": 3.0, "epoch": seconds}
+        if kernel == "thesis":
+            parts |= {part: seconds / 4 for part in (*rbm_speed.UPDATES, rbm_speed.BATCHES)}
+        device = "cpu" if kernel == "sequential" else "cuda"
+        for part, of_epoch in parts.items():
+            for repeat in (-1, 0, 1):
+                limit = 0.1 if part == "epoch" else np.nan
+                time = of_epoch + repeat / 100
+                version = "a", kernel, weights, batches, device, 128
+                rows.append((*version, part, repeat, share, time * share, time, limit, limit / time))
+    columns = ["data", "kernel", "weights", "batches", "device", "hidden", "part", "repeat", "share", "seconds"]
+    return pd.DataFrame(rows, columns=[*columns, "epoch_seconds", "limit_seconds", "fraction_of_limit"])
+
+
+def test_versions_are_summed_up_against_the_thesis_with_weights_on_the_device(speeds):
+    table = rbm_speed.summary(speeds).set_index("version")
+    assert list(table.speedup) == pytest.approx([0.25, 0.5, 10 / 12, 1, 20])
+    assert list(table.share) == [0.1, 0.5, 0.5, 1, 1]
+    assert list(table.index) == ["sequential", "thesis, transfer", "thesis, batches", "thesis", "fast"]
+    assert table.loc["thesis, transfer", list(rbm_speed.UPDATES)].tolist() == [5, 5, 5]
+    assert table.spread.to_numpy() == pytest.approx(0.02) and pd.isna(table["weight update"]["fast"])
+    (finding,) = [f for f in rbm_speed.FINDINGS if f.id == "rbm-epoch-speedup"]
+    assert finding.value(speeds)[0] == 20 and pd.isna(finding.value(speeds[speeds.kernel == "sequential"])[0])
+
+
+def test_epochs_and_updates_are_drawn_and_what_is_extrapolated_is_hollow(speeds, stored):
+    figure = style.save(rbm_speed.figure_updates(speeds), stored(speeds))
+    moved, kept = figure.axes[0].collections
+    assert moved.get_offsets()[:, 0].tolist() == [20, 5, 5, 5, 5] and kept.get_offsets()[0, 0] == 12
+    assert labelled(figure)
+    figure = style.save(rbm_speed.figure(speeds), stored(speeds))
+    _, measured, limits = figure.axes[0].collections
+    assert measured.get_offsets()[:, 0].tolist() == [0.5, 10, 12, 20, 40]
+    assert [same_color(face, "white") for face in measured.get_facecolor()] == [False, False, True, True, True]
+    assert limits.get_offsets()[:, 0].tolist() == pytest.approx([0.1] * 5) and labelled(figure)
+
+
+def moved(gain, fast=0.1):
+    """Epochs of a Boltzmann machine, so many times as long with its weights moved, and of a fast one."""
+    times = {
+        ("thesis", "device", "device"): 1.0,
+        ("thesis", "device", "transfer"): 3.0,
+        ("thesis", "transfer", "transfer"): 3 * gain,
+        ("fast", "device", "device"): fast,
+    }
+    rows = [(*key, "epoch", s * (1 + k / 100)) for key, s in times.items() for k in (-1, 0, 1)]
+    return pd.DataFrame(rows, columns=["kernel", "weights", "batches", "part", "epoch_seconds"])
+
+
+@pytest.mark.parametrize(
+    ("name", "frame", "expected"),
+    [
+        ("thesis-fig-4.5", moved(2.5), "reproduced"),
+        ("thesis-fig-4.5", moved(10), "same direction"),
+        ("thesis-fig-4.5", moved(0.5), "contradicted"),
+        ("rbm-epoch-speedup", moved(2, fast=0.05), "target"),
+        ("rbm-epoch-speedup", moved(2, fast=0.5), "short"),
+    ],
+)
+def test_a_word_follows_from_the_numbers(name, frame, expected):
+    assert word(name, frame) == expected

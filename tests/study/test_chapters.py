@@ -1,0 +1,129 @@
+"""What chapters share: lines of kernels as they are, numbers for prose, and which of them shows an experiment."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpumf.gpu import sources
+from gpumf_study import experiments, reports, results
+from gpumf_study.results import Result
+from support import ROOT
+
+# A machine that only runs the GPU tests may lack it.
+pytest.importorskip("IPython")
+from gpumf_study import chapters
+
+
+def lines_of(path):
+    return (sources.kernels_folder() / path).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "first", "last"),
+    [
+        ("als/thesis.cu", "decompose", "// Equations 5.6 to 5.9", "}"),
+        ("als/cumf/cg.cu", "solve_cg", "// Grid: a block a row.", "}"),  # declared over several lines
+        ("als/tensor_core.cu", "copy", "", "    }"),  # a member
+    ],
+)
+def test_a_kernel_is_shown_as_it_stands_in_its_file(path, name, first, last):
+    caption, code = chapters.kernel(path, name).data.split("\n\n```cuda\n")
+    begin, end = (int(word) for word in caption.strip("*").split() if word.isdigit())
+    shown, there = code.removesuffix("\n```").split("\n"), lines_of(path)[begin - 1 : end]
+    assert caption.startswith(f"*kernels/{path}, lines ")
+    assert [line.strip() for line in shown] == [line.strip() for line in there]
+    assert there[0].lstrip().startswith(first) and there[-1] == last and f"{name}(" in code
+    assert shown[-1] == "}"
+
+
+def test_a_part_of_a_kernel_keeps_its_indentation():
+    code = chapters.kernel("als/cumf/cg.cu", "solve_cg", "for (int step", "p = residual +").data.split("```cuda\n")[1]
+    shown = code.split("\n")
+    assert shown[0].startswith("for (int step") and shown[1].startswith("    const float ap")
+    assert "p = residual + square / before * p;" in shown[-2] and shown[-1] == "```"
+
+
+WRONG = [("multiply_all",), ("decompose", "no such line"), ("substitute", "return", "int")]
+
+
+@pytest.mark.parametrize("arguments", WRONG)
+def test_what_is_not_there_is_an_error(arguments):
+    with pytest.raises(ValueError, match=r"defines no function|no line with"):
+        chapters.kernel("als/thesis.cu", *arguments)
+
+
+def test_numbers_are_kept_under_their_names(monkeypatch):
+    myst_nb = pytest.importorskip("myst_nb")
+    kept = {}
+    monkeypatch.setattr(myst_nb, "glue", lambda name, value, display: kept.update({name: value}))
+    chapters.numbers(speed=pd.Series([2.5]).iloc[0], count=3)
+    assert kept == {"speed": 2.5, "count": 3.0}
+    for wrong in (float("nan"), float("inf"), None):
+        with pytest.raises(ValueError, match="gap is"):
+            chapters.numbers(gap=wrong)
+
+
+def test_two_machines_stand_side_by_side(tmp_path):
+    frame = pd.DataFrame({"kernel": ["a", "b"], "seconds": [0.12345, 2.0]})
+    other = pd.DataFrame({"kernel": ["a"], "seconds": [1.0]})
+    recorded = Result(tmp_path / "a.csv", frame, {"gpu": "H100"}, live=False)
+    live = Result(tmp_path / "a.csv", other, {"cpu": "C", "cpu_count": 2}, live=True)
+    table = chapters.beside((recorded, frame), (live, other), "kernel", "seconds", "s")
+    assert list(table) == ["s: H100, recorded", "s: 2 cores of C, this build"]
+    assert table.loc["a"].tolist() == ["0.123", "1"] and table.loc["b"].tolist() == ["2", "–"]
+
+
+def test_what_runs_here_has_the_full_profile_but_for_the_changes_and_is_not_kept(monkeypatch):
+    recorded, stored = results.load("blank_blocks"), []
+    monkeypatch.setattr(results, "store", lambda *arguments: stored.append(arguments))
+    live = chapters.here(recorded, data=["ml-100k-twin"], sides=[4, 16])
+    assert live.live and not recorded.live and live.provenance["cpu"] and not stored
+    assert set(live.frame.data) == {"ml-100k-twin"} and set(live.frame.side) == {4, 16}
+    with pytest.raises(TypeError, match="no parameters"):
+        chapters.here(recorded, blocks=3)
+
+
+def test_an_experiment_is_shown_as_recorded_and_as_measured_here(monkeypatch, tmp_path, capsys):
+    recorded, live = (Result(tmp_path / "a.csv", pd.DataFrame({"n": [n]}), {}, live=n == 1) for n in (0, 1))
+    drawn = SimpleNamespace(figure=lambda frame: ("figure of", frame.n[0]), summary=lambda frame: frame.n.sum())
+    shown = []
+    monkeypatch.setattr(experiments, "module", lambda name: drawn)
+    monkeypatch.setattr(experiments, "why_unavailable", lambda name: "no GPU")
+    monkeypatch.setattr(chapters.style, "save", lambda figure, result: (*figure, result.live))
+    monkeypatch.setattr(chapters, "display", shown.append)
+    for found, first in (([recorded, live], 0), ([live], 1)):
+        monkeypatch.setattr(reports, "found", lambda name, profile, found=found: found)
+        assert chapters.show("a", "quick").n[0] == first
+    assert shown == [("figure of", 0, False), ("figure of", 1, True), ("figure of", 1, True)]
+    monkeypatch.setattr(reports, "found", lambda name, profile: [])
+    assert chapters.show("a", "quick") is None and "no GPU" in capsys.readouterr().out
+    assert chapters.table("a", None) is None
+    drawn.summary = lambda frame: pd.DataFrame({"x": [0.00012345, 123456.7, np.nan], "n": frame.n[0]})
+    assert chapters.table("a", live.frame).to_numpy().T.tolist() == [["0.0001234", "123,457", "–"], [1, 1, 1]]
+
+
+def test_a_page_shows_what_it_names_first_in_reading_order():
+    found = chapters.pages()
+    assert found["first_comparison"] == "thesis/first_comparison", "the page on performance only leads through it"
+    assert found["rating_counts"] == "gpumf/data"
+    assert found["several_gpus"] == "gpumf/distributed", "the drawing of this name on another page is none of it"
+    assert "first_comparison" in chapters.named(ROOT / "book/gpumf/performance.ipynb")
+
+
+def test_an_experiment_is_named_by_code_alone(tmp_path):
+    cells = [
+        ("markdown", ['"speedups"']),
+        ("code", ['show("sparsity")\n', 'drawing("crossover")']),
+        ("code", ['"data"']),
+    ]
+    book = {"cells": [{"cell_type": kind, "source": source} for kind, source in cells]}
+    (tmp_path / "a.ipynb").write_text(json.dumps(book), encoding="utf-8")
+    assert chapters.named(tmp_path / "a.ipynb") == ["sparsity"]
+
+
+def test_every_experiment_with_findings_on_publications_has_a_chapter():
+    asked = {name for name, finding in experiments.findings() if name and finding.source != "gpumf"}
+    assert asked <= set(chapters.pages())

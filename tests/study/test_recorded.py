@@ -1,0 +1,72 @@
+"""What is recorded says where it comes from and is whole; figures and tables kept of it are of it."""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gpumf_study import experiments, results
+from support import ROOT
+
+RECORDED = sorted((ROOT / "data/results").glob("*/*/*.csv"))
+assert RECORDED
+
+
+def git(*words):
+    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, check=False).stdout
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
+def test_recorded_results_say_where_they_come_from(path):
+    device = path.parent.parent.name
+    result = results.load(path.stem, device)
+    facts = result.provenance
+    assert result.source == path.parent.name == experiments.names()[path.stem]
+    assert len(result.frame) and facts["commit"] and facts["clean"], "record from a clean commit"
+    # A commit that the history has lost: another that holds the same sources, whose hashes tell, but for those named
+    # (None where the record has no hashes to compare).
+    kept = facts.get("kept_at", {"commit": facts["commit"], "other_files": facts.get("code", ())})
+    assert git("cat-file", "-t", kept["commit"]).strip() == b"commit"
+    for source, sha256 in facts.get("code", {}).items():
+        if source not in kept["other_files"] and (ROOT / source).suffix:  # "run" is a digest of the experiment's own
+            assert hashlib.sha256(git("show", f"{kept['commit']}:{source}")).hexdigest() == sha256, source
+    of_gpu = ("gpu", "cuda_driver", "cupy") if device != "cpu" else ()
+    for key in (*of_gpu, "cpu", "packages", "parameters", "datasets", "started", "command"):
+        assert key in facts, key
+
+
+def test_recorded_sanitizer_runs_found_nothing():
+    paths = sorted((ROOT / "data/results").glob("*/gpu_sanitize*.json"))
+    assert paths
+    for path in paths:
+        for tool, outcome in json.loads(path.read_text())["tools"].items():
+            assert outcome["passed"] and not outcome["runs_that_failed"] and not outcome["findings"], (path, tool)
+
+
+def test_recorded_gpu_tests_passed():
+    paths = sorted((ROOT / "data/results").glob("*/gpu_tests.json"))
+    assert paths
+    for path in paths:
+        facts = json.loads(path.read_text())
+        assert facts["passed"] > 0 and facts["failed"] == 0, path
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "figures").glob("*/*.svg")), ids=lambda path: path.stem)
+def test_kept_figures_are_of_the_recorded_results(path):
+    name = max((name for name in experiments.names() if path.stem.startswith(name)), key=len)
+    assert path.parent.name == experiments.names()[name]
+    text = path.read_text(encoding="utf-8")
+    places = [results.load(name, found.parent.parent.name).where for found in RECORDED if found.stem == name]
+    assert any(where in text for where in [*places, "not measured"]), "run the notebook again: its result is newer"
+
+
+def test_readme_is_current():
+    assert subprocess.run([sys.executable, ROOT / "book/readme.py", "--check"]).returncode == 0, "run `make readme`"
+
+
+def test_every_recorded_result_has_the_hash_of_its_csv():
+    for path in (ROOT / "data/results").glob("*/*/*.csv"):
+        stated = json.loads(path.with_suffix(".json").read_text())["csv_sha256"]
+        assert stated == hashlib.sha256(path.read_bytes()).hexdigest(), path

@@ -1,0 +1,91 @@
+"""What is printed and kept of findings: the table and the counts."""
+
+import subprocess
+
+import pandas as pd
+import pytest
+
+from gpumf_study import experiments, findings, reports, results
+from support import ROOT
+
+
+def test_the_recorded_table_is_current():
+    stored = pd.read_csv(ROOT / "data/results/findings.csv")
+    computed = findings.table(experiments.findings())
+    assert list(stored) == findings.COLUMNS
+    assert reports.as_csv(stored) == reports.as_csv(computed), "run `make findings`"
+    assert set(stored.word) <= set(findings.WORDS)
+    words = stored.set_index("id").word
+    for experiment, of in experiments.findings():
+        if words[of.id] == "not testable":
+            continue
+        found = [experiment and results.recorded(experiment, device) for device in of.devices or [None]]
+        measured = all(found) and pd.notna(of.value(*(result.frame for result in found))[0])
+        assert (words[of.id] != findings.MISSING) == bool(measured), of.id
+
+
+def test_coverage_counts_artefacts_and_not_findings():
+    frame = pd.DataFrame(
+        [("thesis", "Figure 6.7", "tie"), ("thesis", "Figure 6.7", "short"), ("esgd", "Table 2", "missing")],
+        columns=["source", "artefact", "word"],
+    )
+    counts = reports.coverage(frame)
+    assert counts.measured.to_dict() == {"thesis": 1, "cu2rec": 0, "cumf": 0, "newgpusgd": 0, "esgd": 0}
+    assert counts.artefacts.to_dict() == {"thesis": 21, "cu2rec": 4, "cumf": 10, "newgpusgd": 5, "esgd": 4}
+
+
+def test_a_row_is_shown_with_its_spread_its_unit_and_what_was_promised(store):
+    store(
+        "sgd_cu2rec", pd.DataFrame({"data": "ml-10m-twin", "factors": 50, "steps": 3000, "seconds": [0.1, 0.2, 0.3]})
+    )
+    row = reports.overview("sgd-cu2rec50").loc["sgd-cu2rec50-seconds"]
+    assert row.measured == "0.2 ± 0.1 s" and row.promised == "target 0.3, stretch 0.1" and row.word == "target"
+    assert reports.overview("newgpusgd-fig-12-bdmovie").word.to_list() == ["not testable"]
+    with pytest.raises(ValueError, match="no findings whose ids begin with 'nothing'"):
+        reports.overview("nothing")
+
+
+def test_findings_are_printed_with_their_bounds_below_their_names(store, capsys):
+    frame = pd.DataFrame({"data": "ml-10m-twin", "factors": 50, "steps": 3000, "seconds": [0.15, 0.2, 0.25]})
+    store("sgd_cu2rec", frame)
+    assert reports.main() == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.split()[:1] == ["sgd-cu2rec50-seconds"]]
+
+    def below(name):
+        end = header.index(f" {name} ") + len(name) + 1
+        return line[:end].split()[-1]
+
+    shown = {name: below(name) for name in ("value", "low", "high", "unit", "target", "stretch")}
+    assert shown == {"value": "0.2", "low": "0.15", "high": "0.25", "unit": "s", "target": "0.3", "stretch": "0.1"}
+    assert line.split()[-1] == "target" and header.split()[-1] == "word"
+
+
+def test_make_records_one_experiment_or_all():
+    def commands(*arguments):
+        make = ["make", "--dry-run", "PYTHON=python3", *arguments]
+        return subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert "-m gpumf_study.experiments als_netflix --profile full --record" in commands("record", "NAME=als_netflix")
+    assert "book/build.py --record" in commands("record")
+
+
+def test_what_cannot_be_tested_is_not_measured():
+    rows = [("esgd", "Table 1", "reproduced"), ("esgd", "Table 2", "not testable"), ("esgd", "Figure 5", "missing")]
+    counts = reports.coverage(pd.DataFrame(rows, columns=["source", "artefact", "word"]))
+    assert counts.measured["esgd"] == 1 and counts.artefacts["esgd"] == 4
+
+
+def test_an_experiment_is_shown_recorded_and_live_as_far_as_there_is_either(monkeypatch):
+    monkeypatch.setattr(reports.results, "recorded", lambda name: {"both": "recorded"}.get(name))
+    monkeypatch.setattr(reports.experiments, "why_unavailable", lambda name: "no GPU" if name == "none" else None)
+    monkeypatch.setattr(reports.experiments, "run", lambda name, profile: f"live {profile}")
+    assert reports.found("both", "quick") == ["recorded", "live quick"]
+    assert reports.found("live", "smoke") == ["live smoke"] and reports.found("none", "quick") == []
+
+
+def test_a_rating_and_what_has_no_unit_are_shown_without_one():
+    row = {"value": 2.0, "low": 2.0, "high": 2.0, "published": 3.0, "target": None, "stretch": None, "word": "tie"}
+    for unit, shown in (("rating", "2"), (None, "2"), (float("nan"), "2"), ("s", "2 s")):
+        texts = reports.formatted(pd.Series({**row, "unit": unit}))
+        assert texts == {"measured": shown, "promised": "published 3", "word": "tie"}

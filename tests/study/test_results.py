@@ -1,0 +1,396 @@
+"""Results on disk, experiments that make them, and figures that show them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpumf import ALS, ImplicitALS, datasets, gpu
+from gpumf_study import experiments, results
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import __main__ as command_line
+from gpumf_study.experiments import _limits
+from gpumf_study.experiments.cumf import als_versions
+from gpumf_study.experiments.gpumf import als_convergence, kernel_counters
+from gpumf_study.experiments.thesis import elementwise_cube, first_comparison
+from support import ragged_ratings
+
+EXPERIMENTS = list(experiments.names())
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """Results written by a test go here."""
+    monkeypatch.setattr(results, "repository", lambda: tmp_path)
+    monkeypatch.delenv("GPUMF_RECORD", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_runs_is_stored_with_its_provenance_summed_up_and_drawn(name, repository):
+    experiment = experiments.module(name)
+    assert set(experiment.PROFILES) == {"smoke", "quick", "full"}
+    if why := experiments.why_unavailable(name):
+        pytest.skip(why)
+    try:
+        stored = experiments.run(name, "smoke")
+    except gpu.DeviceError as error:
+        if "ERR_NVGPUCTRPERM" not in str(error):  # the right to read hardware counters, which many machines keep back
+            raise
+        pytest.skip(str(error))
+    loaded = results.load(name, results.device_name(), live=True)
+    assert stored.live and loaded.live and loaded.source == experiments.names()[name]
+    pd.testing.assert_frame_equal(loaded.frame, stored.frame, check_dtype=False, rtol=1e-6)
+    assert len(loaded.frame) and not loaded.frame.isna().all(axis=None)
+    facts, parameters = loaded.provenance, experiment.PROFILES["smoke"]
+    assert facts["experiment"] == name and facts["parameters"]["profile"] == "smoke"
+    assert facts["duration_seconds"] > 0 and facts["cpu_count"] and facts["kernels_sha256"]
+    used = parameters.get("data", [])
+    used = [used] if isinstance(used, str) else list(dict.fromkeys(used))
+    recorded = list(dict.fromkeys(d["name"].split(", ")[0] for d in facts["datasets"]))  # or a part of one
+    assert recorded == used and all(len(d["sha256"]) == 64 for d in facts["datasets"])
+    assert stored.frame.columns.is_unique
+    # What is made of a result on disk is what is made of a fresh one.
+    assert len(experiment.summary(loaded.frame))
+    figure = style.save(experiment.figure(loaded.frame), loaded)
+    assert "Measured live" in figure.get_supxlabel() or "not measured" in figure.get_supxlabel()
+    for axis in figure.axes:
+        assert not axis.get_visible() or (axis.get_xlabel() and axis.has_data()), name
+
+
+def test_recording_goes_to_another_folder(repository, monkeypatch):
+    monkeypatch.setenv("GPUMF_RECORD", "1")
+    assert not experiments.run("theoretical_flops").live
+    assert (repository / "data/results" / results.device_name() / "thesis/theoretical_flops.csv").exists()
+    with pytest.raises(results.NoResult, match="no live result"):
+        results.load("theoretical_flops", results.device_name(), live=True)
+
+
+@pytest.mark.parametrize(
+    "profile", [{"data": ["ml-100k-twin", "jester-1"]}, {"data": "jester-1"}, {"rbm": {"data": "jester-1"}}]
+)
+def test_sets_are_read_before_anything_is_measured(profile, repository, monkeypatch, tmp_path):
+    monkeypatch.setenv("GPUMF_DATA", str(tmp_path / "sets"))
+    (tmp_path / "sets" / "jester").mkdir(parents=True)
+    (tmp_path / "sets" / "jester" / "jester-data-1.xls").write_bytes(b"no spreadsheet")
+    ran = []
+    module = SimpleNamespace(PROFILES={"quick": profile}, FINDINGS=[], run=lambda **_: ran.append(True))
+    monkeypatch.setattr(experiments, "module", lambda name: module)
+    with pytest.raises(datasets.DataError, match="jester-data-1"):
+        experiments.run("speedups")
+    assert not ran
+
+
+def test_where_tells_live_from_recorded(repository):
+    frame = pd.DataFrame({"a": [1]})
+    live = results.store("x", frame, {}, results.provenance(), live=True, source="thesis")
+    recorded = results.store("x", frame, {}, results.provenance(), live=False, source="thesis")
+    assert live.where.startswith("Measured live") and recorded.where.startswith("Recorded")
+    assert str(datetime.now(UTC).year) in live.where
+    several = replace(recorded, path=recorded.path.parents[2] / "nvidia-h200-x4" / "thesis" / "x.csv")
+    assert several.where.startswith("Recorded on 4 x ")
+
+
+@pytest.mark.parametrize(
+    ("name", "cards", "folder"),
+    [
+        ("NVIDIA H100 80GB HBM3", 1, "nvidia-h100-80gb-hbm3"),
+        ("NVIDIA H100 PCIe", 1, "nvidia-h100-pcie"),
+        ("NVIDIA H100 NVL", 1, "nvidia-h100-nvl"),
+        ("NVIDIA H200", 4, "nvidia-h200-x4"),
+        ("NVIDIA GeForce GTX 1080 Ti", 1, "nvidia-geforce-gtx-1080-ti"),
+        ("NVIDIA GeForce RTX 4070", 1, "nvidia-geforce-rtx-4070"),
+        ("NVIDIA GeForce RTX 4070 Ti", 1, "nvidia-geforce-rtx-4070-ti"),
+        ("Quadro RTX 6000", 1, "quadro-rtx-6000"),
+        ("NVIDIA A100-SXM4-40GB (MIG 1g.5gb)", 1, "nvidia-a100-sxm4-40gb-mig-1g-5gb"),
+    ],
+)
+def test_results_go_to_a_folder_of_the_devices_whole_name(name, cards, folder, repository, monkeypatch):
+    fake = SimpleNamespace(facts={"gpu": name})
+    monkeypatch.setattr(results.gpu, "available", lambda: True)
+    monkeypatch.setattr(results.gpu, "device", lambda: fake)
+    frame = pd.DataFrame({"a": [1]})
+    frame.attrs["cards"] = cards
+    results.store("x", frame, {}, results.provenance(), live=False, source="cumf")
+    assert (repository / "data/results" / folder / "cumf/x.csv").exists()
+    assert results.load("x", folder).provenance["gpu"] == name
+
+
+def test_unknown_parameters_and_results_are_refused(repository):
+    with pytest.raises(TypeError, match="no parameters"):
+        experiments.run("ceilings", repeat=3)
+    with pytest.raises(results.NoResult, match="make record"):
+        results.load("theoretical_flops", results.REFERENCES[0])
+
+
+def test_the_cube_is_right(device, repository):
+    a = np.random.default_rng(0).random((70, 70), np.float32)
+    if device == "cpu":
+        timings = elementwise_cube._cpu_timings(a, 1)
+        outputs = []
+        for cube in (elementwise_cube.machine.cube_one_core, elementwise_cube.machine.cube_all_cores):
+            outputs.append(np.full_like(a, np.nan))
+            cube(a, outputs[-1])
+    else:
+        launcher = gpu.device(device)
+        timings, outputs = elementwise_cube._kernel_timings(launcher, a, 1), []
+        for access in ("coalesced", "strided"):
+            result = launcher.array(np.full_like(a, np.nan))
+            elementwise_cube.cube(launcher, access)(launcher.array(a), result)
+            outputs.append(launcher.to_numpy(result))
+    assert all((seconds > 0).all() for *_, seconds in timings)
+    for output in outputs:
+        np.testing.assert_allclose(output, a.astype(np.float64) ** 3, rtol=1e-6)
+
+
+def test_summary_counts_epochs_and_seconds_to_the_threshold():
+    def history(kernel, device, maes, repeat):
+        return pd.DataFrame(
+            {
+                "data": "jester-1",
+                "model": "ALS",
+                "kernel": kernel,
+                "device": device,
+                "repeat": repeat,
+                "epoch": range(len(maes)),
+                "seconds": np.arange(len(maes)) * (4.0 if device == "cpu" else 0.5),
+                "rmse": maes,
+                "mae": maes,
+            }
+        )
+
+    frame = pd.concat(
+        [
+            history("sequential", "cpu", [2.0, 0.8, 0.70, 0.69], 0),
+            history("thesis_shared", "cuda", [2.0, 0.8, 0.70, 0.69], 0),
+            history("parallel", "cpu", [2.0, 0.8, 0.75, 0.72], 0),
+        ]
+    )
+    table = first_comparison.summary(frame).set_index("kernel")
+    assert (
+        table.loc["sequential", "epochs_to_threshold"] == 2 and table.loc["sequential", "seconds_to_threshold"] == 8
+    )
+    assert table.loc["thesis_shared", "speedup"] == 8
+    assert table.loc["parallel"].isna()[["seconds_to_threshold", "speedup"]].all()
+    assert table.loc["parallel", "mae"] == 0.72, "that of the last epoch"
+
+
+def test_the_cubes_are_compared_at_the_largest_side():
+    rows = []
+    for side, one, gpu_alone, moved in ((8, 1.0, 2.0, 3.0), (16, 10.0, 1.0, 5.0)):
+        for device, access, transfer, seconds in (
+            ("one core", "coalesced", "resident", one),
+            ("all cores", "coalesced", "resident", one / 2),
+            ("gpu", "coalesced", "resident", gpu_alone),
+            ("gpu", "strided", "resident", 4 * gpu_alone),
+            ("gpu", "coalesced", "pinned", moved),
+            ("gpu", "strided", "pinned", moved),
+            ("gpu", "coalesced", "pageable", 4 * moved),
+            ("gpu", "strided", "pageable", 6 * moved),
+        ):
+            limit = 0.5 if transfer == "resident" else np.nan
+            rows += [(side, device, access, transfer, k, seconds, limit, limit / seconds) for k in range(3)]
+    columns = ["side", "device", "access", "transfer", "repeat", "seconds", "limit_seconds", "fraction_of_limit"]
+    found = elementwise_cube.summary(pd.DataFrame(rows, columns=columns))
+    expected = {"side": 16, "all_cores": 2, "gpu": 10, "strided": 4, "fraction": 0.5}
+    expected |= {"gpu_pinned": 2, "crossover_pinned": 16, "strided_pinned": 1}
+    expected |= {"gpu_pageable": 0.5, "crossover_pageable": None, "strided_pageable": 1.5}
+    assert found == expected
+
+
+def test_the_least_work_of_the_phases_is_that_of_the_half_sweep_and_the_matrices():
+    rows, columns, nnz, f = 30, 20, 200, 8
+    bytes_, flops = _limits.half_sweep(rows, columns, nnz, f)
+    assert bytes_ == 8 * nnz + 8 * 31 + 4 * 8 * 50 and flops == 200 * 88 + 30 * (8**3 / 3 + 128)
+    phases = _limits.phases(rows, columns, nnz, f)
+    through_memory = 2 * 4 * rows * f * (f + 1) // 2 + 3 * 4 * f * rows - 4 * f * rows
+    assert phases["get_hermitian"][0] + phases["solve"][0] == bytes_ + through_memory
+    assert phases["get_hermitian"][1] + phases["solve"][1] == pytest.approx(flops)
+    apart = _limits.phases(rows, columns, nnz, f, fused_bias=False)
+    assert apart["get_hermitian"][1] + apart["get_bias"][1] == phases["get_hermitian"][1]
+    half = _limits.phases(rows, columns, nnz, f, entry_bytes=2)
+    assert phases["solve"][0] - half["solve"][0] == 2 * rows * f * (f + 1) // 2
+    implicit = _limits.half_sweep(rows, columns, nnz, f, implicit=True)
+    assert implicit == (bytes_, flops + phases["get_gram"][1])
+
+
+def test_an_approximate_solution_counts_no_more_than_an_exact_one():
+    exact, two, many = (_limits.half_sweep(10, 10, 0, 100, steps)[1] for steps in (None, 2, 100))
+    assert two == 10 * 3 * 2 * 100**2 and many == exact
+
+
+def test_a_limit_is_the_longer_time_at_the_rate_of_the_units_that_do_the_work():
+    ceilings = {"copy_bytes_per_second": 10.0, "fp32_flops": 100.0, "fp16_flops": 1000.0}
+    assert _limits.limit_seconds(20, 100, ceilings, "cumf_lu") == 2
+    assert _limits.limit_seconds(20, 1000, ceilings, "cumf_lu") == 10
+    assert _limits.limit_seconds(10, 2000, ceilings, "ALS tensor_core") == 2
+
+
+def test_the_versions_of_cumf_are_timed_by_phases_and_loads(host):
+    train, rows = ragged_ratings(seed=1), []
+    ceilings = {"copy_bytes_per_second": 1e12, "fp32_flops": 1e12, "fp16_flops": 1e13}
+    for model in (
+        ALS(5, solver="cumf_cg_fp16", device="host", biases=False),
+        ImplicitALS(5, solver="cumf_lu", device="host"),
+    ):
+        for load in als_versions.LOADS:
+            rows += als_versions._timings(model, train, load, ceilings, 2)
+    frame = pd.DataFrame(rows, columns=als_versions.COLUMNS)
+    hermitian = frame[frame.step == "users get_hermitian"]
+    assert (
+        hermitian.groupby(["kernel", "load"]).size().eq(2).all()
+        and hermitian.groupby("kernel").load.nunique().eq(3).all()
+    )
+    others = frame[~frame.step.str.endswith("get_hermitian")]
+    assert (others.load == "coalesced").all() and others.groupby(["kernel", "step"]).size().eq(2).all()
+    explicit, implicit = (set(others.step[others.model == name]) for name in ("ALS", "ImplicitALS"))
+    assert {"users", "items", "iteration", "users get_bias", "items solve"} <= explicit
+    assert implicit - explicit == {"users get_gram", "items get_gram"}
+    assert (frame.cg_steps.notna() == (frame.kernel == "cumf_cg_fp16")).all()
+    assert (frame.fraction_of_limit > 0).all() and frame.gather_seconds[frame.step == "users solve"].isna().all()
+
+
+def test_the_summary_of_convergence_is_against_one_core():
+    rows = [
+        ("a", kernel, "cpu", epoch, rmse + epoch, 1.0)
+        for kernel, rmse in (("sequential", 1), ("x", 1.5))
+        for epoch in (0, 1)
+    ]
+    table = als_convergence.summary(pd.DataFrame(rows, columns=["data", "kernel", "device", "epoch", "rmse", "mae"]))
+    assert (
+        list(table.rmse_difference) == [0, 0.5]
+        and list(table.mae_difference) == [0, 0]
+        and list(table.rmse) == [2, 2.5]
+    )
+
+
+COUNTED = """==PROF== Connected to process 12
+==PROF== Profiling "tensor_core" - 0: 0%....100% - 9 passes
+"ID","Process ID","Kernel Name","gpu__time_duration.sum","dram__bytes_read.sum","sm__inst_executed_pipe_tensor.avg.\
+pct_of_peak_sustained_active","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active","smsp__average_warps_\
+issue_stalled_long_scoreboard_per_issue_active.ratio","smsp__average_warps_issue_stalled_selected_per_issue_active.\
+ratio","launch__waves_per_multiprocessor"
+"","","","ns","byte","%","%","inst","inst",""
+"0","12","tensor_core(Segment *, int)","1,234","5,000,000","12.5","40.25","2.5","1","3"
+"1","12","get_hermitian","99","70","n/a","","0.5","1","3"
+"2","12","get_hermitian","98","71","n/a","","0.5","1","3"
+"3","12","tensor_core(Segment *, int)","2,345","6","1","2","1.5","1","3"
+"""
+
+
+def test_counters_are_read_from_nsight_computes_page():
+    frame = kernel_counters.parse(COUNTED)
+    values = frame.set_index(["kernel", "side", "metric"]).value.sort_index()
+    users, items = values["tensor_core", "users"], values["tensor_core", "items"]
+    assert dict(users) == {
+        "duration": 1234,
+        "DRAM bytes read": 5e6,
+        "tensor pipe": 40.25,
+        "stalled: long_scoreboard": 2.5,
+    }
+    assert items["duration"] == 2345 and items["tensor pipe"] == 2
+    assert (
+        values["get_hermitian", "items", "duration"] == 98 and "tensor pipe" not in values["get_hermitian", "users"]
+    )
+    assert set(frame.unit[frame.metric == "duration"]) == {"ns"}
+
+
+def test_without_nsight_compute_one_sentence_says_what_is_missing(monkeypatch):
+    monkeypatch.setattr(kernel_counters.gpu, "available", lambda: True)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(gpu.DeviceError, match="ncu was not found"):
+        kernel_counters.run("ml-100k-twin", 16)
+
+
+def test_an_experiment_runs_from_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(results, "repository", lambda: tmp_path)
+    monkeypatch.setenv("GPUMF_RECORD", "")
+    assert command_line.main(["data_sets", 'data=["ml-100k-twin"]', "--record"]) == 0
+    assert "Recorded on" in capsys.readouterr().out
+    stored = results.load("data_sets", results.device_name())
+    assert not stored.live and stored.provenance["parameters"] == {"data": ["ml-100k-twin"], "profile": "quick"}
+    for wrong in (["data_set"], ["data_sets", "data"], ["data_sets", "sets=[]"]):
+        with pytest.raises(SystemExit):
+            command_line.main(wrong)
+    assert "has no parameters ['sets']" in capsys.readouterr().err
+    assert command_line.main(["rating_counts", "--profile", "smoke", "points=7"]) == 0, "options stand anywhere"
+    assert results.load("rating_counts", results.device_name(), live=False).provenance["parameters"]["points"] == 7
+    with pytest.raises(SystemExit):
+        command_line.main(["rating_counts", "points=few"])
+    assert "points must be a whole number above 0" in capsys.readouterr().err
+
+
+# What the repository holds
+
+
+# What the real sets must give
+
+
+def real(name):
+    if not datasets.names().loc[name, "present"]:
+        pytest.skip(f"{name} is not on this machine; set GPUMF_DATA")
+    return datasets.load(name).split(0.2, seed=0)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+@pytest.mark.parametrize(
+    ("name", "regularization", "metric", "reach"),
+    [("jester-1", 0.07, "mae", 0.695), ("ml-100k", 0.1, "rmse", 0.95)],
+)
+def test_als_on_real_ratings(device, name, regularization, metric, reach):
+    from gpumf import ALS
+
+    train, test = real(name)
+    fitted = ALS(16, regularization, device=device, biases=False).fit(train, 20, test)
+    reference = ALS(16, regularization, solver="sequential", biases=False).fit(train, 20, test)
+    assert fitted.history[metric].iloc[-1] <= reach
+    assert abs(fitted.history[metric] - reference.history[metric]).max() < 1e-3
+
+
+def test_numbers_are_stored_with_nine_digits_in_lines_of_one_end(repository):
+    frame = pd.DataFrame({"seconds": [1 / 3, 1e-9 / 7, 2.0], "name": ["a", "b", "c"]})
+    stored = results.store("x", frame, {}, results.provenance(), live=True, source="gpumf")
+    assert stored.path.read_bytes() == b"seconds,name\n0.333333333,a\n1.42857143e-10,b\n2,c\n"
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+@pytest.mark.parametrize("missing", [None, "no compiler"])
+def test_kernels_are_there_on_a_gpu_or_on_the_processor(on_gpu, missing, monkeypatch):
+    monkeypatch.setattr(gpu, "available", lambda: on_gpu)
+    monkeypatch.setattr(gpu, "why_unavailable", lambda name: missing if name == "host" else "no GPU")
+    assert experiments.kernels_unavailable() == (None if on_gpu else missing)
+    assert experiments.usable_devices() == ({"cpu", "cuda"} if on_gpu else {"cpu"})
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("csv", lambda content: content[: len(content) // 2]),
+        ("csv", lambda content: content[:-1]),
+        ("csv", lambda content: b"".join(content.splitlines(keepends=True)[:-1])),
+        ("csv", lambda content: b""),
+        ("json", lambda content: content[: len(content) // 2]),
+        ("json", lambda content: b"[]"),
+        ("json", lambda content: b"\xff"),
+    ],
+)
+@pytest.mark.parametrize("live", [True, False])
+def test_a_damaged_result_is_named_and_draws_nothing(file, damage, live, repository):
+    frame = pd.DataFrame({"a": [1.5, 2.5, 3.5]})
+    stored = results.store("x", frame, {}, results.provenance(), live=live, source="thesis")
+    path = stored.path.with_suffix(f".{file}")
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"thesis/x\.csv.*" + ("measured again" if live else "git checkout")):
+        results.load("x", results.device_name(), live)
+
+
+def test_the_result_shown_is_that_of_the_first_reference_that_has_it(store):
+    first, second = results.REFERENCES[:2]
+    assert results.reference("measured") == first == results.reference(None)
+    store("measured", pd.DataFrame({"a": [2]}), device=second)
+    assert results.reference("measured") == results.load("measured").device == second
+    store("measured", pd.DataFrame({"a": [1]}), device=first)
+    assert results.recorded("measured").device == first and results.recorded("measured", second).frame.a[0] == 2

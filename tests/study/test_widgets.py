@@ -1,0 +1,147 @@
+"""What readers can touch holds the numbers of its frames, as JSON that any browser reads, beside a static picture."""
+
+import json
+import re
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from gpumf_study import figure_style as style
+from gpumf_study import results, widgets
+from gpumf_study.experiments.gpumf import race_steps
+from gpumf_study.experiments.thesis import crossover
+
+EMPTY = Figure(figsize=(1, 1))
+
+
+@cache
+def frame(name):
+    return results.load(name).frame
+
+
+def embedded(widget):
+    """The data as a browser reads them from the page."""
+    (text,) = re.findall(r'<script type="application/json">(.*?)</script>', widget._repr_html_(), re.DOTALL)
+    return json.loads(text)
+
+
+def all_of_them():
+    return {
+        "race": widgets.race(frame("race_steps"), EMPTY),
+        "convergence": widgets.convergence(frame("sgd_schemes"), "SGD", EMPTY),
+        "crossover": widgets.crossover(frame("crossover"), EMPTY),
+        "roofline": widgets.roofline(frame("als_versions"), frame("ceilings"), EMPTY),
+    }
+
+
+@pytest.mark.parametrize("kind", all_of_them())
+def test_a_page_holds_the_data_and_a_picture_with_words(kind):
+    widget = all_of_them()[kind]
+    html = widget._repr_html_()
+    assert embedded(widget) == widget.data and f'data-kind="{kind}"' in html
+    alt = re.search(r'<img src="data:image/svg\+xml,[^"]+" alt="([^"]+)"', html)[1]
+    assert alt == repr(widget) and len(alt.split()) > 8
+    assert len(json.dumps(widget.data)) < 60_000, "a page loads quickly"
+
+
+def test_no_text_of_the_data_ends_its_element():
+    widget = widgets.Widget("race", {"name": "</script><b>"}, EMPTY, "a < b")
+    html = widget._repr_html_()
+    assert embedded(widget) == widget.data and html.count("</script>") == 1 and 'alt="a &lt; b"' in html
+
+
+def test_an_order_leaves_what_the_kernel_left():
+    steps = frame("race_steps")
+    data = widgets.race(steps, EMPTY).data
+    assert {one["outcome"] for one in data["orders"]} == set(steps.outcome)
+    for one in data["orders"]:
+        writes = [step["value"] for step in one["steps"] if (step["cell"], step["access"]) == ("p", "write")]
+        recorded = steps[steps.outcome == one["outcome"]]
+        of_first = recorded[(recorded.step == 0) & (recorded.group == one["first"])].user_factor
+        assert writes[-1] == pytest.approx(of_first.iloc[0], abs=1e-4)
+        assert len(one["steps"]) == recorded.step.max() + 1
+    lost = [one for one in data["orders"] if one["outcome"] != "both count"]
+    reads = [[s["value"] for s in one["steps"] if (s["cell"], s["access"]) == ("p", "read")] for one in lost]
+    assert all(values == [data["user"]] * 2 for values in reads), "both read before either has written"
+
+
+def test_lines_are_medians_over_repeats():
+    runs = frame("sgd_schemes")
+    data = widgets.convergence(runs, "SGD", EMPTY, metric="mae").data
+    assert data["metric"] == "MAE" and set(data["sets"]) == set(runs.data)
+    (line,) = [line for line in data["sets"]["ml-100k"] if line["name"] == "CuMF_SGD"]
+    of_line = runs[(runs.data == "ml-100k") & (runs.scheme == "cumf_sgd")]
+    expected = of_line[of_line.epoch == 7].median(numeric_only=True)
+    at = line["epochs"].index(7)
+    assert line["errors"][at] == pytest.approx(expected.mae, rel=1e-4)
+    assert line["seconds"][at] == pytest.approx(expected.seconds, rel=1e-4)
+    assert line["main"] and line["epochs"][0] == 1 and line["on"] == "cuda"
+
+
+def test_wall_seconds_are_those_of_a_training_that_ends_there():
+    runs = frame("cu2rec_training")
+    lines = widgets.convergence(runs, "SGD", EMPTY).data["sets"]["ml-20m-twin"]
+    (line,) = [line for line in lines if line["name"] == style.LOOKS["SGD", "ordered"].name]
+    of_line = runs[(runs.data == "ml-20m-twin") & (runs.scheme == "ordered")]
+    last = of_line[of_line.epoch == of_line.epoch.max()]
+    whole = last.wall - last["compile"]
+    assert line["wall"][-1] == pytest.approx(whole.median(), rel=1e-4)
+    assert (last["prepare"] + last["transfer"]).min() < line["wall"][0] < line["wall"][-1]
+    assert "wall" not in widgets.convergence(frame("sgd_schemes"), "SGD", EMPTY).data["sets"]["ml-100k"][0]
+
+
+def test_what_diverged_is_missing():
+    runs = frame("sgd_schemes").copy()
+    of = (runs.data == "ml-100k") & (runs.scheme == "hogwild") & (runs.epoch > 3)
+    runs.loc[of, "rmse"] = np.nan
+    lines = widgets.convergence(runs, "SGD", EMPTY).data["sets"]["ml-100k"]
+    (line,) = [line for line in lines if line["name"] == "Hogwild"]
+    assert [error is None for error in line["errors"]] == [epoch > 3 for epoch in line["epochs"]]
+
+
+def test_settings_are_those_with_a_winner():
+    table = crossover.summary(frame("crossover"))
+    table = table[(table.pair == "fastest") & table.ratio.notna()]
+    settings = widgets.crossover(frame("crossover"), EMPTY).data["settings"]
+    assert len(settings) == len(table)
+    for one, row in zip(settings, table.itertuples(), strict=True):
+        assert (one["data"], one["factors"]) == (row.data, row.factors)
+        assert one["ratio"] == pytest.approx(row.ratio, rel=0.01) and (one["ratio"] > 1) == (row.ratio > 1)
+        row_ratings = one["density"] * one["users"] * one["items"] / (one["users"] + one["items"])
+        assert row_ratings == pytest.approx(one["row"], rel=0.02), "as the sliders compute it"
+
+
+def test_marks_stand_under_their_roofs():
+    data = widgets.roofline(frame("als_versions"), frame("ceilings"), EMPTY).data
+    recorded = frame("ceilings").set_index(["device", "ceiling"]).value
+    assert data["roofs"]["fp16"] == pytest.approx(recorded["cuda", "fp16_flops"], rel=1e-3)
+    for setting in data["settings"]:
+        for version in setting["versions"]:
+            assert [step["side"] for step in version["steps"]] == ["users", "items"]
+            for step in version["steps"]:
+                assert step["gathered"] < step["intensity"]
+                roof = min(data["roofs"][version["products"]], step["intensity"] * data["roofs"]["bandwidth"])
+                assert 0 < step["rate"] <= roof
+    rows = frame("als_versions").query("data == 'netflix-twin' and factors == 100 and model == 'ALS'")
+    rows = rows[(rows.kernel == "tensor_core") & (rows.step == "items")]
+    rows = rows[rows.cg_steps == rows.cg_steps.max()]
+    (setting,) = [one for one in data["settings"] if one["name"] == "netflix-twin, 100 factors"]
+    assert setting["versions"][-1]["steps"][1]["seconds"] == pytest.approx(rows.seconds.median(), rel=1e-3)
+
+
+def test_replayed_values_follow_the_rate():
+    order = pd.DataFrame(
+        {
+            "group": [0, 0, 0, 0],
+            "access": ["read", "read", "write", "write"],
+            "array": ["user_factors", "item_factors", "user_factors", "item_factors"],
+            "element": [0, 0, 0, 0],
+        }
+    )
+    p, q, r = 1.0, 2.0, 5.0  # the first item's rating
+    step = race_steps.RATE * (p * q - r)
+    values = [one["value"] for one in widgets._replayed(order)]
+    assert values == pytest.approx([p, q, p - step * q, q - step * p])
