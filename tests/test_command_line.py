@@ -159,7 +159,10 @@ BAD = {
     "a share above 1": (["fit", "{ratings}", "--test", "2", "-o", "m"], "test must lie between 0 and 1"),
     "a negative seed": (["fit", "{ratings}", "--seed", "-1", "-o", "m"], "seed must be an integer from 0"),
     "another device": (["fit", "{ratings}", "--device", "tpu", "-o", "m"], "device must be 'auto'"),
-    "a folder of something else": (["fit", "{ratings}", "-o", "{folder}"], ".*exists and is no folder of a model"),
+    "a folder of something else": (
+        ["fit", "{ratings}", "-o", "{folder}"],
+        ".*holds empty, which gpumf fit did not write",
+    ),
     "a file in the way": (["fit", "{ratings}", "-o", "{folder}/text/m"], ".*text"),
     "no model": (["recommend", "nowhere", "--user", "u1"], "nowhere holds no model; `gpumf fit"),
     "no such user": (["recommend", "{model}", "--user", "u99"], "the model knows no user 'u99'; it knows 30"),
@@ -189,18 +192,17 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(case, ratings, model, tmp_
     assert not os.listdir() and sorted(folder.rglob("*")) == before
 
 
-@pytest.mark.parametrize("damaged", ["model.npz", "ratings.npz"])
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", None])
-def test_a_damaged_model_is_named(damaged, damage, ratings, tmp_path, capsys):
+def test_a_damaged_model_is_named(damage, ratings, tmp_path, capsys):
     assert (
         main(["fit", ratings, "--factors", "2", "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "m")]) == 0
     )
     capsys.readouterr()
-    path = tmp_path / "m" / damaged
+    path = tmp_path / "m/model.npz"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2] if damage is None else damage)
     assert main(["recommend", str(tmp_path / "m"), "--user", "u1"]) == 1
     err = capsys.readouterr().err
-    assert err.count("\n") == 1 and damaged in err
+    assert err.count("\n") == 1 and "model.npz" in err
 
 
 @pytest.mark.parametrize("arguments", [[], ["train"], ["fit"], ["fit", "x"], ["recommend", "m"], ["info", "-x"]])

@@ -19,9 +19,12 @@ from gpumf.models import ALS, DivergedError, ImplicitALS, NotFittedError, cross_
 
 if TYPE_CHECKING:
     from gpumf.models import RBM, SGD, Blend
+    from gpumf.models.loading import load
     from gpumf.suggestion import suggest
 else:
-    __getattr__, __dir__ = late(__name__, {"models": "RBM SGD Blend", "suggestion": "suggest"})
+    __getattr__, __dir__ = late(
+        __name__, {"models": "RBM SGD Blend", "models.loading": "load", "suggestion": "suggest"}
+    )
 
 __version__ = "0.2.0"
 __all__ = [
@@ -35,6 +38,7 @@ __all__ = [
     "__version__",
     "cross_validate",
     "datasets",
+    "load",
     "search",
     "suggest",
 ]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from gpumf import ALS, RBM, SGD
-from gpumf.models import storage
+from gpumf.models import replacing
 from support import MODELS
 
 
@@ -55,7 +55,7 @@ def test_a_save_that_fails_leaves_the_old_file(sets, tmp_path, monkeypatch):
         with pytest.raises(OSError, match="No space"):
             model.save(path)
         patch.undo()
-        patch.setattr(storage.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+        patch.setattr(replacing.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
         with pytest.raises(OSError, match="Input/output"):
             model.save(path)
     assert path.read_bytes() == old and [p.name for p in tmp_path.iterdir()] == ["model.npz"]

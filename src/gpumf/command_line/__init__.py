@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("--json", action="store_true", help="print the answer as one JSON object")
         return made
 
-    fit = command("fit", models.fit, "train a model on ratings and keep it in a folder")
+    fit = command("fit", models.fit, "train a model on ratings and keep it, with what its users rated, in a folder")
     _ratings(fit, "ratings")
     fit.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the model is kept")
     fit.add_argument("--model", choices=models.MODELS, default="als", help="default: %(default)s")

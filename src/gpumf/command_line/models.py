@@ -1,10 +1,7 @@
-"""Train, keep, recommend, evaluate. A model's folder holds it, and the ratings and ids that it was trained on."""
+"""Train, keep, recommend, evaluate."""
 
 import inspect
 import json
-import os
-import shutil
-import tempfile
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -12,32 +9,21 @@ from typing import Any
 import numpy as np
 
 from gpumf import ALS, RBM, SGD, ImplicitALS, datasets
+from gpumf.command_line.folders import kept, output_folder
 from gpumf.datasets import Ratings
 
 MODELS: dict[str, Any] = {"als": ALS, "implicit": ImplicitALS, "rbm": RBM, "sgd": SGD}
-_MODEL, _RATINGS = "model.npz", "ratings.npz"
 
 
 def fit(options: Namespace) -> tuple[dict, str]:
     """Train and keep a model; what it was trained on, and its last errors on what was held back."""
     kind, output = MODELS[options.model], Path(options.output)
-    if output.exists() and not (output / _MODEL).is_file():
-        raise ValueError(f"{output} exists and is no folder of a model; give another --output")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    model = kind(**_parameters(kind, options), seed=options.seed, device=options.device)
-    ratings = _read(options.ratings, options)
-    train, test = (ratings, None) if options.test is None else ratings.split(options.test, options.seed)
-    model.fit(train, options.epochs, test, progress=not options.json)
-    beside = Path(tempfile.mkdtemp(prefix=f".{output.name}-", dir=output.parent))
-    try:
-        model.save(beside / _MODEL)
-        _keep(train, options.model, beside / _RATINGS)
-        if output.exists():
-            shutil.rmtree(output)
-        beside.chmod(0o755)
-        os.replace(beside, output)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    with output_folder(output) as save:
+        model = kind(**_parameters(kind, options), seed=options.seed, device=options.device)
+        ratings = _read(options.ratings, options)
+        train, test = (ratings, None) if options.test is None else ratings.split(options.test, options.seed)
+        model.fit(train, options.epochs, test, progress=not options.json, ids=True)
+        save(model, seen=True)
     answer = {"model": options.model, "folder": str(output), "solver": model.solver, "device": model.device}
     answer |= {"users": train.n_users, "items": train.n_items, "ratings": train.nnz, "epochs": model.epoch}
     answer |= {"seconds": float(model.history.seconds.iloc[-1])}
@@ -54,26 +40,28 @@ def fit(options: Namespace) -> tuple[dict, str]:
 
 def recommend(options: Namespace) -> tuple[dict, str]:
     """The best items of a user, by the ids of the ratings."""
-    model, train = _kept(options)
-    user = _position(train, options.user)
-    positions, predicted = model.recommend(user, k=options.k, seen=() if options.seen else train)
-    items = train.item_ids[positions].tolist()
+    model = kept(options.model, options.device)
+    user = _position(_ids(model, "user"), options.user)
+    positions, predicted = model.recommend(user, k=options.k, seen=() if options.seen else None, ids=False)
+    items = _ids(model, "item")[positions].tolist()
     found = [{"item": item, "rating": float(rating)} for item, rating in zip(items, predicted, strict=True)]
     return {"user": options.user, "items": found}, "\n".join(f"{row['item']}\t{row['rating']:.4f}" for row in found)
 
 
 def evaluate(options: Namespace) -> tuple[dict, str]:
     """Errors and rankings on ratings, of those of users and items that the model knows."""
-    model, train = _kept(options)
+    model = kept(options.model, options.device)
     given = _read(options.ratings, options)
-    users, items = (_matched(getattr(given, side), getattr(train, side)) for side in ("user_ids", "item_ids"))
+    known = {side: _ids(model, side) for side in ("user", "item")}
+    users, items = (_matched(getattr(given, f"{side}_ids"), known[side]) for side in known)
     users, items = users[given.users], items[given.items]
-    known = (users >= 0) & (items >= 0)
-    if not known.any():
+    both = (users >= 0) & (items >= 0)
+    if not both.any():
         raise ValueError(f"{options.ratings} has no rating of a user and an item that {options.model} was trained on")
-    test = Ratings(users[known], items[known], given.values[known], train.n_users, train.n_items, name=given.name)
+    shape = {f"n_{side}s": len(ids) for side, ids in known.items()}
+    test = Ratings(users[both], items[both], given.values[both], name=given.name, **shape)  # type: ignore[arg-type]
     answer = {"ratings": test.nnz, "unknown": given.nnz - test.nnz} | model.score(test)
-    answer |= {f"{name}@{options.k}": value for name, value in model.rank(test, options.k, seen=train).items()}
+    answer |= {f"{name}@{options.k}": value for name, value in model.rank(test, options.k).items()}
     return answer, "\n".join(f"{name}\t{value:.6g}" for name, value in answer.items())
 
 
@@ -100,36 +88,13 @@ def _read(given: str, options: Namespace) -> Ratings:
     return datasets.read(given, options.user_column, options.item_column, options.rating_column)
 
 
-def _keep(train: Ratings, kind: str, path: Path) -> None:
-    columns: dict[str, Any] = {name: getattr(train, name) for name in ("users", "items", "values")}
-    columns |= {side: _plain(getattr(train, side)) for side in ("user_ids", "item_ids")}
-    np.savez(path, model=kind, **columns)
+def _ids(model: Any, side: str) -> np.ndarray:
+    """The id of each of a model's users or items."""
+    ids = getattr(model, f"{side}_ids")
+    return np.arange(model._shape[side == "item"]) if ids is None else ids
 
 
-def _plain(ids: np.ndarray) -> np.ndarray:
-    """Ids without Python objects, which only pickle stores."""
-    ids = np.asarray(ids)
-    return ids if ids.dtype.kind in "iuU" else ids.astype(str)
-
-
-def _kept(options: Namespace) -> tuple[Any, Ratings]:
-    folder = Path(options.model)
-    if not (folder / _MODEL).is_file():
-        raise ValueError(f"{folder} holds no model; `gpumf fit RATINGS -o {folder}` makes one")
-    try:
-        with np.load(folder / _RATINGS, allow_pickle=False) as file:
-            columns = {name: file[name] for name in file.files}
-        kind = MODELS[str(columns.pop("model"))]
-        shape = {"n_users": len(columns["user_ids"]), "n_items": len(columns["item_ids"])}
-        train = Ratings(**columns, **shape)  # type: ignore[arg-type]
-    except Exception as error:  # whatever damaged bytes make NumPy and zipfile raise
-        raise ValueError(f"{folder / _RATINGS} is damaged ({error}); train again") from error
-    model = kind.load(folder / _MODEL, device=options.device)
-    return model, train
-
-
-def _position(train: Ratings, user: str) -> int:
-    ids = train.user_ids
+def _position(ids: np.ndarray, user: str) -> int:
     found = np.flatnonzero(ids.astype(str) == user)
     if not len(found):
         raise ValueError(f"the model knows no user {user!r}; it knows {len(ids):,}, such as {ids[0]}")
@@ -140,4 +105,4 @@ def _matched(given: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Where each of the given ids is among the known ones, -1 where it is not."""
     import pandas as pd
 
-    return pd.Index(_plain(known).astype(str)).get_indexer(_plain(given).astype(str))
+    return pd.Index(known.astype(str)).get_indexer(given.astype(str))

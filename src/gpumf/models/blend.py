@@ -213,16 +213,20 @@ class Blend(Folding):
         """
         header, arrays = read(path, "Blend", flag("mmap", mmap))
         with damage_of(path):
-            known = {kind.__name__: kind for kind in _subclasses(Model)}
-            models = []
-            for k, of_model in enumerate(header["models"]):
-                start = f"{k}."
-                own = {name.removeprefix(start): arrays.pop(name) for name in list(arrays) if name.startswith(start)}
-                models.append(known[of_model["model"]]._of_content(of_model, own, device, not mmap))
-            if arrays:
-                raise ValueError(f"it has arrays of no model: {sorted(arrays)}")
-            made = cls(*models, weights=header["weights"])
-            _ = made._shape, made.user_ids, made.item_ids
+            return cls._of_content(header, arrays, device, not mmap)
+
+    @classmethod
+    def _of_content(cls, header, arrays, device, numbers=True):
+        """The blend of the models whose headers and arrays these are."""
+        models = []
+        for k, of_model in enumerate(header["models"]):
+            start = f"{k}."
+            own = {name.removeprefix(start): arrays.pop(name) for name in list(arrays) if name.startswith(start)}
+            models.append(model_named(of_model["model"])._of_content(of_model, own, device, numbers))
+        if arrays:
+            raise ValueError(f"it has arrays of no model: {sorted(arrays)}")
+        made = cls(*models, weights=header["weights"])
+        _ = made._shape, made.user_ids, made.item_ids
         first, *others = (model._seen_rows for model in models)
         if first and all(
             other and np.array_equal(other.indptr, first.indptr) and np.array_equal(other.indices, first.indices)
@@ -302,6 +306,14 @@ class Blend(Folding):
     def _ranking_without(self, seen, k, candidates=None):
         candidates = self._item_counts > 0 if candidates is None else candidates
         return PredictedRanking(self._predict_at, self._shape, candidates, seen)
+
+
+def model_named(name: str) -> type[Model]:
+    """The model class of this name, which a file says; ValueError where there is none."""
+    known = {kind.__name__: kind for kind in _subclasses(Model)}
+    if name not in known:
+        raise ValueError(f"there is no model {name!r}; there are {', '.join(sorted(known))}")
+    return known[name]
 
 
 def _subclasses(kind):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from abc import abstractmethod
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -14,9 +13,11 @@ import numpy as np
 from gpumf.arguments import flag, integer, number, path_of
 from gpumf.datasets.checks import check_scale
 from gpumf.gpu import DeviceError
+from gpumf.models.archive import open_archive, write_archive
 from gpumf.models.recommender import Recommender
+from gpumf.models.replacing import replacing
 from gpumf.models.stored_ids import packed_ids, packed_rows, unpacked_ids, unpacked_rows
-from gpumf.models.tensors import read_tensors, write_tensors
+from gpumf.models.tensors import open_tensors, write_tensors
 from gpumf.models.times import Times
 
 if TYPE_CHECKING:
@@ -43,32 +44,22 @@ def write(path: str | PathLike, header: dict[str, Any], arrays: dict[str, np.nda
     header : dict of plain values
     arrays : dict name -> array
     """
-    path = path_of(path).resolve()  # a link stays one
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    text = json.dumps({"format": _FORMAT} | header)
-    contents: dict[str, Any] = {"header": text, **arrays}
+    path, text = path_of(path), json.dumps({"format": _FORMAT} | header)
+    write_arrays = write_tensors if path.suffix == _TENSORS else write_archive
     try:
-        tensors = path.suffix == _TENSORS
-        beside.touch()  # where it cannot be, the system says why
-        if tensors:
-            write_tensors(beside, text, arrays)
-        # np.savez given a name may append a suffix; a file it leaves alone.
-        with open(beside, "r+b" if tensors else "wb") as file:
-            if not tensors:
-                np.savez(file, **contents)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    # Of safetensors, too, all that goes wrong is of the system: this path, not the one beside it, says where.
-    except OSError as error:
+        with replacing(path) as file:
+            write_arrays(file, text, arrays)
+    except OSError as error:  # this path, not the one beside it, says where
         raise OSError(error.errno, f"the model cannot be saved: {error.strerror}", str(path)) from error
-    finally:
-        with suppress(OSError):
-            beside.unlink()
 
 
-def read(path: str | PathLike, model: str, mmap: bool = False) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """(header, arrays) of a file that `write` wrote for this model, a name.
+def read(
+    path: str | PathLike, model: str | None = None, mmap: bool = False
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """(header, arrays) of a file that `write` wrote for this model, a name; for any where it is None.
+
+    The header is read first, and an array when its size is known to be that of its bytes in the file: what a file
+    takes in memory is never more than it has.
 
     mmap : bool, map the arrays of a .safetensors file into memory instead of reading them
 
@@ -80,22 +71,27 @@ def read(path: str | PathLike, model: str, mmap: bool = False) -> tuple[dict[str
     if mmap and not tensors:
         raise ValueError(f"{path} cannot be mapped into memory; save the model as a .safetensors file")
     try:
-        if tensors:
-            header, arrays = read_tensors(path, mmap)
-        else:
-            with np.load(path, allow_pickle=False) as file:
-                header = str(file["header"])
-                arrays = {name: file[name] for name in file.files if name != "header"}
-        header = json.loads(header)
-        found = header.pop("format", None), header.get("model")
+        with open_tensors(path, mmap) if tensors else open_archive(path) as (text, read_arrays):
+            header = json.loads(text)
+            found = header.pop("format", None), header.get("model")
+            right = found[0] in _READ and model in (None, found[1])
+            arrays = read_arrays() if right else {}
     except OSError as error:
         raise OSError(error.errno, f"no model can be read: {error.strerror}", str(path)) from error
     # What a damaged archive makes of NumPy and zipfile is not bounded by their documentation.
     except Exception as error:
         raise ValueError(f"{path} is not a saved model: {error!r}") from error
-    if found[0] not in _READ or found[1] != model:
-        raise ValueError(f"{path} holds a {found[1]} (format {found[0]}), not a {model} (format {_FORMAT})")
+    if not right:
+        wanted = f"a {model}" if model else "one of a model of gpumf"
+        raise ValueError(f"{path} holds a {found[1]} (format {found[0]}), not {wanted} (format {_FORMAT})")
     return header, arrays
+
+
+def is_model(path: str | PathLike) -> bool:
+    """Whether a file is an .npz archive whose header is one that `write` wrote; its arrays are not read."""
+    with suppress(Exception), open_archive(path) as (text, _):
+        return json.loads(text)["format"] in _READ
+    return False
 
 
 @contextmanager
@@ -157,8 +153,8 @@ class Stored(Recommender):
 
         Parameters
         ----------
-        path : a name that ends in .safetensors makes one of that format, which needs the package safetensors and can
-            be mapped into memory; any other an .npz file
+        path : a name that ends in .safetensors makes one of that format, which can be mapped into memory; any other
+            an .npz file
         seen : bool, keep which items each user rated, 4 bytes a rating, so that the loaded model leaves them out of
             recommendations; not the ratings
 

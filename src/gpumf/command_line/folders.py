@@ -1,0 +1,69 @@
+"""The folder that `gpumf fit` keeps a model in: one file, model.npz, which alone is ever replaced."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import gpumf
+from gpumf.models.replacing import leftover
+from gpumf.models.storage import is_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gpumf.models import Blend, Model
+    from gpumf.models.solvers import Device
+
+_MODEL = "model.npz"
+
+
+@contextmanager
+def output_folder(folder: Path) -> Iterator[Callable[..., None]]:
+    """While it lasts, a function that saves a model in the folder, which is made; where that fails, nothing is left.
+
+    The file holds the model, the ids and which items each user rated, so that readers, who open it once, never meet
+    a part of another fit. What was in the folder stays but for a model of this package.
+
+    Raises
+    ------
+    ValueError : the folder is none, or holds something else than such a model
+    """
+    missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
+
+    def save(model, seen):
+        _prepare(folder)  # again: training may have taken hours
+        model.save(folder / _MODEL, seen=seen)
+
+    try:
+        _prepare(folder)
+        yield save
+    except BaseException:
+        for place in missing:
+            with suppress(OSError):
+                place.rmdir()  # which removes empty folders alone
+        raise
+
+
+def _prepare(folder):
+    """Make the folder, for its owner's eyes alone; ValueError unless it holds a model of this package or nothing."""
+    if not folder.is_dir():
+        if os.path.lexists(folder):
+            raise ValueError(f"{folder} exists and is no folder; give another --output")
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+    path = folder / _MODEL
+    for name in sorted(os.listdir(folder)):
+        if not (leftover(name, path) or (name == _MODEL and is_model(path))):
+            raise ValueError(
+                f"{folder} holds {name}, which gpumf fit did not write and leaves as it is; give another --output"
+            )
+
+
+def kept(folder: str, device: Device) -> Model | Blend:
+    """The model that `gpumf fit` kept in the folder."""
+    path = Path(folder, _MODEL)
+    if not path.is_file():
+        raise ValueError(f"{folder} holds no model; `gpumf fit RATINGS -o {folder}` makes one")
+    return gpumf.load(path, device)

@@ -1,0 +1,56 @@
+"""Arrays in .npz files, read without unpacking: what a file makes a reader take is never more than the file."""
+
+from contextlib import contextmanager
+from math import prod
+from zipfile import ZIP_STORED, ZipFile
+
+import numpy as np
+from numpy.lib import format as npy
+
+_HEADER = "header.npy"
+_ENDING = ".npy"
+
+
+def write_archive(file, header, arrays):
+    """Write arrays and a header, a str, to an open file."""
+    np.savez(file, header=header, **arrays)
+
+
+@contextmanager
+def open_archive(path):
+    """While it is open, (header, read) of a file that `write_archive` wrote; read() returns its arrays by name.
+
+    Raises
+    ------
+    ValueError : members that are compressed, take more than the file, come twice, or are no arrays of their size
+    """
+    with open(path, "rb") as file, ZipFile(file) as archive:
+        members = {member.filename: member for member in archive.infolist()}
+        if len(members) < len(archive.infolist()):
+            raise ValueError("it has a member twice")
+        if any(member.compress_type != ZIP_STORED for member in members.values()):
+            raise ValueError("its arrays are compressed, which save() does not do")
+        size = sum(member.file_size for member in members.values())
+        if size > file.seek(0, 2):
+            raise ValueError(f"its arrays take {size} bytes, more than the file")
+        header = members.pop(_HEADER, None)
+        if header is None or not all(name.endswith(_ENDING) for name in members):
+            raise ValueError(f"it has no {_HEADER}, or members that are no arrays")
+
+        def read():
+            return {name.removesuffix(_ENDING): _array(archive, member) for name, member in members.items()}
+
+        yield str(_array(archive, header)), read
+
+
+def _array(archive, member):
+    """The array of a member, whose shape is compared with its size before memory is taken for it."""
+    with archive.open(member) as file:
+        if npy.read_magic(file) == (1, 0):
+            shape, _, dtype = npy.read_array_header_1_0(file)
+        else:
+            shape, _, dtype = npy.read_array_header_2_0(file)
+        if not dtype.hasobject and file.tell() + prod(shape) * dtype.itemsize != member.file_size:
+            raise ValueError(f"{member.filename} is {dtype} {shape}, which is not its size")
+        file.seek(0)
+        return npy.read_array(file, allow_pickle=False)

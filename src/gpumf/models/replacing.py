@@ -1,0 +1,92 @@
+"""Files that are written beside their place and put there whole: readers meet the old one or the new one."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from gpumf.arguments import path_of
+
+try:
+    import fcntl
+except ImportError:  # on Windows, where what a killed process left is not told from what another one writes
+    fcntl = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+    from pathlib import Path
+    from typing import BinaryIO
+
+_SUFFIX = ".saving"
+
+
+@contextmanager
+def replacing(path: str | PathLike) -> Iterator[BinaryIO]:
+    """While it lasts, a new file beside `path`; at its end it is in the place of `path`, unless something is raised.
+
+    A symbolic link stays one, and what it points to is replaced. A file that is replaced hands on its mode. The new
+    file is locked as long as it is written: those for the same path that nobody has locked are of processes that were
+    killed, and are removed first.
+
+    Raises
+    ------
+    OSError : the file cannot be written; nothing of it is left
+    """
+    path = path_of(path).resolve()
+    _clear(path)
+    beside, file = _made(path)
+    try:
+        with suppress(OSError):
+            os.chmod(beside, path.stat().st_mode & 0o777)
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if fcntl:
+                os.replace(beside, path)  # before the lock goes
+        finally:
+            file.close()
+        if not fcntl:
+            os.replace(beside, path)  # which Windows does with closed files alone
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def _made(path: Path) -> tuple[Path, BinaryIO]:
+    """A new file beside the path, locked, and its name."""
+    while True:
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_SUFFIX}")
+        new = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        file = os.fdopen(new, "w+b")
+        if fcntl:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:  # not removed by another process before the lock
+            return beside, file
+        file.close()
+
+
+def leftover(name: str, path: Path) -> bool:
+    """Whether a file of this name, in the folder of `path`, is one that `replacing(path)` makes."""
+    return re.fullmatch(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}{re.escape(_SUFFIX)}", name) is not None
+
+
+def _clear(path: Path) -> None:
+    """Remove the files of this user that `replacing(path)` made and no process writes."""
+    if not fcntl:
+        return
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if not leftover(entry.name, path) or not entry.is_file(follow_symlinks=False):
+                continue
+            if entry.stat(follow_symlinks=False).st_uid != os.geteuid():
+                continue
+            with suppress(OSError), open(entry.path, "r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(entry.path)

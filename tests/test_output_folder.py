@@ -1,0 +1,245 @@
+"""The folder of `gpumf fit`: what is in it stays, and readers meet one whole model."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import gpumf
+from gpumf import ALS
+from gpumf.command_line import main
+from gpumf.models import replacing
+from support import planted
+
+FIT = ["--factors", "2", "--epochs", "1", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def ratings(tmp_path_factory):
+    """Two files of the same users, whose items have other names."""
+    train, _ = planted(30, 20, noise=0.1)
+    folder = tmp_path_factory.mktemp("ratings")
+    for start in "ab":
+        rows = [f"u{u},{start}{i},{r:g}" for u, i, r in zip(train.users, train.items, train.values, strict=True)]
+        (folder / f"{start}.csv").write_text("\n".join(["user,item,rating", *rows]))
+    return {start: str(folder / f"{start}.csv") for start in "ab"}
+
+
+def tree(folder):
+    """Of all that is below a folder: mode and digest of the content, or where a link leads."""
+    return {
+        str(path.relative_to(folder)): (
+            path.lstat().st_mode,
+            os.readlink(path)
+            if path.is_symlink()
+            else hashlib.sha256(path.read_bytes()).hexdigest() * path.is_file()
+            if path.is_file()
+            else "",
+        )
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def model_of(ratings, folder):
+    assert main(["fit", ratings["a"], *FIT, "-o", str(folder)]) == 0
+
+
+FOREIGN = {
+    "sources beside a model": lambda at: [(at / "source.py").write_text("x"), (at / ".git").mkdir()],
+    "a hidden file": lambda at: (at / ".env").write_text("secret"),
+    "a folder": lambda at: (at / "deep/er").mkdir(parents=True),
+    "a link": lambda at: (at / "link").symlink_to(at.parent),
+    "ratings of another program": lambda at: (at / "ratings.npz").write_bytes(b"PK"),
+    "a model of another program": lambda at: np.savez(at / "model.npz", weights=np.arange(3)),
+    "a model that is no archive": lambda at: (at / "model.npz").write_text("mine"),
+    "a folder named as a model": lambda at: [(at / "model.npz").unlink(), (at / "model.npz").mkdir()],
+    "a name like one of a killed save": lambda at: (at / ".model.npz.7.saving").write_text("mine"),
+    "a save of another file": lambda at: (at / f".other.npz.{'0' * 16}.saving").write_text("mine"),
+}
+
+
+@pytest.mark.parametrize("with_model", [True, False])
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_folder_with_foreign_files_keeps_every_byte(what, with_model, ratings, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "m"
+    model_of(ratings, folder)
+    FOREIGN[what](folder)
+    if not with_model and what != "a folder named as a model" and "model" not in os.path.splitext(what)[0]:
+        (folder / "model.npz").unlink()
+    before = tree(tmp_path)
+    monkeypatch.setattr(ALS, "fit", lambda *_, **__: pytest.fail("it is refused before the training"))
+    capsys.readouterr()
+    for given in (str(folder), f"{folder}/", os.path.relpath(folder)):
+        assert main(["fit", ratings["b"], *FIT, "-o", given]) == 1
+        err = capsys.readouterr().err
+        assert "which gpumf fit did not write" in err and err.count("\n") == 1
+    assert tree(tmp_path) == before
+
+
+def test_the_folder_of_the_ratings_is_refused(ratings, tmp_path, monkeypatch):
+    shutil.copy(ratings["a"], tmp_path / "ratings.csv")
+    monkeypatch.chdir(tmp_path)
+    before = tree(tmp_path)
+    for output in (".", "", "../" + tmp_path.name, "ratings.csv", "ratings.csv/m"):
+        assert main(["fit", "ratings.csv", *FIT, "-o", output]) == 1
+    assert tree(tmp_path) == before
+
+
+def test_a_link_to_a_folder_is_followed_and_stays(ratings, tmp_path, capsys):
+    (tmp_path / "target").mkdir()
+    (tmp_path / "m").symlink_to("target")
+    (tmp_path / "nowhere").symlink_to("gone")
+    for start in "ab":
+        assert main(["fit", ratings[start], *FIT, "-o", str(tmp_path / "m")]) == 0
+    assert os.readlink(tmp_path / "m") == "target" and os.listdir(tmp_path / "target") == ["model.npz"]
+    assert gpumf.load(tmp_path / "target/model.npz", "cpu").item_ids[0].startswith("b")
+    capsys.readouterr()
+    assert main(["fit", ratings["a"], *FIT, "-o", str(tmp_path / "nowhere")]) == 1
+    assert "exists and is no folder" in capsys.readouterr().err and os.readlink(tmp_path / "nowhere") == "gone"
+
+
+def test_a_fit_that_fails_leaves_the_model_and_no_new_folders(ratings, tmp_path, monkeypatch, capsys):
+    model_of(ratings, tmp_path / "m")
+    before = tree(tmp_path)
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    for folder in ("m", "deep/er"):
+        assert main(["fit", ratings["b"], *FIT, "-o", str(tmp_path / folder)]) == 1
+        assert "No space left" in capsys.readouterr().err
+    assert tree(tmp_path) == before
+
+
+def test_others_see_nothing_of_a_new_folder(ratings, tmp_path):
+    before = os.umask(0o022)
+    try:
+        model_of(ratings, tmp_path / "m")
+        assert (tmp_path / "m").stat().st_mode & 0o777 == 0o700
+        (tmp_path / "m").chmod(0o750)
+        (tmp_path / "m/model.npz").chmod(0o640)
+        model_of(ratings, tmp_path / "m")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "m").stat().st_mode & 0o777 == 0o750, "what the user chose stays"
+    assert (tmp_path / "m/model.npz").stat().st_mode & 0o777 == 0o640
+
+
+def test_readers_never_fail_and_meet_one_fit(ratings, tmp_path):
+    folder = tmp_path / "m"
+    model_of(ratings, folder)
+    refits = 30
+    code = (
+        "import sys, gpumf.command_line as c\n"
+        "for k in range(int(sys.argv[1])):\n"
+        "    files = sys.argv[2:4]\n"
+        f"    assert c.main(['fit', files[k % 2], *{FIT!r}, '-o', sys.argv[4]]) == 0\n"
+    )
+    refitting = subprocess.Popen(
+        [sys.executable, "-c", code, str(refits), ratings["b"], ratings["a"], str(folder)], stdout=subprocess.DEVNULL
+    )
+    failures, met = [], set()
+
+    def read():
+        while refitting.poll() is None:
+            try:
+                model = gpumf.load(folder / "model.npz", "cpu")
+                items, _ = model.recommend("u3", k=5)
+                starts = {item[0] for item in (*items, *model.item_ids)}
+                assert len(starts) == 1
+                met.update(starts)
+                assert main(["recommend", str(folder), "--user", "u3", "--device", "cpu"]) == 0
+            except Exception as error:
+                failures.append(repr(error))
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert refitting.wait() == 0 and not failures and met == {"a", "b"}
+    assert os.listdir(folder) == ["model.npz"]
+
+
+KILLED = """
+import os, signal, sys
+from gpumf import ALS
+from gpumf.models import replacing
+model = ALS(2, device="cpu").fit((["a", "b"], ["x", "y"], [1, 2]), 1)
+os.fsync = lambda _: (print("saving", flush=True), os.kill(os.getpid(), signal.{name}), sys.stdin.read())
+model.save(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_what_a_killed_save_left_is_cleared_by_the_next(suffix, tmp_path):
+    path, model = tmp_path / f"m.{suffix}", ALS(2, device="cpu").fit((["a", "b"], ["x", "y"], [1, 2]), 1)
+    model.save(path)
+    whole = path.read_bytes()
+    code = KILLED.format(name="SIGKILL")
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", code, str(path)], stdin=subprocess.DEVNULL, capture_output=True)
+        assert done.returncode == -9 and path.read_bytes() == whole
+    left = {entry.name for entry in tmp_path.iterdir()} - {path.name}
+    assert all(replacing.leftover(name, path) for name in left)
+    others = [f".m.{suffix}.7.saving", f".n.{suffix}.{'0' * 16}.saving", f"m.{suffix}.saving", f".m.{suffix}.99"]
+    for name in others:
+        (tmp_path / name).write_text("mine")
+    (tmp_path / f".m.{suffix}.{'1' * 16}.saving").symlink_to(path)
+    (tmp_path / f".m.{suffix}.{'2' * 16}.saving").mkdir()
+    code = KILLED.format(name="SIGCONT")
+    command = [sys.executable, "-c", code, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as saving:
+        assert saving.stdout.readline() == b"saving\n"
+        before = {entry.name for entry in tmp_path.iterdir()}
+        model.save(path)
+        assert {entry.name for entry in tmp_path.iterdir()} == before, "the file that a process writes stays"
+        saving.stdin.close()
+    assert saving.returncode == 0
+    kept = {path.name, *others} | {f".m.{suffix}.{digit * 16}.saving" for digit in "12"}
+    assert {entry.name for entry in tmp_path.iterdir()} == kept
+    assert gpumf.load(path, "cpu").user_ids.tolist() == ["a", "b"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="files of another user need root")
+def test_files_of_another_user_are_not_cleared(tmp_path):
+    model = ALS(2, device="cpu").fit((["a", "b"], ["x", "y"], [1, 2]), 1)
+    name = tmp_path / f".m.npz.{'0' * 16}.saving"
+    name.write_text("theirs")
+    os.chown(name, 12345, -1)
+    model.save(tmp_path / "m.npz")
+    assert name.read_text() == "theirs"
+
+
+def test_both_formats_have_the_same_mode(tmp_path):
+    model = ALS(2, device="cpu").fit((["a", "b"], ["x", "y"], [1, 2]), 1)
+    for mask in (0o022, 0o077, 0o002):
+        before = os.umask(mask)
+        try:
+            for suffix in ("npz", "safetensors"):
+                model.save(tmp_path / f"{mask}.{suffix}")
+        finally:
+            os.umask(before)
+        modes = {(tmp_path / f"{mask}.{suffix}").stat().st_mode & 0o777 for suffix in ("npz", "safetensors")}
+        assert modes == {0o666 & ~mask}
+
+
+def test_a_model_is_loaded_by_the_class_that_its_file_names(tmp_path):
+    columns = ["a", "b", "c"], ["x", "y", "x"], [1, 2, 1]
+    kinds = gpumf.ALS, gpumf.ImplicitALS, gpumf.SGD, gpumf.RBM
+    for kind in kinds:
+        model = kind(2, device="cpu").fit(columns, 1)
+        for suffix in ("npz", "safetensors"):
+            model.save(tmp_path / f"m.{suffix}")
+            loaded = gpumf.load(tmp_path / f"m.{suffix}", "cpu", mmap=suffix == "safetensors")
+            assert type(loaded) is kind and np.array_equal(loaded.predict("a", ["x"]), model.predict("a", ["x"]))
+    gpumf.Blend(model, weights=[1.0]).save(tmp_path / "b.npz")
+    assert type(gpumf.load(tmp_path / "b.npz", "cpu")) is gpumf.Blend
+    arrays = dict(np.load(tmp_path / "b.npz"))
+    header = json.loads(str(arrays["header"])) | {"model": "os"}
+    np.savez(tmp_path / "c.npz", **arrays | {"header": json.dumps(header)})
+    with pytest.raises(ValueError, match="there is no model 'os'; there are ALS"):
+        gpumf.load(tmp_path / "c.npz")
