@@ -24,7 +24,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help packages book notebook experiment test test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record findings readme gains tune suggestion bench-reference data kernels lint format lock clean
+.PHONY: help packages book notebook experiment test test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record findings benchmarks readme gains tune suggestion bench-reference data kernels lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -89,10 +89,13 @@ mutants: $(READY) ## plant single faults, one at a time, and record how many of 
 record: $(READY) ## keep results in data/results: of one experiment (NAME=als_netflix) or of every notebook
 	$(RUN) $(if $(NAME),-m gpumf_study.experiments $(NAME) --profile full --record,book/build.py --record --execute-only build/recorded) $(ARGS)
 
-findings: $(READY) ## judge every finding by data/results, write findings.csv there and print it
+findings: $(READY) ## judge every claim by data/results, write findings.csv there and print it
 	$(RUN) -m gpumf_study.reports
 
-readme: $(READY) ## write the results in README.md, book/intro.md and kernels/README.md from data/results
+benchmarks: $(READY) ## write goals beside measured values from data/results to data/results/benchmarks.csv
+	$(RUN) -m gpumf_study.benchmarks
+
+readme: $(READY) ## write the tables in README.md, the book and kernels/README.md from data/results
 	$(RUN) book/readme.py
 
 gains: $(READY) ## write the table of what each kernel's versions gained in kernels/README.md from data/results

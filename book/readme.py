@@ -1,140 +1,287 @@
-"""Write what is recorded into README.md, intro.md and kernels/README.md, or into those of them that are named.
+"""Write what is recorded into README.md, kernels/README.md and the pages of the book that are made of tables.
 
-With --check, only say whether they are current.
+Names of files as arguments: only these. With --check: only say whether they are current.
 """
 
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 import gains
-from gpumf_study import chapters, experiments, findings, reports, results
-from gpumf_study import figure_style as style
-from gpumf_study.experiments import _reconciled
-from gpumf_study.experiments.thesis.first_comparison import BASELINES, FACTORS, summary
-from gpumf_study.experiments.thesis.speedups import PUBLISHED_KERNELS
+from gpumf_study import benchmarks, chapters, experiments, findings, reports
 
 ROOT = Path(__file__).resolve().parent.parent
 _MARKED = re.compile(r"(<!-- results(?: of (?P<part>\w+))?:.*?-->\n).*?(<!-- end of results -->)", re.DOTALL)
 
+TITLES = {
+    "thesis": "Kampffmeyer, master's thesis, 2015",
+    "cu2rec": "cu2rec (Greenquist, Kilitcioglu)",
+    "cumf": "cuMF-ALS (Tan et al., 2018)",
+    "newgpusgd": "NewGPUSGD (Li et al., 2019)",
+    "esgd": "ESGD (Nassar et al.)",
+}
+VERDICTS = {
+    "reproduced": "replicated",
+    "same direction": "partly replicated",
+    "contradicted": "not replicated",
+    "tie": "inconclusive",
+    "answered": "measured",
+    "by construction": "not evidence",
+    "not testable": "not testable",
+    findings.MISSING: "not recorded yet",
+}
 
-def coverage(frame):
-    """One sentence on how many of the publications' figures and tables are measured, and what became of them."""
-    counts = reports.coverage(frame)
-    of_sources = ", ".join(f"{row.measured} of {row.artefacts} of {source}" for source, row in counts.iterrows())
-    published = frame[(frame.source != "gpumf") & (frame.word != findings.MISSING)]
-    words = published.word.value_counts()
-    listed = ", ".join(f"{words[word]} {word}" for word in findings.WORDS if word in words)
-    return (
-        f"{counts.measured.sum()} of the {counts.artefacts.sum()} figures and tables of the five publications are "
-        f"measured so far ({of_sources}). Of {len(published)} findings on them, and on the questions left open: "
-        f"{listed}.\n"
-    )
-
-
-def artefacts(frame):
-    """The publications' figures and tables in Markdown: a table a source, a row an artefact, its page and words."""
-    pages, known, blocks = chapters.pages(), experiments.artefacts(), []
-    for source, counts in reports.coverage(frame).iterrows():
-        rows = ["| figure or table | what it says | what became of it |", "| --- | --- | --- |"]
-        for artefact in known[known.source == source].itertuples():
-            of_it = frame[(frame.source == source) & (frame.artefact == artefact.artefact)]
-            of_pages = of_it.experiment.map(pages).dropna().mode()  # the one with most of its findings
-            page = None if of_pages.empty else of_pages[0]
-            name = f"[{artefact.artefact}]({page}.ipynb)" if page else artefact.artefact
-            words = of_it.word.value_counts()
-            listed = ", ".join(
-                f"{words[word]} {word}" if len(of_it) > 1 else word for word in findings.WORDS if word in words.index
-            )
-            rows.append(f"| {name} | {artefact.statement} | {listed} |")
-        title = f"{_TITLES[source]}: {counts.measured} of {counts.artefacts} measured"
-        blocks.append("\n".join([f":::{{dropdown}} {title}", ":open:", *rows, ":::", ""]))
-    return "\n".join(blocks)
-
-
-_TITLES = {
-    "thesis": "Kampffmeyer's thesis",
-    "cu2rec": "cu2rec",
-    "cumf": "cuMF-ALS",
-    "newgpusgd": "NewGPUSGD",
-    "esgd": "ESGD",
+# Rows of benchmarks.csv that README shows: each with the row that holds its end-to-end time, if there is one.
+HEADLINES = {
+    "als-f100-ms": "fit-als-f100-s",
+    "implicit-f64-ms": "fit-implicit-f64-s",
+    "sgd-k128-gups": "fit-sgd-k128-s",
+    "als-hugewiki-s": None,
+    "recommend-all-s": "recommend-all-s",
+    "implicit-cpu-x": None,
+    "libmf-cpu-x": "libmf-cpu-x",
+    "ml100k-rmse": None,
 }
 
 
-def promises(frame):
-    """The table, in Markdown, of what this study promises, and of what it measured beside that."""
-    lines = ["| model | data | factors | what is measured | measured | target | stretch | word | on |"]
-    lines += ["| --- " * 9 + "|"]
-    for row in frame[frame.source == "gpumf"].itertuples():
-        shown = reports.formatted(row)
-        bounds = " | ".join("–" if bound != bound else f"{bound:g}" for bound in (row.target, row.stretch))
-        name, cards = results.machine_of(row.device)
-        device = (f"{cards} x " if cards else "") + name.upper().replace("-", " ")
-        lines.append(f"| {row.statement} | **{shown['measured']}** | {bounds} | {shown['word']} | {device} |")
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence on one claim, for as long as that has the verdict for which it was written.
+
+    claim : id
+    verdict : of `VERDICTS`
+    text : with formats, names `value`, `published`, `percent` (of value), `excess` (of value over 1, in percent) and
+        `lower` (minus the value)
+    """
+
+    claim: str
+    verdict: str
+    text: str
+
+    def written(self, frame):
+        """The sentence as a line of a list.
+
+        Raises
+        ------
+        ValueError : the claim is gone, or its verdict is another one now: the sentence has to be revised
+        """
+        rows = frame[frame.id == self.claim]
+        verdict = VERDICTS.get(rows.word.iloc[0]) if len(rows) else "no claim"
+        if verdict != self.verdict:
+            raise ValueError(f"{self.claim} is {verdict!r}, no longer {self.verdict!r}: revise {self.text!r}")
+        row = rows.iloc[0]
+        numbers = {"percent": 100 * row.value, "excess": 100 * (row.value - 1), "lower": -row.value}
+        return "- " + self.text.format(value=row.value, published=row.published, **numbers)
+
+
+SURPRISES = [
+    Sentence(
+        "thesis-table-6.3-als-douban-twin",
+        "partly replicated",
+        "The ALS kernel of 2015 is {value:.1f} times as fast as a single-threaded CPU of today. Published: "
+        "{published:.0f} times. Our baseline uses the CPU's vector instructions.",
+    ),
+    Sentence(
+        "thesis-fig-4.5",
+        "partly replicated",
+        "Copying an RBM's weights for each update makes an epoch {value:.0f} times as long. "
+        "Published: {published:.0f} times.",
+    ),
+    Sentence(
+        "newgpusgd-no-blank-blocks",
+        "not replicated",
+        "NewGPUSGD is published to generate no blank blocks. {percent:.0f} % of its blocks are blank.",
+    ),
+]
+WORSE = [
+    Sentence(
+        "defaults-rbm-ml-latest-small",
+        "not replicated",
+        "`RBM()` without tuning has {excess:.0f} % more error than user and item biases (MovieLens latest-small).",
+    ),
+    Sentence(
+        "peers-sgd-gpu-rmse",
+        "not replicated",
+        "After a search of the same size LIBMF reaches a test RMSE that is {lower:.4f} lower than that of our SGD on "
+        "a GPU (shape of Netflix).",
+    ),
+    Sentence(
+        "peers-ml100k-rmse-svd",
+        "not replicated",
+        "After a search of the same size Surprise's SVD reaches a test RMSE that is {lower:.4f} lower than that of "
+        "our SGD (MovieLens 100K).",
+    ),
+]
+
+
+def _table(head, rows):
+    lines = [f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows]]
     return "\n".join([*lines, ""])
 
 
-def comparison(result):
-    """The table, in Markdown, of what `first_comparison` recorded: the CPU, the thesis's kernels and the fastest."""
-    lines = [
-        "| data | model | on | RMSE | MAE | seconds an epoch | seconds to MAE, training / wall "
-        "| speed-up over one core, training / wall | over all cores |",
-        "| --- " * 9 + "|",
-    ]
-    rows = summary(result.frame)
-    fastest = rows.loc[rows.groupby(["data", "model"]).seconds_per_epoch.idxmin()]
-    kernels = [kernel for of in BASELINES.values() for kernel in of.values()]
-    shown = rows.kernel.isin([*kernels, "sequential", *PUBLISHED_KERNELS]) | rows.index.isin(fastest.index)
-    for row in rows[shown].itertuples():
-        look = style.LOOKS[row.model, row.kernel].name
-        where = f"GPU, `{row.kernel}`" if row.device == "cuda" else look
-        errors = _around(row.rmse, row.rmse_spread), _around(row.mae, row.mae_spread)
-        to_mae = f"{_both(row.seconds_to_threshold, row.wall_to_threshold, '{:.3g}'.format)} ({row.threshold})"
-        times = (
-            _both(row.speedup, row.wall_speedup, reports.times),
-            _both(row.over_all_cores, row.wall_over_all_cores, reports.times),
-        )
-        cells = row.data, row.model, where, *errors, f"{row.seconds_per_epoch:.3g}", to_mae, *times
-        lines.append(f"| {' | '.join(cells)} |")
-    cores, repeats = result.provenance["cpu_count"], result.frame.repeat.nunique()
-    searched = result.provenance["parameters"]["parameters"]
-    others = [name for name in rows.data.unique() if name not in searched]
-    not_searched = f", of {', '.join(others)} the best of a few values on one split, not recorded" * bool(others)
-    language = "C++" if _reconciled.native_als(result) else "Numba"
+# Benchmarks
+
+
+def _measured(row):
+    """The value of a row of benchmarks.csv with its interval, as text."""
+    if pd.isna(row.value):
+        return "not measured yet"
+    unit = "" if pd.isna(row.unit) else row.unit
+    value = benchmarks.shown(row.value, unit)
+    if pd.isna(row.low):
+        return value
+    low, high = (benchmarks.shown(bound, unit).removesuffix(f" {unit}") for bound in (row.low, row.high))
+    return f"{value} ({low} to {high})"
+
+
+def _factors(row):
+    return "" if pd.isna(row.factors) else f"{row.factors:.0f}"
+
+
+def headlines(frame):
+    """Eight rows of benchmarks.csv, in Markdown: training time, end-to-end time and the best public program."""
+    frame = frame.set_index("id", drop=False)
+    rows = []
+    for id, end_to_end in HEADLINES.items():
+        row = frame.loc[id]
+        whole = "–" if end_to_end is None else _measured(frame.loc[end_to_end])
+        public = row.best_public
+        if pd.isna(public) and end_to_end is not None:
+            public = frame.best_public[end_to_end]
+            public = public if pd.isna(public) or id == end_to_end else f"end to end: {public}"
+        whole = "the same" if id == end_to_end else whole
+        task = row.task + (f", {_factors(row)} factors" if _factors(row) else "")
+        rows.append([task, row.data, f"**{_measured(row)}**", whole, "–" if pd.isna(public) else public, row.machine])
     note = (
-        f"{FACTORS} factors, 80 % of the ratings for training, errors on the rest after the last epoch, parameters "
-        f"of `tuned.toml`{not_searched}, {repeats} {'repeat' if repeats == 1 else 'repeats'} (±: half of what "
-        f"they cover). {result.where} All cores: the {cores} of the same machine; their ALS is {language}, of SGD "
-        "the baselines take each rating once. A dash: not reached in the epochs given, or not measured. Twins are "
-        "synthetic."
+        "In brackets: the 95 % interval. End to end: the whole call of `fit` or `recommend`, with preprocessing and "
+        "transfers; kernels are compiled. Synthetic: with the shape of that data set."
     )
-    return "\n".join([note, "", *lines, ""])
+    return _table(["task", "data", "ours", "end to end", "best public program", "on"], rows) + f"\n{note}\n"
 
 
-def _around(value, spread):
-    """An error and, where it is known, its spread."""
-    return f"{value:.4f}" + (f" ± {spread:.1g}" if spread == spread else "")
+def goals(frame):
+    """All rows of benchmarks.csv, in Markdown, with goals met and missed."""
+    rows = []
+    for benchmark, row in zip(benchmarks.ROWS, frame.itertuples(), strict=True):
+        bounds = ["–" if pd.isna(bound) else f"{bound:g}" for bound in (row.goal, row.stretch)]
+        outcome = benchmark.outcome(row.value, row.low, row.high)
+        cells = [
+            f"`{row.id}`",
+            row.task,
+            row.data,
+            _factors(row),
+            _measured(row),
+            *bounds,
+            outcome,
+            row.best_public,
+            row.machine,
+        ]
+        rows.append(["–" if pd.isna(cell) or cell == "" else cell for cell in cells])
+    head = [
+        "id",
+        "task",
+        "data",
+        "factors",
+        "measured",
+        "goal",
+        "stretch goal",
+        "outcome",
+        "best public program",
+        "on",
+    ]
+    return _table(head, rows)
 
 
-def _both(train, wall, text):
-    """Two numbers side by side, a dash for one that is missing."""
-    return " / ".join("–" if number != number else text(number) for number in (train, wall))
+# Claims
 
 
-def _readme():
-    frame = findings.table(experiments.findings())
-    return "\n".join([coverage(frame), promises(frame), comparison(results.load("first_comparison"))])
+def counts(frame):
+    """A row a publication: its figures and tables that are measured, and its claims by verdict, in Markdown."""
+    known = reports.coverage(frame)
+    shown = ["replicated", "partly replicated", "not replicated", "inconclusive"]
+    rows = []
+    for source, title in TITLES.items():
+        verdicts = frame[frame.source == source].word.map(VERDICTS).value_counts()
+        of = known.loc[source]
+        others = verdicts.drop(shown, errors="ignore").sum()
+        cells = [f"{of.measured} of {of.artefacts}", *(verdicts.get(verdict, 0) for verdict in shown), others]
+        rows.append([title, *map(str, cells)])
+    return _table(["publication", "figures and tables measured", *shown, "other"], rows)
 
 
-def _intro():
+def study(frame):
+    """What README says about the study, in Markdown."""
+    lines = [counts(frame), "Three surprises:"]
+    lines += [sentence.written(frame) for sentence in SURPRISES]
+    lines += ["", "Three things that came out worse than hoped:"]
+    lines += [sentence.written(frame) for sentence in WORSE]
+    return "\n".join([*lines, ""])
+
+
+def artefacts(frame):
+    """The publications' figures and tables in Markdown: a table a publication, a row a figure or table."""
+    pages, known, blocks = chapters.pages(), experiments.artefacts(), []
+    for source, title in TITLES.items():
+        rows = []
+        for artefact in known[known.source == source].itertuples():
+            of_it = frame[(frame.source == source) & (frame.artefact == artefact.artefact)]
+            of_pages = of_it.experiment.map(pages).dropna().mode()  # the one with most of its claims
+            name = f"[{artefact.artefact}]({of_pages[0]}.ipynb)" if len(of_pages) else artefact.artefact
+            verdicts = of_it.word.map(VERDICTS).value_counts()
+            listed = ", ".join(
+                f"{verdicts[verdict]} {verdict}" if len(of_it) > 1 else verdict
+                for verdict in VERDICTS.values()
+                if verdict in verdicts.index
+            )
+            rows.append([name, artefact.statement, listed])
+        blocks += [f"### {title}", "", _table(["figure or table", "what it says", "verdict"], rows)]
+    return "\n".join(blocks)
+
+
+def claims(frame):
+    """Every claim in Markdown: a folded table a publication, and one of the study's own."""
+    blocks = []
+    for source, title in (TITLES | {"gpumf": "This study's own"}).items():
+        rows = []
+        for row in frame[frame.source == source].itertuples():
+            shown = reports.formatted(row)
+            published = "–" if pd.isna(row.published) else f"{row.published:g}"
+            verdict = VERDICTS.get(row.word)
+            if verdict is None:  # a goal, which benchmarks.md has
+                continue
+            if row.word == "same direction":
+                verdict = f"{verdict}, {row.value / row.published:.2g} of the published"
+            statement = row.statement.replace(" | ", ", ")
+            rows.append(
+                ["–" if pd.isna(row.artefact) else row.artefact, statement, published, shown["measured"], verdict]
+            )
+        head = ["figure or table", "claim", "published", "measured", "verdict"]
+        blocks.append("\n".join([f":::{{dropdown}} {title}: {len(rows)} claims", _table(head, rows) + ":::", ""]))
+    return "\n".join(blocks)
+
+
+def _claims():
     pairs = experiments.findings()
-    frame = findings.table(pairs).assign(experiment=[name for name, _ in pairs])
-    return {"coverage": coverage(frame), "artefacts": artefacts(frame)}
+    return findings.table(pairs).assign(experiment=[name for name, _ in pairs])
+
+
+def _benchmarks():
+    return pd.read_csv(benchmarks.path())
+
+
+def _ledger():
+    frame = _claims()
+    return {"counts": counts(frame), "artefacts": artefacts(frame), "claims": claims(frame)}
 
 
 TEXTS = {
-    "README.md": lambda: {None: _readme()},
-    "book/intro.md": _intro,
+    "README.md": lambda: {"benchmarks": headlines(_benchmarks()), "study": study(_claims())},
+    "book/intro.md": lambda: {"counts": counts(_claims())},
+    "book/ledger.md": _ledger,
+    "book/benchmarks.md": lambda: {None: goals(_benchmarks())},
     "kernels/README.md": lambda: {None: gains.table()},
 }
 

@@ -1,0 +1,406 @@
+"""Performance goals and measured values: the rows of data/results/benchmarks.csv, each taken from stored results.
+
+A goal is no claim: nobody published it. `python -m gpumf_study.benchmarks` writes the table. A row whose experiment
+is not recorded yet has an id and a goal, and no value.
+"""
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gpumf_study import results
+
+COLUMNS = ["id", "task", "data", "factors", "solver", "value", "low", "high", "n", "unit", "goal", "stretch"]
+COLUMNS += ["best_public", "machine", "commit"]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Repeats of one measurement in a stored result.
+
+    experiment : name
+    column : of the result's frame, with the measured numbers
+    where : column -> value, or list of values, of the rows that are meant
+    per : column to divide by, or None
+    scale : factor from the stored unit to the row's
+    repeat : column that tells repeats apart; the numbers of one repeat (its folds, for example) are averaged
+    since : of the same experiment, what to subtract, repeat by repeat: the time of fewer iterations
+    """
+
+    experiment: str
+    column: str
+    where: dict[str, Any] = field(default_factory=dict)
+    per: str | None = None
+    scale: float = 1.0
+    repeat: str = "repeat"
+    since: "Stored | None" = None
+
+    def values(self) -> pd.Series:
+        """One number a repeat.
+
+        Raises
+        ------
+        results.NoResult : nothing is recorded
+        ValueError : the stored frame has no such rows
+        """
+        frame = results.load(self.experiment).frame
+        for column, wanted in self.where.items():
+            frame = frame[frame[column].isin(wanted if isinstance(wanted, list) else [wanted])]
+        if frame.empty or frame[self.column].isna().any():
+            raise ValueError(f"{self.experiment} has no {self.column!r} where {self.where}")
+        numbers = frame[self.column] / (frame[self.per] if self.per else 1.0)
+        numbers = numbers.groupby(frame[self.repeat]).mean() * self.scale
+        return numbers if self.since is None else numbers - self.since.values()
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A row of the table.
+
+    goal, stretch : in `unit`; None where none is set
+    higher : a larger value is better
+    measured : where the value comes from; None while no experiment measures it
+    over : the value is the ratio of `measured` to this: a speed-up over `measured`'s program
+    public : the best public program: what is stored of it, or a published number as text
+    program : its name, version and hardware, or the citation of the published number
+    cpu : measured on the CPU of the machine, whatever GPU it has
+    """
+
+    id: str
+    task: str
+    data: str
+    factors: int | None
+    solver: str
+    unit: str
+    goal: float | None = None
+    stretch: float | None = None
+    higher: bool = False
+    measured: Stored | None = None
+    over: Stored | None = None
+    public: Stored | str | None = None
+    program: str = ""
+    cpu: bool = False
+
+    def row(self) -> dict[str, Any]:
+        """The row of the table, of `COLUMNS`; without value, machine and commit where nothing is recorded."""
+        row = {
+            key: getattr(self, key) for key in ("id", "task", "data", "factors", "solver", "unit", "goal", "stretch")
+        }
+        row["best_public"] = self._public()
+        if self.measured is None:
+            return row
+        try:
+            value, low, high, n = interval(self.measured.values(), self.over and self.over.values())
+        except results.NoResult:
+            return row
+        result = results.load(self.measured.experiment)
+        row |= {"value": value, "low": low, "high": high, "n": n}
+        return row | {"machine": _machine(result.provenance, self.cpu), "commit": result.provenance["commit"]}
+
+    def _public(self):
+        if not isinstance(self.public, Stored):
+            return f"{self.public} ({self.program})" if self.public else None
+        return f"{shown(self.public.values().mean(), self.unit)} ({self.program})"
+
+    def outcome(self, value: float, low: float, high: float) -> str:
+        """'goal met', 'stretch goal met' or 'goal missed', by the worse end of the interval; '' if there is none."""
+        if self.goal is None or np.isnan(value):
+            return ""
+        worse = np.nanmin([value, low]) if self.higher else np.nanmax([value, high])
+
+        def meets(bound):
+            return bound is not None and (worse >= bound if self.higher else worse <= bound)
+
+        return "stretch goal met" if meets(self.stretch) else "goal met" if meets(self.goal) else "goal missed"
+
+
+def interval(values: pd.Series, over: pd.Series | None = None) -> tuple[float, float, float, int]:
+    """The mean of repeats with its 95 % interval by Student's t; with `over` a ratio, by Welch's t of logarithms.
+
+    Parameters
+    ----------
+    values : one number a repeat
+    over : the same of what to divide by, or None
+
+    Returns
+    -------
+    tuple (value, low, high, n): n is the smaller number of repeats; low and high are NaN for one repeat alone
+    """
+    from scipy import stats
+
+    n = len(values) if over is None else min(len(values), len(over))
+    value = values.mean() if over is None else np.exp(np.log(values).mean() - np.log(over).mean())
+    if n < 2:
+        return float(value), np.nan, np.nan, n
+    if over is None:
+        half = stats.t.ppf(0.975, n - 1) * values.std() / np.sqrt(n)
+        return float(value), float(value - half), float(value + half), n
+    squares = np.array([np.log(of).var() / len(of) for of in (values, over)])
+    if not squares.sum():
+        return float(value), float(value), float(value), n
+    freedom = squares.sum() ** 2 / (squares**2 / [len(values) - 1, len(over) - 1]).sum()
+    factor = np.exp(stats.t.ppf(0.975, freedom) * np.sqrt(squares.sum()))
+    return float(value), float(value / factor), float(value * factor), n
+
+
+def shown(value: float, unit: str) -> str:
+    """A number with its unit, as text: errors and shares to four digits behind the point, others to three digits."""
+    number = f"{value:.4f}" if unit in ("", "RMSE", "MAE") else f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
+    return f"{number} {unit}".strip()
+
+
+def _machine(provenance, cpu):
+    """The name of the GPU, or the CPU with its number of threads."""
+    gpu = None if cpu else provenance.get("gpu")
+    return gpu or f"{provenance['cpu']}, {provenance['cpu_count']} threads"
+
+
+# Synthetic data sets have the shape of the one that they are named after.
+NETFLIX, HUGEWIKI, DOUBAN = "Netflix (synthetic)", "Hugewiki (synthetic)", "Douban (synthetic)"
+ML20M, MSD = "MovieLens 20M (synthetic)", "Million Song Dataset (synthetic)"
+ML1M, ML100K, GOWALLA = "MovieLens 1M", "MovieLens 100K", "Gowalla"
+ITERATION = "an iteration"
+
+
+def _iteration(model, solver, factors):
+    where = {"data": "netflix-twin", "model": model, "kernel": solver, "factors": factors, "step": "iteration"}
+    return Stored("als_versions", "seconds", where, scale=1e3)
+
+
+def _fit(model, solver, factors, column, **options):
+    """Of the fits after the first of a process, which also loads kernels."""
+    where = {"data": "netflix-twin", "model": model, "kernel": solver, "factors": factors, "repeat": [1, 2, 3]}
+    prepared = "host" if model == "implicit" else "device"
+    return Stored("fit_seconds", column, where | {"prepared": prepared}, **options)
+
+
+def _implicit(factors, iterations, **options):
+    where = {"program": "implicit, GPU", "factors": factors, "iterations": iterations}
+    return Stored("peers_als", "wall", where, scale=1e3 / 5, **options)
+
+
+def _libmf(program, column="wall"):
+    return Stored("peers_sgd", column, {"program": program, "step": "test", "epochs": 3})
+
+
+_IMPLICIT = "implicit 0.7.3 on the same GPU"
+_SURPRISE = Stored("peers_ml100k", "rmse", {"program": "Surprise, SVD", "step": "test"}, repeat="seed")
+_RBM = {"data": "douban-twin", "weights": "device", "batches": "device", "part": "epoch"}
+
+ROWS = [
+    Benchmark(
+        *("als-f100-ms", f"ALS: {ITERATION}", NETFLIX, 100, "tensor_core", "ms", 12, 9),
+        measured=_iteration("ALS", "tensor_core", 100),
+        public="3.3 s to RMSE 0.92",
+        program="cuMF-ALS on one P100, Tan et al. 2018, Table 4",
+    ),
+    Benchmark("als-f128-ms", f"ALS: {ITERATION}", NETFLIX, 128, "tensor_core", "ms", 16, 11),
+    Benchmark("als-f200-ms", f"ALS: {ITERATION}", NETFLIX, 200, "tensor_core", "ms", 32, 24),
+    Benchmark(
+        *("als-f256-ms", f"ALS: {ITERATION}", NETFLIX, 256, "tensor_core", "ms", 45, 28),
+        measured=_fit("ALS", "tensor_core", 256, "train", per="epochs", scale=1e3),
+    ),
+    Benchmark(
+        *("implicit-f64-ms", f"ImplicitALS: {ITERATION}", NETFLIX, 64, "tensor_core", "ms", 7, 5.5),
+        measured=_iteration("ImplicitALS", "tensor_core", 64),
+        public=_implicit(64, 10, since=_implicit(64, 5)),
+        program=_IMPLICIT,
+    ),
+    Benchmark(
+        *("implicit-f128-ms", f"ImplicitALS: {ITERATION}", NETFLIX, 128, "tensor_core", "ms", 16, 11),
+        measured=_iteration("ImplicitALS", "tensor_core", 128),
+        public=_implicit(128, 10, since=_implicit(128, 5)),
+        program=_IMPLICIT,
+    ),
+    Benchmark(
+        *("als-f100-exact-ms", f"ALS, exact FP32: {ITERATION}", NETFLIX, 100, "cumf_cholesky", "ms", 120),
+        measured=_iteration("ALS", "cumf_cholesky", 100),
+    ),
+    Benchmark(
+        *("als-hugewiki-s", f"ALS, 2.8 billion ratings: {ITERATION}", HUGEWIKI, 100, "tensor_core", "s", 2),
+        measured=Stored("als_hugewiki", "seconds", {"step": "iteration"}, repeat="iteration"),
+    ),
+    Benchmark(
+        *("als-streamed-s", f"ALS, ratings streamed from the host: {ITERATION}", HUGEWIKI, 100, "tensor_core", "s"),
+        *(3, 1.5),
+        measured=Stored("als_streamed", "seconds", {"step": "iteration"}, repeat="iteration"),
+    ),
+    Benchmark(
+        *("sgd-k128-gups", "SGD: updates a second", NETFLIX, 128, "fast", "billion/s", 5, 8, True),
+        measured=Stored("sgd_netflix", "updates", {"scheme": "fast", "epoch": 20}, "seconds", 1e-9),
+    ),
+    Benchmark(
+        *("fit-als-f100-s", "ALS: end to end, 10 iterations", NETFLIX, 100, "tensor_core", "s", 0.22),
+        measured=_fit("ALS", "tensor_core", 100, "wall"),
+    ),
+    Benchmark(
+        *(
+            "fit-implicit-f64-s",
+            "ImplicitALS: end to end, 10 iterations",
+            NETFLIX,
+            64,
+            "tensor_core",
+            "s",
+            0.45,
+            0.25,
+        ),
+        measured=_fit("ImplicitALS", "tensor_core", 64, "wall"),
+        public=_fit("implicit", "gpu", 64, "wall"),
+        program=_IMPLICIT,
+    ),
+    Benchmark(
+        *("fit-sgd-k128-s", "SGD: end to end, 20 epochs", NETFLIX, 128, "fast", "s", 0.75, 0.45),
+        measured=_fit("SGD", "fast", 128, "wall"),
+        public=Stored("peers_sgd", "wall", {"program": "LIBMF", "step": "test", "epochs": 6}),
+        program="LIBMF 0.9.2, 6 epochs, 16-thread CPU of the same machine",
+    ),
+    Benchmark(
+        *(
+            "recommend-all-s",
+            "Top 10 of 17,770 items for 480,189 users",
+            NETFLIX,
+            100,
+            "tensor_core",
+            "s",
+            0.08,
+            0.03,
+        ),
+        measured=_fit("ALS", "tensor_core", 100, "recommend"),
+        public=_fit("implicit", "gpu", 64, "recommend"),
+        program=f"{_IMPLICIT}, 64 factors",
+    ),
+    Benchmark("fold-in-p99-ms", "Fold in one user, rank 500,000 items: 99th percentile", "", None, "", "ms", 1),
+    Benchmark(
+        *("compile-cold-s", "Compile the kernels of a first fit, empty cache", "", 100, "tensor_core", "s", 2.0),
+        measured=Stored("startup", "seconds", {"step": "compile", "factors": 100}),
+    ),
+    Benchmark(
+        *("import-s", "import gpumf in a new process", "", None, "", "s", 0.4, 0.25),
+        measured=Stored("startup", "seconds", {"step": "import"}),
+    ),
+    Benchmark(
+        *("als-ml20m-d2048-s", "ImplicitALS: an epoch", ML20M, 2048, "", "s", 1, 0.3),
+        public="60 s on CPUs",
+        program="iALS, Rendle et al. 2022",
+    ),
+    Benchmark(
+        *("als-msd-d8192-s", "ImplicitALS: an epoch", MSD, 8192, "", "s", 5),
+        public="2,400 s on CPUs",
+        program="iALS, Rendle et al. 2022",
+    ),
+    Benchmark("als-69m-59m-s", f"ALS, 69 M users, 59 M items, 477 M ratings: {ITERATION}", "random", 32, "", "s", 2),
+    Benchmark("search-netflix-100-s", "Search, 100 settings, successive halving", NETFLIX, 100, "", "s", 10, 5),
+    Benchmark("search-ml1m-1000-s", "Search, 1,000 settings, 5 folds, one GPU", ML1M, 32, "", "s", 15, 5),
+    Benchmark(
+        "search-ml1m-cpu-x", "Search, 100 settings: speed-up over a loop of fits", ML1M, 32, "", "x", 1.2, 1.3, True
+    ),
+    Benchmark(
+        *("search-ml100k-cpu-x", "Search, ImplicitALS, 200 settings: speed-up over a loop of fits", ML100K, None, ""),
+        *("x", 3, 6, True),
+    ),
+    Benchmark("gibbs-netflix-100-s", "BayesianMF: 100 samples", NETFLIX, 64, "", "s", 5),
+    Benchmark("gibbs-ml1m-rmse", "BayesianMF: test RMSE, five folds", ML1M, 32, "", "RMSE", 0.840, 0.835),
+    Benchmark(
+        *("ncf-ml1m-hr10", "HR@10, leave one out (NCF)", ML1M, 192, "", "", 0.730),
+        higher=True,
+        public="about 0.73",
+        program="iALS, Rendle et al. 2022",
+    ),
+    Benchmark(
+        *("ncf-ml1m-ndcg10", "NDCG@10, leave one out (NCF)", ML1M, 192, "", "", 0.452),
+        higher=True,
+        public="about 0.45",
+        program="iALS, Rendle et al. 2022",
+    ),
+    Benchmark(
+        *("gowalla-recall20", "Recall@20, standard split", GOWALLA, None, "", "", 0.185, 0.1872, True),
+        public="0.1872",
+        program="SimpleX, Mao et al. 2021",
+    ),
+    Benchmark(
+        *("gowalla-ndcg20", "NDCG@20, standard split", GOWALLA, None, "", "", 0.151, 0.1557, True),
+        public="0.1557",
+        program="SimpleX, Mao et al. 2021",
+    ),
+    Benchmark("ml1m-rmse", "Test RMSE, ALS or SGD, 90/10, five splits", ML1M, None, "", "RMSE", 0.845),
+    Benchmark("ml1m-blend-rmse", "Test RMSE, blend, 90/10, five splits", ML1M, None, "", "RMSE", 0.838),
+    Benchmark(
+        *("ml100k-rmse", "Test RMSE, SGD, five folds", ML100K, None, "ordered", "RMSE", 0.900),
+        measured=Stored("sgd_ml100k", "rmse", {"step": "test"}, repeat="seed"),
+        public=_SURPRISE,
+        program="Surprise 1.1.5, SVD, tuned",
+    ),
+    Benchmark(
+        *("jester-mae", "Test MAE, RBM", "Jester, part 1", 512, "fast", "MAE", 0.71),
+        measured=Stored("rbm_tuning", "mae", {"data": "jester-1", "step": "test", "setting": "tuned"}, repeat="seed"),
+    ),
+    Benchmark(
+        *(
+            "rbm-epoch-x",
+            "RBM: speed-up of an epoch over the thesis's version",
+            DOUBAN,
+            128,
+            "fast",
+            "x",
+            10,
+            None,
+            True,
+        ),
+        measured=Stored("rbm_speed", "epoch_seconds", _RBM | {"kernel": "thesis"}),
+        over=Stored("rbm_speed", "epoch_seconds", _RBM | {"kernel": "fast"}),
+    ),
+    Benchmark(
+        *("implicit-cpu-x", "ImplicitALS: speed-up of an iteration over implicit 0.7.3", NETFLIX, 100, "parallel_cg"),
+        *("x", 1, 2, True),
+        measured=Stored("implicit_seconds", "seconds", {"solver": "implicit, all cores"}),
+        over=Stored("implicit_seconds", "seconds", {"solver": "parallel_cg"}),
+        cpu=True,
+    ),
+    Benchmark(
+        *(
+            "libmf-cpu-x",
+            "SGD: end-to-end speed-up over LIBMF 0.9.2, no larger RMSE",
+            NETFLIX,
+            128,
+            "ordered_parallel",
+        ),
+        "x",
+        higher=True,
+        measured=_libmf("LIBMF"),
+        over=_libmf("gpumf, all cores"),
+        cpu=True,
+    ),
+    Benchmark("cumf-als-x", "ALS: speed-up over cuMF_ALS on the same GPU", NETFLIX, 100, "", "x", higher=True),
+    Benchmark("cumf-sgd-x", "SGD: speed-up over CuMF_SGD on the same GPU", NETFLIX, 128, "", "x", higher=True),
+    Benchmark("cu2rec-x", "SGD: speed-up over cu2rec on the same GPU", ML20M, None, "", "x", higher=True),
+    Benchmark("joules-to-092", "Energy of a training to RMSE 0.92", NETFLIX, 100, "", "J"),
+]
+
+
+def table() -> pd.DataFrame:
+    """All rows, of `COLUMNS`, from the stored results."""
+    frame = pd.DataFrame([benchmark.row() for benchmark in ROWS], columns=COLUMNS)
+    return frame.astype({"factors": "Int64", "n": "Int64"})
+
+
+def as_csv(frame: pd.DataFrame) -> str:
+    """The text of benchmarks.csv."""
+    return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def path():
+    """Of benchmarks.csv."""
+    return results.repository() / "data/results/benchmarks.csv"
+
+
+def main() -> int:
+    """Write benchmarks.csv; return the exit status."""
+    path().write_text(as_csv(table()), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

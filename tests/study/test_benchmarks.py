@@ -1,0 +1,130 @@
+"""benchmarks.csv: ids that stay, values from stored results alone, intervals, goals."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpumf_study import benchmarks, results
+from gpumf_study.benchmarks import Benchmark, Stored, interval
+
+# fmt: off
+IDS = [
+    "als-f100-ms", "als-f128-ms", "als-f200-ms", "als-f256-ms", "implicit-f64-ms", "implicit-f128-ms",
+    "als-f100-exact-ms", "als-hugewiki-s", "als-streamed-s", "sgd-k128-gups", "fit-als-f100-s",
+    "fit-implicit-f64-s", "fit-sgd-k128-s", "recommend-all-s", "fold-in-p99-ms", "compile-cold-s", "import-s",
+    "als-ml20m-d2048-s", "als-msd-d8192-s", "als-69m-59m-s", "search-netflix-100-s", "search-ml1m-1000-s",
+    "search-ml1m-cpu-x", "search-ml100k-cpu-x", "gibbs-netflix-100-s", "gibbs-ml1m-rmse", "ncf-ml1m-hr10",
+    "ncf-ml1m-ndcg10", "gowalla-recall20", "gowalla-ndcg20", "ml1m-rmse", "ml1m-blend-rmse", "ml100k-rmse",
+    "jester-mae", "rbm-epoch-x", "implicit-cpu-x", "libmf-cpu-x", "cumf-als-x", "cumf-sgd-x", "cu2rec-x",
+    "joules-to-092",
+]
+# fmt: on
+
+
+@pytest.fixture
+def stored(monkeypatch):
+    """A function that takes the frame of the only result, 'timing', or None where nothing is stored."""
+
+    def store(frame):
+        def load(name):
+            if frame is None or name != "timing":
+                raise results.NoResult(name)
+            facts = {"commit": "abc", "gpu": "Some GPU", "cpu": "Some CPU", "cpu_count": 4}
+            return results.Result(None, frame, facts, live=False)
+
+        monkeypatch.setattr(results, "load", load)
+
+    return store
+
+
+FRAME = pd.DataFrame(
+    {
+        "solver": ["fast"] * 4 + ["slow"] * 4,
+        "epochs": [5, 10] * 4,
+        "repeat": [0, 0, 1, 1] * 2,
+        "seconds": [1.0, 1.5, 1.0, 1.7, 10.0, 30.0, 10.0, 31.0],
+    }
+)
+FAST, SLOW = (Stored("timing", "seconds", {"solver": name, "epochs": 10}) for name in ("fast", "slow"))
+ROW = {"id": "a", "task": "fit", "data": "some", "factors": 16, "solver": "fast", "unit": "s"}
+
+
+def test_ids_stay():
+    assert [row.id for row in benchmarks.ROWS] == IDS
+
+
+def test_the_table_is_what_the_stored_results_give():
+    assert benchmarks.path().read_text(encoding="utf-8") == benchmarks.as_csv(benchmarks.table()), (
+        "run `make benchmarks`"
+    )
+
+
+def test_a_row_names_what_it_was_measured_on(stored):
+    stored(FRAME)
+    row = Benchmark(**ROW, measured=FAST, public=SLOW, program="other 1.0").row()
+    assert row["value"] == pytest.approx(1.6) and row["n"] == 2
+    assert (row["machine"], row["commit"], row["best_public"]) == ("Some GPU", "abc", "30.5 s (other 1.0)")
+    assert Benchmark(**ROW, measured=FAST, cpu=True).row()["machine"] == "Some CPU, 4 threads"
+
+
+def test_a_row_without_a_result_is_empty_but_for_its_goal(stored):
+    stored(None)
+    for measured in (None, FAST):
+        row = Benchmark(**ROW, goal=2.0, measured=measured).row()
+        assert row["goal"] == 2.0 and not row.keys() & {"value", "low", "high", "n", "machine", "commit"}
+
+
+def test_a_selection_that_finds_nothing_is_an_error(stored):
+    stored(FRAME)
+    with pytest.raises(ValueError, match="timing has no 'seconds' where"):
+        Stored("timing", "seconds", {"solver": "absent"}).values()
+    stored(FRAME.assign(seconds=np.nan))
+    with pytest.raises(ValueError, match="timing has no 'seconds' where"):
+        FAST.values()
+
+
+def test_values_are_per_repeat(stored):
+    stored(FRAME)
+    per_epoch = Stored("timing", "seconds", {"solver": "slow", "epochs": [10]}, per="epochs", scale=1e3)
+    assert per_epoch.values().tolist() == [3000.0, 3100.0]
+    since = Stored("timing", "seconds", {"solver": "slow", "epochs": 5})
+    assert Stored("timing", "seconds", {"solver": "slow", "epochs": 10}, since=since).values().tolist() == [
+        20.0,
+        21.0,
+    ]
+    assert Stored("timing", "seconds", {"solver": "fast"}).values().tolist() == [1.25, 1.35]
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    covered = ratios = 0
+    for _ in range(1000):
+        a, b = (pd.Series(rng.lognormal(mean, 0.05, n)) for mean, n in ((np.log(6), 4), (np.log(2), 6)))
+        _, low, high, _ = interval(pd.Series(rng.normal(3, 0.1, 5)))
+        covered += low <= 3 <= high
+        value, low, high, n = interval(a, b)
+        ratios += low <= 3 <= high
+        assert low < value < high and n == 4
+    assert 930 <= covered <= 970 and 930 <= ratios <= 975
+
+
+def test_one_repeat_has_no_interval():
+    value, low, high, n = interval(pd.Series([2.0]), pd.Series([1.0, 1.0]))
+    assert (value, n) == (2.0, 1) and np.isnan([low, high]).all()
+
+
+@pytest.mark.parametrize(
+    ("higher", "value", "low", "high", "outcome"),
+    [
+        (False, 9.0, 8.5, 9.5, "goal met"),
+        (False, 4.0, 3.0, 5.0, "stretch goal met"),
+        (False, 9.9, 9.0, 10.5, "goal missed"),
+        (True, 9.0, 8.0, 10.0, "goal missed"),
+        (True, 12.0, 11.0, 13.0, "stretch goal met"),
+        (False, 9.0, np.nan, np.nan, "goal met"),
+        (False, np.nan, np.nan, np.nan, ""),
+    ],
+)
+def test_the_worse_end_of_the_interval_has_to_meet_a_goal(higher, value, low, high, outcome):
+    stretch = 11.0 if higher else 5.0
+    assert Benchmark(**ROW, goal=10.0, stretch=stretch, higher=higher).outcome(value, low, high) == outcome
