@@ -18,7 +18,7 @@ from gpumf.models.sgd.hogwild import Hogwild
 from gpumf.models.sgd.ordered import shuffled_diagonals
 from gpumf.models.sgd.partition import shuffled_blocks
 from gpumf.models.sgd.updates import draw_key
-from support import random_factors, to_numpy
+from support import hashed, random_factors, to_numpy
 
 HALF = 0.5
 """Of an epoch of ALS: the users alone."""
@@ -306,11 +306,20 @@ class Machine:
         return reference.rbm_hidden(chosen, self.learned[0], self.learned[2])
 
 
+def rbm_keys(model, batches, epoch, number):
+    """The keys of the draws of hidden and visible units in each Gibbs step of a batch, with Python's integers."""
+    first = int(batches.batch_users[number])
+    for step in range(model.steps_in(epoch)):
+        stream = hashed(model.seed) + 2 * (epoch * 2**16 + step)
+        visible = hashed(stream + 1) + int(batches.indptr[first])
+        yield np.uint64(hashed(stream)), np.uint64(visible % 2**64)
+
+
 def _rbm_replay(case, epochs):
-    machine, trainer = Machine(case.model, case.start), case.trainer()  # of which the batches and keys are taken
+    machine, batches = Machine(case.model, case.start), case.trainer().batches
     for epoch in range(epochs):
-        for number in batch_order(case.model.seed, epoch, len(trainer.batches)):
-            machine.update(trainer.batches[number], trainer.keys(epoch, number))
+        for number in batch_order(case.model.seed, epoch, len(batches)):
+            machine.update(batches[number], list(rbm_keys(case.model, batches, epoch, number)))
     return machine.hidden(case.train), *machine.learned
 
 

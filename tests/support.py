@@ -92,6 +92,15 @@ def random_factors(rows, factors, seed=None):
     return np.random.default_rng(seed).random((rows, factors), np.float32).astype(np.float16).astype(np.float32)
 
 
+def hashed(x):
+    """splitmix64 of an integer modulo 2^64, with Python's integers, as in Steele, Lea and Flood (2014)."""
+    mask = 2**64 - 1
+    z = x + 0x9E3779B97F4A7C15 & mask
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
+    return z ^ z >> 31
+
+
 class GpuRecord:
     """Counts the outcomes of the tests marked gpu and stores them with the provenance of this machine."""
 

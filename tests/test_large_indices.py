@@ -6,19 +6,9 @@ import pytest
 from gpumf.hashing import high_product, random_positions, splitmix64, splitmix64_inverse
 from gpumf.models.als.trainer import segments_of
 from gpumf.ordering import stable_order
+from support import hashed
 
 FAR = 2**33
-MASK = 2**64 - 1
-
-
-def hashed(x):
-    """splitmix64 with Python's integers, as in Steele, Lea and Flood (2014)."""
-    z = x + 0x9E3779B97F4A7C15 & MASK
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
-    return z ^ z >> 31
-
-
 POSITIONS = [0, 1, 2**31 - 1, 2**31, 2**32, 2**32 + 1, FAR + 7, 2**63, 2**64 - 1]
 
 
@@ -39,7 +29,7 @@ def test_the_upper_half_of_a_product_is_exact():
 def test_draws_far_along_a_stream_are_positions_below_n(n):
     key, draws = 2**63 + 3, [0, 2**31, 2**32 + 1, 2**40]
     found = random_positions(key, draws, n)
-    assert found.tolist() == [hashed(key + draw & MASK) * n >> 64 for draw in draws]
+    assert found.tolist() == [hashed(key + draw) * n >> 64 for draw in draws]
     assert found.dtype == np.int64 and (found >= 0).all() and (found < n).all()
     assert len({*random_positions(key, np.arange(FAR, FAR + 50), 2**62).tolist()}) == 50
 
