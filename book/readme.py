@@ -127,18 +127,12 @@ def _table(head, rows):
 
 def _measured(row):
     """The value of a row of benchmarks.csv with its interval, as text."""
-    if pd.isna(row.value):
-        return "not measured yet"
     unit = "" if pd.isna(row.unit) else row.unit
     value = benchmarks.shown(row.value, unit)
     if pd.isna(row.low):
         return value
     low, high = (benchmarks.shown(bound, unit).removesuffix(f" {unit}") for bound in (row.low, row.high))
     return f"{value} ({low} to {high})"
-
-
-def _factors(row):
-    return "" if pd.isna(row.factors) else f"{row.factors:.0f}"
 
 
 def headlines(frame):
@@ -153,7 +147,7 @@ def headlines(frame):
             public = frame.best_public[end_to_end]
             public = public if pd.isna(public) or id == end_to_end else f"end to end: {public}"
         whole = "the same" if id == end_to_end else whole
-        task = row.task + (f", {_factors(row)} factors" if _factors(row) else "")
+        task = row.task + _text(row.factors, ", {:.0f} factors")
         rows.append([task, row.data, f"**{_measured(row)}**", whole, "–" if pd.isna(public) else public, row.machine])
     note = (
         "In brackets: the 95 % interval. End to end: the whole call of `fit` or `recommend`, with preprocessing and "
@@ -163,36 +157,26 @@ def headlines(frame):
 
 
 def goals(frame):
-    """All rows of benchmarks.csv, in Markdown, with goals met and missed."""
-    rows = []
+    """Two tables in Markdown: rows of benchmarks.csv with a value, their goals met or missed, and those without."""
+    measured, missing = [], []
     for benchmark, row in zip(benchmarks.ROWS, frame.itertuples(), strict=True):
-        bounds = ["–" if pd.isna(bound) else f"{bound:g}" for bound in (row.goal, row.stretch)]
-        outcome = benchmark.outcome(row.value, row.low, row.high)
-        cells = [
-            f"`{row.id}`",
-            row.task,
-            row.data,
-            _factors(row),
-            _measured(row),
-            *bounds,
-            outcome,
-            row.best_public,
-            row.machine,
-        ]
-        rows.append(["–" if pd.isna(cell) or cell == "" else cell for cell in cells])
-    head = [
-        "id",
-        "task",
-        "data",
-        "factors",
-        "measured",
-        "goal",
-        "stretch goal",
-        "outcome",
-        "best public program",
-        "on",
-    ]
-    return _table(head, rows)
+        of = ", ".join(filter(None, [_text(row.data), _text(row.factors, "{:.0f} factors")]))
+        task = f"{row.task} <br> " + f"{of} <br> " * bool(of) + f"`{row.id}`"
+        bounds = [_text(bound, "{:g}") for bound in (row.goal, row.stretch)]
+        public = _text(row.best_public) or "–"
+        if pd.isna(row.value):
+            missing.append([task, *(bound and f"{bound} {_text(row.unit)}" for bound in bounds), public])
+        else:
+            outcome = benchmark.outcome(row.value, row.low, row.high) or "no goal"
+            aims = f" <br> ({', '.join(filter(None, bounds))})" if bounds[0] else ""
+            measured.append([task, _measured(row), outcome + aims, public, row.machine])
+    blocks = [_table(["task", "measured", "goal (and stretch goal)", "best public program", "on"], measured)]
+    blocks += ["## Not measured yet", "", _table(["task", "goal", "stretch goal", "best public program"], missing)]
+    return "\n".join(blocks)
+
+
+def _text(value, form="{}"):
+    return "" if pd.isna(value) else form.format(value)
 
 
 # Claims
