@@ -24,7 +24,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help packages book notebook experiment test test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record findings benchmarks readme gains tune suggestion bench-reference data kernels lint format lock clean
+.PHONY: help packages book notebook experiment test test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record canary findings benchmarks readme gains tune suggestion bench-reference data kernels lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -86,8 +86,11 @@ test-gpu-sanitize: $(READY) ## run small GPU tests under compute-sanitizer and r
 mutants: $(READY) ## plant single faults, one at a time, and record how many of them the tests notice
 	$(RUN) tests/mutants $(ARGS)
 
-record: $(READY) ## keep results in data/results: of one experiment (NAME=als_netflix) or of every notebook
-	$(RUN) $(if $(NAME),-m gpumf_study.experiments $(NAME) --profile full --record,book/build.py --record --execute-only build/recorded) $(ARGS)
+record: $(READY) ## record one experiment (NAME=als_netflix), or what this machine lacks of this release (ARGS="--minutes 9")
+	$(RUN) $(if $(NAME),-m gpumf_study.experiments $(NAME) --profile full --record,-m gpumf_study.release) $(ARGS)
+
+canary: $(READY) ## compare ten timings with those recorded for the release on such a GPU (ARGS=--record keeps today's)
+	$(RUN) -m gpumf_study.canary $(ARGS)
 
 findings: $(READY) ## judge every claim by data/results, write findings.csv there and print it
 	$(RUN) -m gpumf_study.reports

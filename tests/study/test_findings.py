@@ -138,8 +138,6 @@ def test_every_finding_is_one_sentence_with_a_rule_and_a_known_source():
             assert of.rule is None and of.value is None
         else:
             assert isinstance(of.rule, Near | Holds | Target | ByConstruction | Open), of.id
-            assert len(of.sha256) == 64
-    assert len({of.sha256 for of in FINDINGS.values() if of.rule}) > 50, "rules are told apart"
     thesis = {of.artefact for _, of in experiments.findings() if of.source == "thesis"}
     assert {artefact for source, artefact in known if source == "thesis"} <= thesis
 

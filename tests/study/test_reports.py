@@ -67,7 +67,7 @@ def test_make_records_one_experiment_or_all():
         return subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
     assert "-m gpumf_study.experiments als_netflix --profile full --record" in commands("record", "NAME=als_netflix")
-    assert "book/build.py --record" in commands("record")
+    assert "-m gpumf_study.release --minutes 9" in commands("record", "ARGS=--minutes 9")
 
 
 def test_what_cannot_be_tested_is_not_measured():

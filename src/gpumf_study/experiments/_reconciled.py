@@ -56,16 +56,6 @@ def table(device=None):
     return frame[frame.train.notna() | frame.wall.notna()].reset_index(drop=True)
 
 
-def native_als(result):
-    """Whether the cores of a result ran the ALS that is C++, by the code that its provenance lists."""
-    return "src/gpumf/cpu/native/als.cpp" in result.provenance.get("code", {})
-
-
-def _core(label, model, result):
-    """The label of a baseline, with Numba's name where it was that."""
-    return label if model != "ALS" or native_als(result) else f"{label}, Numba"
-
-
 def _sgd(schedule, biases):
     """How SGD trained, of a schedule, also as a dict, and of whether it has biases."""
     name = type(schedules.from_dict(schedule)).__name__.lower()
@@ -96,7 +86,7 @@ def _pairs(result, seconds, cores=_CORES, across=False):
                 continue
             train, wall = on_cores.loc[(row.data, row.until, model, kernel)]
             what = result.name, row.data, row.model, row.factors, row.kernel, _CHOICE, row.training, row.until
-            over = f"{model}, " * (model != row.model) + _core(label, model, result)
+            over = f"{model}, " * (model != row.model) + label
             yield (*what, over, train / row.train, wall / row.wall, *_where(result))
 
 
@@ -192,7 +182,7 @@ def _of_setting(result, frame, setting):
                 continue
             drawn = row.model == "SGD" and kernels[version] in ("sequential", "parallel")
             label = version.removeprefix(f"{row.model}, ").removesuffix(", each once")
-            label = _core(label, row.model, result) + ", drawing with replacement" * drawn
+            label += ", drawing with replacement" * drawn
             theirs, own = seconds.loc[(row.data, row.mae, version)], seconds.loc[(row.data, row.mae, row.version)]
             wall = theirs.get("wall", np.nan) / own.get("wall", np.nan)
             threads = frame[frame.version == row.version].threads.iloc[0]

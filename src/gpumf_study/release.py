@@ -1,0 +1,93 @@
+"""Record the results of this release on this machine: `make record ARGS="--minutes 9"`, until none is left.
+
+A release is a version of the package, and all its results are recorded at one clean commit, which then gets the tag.
+Each experiment runs in a process of its own: one that fails, or takes too long, costs no other its result.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+
+from gpumf import __version__
+from gpumf_study import experiments, results
+
+
+def remaining(names=None, device=None):
+    """Return the experiments of which this machine has no result of this release.
+
+    Parameters
+    ----------
+    names : of the experiments to look at; None for all
+    device : folder of the machine's results; None for this one's
+
+    Returns
+    -------
+    dict of name -> seconds that its last recording took, on this machine or else on that of `results.reference`,
+    longest first; None where it was never recorded, and those are the last
+    """
+    device, found = device or results.device_name(), {}
+    for name in names or experiments.names():
+        here = results.recorded(name, device)
+        if here is not None and here.provenance["packages"]["gpumf"] == __version__:
+            continue
+        before = here or results.recorded(name)
+        found[name] = before.provenance["duration_seconds"] if before else None
+    return dict(sorted(found.items(), key=lambda item: -(item[1] or 0)))
+
+
+def record(todo, minutes, clock=time.monotonic, run=subprocess.run):
+    """Record what fits into the time; return the numbers recorded and failed, and what is left: (int, int, list).
+
+    Parameters
+    ----------
+    todo : dict, see `remaining`
+    minutes : float; one that took longer than what is left of them the last time is not begun, and one that does not
+        end within them is stopped
+    """
+    latest, recorded, failed, left = clock() + 60 * minutes, 0, 0, []
+    for name, seconds in todo.items():
+        if why := experiments.why_unavailable(name):
+            print(f"{name}: {why}", flush=True)
+            continue
+        rest = latest - clock()
+        if (seconds or 0) >= rest:
+            left.append(name)
+            continue
+        command = [sys.executable, "-m", "gpumf_study.experiments", name, "--profile", "full", "--record"]
+        try:
+            status = run(command, timeout=rest, stdout=subprocess.DEVNULL).returncode
+        except subprocess.TimeoutExpired:
+            status = "out of time"
+        print(f"{name}: {'recorded' if status == 0 else f'failed ({status})'}", flush=True)
+        recorded, failed = recorded + (status == 0), failed + (status != 0)
+    return recorded, failed, left
+
+
+def main(arguments=None):
+    """Record, or list; return the exit status, 1 where an experiment failed or the tree is not clean."""
+    parser = argparse.ArgumentParser(prog="make record", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help="of experiments; all where none is given")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="in which all that is begun has to end")
+    parser.add_argument("--again", action="store_true", help="record also what is recorded for this release")
+    parser.add_argument("--list", action="store_true", help="print what is left, with the seconds it took before")
+    chosen = parser.parse_args(arguments)
+    if unknown := sorted(set(chosen.names) - set(experiments.names())):
+        parser.error(f"there is no experiment {', '.join(unknown)}")
+    todo = dict.fromkeys(chosen.names) if chosen.again else remaining(chosen.names)
+    if chosen.list:
+        for name, seconds in todo.items():
+            print(f"{name}: {'never recorded' if seconds is None else f'{seconds:.0f} s'}")
+        return 0
+    if not results.provenance()["clean"]:
+        print("Commit first: a result names the commit that it was measured at.", file=sys.stderr)
+        return 1
+    recorded, failed, left = record(todo, chosen.minutes)
+    print(
+        f"{recorded} recorded for {__version__}, {failed} failed; no time was left for {', '.join(left) or 'none'}."
+    )
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""What `make record` takes, in which order, and what a time limit leaves out."""
+
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from gpumf import __version__
+from gpumf_study import experiments, release, results
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """Results of an older release ('short', 'long') and of this one ('done'); 'never' has none."""
+    facts = {"short": ("0.0.1", 20.0), "long": ("0.0.1", 50.0), "done": (__version__, 1.0)}
+    kept = {
+        name: SimpleNamespace(provenance={"packages": {"gpumf": version}, "duration_seconds": seconds})
+        for name, (version, seconds) in facts.items()
+    }
+    monkeypatch.setattr(experiments, "names", lambda: dict.fromkeys(["never", "done", "short", "long"], "gpumf"))
+    monkeypatch.setattr(experiments, "why_unavailable", lambda name: None)
+    monkeypatch.setattr(results, "recorded", lambda name, device=None: kept.get(name) if device != "there" else None)
+    monkeypatch.setattr(results, "device_name", lambda: "here")
+    monkeypatch.setattr(results, "provenance", lambda: {"clean": True})
+    return kept
+
+
+def test_what_is_not_of_this_release_is_left_the_longest_first(recorded, monkeypatch):
+    assert list(release.remaining().items()) == [("long", 50.0), ("short", 20.0), ("never", None)]
+    assert list(release.remaining(["short", "done"])) == ["short"]
+    # Elsewhere all is left, and how long it takes is known from the reference alone.
+    assert release.remaining(device="there") == {"long": 50.0, "short": 20.0, "done": 1.0, "never": None}
+
+
+def test_only_what_fits_is_begun(recorded, monkeypatch, capsys):
+    now, ran = [0.0], []
+
+    def run(command, timeout, **_):
+        name = command[command.index("gpumf_study.experiments") + 1]
+        assert command[-3:] == ["--profile", "full", "--record"]
+        ran.append((name, timeout))
+        if name == "never":
+            now[0] += timeout
+            raise subprocess.TimeoutExpired(command, timeout)
+        now[0] += 45
+        return SimpleNamespace(returncode=0 if name == "long" else 3)
+
+    outcome = release.record(release.remaining(), 1.0, clock=lambda: now[0], run=run)
+    assert ran == [("long", 60.0), ("never", 15.0)] and outcome == (1, 1, ["short"])
+    assert capsys.readouterr().out.splitlines() == ["long: recorded", "never: failed (out of time)"]
+    ran.clear()
+    assert release.record({"short": 20.0}, 1.0, clock=lambda: now[0], run=run) == (0, 1, [])
+    assert "short: failed (3)" in capsys.readouterr().out
+    monkeypatch.setattr(experiments, "why_unavailable", lambda name: "no GPU")
+    assert release.record({"short": 20.0}, 1.0, run=run) == (0, 0, []) and "short: no GPU" in capsys.readouterr().out
+
+
+def test_the_command_lists_records_and_refuses(recorded, monkeypatch, capsys):
+    assert release.main(["--list"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["long: 50 s", "short: 20 s", "never: never recorded"]
+    with pytest.raises(SystemExit, match="2"):
+        release.main(["nonsense"])
+    assert "no experiment nonsense" in capsys.readouterr().err
+    given = []
+    monkeypatch.setattr(release, "record", lambda todo, minutes: given.append((todo, minutes)) or (1, 0, ["short"]))
+    assert release.main(["long", "--minutes", "2"]) == 0 and given.pop() == ({"long": 50.0}, 2.0)
+    assert capsys.readouterr().out == f"1 recorded for {__version__}, 0 failed; no time was left for short.\n"
+    assert release.main(["done"]) == 0 and given.pop()[0] == {}
+    assert release.main(["done", "--again"]) == 0 and list(given.pop()[0]) == ["done"]
+    monkeypatch.setattr(release, "record", lambda todo, minutes: (0, 1, []))
+    assert release.main([]) == 1
+
+
+def test_nothing_is_recorded_from_a_tree_with_changes(recorded, monkeypatch, capsys):
+    monkeypatch.setattr(results, "provenance", lambda: {"clean": False})
+    monkeypatch.setattr(release, "record", None)
+    assert release.main([]) == 1 and capsys.readouterr().err.startswith("Commit first")
+
+
+def test_real_results_say_of_which_release_they_are():
+    every = release.remaining(["theoretical_flops", "als_versions"], device="nobodys")
+    assert set(every) == {"theoretical_flops", "als_versions"} and every["als_versions"] > 1
