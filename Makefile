@@ -24,7 +24,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help packages book notebook experiment test test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record canary findings benchmarks readme gains tune suggestion bench-reference data kernels lint format lock clean
+.PHONY: help packages book notebook experiment test test-slow test-all test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record canary findings benchmarks readme gains tune suggestion bench-reference data kernels lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -33,8 +33,8 @@ help: ## list the targets
 # What the interpreter of PYTHON has to have, by the names of modules.
 NEEDS = numpy scipy pandas numba matplotlib h5py pyarrow tqdm platformdirs
 book notebook: NEEDS += papermill ipykernel jupyter_book
-test test-sanitize test-gpu test-gpu-sanitize mutants: NEEDS += pytest hypothesis
-test: NEEDS += xdist
+test test-slow test-sanitize test-gpu test-gpu-sanitize mutants: NEEDS += pytest hypothesis
+test test-slow test-sanitize: NEEDS += xdist
 test-wheel: NEEDS = pip hatchling numpy
 lint: NEEDS = ruff mypy
 format: NEEDS = ruff
@@ -63,16 +63,21 @@ notebook: $(READY) ## run one notebook and render: make notebook NB=data PARAMS=
 experiment: $(READY) ## run one experiment: make experiment NAME=sgd_netflix ARGS="--profile full epochs=5"
 	$(RUN) -m gpumf_study.experiments $(NAME) $(ARGS)
 
-# A process a core, each with whole files, in their order: that of the book, which takes longest, is the first.
+# A process a core, each with whole files. Tests with the marker `slow` (tests/conftest.py) are in `make test-all` only.
 PARALLEL = -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-test: $(READY) ## run the tests, those of the rendered book among them (ARGS="-n 0 ...": in one process)
-	$(RUN) -m pytest $(PARALLEL) $(ARGS)
+test: $(READY) ## run the quick tests (ARGS="-n 0 ...": in one process)
+	$(RUN) -m pytest -m "not slow" $(PARALLEL) $(ARGS)
+
+test-slow: $(READY) ## run the other tests: all widths, figures, the book in a browser, faults of workers
+	$(RUN) -m pytest -m slow $(PARALLEL) $(ARGS)
+
+test-all: test test-slow test-sanitize test-wheel ## run all tests, those of the kernels under sanitizers, and the wheel
 
 # The sanitizers have to be in the process before Python, which was built without them, loads a kernel.
 test-sanitize: $(READY) ## run the kernels on the processor under AddressSanitizer and UBSan
 	GPUMF_HOST_SANITIZE=1 ASAN_OPTIONS=detect_leaks=0 \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
-	$(RUN) -m pytest -m host $(ARGS)
+	$(RUN) -m pytest -m "host and not slow" $(PARALLEL) $(ARGS)
 
 test-wheel: $(READY) ## build the sdist and from that the wheel, and train with what it installs, away from the checkout
 	$(RUN) tests/wheel.py $(ARGS)

@@ -74,9 +74,11 @@ def pytest_configure(config):
 
 
 def pytest_itemcollected(item):
-    """Whatever asks for the CUDA device is a GPU test."""
+    """Mark what asks for the CUDA device as a GPU test, and what needs the rendered book as slow."""
     if "cuda" in getattr(item, "fixturenames", ()):
         item.add_marker("gpu")
+    if item.get_closest_marker("book") or item.get_closest_marker("browser"):
+        item.add_marker("slow")
 
 
 @pytest.fixture

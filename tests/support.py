@@ -17,6 +17,11 @@ NAMES, FAULTS = KERNELS / "names.cu", KERNELS / "faults.cu"
 MODELS = pytest.mark.parametrize("model", [ALS, SGD])
 
 
+def slow(*cases):
+    """Mark cases of `pytest.mark.parametrize`, each a value or a tuple of values, as slow."""
+    return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow) for case in cases]
+
+
 def outside_make():
     """The environment of a process that is started by hand: without what a `make` above the tests hands on."""
     of_make = "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "PYTHON"
