@@ -1,5 +1,7 @@
 """New users without training get what training would have given them, and recommendations are explained."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -226,3 +228,48 @@ def test_contributions_add_up_to_the_preference(device):
         assert whole == pytest.approx(float(folded.predict(0, item)), rel=tolerance, abs=1e-3)
         again = model.explain(None, item, 2, ratings=GIVEN)
         assert np.array_equal(again[1], items[:2]) and again[0] == pytest.approx(whole)
+
+
+def test_new_users_of_implicit_feedback_follow_the_item_factors(tmp_path):
+    model = ImplicitALS(4, device="cpu").fit(TRAIN, 2)
+
+    def right(model):
+        y = model.item_factors.astype(np.float64)
+        rated, weights = y[list(GIVEN)], np.array([*GIVEN.values()])
+        system = y.T @ y + rated.T @ (weights[:, None] * rated) + 0.1 * np.eye(4)
+        wanted = np.linalg.solve(system, rated.T @ (1 + weights))
+        np.testing.assert_allclose(model.fold_in(GIVEN).user_factors[0], wanted, rtol=1e-3, atol=1e-4)
+
+    right(model)
+    with pytest.raises(ValueError, match="read-only"):
+        model.item_factors[0] = 1
+    copied = pickle.loads(pickle.dumps(model))
+    copied.item_factors[:] *= 2
+    right(copied)
+    right(model)
+    model.item_factors = model.item_factors * np.float32(3)
+    right(model)
+    right(model.partial_fit(TRAIN.select(slice(0, 5))))
+    right(model.fit(TRAIN, 1, warm_start=True))
+    model.save(tmp_path / "model.npz")
+    right(ImplicitALS.load(tmp_path / "model.npz", device="cpu"))
+    right(model.set_params(alpha=1.0).fit(TRAIN, 1))
+
+
+@pytest.mark.parametrize("kind", [ALS, ImplicitALS, SGD])
+def test_no_ratings_give_a_user_without_any(kind):
+    model = kind(3, device="cpu").fit(TRAIN, 1)
+    assert np.isfinite(model.fold_in({}).predict(0, np.arange(20))).all()
+
+
+def test_ids_are_found_after_they_were_replaced_or_changed():
+    names = np.array([f"i{k:02}" for k in range(20)], object)
+    model = ALS(3, device="cpu").fit((TRAIN.users, names[TRAIN.items], TRAIN.values), 1)
+    first, second = model.item_ids[:2]
+    before = model.predict(0, [first, second])
+    model.item_ids[:2] = second, first
+    assert model.predict(0, [first, second]).tolist() == before[::-1].tolist()
+    model.item_ids = np.array([f"new {name}" for name in model.item_ids], object)
+    assert model.predict(0, f"new {first}") == before[1]
+    with pytest.raises(KeyError, match="i00"):
+        model.predict(0, "i00")

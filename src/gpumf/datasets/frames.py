@@ -139,16 +139,18 @@ def ratings_like(
     return Ratings(**columns, values=ratings.values, name=name, scale=ratings.scale)
 
 
-def positions_of(ids: ArrayLike, known: ArrayLike) -> np.ndarray:
-    """The position of each id among the known ones, int64, -1 where it is none of them."""
+def positions_of(ids: ArrayLike, known: ArrayLike | pd.Index) -> np.ndarray:
+    """The position of each id among the known ones, or an Index of these, int64, -1 where it is none of them."""
     import pandas as pd
 
-    ids, known = np.asarray(ids), np.asarray(known)
+    ids, known = np.asarray(ids), known if isinstance(known, pd.Index) else np.asarray(known)
     numbers = ids.dtype.kind in "iu", known.dtype.kind in "iu"
     if numbers[0] != numbers[1]:  # '7' is not 7, and 7.0 is no integer
         return np.full(len(ids), -1)
     try:
-        return pd.Index(known).get_indexer(pd.Index(ids))
+        # Strings stay objects: pandas would convert them to a type of its own, all known ones at each look-up.
+        index = known if isinstance(known, pd.Index) else pd.Index(known, dtype=known.dtype)
+        return index.get_indexer(pd.Index(ids, dtype=ids.dtype))
     except TypeError as error:
         raise TypeError(f"ids must be integers or strings ({error})") from error
 

@@ -24,7 +24,7 @@ from gpumf.distributed.sources import Source
 from gpumf.distributed.together import POLL_SECONDS, watched
 from gpumf.models.als import ALS, ImplicitALS
 from gpumf.models.checks import DivergedError, check_finite, check_training
-from gpumf.models.factorization import Factorization, Once
+from gpumf.models.factorization import Factorization
 from gpumf.models.sgd import SGD
 from gpumf.models.times import Clock
 
@@ -200,7 +200,7 @@ def _blank(model):
     model = copy(model)
     for name in (*model._arrays, "_training", "_user_known", "_item_counts", "history", "times", "epoch"):
         vars(model).pop(name, None)
-    model._factors_there, model._rows_there = Once(), Once()
+    model._forget_copies()
     return model
 
 

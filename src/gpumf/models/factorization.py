@@ -15,6 +15,7 @@ from gpumf.models.base import MAX_FACTORS
 from gpumf.models.estimator import Model
 from gpumf.models.evaluation import UNBOUNDED, Errors
 from gpumf.models.initial import uniform_factors, with_bias_columns
+from gpumf.models.once import Once
 from gpumf.models.ranking import MOST_ITEMS, ranking_of
 
 if TYPE_CHECKING:
@@ -24,18 +25,6 @@ if TYPE_CHECKING:
     from gpumf.models.solvers import Device
 
 _KEPT = 0.05  # of a device's free memory: so much may stay there after `fit`, for the first recommendations
-
-
-class Once:
-    """What is made of some arrays, made again only for other ones."""
-
-    _of, _made = (), None
-
-    def __call__(self, make, *of):
-        """`make()`, or what it gave the last time that this was called with the same objects, if it was."""
-        if len(of) != len(self._of) or any(a is not b for a, b in zip(of, self._of, strict=True)):
-            self._made, self._of = make(), of
-        return self._made
 
 
 class Factorization(Model):

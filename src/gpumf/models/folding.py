@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     NewRatings: TypeAlias = RatingsLike | dict[Any, float] | tuple[ArrayLike, ArrayLike]
 
 _MOST_SOLVES = 10
-"""Half-steps of a solver that gets nearer to a solution each time."""
+"""Half-steps of a GPU's solvers, some of which get nearer to a solution each time."""
 
 
 class Folding(Recommender):
@@ -163,28 +164,45 @@ class Folding(Recommender):
                 raise ValueError(f"the ratings are of {ratings.n_items} items, the model of {self._shape[1]}")
         if not np.isfinite(ratings.values).all():
             raise ValueError("the ratings of new users must be finite numbers")
-        pairs = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
-        if len(np.unique(pairs)) < len(pairs):
+        pairs = np.sort(ratings.users.astype(np.int64) * ratings.n_items + ratings.items)
+        if (pairs[1:] == pairs[:-1]).any():
             raise ValueError("a user rates an item twice; give one rating of each")
         return ratings, named
 
 
-def solved_users(model: Factorization, ratings: Ratings, scheme: type[ALSTrainer]) -> np.ndarray:
+def of_rated_items(ratings: Ratings, item_factors: np.ndarray) -> tuple[Ratings, np.ndarray]:
+    """(ratings, item_factors) of the rated items alone: of explicit ratings, users depend on no others.
+
+    ratings : Ratings, on the host; item_factors : float32 (n_items, columns). Both results count items anew.
+    """
+    rated, items = np.unique(ratings.items, return_inverse=True)
+    if not len(rated):
+        rated = np.zeros(1, np.int64)  # a set has one item at least
+    ids = ratings.item_ids[rated]
+    return replace(ratings, items=items, n_items=len(rated), item_ids=ids), item_factors[rated]
+
+
+def solved_users(
+    model: Factorization, ratings: Ratings, item_factors: np.ndarray, scheme: type[ALSTrainer], **parts: Any
+) -> np.ndarray:
     """The factors of the users of some ratings, float32 (n, columns), by half-steps of an ALS scheme.
 
     Parameters
     ----------
     model : fitted Factorization, with what the scheme asks of it
-    ratings : Ratings of its items, on the host
-    scheme : a class of `gpumf.models.als.trainer.ALSTrainer`
+    ratings : Ratings, on the host
+    item_factors : float32 (n_items, columns), of their items
+    scheme : a class of `gpumf.models.als.trainer.ALSTrainer`; on the CPU one that solves exactly
+    **parts : of the scheme
     """
     there = model._as_trained(model._placed(ratings))
     start = np.zeros((ratings.n_users, model.columns), np.float32)
     if model.biases:
         start[:, -1] = 1
-    arrays = start, np.ascontiguousarray(model.item_factors)
-    trainer, found = scheme(model, there, *(map(there.device.array, arrays) if there.device else arrays)), start
-    for _ in range(_MOST_SOLVES):
+    arrays = start, np.ascontiguousarray(item_factors)
+    placed = map(there.device.array, arrays) if there.device else arrays
+    trainer, found = scheme(model, there, *placed, **parts), start
+    for _ in range(1 if model.device == "cpu" else _MOST_SOLVES):
         before = found
         trainer.solve_users()
         trainer.synchronize()

@@ -11,6 +11,7 @@ from gpumf.arguments import flag
 from gpumf.datasets.checks import array_of
 from gpumf.datasets.frames import positions_of, ratings_like
 from gpumf.models.checks import positions
+from gpumf.models.once import Once
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -98,7 +99,7 @@ class Identified(ABC):
             return positions(given, count, side)
         if given.dtype.kind in "US":
             given = given.astype(object)
-        places = positions_of(given.ravel(), np.arange(count) if known is None else known)
+        places = self._places(given.ravel(), known, count, side)
         if (places < 0).any():
             unknown = given.ravel()[places < 0].tolist()[0]
             raise KeyError(
@@ -106,6 +107,22 @@ class Identified(ABC):
                 + ("; for new users use recommend(ratings=..)" if side == "user" else "")
             )
         return places.reshape(given.shape)
+
+    def _places(self, given, known, count, side):
+        """`positions_of` one-dimensional ids, by an index of the known ones that is kept."""
+        if known is None:
+            return positions_of(given, np.arange(count))
+        import pandas as pd
+
+        def index():
+            return pd.Index(known, dtype=known.dtype, copy=True)
+
+        kept = vars(self).setdefault(f"_{side}_index", Once())
+        places = positions_of(given, kept(index, known))
+        if not np.array_equal(known[places], given):  # one is unknown, or ids were changed in place
+            kept.forget()
+            places = positions_of(given, kept(index, known))
+        return places
 
     def _one_or_several(self, given, side, ids):
         """`_positions`, of one or of an array (n,); ValueError for more dimensions."""

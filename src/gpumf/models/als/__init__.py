@@ -21,7 +21,8 @@ from gpumf.models.als.trainer import (
 )
 from gpumf.models.explain import Explaining
 from gpumf.models.factorization import Factorization
-from gpumf.models.folding import solved_users
+from gpumf.models.folding import of_rated_items, solved_users
+from gpumf.models.once import Once
 from gpumf.models.renewing import with_new
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ class _LeastSquares(Factorization):
         return super()._takes_from_device() and self.chunk is None
 
     def _fold(self, ratings):
-        return solved_users(self, ratings, self._trainers["parallel"] if self.device == "cpu" else self.scheme)
+        exact = self._trainers["parallel"] if self.device == "cpu" else self.scheme
+        return solved_users(self, *of_rated_items(ratings, self.item_factors), exact)
 
     def partial_fit(self, new: RatingsLike) -> Self:
         """Learn from new ratings: solve their users, then their items, as they are now.
@@ -332,6 +334,22 @@ class ImplicitALS(Explaining, _LeastSquares):
 
     def _target_mean(self, train):
         return self.factors * (_LARGEST_START / 2) ** 2
+
+    def _forget_copies(self):
+        super()._forget_copies()
+        self._gram = Once()  # Y^T Y of the item factors, for new users
+
+    def _fold(self, ratings):
+        if self.device != "cpu":
+            return solved_users(self, ratings, self.item_factors, self.scheme)
+        every = self.item_factors
+
+        def gram():
+            every.flags.writeable = False  # a change would not be seen in the product
+            return every.T @ every
+
+        of_rated = of_rated_items(ratings, every)
+        return solved_users(self, *of_rated, self._trainers["parallel"], gram=self._gram(gram, every))
 
     def _set_training(self, train):
         super()._set_training(train)

@@ -160,7 +160,10 @@ class Parallel(Sequential):
 
 
 class ImplicitParallel(ALSTrainer):
-    """Numba and BLAS, rows over all cores, for implicit feedback."""
+    """Numba and BLAS, rows over all cores, for implicit feedback.
+
+    gram : float32 (f, f), of all items, where `item_factors` are those of some and users alone are solved
+    """
 
     adds_up = True
 
@@ -170,14 +173,15 @@ class ImplicitParallel(ALSTrainer):
     def compile(cls, model):
         return cpu_als.implicit_half_sweep
 
-    def __init__(self, model, train, user_factors, item_factors):
-        self._users, self._items = train.by_user, train.by_item
+    def __init__(self, model, train, user_factors, item_factors, gram=None):
+        self._users, self._items, self._gram = train.by_user, train.by_item, gram
         self._p, self._q = user_factors.copy(), item_factors.copy()
         self._parameters = np.float32(model.regularization), np.float32(model.alpha)
 
     def _solve(self, rows, fixed, solved):
         arrays = rows.indptr, rows.indices, rows.values
-        cpu_als.implicit_half_sweep(*arrays, fixed, fixed.T @ fixed, solved, *self._parameters)
+        gram = fixed.T @ fixed if self._gram is None else self._gram
+        cpu_als.implicit_half_sweep(*arrays, fixed, gram, solved, *self._parameters)
 
 
 class ConjugateGradient(ALSTrainer):

@@ -10,6 +10,7 @@ import numpy as np
 from gpumf.arguments import flag, integer, number
 from gpumf.models.als import ALS
 from gpumf.models.factorization import Factorization
+from gpumf.models.folding import of_rated_items
 from gpumf.models.initial import normal_factors, with_bias_columns
 from gpumf.models.sgd import schedules
 from gpumf.models.sgd.bsgd import Bsgd
@@ -277,7 +278,8 @@ class SGD(Factorization):
         most = max(scheme.max_factors for scheme in ALS.schemes().values() if scheme.device != "cpu")
         there = self.device if self.columns <= most else "cpu"
         least = ALS(self.factors, ridge, biases=bool(self.biases), device=there)
-        least.mean, least.item_factors = self.mean, self.item_factors.copy()
+        ratings, factors = of_rated_items(ratings, self.item_factors)
+        least.mean, least.item_factors = self.mean, factors
         unit = np.float32(np.sqrt(ridge / of_biases))
         if self.biases:
             least.item_factors[:, -2] *= unit
