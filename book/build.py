@@ -208,9 +208,9 @@ class OwnKernel(tempfile.TemporaryDirectory):
 
 
 def shared_key(root):
-    """The key of what every notebook depends on: the package, the kernels, the recorded results and the data."""
+    """The key of what every notebook depends on: packages, kernels, drawings, recorded results and the data."""
     digest = hashlib.sha256()
-    for folder in ("src", "kernels", "data/results"):
+    for folder in ("src", "kernels", "figures/drawings", "data/results"):
         for path in files_below(root / folder):
             digest.update(f"{folder}/{path.relative_to(root / folder)}\0".encode() + path.read_bytes() + b"\0")
     # The data can be gigabytes: size and time of change stand for their content.

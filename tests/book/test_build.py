@@ -49,7 +49,7 @@ def project(tmp_path, monkeypatch):
     # What build.py puts there is gone again after the test.
     monkeypatch.setenv("JUPYTER_PATH", "")
     monkeypatch.setenv("GPUMF_RECORD", "")
-    for folder in ("book/a", "src/gpumf", "kernels/als", "data/results/a-gpu", "data/raw", "figures"):
+    for folder in ("book/a", "src/gpumf", "kernels/als", "data/results/a-gpu", "data/raw", "figures/drawings"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "src/gpumf/model.py").write_text("factors = 16\n")
     (tmp_path / "kernels/als/als.cu").write_text("// one\n")
@@ -89,7 +89,13 @@ def test_runs_each_notebook_once_and_then_only_what_changed(project, execute):
 
 @pytest.mark.parametrize(
     "changed",
-    ["src/gpumf/model.py", "kernels/als/als.cu", "data/results/a-gpu/als.csv", "data/raw/ratings.csv"],
+    [
+        "src/gpumf/model.py",
+        "kernels/als/als.cu",
+        "figures/drawings/warps.svg",
+        "data/results/a-gpu/als.csv",
+        "data/raw/ratings.csv",
+    ],
 )
 def test_what_every_notebook_depends_on(project, changed):
     before = build.shared_key(project)

@@ -1,35 +1,24 @@
 """Drawings that explain: what CUDA's words mean, and how this study's kernels share out their work.
 
-Nothing here is measured, and little is drawn by hand. Which thread takes which entry is read off the kernels as they
-run on the processor, off what they export, or off the package's partitions, so that a drawing follows the code.
-Each drawing is a module with a function `drawing`, which returns a `canvas.Drawing`.
+Most are plain SVG files in figures/drawings. A few are modules of this package with a function `drawing`: which
+thread takes which entry is read off the kernels, as they run on the CPU, so that the drawing follows the code.
 """
 
 from importlib import import_module
 
-PRIMER = (
-    "threads",
-    "half_warps",
-    "coalescing",
-    "banks",
-    "occupancy",
-    "races",
-    "tensor_core_product",
-    "roofline",
-)
-"""What CUDA's words mean."""
+from gpumf_study import results
+from gpumf_study.drawings import canvas
 
-KERNELS = (
-    "thesis_als",
-    "cumf_tiles",
-    "tensor_core_plan",
-    "conjugate_gradient",
-    "several_gpus",
-    "fast_sgd",
-    "rbm_products",
-)
-"""How algorithms are laid out on a GPU. Who updates what when, of all schemes of SGD, is drawn by the experiment
-`sgd_assignment`."""
+TRACED = "thesis_als", "cumf_tiles", "tensor_core_plan", "fast_sgd"
+"""Read off kernels. Who updates what when, of all SGD solvers, is drawn by the experiment `sgd_assignment`."""
+
+RECORDED = ("roofline",)
+"""Drawn from stored results."""
+
+
+def plain():
+    """The names of the drawings that are plain SVG files."""
+    return sorted(path.stem for path in (results.repository() / "figures/drawings").glob("*.svg"))
 
 
 def drawing(name):
@@ -37,13 +26,15 @@ def drawing(name):
 
     Returns
     -------
-    canvas.Drawing
+    canvas.Drawing or canvas.Plain
 
     Raises
     ------
     ValueError : there is none of this name
-    gpumf.gpu.DeviceError : it runs kernels on the processor, and no C++ compiler is here
+    gpumf.gpu.DeviceError : it runs kernels on the CPU, and no C++ compiler is here
     """
-    if name not in (*PRIMER, *KERNELS):
-        raise ValueError(f"there is no drawing {name!r}; there are {', '.join((*PRIMER, *KERNELS))}")
-    return import_module(f"{__name__}.{name}").drawing()
+    if name in (*TRACED, *RECORDED):
+        return import_module(f"{__name__}.{name}").drawing()
+    if name not in plain():
+        raise ValueError(f"there is no drawing {name!r}; there are {', '.join((*plain(), *TRACED, *RECORDED))}")
+    return canvas.Plain(results.repository() / f"figures/drawings/{name}.svg")

@@ -4,10 +4,13 @@ Lengths are CSS pixels, y goes down. Nothing is told by colour alone, and no tex
 """
 
 import io
+import xml.etree.ElementTree as ET
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
+from pathlib import Path
 
 import matplotlib
 from matplotlib.colors import to_rgb
@@ -22,6 +25,8 @@ HUES = ("blue", "orange", "green", "purple", "sky", "red", "sand", "wine")
 """Colours of the first, second, .. of those who share out work; each also has its number written beside it."""
 
 _INCH = 96  # pixels
+_SVG = "{http://www.w3.org/2000/svg}"
+ET.register_namespace("", _SVG[1:-1])
 _BREAK = 760  # pixels of a page below which panels stand one below another
 
 
@@ -95,8 +100,33 @@ class Panel:
     draw: Callable[[Canvas], None]
 
 
+def _arranged(heights, columns):
+    """Where panels stand, so many abreast: (left and top of each, width and height of all)."""
+    tops, places = [2] * columns, []
+    for height in heights:
+        column = tops.index(min(tops))  # the shortest one
+        places.append((2 + column * (WIDTH + GAP), tops[column]))
+        tops[column] += height + GAP
+    return places, columns * (WIDTH + GAP) - GAP + 4, max(tops) - GAP + 2
+
+
+class _Shown:
+    """What a notebook shows: `svg` for pages and for phones, and `alt`, in words, for those who do not see it."""
+
+    def __repr__(self):
+        return self.alt
+
+    def _repr_html_(self):
+        two = min(2, len(self.panels))
+        one, two = (f"data:image/svg+xml;base64,{b64encode(self.svg(k).encode()).decode()}" for k in (1, two))
+        return (
+            f'<picture><source media="(max-width: {_BREAK}px)" srcset="{one}">'
+            f'<img src="{two}" alt="{escape(self.alt)}"></picture>'
+        )
+
+
 @dataclass(frozen=True, repr=False)
-class Drawing:
+class Drawing(_Shown):
     """Panels, and in words what they show: `alt`, for those who do not see them."""
 
     panels: tuple[Panel, ...]
@@ -104,12 +134,7 @@ class Drawing:
 
     def figure(self, columns=1):
         """A Matplotlib Figure with so many panels abreast."""
-        tops, places = [2] * columns, []
-        for panel in self.panels:
-            column = tops.index(min(tops))  # the shortest one
-            places.append((2 + column * (WIDTH + GAP), tops[column]))
-            tops[column] += HEADING + panel.height + GAP
-        width, height = columns * (WIDTH + GAP) - GAP + 4, max(tops) - GAP + 2
+        places, width, height = _arranged([HEADING + panel.height for panel in self.panels], columns)
         figure = Figure(figsize=(width / _INCH, height / _INCH))
         for panel, (left, top) in zip(self.panels, places, strict=True):
             size = HEADING + panel.height
@@ -132,14 +157,34 @@ class Drawing:
             figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None}, facecolor="white")
         return file.getvalue()
 
-    def __repr__(self):
-        return self.alt
 
-    def _repr_html_(self):
-        one, two = (f"data:image/svg+xml;base64,{b64encode(self.svg(k).encode()).decode()}" for k in (1, 2))
-        if len(self.panels) == 1:
-            two = one
-        return (
-            f'<picture><source media="(max-width: {_BREAK}px)" srcset="{one}">'
-            f'<img src="{two}" alt="{escape(self.alt)}"></picture>'
-        )
+@dataclass(frozen=True, repr=False)
+class Plain(_Shown):
+    """A drawing that is kept as a plain SVG file.
+
+    path : of the file: a <desc> in words, then panels, each an <svg class="panel"> of `WIDTH`, one below another
+    """
+
+    path: Path
+
+    @cached_property
+    def _root(self):
+        return ET.parse(self.path).getroot()
+
+    @property
+    def alt(self) -> str:
+        """What it shows, in words."""
+        return self._root.findtext(f"{_SVG}desc")
+
+    @property
+    def panels(self) -> list[ET.Element]:
+        """The elements of its panels."""
+        return self._root.findall(f"{_SVG}svg[@class='panel']")
+
+    def svg(self, columns=1):
+        """The drawing as SVG, with so many panels abreast."""
+        places, width, height = _arranged([float(panel.get("height")) for panel in self.panels], columns)
+        for panel, (left, top) in zip(self.panels, places, strict=True):
+            panel.attrib |= {"x": f"{left:g}", "y": f"{top:g}"}
+        self._root.attrib |= {"width": f"{width:g}", "height": f"{height:g}", "viewBox": f"0 0 {width:g} {height:g}"}
+        return ET.tostring(self._root, encoding="unicode")

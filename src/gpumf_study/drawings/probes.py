@@ -32,39 +32,6 @@ def _kernel(name, factors=16):
     return gpu.device("host").kernel(_SOURCE, name, FACTORS=factors)
 
 
-def added(seed):
-    """What two threads make of 0 that add one each without order, and how: (int, trace as of `traced`)."""
-    device, total, trace = gpu.device("host"), np.zeros(1, np.int32), []
-    with device.shuffled(seed, trace):
-        _kernel("add_one")(1, 2, sum=total)
-    return int(total[0]), trace[0]
-
-
-@cache
-def owners(n, blocks, threads):
-    """(block, thread) of each of n elements, for a launch with a thread an element: int32 (n, 2)."""
-    block, thread = np.empty(n, np.int32), np.empty(n, np.int32)
-    _kernel("owners")(blocks, threads, n=n, blocks=block, threads=thread)
-    return np.stack([block, thread], axis=1)
-
-
-def product(left, right):
-    """What each lane holds when a warp multiplies two tiles on a tensor core, D = L^T R[:, :8].
-
-    Parameters
-    ----------
-    left, right : array-like (16, 16), of numbers that FP16 has
-
-    Returns
-    -------
-    (a, b, d) : float32 (32, 8), (32, 4) and (32, 4), the entries of L^T, of R and of D that each lane holds
-    """
-    tiles = (np.ascontiguousarray(tile, np.float32) for tile in (left, right))
-    a, b, d = (np.empty((32, k), np.float32) for k in (8, 4, 4))
-    _kernel("product")(1, 32, **dict(zip(("left", "right"), tiles, strict=True)), a=a, b=b, d=d)
-    return a, b, d
-
-
 @cache
 def plan(factors):
     """Which warp of tensor_core.cu computes which tiles of A.

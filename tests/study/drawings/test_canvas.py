@@ -9,14 +9,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from gpumf_study import drawings
 from gpumf_study import figure_style as style
-from gpumf_study.drawings.canvas import GAP, HEADING, HUES, SMALL, WIDTH, Drawing, Panel, _ink, tint
+from gpumf_study.drawings.canvas import GAP, HEADING, HUES, SMALL, WIDTH, Drawing, Panel, Plain, _ink, tint
 from support import ROOT
 
-EVERY = (*drawings.PRIMER, *drawings.KERNELS)
+MADE = (*drawings.TRACED, *drawings.RECORDED)
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", MADE)
 def test_all_of_a_drawing_is_on_the_page_and_its_text_can_be_read(host, name):
     drawing = drawings.drawing(name)
     figure = drawing.figure(1)
@@ -41,7 +41,7 @@ def test_all_of_a_drawing_is_on_the_page_and_its_text_can_be_read(host, name):
         assert (low, high) == (-HEADING, panel.height)
 
 
-@pytest.mark.parametrize("name", ["threads", "conjugate_gradient"])
+@pytest.mark.parametrize("name", ["thesis_als", "roofline"])
 def test_as_svg_it_is_the_same_every_time_and_text_stays_text(host, name):
     drawing = drawings.drawing(name)
     svg = drawing.svg(2)
@@ -70,6 +70,37 @@ def test_panels_stand_abreast_where_there_is_room_and_below_each_other_elsewhere
     assert repr(drawing) == 'a "word"'
 
 
+@pytest.mark.parametrize("name", drawings.plain())
+def test_a_plain_drawing_is_whole_and_says_in_words_what_it_shows(name):
+    drawing = drawings.drawing(name)
+    assert len(drawing.alt.split()) > 20 and repr(drawing) == drawing.alt
+    sizes = {float(node.get("font-size", 12)) for node in ET.parse(drawing.path).iter(f"{SVG}text")}
+    assert min(sizes) >= SMALL
+    for panel in drawing.panels:
+        assert float(panel.get("width")) == WIDTH
+        left, top, width, height = map(float, panel.get("viewBox").split())
+        assert (left, top, width) == (0, -HEADING, WIDTH) and height == float(panel.get("height"))
+        for node in panel.iter(f"{SVG}rect"):
+            x, y, across, down = (float(node.get(key)) for key in ("x", "y", "width", "height"))
+            assert x >= -1 and x + across <= width + 1 and y >= top and y + down <= top + height + 1
+
+
+def test_panels_of_a_plain_drawing_are_arranged_as_those_of_others(tmp_path):
+    heights = 100, 40, 30
+    panels = "".join(f'<svg class="panel" width="{WIDTH}" height="{HEADING + height}"/>' for height in heights)
+    path = tmp_path / "a.svg"
+    path.write_text(f'<svg xmlns="{SVG[1:-1]}"><desc>a "word"</desc>{panels}</svg>')
+    drawing = Plain(path)
+    for columns in (2, 1):
+        root = ET.fromstring(drawing.svg(columns))
+        made = Drawing(tuple(Panel("x", height, lambda canvas: None) for height in heights), "").figure(columns)
+        assert [float(root.get(key)) for key in ("width", "height")] == pytest.approx(made.get_size_inches() * 96)
+        tops = [(1 - axis.get_position().y1) * float(root.get("height")) for axis in made.axes]
+        assert [float(panel.get("y")) for panel in root.findall(f"{SVG}svg")] == pytest.approx(tops)
+    html = drawing._repr_html_()
+    assert 'alt="a &quot;word&quot;"' in html and html.count("data:image/svg+xml;base64,") == 2
+
+
 def test_ink_is_read_on_every_colour():
     assert _ink("white") == "black" and _ink("black") == "white"
 
@@ -86,12 +117,12 @@ def test_ink_is_read_on_every_colour():
 
 
 def test_an_unknown_drawing_is_refused_with_the_names_that_there_are():
-    with pytest.raises(ValueError, match="no drawing 'warps'; there are threads, half_warps"):
+    with pytest.raises(ValueError, match="no drawing 'warps'; there are banks, coalescing"):
         drawings.drawing("warps")
 
 
 def test_every_drawing_is_shown_in_the_book_and_every_module_is_listed():
     shown = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("book/**/*.ipynb"))
-    assert set(re.findall(r'drawings\.drawing\(\\"(\w+)\\"\)', shown)) == set(EVERY)
+    assert set(re.findall(r'drawings\.drawing\(\\"(\w+)\\"\)', shown)) == {*MADE, *drawings.plain()}
     modules = {path.stem for path in (ROOT / "src/gpumf_study/drawings").glob("*.py")}
-    assert modules == {*EVERY, "__init__", "canvas", "probes"}
+    assert modules == {*MADE, "__init__", "canvas", "probes"}

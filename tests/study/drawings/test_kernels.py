@@ -2,15 +2,7 @@
 
 import numpy as np
 
-from gpumf_study.drawings import (
-    conjugate_gradient,
-    cumf_tiles,
-    fast_sgd,
-    rbm_products,
-    several_gpus,
-    tensor_core_plan,
-    thesis_als,
-)
+from gpumf_study.drawings import cumf_tiles, fast_sgd, tensor_core_plan, thesis_als
 
 
 def test_a_half_warp_shares_out_the_triangle_as_equation_5_4_says(host, drawn):
@@ -68,23 +60,6 @@ def test_the_plan_is_that_of_plan_cuh(host, drawn):
     assert shown["stage-1-0"][1] == shown["stage-2-1"][1] == "1" and shown["stage-0-0"][1] == "3"
 
 
-def test_bytes_of_a_are_those_of_its_tiles(host, drawn):
-    found, tiles = conjugate_gradient.held(), 7 * 8 // 2
-    assert found["cumf_cg"] == tiles * 256 * 4 and found["cumf_cg_fp16"] == tiles * 256 * 2
-    assert found["tensor_core"] >= found["cumf_cg"], "with b, and as every lane has room for the fullest one"
-    shown = drawn(conjugate_gradient.drawing())
-    assert shown["a-cumf_cg"][1] == "A: 28,672 bytes"
-
-
-def test_what_cards_receive_is_counted(host):
-    # Three shares of three columns with two factors; three parts of two rows with 3 + 2 sums.
-    assert several_gpus.moved(4, rows=8, columns=12, factors=2) == {
-        "all-gather": 3 * 3 * 2 * 4,
-        "reduce-scatter": 3 * 2 * 5 * 4,
-    }
-    assert several_gpus._bytes(7.42e9) == "7.42 GB" and several_gpus._bytes(5.33e6) == "5.33 MB"
-
-
 def test_fast_is_drawn_in_its_own_order(host, drawn):
     ratings, tiles, updates = fast_sgd.assignment()
     shown = drawn(fast_sgd.drawing())
@@ -98,17 +73,3 @@ def test_fast_is_drawn_in_its_own_order(host, drawn):
     of_first = {int(item) for item in tiles.items[: tiles.tile_rows[1]]}
     in_runs = [(user, item) for runs in fast_sgd.runs(0) for user, items in runs for item in items]
     assert {item for _, item in in_runs} == of_first and len(set(in_runs)) == len(in_runs)
-
-
-def test_the_three_forms_of_a_batch_are_of_the_same_entries(host, drawn):
-    users, levels, of = rbm_products.batch()
-    assert len(of.items) == len(levels) == rbm_products.NNZ
-    for place in range(len(users)):
-        assert set(of.columns[of.indptr[place] : of.indptr[place + 1]]) <= {place}
-    for item in range(rbm_products.N_ITEMS):
-        assert set(of.items[of.mapping[of.row_indptr[item] : of.row_indptr[item + 1]]]) <= {item}
-    shown = drawn(rbm_products.drawing())
-    for name, values in (("csc-indptr", of.indptr), ("csr-mapping", of.mapping), ("coo-columns", of.columns)):
-        assert [shown[f"{name}-{k}"][1] for k in range(len(values))] == [str(value) for value in values]
-    for t, level in enumerate(levels):
-        assert shown[f"level-{of.items[t]}-{of.columns[t]}"][1] == str(level + 1)

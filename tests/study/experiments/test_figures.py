@@ -69,7 +69,8 @@ TOLD = {
     "thesis/speedups_gpu": part("figure", on_gpu=True),
     "thesis/thread_scaling_blocks": lambda module, result: module.figure_blocks(result.frame, result.provenance),
 }
-KEPT = {path.relative_to(ROOT / "figures").with_suffix("").as_posix() for path in ROOT.glob("figures/*/*.svg")}
+FIGURES = [path for path in ROOT.glob("figures/*/*.svg") if path.parent.name != "drawings"]
+KEPT = {path.relative_to(ROOT / "figures").with_suffix("").as_posix() for path in FIGURES}
 SVG, NUMBER = "{http://www.w3.org/2000/svg}", re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 
 
