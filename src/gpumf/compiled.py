@@ -1,42 +1,54 @@
-"""Numba's decorators, with a cache on disk that sees a change in any module of the package.
+"""Numba's decorators, applied when a function is first used, with a cache on disk that sees every change.
 
-Numba itself looks only at the file of the function that it compiled. What that function inlined from another module,
-another function or a constant, stays as it was compiled for good. Here the folder of the cache is named after the
-sources of the whole package, so that no change goes unseen.
+Importing Numba takes longer than all else that `import gpumf` does, so nothing here imports it before the first call.
 
-Numba is imported when the first of these functions is used, not before: that takes longer than all else that
-`import gpumf` does.
+Numba's cache looks only at the file of the function that it compiled. What that function inlined from another module,
+another function or a constant, stays as it was compiled for good. Here each function has a cache folder of its own.
+Its name contains a digest of the files of the function and of all compiled functions that it calls, so that an edit
+has what it concerns compiled again, and nothing else.
 """
 
 import hashlib
-import io
+import json
 import os
+import re
 import shutil
 import sys
-import tempfile
+import threading
+import time
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property, partial, update_wrapper, wraps
+from functools import cache, partial, update_wrapper, wraps
 from inspect import signature
 from pathlib import Path
-from types import FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+
+import numpy as np
 
 from gpumf import places
-from gpumf.checksums import sealed, unsealed
 
-# Numba's OpenMP reads it when it starts threads. Else they spin for milliseconds when they have nothing to do, on the
-# cores that C++ is called to work on next: on two, an epoch of ALS on MovieLens 100K took a third longer for it.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
-_PACKAGE = Path(__file__).parent
 _KEPT = 8
-"""Folders of other sources that stay: several versions of the package may be in use side by side."""
-
+"""Cache folders of a function that stay: several versions of the package may be in use side by side."""
+_FOLDER_NAME = re.compile(r"(.+)-[0-9a-f]{24}")
+_CHECKSUMS = "checksums.json"
 
 prange = range
-"""A loop whose passes a compiled function with parallel=True shares out among the cores (`numba.prange`)."""
+"""A loop whose passes a compiled function with parallel=True shares out among threads (`numba.prange`)."""
 
 SUMS_IN_ANY_ORDER = {"reassoc", "contract", "arcp", "nsz"}
 """`fastmath` with which sums fill vector registers; what is not a number stays so."""
+
+
+class _State:
+    """Of this process: the lock of first uses, and whether functions are cached on disk and may run in parallel."""
+
+    def __init__(self):
+        # Reentrant: to compile a function is to compile those that it calls.
+        self.lock, self.cached, self.parallel = threading.RLock(), True, True
+
+
+_STATE = _State()
+_SPENT = threading.local()
+"""Of each thread: `seconds`, and whether it is `compiling` already."""
 
 
 class _Late:
@@ -45,53 +57,133 @@ class _Late:
     def __init__(self, decorator, options, function):
         update_wrapper(self, function)
         self._decorator, self._options, self._function = decorator, options, function
+        # Read at import, as the function was: a file that is edited later has another digest.
+        self._source = _digest(function.__code__.co_filename)
+        self._made, self._known = {}, set()
 
     def __call__(self, *arguments):
-        _check_cores(self._options[1].get("parallel"))
-        return self._compiled(*arguments)
-
-    @cached_property
-    def _compiled(self):
-        import numba
-        from numba.core import caching
-
-        _watch()
-        function = self._function
-        names = function.__globals__
-        if names.get("prange") is prange:
-            names = names | {"prange": numba.prange}
-        same = function.__name__, function.__defaults__, function.__closure__
-        function = update_wrapper(FunctionType(function.__code__, names, *same), function)
-        folder = _folder()
-        # Numba picks a function's folder when it decorates it; functions of other packages keep theirs.
-        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
-        plain, caching.IndexDataCacheFile = caching.IndexDataCacheFile, _checked(caching.IndexDataCacheFile)
-        try:
-            arguments, options = self._options
-            decorate = getattr(numba, self._decorator)(*arguments, cache=folder is not None, **options)
-            return decorate(function)
-        finally:
-            numba.config.CACHE_DIR, caching.IndexDataCacheFile = before, plain
+        kind = _STATE.cached, _STATE.parallel, *map(_kind, arguments)
+        if kind not in self._known:
+            _again_without_cache(lambda: self._compile(arguments))
+            self._known.add(kind)
+        return self.compiled(*arguments)
 
     @property
-    def _numba_type_(self):
-        """Where Numba compiles a function that calls this one, what it calls is the compiled one."""
-        from numba.core.registry import cpu_target
+    def compiled(self):
+        """What Numba makes of the function: what other functions that Numba compiles may call."""
+        variant = _STATE.cached, _STATE.parallel
+        if variant not in self._made:
+            with _first_use():
+                if variant not in self._made:
+                    self._made[variant] = _again_without_cache(self._decorated)
+        return self._made[variant]
 
-        return cpu_target.typing_context.resolve_value_type(self._compiled)
+    def _compile(self, arguments):
+        """Have Numba compile the function for arguments of these types, or load it from its cache."""
+        function = self.compiled
+        if self._decorator == "njit":
+            with _first_use() as numba, _counted() as count:
+                before = function.stats.cache_misses.total()
+                try:
+                    function.compile(tuple(map(numba.typeof, arguments)))
+                finally:
+                    count(function.stats.cache_misses.total() > before)
+
+    def _decorated(self):
+        with _first_use() as numba:
+            function, names = self._function, dict(self._function.__globals__)
+            for name, value in self._globals():
+                if isinstance(value, _Late):
+                    names[name] = value.compiled
+                elif value is prange:
+                    names[name] = numba.prange
+            same = function.__name__, function.__defaults__, function.__closure__
+            function = update_wrapper(FunctionType(function.__code__, names, *same), function)
+            types, options = self._options
+            if "parallel" in options:
+                options = options | {"parallel": options["parallel"] and _STATE.parallel}
+                _start_threads(options["parallel"])
+            folder = self._folder(options, numba)
+            # Numba picks a function's folder when it decorates it; functions of other packages keep theirs.
+            before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
+            files = _files(folder)
+            try:
+                with _counted() as count:
+                    made = getattr(numba, self._decorator)(*types, cache=folder is not None, **options)(function)
+                    # With types given, as of `vectorize`, Numba compiles here.
+                    count(bool(types) and (folder is None or _files(folder) != files))
+            finally:
+                numba.config.CACHE_DIR = before
+            return made
+
+    def _globals(self):
+        """(name, value) of the globals that the function uses."""
+        space = self._function.__globals__
+        return [(name, space[name]) for name in sorted(_names(self._function.__code__)) if name in space]
+
+    def _facts(self):
+        """What the machine code depends on: sources, options and constants, of the functions that are called too."""
+        facts = {self._source, *(f"{key}={_ordered(value)}" for key, value in self._options[1].items())}
+        for name, value in self._globals():
+            if isinstance(value, _Late):
+                facts |= value._facts()
+            elif not isinstance(value, ModuleType | FunctionType | BuiltinFunctionType | type):
+                facts.add(f"{name}={_ordered(value)}")
+        return facts
+
+    def _folder(self, options, numba):
+        """The cache folder of the function, or None where there is none."""
+        facts = self._facts() | {f"numba {numba.__version__}", f"parallel {options.get('parallel')}"}
+        if not _STATE.cached or "" in facts:
+            return None
+        digest = hashlib.sha256("\0".join(sorted(facts)).encode()).hexdigest()[:24]
+        return _opened(f"{self.__module__.removeprefix('gpumf.')}.{self.__name__}", digest, numba.config.CACHE_DIR)
+
+
+def _again_without_cache(work):
+    """work(), and where it fails as the cache does, on a full disk, say: again, compiling for this process alone."""
+    try:
+        return work()
+    except OSError:
+        if not _STATE.cached:
+            raise
+        _STATE.cached = False
+        return work()
+
+
+def _kind(value):
+    """What tells types of Numba's apart, in a fraction of the time that `numba.typeof` takes."""
+    if isinstance(value, np.ndarray):
+        flags = value.flags
+        return value.dtype, value.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable
+    return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)
+
+
+def _ordered(value):
+    """A repr that is the same in every process."""
+    return repr(sorted(value) if isinstance(value, set | frozenset) else value)
+
+
+def _names(code):
+    """The names that a function's code, and functions within it, look up."""
+    return set(code.co_names).union(*(_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+
+
+@cache
+def _digest(file):
+    """Of its contents; empty where there is no such file, as for a function that was typed in."""
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def _decorator(name, *arguments, **options):
     return partial(_Late, name, (arguments, options))
 
 
-_FORKED: list[str] = []
-"""What to say where a function is to run on all cores of a process whose parent had done so before it forked."""
-
-
-def _check_cores(parallel):
-    if _FORKED and parallel:
-        raise RuntimeError(_FORKED[0])
+cached_njit = partial(_decorator, "njit")
+cached_vectorize = partial(_decorator, "vectorize")
 
 
 def cached_by_size(make):
@@ -101,108 +193,137 @@ def cached_by_size(make):
     @wraps(make)
     def made(*sizes, **named):
         bound = parameters.bind(*sizes, **named)
-        _check_cores(bound.arguments["parallel"])
-        _watch()
-        return kept(*bound.args)
+        bound.arguments["parallel"] = bound.arguments["parallel"] and _STATE.parallel
+        with _first_use(), _counted() as count:
+            _start_threads(bound.arguments["parallel"])
+            before = kept.cache_info().misses
+            found = kept(*bound.args)
+            count(kept.cache_info().misses > before)
+        return found
 
     return made
 
 
-@cache
-def _watch():
-    """What adds up the seconds of this process that Numba compiles in, from now on."""
-    from numba.core import event
+@contextmanager
+def _first_use():
+    """Let one thread at a time import Numba and compile."""
+    with _STATE.lock:
+        import numba
 
-    listener = event.TimingListener()
-    event.register("numba:compile", listener)
-    return listener
+        yield numba
+
+
+@cache
+def _start_threads(parallel):
+    """Start Numba's threads so that they sleep where they have nothing to do, unless the user says otherwise.
+
+    GNU's OpenMP reads OMP_WAIT_POLICY when it is loaded, here. By default its threads spin for milliseconds, on the
+    cores that C++ is called to work on next.
+    """
+    if not parallel:
+        return
+    import numba
+
+    name = "OMP_WAIT_POLICY"
+    given = os.environ.get(name)
+    os.environ.setdefault(name, "passive")
+    try:
+        numba.get_num_threads()
+    finally:
+        if given is None:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def _counted():
+    """Time the body for `seconds`, where it calls the function that it is given with True, within no other one."""
+    outermost, started, compiled = not getattr(_SPENT, "compiling", False), time.perf_counter(), []
+    _SPENT.compiling = True
+    try:
+        yield compiled.append
+    finally:
+        if outermost:
+            _SPENT.compiling = False
+            if any(compiled):
+                _SPENT.seconds = seconds() + time.perf_counter() - started
+                _seal()
 
 
 def seconds():
-    """In which Numba compiled what was not in its cache, in this process, since this package first had it do so."""
-    listener = _watch() if "numba" in sys.modules else None
-    return listener.duration if listener and listener.done else 0.0
+    """Spent in this thread on functions that Numba compiled because its cache lacked them."""
+    return getattr(_SPENT, "seconds", 0.0)
 
 
 def _after_fork():
-    """GNU's OpenMP, where Numba uses it, ends a forked process that goes on with threads of its parent."""
+    """A child process has none of its parent's threads; GNU's OpenMP ends one that goes on with them."""
     numba = sys.modules.get("numba")
+    _STATE.lock = threading.RLock()  # which a thread that is no more may have held
     with suppress(AttributeError, ValueError):  # half imported; no threads were started yet
-        if sys.platform == "linux" and numba and numba.threading_layer() == "omp":
-            _FORKED[:] = [
-                "this process was forked from one that had computed on all cores, and can only predict: start it "
-                "with multiprocessing.get_context('spawn') instead"
-            ]
+        if numba and numba.threading_layer():
+            _STATE.parallel = False
 
 
-os.register_at_fork(after_in_child=_after_fork)
-
-cached_njit = partial(_decorator, "njit")
-cached_vectorize = partial(_decorator, "vectorize")
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
-@cache
-def _checked(plain):
-    """Numba's class of a function's files in the cache, `plain`, of files that end with their checksum.
+# Folders of the cache. Numba runs whatever machine code it finds there.
 
-    Numba itself runs whatever machine code it finds there.
-    """
-
-    class Checked(plain):
-        def _load_index(self):
-            return super()._load_index() if _is_whole(self._index_path) else {}
-
-        def _load_data(self, name):
-            if not _is_whole(self._data_path(name)):
-                raise OSError(f"{name} is damaged")  # at which Numba compiles again
-            return super()._load_data(name)
-
-        @contextmanager
-        def _open_for_write(self, filepath):
-            content = io.BytesIO()
-            yield content
-            with super()._open_for_write(filepath) as file:
-                file.write(sealed(content.getvalue()))
-
-    return Checked
-
-
-def _is_whole(path):
-    try:
-        return unsealed(Path(path).read_bytes()) is not None
-    except OSError:
-        return False
+_OPENED: dict[Path, set[Path]] = {}
+"""The folders that this process uses, with the files whose checksums are written down."""
 
 
 @cache
-def _folder():
-    """The cache of these sources, or None where it cannot be written; folders long unused are removed."""
+def _opened(name, digest, given):
+    """The folder for a function whose sources have this digest, or None; what of it is damaged is removed."""
     try:
-        folder = _home() / f"gpumf-{_digest(_PACKAGE)}"
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
+        home = Path(given) / "gpumf" if given else places.cache() / "numba"
+        places.make_private(home)
+        folder = home / f"{name}-{digest}"
+        places.make_private(folder)
+        if not _is_whole(folder):
+            for file in _files(folder):
+                file.unlink(missing_ok=True)
         os.utime(folder)  # used last of all
-        others = sorted(folder.parent.glob("gpumf-*"), key=lambda other: other.stat().st_mtime, reverse=True)
-    except OSError:  # read-only; without a home; removed meanwhile by another process
+        _remove_old(home, name)
+    except OSError:  # read-only; without a home; full; open to others
         return None
-    for other in others[1 + _KEPT :]:
-        shutil.rmtree(other, ignore_errors=True)
+    _OPENED[folder] = _files(folder)
     return folder
 
 
-def _home():
-    """$NUMBA_CACHE_DIR where it is set, else a folder in the user's cache."""
-    import numba
+def _remove_old(home, name):
+    """Remove those folders of other sources of a function that were not used for longest."""
+    own = [folder for folder in home.iterdir() if (match := _FOLDER_NAME.fullmatch(folder.name)) and match[1] == name]
+    own = [(folder.stat().st_mtime, folder) for folder in own if places.why_not_private(folder) is None]
+    for _, folder in sorted(own, reverse=True)[1 + _KEPT :]:
+        shutil.rmtree(folder, ignore_errors=True)
 
-    if numba.config.CACHE_DIR:
-        return Path(numba.config.CACHE_DIR)
-    return places.cache() / "numba"
+
+def _files(folder):
+    """The files in which Numba keeps machine code and the index of it."""
+    return set(folder.rglob("*.nb[ic]")) if folder else set()
 
 
-def _digest(package):
-    """A digest of every module of a package, by name and content: some milliseconds."""
-    digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(package)}\0{len(content)}\0".encode() + content)
-    return digest.hexdigest()[:24]
+def _is_whole(folder):
+    """Whether each of these files is this user's and as it was written."""
+    try:
+        known = json.loads((folder / _CHECKSUMS).read_text())
+        return _checksums(folder) == known and all(places.why_not_private(file) is None for file in _files(folder))
+    except (OSError, ValueError):
+        return False
+
+
+def _seal():
+    """Write down the checksums of what Numba has added."""
+    for folder, sealed in _OPENED.items():
+        with suppress(OSError):  # then the next process compiles again
+            if (files := _files(folder)) != sealed:
+                new = folder / f"{_CHECKSUMS}.{os.getpid()}"
+                new.write_text(json.dumps(_checksums(folder)))
+                new.replace(folder / _CHECKSUMS)
+                _OPENED[folder] = files
+
+
+def _checksums(folder):
+    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in _files(folder)}

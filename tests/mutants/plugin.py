@@ -154,11 +154,3 @@ class Chosen:
     def pytest_collectreport(self, report):
         if report.failed and self.noticed is None:
             self.noticed = report.nodeid or "collection"
-
-
-def share_compiled(folder):
-    """Numba's cache in a folder that the caller keeps fit, whatever the package's sources are."""
-    from gpumf import compiled
-
-    folder.mkdir(parents=True, exist_ok=True)
-    compiled._folder = lambda: folder

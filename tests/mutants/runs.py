@@ -2,12 +2,11 @@
 
 import os
 import resource
-import shutil
 import signal
 import sys
 import time
 
-from trees import numba_folder
+from trees import BUILD
 
 _PATIENCE = 20  # seconds of the clock for each that a child may use, on a machine that others use
 
@@ -49,21 +48,19 @@ def child(tree, parts, plugin, path, log, options, limit):
         sys.dont_write_bytecode = True
         sys.path[:0] = [f"{tree}/src", f"{tree}/tests"]
         sys.argv = ["pytest"]
+        import numba
         import plugin as plugins
         import pytest
 
-        folder = numba_folder(path)
         made = plugin(plugins)
         if path != "src/gpumf/compiled.py":
-            plugins.share_compiled(folder)
+            numba.config.CACHE_DIR = str(BUILD / "numba")  # one for all faults: sources are a part of its keys
         status = 0
         for made.nodes in parts:
             files = dict.fromkeys(node.split("::")[0] for node in made.nodes)
             status = pytest.main([*options, "-p", "no:cacheprovider", "-p", "no:xdist", *files], plugins=[made])
             if status not in (0, 5):  # passed; no test
                 break
-        if folder.name != "numba":
-            shutil.rmtree(folder, ignore_errors=True)
         made.finish(int(status))
     except BaseException as error:  # a fault may make an import fail
         status = 3

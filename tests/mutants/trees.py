@@ -1,15 +1,13 @@
-"""Copies of the tree that faults are planted in, and Numba's cache for each."""
+"""Copies of the tree that faults are planted in."""
 
 import hashlib
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 from faults import ROOT
 
 BUILD = ROOT / "build/mutants"
-_COMPILES = ("cached_njit", "cached_vectorize", "njit")
 
 
 def sha(*contents):
@@ -41,41 +39,3 @@ def copied(slot):
         if name.startswith("src/"):  # Numba tells sources by their times
             os.utime(to / name, (1e9, 1e9))
     return to
-
-
-# Numba's cache, one for all faults but those of what it compiles
-
-
-def compiled_modules():
-    """The modules whose functions Numba compiles, with what these may inline: a dict of path -> names imported."""
-    texts = {path: (ROOT / path).read_text() for path in tracked("src") if path.endswith(".py")}
-    found = {path for path, text in texts.items() if any(word in text for word in _COMPILES)}
-    found |= {"src/gpumf/hashing.py"}
-    return {
-        path: {
-            other
-            for other in found - {path}
-            if other.removeprefix("src/").removesuffix(".py").replace("/", ".") in texts[path]
-            or other.endswith("__init__.py")
-        }
-        for path in found
-    }
-
-
-def numba_folder(path):
-    """The cache for a fault in `path` (None: no fault), without what may have inlined it."""
-    whole, modules = BUILD / "numba", compiled_modules()
-    if path not in modules:
-        return whole
-    stale = {path}
-    while more := {other for other, uses in modules.items() if uses & stale} - stale:
-        stale |= more
-    folder = BUILD / f"numba-{os.getpid()}"
-    shutil.rmtree(folder, ignore_errors=True)
-    stems = tuple(f"{Path(name).stem}." for name in stale)
-    for file in whole.rglob("*"):
-        if file.is_file() and not file.name.startswith(stems):
-            to = folder / file.relative_to(whole)
-            to.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, to)
-    return folder

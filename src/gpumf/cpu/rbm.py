@@ -47,7 +47,7 @@ def updates(hidden, levels, parallel):
     """
     from numba import njit, prange
 
-    zero, one = np.float32(0), np.float32(1)
+    zero, one, uniform_draw = np.float32(0), np.float32(1), uniform.compiled
 
     # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
     def compiled(*types, parallel=parallel):
@@ -83,7 +83,7 @@ def updates(hidden, levels, parallel):
             user = users[c]
             units, p = np.empty(hidden, np.float32), np.empty(levels, np.float32)
             for j in range(hidden):
-                draw = uniform(hidden_key, np.uint64(user * hidden + j))
+                draw = uniform_draw(hidden_key, np.uint64(user * hidden + j))
                 units[j] = one if draw < probabilities[user, j] else zero
             for t in range(indptr[c], indptr[c + 1]):
                 item = items[t]
@@ -94,7 +94,7 @@ def updates(hidden, levels, parallel):
                     p[k] = np.exp(p[k] - largest)
                     total += p[k]
                 # The first level up to which the probabilities add up to more than the draw.
-                draw, below, level = uniform(visible_key, np.uint64(t)), zero, 0
+                draw, below, level = uniform_draw(visible_key, np.uint64(t)), zero, 0
                 for k in range(levels):
                     p[k] /= total
                     below += p[k]

@@ -99,7 +99,7 @@ def hogwild(columns, biases, parallel):
     from numba import njit, prange
 
     factors = columns - 2 if biases else columns
-    user_bias, item_bias = columns - 2, columns - 1
+    user_bias, item_bias, position = columns - 2, columns - 1, random_position.compiled
 
     @njit(fastmath=True, nogil=True)
     def updates(users, items, values, p, q, steps, key, begin, end):
@@ -114,7 +114,7 @@ def hogwild(columns, biases, parallel):
             count = min(_BATCH, end - first)
             # The samples lie anywhere in memory: fetching many before the first is used overlaps their latencies.
             for t in range(count):
-                sample = random_position(key, np.uint64(first + t), n)
+                sample = position(key, np.uint64(first + t), n)
                 user[t], item[t], value[t] = users[sample], items[sample], values[sample]
             for t in range(count):
                 u, v = p[user[t]], q[item[t]]
@@ -210,7 +210,12 @@ def numba_ordered(columns, biases, parallel):
                 v[bias + 1] = (1 - of_item * (1 - keep_item_bias)) * v[bias + 1] - item_step
 
     # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
-    @njit(nogil=True, parallel=parallel)
+    @njit(
+        "void(int32[::1], int32[::1], float32[::1], float32[:, ::1], float32[:, ::1], "
+        "UniTuple(float32, 5), float32[::1], float32[::1], int64[:])",
+        nogil=True,
+        parallel=parallel,
+    )
     def diagonal(users, items, values, p, q, steps, user_rates, item_rates, offsets):
         for b in prange(len(offsets) - 1):
             block(users, items, values, p, q, steps, user_rates, item_rates, offsets[b], offsets[b + 1])
