@@ -31,7 +31,7 @@ def test_readme_is_short_and_names_files_that_exist():
         assert (ROOT / target).exists(), target
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "book/benchmarks.md"])
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "book/intro.md", "book/benchmarks.md"])
 def test_pages_are_in_the_standard_terms(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     assert re.search(RETIRED, re.sub(r"`[^`]*`|^    .*", "", text)) is None
@@ -39,7 +39,7 @@ def test_pages_are_in_the_standard_terms(name):
 
 def test_make_targets_that_pages_name_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    for name in ("README.md", "book/benchmarks.md", "book/ledger.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "book/intro.md", "book/benchmarks.md", "book/ledger.md"):
         named = set(re.findall(r"(?:`|^)make ([a-z-]+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
         assert named <= targets, (name, named - targets)
 
