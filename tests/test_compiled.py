@@ -47,6 +47,7 @@ def compiled_files(folder):
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*.nbc")}
 
 
+@pytest.mark.slow
 def test_an_edit_of_another_module_changes_the_numbers(copy, tmp_path):
     package, run = copy
     first = run()
@@ -168,6 +169,7 @@ def test_compiled_functions_call_each_other_and_loop_over_cores(monkeypatch, tmp
     assert diagnostics.count_parfors() == 1
 
 
+@pytest.mark.slow
 def test_seconds_are_those_of_what_the_cache_lacks(copy):
     _, run = copy
     (before, first), (_, again) = (map(float, run(SECONDS).split()) for _ in range(2))

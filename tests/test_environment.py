@@ -80,6 +80,7 @@ def test_conda_environment_asks_for_what_pyproject_asks_for():
     assert sorted(map(plain, stated), key=str) == sorted(map(plain, wanted), key=str)
 
 
+@pytest.mark.slow
 def test_the_gpu_tests_are_found_without_the_packages_for_downloads_and_the_book():
     absent = ["pooch", "xlrd", "papermill", "playwright", "nbformat", "nbclient", "jupyter_book", "ipykernel", "yaml"]
     code = f"import sys, pytest; sys.modules.update(dict.fromkeys({absent})); sys.exit(pytest.main(sys.argv[1:]))"

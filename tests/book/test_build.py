@@ -115,6 +115,7 @@ def test_caches_and_the_place_of_the_data_change_nothing(project, tmp_path, monk
     assert build.shared_key(project) == before
 
 
+@pytest.mark.slow
 def test_the_executed_copy_is_complete_and_the_source_untouched(project, execute):
     write_notebook(project, "one", "print(6 * 7)")
     source = (project / "book/one.ipynb").read_bytes()
@@ -125,6 +126,7 @@ def test_the_executed_copy_is_complete_and_the_source_untouched(project, execute
     assert nbformat.read(executed, as_version=4).cells[-2].outputs[0].text == "42\n"
 
 
+@pytest.mark.slow
 def test_only_runs_one_chapter_with_parameters_read_as_yaml(execute):
     execute()
     assert execute("--only", "two", "-p", "repeats", "3.0") == (0, ["two quick 3"])
@@ -149,6 +151,7 @@ def test_wrong_names_are_told(execute, capsys):
             execute("--only", "one", "-p", *given)
 
 
+@pytest.mark.slow
 def test_a_failing_notebook_is_named_and_the_others_are_kept(project, execute, capsys):
     write_notebook(project, "one", "1 / 0")
     assert execute() == (1, ["one quick 1", "two quick 1"])
@@ -158,6 +161,7 @@ def test_a_failing_notebook_is_named_and_the_others_are_kept(project, execute, c
     assert execute() == (0, ["one quick 1"])
 
 
+@pytest.mark.slow
 def test_an_interrupted_build_goes_on_where_it_stopped(project, execute):
     write_notebook(project, "a/two", "import time; time.sleep(60)")
     # Whoever runs the tests in the background has told them not to listen.
@@ -183,6 +187,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(project, execute):
 KILLS = int(os.environ.get("GPUMF_KILLS", "2"))
 
 
+@pytest.mark.slow
 def test_a_build_that_is_killed_at_any_point_loses_no_finished_chapter(project):
     """GPUMF_KILLS=20 tries more points."""
     names = [f"chapter{k}" for k in range(2 * KILLS + 2)]
@@ -217,6 +222,7 @@ def test_a_build_that_is_killed_at_any_point_loses_no_finished_chapter(project):
     assert process.returncode == 0 and finished() == set(names)
 
 
+@pytest.mark.slow
 def test_recording_measures_anew_and_tells_the_notebooks(project, execute):
     write_notebook(project, "one", "import os; print(os.environ.get('GPUMF_RECORD'))")
     execute()
@@ -224,6 +230,7 @@ def test_recording_measures_anew_and_tells_the_notebooks(project, execute):
     assert nbformat.read(project / "out/one.ipynb", as_version=4).cells[-2].outputs[0].text == "1\n"
 
 
+@pytest.mark.slow
 def test_relative_data_folder_means_the_same_inside_a_notebook(project, execute, monkeypatch):
     monkeypatch.chdir(project)
     monkeypatch.setenv("GPUMF_DATA", "data/raw")
@@ -282,6 +289,7 @@ experiments.run("{name}", profile)
 """
 
 
+@pytest.mark.slow
 def test_parameters_of_the_experiments_of_a_chapter(project, execute):
     write_notebook(project, "one", EXPERIMENT.format(name="rating_counts"))
     of_one = "rating_counts.data", "ml-100k-twin"
@@ -316,6 +324,7 @@ def test_the_documented_call_is_understood():
     assert build.chapter.parameters(ROOT / "book/gpumf/data.ipynb", given) == given
 
 
+@pytest.mark.slow
 def test_lines_take_the_place_of_bars_where_nobody_watches(execute, capfd):
     execute()
     err = capfd.readouterr().err

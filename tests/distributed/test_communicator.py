@@ -10,6 +10,8 @@ from distributed import wait
 from gpumf.distributed import Aborted, CommunicationTimeout, PeerLost
 from gpumf.distributed.mailbox import MailboxPlugin, abort, communicator
 
+pytestmark = pytest.mark.slow
+
 ROWS = {1: [[0, 5]], 2: [[0, 4, 5], [0, 0, 5], [0, 5, 5]], 3: [[0, 1, 1, 5], [0, 2, 4, 5], [0, 0, 0, 5]]}
 CASES = [(n, bounds) for n, several in ROWS.items() for bounds in several]
 

@@ -14,6 +14,8 @@ from gpumf.datasets import Ratings
 from gpumf.distributed import TrainingLost, fit, local_cluster
 from gpumf.distributed.checkpoints import read
 
+pytestmark = pytest.mark.slow
+
 EPOCHS = 10
 KILLS = int(os.environ.get("GPUMF_KILLS", "0"))
 

@@ -11,6 +11,8 @@ from gpumf.distributed import fit
 from gpumf.distributed.fetching import batches_of
 from support import ragged_ratings
 
+pytestmark = pytest.mark.slow
+
 
 @given(st.integers(0, 2**32 - 1), st.integers(5, 40), st.integers(0, 30))
 def test_batches_have_each_row_once_and_few_enough_columns(seed, n_rows, more):

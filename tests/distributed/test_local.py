@@ -28,6 +28,7 @@ def test_no_worker_is_paused_for_its_memory(client):
     assert len(limits) == 3 and set(limits.values()) == {None}
 
 
+@pytest.mark.slow
 def test_with_tls_the_same_is_learned_over_encrypted_connections():
     pytest.importorskip("cryptography")
     from distributed import Client

@@ -27,6 +27,7 @@ def test_results_come_by_rank(client):
     assert together(client, added, 10) == [(rank, 33.0) for rank in range(3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 2])
 def test_where_one_fails_the_others_do_not_wait(client, rank):
     started = time.monotonic()
@@ -42,6 +43,7 @@ def killed(comm):
     comm.barrier()
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_noticed():
     with local_cluster(2) as client, pytest.raises(PeerLost):
         together(client, killed, timeout=60)

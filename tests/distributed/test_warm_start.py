@@ -9,6 +9,8 @@ from gpumf import ALS, SGD, ImplicitALS, NotFittedError
 from gpumf.datasets import Ratings
 from gpumf.distributed import fit
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def sets():

@@ -14,13 +14,13 @@ from gpumf.datasets import Ratings
 from gpumf.gpu import nvrtc
 from gpumf.gpu.occupancy import KEPLER, active_blocks
 from gpumf.models.als import tensor_core, thesis, trainer
-from support import fewer, kernels_on, ragged_ratings, random_factors, to_numpy
+from support import fewer, kernels_on, ragged_ratings, random_factors, slow, to_numpy
 
 THESIS = ["thesis_global", "thesis_hybrid", "thesis_shared"]
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("factors", [1, 2, 3, 10, 15, 16, 17, 31, 32])
+@pytest.mark.parametrize("factors", [3, 32, *slow(1, 2, 10, 15, 16, 17, 31)])
 def test_half_sweep_matches_the_reference(device, factors, weighted):
     ratings = ragged_ratings(seed=factors)
     assert (ratings.by_user.counts == 0).any()
@@ -33,7 +33,7 @@ def test_half_sweep_matches_the_reference(device, factors, weighted):
             assert not case.run(HALF)[0][empty].any()
 
 
-@pytest.mark.parametrize("factors", [10, 33, 64, 100, 111, 128, 200, 209, 256])
+@pytest.mark.parametrize("factors", [33, 128, *slow(10, 64, 100, 111, 200, 209, 256)])
 def test_tensor_core_half_sweep_with_many_factors(launcher, factors):
     longest = 70 if launcher.name == "host" else 400
     ratings = ragged_ratings(n_users=5, n_items=500, longest=longest, seed=factors)
@@ -55,7 +55,7 @@ def test_segments_are_the_rows():
         assert len(set(of_row["slot"])) == 1
 
 
-@pytest.mark.parametrize(("factors", "longest"), [(8, 20), (40, 8192)])
+@pytest.mark.parametrize(("factors", "longest"), [(8, 20), *slow((40, 8192))])
 def test_tensor_core_gives_the_same_bits_in_every_order(host, factors, longest):
     # Short segments of which the parts meet; several warps that go through many stages.
     ratings = ragged_ratings(n_users=4, n_items=420, longest=300, seed=6)
@@ -69,13 +69,14 @@ def test_tensor_core_gives_the_same_bits_in_every_order(host, factors, longest):
     assert len(results) == 1
 
 
-@pytest.mark.parametrize("factors", [64, 100, 128, 200, 256])
+@pytest.mark.parametrize("factors", [64, *slow(100, 128, 200, 256)])
 def test_cpu_half_sweep_with_many_factors(factors):
     ratings = ragged_ratings(n_users=12, n_items=500, longest=400, seed=factors)
     for kernel in kernels_on(ALS, "cpu"):
         als_case("cpu", kernel, ratings, factors).assert_close(1e-4, HALF)
 
 
+@pytest.mark.slow
 def test_a_row_of_100_000_ratings(device):
     rng = np.random.default_rng(5)
     n = 100_000
@@ -108,6 +109,7 @@ def test_the_thesis_versions_give_the_same_bits(launcher, factors):
     assert len(solved) == 1
 
 
+@pytest.mark.slow
 def test_bit_identical_from_run_to_run(device):
     n_users, epochs = (100, 1) if device == "host" else (500, 5)
     ratings = ragged_ratings(n_users, n_items=300, longest=250, seed=8)

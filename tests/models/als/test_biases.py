@@ -7,10 +7,10 @@ from cases import HALF, als_case, als_tolerance
 from gpumf import ALS
 from gpumf.cpu import reference
 from gpumf.datasets import Ratings
-from support import fewer, kernels_on, ragged_ratings, random_factors
+from support import fewer, kernels_on, ragged_ratings, random_factors, slow
 
 
-@pytest.mark.parametrize("factors", [1, 3, 14, 16, 30])
+@pytest.mark.parametrize("factors", [1, 14, *slow(3, 16, 30)])
 def test_every_solver_matches_the_reference(device, factors):
     ratings = ragged_ratings(seed=factors)
     assert (ratings.by_user.counts == 0).any() and (ratings.by_item.counts == 0).any()
@@ -22,7 +22,7 @@ def test_every_solver_matches_the_reference(device, factors):
         assert (users[:, -1] == 1).all() and (items[:, -2] == 1).all()
 
 
-@pytest.mark.parametrize("factors", [62, 111, 254])
+@pytest.mark.parametrize("factors", [62, *slow(111, 254)])
 def test_many_factors(launcher, factors):
     items, longest = fewer(launcher.name, 2500), fewer(launcher.name, 2100)
     ratings = ragged_ratings(n_users=5, n_items=items, longest=longest, seed=factors)

@@ -17,7 +17,7 @@ from gpumf.datasets import Ratings
 from gpumf.models.als import tensor_core
 from gpumf.models.base import shape_of
 from hostile import cases, hostile_ratings, ratings_of
-from support import kernels_on, ragged_ratings
+from support import kernels_on, ragged_ratings, slow
 
 LAMBDA, ALPHA = 0.05, 1.0
 
@@ -97,6 +97,7 @@ def test_every_row_of_the_named_cases(estimator, device):
     assert np.mean(np.array(shares) < 0.1) > 0.3  # the bounds say something
 
 
+@pytest.mark.slow
 @settings(max_examples=4)
 @given(ratings=hostile_ratings(), factors=st.sampled_from([1, 10]), weighted=st.booleans())
 @pytest.mark.parametrize("estimator", [ALS, ImplicitALS])
@@ -179,7 +180,7 @@ def test_tensor_core_fits_every_architecture(host, of_architecture):
     assert defines["STAGE_ROWS"] == (64 if of_architecture in (90, 100) else 32)
 
 
-@pytest.mark.parametrize("factors", [100, 192, 193, 209, 256])
+@pytest.mark.parametrize("factors", [100, *slow(192, 193, 209, 256)])
 @pytest.mark.parametrize("rows", [64, 32])
 def test_the_shared_memory_of_tensor_core_is_what_the_launcher_takes_it_for(host, factors, rows):
     shape = shape_of(host, "als/tensor_core.cu", FACTORS=factors, IMPLICIT=1, STAGE_ROWS=rows)
@@ -187,6 +188,7 @@ def test_the_shared_memory_of_tensor_core_is_what_the_launcher_takes_it_for(host
     assert shape.persistent == (factors > 192)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_blocks_that_take_several_segments_give_the_same_bits(host, blocks):
     ratings = ragged_ratings(n_users=9, n_items=200, longest=150, seed=1)

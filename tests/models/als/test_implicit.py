@@ -6,7 +6,7 @@ import pytest
 from cases import HALF, als_case, als_tolerance
 from gpumf import ImplicitALS
 from gpumf.datasets import Ratings
-from support import kernels_on, ragged_ratings, random_factors
+from support import kernels_on, ragged_ratings, random_factors, slow
 
 
 def implicit_ratings(n_users=30, n_items=50, longest=40, seed=0):
@@ -27,7 +27,7 @@ def tolerance(kernel):
 
 
 @pytest.mark.parametrize("alpha", [0.3, 40.0])
-@pytest.mark.parametrize("factors", [1, 10, 32, 64])
+@pytest.mark.parametrize("factors", [1, 32, *slow(10, 64)])
 def test_half_sweep_matches_the_reference(device, factors, alpha):
     ratings = implicit_ratings(seed=factors)
     assert (ratings.by_user.counts == 0).any()
@@ -47,13 +47,14 @@ def test_second_epochs_and_second_fits_go_on_from_the_first(device):
         case.assert_fits_close(close)
 
 
-@pytest.mark.parametrize("factors", [100, 128])
+@pytest.mark.parametrize("factors", [100, *slow(128)])
 def test_tensor_core_with_many_factors(launcher, factors):
     ratings = implicit_ratings(n_users=5, n_items=300, longest=50, seed=factors)
     case = case_of(launcher.name, "tensor_core", ratings, factors, 2.0, 50.0)
     case.assert_close(tolerance("tensor_core"), HALF)
 
 
+@pytest.mark.slow
 def test_long_rows_meet_in_any_order(host):
     ratings, found = implicit_ratings(n_users=4, n_items=700, longest=90, seed=3), set()
     case = case_of("host", "tensor_core", ratings, 16, 2.0)

@@ -69,6 +69,7 @@ def test_every_kernel_follows_the_reference(device, hidden, n_levels, options):
         assert np.abs(user_hidden - machine.hidden(train)).max() < 1e-4
 
 
+@pytest.mark.slow
 def test_levels_are_drawn_with_the_probabilities_of_the_reference(device):
     train = rated(5, seed=1, n_users=15, n_items=14, longest=11)
     for kernel in kernels_on(RBM, device):
@@ -108,6 +109,7 @@ def test_the_same_seed_gives_the_same_bits(device):
             assert np.array_equal(first, again) and not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2**32, 2**64 - 1])
 def test_large_seeds_are_alike_everywhere(device, seed):
     train, test = rated(5, n_users=30, n_items=12, longest=9).split(0.2)

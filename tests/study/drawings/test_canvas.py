@@ -16,6 +16,7 @@ MADE = (*drawings.TRACED, *drawings.RECORDED)
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_all_of_a_drawing_is_on_the_page_and_its_text_can_be_read(host, name):
     drawing = drawings.drawing(name)
@@ -41,6 +42,7 @@ def test_all_of_a_drawing_is_on_the_page_and_its_text_can_be_read(host, name):
         assert (low, high) == (-HEADING, panel.height)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["thesis_als", "roofline"])
 def test_as_svg_it_is_the_same_every_time_and_text_stays_text(host, name):
     drawing = drawings.drawing(name)

@@ -17,6 +17,8 @@ from gpumf_study.experiments.thesis import _decade, elementwise_cube
 from outcomes import assert_shows
 from support import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 def part(attribute="figure", *arguments, **named):
     """How an experiment's module draws a result where it is told more than the frame."""

@@ -10,6 +10,8 @@ from gpumf_study import experiments
 from gpumf_study.experiments import _published
 from spy import PARAMETERS, common, seen
 
+pytestmark = pytest.mark.slow
+
 # They fit one model of fixed parameters, or in processes of their own, or beside a package that is not here, or fit
 # features beside ratings.
 APART = {"thread_scaling", "sgd_thread_scaling", "startup", "als_implicit_cpu"}

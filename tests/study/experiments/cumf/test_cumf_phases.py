@@ -60,6 +60,7 @@ def test_phases_are_summed_up_and_drawn(store):
         assert list(axis.get_yticks()) == list(range(len(rows)))[::-1], "a row each, from top to bottom"
 
 
+@pytest.mark.slow
 def test_every_phase_is_timed_on_both_sides(host):
     frame = experiment.run(**experiment.PROFILES["smoke"] | {"repeats": 1})
     assert (frame.seconds > 0).all() and frame.seconds.notna().all()

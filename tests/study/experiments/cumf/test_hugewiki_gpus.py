@@ -68,6 +68,7 @@ def test_workers_keep_their_rows_and_their_part_of_the_test(host):
     assert chosen.any() and np.array_equal(test.values, twin.test.values[chosen])
 
 
+@pytest.mark.slow
 @pytest.mark.host
 def test_two_workers_learn_what_one_does(host):
     if why := hugewiki_gpus.why_unavailable():

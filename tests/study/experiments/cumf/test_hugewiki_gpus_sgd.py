@@ -53,6 +53,7 @@ def test_blocks_have_every_rating_of_some_users_once(host):
     assert sorted(found) == list(zip(train.users[chosen], train.items[chosen], train.values[chosen], strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.host
 def test_any_number_of_workers_learns_from_the_same_blocks(host):
     if why := hugewiki_gpus_sgd.why_unavailable():

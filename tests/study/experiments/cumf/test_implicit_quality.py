@@ -52,6 +52,7 @@ def test_lists_are_held_to_the_most_popular_items_and_to_exact_ones_on_the_worst
     assert promise_words("implicit-lists-popularity", COLUMNS, without) == "missing"
 
 
+@pytest.mark.slow
 def test_the_most_popular_items_are_ranked_on_every_split():
     frame = implicit_quality.run(["ml-100k-twin"], 4, 1, 2, 5)
     popular = frame[frame.kernel == "popularity"]

@@ -93,6 +93,7 @@ def test_all_are_drawn(store):
     assert sum("diverges" in name for name in names) == 1 and sum("ends at 0.950" in name for name in names) == 2
 
 
+@pytest.mark.slow
 def test_elapsed_is_what_a_user_waits_for_each_epoch():
     frame = experiment.run(**experiment.PROFILES["smoke"] | {"schemes": ["ALS sequential"], "repeats": 1})
     assert frame.elapsed.isna().to_list() == [True, False, False] and frame.elapsed.diff()[2] > 0

@@ -20,6 +20,7 @@ def blends():
     return blend_ml100k.run("ml-100k-twin", 2, grids, {"RBM": 6, "SGD": 8, "ALS": 4}, kernels, 2)
 
 
+@pytest.mark.slow
 def test_models_and_weights_are_chosen_on_held_out_training_ratings_alone(blends):
     assert set(blends.fold) == {0, 1}
     for _, fold in blends.groupby("fold"):

@@ -140,6 +140,7 @@ def test_baselines_are_those_of_the_training_ratings():
     assert 0 < found[2][2]["ndcg"] <= 1
 
 
+@pytest.mark.slow
 def test_the_defaults_are_among_what_is_chosen_from(monkeypatch):
     monkeypatch.setattr(defaults, "load_ratings", lambda name: ragged_ratings(seed=2))
     grids = {"ALS": {"factors": [4], "regularization": [0.1, 100.0]}}

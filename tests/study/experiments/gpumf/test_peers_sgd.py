@@ -54,6 +54,7 @@ def test_an_epoch_of_libmf_is_what_more_of_them_take_more(stored):
     assert train[experiment.PEER] == pytest.approx([5 * 16 / 35, 20 * 16 / 35, 40 * 16 / 35]) and labelled(figure)
 
 
+@pytest.mark.slow
 def test_libmf_is_trained_on_the_ratings_that_it_is_given(monkeypatch):
     train, judge = ragged_ratings(12, 9, 6, seed=1).split(0.2)
     asked = {}
