@@ -143,6 +143,8 @@ lock: $(READY) ## pin the dependencies of pyproject.toml again (ARGS=--upgrade f
 	$(COMPILE) $(ARGS) --constraints requirements.lock --extra cuda13 --output-file requirements-cuda13.lock
 
 clean: ## remove everything that make has made, but not the downloaded data
+	@$(call REFUSE_OTHERS,.venv)
+	@$(call REFUSE_OTHERS,.conda)
 	rm -rf .venv .conda build data/live .pytest_cache .ruff_cache .hypothesis
 	find src tests book -name __pycache__ -prune -exec rm -rf {} +
 
@@ -160,6 +162,13 @@ OLD_DRIVER = $(if $(CUDA),$(if $(EXTRA),,The NVIDIA driver knows CUDA $(CUDA) on
 	.venv/bin/python -m pip install --progress-bar off --requirement $(LOCK) | sed -un 's/^ *Downloading/  downloading/p'; \
 	.venv/bin/python $(INSTALL_GPUMF) . --no-deps; \
 	touch $@
+
+# An environment that has no .ready file, and that no unfinished set-up has begun, is somebody's own: it stays.
+define REFUSE_OTHERS
+	if test -e $(1) && ! test -e build/set-up$(1) && ! ls $(1)/.ready* > /dev/null 2>&1; then \
+	  echo '`make` did not set up $(1), and leaves it: move it away, or pass PYTHON=$(1)/bin/python.' >&2; exit 1; \
+	fi
+endef
 
 define FIND_PYTHON
 	for python in python3 python3.14 python3.13 python3.12 python3.11 ''; do \
@@ -188,14 +197,16 @@ define NEW_VENV
 	    exit 1; \
 	  fi; \
 	fi; \
-	rm -rf .venv; \
+	$(call REFUSE_OTHERS,.venv); \
+	touch build/set-up.venv; rm -rf .venv; \
 	$$python -m venv .venv
 endef
 
 .conda/.ready: environment.yml pyproject.toml
 	@conda=$$(command -v micromamba || command -v mamba || command -v conda) || \
 	  { echo 'CONDA=1 needs conda, mamba or micromamba on the PATH, and found none.' >&2; exit 1; }; \
-	rm -rf .conda; \
+	$(call REFUSE_OTHERS,.conda); \
+	mkdir -p build; touch build/set-up.conda; rm -rf .conda; \
 	CONDA_ALWAYS_YES=1 MAMBA_ALWAYS_YES=1 "$$conda" env create --prefix ./.conda --file environment.yml
 	@echo "Installing gpumf into .conda. $(OLD_DRIVER)"
 	@.conda/bin/python $(INSTALL_GPUMF) ".$(EXTRA:%=[%])"

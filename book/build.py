@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -264,18 +263,20 @@ def render(root, pages, output, names, failed, only=None):
     book = root / "book"
     copies = {pages / path.relative_to(book): path.read_bytes() for path in files_below(book, ".py")}
     copies |= {path: chapter.not_run(copies[path], failed.get(executed[path])) for path in executed.keys() - ready}
-    mirror({to: content for to, content in copies.items() if to not in ready}, pages, keep=ready)
     figures, kept = output / "figures", root / "figures"
-    mirror({figures / path.relative_to(kept): path.read_bytes() for path in files_below(kept)}, figures)
+    copies |= {figures / path.relative_to(kept): path.read_bytes() for path in files_below(kept)}
+    mirror({to: content for to, content in copies.items() if to not in ready}, ready, output / "written.json")
 
     digest = hashlib.sha256()
     for path in files_below(pages) + files_below(figures):
         digest.update(f"{path.relative_to(output)}\0".encode() + path.read_bytes())
     index, stamp = output / "_build/html/index.html", output / "_build/rendered.sha256"
     if not (index.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest()):
+        # Sphinx would take pages that it warned about the last time for up to date.
+        again = not stamp.exists()
         stamp.unlink(missing_ok=True)
         print("Rendering the pages.", flush=True)
-        if not jupyter_book(pages, output):
+        if not jupyter_book(pages, output, again):
             return 1
         stamp.write_text(digest.hexdigest())
     print(f"The book: {index}")
@@ -284,30 +285,42 @@ def render(root, pages, output, names, failed, only=None):
     return 0
 
 
-def mirror(contents, folder, keep=()):
-    """Make `folder` hold these files and what is to be kept, nothing else."""
-    for path in files_below(folder):
-        if path not in contents and path not in keep:
-            path.unlink()
+def mirror(contents, ready, written):
+    """Write files, and remove those that an earlier call wrote, or was told are ready, and that are neither now.
+
+    Parameters
+    ----------
+    contents : dict path -> bytes
+    ready : paths of files that are there
+    written : path of the list of what this function may remove: whatever else lies there is not the build's
+    """
+    earlier = set(map(Path, json.loads(written.read_text()))) if written.exists() else set()
+    now = {*contents, *ready}
+    written.parent.mkdir(parents=True, exist_ok=True)
+    written.write_text(json.dumps(sorted(map(str, earlier | now))))
+    for path in earlier - now:
+        path.unlink(missing_ok=True)
     for path, content in contents.items():
         # An unchanged file keeps its time, by which Sphinx knows what to read again.
         if not (path.exists() and path.read_bytes() == content):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+    written.write_text(json.dumps(sorted(map(str, now))))
 
 
-def jupyter_book(pages, output):
-    """Render `pages` into `output`/_build/html, taking every warning for an error; return whether it went well."""
+def jupyter_book(pages, output, again):
+    """Render `pages` into `output`/_build/html, all of them `again` or those that changed; return whether it went well.
+
+    Every warning is an error.
+    """
     # A process of its own: an extension of Sphinx fails over objects that Numba leaves behind in this one.
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(pages)]
-    command += ["--path-output", str(output), "--warningiserror", "--keep-going", "--quiet"]
+    command += ["--path-output", str(output), "--warningiserror", "--keep-going", "--quiet", *["--all"] * again]
     # The extension that reads docstrings lies beside this file, the package beside that folder.
     found = [str(Path(__file__).parent), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(found)}
     if subprocess.run(command, stdout=subprocess.DEVNULL, env=environment).returncode == 0:
         return True
-    # Sphinx would take the pages that it warned about for up to date the next time.
-    shutil.rmtree(output / "_build", ignore_errors=True)
     print("The pages were not rendered: Sphinx warned, see above.", file=sys.stderr)
     return False
 

@@ -96,3 +96,21 @@ def test_a_finished_set_up_is_left_alone_by_whoever_waited_for_it(tmp_path):
             first.communicate("\n")
             said, error = second.communicate(timeout=60)
     assert (second.returncode, said, error) == (0, "", "")
+
+
+@needs_make
+@pytest.mark.parametrize("target", [".venv/.ready-requirements.lock", "clean"])
+def test_an_environment_that_make_did_not_set_up_stays(target, tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("requirements.lock", "requirements-cuda12.lock", "requirements-cuda13.lock", "pyproject.toml"):
+        (tmp_path / name).touch()
+    mine = tmp_path / ".venv/bin/mine"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    done = subprocess.run(["make", target], cwd=tmp_path, env=outside_make(), capture_output=True, text=True)
+    assert done.returncode == 2 and "did not set up .venv, and leaves it" in done.stderr and mine.exists()
+    (tmp_path / ".venv/.ready-requirements.lock").touch()
+    for folder in ("src", "tests", "book"):
+        (tmp_path / folder).mkdir()
+    assert subprocess.run(["make", "clean"], cwd=tmp_path, env=outside_make(), capture_output=True).returncode == 0
+    assert not (tmp_path / ".venv").exists()

@@ -240,6 +240,16 @@ def test_relative_data_folder_means_the_same_inside_a_notebook(project, execute,
     assert printed == f"{project / 'data/raw'}\n"
 
 
+def test_what_the_build_did_not_write_stays(tmp_path):
+    pages, written = tmp_path / "book", tmp_path / "written.json"
+    build.mirror({pages / "a.md": b"a", pages / "deep/b.md": b"b"}, {pages / "c.ipynb"}, written)
+    for name in ("c.ipynb", "mine.md", "deep/mine.md"):
+        (pages / name).write_text(name)
+    build.mirror({pages / "a.md": b"other"}, (), written)
+    left = {path.relative_to(pages).as_posix(): path.read_text() for path in pages.rglob("*") if path.is_file()}
+    assert left == {"a.md": "other", "mine.md": "mine.md", "deep/mine.md": "deep/mine.md"}
+
+
 @pytest.mark.book
 def test_pages_are_rendered_when_they_changed_and_only_then(project, capfd):
     def render():
