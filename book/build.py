@@ -309,7 +309,7 @@ def mirror(contents, ready, written):
 
 
 def jupyter_book(pages, output, again):
-    """Render `pages` into `output`/_build/html, all of them `again` or those that changed; return whether it went well.
+    """Render `pages` into `output`/_build/html, all `again` or those that changed; return whether it went well.
 
     Every warning is an error.
     """

@@ -1,5 +1,6 @@
 """The command `gpumf`: what it prints, what it keeps, and what it says of what does not do."""
 
+import io
 import json
 import os
 import re
@@ -215,3 +216,131 @@ def test_a_call_that_it_does_not_know_shows_how(arguments, capsys):
 def test_it_runs_as_a_module_and_with_its_version():
     done = subprocess.run([sys.executable, "-m", "gpumf", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"gpumf {gpumf.__version__}\n"
+
+
+def test_lists_of_all_users_are_csv(model, table, capsys):
+    assert main(["recommend", model, "--all-users", "-k", "3", "--device", "cpu"]) == 0
+    found = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert list(found) == ["user", "item", "rank", "rating"]
+    assert set(found.user) == set(table.user) and found.groupby("user").size().max() == 3
+    assert not set(zip(found.user, found.item, strict=True)) & set(zip(table.user, table.item, strict=True))
+    assert found.rating.between(table.rating.min(), table.rating.max()).all()
+    assert main(["recommend", model, "--user", "u3", "-k", "3", "--json", "--device", "cpu"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert [row["item"] for row in one["items"]] == found[found.user == "u3"].item.tolist()
+    assert main(["recommend", model, "--all-users", "-k", "3", "--json", "--device", "cpu"]) == 0
+    assert one in [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_new_user_gets_lists_of_pairs_and_of_files(model, table, tmp_path, capsys):
+    pairs = ["i1=5", "i2=1", "i3=4"]
+    said = []
+    (tmp_path / "named.csv").write_text("item,rating\ni1,5\ni2,1\ni3,4\n")
+    (tmp_path / "plain.csv").write_text("i1,5\ni2,1\ni3,4")
+    for given in (pairs, [str(tmp_path / "named.csv")], [str(tmp_path / "plain.csv")]):
+        assert main(["recommend", model, "--new-user", *given, "-k", "4", "--json", "--device", "cpu"]) == 0
+        said.append(json.loads(capsys.readouterr().out)["items"])
+    assert said[0] == said[1] == said[2] and len(said[0]) == 4
+    assert not {"i1", "i2", "i3"} & {row["item"] for row in said[0]}
+    for wrong, words in ((["i1=high"], "ITEM=RATING"), (["i99=3"], "no item 'i99'"), (["i1=1", "i1=2"], "twice")):
+        assert main(["recommend", model, "--new-user", *wrong]) == 1
+        assert words in capsys.readouterr().err
+
+
+def test_similar_items_and_users(model, capsys):
+    for side, one in (("item", "i4"), ("user", "u4")):
+        assert main(["similar", model, f"--{side}", one, "-k", "3", "--json", "--device", "cpu"]) == 0
+        found = json.loads(capsys.readouterr().out)[f"{side}s"]
+        assert len(found) == 3 and one not in {row[side] for row in found}
+        assert -1 <= found[-1]["cosine"] <= found[0]["cosine"] <= 1.001
+        assert main(["similar", model, f"--{side}", one, "-k", "3", "--device", "cpu"]) == 0
+        assert capsys.readouterr().out.startswith(f"{found[0][side]}\t")
+    assert main(["similar", model, "--item", "none"]) == 1
+    assert "no item 'none'" in capsys.readouterr().err
+
+
+def test_without_ratings_nothing_of_them_is_kept(ratings, tmp_path, capsys):
+    command = ["fit", ratings, "--factors", "2", "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "m")]
+    assert main(command) == 0
+    assert "with what each user rated, without the ratings" in capsys.readouterr().out
+    with np.load(tmp_path / "m/model.npz") as file:
+        assert "seen_indices" in file.files and not {"values", "ratings"} & set(file.files)
+    assert main([*command, "--no-ratings"]) == 0
+    assert "without what users rated" in capsys.readouterr().out
+    with np.load(tmp_path / "m/model.npz") as file:
+        assert not [name for name in file.files if name.startswith("seen")]
+    assert main(["recommend", str(tmp_path / "m"), "--user", "u1"]) == 1
+    assert "add --seen" in capsys.readouterr().err
+    assert main(["recommend", str(tmp_path / "m"), "--user", "u1", "--seen"]) == 0
+    assert main(["recommend", str(tmp_path / "m"), "--new-user", "i1=3"]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "m"), ratings, "--json"]) == 0
+    assert not [name for name in json.loads(capsys.readouterr().out) if "@" in name]
+
+
+def test_clicks_need_no_ratings(table, tmp_path, capsys):
+    clicks = pd.concat([table, table.head(40)])[["user", "item"]]
+    clicks.to_csv(tmp_path / "clicks.csv", index=False)
+    command = ["fit", str(tmp_path / "clicks.csv"), "--model", "implicit", "--factors", "4", "--device", "cpu"]
+    assert main([*command, "-o", str(tmp_path / "m")]) == 1
+    assert "no column 'rating'" in capsys.readouterr().err
+    assert main([*command, "--no-rating-column", "-o", str(tmp_path / "m"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ratings"] == len(table)
+    assert main(["recommend", str(tmp_path / "m"), "--user", "u3"]) == 0
+
+
+def test_ratings_from_standard_input(ratings, tmp_path, monkeypatch, capsys):
+    with open(ratings, "rb") as file:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.read())))
+    assert main(["fit", "-", "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "m"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["users"] == 30
+
+
+def test_predictions_are_shown_within_the_scale(tmp_path, capsys):
+    rng = np.random.default_rng(1)
+    rows = [f"u{u},i{i},{rng.choice([1, 5])}" for u in range(30) for i in range(12) if rng.random() < 0.5]
+    (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]))
+    command = [
+        "fit",
+        str(tmp_path / "r.csv"),
+        "--factors",
+        "4",
+        "--device",
+        "cpu",
+        "--set",
+        "regularization",
+        "0.001",
+    ]
+    assert main([*command, "-o", str(tmp_path / "m")]) == 0
+    loaded = gpumf.load(tmp_path / "m/model.npz", "cpu")
+    _, ratings = loaded.recommend(np.arange(len(loaded.user_ids)), 9, seen=(), ids=False)
+    assert np.nanmax(ratings) > 5, "or this test says nothing"
+    capsys.readouterr()
+    assert main(["recommend", str(tmp_path / "m"), "--all-users", "--seen", "-k", "12"]) == 0
+    assert pd.read_csv(io.StringIO(capsys.readouterr().out)).rating.between(1, 5).all()
+
+
+def test_ids_cannot_steer_a_terminal(tmp_path, capsys):
+    evil = "i\x1b]0;owned\x07\x1b[2J"
+    rows = [f"u{u},{evil if i == 0 else i},{(u + i) % 5}" for u in range(9) for i in range(9) if u != 3 or i]
+    (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]))
+    folder = str(tmp_path / "m")
+    assert main(["fit", str(tmp_path / "r.csv"), "--epochs", "1", "--device", "cpu", "-o", folder]) == 0
+    for command in (["recommend", folder, "--user", "u3"], ["similar", folder, "--item", "5"]):
+        assert main(command) == 0
+        assert "\\x1b]0;owned\\x07" in capsys.readouterr().out
+    assert main(["recommend", folder, "--user", evil]) == 1
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out + err and "x1b" in err
+    assert main(["recommend", folder, "--user", "u3", "--json"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and evil in {row["item"] for row in json.loads(out)["items"]}
+
+
+def test_help_leads_to_the_model_that_makes_lists(capsys):
+    for command in ([], ["fit"]):
+        with pytest.raises(SystemExit):
+            main([*command, "--help"])
+        said = capsys.readouterr().out
+        assert "implicit" in said and "als" in said
+    assert "which items each user rated" in " ".join(said.split())

@@ -14,7 +14,7 @@ def integer(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
     """The value as an int; ValueError, which names parameter, value and range, unless it is from least to most."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= most:
         return int(value)
-    raise ValueError(f"{name} must be an integer from {least} to {most}, not {_brief(value)}")
+    raise ValueError(f"{name} must be an integer from {least} to {most}, not {brief(value)}")
 
 
 def number(name, value, *, least=None, above=None, below=np.inf, most=None):
@@ -36,19 +36,21 @@ def number(name, value, *, least=None, above=None, below=np.inf, most=None):
             return float(value)
     bottom = f"from {least}" if above is None else f"above {above}"
     top = f"up to {most}" if most is not None else "finite" if np.isinf(below) else f"below {below}"
-    raise ValueError(f"{name} must be a number {bottom} and {top}, not {_brief(value)}")
+    raise ValueError(f"{name} must be a number {bottom} and {top}, not {brief(value)}")
 
 
 def flag(name: str, value: Any) -> bool:
     """The value as a bool; ValueError where it is none."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    raise ValueError(f"{name} must be True or False, not {_brief(value)}")
+    raise ValueError(f"{name} must be True or False, not {brief(value)}")
 
 
-def _brief(value):
-    """A repr that a message has room for."""
-    text = repr(value)
+def brief(value: Any) -> str:
+    """A repr that a message has room for, of NumPy's numbers as of Python's."""
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"an integer of {value.bit_length()} bits"  # of more than 4300 digits Python makes no text
+    text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= 200 else f"{text[:200]}.. ({type(value).__name__})"
 
 

@@ -79,7 +79,7 @@ def test_shape_keeps_empty_rows():
         ({"users": np.array([1, 2, 2**24, 4], np.float32)}, "mine, row 2: user id 16777216.0 among others"),
         (
             {"users": [1, 2, 2**64, 4]},
-            "mine, row 0: user id 1 among others; give all as integers of 64 bits",
+            "mine, row 2: user id 18446744073709551616 among others; give all as integers of 64 bits",
         ),
         ({"test_mask": np.array([True, False])}, "mine: 4 ratings and a test mask of 2"),
         ({"items": [0, 1, 2, 3], "shape": (30, 5)}, "mine, row 3: user 30 is not a position below the 30"),

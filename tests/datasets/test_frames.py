@@ -101,7 +101,7 @@ def test_other_tables_are_taken_in_known_positions():
 def test_ids_of_another_type_are_none_of_those_known():
     assert positions_of([7, 8], np.array([8, 7])).tolist() == [1, 0]
     assert positions_of(["7", "8"], np.array([7, 8])).tolist() == [-1, -1]
-    assert positions_of([7.0], np.array([7])).tolist() == [-1]
+    assert positions_of([7.0, 7.5], np.array([7])).tolist() == [0, -1]
 
 
 def test_arrays_on_a_gpu_stay_there(host, monkeypatch):

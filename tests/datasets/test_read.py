@@ -151,7 +151,7 @@ def test_a_zip_of_several_files_and_a_folder(tmp_path):
         path = archive(tmp_path / "mine.zip", members)
         with pytest.raises(DataError, match=f"mine.zip holds {len(members)} files"):
             datasets.read(path)
-    with pytest.raises(DataError, match="is a folder; give one of its files"):
+    with pytest.raises(DataError, match="is a folder without CSV"):
         datasets.read(tmp_path)
 
 

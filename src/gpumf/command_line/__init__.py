@@ -1,4 +1,4 @@
-"""The command `gpumf`: fit, recommend, evaluate, bench, info.
+"""The command `gpumf`: fit, recommend, similar, evaluate, bench, info.
 
 It exits with 0; with 1 and one sentence on stderr where what it was given does not do; with 2 where it was called in
 a way that it does not know; with 130 where it was interrupted.
@@ -11,7 +11,16 @@ import sys
 from typing import Any
 
 from gpumf import __version__
-from gpumf.command_line import bench, info, models
+from gpumf.command_line import bench, info, lists, models
+
+_DESCRIPTION = """Matrix factorization on GPUs.
+
+Lists of items that users will like: gpumf fit RATINGS --model implicit -o m; gpumf recommend m --user ID
+Predictions of ratings, by their error: gpumf fit RATINGS --model als -o m; gpumf evaluate m LATER
+"""
+_EPILOG = """Which model: implicit (ImplicitALS) ranks items, and is the one for recommendations. als (ALS) predicts
+ratings and needs no tuning; sgd (SGD) does too, with less memory and a learning rate to choose; rbm (RBM) errs
+otherwise than these, for blends. What predicts ratings best does not make the best lists."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -19,7 +28,15 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         answer, text = options.run(options)
-        print(json.dumps(answer, allow_nan=False, default=str) if options.json else text, flush=True)
+        if options.json:
+            text = (
+                json.dumps(answer, allow_nan=False, default=str)
+                if isinstance(answer, dict)
+                else lists.as_lines(answer)
+            )
+        for line in [text] if isinstance(text, str) else text:
+            print(line)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         print("gpumf: interrupted", file=sys.stderr)
         return 130
@@ -28,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     # What the package raises says what to do: input, files, devices, training that diverged.
     except (ValueError, TypeError, LookupError, OSError, RuntimeError, ArithmeticError) as error:
-        print(f"gpumf: {_sentence(error)}", file=sys.stderr)
+        print(f"gpumf: {lists.shown(_sentence(error))}", file=sys.stderr)
         return 1
     return 0
 
@@ -42,7 +59,9 @@ def _sentence(error: BaseException) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gpumf", description="Matrix factorization on GPUs.")
+    parser = argparse.ArgumentParser(
+        prog="gpumf", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--version", action="version", version=f"gpumf {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
@@ -54,8 +73,21 @@ def _parser() -> argparse.ArgumentParser:
 
     fit = command("fit", models.fit, "train a model on ratings and keep it, with what its users rated, in a folder")
     _ratings(fit, "ratings")
-    fit.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the model is kept")
-    fit.add_argument("--model", choices=models.MODELS, default="als", help="default: %(default)s")
+    fit.add_argument(
+        "-o", "--output", required=True, metavar="FOLDER",
+        help="where the model is kept: a new folder, which only you can read, an empty one, or that of an older "
+        "model, which is replaced; no other file is touched, and a folder with others is refused",
+    )  # fmt: skip
+    fit.add_argument(
+        "--no-ratings", action="store_false", dest="ratings_kept",
+        help="keep nothing of what users rated; by default the folder has which items each user rated, though not "
+        "the ratings, so that recommend leaves these items out",
+    )  # fmt: skip
+    fit.add_argument(
+        "--model", choices=models.MODELS, default="als",
+        help="als, sgd and rbm predict ratings; implicit makes lists of items that users will like, of clicks, "
+        "purchases or ratings; default: %(default)s",
+    )  # fmt: skip
     fit.add_argument("--factors", type=int, help="factors, or hidden units of the RBM")
     fit.add_argument("--regularization", type=float, metavar="LAMBDA")
     fit.add_argument("--learning-rate", type=float, metavar="RATE")
@@ -68,12 +100,26 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     fit.add_argument("--device", default="auto", help="auto, cuda, cpu or host; default: %(default)s")
 
-    recommend = command("recommend", models.recommend, "list the best items for a user")
+    recommend = command("recommend", lists.recommend, "list the best items for a user, for all or for a new one")
     recommend.add_argument("model", metavar="FOLDER")
-    recommend.add_argument("--user", required=True, metavar="ID", help="as the ratings have it")
+    whom = recommend.add_mutually_exclusive_group(required=True)
+    whom.add_argument("--user", metavar="ID", help="as the ratings have it")
+    whom.add_argument("--all-users", action="store_true", help="print CSV with the columns user, item, rank, rating")
+    whom.add_argument(
+        "--new-user", nargs="+", metavar="ITEM=RATING",
+        help="ratings of a user whom the model does not know, or a CSV file of lines ITEM,RATING",
+    )  # fmt: skip
     recommend.add_argument("-k", type=int, default=10, help="items; default: %(default)s")
     recommend.add_argument("--seen", action="store_true", help="list items that the user has rated, too")
     recommend.add_argument("--device", default="auto")
+
+    similar = command("similar", lists.similar, "list the items, or the users, that are most alike")
+    similar.add_argument("model", metavar="FOLDER")
+    which = similar.add_mutually_exclusive_group(required=True)
+    which.add_argument("--item", metavar="ID", help="as the ratings have it")
+    which.add_argument("--user", metavar="ID")
+    similar.add_argument("-k", type=int, default=10, help="default: %(default)s")
+    similar.add_argument("--device", default="auto")
 
     evaluate = command("evaluate", models.evaluate, "say the errors of a model on ratings, and how well it ranks")
     evaluate.add_argument("model", metavar="FOLDER")
@@ -89,7 +135,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _ratings(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument(
-        name, metavar="RATINGS", help="a CSV, TSV or Parquet file, or the name of a data set, as ml-100k-twin"
-    )
+        name, metavar="RATINGS",
+        help="a CSV, TSV or Parquet file, a folder of them, an address (https://), - for standard input, or the name "
+        "of a data set, as ml-100k-twin",
+    )  # fmt: skip
     for column in ("user", "item", "rating"):
         parser.add_argument(f"--{column}-column", default=column, metavar="NAME", help="default: %(default)s")
+    parser.add_argument(
+        "--no-rating-column", action="store_const", const=None, dest="rating_column",
+        help="of clicks or purchases: each row counts 1, and rows of the same user and item are summed",
+    )  # fmt: skip
+    parser.add_argument(
+        "--duplicates", choices=("error", "mean", "last", "sum"), help="where a user rates an item more than once"
+    )

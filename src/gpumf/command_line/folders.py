@@ -7,6 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 import gpumf
 from gpumf.models.replacing import leftover
 from gpumf.models.storage import is_model
@@ -67,3 +69,17 @@ def kept(folder: str, device: Device) -> Model | Blend:
     if not path.is_file():
         raise ValueError(f"{folder} holds no model; `gpumf fit RATINGS -o {folder}` makes one")
     return gpumf.load(path, device)
+
+
+def ids_of(model: Model | Blend, side: str) -> np.ndarray:
+    """The id of each 'user' or 'item' of a model."""
+    ids = getattr(model, f"{side}_ids")
+    return np.arange(model._shape[side == "item"]) if ids is None else ids
+
+
+def place_of(ids: np.ndarray, side: str, given: str) -> int:
+    """The position of an id, as it is written in the shell; ValueError where it is none of them."""
+    found = np.flatnonzero(ids.astype(str) == given)
+    if not len(found):
+        raise ValueError(f"the model knows no {side} {given!r}; it knows {len(ids):,}, such as {ids[0]}")
+    return int(found[0])

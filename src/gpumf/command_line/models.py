@@ -1,15 +1,16 @@
-"""Train, keep, recommend, evaluate."""
+"""Train, keep, evaluate."""
 
 import inspect
 import json
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpumf import ALS, RBM, SGD, ImplicitALS, datasets
-from gpumf.command_line.folders import kept, output_folder
+from gpumf.command_line.folders import ids_of, kept, output_folder
 from gpumf.datasets import Ratings
 
 MODELS: dict[str, Any] = {"als": ALS, "implicit": ImplicitALS, "rbm": RBM, "sgd": SGD}
@@ -21,9 +22,11 @@ def fit(options: Namespace) -> tuple[dict, str]:
     with output_folder(output) as save:
         model = kind(**_parameters(kind, options), seed=options.seed, device=options.device)
         ratings = _read(options.ratings, options)
+        if ratings.scale is None and kind is not ImplicitALS:  # which bounds predictions where they are shown
+            ratings = replace(ratings, scale=(float(ratings.values.min()), float(ratings.values.max())))
         train, test = (ratings, None) if options.test is None else ratings.split(options.test, options.seed)
         model.fit(train, options.epochs, test, progress=not options.json, ids=True)
-        save(model, seen=True)
+        save(model, seen=options.ratings_kept)
     answer = {"model": options.model, "folder": str(output), "solver": model.solver, "device": model.device}
     answer |= {"users": train.n_users, "items": train.n_items, "ratings": train.nnz, "epochs": model.epoch}
     answer |= {"seconds": float(model.history.seconds.iloc[-1])}
@@ -31,6 +34,7 @@ def fit(options: Namespace) -> tuple[dict, str]:
         f"{kind.__name__} ({model.solver} on {model.device}) trained on {train.nnz:,} ratings "
         f"of {train.n_users:,} users and {train.n_items:,} items in {answer['seconds']:.3g} s, kept in {output}"
     )
+    text += " with what each user rated, without the ratings" if options.ratings_kept else " without what users rated"
     if test is not None:
         errors = model.score(test)
         answer |= {f"test_{name}": value for name, value in errors.items()}
@@ -38,21 +42,14 @@ def fit(options: Namespace) -> tuple[dict, str]:
     return answer, text
 
 
-def recommend(options: Namespace) -> tuple[dict, str]:
-    """The best items of a user, by the ids of the ratings."""
-    model = kept(options.model, options.device)
-    user = _position(_ids(model, "user"), options.user)
-    positions, predicted = model.recommend(user, k=options.k, seen=() if options.seen else None, ids=False)
-    items = _ids(model, "item")[positions].tolist()
-    found = [{"item": item, "rating": float(rating)} for item, rating in zip(items, predicted, strict=True)]
-    return {"user": options.user, "items": found}, "\n".join(f"{row['item']}\t{row['rating']:.4f}" for row in found)
-
-
 def evaluate(options: Namespace) -> tuple[dict, str]:
-    """Errors and rankings on ratings, of those of users and items that the model knows."""
+    """Errors and rankings on ratings, of those of users and items that the model knows.
+
+    There are no rankings of a model that was kept without what users rated.
+    """
     model = kept(options.model, options.device)
     given = _read(options.ratings, options)
-    known = {side: _ids(model, side) for side in ("user", "item")}
+    known = {side: ids_of(model, side) for side in ("user", "item")}
     users, items = (_matched(getattr(given, f"{side}_ids"), known[side]) for side in known)
     users, items = users[given.users], items[given.items]
     both = (users >= 0) & (items >= 0)
@@ -61,7 +58,8 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
     shape = {f"n_{side}s": len(ids) for side, ids in known.items()}
     test = Ratings(users[both], items[both], given.values[both], name=given.name, **shape)  # type: ignore[arg-type]
     answer = {"ratings": test.nnz, "unknown": given.nnz - test.nnz} | model.score(test)
-    answer |= {f"{name}@{options.k}": value for name, value in model.rank(test, options.k).items()}
+    if model._seen_rows is not None:  # else lists would be of what users rated before
+        answer |= {f"{name}@{options.k}": value for name, value in model.rank(test, options.k).items()}
     return answer, "\n".join(f"{name}\t{value:.6g}" for name, value in answer.items())
 
 
@@ -83,22 +81,10 @@ def _parameters(kind: Any, options: Namespace) -> dict[str, Any]:
 
 
 def _read(given: str, options: Namespace) -> Ratings:
-    if not Path(given).exists() and given in datasets.names().index:
+    if given in datasets.names().index and not Path(given).exists():
         return datasets.load(given)
-    return datasets.read(given, options.user_column, options.item_column, options.rating_column)
-
-
-def _ids(model: Any, side: str) -> np.ndarray:
-    """The id of each of a model's users or items."""
-    ids = getattr(model, f"{side}_ids")
-    return np.arange(model._shape[side == "item"]) if ids is None else ids
-
-
-def _position(ids: np.ndarray, user: str) -> int:
-    found = np.flatnonzero(ids.astype(str) == user)
-    if not len(found):
-        raise ValueError(f"the model knows no user {user!r}; it knows {len(ids):,}, such as {ids[0]}")
-    return int(found[0])
+    columns = options.user_column, options.item_column, options.rating_column
+    return datasets.read(given, *columns, duplicates=options.duplicates)
 
 
 def _matched(given: np.ndarray, known: np.ndarray) -> np.ndarray:

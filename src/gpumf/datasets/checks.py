@@ -2,7 +2,10 @@
 
 import numpy as np
 
+from gpumf.arguments import brief
 from gpumf.datasets.columns import Coded, coded_integers, first, in_pieces, pool
+
+_LARGEST = int(np.finfo(np.float64).max)
 
 
 class DataError(ValueError):
@@ -27,8 +30,12 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
     ------
     DataError : for the first thing found wrong
     """
-    if duplicates not in ("error", "mean", "last"):
-        raise ValueError(f"duplicates must be 'error', 'mean' or 'last', not {duplicates!r}")
+    if duplicates is None:
+        duplicates = "error" if values is not None else "sum"
+    if duplicates not in ("error", "mean", "last", "sum"):
+        raise ValueError(f"duplicates must be 'error', 'mean', 'last' or 'sum', not {duplicates!r}")
+    if values is None:
+        values = np.ones(len(users) if hasattr(users, "__len__") else 0, np.float32)
     check_scale(scale, source)
     if shape is not None and not (_pair(shape) and all(_whole(count) and 0 < count < 2**31 for count in shape)):
         raise DataError(f"{source}: the shape must be (users, items), not {shape!r}")
@@ -133,7 +140,12 @@ def _finite(values, locate):
     if raw.dtype.kind not in "fiu":
         import pandas as pd
 
-        numbers = pd.to_numeric(pd.Series(raw), errors="coerce").to_numpy(np.float64)
+        wrong = next((k for k, one in enumerate(raw.tolist()) if isinstance(one, complex)), None)
+        if wrong is not None:
+            raise DataError(f"{locate(wrong)}: rating {raw[wrong]} is complex; give its real part")
+        huge = [isinstance(one, int) and abs(one) > _LARGEST for one in raw.tolist()]  # which pandas raises for
+        series = pd.Series(np.where(huge, np.inf, raw.astype(object)), dtype=object)
+        numbers = pd.to_numeric(series, errors="coerce").to_numpy(np.float64)
 
     def endless(part):
         with np.errstate(over="ignore"):
@@ -142,7 +154,7 @@ def _finite(values, locate):
     k = first(endless, len(numbers))
     if k is not None:
         problem = "beyond the range of 32 bits" if np.isfinite(numbers[k]) else "not a finite number"
-        raise DataError(f"{locate(k)}: rating {raw[k]} is {problem}; correct or remove it")
+        raise DataError(f"{locate(k)}: rating {_told(raw[k])} is {problem}; correct or remove it")
     return numbers
 
 
@@ -188,26 +200,85 @@ def _factorized(ids, side, locate):
         codes, names = ids.codes, np.asarray(ids.categories)
     else:
         # A Series keeps the types of a list's elements, where an array would turn integers among strings to strings.
+        ids = ids if isinstance(ids, np.ndarray) else np.asarray(pd.Series(ids, dtype=_kind_of(ids)))
         try:
-            codes, names = pd.factorize(ids if isinstance(ids, np.ndarray) else np.asarray(pd.Series(ids)))
+            codes, names = pd.factorize(ids)
         except TypeError as error:
             raise DataError(f"{locate(0)}: {side} ids must be integers or strings ({error})") from error
+        except UnicodeEncodeError:
+            k = next(k for k, one in enumerate(ids) if not _is_text(one))
+            raise DataError(_no_id(locate(k), side, ids[k])) from None
     codes, names = _present(codes, names, side, locate)
-    if names.dtype.kind in "iu":
+    names, wrong = plain_ids(names)
+    if wrong is None:
         return codes, names
-    if names.dtype.kind == "f":  # integers may come as floats, which have every integer up to 2 / eps
-        strange = (names != np.floor(names)) | (np.abs(names) >= 2 / np.finfo(names.dtype).eps)
-        if not strange.any():
-            return codes, names.astype(np.int64)
+    k = (codes == wrong).argmax()
+    raise DataError(_no_id(locate(k), side, names[wrong]))
+
+
+def _no_id(place, side, one):
+    """What is said of an id that is none."""
+    if not _is_text(one):
+        return f"{place}: {side} id {brief(one)} has no UTF-8; correct it"
+    return f"{place}: {side} id {brief(one)} among others; give all as integers of 64 bits or all as strings"
+
+
+def _told(rating):
+    """A rating that is none, as messages have it."""
+    return brief(rating)[1:-1] if isinstance(rating, str) else brief(rating)
+
+
+def _kind_of(ids):
+    """The dtype of a Series of ids: object where pandas would make strings of Arrow, which fail without a row."""
+    return object if isinstance(ids, list | tuple) and any(isinstance(one, str) for one in ids) else None
+
+
+def _is_text(one):
+    try:
+        return not isinstance(one, str) or one.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+def plain_ids(names):
+    """(ids, wrong): ids as integers of 64 bits or an object array of str, and the position of one that is neither.
+
+    Integers may come as floats, as pandas has them in columns where one was missing, and as Python's. Where an id is
+    neither, or no UTF-8, the ids are as they were; else `wrong` is None.
+    """
+    if names.dtype.kind in "iu":
+        return names, None
+    if names.dtype.kind == "f":
+        right, whole = integers_of(names, np.int64)
+        return (whole, None) if right.all() else (names, int(np.argmin(right)))
+    names = np.asarray(names, object)
+    text = np.array([isinstance(name, str) for name in names])
+    if text.any():
+        right = text & np.array([_is_text(name) for name in names])
+        return names, None if right.all() else int(np.argmin(right))
+    for dtype in (np.int64, np.uint64):
+        right, whole = integers_of(names, dtype)
+        if right.all():
+            return whole, None
+    return names, int(np.argmin(right))
+
+
+def integers_of(values, dtype):
+    """(right, integers): which of an array's elements are integers that the dtype has, bool (n,), and these."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    if values.dtype.kind == "f":  # floats have every integer up to 2 / eps
+        right = (values == np.floor(values)) & (np.abs(values) < 2 / np.finfo(values.dtype).eps) & (values >= low)
+    elif values.dtype.kind in "iu":
+        right = (values >= low) & (values <= high)
     else:
-        names = np.asarray(names, object)
-        strange = np.array([not isinstance(name, str) for name in names])
-        if not strange.any():
-            return codes, names
-    k = (codes == strange.argmax()).argmax()
-    raise DataError(
-        f"{locate(k)}: {side} id {names[codes[k]]} among others; give all as integers of 64 bits or all as strings"
-    )
+        right = np.array([_is_integer(one) and low <= one <= high for one in values], bool)
+    return right, values[right].astype(dtype)
+
+
+def _is_integer(one):
+    if isinstance(one, float | np.floating):
+        return float(one).is_integer() and abs(one) < 2**53
+    return isinstance(one, int | np.integer) and not isinstance(one, bool)
 
 
 def _present(codes, names, side, locate):
@@ -258,12 +329,14 @@ def _without_duplicates(users, items, values, user_ids, item_ids, how, locate):
         first, second = order[at], order[at + 1]
         raise DataError(
             f"{locate(second)}: user {user_ids[users[second]]} rates item {item_ids[items[second]]} again, first at "
-            f"{locate(first)}; remove one, or pass duplicates='mean' or 'last'"
+            f"{locate(first)}; remove one, or pass duplicates='mean', 'last' or 'sum'"
         )
     starts = np.flatnonzero(np.append(True, ~repeats))
     last = order[np.append(starts[1:], len(order)) - 1]  # the order is stable: the last of each pair as given
     in_order = np.argsort(last)
     if how == "last":
         return last[in_order], values[last[in_order]].astype(np.float32)
-    means = np.add.reduceat(values[order].astype(np.float64), starts) / np.diff(np.append(starts, len(order)))
-    return last[in_order], means[in_order].astype(np.float32)
+    sums = np.add.reduceat(values[order].astype(np.float64), starts)
+    if how == "mean":
+        sums /= np.diff(np.append(starts, len(order)))
+    return last[in_order], sums[in_order].astype(np.float32)

@@ -6,9 +6,11 @@ import hashlib
 import io
 import lzma
 import os
+import re
+import sys
 import zipfile
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -26,6 +28,8 @@ _CODECS = {
 """How compressed files begin."""
 PARQUET = b"PAR1"
 """How a Parquet file begins."""
+_OF_RATINGS = re.compile(r"[^.].*\.(csv|tsv|txt|parquet)(\.(gz|bz2|xz|zst|lz4|zip))?", re.IGNORECASE)
+"""Names of a folder's files that `read` takes."""
 _HASHED = 1 << 20
 """Bytes at a time."""
 
@@ -48,11 +52,13 @@ class DataFile:
     """A file on disk, or a member of a zip archive.
 
     encoding : of its text; its bytes are then those in UTF-8
+    given : its bytes, as they came, where they are on no disk
     """
 
-    path: Path
+    path: Path | str
     member: str | None = None
     encoding: str = "utf-8"
+    given: bytes | None = field(default=None, repr=False)
 
     def __str__(self):
         return f"{self.path}:{self.member}" if self.member else str(self.path)
@@ -60,7 +66,7 @@ class DataFile:
     @cached_property
     def plain(self):
         """Whether its bytes lie on disk as they are, not packed."""
-        if self.member is not None or self._foreign:
+        if self.member is not None or self.given is not None or self._foreign:
             return False
         with self._opened() as file:
             start = file.read(6)
@@ -100,7 +106,9 @@ class DataFile:
         import pyarrow as pa
 
         try:
-            if self.member is None:
+            if self.given is not None:
+                packed = pa.py_buffer(self.given)
+            elif self.member is None:
                 with pa.memory_map(str(self.path)) as file:
                     packed = file.read_buffer()
             else:
@@ -160,8 +168,6 @@ def single(path, encoding="utf-8"):
     DataError : no such file; an archive of none or several files, or one that cannot be opened
     """
     try:
-        if path.is_dir():
-            raise DataError(f"{path} is a folder; give one of its files")
         if not path.is_file():
             raise DataError(f"there is no file {path}")
         with path.open("rb") as file:
@@ -174,6 +180,47 @@ def single(path, encoding="utf-8"):
     if len(members) != 1:
         raise DataError(f"{path} holds {len(members)} files, {', '.join(members[:3])}, ..; unpack it and give one")
     return DataFile(path, members[0], encoding)
+
+
+def sources(path, encoding="utf-8"):
+    """(name, files) of what `read` takes: a file, those of a folder, standard input (-), or what lies at an address.
+
+    encoding : of their text
+
+    Raises
+    ------
+    DataError : nothing there, a folder without files of ratings; otherwise as of `single`
+    """
+    text = os.fspath(path)
+    if text == "-":
+        return "standard input", [DataFile("standard input", None, encoding, sys.stdin.buffer.read())]
+    if "://" in text:
+        return Path(text.split("?")[0]).stem, [DataFile(text, None, encoding, _fetched(text))]
+    path = Path(path)
+    if not text or not path.is_dir():
+        if not text:
+            raise DataError("there is no file ''")
+        return path.stem, [single(path, encoding)]
+    found = [file for file in sorted(path.iterdir()) if _OF_RATINGS.fullmatch(file.name)]
+    if not found:
+        raise DataError(f"{path} is a folder without CSV, TSV, TXT or Parquet files; give one of its files")
+    return path.resolve().name, [single(file, encoding) for file in found]
+
+
+def _fetched(address):
+    """The bytes at an address: of the web, or of a store that fsspec opens."""
+    try:
+        if address.startswith(("http://", "https://", "ftp://")):
+            from urllib.request import urlopen
+
+            with urlopen(address) as opened:
+                return opened.read()
+        import fsspec
+
+        with fsspec.open(address, "rb") as opened:
+            return opened.read()
+    except (OSError, ValueError, ImportError) as error:
+        raise DataError(f"{address} cannot be read: {error}") from error
 
 
 def sha256(files):

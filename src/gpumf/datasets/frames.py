@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpumf import gpu
-from gpumf.datasets.checks import DataError
+from gpumf.datasets.checks import DataError, integers_of
 from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.ratings import Ratings
 
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
         def to_pandas(self) -> pd.DataFrame: ...
 
-    RatingsLike: TypeAlias = Ratings | pd.DataFrame | Sparse | ToPandas | tuple[ArrayLike, ArrayLike, ArrayLike]
+    Columns: TypeAlias = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike]
+    RatingsLike: TypeAlias = Ratings | pd.DataFrame | Sparse | ToPandas | Columns
 
 _WAYS = (
     "Ratings, a data frame with the columns user, item and rating, a scipy.sparse or CuPy sparse matrix of users x "
-    "items, or (users, items, ratings); see Ratings.from_pandas, from_scipy, from_arrays, from_parquet and "
-    "gpumf.datasets.read"
+    "items, or (users, items, ratings), of implicit feedback without ratings; see Ratings.from_pandas, from_scipy, "
+    "from_arrays, from_parquet and gpumf.datasets.read"
 )
 
 
@@ -41,9 +42,10 @@ def ratings_of(data: RatingsLike, name: str = "ratings", one_user: bool = False)
 
     Parameters
     ----------
-    data : Ratings; a pandas DataFrame, or what has `to_pandas`, with the columns user, item, rating and, if it likes,
-        timestamp; a sparse matrix of SciPy or, on its GPU, of CuPy, users x items; (users, items, ratings), columns
-        of ids, or of positions in CuPy's arrays
+    data : Ratings; a DataFrame of pandas, or what has `to_pandas`, or a LazyFrame of Polars, with the columns user,
+        item, rating and, if it likes, timestamp; a sparse matrix of SciPy or, on its GPU, of CuPy, users x items;
+        (users, items, ratings), columns of ids, or of positions in CuPy's arrays. Of implicit feedback there are no
+        ratings: (users, items), or a frame with no other columns than user, item and timestamp; each row counts 1
     name : what messages call it
     one_user : bool, take ratings of one user alone
 
@@ -65,16 +67,20 @@ def ratings_of(data: RatingsLike, name: str = "ratings", one_user: bool = False)
         return _on_gpu(matrix.row, matrix.col, matrix.data, matrix.shape, name), False
     if library == "scipy" and hasattr(data, "tocoo"):
         return Ratings.from_scipy(data, name=name, one_user=one_user), False
+    if library == "polars" and kind == "LazyFrame":
+        data = data.collect()  # type: ignore[union-attr]
     if library != "pandas" and hasattr(data, "to_pandas"):
         data = data.to_pandas()
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         time = "timestamp" if "timestamp" in data.columns else None
-        return Ratings.from_pandas(data, time=time, name=name, one_user=one_user), True
-    if isinstance(data, tuple | list) and len(data) == 3 and all(hasattr(part, "__len__") for part in data):
-        if any(type(part).__module__.split(".")[0] == "cupy" for part in data):
-            users, items, values = data
+        rating = None if {"user", "item"} <= set(data.columns) <= {"user", "item", "timestamp"} else "rating"
+        return Ratings.from_pandas(data, rating=rating, time=time, name=name, one_user=one_user), True
+    parts: Any = data if isinstance(data, tuple | list) and all(hasattr(part, "__len__") for part in data) else ()
+    if len(parts) == 3 or (len(parts) == 2 and isinstance(parts, tuple)):
+        if any(type(part).__module__.split(".")[0] == "cupy" for part in parts):
+            users, items, values = parts if len(parts) == 3 else (*parts, np.ones(len(parts[0]), np.float32))
             return _on_gpu(users, items, values, None, name), False
-        return Ratings.from_arrays(*data, name=name, one_user=one_user), True
+        return Ratings.from_arrays(*parts, name=name, one_user=one_user), True
     if isinstance(data, np.ndarray):
         raise TypeError(
             f"{name} must be Ratings or what they are made of, not an array {data.shape}: give columns as (users, "
@@ -88,6 +94,8 @@ def _on_gpu(users, items, values, shape, name):
     users, items, values = map(device.xp.asarray, (users, items, values))
     if users.dtype.kind not in "iu" or items.dtype.kind not in "iu":
         raise TypeError(f"{name}: users and items on a GPU must be integers, positions, not ids of another kind")
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"{name}: ratings of type {values.dtype} are not numbers")
     if not len(users) == len(items) == len(values) or not len(users):
         raise DataError(f"{name}: {len(users)} users, {len(items)} items, {len(values)} ratings; give as many, not 0")
     if min(int(users.min()), int(items.min())) < 0 or max(int(users.max()), int(items.max())) >= 2**31 - 1:
@@ -140,19 +148,28 @@ def ratings_like(
 
 
 def positions_of(ids: ArrayLike, known: ArrayLike | pd.Index) -> np.ndarray:
-    """The position of each id among the known ones, or an Index of these, int64, -1 where it is none of them."""
+    """The position of each id among the known ones, or an Index of these, int64, -1 where it is none of them.
+
+    7.0 is 7, and '7' is not.
+    """
     import pandas as pd
 
     ids, known = np.asarray(ids), known if isinstance(known, pd.Index) else np.asarray(known)
-    numbers = ids.dtype.kind in "iu", known.dtype.kind in "iu"
-    if numbers[0] != numbers[1]:  # '7' is not 7, and 7.0 is no integer
-        return np.full(len(ids), -1)
-    try:
-        # Strings stay objects: pandas would convert them to a type of its own, all known ones at each look-up.
-        index = known if isinstance(known, pd.Index) else pd.Index(known, dtype=known.dtype)
-        return index.get_indexer(pd.Index(ids, dtype=ids.dtype))
-    except TypeError as error:
-        raise TypeError(f"ids must be integers or strings ({error})") from error
+    # Strings stay objects: pandas would convert them to a type of its own, all known ones at each look-up.
+    index = known if isinstance(known, pd.Index) else pd.Index(known, dtype=known.dtype)
+    found = np.full(len(ids), -1)
+    if known.dtype.kind in "iu":
+        right, whole = integers_of(ids, np.uint64 if known.dtype.kind == "u" else np.int64)
+        found[right] = index.get_indexer(pd.Index(whole))
+    elif ids.dtype.kind in "OU":
+        try:
+            found = index.get_indexer(pd.Index(ids, dtype=object))
+        except UnicodeEncodeError:  # pandas looks strings up by their UTF-8, which lone surrogates have not
+            places = {one: k for k, one in enumerate(known.tolist())}
+            found = np.array([places.get(one, -1) for one in ids.tolist()])
+        except TypeError as error:
+            raise TypeError(f"ids must be integers or strings ({error})") from error
+    return found
 
 
 def column_of(frame: pd.DataFrame, name: str, what: str) -> Any:

@@ -12,8 +12,10 @@ import numpy as np
 
 from gpumf.datasets import reading
 from gpumf.datasets.checks import DataError
-from gpumf.datasets.columns import Names
+from gpumf.datasets.columns import Coded, Names
 from gpumf.datasets.extras import of_extra
+
+_WITHOUT = ", or rating=None where there are no ratings"
 
 
 class Columns(NamedTuple):
@@ -21,7 +23,7 @@ class Columns(NamedTuple):
 
     users: np.ndarray
     items: np.ndarray
-    values: np.ndarray
+    values: np.ndarray | None
     locate: Callable[[int], str]
     test_mask: np.ndarray | None = None
     shape: tuple[int, int] | None = None
@@ -36,19 +38,20 @@ class Delimited:
     block : the character that ends the id on a line of its own, which all ratings up to the next such line share;
         a number after it counts those ratings. The field of that id is then not in `names`
     integers : whether ids are integers; otherwise they become integers where all of a column's are
+    rating : None for implicit feedback
     """
 
     delimiter: str
     names: tuple[str, ...] | None = ("user", "item", "rating", "time")
     user: str = "user"
     item: str = "item"
-    rating: str = "rating"
+    rating: str | None = "rating"
     time: str = "time"
     block: str | None = None
     integers: bool = True
 
     def __call__(self, files):
-        return _stacked([self._read(file) for file in files])
+        return stacked([self._read(file) for file in files])
 
     def _read(self, file):
         import pyarrow as pa
@@ -103,16 +106,18 @@ class Delimited:
         if self.block:
             side = self.user if self.user not in names else self.item
             columns[side] = self._ids_of_blocks(file, openings, table.num_rows)
-        return Columns(columns[self.user], columns[self.item], columns[self.rating], locate)
+        return Columns(columns[self.user], columns[self.item], columns.get(self.rating), locate)
 
     def _header(self, file):
         """The names of the fields, and how many lines end with them."""
         number, names = next(file.records(self.delimiter))
         names = [name.strip(" \t").encode(errors="replace").decode() for name in names]  # Arrow takes UTF-8 alone
-        for name in (self.user, self.item, self.rating):
+        for name in filter(None, (self.user, self.item, self.rating)):
             if names.count(name) != 1:
                 problem = "several columns" if name in names else "no column"
-                raise DataError(f"{file}, line {number}: {problem} {name!r} among {names}; name the columns to read")
+                raise DataError(
+                    f"{file}, line {number}: {problem} {name!r} among {names}; name the columns to read{_WITHOUT}"
+                )
         return names, number + sum(name.count("\n") for name in names)
 
     def _ids_of_blocks(self, file, openings, n_ratings):
@@ -167,10 +172,11 @@ class Delimited:
 def delimited(file, user, item, rating, delimiter=None, header=True):
     """The layout of a text file, whose first line names its columns unless it has no header.
 
-    user, item, rating : the names of columns; without a header their numbers, from 0
+    user, item, rating : the names of columns; without a header their numbers, from 0; no rating for implicit feedback
     delimiter : a character; by default of tab, comma, semicolon and bar the one that gives most columns, or a blank
-        where these give no three
+        where these give no three, or two of implicit feedback
     """
+    least = 2 if rating is None else 3
 
     def columns(delimiter):
         _, fields = next(file.records(delimiter), (0, ()))
@@ -178,18 +184,18 @@ def delimited(file, user, item, rating, delimiter=None, header=True):
 
     if delimiter is None:
         delimiter = max("\t,;|", key=columns)
-        delimiter = delimiter if columns(delimiter) >= 3 else max((delimiter, " "), key=columns)
+        delimiter = delimiter if columns(delimiter) >= least else max((delimiter, " "), key=columns)
     if header:
         return Delimited(delimiter, None, user, item, rating, integers=False)
-    names, wanted = tuple(map(str, range(columns(delimiter)))), (user, item, rating)
+    names, wanted = tuple(map(str, range(columns(delimiter)))), (user, item, rating)[:least]
     for number in wanted:
         if str(number) not in names:
             raise DataError(f"{file}: no column {number!r} among {len(names)}, counted from 0; or pass header=True")
-    return Delimited(delimiter, names, *map(str, wanted), integers=False)
+    return Delimited(delimiter, names, *map(str, wanted), *[None] * (3 - least), integers=False)
 
 
 def parquet(file, user, item, rating):
-    """The three named columns of a Parquet file."""
+    """The named columns of a Parquet file; rating is None for implicit feedback."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
@@ -202,17 +208,18 @@ def parquet(file, user, item, rating):
     try:
         source = ParquetFile(opened())
         names = source.schema_arrow.names
-        for name in (user, item, rating):
+        wanted = [name for name in (user, item, rating) if name is not None]
+        for name in wanted:
             if names.count(name) != 1:
                 problem = "several columns" if name in names else "no column"
-                raise DataError(f"{file}: {problem} {name!r} among {names}; name the columns to read")
-        if columns := reading.parquet(opened, (user, item), rating):
+                raise DataError(f"{file}: {problem} {name!r} among {names}; name the columns to read{_WITHOUT}")
+        if rating is not None and (columns := reading.parquet(opened, (user, item), rating)):
             return Columns(*columns, locate)
-        table = source.read([user, item, rating])
+        table = source.read(wanted)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{file}: {error}; is this a complete Parquet file?") from error
     columns = []
-    for name in (user, item, rating):
+    for name in wanted:
         column = table[name]
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
@@ -226,7 +233,7 @@ def parquet(file, user, item, rating):
         elif not number:
             raise DataError(f"{file}: column {name!r} is of type {column.type}; give numbers, or ids as strings")
         columns.append(_array(column))
-    return Columns(*columns, locate)
+    return Columns(*columns, *[None] * (rating is None), locate)
 
 
 def titles(file):
@@ -266,7 +273,7 @@ def jester(*parts):
         cells = _spreadsheet(file)
         tables.append(_jester_part(file, cells, first_user=n_users + 1))
         n_users += len(cells)
-    return _stacked(tables)
+    return stacked(tables)
 
 
 def _jester_part(file, cells, first_user):
@@ -357,20 +364,35 @@ def yahoomusic(train, validation):
     """KDD Cup 2011: blocks 'user|count' of 'item, rating, date, time' lines; the validation file is the test set."""
     layout = Delimited("\t", ("item", "rating", "date", "time"), block="|")
     parts = [layout(train), layout(validation)]
-    return _stacked(parts)._replace(test_mask=np.repeat([False, True], [len(part.values) for part in parts]))
+    return stacked(parts)._replace(test_mask=np.repeat([False, True], [len(part.values) for part in parts]))
 
 
-def _stacked(parts):
+def stacked(parts):
     """The ratings of several files as those of one."""
     if len(parts) == 1:
         return parts[0]
-    ends = np.cumsum([len(part.values) for part in parts])
+    ends = np.cumsum([len(part.users) for part in parts])
 
     def locate(k):
         which = int(np.searchsorted(ends, k, side="right"))
         return parts[which].locate(k - (ends[which - 1] if which else 0))
 
-    return Columns(*(np.concatenate([part[i] for part in parts]) for i in range(3)), locate)
+    columns = [_joined([part[i] for part in parts]) for i in range(3 if parts[0].values is not None else 2)]
+    return Columns(*columns, *[None] * (3 - len(columns)), locate)
+
+
+def _joined(columns):
+    """Columns of several files as one; ids are strings in all of them where they are in one."""
+    plain = [
+        np.append(column.names.astype(object), None)[column.codes] if isinstance(column, Coded) else column
+        for column in columns
+    ]
+    if not any(isinstance(column, Coded) for column in columns):
+        return np.concatenate(plain)
+    whole = np.concatenate([column.astype(object) for column in plain])
+    if any(isinstance(one, str) for column in columns if isinstance(column, Coded) for one in column.names[:1]):
+        whole = np.array([one if one is None or isinstance(one, str) else str(one) for one in whole], object)
+    return whole
 
 
 def _array(column):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
+from gpumf.arguments import brief
 from gpumf.datasets.checks import DataError, checked
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from gpumf.datasets.ratings import Ratings
 
-Duplicates: TypeAlias = Literal["error", "mean", "last"]
+Duplicates: TypeAlias = Literal["error", "mean", "last", "sum"]
 """What is done where a user has rated an item twice."""
 
 
@@ -33,11 +34,11 @@ class Made:
         cls,
         users: ArrayLike,
         items: ArrayLike,
-        values: ArrayLike,
+        values: ArrayLike | None = None,
         *,
         scale: tuple[float, float] | None = None,
         shape: tuple[int, int] | None = None,
-        duplicates: Duplicates = "error",
+        duplicates: Duplicates | None = None,
         test_mask: np.ndarray | None = None,
         times: ArrayLike | None = None,
         one_user: bool = False,
@@ -51,10 +52,11 @@ class Made:
         Parameters
         ----------
         users, items : ids, (nnz,) arrays, Series or sequences: strings, or integers from 0, in any order
-        values : (nnz,) numbers
+        values : (nnz,) numbers; None for implicit feedback, each row of which counts 1
         scale : (lowest, highest) possible rating; a rating off it is an error
         shape : (users, items); ids are then positions in it, and users and items without ratings are kept
-        duplicates : "error", or keep one rating a pair of user and item: the "mean", or the "last" given
+        duplicates : "error", or keep one rating a pair of user and item: the "mean", the "last" given, or the "sum";
+            by default an error, of implicit feedback the sum
         test_mask : bool (nnz,), the publisher's test set
         times : (nnz,) numbers, when each rating was given; of several of a pair that of the last is kept
         one_user : bool, take ratings of one user alone, which leave nothing to factorize
@@ -98,7 +100,7 @@ class Made:
         frame: pd.DataFrame,
         user: str = "user",
         item: str = "item",
-        rating: str = "rating",
+        rating: str | None = "rating",
         *,
         time: str | None = None,
         **parameters: Any,
@@ -108,7 +110,7 @@ class Made:
         Parameters
         ----------
         frame : DataFrame; ids are integers or strings, also categorical
-        user, item, rating : names of its columns
+        user, item, rating : names of its columns; rating=None for implicit feedback
         time : name of the column that says when, numbers or datetimes (then in seconds since 1970), or None
         **parameters : of `from_arrays`: scale, shape, duplicates, name
 
@@ -126,10 +128,10 @@ class Made:
         from gpumf.datasets.frames import column_of
 
         wanted = (user, "users"), (item, "items"), (rating, "ratings")
-        columns = [column_of(frame, name, what) for name, what in wanted]
+        columns = [column_of(frame, name, what) for name, what in wanted if name is not None]
         times = None if time is None else column_of(frame, time, "times")
         source = parameters.get("name", "the data frame")
-        given = {"source": source, "locate": lambda k: f"{source}, row {frame.index[k]!r}"}
+        given = {"source": source, "locate": lambda k: f"{source}, row {brief(frame.index[k])}"}
         return cls.from_arrays(*columns, times=times, **given | parameters)
 
     @classmethod
@@ -164,7 +166,7 @@ class Made:
         path: str | os.PathLike,
         user: str = "user",
         item: str = "item",
-        rating: str = "rating",
+        rating: str | None = "rating",
         **parameters: Any,
     ) -> Ratings:
         """Ratings of a Parquet file: `gpumf.datasets.read` with its parameters, which takes text as well.

@@ -268,23 +268,26 @@ def read(
     path: str | os.PathLike,
     user: str | int | None = None,
     item: str | int | None = None,
-    rating: str | int | None = None,
+    rating: str | int | None = "rating",
     *,
     time: str | int | None = None,
     delimiter: str | None = None,
     encoding: str = "utf-8",
     header: bool = True,
     scale: tuple[float, float] | None = None,
-    duplicates: Duplicates = "error",
+    duplicates: Duplicates | None = None,
 ) -> Ratings:
-    """Read any CSV, TSV or Parquet file with a column each of users, items and ratings.
+    """Read any CSV, TSV or Parquet files with a column each of users, items and ratings.
 
     Parameters
     ----------
     path : of a Parquet file, or of a text file, a rating a line; packed (gzip, bz2, xz, zstd, lz4, or alone in a zip)
-        or not. What a file is, its first bytes say and not its name
+        or not. What a file is, its first bytes say and not its name. Of a folder all files that are named .csv, .tsv,
+        .txt or .parquet, packed or not; '-' is standard input, and an address with :// what is there (https
+        and ftp; of stores, such as s3, what fsspec opens)
     user, item, rating : names of the three columns, 'user', 'item' and 'rating' by default; ids are integers from 0
-        where all of a column are (7 or 7.0), else strings, without the blanks around them
+        where all of a column are (7 or 7.0), else strings, without the blanks around them. rating=None for implicit
+        feedback, each row of which counts 1
     time : name of the column that says when, a number, or None
     delimiter : of a text file, one character; by default of tab, comma, semicolon and bar the one that gives most
         columns, or a blank where these give no three
@@ -292,11 +295,11 @@ def read(
     header : bool, whether the first line of a text file names the columns; otherwise columns are numbers from 0, by
         default 0, 1 and 2
     scale : (lowest, highest) possible rating; a rating off it is an error
-    duplicates : as in `load`
+    duplicates : as in `Ratings.from_arrays`
 
     Returns
     -------
-    Ratings, named after the file
+    Ratings, named after the file or the folder
 
     Raises
     ------
@@ -314,8 +317,10 @@ def read(
     ('mine', 3, ['ann', 'bob'])
     """
     defaults = ("user", "item", "rating") if header else (0, 1, 2)
-    wanted = [default if name is None else name for name, default in zip((user, item, rating), defaults, strict=True)]
-    if len(set(wanted)) < 3 or time in wanted:
+    given = user, item, defaults[2] if rating == "rating" else rating
+    wanted = [default if name is None else name for name, default in zip(given[:2], defaults, strict=False)]
+    wanted.append(given[2])
+    if len(set(wanted)) < 3 or (time is not None and time in wanted):
         raise ValueError(f"user, item and rating must be three columns, time another one, not {[*wanted, time]}")
     if delimiter is not None and (
         not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'
@@ -327,16 +332,18 @@ def read(
         raise ValueError(f"encoding must be one that Python knows, such as 'latin-1', not {encoding!r}") from error
     flag("header", header)
     check_scale(scale)
-    path = path_of(path)
-    file = files.single(path, encoding)
-    with files.hashed([file]) as digest:
-        parquet = file.read(0, min(4, file.size)) == files.PARQUET
+    path_of(path)
+    name, found = files.sources(path, encoding)
+    with files.hashed(found) as digest:
 
         def read_columns(*names):
-            return (
-                layouts.parquet(file, *names)
-                if parquet
-                else layouts.delimited(file, *names, delimiter, header)([file])
+            return layouts.stacked(
+                [
+                    layouts.parquet(file, *names)
+                    if file.read(0, min(4, file.size)) == files.PARQUET
+                    else layouts.delimited(file, *names, delimiter, header)([file])
+                    for file in found
+                ]
             )
 
         columns = read_columns(*wanted)
@@ -346,9 +353,9 @@ def read(
         scale=scale,
         duplicates=duplicates,
         times=times,
-        name=path.stem,
+        name=name,
         sha256=digest.result(),
-        source=str(path),
+        source=str(found[0]) if len(found) == 1 else str(path),
     )
 
 

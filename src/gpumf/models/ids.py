@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf.arguments import flag
-from gpumf.datasets.checks import array_of
+from gpumf.arguments import brief, flag
+from gpumf.datasets.checks import array_of, plain_ids
 from gpumf.datasets.frames import positions_of, ratings_like
 from gpumf.models.checks import positions
 from gpumf.models.once import Once
@@ -72,7 +72,7 @@ class Identified(ABC):
     def _keep_ids(self, ratings):
         """Keep the ids of a training set."""
         for side in ("user", "item"):
-            ids = np.asarray(getattr(ratings, f"{side}_ids"))
+            ids, _ = plain_ids(np.asarray(getattr(ratings, f"{side}_ids")))
             plain = ids.dtype.kind in "iu" and np.array_equal(ids, np.arange(len(ids)))
             setattr(self, f"{side}_ids", None if plain else ids)
 
@@ -88,11 +88,15 @@ class Identified(ABC):
         TypeError, IndexError : as of `gpumf.models.checks.positions`
         """
         known, count = getattr(self, f"{side}_ids"), self._shape[side == "item"]
-        given = array_of(list(given) if isinstance(given, set | frozenset) else given, f"{side}s")
+        given = list(given) if isinstance(given, set | frozenset) else given
+        array = array_of(given, f"{side}s")
+        if array.dtype.kind == "f" and not hasattr(given, "dtype"):
+            array = np.asarray(given, object)  # integers of 64 bits beside smaller ones, which NumPy rounds
+        given = array
         if not given.size:
             return np.zeros(given.shape, np.int64)
         if not self._speaks(ids):
-            if given.dtype.kind in "OUS":
+            if given.dtype.kind in "US" or isinstance(given.flat[0], str):
                 raise TypeError(
                     f"{side} positions must be integers, not {given.dtype}; pass ids=True where these are ids"
                 )
@@ -103,7 +107,7 @@ class Identified(ABC):
         if (places < 0).any():
             unknown = given.ravel()[places < 0].tolist()[0]
             raise KeyError(
-                f"no {side} of the training set has the id {unknown!r}; with ids=False, {side}s are positions"
+                f"no {side} of the training set has the id {brief(unknown)}; with ids=False, {side}s are positions"
                 + ("; for new users use recommend(ratings=..)" if side == "user" else "")
             )
         return places.reshape(given.shape)

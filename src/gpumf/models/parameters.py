@@ -66,7 +66,7 @@ class Parameters:
         >>> ALS(32, device="cpu").set_params(factors=0)
         Traceback (most recent call last):
             ...
-        ValueError: factors must be an integer from 1 to 2147483647, not 0
+        ValueError: factors must be an integer from 1 to 300, not 0
         """
         made = type(self)(**self._given | parameters)
         vars(self).clear()

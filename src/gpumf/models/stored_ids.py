@@ -8,7 +8,7 @@ from gpumf.datasets.rows import CompressedRows, row_offsets
 
 
 def packed_ids(name, ids):
-    """Arrays by name that hold ids: int64 (n,), or of strings their UTF-8, uint8, and offsets, int64 (n + 1,).
+    """Arrays by name that hold ids: int64 or, where one needs it, uint64 (n,), or strings' UTF-8, uint8, and offsets.
 
     Raises
     ------
@@ -17,7 +17,8 @@ def packed_ids(name, ids):
     if ids is None:
         return {}
     if ids.dtype.kind in "iu":
-        return {name: ids.astype(np.int64)}
+        wide = ids.dtype == np.uint64 and ids.max(initial=0) > np.iinfo(np.int64).max
+        return {name: ids.astype(np.uint64 if wide else np.int64)}
     if not all(isinstance(one, str) for one in ids):
         raise TypeError(f"{name} must be integers or strings to be saved; make them strings before fit()")
     texts = [one.encode() for one in ids]
@@ -40,10 +41,12 @@ def unpacked_ids(name, arrays, count):
         whole = text.tobytes()
         ids = np.empty(count, object)
         ids[:] = [whole[a:b].decode() for a, b in pairwise(offsets)]
-    elif text is not None or offsets is not None or (ids is not None and ids.dtype != np.int64):
+    elif text is not None or offsets is not None or (ids is not None and ids.dtype not in (np.int64, np.uint64)):
         raise ValueError(f"{name} are neither integers nor strings")
     if ids is not None and ids.shape != (count,):
         raise ValueError(f"there are {len(ids)} {name}, not {count}")
+    if ids is not None and len(set(ids.tolist())) < count:
+        raise ValueError(f"one of the {name} comes twice")
     return ids
 
 

@@ -19,6 +19,7 @@ from gpumf.models.als.trainer import (
     ParallelConjugateGradient,
     Sequential,
 )
+from gpumf.models.base import MAX_FACTORS
 from gpumf.models.explain import Explaining
 from gpumf.models.factorization import Factorization
 from gpumf.models.folding import of_rated_items, solved_users
@@ -61,7 +62,9 @@ class _LeastSquares(Factorization):
         seed: int | None = 0,
     ) -> None:
         self.biases = (
-            integer("factors", factors, 1) <= _MOST_WITH_BIASES if biases is None else flag("biases", biases)
+            integer("factors", factors, 1, MAX_FACTORS) <= _MOST_WITH_BIASES
+            if biases is None
+            else flag("biases", biases)
         )
         super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
         self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)

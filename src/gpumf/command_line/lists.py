@@ -1,0 +1,126 @@
+"""Lists of items: for a user, for all, for a new one, and those that are alike."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpumf.command_line.folders import ids_of, kept, place_of
+from gpumf.models import Blend, ImplicitALS
+from gpumf.models.similar import Similar
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+
+_AT_ONCE = 4096
+"""Users whose lists are made together."""
+
+
+def recommend(options: Namespace) -> tuple[Any, Any]:
+    """The best items of a user, of all users, or of a new one, by the ids of the ratings."""
+    model = kept(options.model, options.device)
+    if not options.seen and not options.new_user and model._seen_rows is None:
+        raise ValueError(
+            f"{options.model} does not say what users rated, so that lists cannot leave it out; add --seen"
+        )
+    seen = () if options.seen else None
+    if options.all_users:
+        rows = _all_lists(model, options.k, seen)
+        return ({"user": user, "items": found} for user, found in rows), _as_csv(rows)
+    items = ids_of(model, "item")
+    if options.new_user:
+        pairs = _ratings(options.new_user)
+        places = [place_of(items, "item", item) for item, _ in pairs]
+        ratings = places, [rating for _, rating in pairs]
+        found = model.recommend(ratings=ratings, k=options.k, seen=seen, ids=False)
+        return _answer({"items": _listed(items, *found, _scale(model))}, "rating")
+    place = place_of(ids_of(model, "user"), "user", options.user)
+    found = model.recommend(place, k=options.k, seen=seen, ids=False)
+    return _answer({"user": options.user, "items": _listed(items, *found, _scale(model))}, "rating")
+
+
+def similar(options: Namespace) -> tuple[dict, str]:
+    """The items, or users, that are most like one, by the cosine of what the model learned of them."""
+    model = kept(options.model, options.device)
+    if not isinstance(model, Similar):
+        raise ValueError(f"{options.model} holds a {type(model).__name__}, which does not compare items")
+    side = "item" if options.item is not None else "user"
+    ids = ids_of(model, side)
+    place = place_of(ids, side, getattr(options, side))
+    places, cosines = (model.similar_items if side == "item" else model.similar_users)(place, options.k, ids=False)
+    found = _listed(ids, places, cosines, None, "cosine", side)
+    return _answer({side: getattr(options, side), f"{side}s": found}, "cosine", side)
+
+
+def shown(text: Any) -> str:
+    """A text as a terminal may print it: control characters, which could steer it, as Python writes them."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+
+
+def _scale(model):
+    """The lowest and the highest rating, to which predictions are clipped where they are shown; None for none."""
+    if isinstance(model, Blend):
+        scales = {_scale(one) for one in model.models}
+        return scales.pop() if len(scales) == 1 else None
+    return None if isinstance(model, ImplicitALS) else model.scale
+
+
+def _listed(ids, places, numbers, scale, what="rating", side="item"):
+    """A list as dicts of ids and numbers, without the places that are empty."""
+    numbers = np.clip(numbers, *scale) if scale else numbers
+    there = places >= 0
+    rows = zip(ids[places[there]].tolist(), numbers[there].tolist(), strict=True)
+    return [{side: one, what: number} for one, number in rows]
+
+
+def _answer(answer, what, side="item"):
+    lines = [f"{shown(row[side])}\t{row[what]:.4f}" for row in answer[f"{side}s"]]
+    return answer, "\n".join(lines)
+
+
+def _all_lists(model, k, seen) -> Iterator[tuple[Any, list]]:
+    """(user, list) of all users, one after another."""
+    users, items, scale = ids_of(model, "user"), ids_of(model, "item"), _scale(model)
+    for begin in range(0, len(users), _AT_ONCE):
+        places = np.arange(begin, min(begin + _AT_ONCE, len(users)))
+        found = model.recommend(places, k=min(k, len(items)), seen=seen, ids=False)
+        for user, listed, ratings in zip(users[places].tolist(), *found, strict=True):
+            yield user, _listed(items, listed, ratings, scale)
+
+
+def _as_csv(rows) -> Iterator[str]:
+    """The lines of a CSV file, its ids as they are."""
+    yield "user,item,rank,rating"
+    for user, found in rows:
+        lines = io.StringIO()
+        writer = csv.writer(lines, lineterminator="\n")
+        writer.writerows((user, row["item"], rank, f"{row['rating']:.6g}") for rank, row in enumerate(found, 1))
+        if found:
+            yield lines.getvalue().removesuffix("\n")
+
+
+def _ratings(given: list[str]) -> list[tuple[str, float]]:
+    """(item, rating) of ITEM=RATING, or of the lines ITEM,RATING of a CSV file; without a rating it is 1."""
+    if len(given) == 1 and os.path.isfile(given[0]):
+        with open(given[0], encoding="utf-8-sig", newline="") as file:
+            pairs = [(row[0].strip(), row[1] if len(row) > 1 else "1") for row in csv.reader(file) if row]
+        if pairs and [pairs[0][0], pairs[0][1].strip()] in (["item", "rating"], ["item", "1"]):
+            pairs = pairs[1:]
+    else:
+        parts = [text.rpartition("=") for text in given]
+        pairs = [(item, rating) if equals else (rating, "1") for item, equals, rating in parts]
+    try:
+        return [(item, float(rating)) for item, rating in pairs]
+    except ValueError as error:
+        raise ValueError(f"--new-user takes ITEM=RATING, or a file of lines ITEM,RATING: {error}") from error
+
+
+def as_lines(answers) -> Iterator[str]:
+    """A JSON object a line."""
+    return (json.dumps(one, allow_nan=False, default=str) for one in answers)
