@@ -7,17 +7,17 @@ from gpumf_study import figure_style as style
 from gpumf_study.experiments.thesis import speedups
 
 DATA = {"douban-twin": "Douban", "jester-twin": "Jester"}
-"""The sets of the thesis, in its sizes, and what it calls them."""
+"""The data sets of the thesis, in its sizes, and what it calls them."""
 
 _SHOWN = {
     "published": ("published, 2015", "o", "white"),
     "same": ("the same kernels today", "o", None),
-    "ours": ("our fastest today", "D", None),
+    "ours": ("our fastest solver today", "D", None),
 }
 
 
 def summary(frame):
-    """How many times as fast as one core to the same test MAE, from the frame of `speedups`.
+    """Speed-up over a single-threaded CPU, in training time to the same test MAE, from the frame of `speedups`.
 
     Of Table 6.3's two columns for SGD, the faster one as published. The error is the thesis's threshold where the
     published version reaches it, else one that all versions reach.
@@ -25,7 +25,7 @@ def summary(frame):
     Returns
     -------
     DataFrame with a row a data set and model: data, model, mae, published, same (the published kernel and threads,
-    measured), version and ours (of the fastest version of the model); the baseline is one core of the same machine
+    measured), version and ours (of the fastest version of the model); the baseline is single-threaded
     """
     table = speedups.table(frame).dropna(subset="speedup")
     rows = []
@@ -42,7 +42,7 @@ def summary(frame):
 
 
 def figure(frame):
-    """A dot for each of the three speed-ups over one core, a row a model and data set."""
+    """A dot for each of the three speed-ups over a single-threaded CPU, a row a model and data set."""
     table = summary(frame)
     figure, ((axis,),) = style.panels(height=1.3 + 0.62 * len(table), width=4.8)
     place = np.arange(len(table))[::-1]
@@ -56,7 +56,7 @@ def figure(frame):
         axis.plot([], [], marker, color="0.35", markerfacecolor=face or "0.35", label=label)
     names = [f"{row.model}, {DATA[row.data]},\nto MAE {row.mae:g}" for row in table.itertuples()]
     axis.set_yticks(place, names)
-    axis.set(xlabel="times as fast as one core of its time", ylim=(-0.6, len(table) - 0.4))
+    axis.set(xlabel="speed-up over a single-threaded CPU", ylim=(-0.6, len(table) - 0.4))
     style.log_scale(axis.xaxis)
     axis.set_xlim(left=1)
     axis.grid(axis="y", visible=False)
