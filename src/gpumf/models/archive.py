@@ -30,9 +30,9 @@ def open_archive(path):
             raise ValueError("it has a member twice")
         if any(member.compress_type != ZIP_STORED for member in members.values()):
             raise ValueError("its arrays are compressed, which save() does not do")
-        size = sum(member.file_size for member in members.values())
-        if size > file.seek(0, 2):
-            raise ValueError(f"its arrays take {size} bytes, more than the file")
+        size, taken = file.seek(0, 2), sum(member.file_size for member in members.values())
+        if taken > size or not all(0 <= member.header_offset < size for member in members.values()):
+            raise ValueError(f"its arrays take {taken} bytes, more than the file, or lie outside it")
         header = members.pop(_HEADER, None)
         if header is None or not all(name.endswith(_ENDING) for name in members):
             raise ValueError(f"it has no {_HEADER}, or members that are no arrays")

@@ -4,11 +4,12 @@ The format: https://huggingface.co/docs/safetensors, 8 bytes with the length of 
 """
 
 import json
+from binascii import crc32
 from contextlib import contextmanager
 
 import numpy as np
 
-_KEY = "gpumf"  # of the metadata
+_KEY, _SUM = "gpumf", "crc32"  # of the metadata
 _TYPES = {"BOOL": "?", "U8": "u1", "I32": "<i4", "I64": "<i8", "U64": "<u8", "F32": "<f4"}
 _NAMES = {np.dtype(dtype): name for name, dtype in _TYPES.items()}
 _ALIGNED = 8
@@ -17,7 +18,8 @@ _ALIGNED = 8
 
 def write_tensors(file, header, arrays):
     """Write arrays and a header, a str, to an open file."""
-    entries, end = {"__metadata__": {_KEY: header}}, 0
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    entries, end = {"__metadata__": {_KEY: header, _SUM: _checksum(header, arrays)}}, 0
     arrays = dict(sorted(arrays.items(), key=lambda named: (-named[1].dtype.itemsize, named[0])))
     for name, array in arrays.items():
         begin, end = end, end + array.nbytes
@@ -26,14 +28,22 @@ def write_tensors(file, header, arrays):
     text += b" " * (-len(text) % _ALIGNED)
     file.write(len(text).to_bytes(8, "little") + text)
     for array in arrays.values():
-        file.write(np.ascontiguousarray(array).data)
+        file.write(array.data)
+
+
+def _checksum(header, arrays):
+    """Of all that a file holds, whatever its order; the format has none of its own."""
+    found = crc32(header.encode())
+    for name, array in sorted(arrays.items()):
+        found = crc32(np.ascontiguousarray(array).view(np.uint8).data, crc32(f"{name}{array.shape}".encode(), found))
+    return f"{found:08x}"
 
 
 @contextmanager
 def open_tensors(path, mmap=False):
     """While it is open, (header, read) of a file that `write_tensors` wrote; read() returns its arrays by name.
 
-    mmap : bool, arrays that are read from the file where they are used
+    mmap : bool, arrays that are read from the file where they are used, whose checksum is not compared
     """
     with open(path, "rb") as file:
         size = file.seek(0, 2)
@@ -42,16 +52,19 @@ def open_tensors(path, mmap=False):
         if not 8 < start <= size:
             raise ValueError("its header ends beyond the file")
         entries = json.loads(file.read(start - 8).decode())
-        header = entries.pop("__metadata__")[_KEY]
+        facts = entries.pop("__metadata__")
 
         def read():
             taken = sum(end - begin for begin, end in (entry["data_offsets"] for entry in entries.values()))
             if taken > size - start:
                 raise ValueError(f"its arrays take {taken} bytes, more than the file")
             whole = np.memmap(file, np.uint8, "r", offset=start)
-            return {name: _array(whole, name, entry, mmap) for name, entry in entries.items()}
+            arrays = {name: _array(whole, name, entry, mmap) for name, entry in entries.items()}
+            if not mmap and facts.get(_SUM) not in (None, _checksum(facts[_KEY], arrays)):
+                raise ValueError("its bytes are not those of their checksum")
+            return arrays
 
-        yield header, read
+        yield facts[_KEY], read
 
 
 def _array(whole, name, entry, mmap):
