@@ -1,6 +1,7 @@
 """What arguments of any function may be: integers, numbers, flags and paths, each with the message that says so."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,39 @@ def flag(name: str, value: Any) -> bool:
     raise ValueError(f"{name} must be True or False, not {brief(value)}")
 
 
+def choice(name: str, value: Any, *choices: str) -> str:
+    """The value; ValueError, which names the choices, unless it is one of them."""
+    if isinstance(value, str) and value in choices:
+        return value
+    raise ValueError(f"{name} must be {', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}, not {brief(value)}")
+
+
 def brief(value: Any) -> str:
-    """A repr that a message has room for, of NumPy's numbers as of Python's."""
+    """Return a repr that a message has room for, with NumPy's numbers as Python's: 0, not np.int64(0)."""
     if isinstance(value, int) and value.bit_length() > 200:
         return f"an integer of {value.bit_length()} bits"  # of more than 4300 digits Python makes no text
-    text = repr(value.item() if isinstance(value, np.generic) else value)
+    text = re.sub(r"np\.\w+\(([^()]*)\)", r"\1", repr(value))
     return text if len(text) <= 200 else f"{text[:200]}.. ({type(value).__name__})"
+
+
+def array(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """The value; ValueError, which says what it has to be, unless it is a C-contiguous array of this dtype and shape.
+
+    What gets past here may be passed to native code, which would read and write past the end of others.
+    """
+    if (
+        isinstance(value, np.ndarray)
+        and value.shape == shape
+        and value.dtype == dtype
+        and value.flags.c_contiguous
+        and value.flags.aligned
+    ):
+        return value
+    found = type(value).__name__
+    if isinstance(value, np.ndarray):
+        order = "" if value.flags.c_contiguous and value.flags.aligned else ", not contiguous in C order"
+        found = f"{value.dtype} {value.shape}{order}"
+    raise ValueError(f"{name} must be an array, {np.dtype(dtype)} {shape}, contiguous in C order, not {found}")
 
 
 def path_of(value: Any) -> Path:

@@ -94,3 +94,24 @@ def test_an_integer_is_one_that_kernels_take():
     for value in (2**31, 2**32 - 1, 0, 1.0, True, "1"):
         with pytest.raises(ValueError, match="factors must be an integer from 1 to 2147483647, not"):
             integer("factors", value, 1)
+
+
+@pytest.mark.parametrize("model", [ALS, SGD, ImplicitALS])
+def test_the_bounds_of_factors_are_those_that_a_model_has(model):
+    for factors in (0, np.int64(0), 301):
+        with pytest.raises(ValueError, match=rf"^factors must be an integer from 1 to 300, not {factors}$"):
+            model(factors)
+
+
+def test_numbers_of_numpy_are_told_as_numbers():
+    for call, told in (
+        (lambda: ALS(2, cg_steps=np.int64(0)), "cg_steps must be an integer from 1 to 2147483647, not 0"),
+        (lambda: SGD(2, learning_rate=np.float32(-1)), "learning_rate must be a number above 0 and finite, not -1.0"),
+        (lambda: RBM(2, gibbs_steps=(np.int64(0), 1)), r"from epoch 0 on, not \(0, 1\)"),
+        (lambda: SGD(2, solver="ordered", side=np.int64(0)), "from 1 to 4096, not 0"),
+        (lambda: SGD(2, biases=np.int64(1)), "'baseline', not 1"),
+        (lambda: Ratings([0], [0], [1], np.int64(0), 1), "not 0"),
+        (lambda: Ratings([0], [0], [1], 1, 1, scale=(np.float64(5), np.float64(1))), r"not \(5.0, 1.0\)"),
+    ):
+        with pytest.raises(ValueError, match=f"{told}$"):
+            call()

@@ -12,6 +12,7 @@ import numpy as np
 
 from gpumf import native
 from gpumf.compiled import cached_by_size, cached_njit, prange
+from gpumf.cpu.shapes import takes
 
 # Loops over part of a row start or stop at multiples of this many floats: full SIMD registers (512 bits).
 _SIMD = 16
@@ -19,6 +20,7 @@ _SIMD = 16
 _CHUNK = 1024
 # A pivot this far below its diagonal entry, or such a change of a diagonal entry, is nothing but rounding in FP32.
 _ROUNDING = np.float32(2.0**-21)
+_ROWS = "int64 rows+1", "int32 nnz", "float32 nnz"
 
 
 def half_sweep(factors, parallel):
@@ -35,7 +37,8 @@ def half_sweep(factors, parallel):
     (thesis, equations 5.1 and 5.2), given the CSR rows and `fixed`, float32 (columns, f), the factors of the
     other side. A row without ratings gets zeros.
     """
-    return native_half_sweep(factors, parallel) or numba_half_sweep(factors, parallel)
+    half_sweep = native_half_sweep(factors, parallel) or numba_half_sweep(factors, parallel)
+    return takes(*_ROWS, "float32 columns f", "float32 rows f", f=factors)(half_sweep)
 
 
 @cache
@@ -71,7 +74,10 @@ def native_sums(factors):
     run, floats = library.sums, native.array(np.float32)
     run.argtypes = [native.array(np.int64), native.array(np.int32), floats, c_void_p, floats, floats, c_int64, c_int]
 
+    @takes(*_ROWS, "", "float32 columns f", "float32 rows system", f=factors, system=factors * (factors + 3) // 2)
     def sums(indptr, indices, values, scales, fixed, systems):
+        if scales is not None and np.shape(scales) != values.shape:
+            raise ValueError(f"sums: there are {np.shape(scales)} scales of ratings {values.shape}")
         of_scales = None if scales is None else np.ascontiguousarray(scales, np.float32).ctypes
         run(indptr, indices, values, of_scales, fixed, systems, len(indptr) - 1, native.cores())
 
@@ -174,6 +180,7 @@ def _row_solver(factors):
     return solve_row
 
 
+@takes(*_ROWS, "float32 columns f", "float32 f f", "float32 rows f")
 @cached_njit(nogil=True, parallel=True)
 def implicit_half_sweep(indptr, indices, values, fixed, gram, solved, regularization, alpha):
     """Half a sweep on implicit feedback, rows over all cores: see `gpumf.ImplicitALS`.

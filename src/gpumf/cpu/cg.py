@@ -12,6 +12,7 @@ import numpy as np
 
 from gpumf import native
 from gpumf.compiled import SUMS_IN_ANY_ORDER, cached_njit, prange
+from gpumf.cpu.shapes import takes
 
 _CHUNK = 256  # ratings summed up in one go
 
@@ -38,7 +39,15 @@ def half_sweep(factors, parallel, implicit):
     its residual's length is at most `tolerance` times the right side's, and starts from zero where that is nearer
     than `solved`. A row without ratings gets zeros, as does one whose right side is zero.
     """
-    return native_half_sweep(factors, parallel, implicit) or numba_half_sweep(factors, parallel, implicit)
+    run = native_half_sweep(factors, parallel, implicit) or numba_half_sweep(factors, parallel, implicit)
+    arrays = "int64 rows+1", "int32 nnz", "float32 nnz", "int32 rows", "float32 columns f", "float32 rows f"
+    check = takes(*arrays, f=factors)(lambda *_: None)
+
+    def half_sweep(rows, order, fixed, solved, *parameters):
+        check(rows.indptr, rows.indices, rows.values, order, fixed, solved)
+        run(rows, order, fixed, solved, *parameters)
+
+    return half_sweep
 
 
 @cache

@@ -3,12 +3,14 @@
 import numpy as np
 
 from gpumf.compiled import SUMS_IN_ANY_ORDER, cached_njit, prange
+from gpumf.cpu.shapes import takes
 
 # Ratings summed up one after another; the chunks' sums are added in order, so that the number of threads
 # does not change the result.
 _CHUNK = 1 << 14
 
 
+@takes("int32 nnz", "int32 nnz", "float32 nnz", "float32 users f", "float32 items f")
 @cached_njit(nogil=True, parallel=True, fastmath=SUMS_IN_ANY_ORDER)
 def sum_errors(users, items, values, user_factors, item_factors, low, high):
     """(sum |e|, sum e^2) as float64 over e = p_u . q_i, clipped to float32 low..high, - r_ui; products in FP32."""
@@ -27,6 +29,7 @@ def sum_errors(users, items, values, user_factors, item_factors, low, high):
     return sums[:, 0].sum(), sums[:, 1].sum()
 
 
+@takes("float32 n items", "int32 n", "int64 users+1", "int32 seen", "bool items", "int32 n k", "float32 n k")
 @cached_njit(nogil=True, parallel=True)
 def top_items(scores, users, seen_indptr, seen_items, candidates, items, best):
     """Writes the positions and scores of each row's best candidates that the row's user has not seen.
@@ -57,6 +60,7 @@ def top_items(scores, users, seen_indptr, seen_items, candidates, items, best):
         items[row, found:], best[row, found:] = -1, np.nan
 
 
+@takes("int32 n", "int64 users+1", "int32 test", "int32 n k", "float64 n four", four=4)
 @cached_njit(nogil=True, parallel=True)
 def ranking_metrics(users, test_indptr, test_items, items, metrics):
     """Writes precision, recall, average precision and NDCG, float64 (n, 4), of each row of `items`, int32 (n, k).
@@ -83,6 +87,7 @@ def ranking_metrics(users, test_indptr, test_items, items, metrics):
         metrics[row, 3] = gain / ideal if most else 0.0
 
 
+@takes("float32 n", "float32 n")
 @cached_njit(nogil=True, parallel=True)
 def copy_finite(numbers, copy):
     """Copy float32 (n,) to float32 (n,), as kernels/metrics/finite.cu does; whether all numbers are finite."""

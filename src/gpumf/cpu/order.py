@@ -7,6 +7,7 @@ import numpy as np
 
 from gpumf import native
 from gpumf.compiled import cached_njit, prange
+from gpumf.cpu.shapes import takes
 
 LEAST = 1 << 20
 """Ratings from which threads, and sorting every row by itself, take less time than two counting sorts."""
@@ -29,6 +30,7 @@ def _counted(rows, n_rows, slices):
     return counts
 
 
+@takes("int32 nnz", "int32 nnz", "float32 nnz", "int64 rows+1")
 def compressed(rows, columns, values, indptr):
     """The columns and values of each row's ratings, by column, those of one pair in the order given.
 

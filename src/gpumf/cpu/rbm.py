@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from gpumf.compiled import cached_by_size, cached_njit, prange
+from gpumf.cpu.shapes import takes
 from gpumf.hashing import splitmix64
 
 _40, _ULP = np.uint64(40), np.float32(2**-24)
@@ -160,14 +161,23 @@ def updates(hidden, levels, parallel):
             change[j] = momentum * change[j] + step * gradient[j]
             hidden_biases[j] += change[j]
 
+    batch, of_users = ("int32 batch", "int64 batch+1", "int32 entries"), "float32 users h"
+    weights, visible_biases, hidden_biases = "float32 items k h", "float32 items k", "float32 h"
+    rows = "int32 rows", "int64 rows+1", "int32 mapped", "int32 entries", "uint8 entries"
+    changes = "float32 changed k h", "float32 changed k"  # of no items without momentum
+    drawn = "uint8 room"  # for the entries of the largest batch
+    learned, sizes = (weights, visible_biases), {"h": hidden, "k": levels}
     return SimpleNamespace(
-        hidden_update=hidden_update,
-        visible_update=visible_update,
-        weight_update=weight_update,
-        hidden_bias_update=hidden_bias_update,
+        hidden_update=takes(*batch, drawn, weights, hidden_biases, of_users, **sizes)(hidden_update),
+        visible_update=takes(*batch, *learned, of_users, "", "", drawn, **sizes)(visible_update),
+        weight_update=takes(*rows, drawn, of_users, of_users, *learned, *changes, **sizes)(weight_update),
+        hidden_bias_update=takes(batch[0], of_users, of_users, hidden_biases, hidden_biases, **sizes)(
+            hidden_bias_update
+        ),
     )
 
 
+@takes("", "", "float32 n h", "float32 items k h", "float32 items k", "float32 k")
 @cached_njit(parallel=True, **_ARITHMETIC)
 def expectations(users, items, user_hidden, weights, visible_biases, level_values):
     """Expected ratings, float32 (n,), of these users and items given the users' hidden probabilities."""

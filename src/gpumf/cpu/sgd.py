@@ -12,6 +12,7 @@ import numpy as np
 
 from gpumf import native
 from gpumf.compiled import cached_by_size, cached_njit, prange
+from gpumf.cpu.shapes import takes
 from gpumf.hashing import high_product, splitmix64
 
 # Updates whose samples are fetched together.
@@ -142,7 +143,7 @@ def hogwild(columns, biases, parallel):
             end = first + count * (c + 1) // chunks
             updates(users, items, values, p, q, steps, key, begin, end)
 
-    return hogwild
+    return takes("int32 nnz", "int32 nnz", "float32 nnz", "float32 users f", "float32 items f", f=columns)(hogwild)
 
 
 def ordered(columns, biases, parallel):
@@ -160,7 +161,30 @@ def ordered(columns, biases, parallel):
     float32 (5,), the learning rate and 1 - rate lambda of each lambda, as of `hogwild`; diagonals : int64 (side,), in
     which order they come; rates : None, or of each user and of each item, float32, in units of the learning rate
     """
-    return native_ordered(columns, biases, parallel) or numba_ordered(columns, biases, parallel)
+    run = native_ordered(columns, biases, parallel) or numba_ordered(columns, biases, parallel)
+    factors = "float32 users f", "float32 items f"
+
+    @takes(
+        "int32 nnz",
+        "int32 nnz",
+        "float32 nnz",
+        *factors,
+        "float32 five",
+        "int64 bounds",
+        "int64 side",
+        f=columns,
+        five=5,
+    )
+    def ordered(users, items, values, p, q, steps, offsets, diagonals, rates=None):
+        if len(offsets) != len(diagonals) ** 2 + 1:
+            raise ValueError(
+                f"ordered: {len(diagonals)} diagonals have {len(diagonals) ** 2} blocks, not {len(offsets) - 1}"
+            )
+        if rates is not None and [np.shape(of) for of in rates] != [p.shape[:1], q.shape[:1]]:
+            raise ValueError(f"ordered: there have to be rates of {len(p)} users and {len(q)} items")
+        run(users, items, values, p, q, steps, offsets, diagonals, rates)
+
+    return ordered
 
 
 @cache

@@ -38,7 +38,7 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
         values = np.ones(len(users) if hasattr(users, "__len__") else 0, np.float32)
     check_scale(scale, source)
     if shape is not None and not (_pair(shape) and all(_whole(count) and 0 < count < 2**31 for count in shape)):
-        raise DataError(f"{source}: the shape must be (users, items), not {shape!r}")
+        raise DataError(f"{source}: the shape must be (users, items), not {brief(shape)}")
     for what, column in (("users", users), ("items", items), ("ratings", values)):
         if not hasattr(column, "__len__") or isinstance(column, str | bytes) or getattr(column, "ndim", 1) != 1:
             found = f"{type(column).__name__} {getattr(column, 'shape', '')}".rstrip()
@@ -99,11 +99,18 @@ def check_scale(scale, source="read"):
         and all(isinstance(bound, numbers) for bound in scale)
         and -np.inf < scale[0] <= scale[1] < np.inf
     ):
-        raise DataError(f"{source}: the scale must be (lowest, highest), not {scale!r}")
+        raise DataError(f"{source}: the scale must be (lowest, highest), not {brief(scale)}")
 
 
 def array_of(column, what):
-    """The column as an array; DataError, which begins with `what`, where its elements are of different lengths."""
+    """The column as an array on the host; DataError, which begins with `what`, where it cannot be one.
+
+    Arrays of CuPy are copied to the host; `gpumf.datasets.DeviceRatings` has them stay.
+    """
+    if hasattr(column, "__cuda_array_interface__"):
+        if not callable(getattr(column, "get", None)):
+            raise DataError(f"{what} are on a GPU, of type {type(column).__name__}; copy them to the host first")
+        column = column.get()
     try:
         return np.asarray(column)
     except ValueError as error:

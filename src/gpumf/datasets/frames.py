@@ -157,6 +157,8 @@ def positions_of(ids: ArrayLike, known: ArrayLike | pd.Index) -> np.ndarray:
     ids, known = np.asarray(ids), known if isinstance(known, pd.Index) else np.asarray(known)
     # Strings stay objects: pandas would convert them to a type of its own, all known ones at each look-up.
     index = known if isinstance(known, pd.Index) else pd.Index(known, dtype=known.dtype)
+    if not index.is_unique:
+        raise DataError("of the ids that are known some come twice, so that they name nobody")
     found = np.full(len(ids), -1)
     if known.dtype.kind in "iu":
         right, whole = integers_of(ids, np.uint64 if known.dtype.kind == "u" else np.int64)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from gpumf.arguments import MOST_SEED, integer
+from gpumf.arguments import MOST_SEED, brief, integer
 from gpumf.cpu import order as cpu_order
 from gpumf.datasets.checks import DataError, array_of, check_scale, times_of
 from gpumf.datasets.made import Made
@@ -67,7 +67,9 @@ class Ratings(Made):
         for side in ("user", "item"):
             count, ids = getattr(self, f"n_{side}s"), getattr(self, f"{side}_ids")
             if not isinstance(count, int | np.integer) or isinstance(count, bool) or not 0 < count < 2**31:
-                raise DataError(f"{self.name}: n_{side}s must be an integer from 1 to {2**31 - 1}, not {count!r}")
+                raise DataError(
+                    f"{self.name}: n_{side}s must be an integer from 1 to {2**31 - 1}, not {brief(count)}"
+                )
             if ids is None:
                 set_(self, f"{side}_ids", np.arange(count))
             elif (found := len(ids) if hasattr(ids, "__len__") else 0) != count:
@@ -269,7 +271,7 @@ class Ratings(Made):
         [2, 1, 1]
         """
         if not isinstance(k, int | np.integer) or not 2 <= k <= self.nnz:
-            raise ValueError(f"k must lie between 2 and the {self.nnz} ratings, not {k!r}")
+            raise ValueError(f"k must lie between 2 and the {self.nnz} ratings, not {brief(k)}")
         fold = np.empty(self.nnz, np.int32)
         fold[random_order(self.nnz, integer("seed", seed, 0, MOST_SEED))] = np.arange(self.nnz) % k
         for i in range(k):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpumf.arguments import MOST_SEED, integer
+from gpumf.arguments import MOST_SEED, brief, integer
 from gpumf.datasets.checks import DataError
 from gpumf.hashing import random_order
 
@@ -10,7 +10,7 @@ from gpumf.hashing import random_order
 def held_out(test, nnz):
     """How many of so many ratings a share is; ValueError where it is none, or leaves an empty set."""
     if not isinstance(test, float | np.floating) or not 0 < test < 1:
-        raise ValueError(f"test must lie between 0 and 1, not {test!r}")
+        raise ValueError(f"test must lie between 0 and 1, not {brief(test)}")
     n_test = round(test * nnz)
     if not 0 < n_test < nnz:
         raise ValueError(f"a test share of {test} leaves an empty set of {nnz} ratings")

@@ -220,7 +220,7 @@ def _keep(model, outcome, clock, train):
     model.user_ids, model.item_ids = outcome.facts.user_ids, outcome.facts.item_ids
     if isinstance(train, Ratings):
         model.user_ids, model.item_ids = train.user_ids, train.item_ids
-    model.solver = outcome.solver
+    model._solver = outcome.solver
     for phase, seconds in outcome.seconds.items():
         clock.add(phase, seconds)
     model._finish(clock, None, outcome.rows, (outcome.arrays, outcome.kept))

@@ -101,7 +101,7 @@ class _Training:
         ids, columns = sources.numbered(comm, load(train, comm.rank), job.shape)
         ratings = Ratings(*columns, *map(len, ids))
         if not model._solver_given:
-            model.solver = model.choose(ratings)
+            model._solver = model.choose(ratings)
         ratings = sources.placed(comm, model, ratings)
         self._facts = facts = sources.facts_of(comm, ratings, ids, job.scale)
         model._set_training(facts)

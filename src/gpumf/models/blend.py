@@ -63,7 +63,13 @@ class Blend(Folding):
     device = "cpu"  # where items are ranked
 
     def __init__(self, *models: Any, weights: ArrayLike | None = None) -> None:
-        if not models:
+        self.models, self.weights = models, weights
+        self._check_parts()
+
+    def _check_parts(self):
+        """Raise where models, or weights, cannot be blended: they may have been assigned since the constructor."""
+        models, weights = self.models, self.weights
+        if not isinstance(models, tuple | list) or not models:
             raise ValueError("a blend needs at least one model")
         for model in models:
             if not callable(getattr(model, "predict", None)):
@@ -76,7 +82,7 @@ class Blend(Folding):
                 raise ValueError(wanted) from error
             if weights.shape != (len(models),) or not (weights.min() >= 0 and np.isclose(weights.sum(), 1)):
                 raise ValueError(wanted)
-        self.models, self.weights = models, weights
+        self.weights = weights
 
     def fit(self, held_out: RatingsLike, metric: Metric = "rmse") -> Self:
         """Find the weights with the least error on ratings that the models were not trained on.
@@ -101,6 +107,7 @@ class Blend(Folding):
         >>> blend.weights.shape, round(float(blend.weights.sum()), 6)
         ((2,), 1.0)
         """
+        self._check_parts()
         if not isinstance(held_out, Ratings):
             held_out = self._like(held_out, "held_out")
         self._check_models(held_out)
@@ -137,6 +144,7 @@ class Blend(Folding):
         return np.asarray(sum(parts), np.float32)
 
     def _check_fitted(self):
+        self._check_parts()
         if self.weights is None:
             raise NotFittedError("this Blend has no weights; call fit() first")
         for model in self.models:

@@ -6,22 +6,25 @@ import secrets
 import time
 from abc import abstractmethod
 from contextlib import contextmanager
+from operator import is_
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpumf import gpu
-from gpumf.arguments import MOST_SEED, flag, integer
+from gpumf.arguments import MOST_SEED, array, flag, integer, number
+from gpumf.datasets.checks import check_scale
 from gpumf.datasets.device import DeviceRatings
 from gpumf.datasets.frames import ratings_like, ratings_of
-from gpumf.models.checks import DivergedError, check_finite, check_training
+from gpumf.models.checks import DivergedError, NotFittedError, check_finite, check_positions, check_training
 from gpumf.models.finite import FiniteCheck
+from gpumf.models.once import Once
 from gpumf.models.parameters import Parameters
 from gpumf.models.predictor import Predictor
 from gpumf.models.solvers import Solvers
 from gpumf.models.stopping import ending
 from gpumf.models.storage import Stored
-from gpumf.models.times import Clock
+from gpumf.models.times import Clock, Times
 from gpumf.progress import progress as shown
 
 if TYPE_CHECKING:
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from gpumf.models.base import Trainer
     from gpumf.models.solvers import Device
     from gpumf.models.stopping import Keep, Row
-    from gpumf.models.times import Times
 
 
 class Model(Parameters, Solvers, Stored, Predictor):
@@ -70,13 +72,16 @@ class Model(Parameters, Solvers, Stored, Predictor):
     epoch: int | None
     times: Times
     _arrays: tuple[str, ...]
+    _finite: tuple[np.ndarray, ...] = ()  # of what was learned, the arrays that are known to be
     _remedy: str  # what to do where training diverges
 
     def __init__(self, *, solver: str | None, device: Device, seed: int | None) -> None:
         self.seed = secrets.randbits(64) if seed is None else integer("seed", seed, 0, MOST_SEED)
-        self.solver, self.device = self._usable(solver, device)
-        self._solver_given, self._default_solver = solver is not None, self.solver
+        self._solver, self.device = self._usable(solver, device)
+        self._solver_given, self._default_solver = solver is not None, self._solver
+        self._resolved = {"seed": self.seed, "device": self.device}
         self.history = self.epoch = None
+        self._facts_checked = Once()
 
     def trainer(self, train: Ratings, *arrays: np.ndarray, **parts: Any) -> Trainer:
         """This model's solver at work on a training set: for what looks at its steps, or times them.
@@ -93,7 +98,8 @@ class Model(Parameters, Solvers, Stored, Predictor):
 
         Raises
         ------
-        ValueError : arrays of other shapes than this model's, which kernels would read past the end of
+        ValueError : arrays of other shapes or dtypes than this model's, or not contiguous in C order, which kernels
+            would read past the end of
 
         >>> from gpumf import ALS, datasets
         >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
@@ -103,9 +109,15 @@ class Model(Parameters, Solvers, Stored, Predictor):
         >>> users.shape
         (2, 2)
         """
-        found = [array.shape for array in arrays]
-        if arrays and found != (shapes := list(self._shapes(train.n_users, train.n_items, found))):
-            raise ValueError(f"the arrays to start from have the shapes {found}, not {shapes}")
+        self._check_parameters()
+        if arrays:
+            found = [np.shape(one) for one in arrays]
+            shapes = self._shapes(train.n_users, train.n_items, found)
+            if found != list(shapes):
+                raise ValueError(f"the arrays to start from have the shapes {found}, not {list(shapes)}")
+            for name, one, shape in zip(self._arrays, arrays, shapes, strict=True):
+                if isinstance(one, np.ndarray):  # on a GPU, where they are checked at each launch
+                    array(name, one, np.float32, shape)
         return self.scheme(self, train, *(arrays or self._initial(train)), **parts)
 
     @property
@@ -113,14 +125,68 @@ class Model(Parameters, Solvers, Stored, Predictor):
         """The constructor's arguments, by name, that make an equal model on any device."""
         return {"seed": self.seed}
 
+    def _assigned(self):
+        assigned = super()._assigned()
+        assigned.pop("solver", None)  # which `fit` chooses where none was given
+        if self._solver_given and self._given.get("solver") != self._solver:
+            assigned["solver"] = self._solver
+        return assigned
+
+    def _renew(self):
+        default, chosen = self._default_solver, self._solver
+        super()._renew()
+        if not self._solver_given and self._default_solver == default:
+            self._solver = chosen
+
     @property
     def _learned(self):
         """The arrays named in `_arrays`."""
         return tuple(getattr(self, name) for name in self._arrays)
 
     def _set_learned(self, arrays):
-        for name, array in zip(self._arrays, arrays, strict=True):
-            setattr(self, name, array)
+        self._finite = arrays = tuple(arrays)
+        vars(self).update(zip(self._arrays, arrays, strict=True))
+
+    def _check_fitted(self):
+        learned = [vars(self).get(name) for name in self._arrays]
+        if self.history is None or learned[0] is None:
+            raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit() first")
+        self._check_parameters()
+        if not self._facts_checked.was_of(self._facts()):
+            self._check_facts()
+            self._facts_checked(lambda: None, *self._facts())
+        shapes = self._shapes(len(self._user_known), len(self._item_counts), [np.shape(one) for one in learned])
+        try:
+            for name, one, shape in zip(self._arrays, learned, shapes, strict=True):
+                array(name, one, np.float32, shape)
+        except ValueError as error:
+            raise ValueError(f"{error}: attributes were assigned since fit() that do not go together") from error
+        if not all(map(is_, learned, self._finite)):
+            for name, one in zip(self._arrays, learned, strict=True):
+                if not np.isfinite(one).all():
+                    raise ValueError(f"{name} has numbers that are not finite")
+            self._finite = tuple(learned)
+
+    def _facts(self):
+        """What `fit` leaves beside the arrays and users may assign."""
+        return self.mean, self.scale, self.history, self.epoch, self.times, self.user_ids, self.item_ids, self.ids
+
+    def _check_facts(self):
+        """Raise ValueError where one of these was assigned what it cannot be."""
+        import pandas as pd
+
+        self.mean = number("mean", self.mean, least=-np.inf)
+        self.scale = _plain(self.scale)
+        columns = {"epoch", "seconds", "rmse", "mae"}
+        if not isinstance(self.history, pd.DataFrame) or not columns <= {*self.history} or self.history.empty:
+            raise ValueError(f"history must be a DataFrame with the columns {sorted(columns)} and a row an epoch")
+        self.epoch, self.ids = integer("epoch", self.epoch, 0), flag("ids", self.ids)
+        if not isinstance(self.times, Times):
+            raise ValueError(f"times must be Times, not {type(self.times).__name__}")
+        for side, count in (("user", len(self._user_known)), ("item", len(self._item_counts))):
+            ids = getattr(self, f"{side}_ids")
+            if ids is not None and not (isinstance(ids, np.ndarray) and ids.shape == (count,)):
+                raise ValueError(f"{side}_ids must be None, or an array ({count},)")
 
     @property
     def _shape(self):
@@ -197,6 +263,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
         [5, 6]
         """
         with self._as_before_if_it_fails():
+            self._check_parameters()
             epochs, progress = integer("epochs", epochs, 0), flag("progress", progress)
             named, train, validation = self._sets(train, validation, flag("warm_start", warm_start))
             given = train
@@ -237,10 +304,11 @@ class Model(Parameters, Solvers, Stored, Predictor):
         clock = Clock(None if self.device == "cpu" else gpu.device(self.device))
         check_training(train, validation)
         if not self._solver_given:
-            self.solver = self.choose(train)
+            self._solver = self.choose(train)
         with clock.spent_on("transfer"):
             train, validation = self._placed(train), validation and self._placed(validation)
         with clock.spent_on("prepare"):
+            check_positions(train, validation)
             check_finite(train, validation)
         return clock, train, validation
 
@@ -357,7 +425,15 @@ class Model(Parameters, Solvers, Stored, Predictor):
 
     def _set_training(self, train):
         self.mean = train.mean
-        self.scale = train.scale
+        self.scale = _plain(train.scale)
         self._user_known, self._item_counts = train.user_counts > 0, train.item_counts.copy()
         self._training = train
         self._keep_ids(train)
+
+
+def _plain(scale):
+    """A scale as a tuple of Python's numbers, which a file can hold, or None; DataError where it is none."""
+    check_scale(scale, "the model")
+    if scale is None or (type(scale) is tuple and all(type(bound) in (int, float) for bound in scale)):
+        return scale
+    return tuple(np.asarray(scale).tolist())

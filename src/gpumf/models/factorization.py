@@ -160,6 +160,7 @@ class Factorization(Model):
 
     def _drawn(self, train, first):
         """Initial factors of a training set's users and items, of whom the first ones have these positions."""
+        self._check_parameters()
         key = splitmix64(np.uint64(self.seed))
         with np.errstate(over="ignore"):
             keys = splitmix64(key + np.arange(2, dtype=np.uint64)) + np.array(first, np.uint64) * self.factors
@@ -228,8 +229,8 @@ class Factorization(Model):
         """Whether lists of k items are found where the kernel runs."""
         return self.device != "cpu" and k <= MOST_ITEMS
 
-    def _rows(self, ratings, k):
-        if not self._kernel_ranks(k):
+    def _rows(self, ratings, k=None):
+        if k is None or not self._kernel_ranks(k):
             return super()._rows(ratings, k)
         there = gpu.device(self.device)
         if ratings.device is there:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpumf.models.als.trainer import ALSTrainer
     from gpumf.models.factorization import Factorization
     from gpumf.models.ids import Ids
-    from gpumf.models.recommender import Seen
+    from gpumf.models.recommender import Listed, Seen
 
     NewRatings: TypeAlias = RatingsLike | dict[Any, float] | tuple[ArrayLike, ArrayLike]
 
@@ -40,8 +40,8 @@ class Folding(Recommender):
         seen: Seen | None = None,
         *,
         ratings: NewRatings | None = None,
-        candidates: Ids | None = None,
-        filter_items: Ids | None = None,
+        candidates: Listed | None = None,
+        filter_items: Listed | None = None,
         ids: bool | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k items with the highest predicted ratings that the user has not rated.
@@ -53,14 +53,15 @@ class Folding(Recommender):
         Parameters
         ----------
         user : id or position, or an array (n,) of them; or None, with the ratings of new users
-        k : int
+        k : int, the number of items where it is larger
         seen : Ratings whose items of this user are left out, or () to leave out nothing. By default the training set,
             where it is known: a model from a file has none unless it was saved with seen=True, nor has a blend of
             models with different ones
         ratings : of new users, as `fold_in` takes them, instead of `user`: of one dict or pair one list, else a list
             a user, in ascending order of their ids or positions; what they rated is left out
-        candidates : ids or positions of the items to choose from; all by default
-        filter_items : ids or positions of items to leave out
+        candidates : ids or positions of the items to choose from, for all users; or, for an array of users, a list of
+            them for each, in the order of the users; all items by default
+        filter_items : ids or positions of items to leave out, likewise
         ids : whether users and items are ids, here and in what is returned; by default as of the training data, see
             `gpumf.models.ids.Identified`
 
@@ -73,8 +74,8 @@ class Folding(Recommender):
         Raises
         ------
         TypeError : neither users nor ratings, or both
-        ValueError : k below 1, users of several dimensions, `seen` of another shape, or not given where the training
-            set is not known
+        ValueError : k below 1, users of several dimensions, not as many lists of items as users, `seen` of another
+            shape, or not given where the training set is not known
         KeyError : an id that was not in the training set
         IndexError : a position outside 0..n-1
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpumf.arguments import MOST_SEED, integer
+from gpumf.models.ranking import Limits
 from gpumf.models.similar import Similar, unit_rows
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ class Lists(Similar):
         (True, 0.0)
         """
         self._check_fitted()
-        k = min(integer("k", k, 1), self._shape[1])
+        k = self._length(k, self._shape[1])
         users = np.arange(self._shape[0]) if users is None else np.ravel(self._positions(users, "user", ids))
-        items, _ = self._ranking(seen, k).top_items(users, k)
+        items, _ = self._ranking(seen, k, Limits(self._item_counts > 0)).top_items(users, k)
         there = items >= 0
         if not there.any():
             raise ValueError("none of the users gets an item")
@@ -131,7 +132,7 @@ class Lists(Similar):
 
     def _pairs_rated(self, test, seen):
         """user * n_items + item, ascending, of all pairs in the test set and in `seen`."""
-        rows, n_items = self._rows_seen(seen, self._shape[1] + 1), np.int64(self._shape[1])
+        rows, n_items = self._rows_seen(seen), np.int64(self._shape[1])
         pairs = [test.users * n_items + test.items]
         if rows is not None:
             users = np.repeat(np.arange(rows.n_rows), rows.counts)

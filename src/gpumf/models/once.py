@@ -1,5 +1,7 @@
 """What is derived from arrays of a model and kept until these are other ones."""
 
+from operator import is_
+
 
 class Once:
     """What is made of some arrays, made again only for other ones. Copies and pickles of it start without."""
@@ -9,10 +11,14 @@ class Once:
     def __call__(self, make, *of):
         """`make()`, or what it gave the last time that this was called with the same objects, if it was."""
         before, made = self._kept
-        if len(of) != len(before) or any(a is not b for a, b in zip(of, before, strict=True)):
+        if not _same(of, before):
             made = make()
             self._kept = of, made
         return made
+
+    def was_of(self, of):
+        """Whether the last time was with these objects."""
+        return _same(of, self._kept[0])
 
     def forget(self):
         """Make it again at the next call."""
@@ -20,3 +26,7 @@ class Once:
 
     def __reduce__(self):
         return Once, ()  # an array that comes out of a pickle can be written again
+
+
+def _same(of, before):
+    return len(of) == len(before) and all(map(is_, of, before))

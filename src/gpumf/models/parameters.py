@@ -6,14 +6,21 @@ import inspect
 from functools import cache
 from typing import TYPE_CHECKING
 
+from gpumf.models.once import Once
+
 if TYPE_CHECKING:
     from typing import Any, Self
 
 
 class Parameters:
-    """Keeps what the constructor was given: `get_params`, `set_params`, and a repr that makes an equal model."""
+    """Keeps what the constructor was given: `get_params`, `set_params`, and a repr that makes an equal model.
+
+    A parameter may be changed later by assigning the attribute of its name. The constructor validates it when it is
+    used: whatever trains or predicts calls `_check_parameters` before anything else.
+    """
 
     _given: dict[str, Any]
+    _resolved: dict[str, Any]  # what the constructor found for parameters such as device='auto', where it says so
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -22,6 +29,7 @@ class Parameters:
 
     def __new__(cls, *args, **kwargs):
         self = super().__new__(cls)
+        self._resolved, self._parameters_checked = {}, Once()
         try:
             bound = _signature(cls).bind(self, *args, **kwargs)
         except TypeError:  # the constructor says it better
@@ -47,7 +55,32 @@ class Parameters:
             for name, parameter in inspect.signature(type(self)).parameters.items()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         }
-        return defaults | self._given
+        return defaults | self._given | self._assigned()
+
+    def _assigned(self):
+        """Parameters that are no longer what the constructor made of them, by name."""
+        made = type(self)(**self._given | self._resolved)
+        return {
+            name: now
+            for name in _names(type(self))
+            if not _same(now := getattr(self, name, None), getattr(made, name, None))
+        }
+
+    def _check_parameters(self):
+        """Have the constructor judge parameters that were assigned since it did; its errors.
+
+        What it derives from them is renewed. What was learned stays.
+        """
+        names = _names(type(self))
+        if not self._parameters_checked.was_of([getattr(self, name, None) for name in names]):
+            self._renew()
+            self._parameters_checked(lambda: None, *[getattr(self, name, None) for name in names])
+
+    def _renew(self):
+        if assigned := self._assigned():
+            made = type(self)(**self._given | self._resolved | assigned)
+            self._given, self._resolved = self._given | assigned, made._resolved
+            vars(self).update({name: value for name, value in vars(made).items() if name not in _KEPT})
 
     def set_params(self, **parameters: Any) -> Self:
         """Change arguments of the constructor; the model is then as newly constructed, not fitted.
@@ -68,18 +101,33 @@ class Parameters:
             ...
         ValueError: factors must be an integer from 1 to 300, not 0
         """
-        made = type(self)(**self._given | parameters)
+        made = type(self)(**self._given | self._assigned() | parameters)
         vars(self).clear()
         vars(self).update(vars(made))
         return self
 
     def __repr__(self):
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._given.items())})"
+        given = self._given | self._assigned()
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+_KEPT = "_given", "_resolved", "_parameters_checked", "history", "epoch"
+"""Attributes that the constructor sets and that a change of parameters leaves."""
+
+
+def _same(now, before):
+    return now is before or (type(now) is type(before) and bool(now == before))
 
 
 @cache
 def _signature(cls):
     return inspect.signature(cls.__init__)
+
+
+@cache
+def _names(cls):
+    """The parameters that have attributes of their names: all but **parameters."""
+    return tuple(name for name in inspect.signature(cls).parameters if name != _options(cls))
 
 
 @cache

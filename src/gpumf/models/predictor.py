@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpumf import gpu
-from gpumf.models.checks import NotFittedError
 from gpumf.models.folding import Folding
 from gpumf.models.lists import Lists
 
@@ -53,10 +52,6 @@ class Predictor(Folding, Lists):
     @abstractmethod
     def _errors(self, ratings):
         """A function of the model's arrays, where they are, that gives (rmse, mae) on these ratings."""
-
-    def _check_fitted(self):
-        if self.history is None:
-            raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit() first")
 
     def score(self, ratings: RatingsLike) -> dict[str, float]:
         """Errors on a set of ratings of the same shape, as {"rmse": ..., "mae": ...} in rating units.

@@ -1,11 +1,13 @@
 """The best items of users, and how many of them are test items: where the factors are, or on the CPU."""
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 
 from gpumf import gpu
 from gpumf.cpu import metrics as cpu_metrics
+from gpumf.datasets.rows import CompressedRows, row_offsets
 from gpumf.gpu import sources
 from gpumf.models.base import COLUMNS, shape_of
 
@@ -15,6 +17,7 @@ sources.declare(_SOURCE, FACTORS=COLUMNS, WARPS=[4, 2])
 METRICS = ("precision", "recall", "map", "ndcg")
 MOST_ITEMS = 128  # of the longest list of a kernel
 _METRICS_BLOCK = 128  # CUDA threads, a warp a user
+_MOST_CELLS = 1 << 24  # users at a time, times items, of lists that are limited user by user
 
 
 class Ranking(ABC):
@@ -85,6 +88,96 @@ class ByUser(Ranking):
             for array, rows in zip(joined, found, strict=True):
                 array[mask] = rows
         return joined
+
+
+class Limits(NamedTuple):
+    """The items that lists may have.
+
+    allowed : bool (n_items,), those of all lists
+    candidates, left_out : CompressedRows without values, row r the items that list r chooses from, or that it leaves
+        out; None where these are not limited list by list
+    """
+
+    allowed: np.ndarray
+    candidates: CompressedRows | None = None
+    left_out: CompressedRows | None = None
+
+    @property
+    def of_each(self):
+        """Whether lists are limited each by itself."""
+        return not (self.candidates is None and self.left_out is None)
+
+    def of(self, lists):
+        """Those of some lists, int (n,)."""
+        if not self.of_each:
+            return self
+        return Limits(self.allowed, *(rows and _selected(rows, lists) for rows in self[1:]))
+
+
+class Limited(Ranking):
+    """A ranking whose lists are limited each by itself: made for some users at a time, with what they leave out.
+
+    Parameters
+    ----------
+    make : function of CompressedRows, the items that users leave out, and of a mask of the items of all lists, that
+        gives a Ranking
+    seen : CompressedRows of the users, on the host, or None for nothing seen
+    n_users : int
+    limits : Limits of the lists of the users that are asked for, in their order
+    """
+
+    def __init__(self, make, seen, n_users, limits):
+        self._make, self._seen, self._n_users, self._limits = make, seen, n_users, limits
+
+    def top_items(self, users, k):
+        found = np.full((len(users), k), -1, np.int64), np.full((len(users), k), np.nan, np.float32)
+        for lists, ranking in self._rounds(users):
+            for array, part in zip(found, ranking.top_items(users[lists], k), strict=True):
+                array[lists] = part
+        return found
+
+    def metrics(self, test, users, k):
+        result = np.empty((len(users), len(METRICS)))
+        for lists, ranking in self._rounds(users):
+            result[lists] = ranking.metrics(test, users[lists], k)
+        return result
+
+    def _rounds(self, users):
+        """Yield the lists, int (n,), that are made at a time, no two of one user, and a ranking for them."""
+        at_a_time = max(1, _MOST_CELLS // len(self._limits.allowed))
+        for first in range(0, len(users), at_a_time):
+            lists = np.argsort(users[first : first + at_a_time], kind="stable") + first
+            new = np.diff(users[lists], prepend=-1) != 0
+            starts = np.flatnonzero(new)
+            turns = np.arange(len(lists)) - np.repeat(starts, np.diff(starts, append=len(lists)))
+            for turn in range(turns.max() + 1):
+                chosen = lists[turns == turn]
+                yield chosen, self._make(self._left_out(chosen, users[chosen]), self._limits.allowed)
+
+    def _left_out(self, lists, users):
+        """What these lists, of as many different users in ascending order, leave out, as CompressedRows of all."""
+        allowed, candidates, left_out = self._limits
+        out = np.full((len(lists), len(allowed)), candidates is not None)
+        for rows, which, value in ((candidates, lists, False), (left_out, lists, True), (self._seen, users, True)):
+            if rows is not None:
+                out[_entries(rows, which)] = value
+        out &= allowed
+        counts = np.zeros(self._n_users, np.int64)
+        counts[users] = out.sum(axis=1)
+        return CompressedRows(row_offsets(counts), np.nonzero(out)[1].astype(np.int32), None)
+
+
+def _entries(rows, which):
+    """(place in `which`, column) of every entry of these CompressedRows."""
+    counts = rows.counts[which]
+    places = np.repeat(np.arange(len(which)), counts)
+    before = rows.indptr[which] - row_offsets(counts)[:-1]
+    return places, rows.indices[before[places] + np.arange(len(places))]
+
+
+def _selected(rows, which):
+    """These rows, one after another, as CompressedRows without values."""
+    return CompressedRows(row_offsets(rows.counts[which]), _entries(rows, which)[1], None)
 
 
 class InBatches(Ranking):

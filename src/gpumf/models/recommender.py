@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpumf.arguments import integer
+from gpumf.datasets.checks import array_of
+from gpumf.datasets.rows import CompressedRows, row_offsets
 from gpumf.models.ids import Identified
-from gpumf.models.ranking import METRICS, ByUser, popular_items
+from gpumf.models.ranking import METRICS, ByUser, Limited, Limits, popular_items
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import TypeAlias
 
     from gpumf.datasets import Ratings
     from gpumf.datasets.frames import RatingsLike
-    from gpumf.datasets.rows import CompressedRows
     from gpumf.models.ids import Ids
 
     Seen: TypeAlias = RatingsLike | tuple[()]
+    Listed: TypeAlias = Ids | Sequence[Ids]  # items for all users, or for each
 
 
 class Recommender(Identified):
@@ -50,6 +53,10 @@ class Recommender(Identified):
     def _personalized(self):
         """The users, bool (n_users,), for whom there are scores that differ from item to item."""
 
+    def _length(self, k, n):
+        """The length of lists of k of n users or items: at most n."""
+        return min(integer("k", k, 1), n)
+
     @abstractmethod
     def _ranking_without(self, seen, k, candidates=None):
         """A `Ranking` of the personalized users, for lists of k items, with `seen` as CompressedRows or None.
@@ -65,10 +72,9 @@ class Recommender(Identified):
         """`recommend` to users who are known."""
         self._check_fitted()
         places = self._one_or_several(user, "user", ids)
-        users, k = np.atleast_1d(places), integer("k", k, 1)
-        within = min(k, self._shape[1])
-        ranking = self._ranking(seen, within, self._allowed(candidates, filter_items, ids))
-        items, ratings = ranking.top_items(users, within)
+        users, k = np.atleast_1d(places), self._length(k, self._shape[1])
+        limits = self._limits(self._item_counts > 0, places, candidates, filter_items, ids)
+        items, ratings = self._ranking(seen, k, limits).top_items(users, k)
         if self._offset:
             ratings += np.float32(self._offset)
         if self._bounds:
@@ -80,23 +86,37 @@ class Recommender(Identified):
         if np.ndim(places) == 0:
             found = items[0] >= 0
             return self._told(items[0, found], "item", ids), ratings[0, found]
-        if k > within:
-            beyond = (0, 0), (0, k - within)
-            items, ratings = (np.pad(a, beyond, constant_values=c) for a, c in ((items, -1), (ratings, np.nan)))
         return self._told(items, "item", ids), ratings
 
-    def _allowed(self, candidates, filter_items, ids):
-        """The items that may be recommended, bool (n_items,); None for all that have a training rating."""
-        if candidates is None and filter_items is None:
+    def _limits(self, allowed, places, candidates, filter_items, ids):
+        """`Limits` of the lists of those at `places`, among the items of the mask `allowed`, as of `recommend`."""
+        chosen = self._chosen(places, "candidates", candidates, ids)
+        left_out = self._chosen(places, "filter_items", filter_items, ids)
+        if isinstance(chosen, np.ndarray):
+            allowed, chosen = allowed & chosen, None
+        if isinstance(left_out, np.ndarray):
+            allowed, left_out = allowed & ~left_out, None
+        return Limits(allowed, chosen, left_out)
+
+    def _chosen(self, places, name, items, ids):
+        """Items for all of several users as a mask, bool (n_items,); for each, CompressedRows without values."""
+        if items is None:
             return None
-        allowed = self._item_counts > 0
-        if candidates is not None:
-            among = np.zeros_like(allowed)
-            among[self._listed(candidates, ids)] = True
-            allowed &= among
-        if filter_items is not None:
-            allowed[self._listed(filter_items, ids)] = False
-        return allowed
+        if not _of_lists(items):
+            mask = np.zeros(self._shape[1], bool)
+            mask[self._listed(items, ids)] = True
+            return mask
+        if np.ndim(places) == 0 or len(items) != len(places):
+            wanted = "one list" if np.ndim(places) == 0 else f"one list, or one for each of {len(places)},"
+            raise ValueError(f"{name} must be {wanted} of items, not {len(items)} lists")
+        parts = [array_of(list(one) if isinstance(one, set | frozenset) else one, name) for one in items]
+        if any(part.ndim != 1 for part in parts):
+            raise ValueError(f"{name} must be all lists or all items, not some of each")
+        kinds = {part.dtype.kind for part in parts if part.size}
+        if len(kinds) > 1:  # which NumPy would make one of: 7 and 'a' strings
+            parts = [part.astype(object) for part in parts]
+        flat = np.concatenate([part for part in parts if part.size] or [np.zeros(0, np.int64)])
+        return CompressedRows(row_offsets([len(part) for part in parts]), self._listed(flat, ids), None)
 
     def _listed(self, items, ids):
         """Positions of a list of items, which may be empty."""
@@ -109,8 +129,8 @@ class Recommender(Identified):
         seen: Seen | None = None,
         users: Ids | None = None,
         *,
-        candidates: Ids | None = None,
-        filter_items: Ids | None = None,
+        candidates: Listed | None = None,
+        filter_items: Listed | None = None,
         ids: bool | None = None,
     ) -> dict[str, float]:
         """How many of the k best items that the model finds for a user are among those that the user rated later.
@@ -129,7 +149,7 @@ class Recommender(Identified):
         Parameters
         ----------
         test : Ratings of the same shape as the training set, or what `fit` makes them of
-        k : int
+        k : int, the number of items where it is larger
         seen, candidates, filter_items, ids : as in `recommend`
         users : the users to average over; all by default
 
@@ -153,30 +173,37 @@ class Recommender(Identified):
         self._check_fitted()
         test = self._like(test, "test")
         self._check_shape(test)
-        k = integer("k", k, 1)
+        k = self._length(k, self._shape[1])
         chosen = np.arange(test.n_users) if users is None else np.ravel(self._positions(users, "user", ids))
+        limits = self._limits(self._item_counts > 0, chosen, candidates, filter_items, ids)
         rows = self._rows(test, k)
-        chosen = chosen[rows.counts[chosen] > 0]
-        if not len(chosen):
+        tested = np.flatnonzero(rows.counts[chosen] > 0)
+        if not len(tested):
             raise ValueError("none of the users has a test item")
-        ranking = self._ranking(seen, k, self._allowed(candidates, filter_items, ids))
-        means = ranking.metrics(rows, chosen, k).mean(axis=0)
+        means = self._ranking(seen, k, limits.of(tested)).metrics(rows, chosen[tested], k).mean(axis=0)
         return dict(zip(METRICS, means.tolist(), strict=True))
 
-    def _rows(self, ratings, k):
-        """The users' CompressedRows for a ranking for lists of k items: on the host, unless a kernel ranks."""
+    def _rows(self, ratings, k=None):
+        """The users' CompressedRows for a ranking for lists of k items: on the host, unless a kernel ranks.
+
+        k : int, or None for rows on the host in any case
+        """
         return ratings.on_host().by_user
 
-    def _ranking(self, seen, k, candidates=None):
-        """A `Ranking` for lists of k items without those of `seen`, as of `recommend`."""
-        rows = self._rows_seen(seen, k)
-        rated = self._item_counts > 0 if candidates is None else candidates
-        first, personalized = partial(self._ranking_without, rows, k, candidates), self._personalized()
-        of_others = partial(popular_items, self._item_counts, self._shape[0], rows, k, self.device, rated)
+    def _ranking(self, seen, k, limits):
+        """A `Ranking` for lists of k items without those of `seen`, as of `recommend`, within `Limits`."""
+        if limits.of_each:
+            return Limited(partial(self._ranking_within, k), self._rows_seen(seen), self._shape[0], limits)
+        return self._ranking_within(k, self._rows_seen(seen, k), limits.allowed)
+
+    def _ranking_within(self, k, seen, allowed):
+        """As `_ranking`, with `seen` as CompressedRows or None, of the items of the mask `allowed`."""
+        first, personalized = partial(self._ranking_without, seen, k, allowed), self._personalized()
+        of_others = partial(popular_items, self._item_counts, self._shape[0], seen, k, self.device, allowed)
         return ByUser(personalized, first, of_others)
 
-    def _rows_seen(self, seen, k):
-        """`seen` of `recommend` as CompressedRows, or None for nothing."""
+    def _rows_seen(self, seen, k=None):
+        """`seen` of `recommend` as CompressedRows, where `_rows` has them, or None for nothing."""
         if isinstance(seen, tuple) and not seen:
             return None
         if seen is None:
@@ -192,3 +219,12 @@ class Recommender(Identified):
             seen = self._like(seen, "seen")
             self._check_shape(seen)
         return self._rows(seen, k)
+
+
+def _of_lists(items):
+    """Whether items are given as several lists, one for each user, and not as one for all."""
+    if isinstance(items, np.ndarray) and (items.dtype.kind != "O" or items.ndim == 0):
+        return items.ndim > 1
+    return hasattr(items, "__len__") and any(
+        hasattr(one, "__len__") and not isinstance(one, str | bytes) and getattr(one, "ndim", 1) > 0 for one in items
+    )

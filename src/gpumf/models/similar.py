@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf.arguments import integer
 from gpumf.datasets.rows import CompressedRows
-from gpumf.models.ranking import ranking_of
+from gpumf.models.ranking import Limited, ranking_of
 from gpumf.models.recommender import Recommender
 
 if TYPE_CHECKING:
     from gpumf.models.ids import Ids
+    from gpumf.models.recommender import Listed
 
 
 class Similar(Recommender):
@@ -26,13 +26,22 @@ class Similar(Recommender):
     def _vectors(self, side):
         """What is learned of each 'user' or 'item', float32 (n, f), without biases."""
 
-    def similar_items(self, item: Ids, k: int = 10, *, ids: bool | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def similar_items(
+        self,
+        item: Ids,
+        k: int = 10,
+        *,
+        candidates: Listed | None = None,
+        filter_items: Listed | None = None,
+        ids: bool | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The k items whose vectors have the largest cosine with an item's, itself left out.
 
         Parameters
         ----------
         item : id or position, or an array (n,) of them
-        k : int
+        k : int, the number of items where it is larger
+        candidates, filter_items : as of `recommend`: for all items, or a list for each
         ids : whether items are ids, here and in what is returned; by default as of the training data
 
         Returns
@@ -45,6 +54,7 @@ class Similar(Recommender):
         ------
         KeyError : an id that was not in the training set
         IndexError : a position outside 0..n-1
+        ValueError : k below 1, items of several dimensions, or not as many lists as items
 
         >>> from gpumf import ALS
         >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
@@ -52,7 +62,7 @@ class Similar(Recommender):
         >>> items.shape, cosines.dtype
         ((1,), dtype('float32'))
         """
-        return self._similar("item", item, k, ids)
+        return self._similar("item", item, k, ids, candidates, filter_items)
 
     def similar_users(self, user: Ids, k: int = 10, *, ids: bool | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The k users whose vectors have the largest cosine with a user's: as `similar_items`, of users.
@@ -65,21 +75,23 @@ class Similar(Recommender):
         """
         return self._similar("user", user, k, ids)
 
-    def _similar(self, side, given, k, ids):
+    def _similar(self, side, given, k, ids, candidates=None, filter_items=None):
         self._check_fitted()
         places = self._one_or_several(given, side, ids)
         vectors, known = self._vectors(side), getattr(self, f"_{side}_known")
-        n, k = len(vectors), integer("k", k, 1)
-        unit = unit_rows(vectors)
+        n, k = len(vectors), self._length(k, len(vectors))
+        unit, limits = unit_rows(vectors), self._limits(known, places, candidates, filter_items, ids)
         itself = CompressedRows(np.arange(n + 1), np.arange(n, dtype=np.int32), None)
-        ranking = ranking_of(unit, unit, known, itself, min(k, n), self.device)
-        found, cosines = ranking.top_items(np.atleast_1d(places), min(k, n))
+
+        def ranking(left_out, allowed):
+            return ranking_of(unit, unit, allowed, left_out, k, self.device)
+
+        limited = Limited(ranking, itself, n, limits) if limits.of_each else ranking(itself, limits.allowed)
+        found, cosines = limited.top_items(np.atleast_1d(places), k)
         if np.ndim(places) == 0:
             there = found[0] >= 0
             return self._told(found[0, there], side, ids), cosines[0, there]
-        beyond = (0, 0), (0, k - min(k, n))
-        found = np.pad(found, beyond, constant_values=-1)
-        return self._told(found, side, ids), np.pad(cosines, beyond, constant_values=np.nan)
+        return self._told(found, side, ids), cosines
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:

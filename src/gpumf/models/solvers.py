@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from gpumf import gpu
+from gpumf.arguments import brief, choice
 
 if TYPE_CHECKING:
     from gpumf.datasets import Ratings
@@ -17,9 +20,26 @@ class Solvers:
     """Chooses among the kernels of `_trainers` (kernel name -> Trainer class), fastest last."""
 
     _trainers: ClassVar[dict[str, Any]]
-    solver: str
     device: str
+    _solver: str
+    _solver_given: bool
     _default_solver: str
+
+    @property
+    def solver(self) -> str:
+        """The name of the kernel. Where none was given, `fit` chooses it by the training set, see `choose`.
+
+        >>> from gpumf import ALS
+        >>> model = ALS(2, device="cpu")
+        >>> model.solver = "sequential"
+        >>> model
+        ALS(factors=2, device='cpu', solver='sequential')
+        """
+        return self._solver
+
+    @solver.setter
+    def solver(self, name: str) -> None:
+        self._solver, self._solver_given = name, True
 
     @classmethod
     def solvers(cls) -> dict[str, str]:
@@ -79,10 +99,9 @@ class Solvers:
     def _usable(self, solver, device):
         """(solver, device) for what was asked for, the fastest one."""
         model = type(self).__name__
-        if device not in ("auto", "cpu", "cuda", "host"):
-            raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'host', not {device!r}")
-        if solver is not None and solver not in list(self._trainers):
-            raise ValueError(f"{model} has no solver {solver!r}; choose from {list(self._trainers)}")
+        choice("device", device, "auto", "cpu", "cuda", "host")
+        if solver is not None and not (isinstance(solver, str) and solver in self._trainers):
+            raise ValueError(f"{model} has no solver {brief(solver)}; choose from {list(self._trainers)}")
         if device == "host":
             gpu.device("host")  # raises where there is none
         elif device == "cuda" or (solver and self._trainers[solver].device == "cuda"):
@@ -98,6 +117,16 @@ class Solvers:
                 f"{model} has no solver for solver={solver!r}, device={device!r}{self._misfit}; there are "
                 + ", ".join(f"{name} ({self._described(trainer)})" for name, trainer in self._trainers.items())
             )
+        if device == "auto" and solver is None and "cuda" in usable and self._trainers[fitting[-1]].device == "cpu":
+            warnings.warn(
+                f"{model} runs on the CPU: no solver on a GPU takes{self._misfit.lstrip(',')}; there are "
+                + ", ".join(
+                    f"{name} ({self._described(one)})" for name, one in self._trainers.items() if one.device == "cuda"
+                )
+                + ". Pass device='cpu' where that is as it should be",
+                UserWarning,
+                stacklevel=_frames_within(),
+            )
         return fitting[-1], "host" if device == "host" else self._trainers[fitting[-1]].device
 
     _misfit = ""  # what else than solver and device a solver may not fit
@@ -110,3 +139,11 @@ class Solvers:
     def _described(trainer):
         """What `_usable` says of a solver that does not fit."""
         return trainer.device
+
+
+def _frames_within():
+    """The `stacklevel` of a warning from the caller that names the line of the user's, outside of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("gpumf."):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -131,7 +131,7 @@ class _LeastSquares(Factorization):
         with self._as_before_if_it_fails():
             new, whole = with_new(self, new, grow=True)
             if not self._solver_given:
-                self.solver = self.choose(whole)
+                self._solver = self.choose(whole)
             p, q = (array.copy() for array in self._learned)
             grows = (whole.n_users, whole.n_items) != self._shape
             if grows:

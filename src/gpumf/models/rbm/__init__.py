@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from gpumf.arguments import integer, number
+from gpumf.arguments import brief, choice, integer, number
 from gpumf.cpu.rbm import expectations
+from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
 from gpumf.models.rbm.batches import MOST_POSITIONS
 from gpumf.models.rbm.divergence import Parallel, Sequential
@@ -149,15 +150,12 @@ class RBM(Model):
         if not learning_rate * weight_decay < 1:
             raise ValueError(
                 f"learning_rate * weight_decay, the share of the weights that an update takes away, must be below 1, "
-                f"not {learning_rate!r} * {weight_decay!r}; lower one of them"
+                f"not {brief(learning_rate)} * {brief(weight_decay)}; lower one of them"
             )
-        if average not in ("batch", "item"):
-            raise ValueError(f"average must be 'batch' or 'item', not {average!r}")
-        if initial_biases not in ("shares", "normal"):
-            raise ValueError(f"initial_biases must be 'shares' or 'normal', not {initial_biases!r}")
-        for name, place in (("weights", weights), ("batches", batches)):
-            if place not in ("device", "transfer"):
-                raise ValueError(f"{name} must be 'device' or 'transfer', not {place!r}")
+        choice("average", average, "batch", "item")
+        choice("initial_biases", initial_biases, "shares", "normal")
+        choice("weights", weights, "device", "transfer")
+        choice("batches", batches, "device", "transfer")
         self.gibbs_steps = _checked_steps(gibbs_steps)
         self.average, self.initial_biases, self.weights, self.batches = average, initial_biases, weights, batches
         self.schedule = schedules.from_dict(schedule)
@@ -203,6 +201,19 @@ class RBM(Model):
         return [steps for first, steps in self.gibbs_steps if first <= epoch][-1]
 
     @property
+    def n_levels(self) -> int:
+        """K, after `fit`: `levels`, or where that is None, those of the training set.
+
+        >>> from gpumf import RBM
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> RBM(4, solver="sequential").fit(columns, epochs=1).n_levels
+        4
+        """
+        if "_n_levels" not in vars(self):
+            raise NotFittedError("this RBM has not been fitted; its levels are those of a training set")
+        return self._n_levels
+
+    @property
     def level_values(self) -> np.ndarray:
         """The rating that each level stands for, float32 (K,), after `fit`.
 
@@ -211,14 +222,15 @@ class RBM(Model):
         >>> RBM(4, solver="sequential").fit(columns, epochs=1).level_values
         array([2., 3., 4., 5.], dtype=float32)
         """
-        return level_values(self.scale, self.n_levels)
+        n_levels = self.n_levels
+        return level_values(self.scale, n_levels)
 
     # Training
 
     def _set_training(self, train):
         scale, n_levels = self._scale_and_levels(train)
         super()._set_training(train)
-        self.scale, self.n_levels = scale, n_levels
+        self.scale, self._n_levels = scale, n_levels
 
     def _scale_and_levels(self, train):
         """The lowest and the highest level of a training set, and how many there are."""
@@ -239,6 +251,16 @@ class RBM(Model):
             both = (f"{levels} levels from {low:g} to {high:g}" for (low, high), levels in (old, new))
             raise ValueError("warm_start needs the {} of before, not {}; give the scale".format(*both))
 
+    def _check_facts(self):
+        super()._check_facts()
+        if self.scale is None or not self.scale[0] < self.scale[1]:
+            raise ValueError(f"the scale of an RBM must be (lowest, highest) rating, not {brief(self.scale)}")
+
+    def _check_fitted(self):
+        super()._check_fitted()
+        if (found := self.item_weights.shape[1]) != self._n_levels:
+            raise ValueError(f"item_weights has {found} levels, not the {self._n_levels} of the training set")
+
     def _shapes(self, users, items, found):
         levels = found[1][1:2]  # as many as the file's weights have, and the same in both arrays
         if levels and not 2 <= levels[0] <= MOST_LEVELS:
@@ -247,7 +269,7 @@ class RBM(Model):
 
     def _set_learned(self, arrays):
         super()._set_learned(arrays)
-        self.n_levels = self.item_weights.shape[1]
+        self._n_levels = self.item_weights.shape[1]
 
     def _initial(self, train):
         rng = np.random.default_rng(self.seed)
@@ -355,6 +377,6 @@ def _checked_steps(gibbs_steps):
     if not right or firsts[0] != 0 or firsts != sorted(set(firsts)):
         raise ValueError(
             f"gibbs_steps must be a positive integer or ascending pairs (first epoch, steps) from epoch 0 on, "
-            f"not {gibbs_steps!r}"
+            f"not {brief(gibbs_steps)}"
         )
     return tuple((int(first), int(steps)) for first, steps in pairs)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from gpumf.arguments import flag, integer, number
+from gpumf.arguments import brief, flag, integer, number
 from gpumf.models.als import ALS
 from gpumf.models.factorization import Factorization
 from gpumf.models.folding import of_rated_items
@@ -126,7 +126,7 @@ class SGD(Factorization):
     ) -> None:
         super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
         if not isinstance(biases, bool | str) or biases not in _BIAS_KINDS:
-            raise ValueError(f"biases must be True, False or 'baseline', not {biases!r}")
+            raise ValueError(f"biases must be True, False or 'baseline', not {brief(biases)}")
         if solver is None and (options or threads is not None):
             alone = sorted(options) or ["threads"]
             raise TypeError(
@@ -146,11 +146,20 @@ class SGD(Factorization):
             "item_bias_regularization", item_bias_regularization, self.bias_regularization
         )
         self.biases = biases
-        self.bias_kind = _BIAS_KINDS[biases]
         self.init_std = None if init_std is None else number("init_std", init_std, above=0)
         self.schedule = schedules.from_dict(schedule)
         self._options_given = options
         _ = self.options  # raises where they are wrong
+
+    @property
+    def bias_kind(self) -> int:
+        """What kernels call `biases`: BIASES of kernels/common/sgd.cuh.
+
+        >>> from gpumf import SGD
+        >>> [SGD(2, biases=biases).bias_kind for biases in (False, True, "baseline")]
+        [0, 1, 2]
+        """
+        return _BIAS_KINDS[self.biases]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -212,7 +221,7 @@ class SGD(Factorization):
         result = cls(model.factors, **{"biases": model.biases} | parameters)
         if result.columns != model.columns:
             raise ValueError("a model with biases goes on from one with biases, and one without from one without")
-        result.user_factors, result.item_factors = model.user_factors.copy(), model.item_factors.copy()
+        result._set_learned((model.user_factors.copy(), model.item_factors.copy()))
         result._user_known, result._item_counts = model._user_known.copy(), model._item_counts.copy()
         result.mean, result.scale, result._training = model.mean, model.scale, model._training
         result.history, result.times, result.epoch = model.history.copy(), replace(model.times), model.epoch

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from gpumf.arguments import brief
+
 INT32_MAX = 2**31 - 1
 # l of l x l blocks: as many thread blocks as work at a time. Of l^2 blocks, the bounds are kept: 134 MB.
 MOST_BLOCKS_A_SIDE = 4096
@@ -39,7 +41,7 @@ class Option:
             wanted = f"an integer from {self.least} to {self.most}"
         if not fits:
             unless = " or None" if self.default is None else ""
-            raise ValueError(f"{name} of the solver {solver!r} must be {wanted}{unless}, not {value!r}")
+            raise ValueError(f"{name} of the solver {solver!r} must be {wanted}{unless}, not {brief(value)}")
 
 
 def chosen(solver, known, given):
