@@ -19,7 +19,7 @@ from gpumf.datasets.frames import ratings_like, ratings_of
 from gpumf.models.checks import DivergedError, NotFittedError, check_finite, check_positions, check_training
 from gpumf.models.finite import FiniteCheck
 from gpumf.models.once import Once
-from gpumf.models.parameters import Parameters
+from gpumf.models.parameters import Parameters, same
 from gpumf.models.predictor import Predictor
 from gpumf.models.solvers import Solvers
 from gpumf.models.stopping import ending
@@ -109,14 +109,17 @@ class Model(Parameters, Solvers, Stored, Predictor):
         >>> users.shape
         (2, 2)
         """
-        self._check_parameters()
+        if self.history is None:
+            self._check_parameters()
+        else:
+            self._check_fitted()
         if arrays:
             found = [np.shape(one) for one in arrays]
             shapes = self._shapes(train.n_users, train.n_items, found)
             if found != list(shapes):
                 raise ValueError(f"the arrays to start from have the shapes {found}, not {list(shapes)}")
             for name, one, shape in zip(self._arrays, arrays, shapes, strict=True):
-                if isinstance(one, np.ndarray):  # on a GPU, where they are checked at each launch
+                if train.device is None or isinstance(one, np.ndarray):  # others are checked at each launch
                     array(name, one, np.float32, shape)
         return self.scheme(self, train, *(arrays or self._initial(train)), **parts)
 
@@ -128,7 +131,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
     def _assigned(self):
         assigned = super()._assigned()
         assigned.pop("solver", None)  # which `fit` chooses where none was given
-        if self._solver_given and self._given.get("solver") != self._solver:
+        if self._solver_given and not same(self._solver, self._given.get("solver")):
             assigned["solver"] = self._solver
         return assigned
 

@@ -63,7 +63,7 @@ class Parameters:
         return {
             name: now
             for name in _names(type(self))
-            if not _same(now := getattr(self, name, None), getattr(made, name, None))
+            if not same(now := getattr(self, name, None), getattr(made, name, None))
         }
 
     def _check_parameters(self):
@@ -115,7 +115,8 @@ _KEPT = "_given", "_resolved", "_parameters_checked", "history", "epoch"
 """Attributes that the constructor sets and that a change of parameters leaves."""
 
 
-def _same(now, before):
+def same(now: Any, before: Any) -> bool:
+    """Return whether a parameter is what it was, of the same type: 1 is not True."""
     return now is before or (type(now) is type(before) and bool(now == before))
 
 
