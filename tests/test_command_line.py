@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import gpumf
-from gpumf import ALS
+from gpumf import ALS, datasets
 from gpumf.command_line import bench, main
 from support import planted
 
@@ -76,6 +76,50 @@ def test_items_are_recommended_by_their_names_and_not_those_that_are_rated(model
     assert main(["recommend", model, "--user", "u3", "-k", "20", "--seen"]) == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert rated < {item for item, _ in lines}
+
+
+def test_what_a_fit_holds_back_teaches_the_model_nothing(table, tmp_path, capsys):
+    """With other ratings in the cells that are held back the model has the same bits, and other errors."""
+    path, kept = tmp_path / "ratings.csv", []
+    for mirrored in (False, True):
+        table.to_csv(path, index=False)
+        ratings = datasets.read(path, "user", "item", "rating")
+        changed = table.copy()
+        if mirrored:
+            _, test = ratings.split(0.2, 0)
+            held = set(zip(ratings.user_ids[test.users], ratings.item_ids[test.items], strict=True))
+            places = [pair in held for pair in zip(table.user, table.item, strict=True)]
+            assert sum(places) == test.nnz
+            changed.loc[places, "rating"] = 10 - changed.rating[places]
+        changed.to_csv(path, index=False)
+        command = ["fit", str(path), "--factors", "4", "--test", "0.2", "--device", "cpu", "-o", str(tmp_path / "m")]
+        assert main([*command, "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        model = ALS.load(tmp_path / "m/model.npz", device="cpu")
+        kept.append((model.user_factors, model.item_factors, said["test_rmse"]))
+    assert all(map(np.array_equal, kept[0][:2], kept[1][:2])) and kept[0][2] != kept[1][2]
+
+
+def test_an_evaluation_is_that_of_the_api_and_ranks_no_item_of_the_training_set(model, table, tmp_path, capsys):
+    path = tmp_path / "test.csv"
+    test = table.sample(60, random_state=1)
+    unseen = [(u, i) for u in sorted(set(table.user)) for i in sorted(set(table.item))]
+    unseen = sorted(set(unseen) - set(zip(table.user, table.item, strict=True)))[::3]
+    test = pd.concat([test, pd.DataFrame(unseen, columns=["user", "item"]).assign(rating=3.0)])
+    test.to_csv(path, index=False)
+    assert main(["evaluate", model, str(path), "-k", "3", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    loaded = ALS.load(model + "/model.npz", device="cpu")
+    predicted = loaded.predict(test.user.to_numpy(), test.item.to_numpy())
+    error = predicted - test.rating.to_numpy()
+    assert said["rmse"] == pytest.approx(np.sqrt((error**2).mean()), rel=1e-5)
+    assert said["mae"] == pytest.approx(np.abs(error).mean(), rel=1e-5)
+    precision = []
+    for user, liked in test.groupby("user").item:
+        items, _ = loaded.recommend(user, k=3, seen=table)
+        assert not set(items) & set(table.item[table.user == user])
+        precision.append(np.isin(items, list(liked)).sum() / 3)
+    assert said["precision@3"] == pytest.approx(np.mean(precision))
 
 
 def test_an_evaluation_counts_what_the_model_does_not_know(model, table, tmp_path, capsys):

@@ -104,6 +104,14 @@ def test_what_every_notebook_depends_on(project, changed):
     assert build.shared_key(project) != before
 
 
+def test_a_data_file_of_the_same_size_and_a_new_time_has_changed(project):
+    path = project / "data/raw/ratings.csv"
+    before, facts = build.shared_key(project), path.stat()
+    path.write_text("1,1,4\n")
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
+    assert path.stat().st_size == facts.st_size and build.shared_key(project) != before
+
+
 def test_caches_and_the_place_of_the_data_change_nothing(project, tmp_path, monkeypatch):
     before = build.shared_key(project)
     (project / "src/gpumf/__pycache__").mkdir()

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf.datasets import gpu_twins
@@ -74,6 +75,7 @@ def raced_for(trace, lanes=1):
     return raced("block", element) | raced("thread", [*element, "block", "barriers"])
 
 
+@pytest.mark.slow
 def test_only_the_wanted_races_happen(host, monkeypatch):
     train, test = ragged_ratings(n_users=12, n_items=9, longest=7, seed=1).split(0.2)
     a, trace = np.ones((5, 5), np.float32), []

@@ -8,6 +8,7 @@ import pytest
 from gpumf import ALS, RBM, SGD, ImplicitALS, cross_validate, search
 from gpumf.datasets import DataError, Ratings
 from gpumf.models.sgd import schedules
+from gpumf.models.stopping import ending
 from support import ragged_ratings
 
 RATINGS = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)
@@ -110,3 +111,10 @@ def test_splits_by_time_and_of_one_rating_a_user():
             call()
     with pytest.raises(ValueError, match="two ratings"):
         Ratings([0, 1], [0, 1], [1, 2], 2, 2).leave_one_out()
+
+
+def test_an_error_equal_to_the_least_is_no_improvement():
+    ends = ending(None, 2, (), "best")
+    assert [ends({"rmse": rmse}) for rmse in (1.0, 1.0, 1.0)] == [False, False, True]
+    ends = ending(None, 2, (), "best")
+    assert [ends({"rmse": rmse}) for rmse in (1.0, 1.0, 0.9, 0.9, 0.9)] == [False, False, False, False, True]

@@ -79,6 +79,7 @@ def test_gibbs_steps_rise_by_their_schedule():
     assert not np.array_equal(before.item_weights, rising.item_weights)
 
 
+@pytest.mark.slow
 def test_it_learns_more_than_the_items_means():
     spec = Twin(1000, 60, 30000, (5, 55), (20, 900), (1, 5), 1, 3.5, 0.2, 0.3, 0.9, 0.3)
     train, test = generate(spec, seed=1).split(0.2)

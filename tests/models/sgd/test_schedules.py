@@ -17,6 +17,12 @@ def test_schedules_follow_their_formulas():
         assert schedules.from_dict(schedules.to_dict(schedule)) == schedule
 
 
+def test_an_error_equal_to_the_least_is_no_improvement():
+    # The rate falls in the second epoch in a row that only equals the first, and the count starts again.
+    rates = [schedules.Patience(2, 0.5).rate(0.1, [1.0] * k) for k in range(1, 6)]
+    assert rates == [0.1, 0.1, 0.05, 0.05, 0.025]
+
+
 def test_a_schedule_reaches_the_kernel(device):
     train, test = ragged_ratings(n_users=60, longest=30, seed=3).split(0.2)
     kernel = "sequential" if device == "cpu" else "kato_hosino"

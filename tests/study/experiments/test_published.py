@@ -1,5 +1,9 @@
 """The published values."""
 
+from pathlib import Path
+
+import pandas as pd
+
 from gpumf_study import experiments
 from gpumf_study.experiments import _published
 
@@ -17,3 +21,9 @@ def test_published_values_are_told_apart_and_of_all_five_sources():
     value = experiments._published.value
     assert value("Table 2", "least error", "ml-1m", source="esgd") == 0.8991
     assert value("Table 4", "time to the acceptable error", "hugewiki", "cuMF_ALS, Pascal", "cumf") == 68
+
+
+def test_a_second_transcription_has_the_same_values():
+    """`published_again.csv` was compared with the texts of the publications by itself: a slip in one file shows."""
+    again = pd.read_csv(Path(__file__).with_name("published_again.csv"))
+    pd.testing.assert_frame_equal(_published.table()[list(again)], again)

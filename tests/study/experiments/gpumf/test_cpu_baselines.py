@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from cases import order_of
-from gpumf import SGD
+from gpumf import ALS, SGD
 from gpumf.cpu import reference
+from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf import cpu_baselines
 from outcomes import promise_words
 from support import ragged_ratings, random_factors
@@ -118,3 +119,21 @@ def test_every_version_of_a_model_has_the_same_parameters(monkeypatch):
         ("SGD", "ordered", 16, 0.3, 0.1, True),
     ]
     assert frame.groupby(["model", "version"]).epoch.agg(list).map([1, 2].__eq__).all()
+
+
+def test_errors_are_those_of_the_same_training_by_the_api():
+    if why := cpu_baselines.why_unavailable():
+        pytest.skip(why)
+    smoke = cpu_baselines.PROFILES["smoke"]
+    frame = cpu_baselines.run(**smoke).set_index(["model", "version"]).mae
+    train, test = load_ratings(smoke["data"]).split(0.2)
+    common = {"device": "cpu", "biases": False}
+    models = {
+        ("ALS", "sequential"): ALS(16, smoke["als_regularization"], solver="sequential", **common),
+        ("SGD", "ordered"): SGD(
+            16, smoke["sgd_regularization"], learning_rate=smoke["learning_rate"], solver="ordered", **common
+        ),
+    }
+    for version, model in models.items():
+        expected = model.fit(train, smoke["epochs"], test).history.mae[1:]
+        np.testing.assert_allclose(frame[version], expected, rtol=1e-5)

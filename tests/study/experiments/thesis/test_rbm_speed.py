@@ -120,3 +120,30 @@ def moved(gain, fast=0.1):
 )
 def test_a_word_follows_from_the_numbers(name, frame, expected):
     assert word(name, frame) == expected
+
+
+def test_seconds_of_an_update_are_the_sum_over_all_batches_and_steps():
+    """By a clock whose ticks double, a sum says which calls are in it."""
+    ticks, calls, batches, steps = iter(2.0 ** np.arange(50)), [], 3, 2
+
+    def timed(work, repeats, warmup):
+        work()
+        calls[-1] += (next(ticks),)
+        return [calls[-1][1]]
+
+    class Trainer:
+        def __getattr__(self, name):
+            return lambda *_, **__: calls.append((name,))
+
+        def keys(self, epoch, number):
+            return [(0, 0)] * steps
+
+    seconds = rbm_speed._updates(Trainer(), np.arange(batches), timed)
+    names = {rbm_speed.BATCHES: "take", **dict(zip(rbm_speed.UPDATES, HOOKS, strict=True))}
+    for part, name in names.items():
+        assert seconds[part] == sum(tick for called, tick in calls if called == name), part
+    assert [called for called, _ in calls].count("visible_update") == batches * steps
+    assert [called for called, _ in calls].count("hidden_update") == batches * (steps + 1)
+
+
+HOOKS = "hidden_update", "visible_update", "weight_update"

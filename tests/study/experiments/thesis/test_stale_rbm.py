@@ -1,5 +1,7 @@
 """Machines that are older than the ratings that they are blended with."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,3 +50,22 @@ def test_the_machine_is_as_old_as_it_should_be(ages, stored):
     figure = style.save(stale_rbm.figure(ages), stored(ages))
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     assert list(lines["shown all so far"].get_xdata()) == [1, 2, 4] and labelled(figure)
+
+
+def test_no_chunk_teaches_what_predicts_it(monkeypatch):
+    """With mirrored ratings in the last chunk all weights and all earlier errors keep their bits."""
+    plain = stale_rbm._arrived
+
+    def mirrored(ratings, order, seed):
+        arrived = plain(ratings, order, seed)
+        values = arrived.values.copy()
+        last = int(np.rint(0.75 * arrived.nnz))
+        values[last:] = 6 - values[last:]
+        return replace(arrived, values=values)
+
+    smoke = stale_rbm.PROFILES["smoke"] | {"orders": ["random"], "every": [1, 2]}
+    first = stale_rbm.run(**smoke)
+    monkeypatch.setattr(stale_rbm, "_arrived", mirrored)
+    second = stale_rbm.run(**smoke)
+    assert first.chunk.max() == 1 and first.weight.nunique() == 2
+    assert first.weight.equals(second.weight) and (first.rmse != second.rmse).all()
