@@ -12,6 +12,7 @@ import pandas as pd
 
 import gains
 from gpumf_study import benchmarks, chapters, experiments, findings, reports
+from gpumf_study.claims import VERDICTS as SAID
 
 ROOT = Path(__file__).resolve().parent.parent
 _MARKED = re.compile(r"(<!-- results(?: of (?P<part>\w+))?:.*?-->\n).*?(<!-- end of results -->)", re.DOTALL)
@@ -33,6 +34,7 @@ VERDICTS = {
     "not testable": "not testable",
     findings.MISSING: "not recorded yet",
 }
+VERDICTS |= {verdict: verdict for verdict in SAID if verdict not in VERDICTS}
 
 # Rows of benchmarks.csv that README shows: each with the row that holds its end-to-end time, if there is one.
 HEADLINES = {
@@ -217,7 +219,7 @@ def artefacts(frame):
             verdicts = of_it.word.map(VERDICTS).value_counts()
             listed = ", ".join(
                 f"{verdicts[verdict]} {verdict}" if len(of_it) > 1 else verdict
-                for verdict in VERDICTS.values()
+                for verdict in dict.fromkeys(VERDICTS.values())
                 if verdict in verdicts.index
             )
             rows.append([name, artefact.statement, listed])
@@ -236,7 +238,7 @@ def claims(frame):
             verdict = VERDICTS.get(row.word)
             if verdict is None:  # a goal, which benchmarks.md has
                 continue
-            if row.word == "same direction":
+            if verdict == "partly replicated":
                 verdict = f"{verdict}, {row.value / row.published:.2g} of the published"
             statement = row.statement.replace(" | ", ", ")
             rows.append(

@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 
 from gpumf_study import experiments
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, verdict
 from gpumf_study.findings import MISSING
 
 NOT_CHOSEN = rcParamsDefault["axes.prop_cycle"].by_key()["color"]
@@ -20,6 +21,8 @@ FINDINGS = {finding.id: finding for _, finding in experiments.findings()}
 def word(name, *frames):
     """That the finding of this name has for frames, one a device; a value that is no number is missing."""
     finding = FINDINGS[name]
+    if isinstance(finding, Claim):
+        return verdict(finding, finding.estimate(*frames))
     value, spread, unit = finding.value(*frames)
     assert isinstance(unit, str), name
     return MISSING if pd.isna(value) else finding.rule.word(value, 0.0 if pd.isna(spread) else spread)

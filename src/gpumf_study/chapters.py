@@ -12,7 +12,7 @@ import pandas as pd
 from IPython.display import Markdown, display
 
 from gpumf.gpu import sources
-from gpumf_study import experiments, reports, results
+from gpumf_study import experiments, findings, reports, results
 from gpumf_study import figure_style as style
 
 
@@ -88,6 +88,18 @@ def numbers(**values):
         if not pd.notna(value) or abs(value) == float("inf"):
             raise ValueError(f"{name} is {value}: prose takes finite numbers")
         glue(name, float(value), display=False)
+
+
+def expects(claim, verdict):
+    """Say for which verdict of a claim the page's conclusion was written.
+
+    Raises
+    ------
+    ValueError : the verdict is another one now: the conclusion has to be revised
+    """
+    found = findings.table([pair for pair in experiments.findings() if pair[1].id == claim])
+    if found.word.tolist() != [verdict]:
+        raise ValueError(f"{claim} is {found.word.tolist()}, not {verdict!r}: revise what this page concludes of it")
 
 
 def show(name, profile):

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from gpumf_study import results
+from gpumf_study import claims, results
+from gpumf_study.claims import Claim
 
 MISSING = "missing"
 COLUMNS = ["id", "source", "artefact", "statement", "device", "value", "low", "high", "unit", "published", "target"]
@@ -115,7 +116,7 @@ class Open:
 
 
 WORDS = ["reproduced", "same direction", "contradicted", "tie", "stretch", "target", "short", "by construction"]
-WORDS += ["answered", "not testable", MISSING]
+WORDS += ["answered", "not testable", MISSING, *claims.VERDICTS]
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,8 @@ class Finding:
     """One sentence that can turn out false.
 
     id : unique among all
-    source : the publication, or 'gpumf'
-    artefact : its figure, table or section; None where there is none
+    publication : its key, or 'gpumf'
+    figure_or_table : its figure, table or section; None where there is none
     statement : as it was published or promised; a promise as 'model | data | factors | what is measured'
     value : function of the frame, or frames, of the experiment: (value, spread, unit), the spread being half the
         width of what the repeats or seeds cover, NaN where there is one alone
@@ -134,8 +135,8 @@ class Finding:
     """
 
     id: str
-    source: str
-    artefact: str | None
+    publication: str
+    figure_or_table: str | None
     statement: str
     value: Callable | None = None
     rule: "Near | Holds | Target | ByConstruction | Open | None" = None
@@ -180,7 +181,7 @@ def times(seconds: pd.Series, slower: Any, faster: Any) -> tuple[float, float, s
 # Judging
 
 
-def evaluate(finding: Finding, experiment: str | None) -> dict[str, Any]:
+def evaluate(finding: Finding | Claim, experiment: str | None) -> dict[str, Any]:
     """A row of the table.
 
     Parameters
@@ -192,8 +193,11 @@ def evaluate(finding: Finding, experiment: str | None) -> dict[str, Any]:
     -------
     dict of COLUMNS; the word is 'missing' where no full run is recorded, or the value is NaN
     """
+    if isinstance(finding, Claim):
+        return _claimed(finding, experiment)
     rule = finding.rule
-    row = {key: getattr(finding, key) for key in ("id", "source", "artefact", "statement")}
+    row = {"id": finding.id, "source": finding.publication, "artefact": finding.figure_or_table}
+    row["statement"] = finding.statement
     devices = finding.devices or (results.reference(experiment),)
     row |= {"device": devices[0], "word": MISSING}
     row |= {key: getattr(rule, key, np.nan) for key in ("published", "target", "stretch")}
@@ -219,7 +223,18 @@ def evaluate(finding: Finding, experiment: str | None) -> dict[str, Any]:
     }
 
 
-def table(pairs: Iterable[tuple[str | None, Finding]]) -> pd.DataFrame:
+def _claimed(claim, experiment):
+    """The same of a Claim."""
+    row = claims.evaluate(claim, experiment)
+    return {
+        **{key: row[key] for key in COLUMNS if key in row},
+        "source": row["publication"],
+        "artefact": row["figure_or_table"],
+        "word": row["verdict"],
+    }
+
+
+def table(pairs: Iterable[tuple[str | None, Finding | Claim]]) -> pd.DataFrame:
     """What the recorded results say of findings.
 
     pairs : of (experiment, Finding), as of `evaluate`
@@ -234,7 +249,7 @@ def table(pairs: Iterable[tuple[str | None, Finding]]) -> pd.DataFrame:
 
 
 def how_far(row: Any) -> str:
-    """What the word leaves open: of a 'same direction' the factor between value and published one, else nothing."""
-    if row.word != "same direction":
+    """The word; where only the sign is the published one, also the value over the published one."""
+    if row.word not in ("same direction", "partly replicated"):
         return row.word
-    return f"same direction, {row.value / row.published:.2g} times the published"
+    return f"{row.word}, {row.value / row.published:.2g} times the published"

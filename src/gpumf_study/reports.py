@@ -1,14 +1,19 @@
-"""What the recorded results show: `python -m gpumf_study.reports` writes data/results/findings.csv and prints it."""
+"""What the recorded results show: `python -m gpumf_study.reports` writes findings.csv and claims.csv."""
 
 import sys
 
 import pandas as pd
 
-from gpumf_study import experiments, findings, results
+from gpumf_study import claims, experiments, findings, results
+
+
+def claimed():
+    """The claims, as data: a list of (experiment, Claim)."""
+    return [pair for pair in experiments.findings() if isinstance(pair[1], claims.Claim)]
 
 
 def as_csv(frame):
-    """The text of findings.csv."""
+    """The text of findings.csv or claims.csv."""
     return frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
 
 
@@ -86,8 +91,9 @@ def times(factor):
 def main():
     """Write and print the table of findings; return the exit status."""
     frame = findings.table(experiments.findings())
-    to = results.repository() / "data/results/findings.csv"
-    to.write_text(as_csv(frame), encoding="utf-8")
+    to = results.repository() / "data/results"
+    (to / "findings.csv").write_text(as_csv(frame), encoding="utf-8")
+    (to / "claims.csv").write_text(as_csv(claims.table(claimed())), encoding="utf-8")
     shown = frame[["id", "value", "low", "high", "unit", "published", "target", "stretch"]].map(
         lambda value: f"{value:.4g}" if isinstance(value, float) else value
     )

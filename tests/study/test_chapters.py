@@ -125,5 +125,5 @@ def test_an_experiment_is_named_by_code_alone(tmp_path):
 
 
 def test_every_experiment_with_findings_on_publications_has_a_chapter():
-    asked = {name for name, finding in experiments.findings() if name and finding.source != "gpumf"}
+    asked = {name for name, finding in experiments.findings() if name and finding.publication != "gpumf"}
     assert asked <= set(chapters.pages())

@@ -5,7 +5,8 @@ import subprocess
 import pandas as pd
 import pytest
 
-from gpumf_study import experiments, findings, reports, results
+from gpumf_study import claims, experiments, findings, reports, results
+from gpumf_study.claims import Claim
 from support import ROOT
 
 
@@ -19,9 +20,18 @@ def test_the_recorded_table_is_current():
     for experiment, of in experiments.findings():
         if words[of.id] == "not testable":
             continue
+        if isinstance(of, Claim):
+            continue
         found = [experiment and results.recorded(experiment, device) for device in of.devices or [None]]
         measured = all(found) and pd.notna(of.value(*(result.frame for result in found))[0])
         assert (words[of.id] != findings.MISSING) == bool(measured), of.id
+
+
+def test_the_recorded_claims_are_current():
+    stored = pd.read_csv(ROOT / "data/results/claims.csv")
+    assert list(stored) == claims.COLUMNS
+    assert reports.as_csv(stored) == reports.as_csv(claims.table(reports.claimed())), "run `make findings`"
+    assert set(stored.verdict) <= set(claims.VERDICTS)
 
 
 def test_coverage_counts_artefacts_and_not_findings():

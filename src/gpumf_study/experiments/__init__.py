@@ -50,13 +50,18 @@ def artefacts():
     return pd.DataFrame(rows, columns=["source", "artefact", "statement"])
 
 
+def sentences(name):
+    """The Findings and Claims of an experiment."""
+    return [*getattr(module(name), "FINDINGS", ()), *getattr(module(name), "CLAIMS", ())]
+
+
 def findings():
     """All findings, in the order of the sources and of their artefacts: a list of (experiment, Finding).
 
     An artefact that no experiment has a finding on yet has one without an experiment and without a rule.
     """
-    found = [(name, finding) for name in names() for finding in module(name).FINDINGS]
-    known = {(finding.source, finding.artefact) for _, finding in found}
+    found = [(name, finding) for name in names() for finding in sentences(name)]
+    known = {(finding.publication, finding.figure_or_table) for _, finding in found}
     for row in artefacts().itertuples():
         if (row.source, row.artefact) not in known:
             slug = re.sub(r"[^a-z0-9]+", "-", row.artefact.lower())
@@ -64,7 +69,7 @@ def findings():
     order = list(artefacts()[["source", "artefact"]].itertuples(index=False, name=None))
 
     def place(pair):
-        key = pair[1].source, pair[1].artefact
+        key = pair[1].publication, pair[1].figure_or_table
         return SOURCES.index(key[0]), order.index(key) if key in order else len(order)
 
     return sorted(found, key=place)

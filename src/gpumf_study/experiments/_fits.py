@@ -79,9 +79,24 @@ def epoch_seconds(frame, by):
     frame : as `history` returns it, with a column repeat and those of `by`
     """
     rows = frame[~frame.diverged.astype(bool)]
-    added = rows.seconds - rows.groupby([*by, "repeat"], sort=False).seconds.shift()
+    added = rows.seconds - rows.groupby(list(dict.fromkeys([*by, "repeat"])), sort=False).seconds.shift()
     index = pd.MultiIndex.from_frame(rows[by]) if len(by) > 1 else pd.Index(rows[by[0]])
     return added.set_axis(index).dropna()
+
+
+def last_epochs(frame, by):
+    """The last row of each training, told apart by these columns and the repeat."""
+    return frame.groupby([*by, "repeat"], sort=False).tail(1)
+
+
+def each_epoch(frame, by):
+    """`epoch_seconds` as a table for claims, with the repeat and a column 'seconds'."""
+    return epoch_seconds(frame, [*by, "repeat"]).rename("seconds").reset_index()
+
+
+def each_fit(frame, by):
+    """`wall_seconds` as a table for claims, with the repeat and a column 'seconds'."""
+    return wall_seconds(frame, by).rename("seconds").reset_index()
 
 
 def fit_seconds(frame, by):

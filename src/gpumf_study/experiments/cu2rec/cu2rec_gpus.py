@@ -15,9 +15,9 @@ from tqdm import tqdm
 
 from gpumf import SGD, gpu
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import _fits, identity, kernels_unavailable, load_ratings
 from gpumf_study.experiments.cu2rec.cu2rec_training import RATES
-from gpumf_study.findings import Finding, Holds, ratio
 
 WHOLE, QUARTER = "all multiprocessors", "a quarter of them"
 
@@ -108,33 +108,29 @@ def figure(frame):
     return figure
 
 
-def _gain_of(frame, data, factors):
-    rows = frame[(frame.data == data) & (frame.factors == factors)].set_index("machine").seconds
-    lots = [rows[rows.index == machine] for machine in (QUARTER, WHOLE)]
-    return ratio(*lots) if all(map(len, lots)) else (np.nan, np.nan)
+def _gains(id, statement, here, there):
+    """The claim that the whole GPU gains more in one setting, (data, factors), than in another."""
+    select = {"column": "seconds", "over": {"machine": QUARTER}, "under": {"machine": WHOLE}}
+    select |= {
+        key: dict(zip(("data", "factors"), place, strict=True)) for key, place in (("here", here), ("there", there))
+    }
+    return Claim(
+        id, "cu2rec", "GPU against GPU", statement, metric="ratio_of_ratios", select=select, criterion=above(1.0),
+        evidence="synthetic",
+    )  # fmt: skip
 
 
-def _more(frame, one, other):
-    """The gain in one setting over that in another one."""
-    (gain, spread), (least, spread_least) = (_gain_of(frame, *setting) for setting in (one, other))
-    return gain / least, gain / least * np.hypot(spread / gain, spread_least / least), "x"
-
-
-FINDINGS = [
-    Finding(
+CLAIMS = [
+    _gains(
         "cu2rec-gpus-size",
-        "cu2rec",
-        "GPU against GPU",
-        "All multiprocessors gain more over a quarter of them on MovieLens 20M (twin) than on 100K.",
-        partial(_more, one=("ml-20m-twin", 50), other=("ml-100k", 50)),
-        Holds(above=1.0),
+        "All multiprocessors gain more over a quarter of them on MovieLens 20M (synthetic) than on 100K.",
+        ("ml-20m-twin", 50),
+        ("ml-100k", 50),
     ),
-    Finding(
+    _gains(
         "cu2rec-gpus-factors",
-        "cu2rec",
-        "GPU against GPU",
         "All multiprocessors gain more over a quarter of them with 300 factors than with 50.",
-        partial(_more, one=("ml-20m-twin", 300), other=("ml-20m-twin", 50)),
-        Holds(above=1.0),
+        ("ml-20m-twin", 300),
+        ("ml-20m-twin", 50),
     ),
 ]

@@ -6,15 +6,13 @@ all cores do. Rates are not published either; all have the same start of the rat
 makes about as many updates as there are ratings, but of a popular item only one a step, so that it gets more epochs.
 """
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 
 from gpumf import SGD, gpu
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, below, near
 from gpumf_study.experiments import _fits, kernels_unavailable
-from gpumf_study.findings import Finding, Holds, Near, ratio
 
 RATES = {"learning_rate": 0.02, "regularization": 0.02}
 PUBLISHED_START = {"initial": "normal", "patience": 2}
@@ -144,52 +142,47 @@ def figure(frame):
     return figure
 
 
-def _speedup(frame, what):
-    """What the faster one of one core's two ways takes over what cu2rec takes, on the largest set."""
-    times = reached(frame)
-    data = [
-        name for name in frame.sort_values("nnz").data.unique() if (times[times.data == name].scheme == OURS).any()
-    ]
-    if not data:
-        return np.nan, np.nan, "x"
-    rows = times[times.data == data[-1]].set_index("scheme")[what]
-    cores = [rows.loc[[name]] for name in ONE_CORE if name in rows.index]
-    if not cores:
-        return np.nan, np.nan, "x"
-    return *ratio(min(cores, key=lambda lot: lot.median()), rows.loc[[OURS]]), "x"
+def _last(frame):
+    return _fits.last_epochs(frame, ["data", "scheme"])
 
 
-def _rmse_gap(frame):
-    """The last RMSE of cu2rec less the lowest of the processor's schemes, on the set where it is most."""
-    last = frame.groupby(["data", "scheme", "repeat"]).tail(1).set_index(["data", "scheme"])
-    gaps = []
-    for data in frame.data.unique():
-        rows = last.loc[data]
-        lots = {s: rows.rmse[rows.index == s] for s in rows.index.unique()}
-        best = min((lots[s].median() for s in lots if SGD.solvers()[s] == "cpu"), default=np.nan)
-        ours = lots.get(OURS, pd.Series(dtype=float))
-        gaps.append((ours.median() - best, np.ptp(ours) / 2 if len(ours) > 1 else 0.0))
-    return *max(gaps), "rating"
-
-
-FINDINGS = [
+CLAIMS = [
     *(
-        Finding(
+        Claim(
             f"cu2rec-speed-up-{what}",
             "cu2rec",
             "Speed-up",
             f"Ten times as fast as one core, to the same error, on MovieLens 20M ({what}).",
-            partial(_speedup, what=what),
-            Near(10.0, 2.0),
+            10.0,
+            "ratio",
+            {
+                "column": what,
+                "where": {"data": "ml-20m-twin"},
+                "over": {"scheme": list(ONE_CORE)},
+                "best": "scheme",
+                "under": {"scheme": OURS},
+            },
+            near(10.0, 2.0),
+            "synthetic",
+            reached,
         )
         for what in ("train", "wall")
     ),
-    Finding(
+    Claim(
         "cu2rec-rmse",
         "cu2rec",
         "RMSE",
         "Its test RMSE matches the best: on no set is it more than a hundredth above the lowest of the processor's.",
-        _rmse_gap,
-        Holds(below=0.01),
+        metric="difference",
+        select={
+            "column": "rmse",
+            "each": ["data"],
+            "across": "max",
+            "over": {"scheme": OURS},
+            "under": {"scheme": [scheme for scheme in SCHEMES if SGD.solvers()[scheme] == "cpu"]},
+            "best": "scheme",
+        },
+        criterion=below(0.01),
+        table=_last,
     ),
 ]

@@ -8,14 +8,13 @@ Netflix. The learning rate stays, so that all versions make the same steps.
 from functools import partial
 from itertools import product
 
-import numpy as np
 import pandas as pd
 
 from gpumf import SGD, gpu
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, near
 from gpumf_study.experiments import _fits, kernels_unavailable
 from gpumf_study.experiments.cu2rec.cu2rec_training import RATES
-from gpumf_study.findings import Finding, Near, median, ratio
 
 VERSIONS = {name: dict(v.options) for name, (solver, v) in SGD.versions().items() if solver == "cu2rec"}
 GETS, LOSES, ATOMIC, NO_STRIDING = VERSIONS
@@ -95,57 +94,53 @@ def figure(frame):
     return figure
 
 
-def _early_bird(frame, what):
-    """By how many per cent more is done in a time where the early bird gets the gradient: median of the sets."""
-    gains = []
-    for _, rows in frame.groupby(["data", "factors"]):
-        if what == "train":
-            times = _fits.epoch_seconds(rows, ["version"])
-        else:
-            times = _fits.wall_seconds(rows, ["version"]).droplevel("repeat")
-        if {GETS, LOSES} <= set(times.index):
-            value, spread = ratio(times.loc[[LOSES]], times.loc[[GETS]])
-            gains.append((100 * (value - 1), 100 * spread))
-    if not gains:
-        return np.nan, np.nan, "%"
-    gains = np.array(gains)
-    return float(np.median(gains[:, 0])), float(np.nan_to_num(gains[:, 1]).max()), "%"
+_BY = ["data", "factors", "version"]
+_EARLY_BIRD = {
+    "over": {"version": LOSES},
+    "under": {"version": GETS},
+    "each": ["data", "factors"],
+    "across": "median",
+}
+_STRIDING = {"over": {"version": NO_STRIDING}, "under": {"version": GETS}}
 
 
-def _without_striding(frame, data):
-    """By how many per cent the last RMSE is higher without striding."""
-    last = frame[frame.data == data].groupby(["factors", "version", "repeat"]).tail(1).set_index("version").rmse
-    lots = [median(last[last.index == version]) for version in (NO_STRIDING, GETS)]
-    (without, spread), (with_it, other) = lots
-    return 100 * (without / with_it - 1), 100 * np.nansum([spread, other]) / with_it, "%"
-
-
-FINDINGS = [
+CLAIMS = [
     *(
-        Finding(
+        Claim(
             f"cu2rec-early-bird-{what}",
             "cu2rec",
             "Early bird gets the gradient",
             f"12 to 15 % faster where the early bird gets the gradient than where it loses it ({what}).",
-            partial(_early_bird, what=what),
-            Near(13.5, 1.25, neutral=0.0),
+            13.5,
+            "percent_more",
+            {"column": "seconds", **_EARLY_BIRD},
+            near(13.5, 1.25, no_effect=0.0),
+            "synthetic",
+            partial(times, by=_BY),
         )
-        for what in ("train", "wall")
+        for what, times in (("train", _fits.each_epoch), ("wall", _fits.each_fit))
     ),
-    Finding(
+    Claim(
         "cu2rec-striding-ml-100k",
         "cu2rec",
         "RMSE",
         "Without striding the test RMSE on MovieLens 100K is 2 to 3 % higher.",
-        partial(_without_striding, data="ml-100k"),
-        Near(2.5, 1.5, neutral=0.0),
+        2.5,
+        "percent_more",
+        {"column": "rmse", "where": {"data": "ml-100k"}, **_STRIDING},
+        near(2.5, 1.5, no_effect=0.0),
+        table=partial(_fits.last_epochs, by=_BY),
     ),
-    Finding(
+    Claim(
         "cu2rec-striding-netflix",
         "cu2rec",
         "RMSE",
-        "Without striding the test RMSE on Netflix (twin) is almost 8 % higher.",
-        partial(_without_striding, data="netflix-twin"),
-        Near(8.0, 1.5, neutral=0.0),
+        "Without striding the test RMSE on Netflix (synthetic) is almost 8 % higher.",
+        8.0,
+        "percent_more",
+        {"column": "rmse", "where": {"data": "netflix-twin"}, **_STRIDING},
+        near(8.0, 1.5, no_effect=0.0),
+        "synthetic",
+        partial(_fits.last_epochs, by=_BY),
     ),
 ]

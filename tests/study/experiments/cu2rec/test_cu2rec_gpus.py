@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from gpumf_study.experiments.cu2rec import cu2rec_gpus as experiment
-from outcomes import assert_drawn, word
+from outcomes import assert_drawn
 
 
 def timed(large=3.0, many=3.0):
@@ -18,12 +18,6 @@ def timed(large=3.0, many=3.0):
     ]
     columns = ["data", "nnz", "n_users", "factors", "machine", "device", "repeat", "steps", "seconds"]
     return pd.DataFrame(rows, columns=columns)
-
-
-@pytest.mark.parametrize(("large", "expected"), [(3.0, "reproduced"), (2.0, "tie"), (1.0, "contradicted")])
-def test_words_follow_from_the_gains(large, expected):
-    assert word("cu2rec-gpus-size", timed(large=large)) == expected
-    assert word("cu2rec-gpus-factors", timed(large=2.0, many=large)) == expected
 
 
 def test_gains_are_summed_up_and_drawn(store):

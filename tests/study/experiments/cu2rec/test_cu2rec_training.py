@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from gpumf_study.experiments.cu2rec import cu2rec_training as experiment
-from outcomes import assert_drawn, word
+from outcomes import assert_drawn
 
 
 def trained(ours=1.0, drawn=20.0, once=10.0, end=0.9):
@@ -19,23 +19,6 @@ def trained(ours=1.0, drawn=20.0, once=10.0, end=0.9):
         for repeat in (0, 1) for epoch in range(11)
     ]  # fmt: skip
     return pd.DataFrame(rows)
-
-
-@pytest.mark.parametrize(
-    ("name", "made", "expected"),
-    [
-        ("cu2rec-speed-up-train", {}, "reproduced"),
-        ("cu2rec-speed-up-train", {"ours": 4.0}, "same direction"),
-        ("cu2rec-speed-up-train", {"ours": 20.0}, "contradicted"),
-        ("cu2rec-speed-up-train", {"once": 100.0, "drawn": 10.0}, "reproduced"),
-        ("cu2rec-speed-up-wall", {}, "reproduced"),
-        ("cu2rec-speed-up-wall", {"ours": 11.0}, "contradicted"),
-        ("cu2rec-rmse", {}, "reproduced"),
-        ("cu2rec-rmse", {"end": 0.95}, "contradicted"),
-    ],
-)
-def test_words_follow_from_the_courses(name, made, expected):
-    assert word(name, trained(**made)) == expected
 
 
 def test_the_level_is_one_that_all_reach_and_the_wall_is_without_compiling():

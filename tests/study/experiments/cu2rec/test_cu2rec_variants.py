@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from gpumf_study.experiments.cu2rec import cu2rec_variants as experiment
-from outcomes import assert_drawn, word
+from outcomes import assert_drawn
 
 
 def variants(loses=1.135, without=1.025):
@@ -19,24 +19,6 @@ def variants(loses=1.135, without=1.025):
         for repeat in (0, 1) for epoch in range(4)
     ]  # fmt: skip
     return pd.DataFrame(rows)
-
-
-@pytest.mark.parametrize(
-    ("name", "made", "expected"),
-    [
-        ("cu2rec-early-bird-train", {}, "reproduced"),
-        ("cu2rec-early-bird-wall", {}, "reproduced"),
-        ("cu2rec-early-bird-train", {"loses": 1.03}, "same direction"),
-        ("cu2rec-early-bird-wall", {"loses": 0.9}, "contradicted"),
-        ("cu2rec-striding-ml-100k", {}, "reproduced"),
-        ("cu2rec-striding-ml-100k", {"without": 1.001}, "same direction"),
-        ("cu2rec-striding-ml-100k", {"without": 0.99}, "contradicted"),
-        ("cu2rec-striding-netflix", {"without": 1.08}, "reproduced"),
-        ("cu2rec-striding-netflix", {"without": 0.99}, "contradicted"),
-    ],
-)
-def test_words_follow_from_seconds_and_errors(name, made, expected):
-    assert word(name, variants(**made)) == expected
 
 
 def test_versions_are_summed_up_and_drawn(store):

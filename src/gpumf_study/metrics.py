@@ -1,0 +1,179 @@
+"""Named metrics: what a claim takes from a stored frame, as a value with its 95 % interval.
+
+A metric gets a frame and `select`, a dict that says which rows and columns it takes:
+
+column : the name of the column that is measured
+where : dict of column -> value, or list of values, of the rows taken
+over, under : the same, of the two lots of rows that are compared
+best : the column that names alternatives in `under` (of `ratio`: in `over`); the one with the lowest median is taken
+each : list of columns; the metric is taken in each of their groups that has both lots
+across : 'median', 'max' or 'min' of the groups; needed with `each`
+
+The value is computed of medians of all rows. The interval is Student's t with the repeats as units: rows of one
+repeat count as one, by their median. With one repeat alone the interval is unknown, which is one without ends.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+LEVEL = 0.95
+_MEDIAN = np.sqrt(np.pi / 2)
+"""Standard error of a median over that of a mean, for many normal values; for few it is less."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measured value.
+
+    value, low, high : float; NaN where there are no rows; the interval is infinite where the spread is unknown
+    n : int, the fewest repeats of what is compared
+    unit : str, '' for the unit of the column
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    unit: str = ""
+
+
+NOTHING = Estimate(np.nan, np.nan, np.nan, 0)
+
+
+def rows(frame: pd.DataFrame, where: dict[str, Any]) -> pd.DataFrame:
+    """Return the rows that have these values; a list allows each of its values."""
+    for column, value in where.items():
+        frame = frame[frame[column].isin(value) if isinstance(value, list | tuple) else frame[column] == value]
+    return frame
+
+
+def _lot(frame, column):
+    """(values, medians of repeats) of a column."""
+    having = frame[frame[column].notna()]
+    values = having[column]
+    of_repeats = having.groupby("repeat")[column].median() if "repeat" in frame else values
+    return values.to_numpy(float), of_repeats.to_numpy(float)
+
+
+def _error(values):
+    """(variance of the median, degrees of freedom) of repeats; NaN of one alone."""
+    n = len(values)
+    return (_MEDIAN**2 * np.var(values, ddof=1) / n, n - 1) if n > 1 else (np.nan, np.nan)
+
+
+def _half_width(errors, level):
+    """Half of the interval of a sum or difference: Welch's degrees of freedom. Values without variance add none."""
+    from scipy.stats import t
+
+    variances = np.array([variance for variance, _ in errors])
+    freedom = np.array([f for _, f in errors])
+    total = variances.sum()
+    if np.isnan(total):
+        return np.inf
+    if total == 0:
+        return 0.0
+    return float(t.ppf((1 + level) / 2, total**2 / (variances**2 / freedom).sum()) * np.sqrt(total))
+
+
+def _compared(frame, select, level, relative):
+    """The Estimate of over / under where `relative`, else of over - under."""
+    column = select["column"]
+    sides = {side: rows(frame, select[side]) for side in ("over", "under")}
+    if best := select.get("best"):
+        side = "over" if relative else "under"
+        medians = sides[side].groupby(best)[column].median().dropna()
+        if medians.empty:
+            return NOTHING
+        sides[side] = rows(sides[side], {best: medians.idxmin()})
+    lots = [_lot(side, column) for side in sides.values()]
+    if not all(len(values) for values, _ in lots):
+        return NOTHING
+    over, under = (float(np.median(values)) for values, _ in lots)
+    n = min(len(of_repeats) for _, of_repeats in lots)
+    if not relative:
+        half = _half_width([_error(of_repeats) for _, of_repeats in lots], level)
+        return Estimate(over - under, over - under - half, over - under + half, n)
+    half = _half_width([_error(np.log(of_repeats)) for _, of_repeats in lots], level)
+    return _times(over / under, half, n)
+
+
+def _times(value, half, n):
+    """The Estimate of a ratio, of half of the interval of its logarithm."""
+    low, high = (value * np.exp(-half), value * np.exp(half)) if np.isfinite(half) else (-np.inf, np.inf)
+    return Estimate(value, low, high, n, "x")
+
+
+def _in_groups(frame, select, of):
+    """The Estimate of (frame, level), or that across the groups of `each`.
+
+    The function across groups is monotone in each, so that intervals of all groups at once bound it: theirs have the
+    level of Bonferroni.
+    """
+    if "each" not in select:
+        return of(frame, LEVEL)
+    groups = [group for _, group in frame.groupby(select["each"], sort=False)]
+    having = [group for group in groups if not np.isnan(of(group, LEVEL).value)]
+    if not having:
+        return NOTHING
+    found = [of(group, 1 - (1 - LEVEL) / len(having)) for group in having]
+    across = {"median": np.median, "max": np.max, "min": np.min}[select["across"]]
+    value, low, high = (float(across([getattr(one, key) for one in found])) for key in ("value", "low", "high"))
+    return Estimate(value, low, high, min(one.n for one in found), found[0].unit)
+
+
+def _median(frame, select):
+    values, of_repeats = _lot(frame, select["column"])
+    if not len(values):
+        return NOTHING
+    value, half = float(np.median(values)), _half_width([_error(of_repeats)], LEVEL)
+    return Estimate(value, value - half, value + half, len(of_repeats))
+
+
+def _ratio(frame, select):
+    return _in_groups(frame, select, lambda group, level: _compared(group, select, level, relative=True))
+
+
+def _difference(frame, select):
+    return _in_groups(frame, select, lambda group, level: _compared(group, select, level, relative=False))
+
+
+def _percent_more(frame, select):
+    """By how many per cent `over` is above `under`."""
+    one = _ratio(frame, select)
+    return Estimate(*(100 * (value - 1) for value in (one.value, one.low, one.high)), one.n, "%")
+
+
+def _ratio_of_ratios(frame, select):
+    """The ratio in the rows of `here` over that in the rows of `there`."""
+    found, halves = [], []
+    for place in ("here", "there"):
+        taken = rows(frame, select[place])
+        found.append(_compared(taken, select, LEVEL, relative=True))
+        lots = [_lot(rows(taken, select[side]), select["column"]) for side in ("over", "under")]
+        halves += [_error(np.log(of_repeats)) for _, of_repeats in lots]
+    if np.isnan([one.value for one in found]).any():
+        return NOTHING
+    return _times(found[0].value / found[1].value, _half_width(halves, LEVEL), min(one.n for one in found))
+
+
+METRICS: dict[str, Callable[[pd.DataFrame, dict[str, Any]], Estimate]] = {
+    "median": _median,
+    "ratio": _ratio,
+    "difference": _difference,
+    "percent_more": _percent_more,
+    "ratio_of_ratios": _ratio_of_ratios,
+}
+
+
+def estimate(frame: pd.DataFrame, metric: str, select: dict[str, Any]) -> Estimate:
+    """Return what a metric takes from a frame; see the module's docstring.
+
+    Raises
+    ------
+    KeyError : there is no such metric, or `select` lacks what it needs
+    """
+    return METRICS[metric](rows(frame, select.get("where", {})), select)

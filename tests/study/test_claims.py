@@ -1,0 +1,187 @@
+"""Verdicts by the table of criteria, the statistics below them, and what every claim of an experiment has to have."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpumf_study import claims, experiments, metrics, reports, results
+from gpumf_study.claims import Claim, Criterion, above, below, near, verdict
+from gpumf_study.metrics import Estimate, estimate
+
+INF = float("inf")
+CLAIMED = reports.claimed()
+
+
+def claim(criterion=None, **more):
+    facts = {"metric": "ratio", "select": {"column": "seconds", "over": {"who": "a"}, "under": {"who": "b"}}} | more
+    return Claim("a-claim", "thesis", "Figure 6.7", "A is faster than B.", criterion=criterion, **facts)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "low", "high", "said"),
+    [
+        (near(10, 2), 6, 15, "replicated"),
+        (near(10, 2), 4, 15, "inconclusive"),
+        (near(10, 2), 15, 25, "inconclusive"),
+        (near(10, 2), 2, 4, "partly replicated"),
+        (near(10, 2), 21, 40, "partly replicated"),
+        (near(10, 2), 0.5, 4, "not replicated"),
+        (near(10, 2), 0.2, 0.5, "not replicated"),
+        (near(10, 2), -INF, INF, "inconclusive"),
+        (near(0.1, 2), 0.3, 0.6, "partly replicated"),
+        (near(0.1, 2), 0.3, 1.2, "not replicated"),
+        (near(13.5, 1.25, no_effect=0.0), 3, 5, "partly replicated"),
+        (near(13.5, 1.25, no_effect=0.0), -5, 5, "not replicated"),
+        (near(-8, 2, no_effect=0.0), -10, -5, "replicated"),
+        (near(-8, 2, no_effect=0.0), -3, -1, "partly replicated"),
+        (above(1), 1.1, 2, "replicated"),
+        (above(1), 0.9, 2, "inconclusive"),
+        (above(1), 0.5, 0.9, "not replicated"),
+        (below(0.01), -0.1, 0.005, "replicated"),
+        (below(0.01), 0.005, INF, "inconclusive"),
+        (below(0.01), 0.02, INF, "not replicated"),
+        (None, -INF, INF, "measured"),
+    ],
+)
+def test_the_verdict_follows_from_the_interval_and_the_criterion(criterion, low, high, said):
+    assert verdict(claim(criterion), Estimate(1.0, low, high, 5)) == said
+
+
+def test_what_is_not_measured_has_a_verdict_of_its_own():
+    found = Estimate(2.0, 1.5, 2.5, 5)
+    assert verdict(claim(above(1.0), metric=None, missing="the real ratings"), metrics.NOTHING) == "not testable"
+    assert verdict(claim(above(1.0), evidence="built in"), found) == "not evidence"
+    assert verdict(claim(above(1.0)), metrics.NOTHING) == "missing"
+
+
+def test_faulty_claims_are_refused():
+    for wrong in ({"evidence": "hearsay"}, {"missing": "data"}, {"metric": None}, {"metric": "guess"}):
+        with pytest.raises(ValueError, match=r"a-claim: "):
+            claim(above(1.0), **wrong)
+    for bounds in ((2.0, 1.0, None), (1.0, 2.0, 1.5)):
+        with pytest.raises(ValueError, match="bounds"):
+            Criterion(*bounds)
+
+
+def repeats(**of):
+    rows = [(who, k, seconds) for who, values in of.items() for k, seconds in enumerate(values)]
+    return pd.DataFrame(rows, columns=["who", "repeat", "seconds"])
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10])
+def test_false_alarms_are_at_most_one_in_twenty(n):
+    """Of claims that one is faster than another that is equally fast."""
+    rng, alarms, draws = np.random.default_rng(n), 0, 600
+    of = claim(above(1.0))
+    for _ in range(draws):
+        a, b = np.exp(0.1 * rng.standard_normal((2, n)))
+        alarms += verdict(of, of.estimate(repeats(a=a, b=b))) != "inconclusive"
+    assert alarms <= 0.05 * draws
+
+
+def test_a_clear_effect_is_found():
+    rng, of = np.random.default_rng(0), claim(above(1.0))
+    said = []
+    for _ in range(50):
+        a, b = np.exp(0.1 * rng.standard_normal((2, 5)))
+        said.append(verdict(of, of.estimate(repeats(a=2 * a, b=b))))
+    assert said.count("replicated") >= 48
+
+
+def test_an_unknown_interval_is_inconclusive_and_one_of_equal_repeats_is_not():
+    of = claim(above(1.0))
+    for frame in (repeats(a=[2.0], b=[1.0, 1.1, 1.2]), repeats(a=[2.0, 2.1], b=[1.0])):
+        found = of.estimate(frame)
+        assert found.value > 1.5 and (found.low, found.high, found.n) == (-INF, INF, 1)
+        assert verdict(of, found) == "inconclusive"
+    assert of.estimate(repeats(a=[2.0, 2.0], b=[1.0, 1.0])) == Estimate(2.0, 2.0, 2.0, 2, "x")
+
+
+def test_metrics_are_of_medians():
+    frame = repeats(a=[1.0, 2.0, 9.0], b=[4.0, 4.0, 5.0])
+    lots = {"column": "seconds", "over": {"who": "a"}, "under": {"who": "b"}}
+    assert estimate(frame, "median", {"column": "seconds", "where": {"who": "a"}}).value == 2
+    assert estimate(frame, "ratio", lots).value == 0.5
+    assert estimate(frame, "difference", lots).value == -2
+    assert estimate(frame, "percent_more", lots).value == -50
+    assert np.isnan(estimate(frame, "ratio", lots | {"under": {"who": "c"}}).value)
+    for metric in ("median", "ratio", "difference", "percent_more"):
+        select = lots | {"where": {"who": ["a", "b"]}}
+        found = estimate(frame, metric, select)
+        assert found.low < found.value < found.high and found.n >= 3
+
+
+def test_rows_of_one_repeat_count_once():
+    """Epochs of one training tell nothing of how far trainings lie apart."""
+    one = pd.concat([repeats(a=[1.0, 1.2]), repeats(a=[1.02, 1.18])])
+    found = estimate(one, "median", {"column": "seconds"})
+    assert found.n == 2 and found.high - found.low > 1
+
+
+def test_groups_are_taken_together_by_the_largest_the_least_or_the_median():
+    lots = {"column": "seconds", "over": {"who": "a"}, "under": {"who": ["b", "c"]}, "best": "who", "each": ["data"]}
+    frame = pd.concat(
+        [repeats(a=[k, k + 0.1], b=[1.0, 1.1], c=[5.0, 5.0]).assign(data=f"set {k}") for k in (1, 2, 6)]
+        + [repeats(b=[1.0, 1.1]).assign(data="without a")]
+    )
+    by = {across: estimate(frame, "difference", lots | {"across": across}) for across in ("max", "min", "median")}
+    assert [by[across].value for across in by] == pytest.approx([5.0, 0.0, 1.0])
+    alone = estimate(frame[frame.data == "set 6"], "difference", lots | {"across": "max"})
+    assert by["max"].low < alone.low and by["max"].high > alone.high, "three at once have to be wider"
+    once = pd.concat([frame, repeats(a=[3.0], b=[1.0]).assign(data="once")])
+    found = estimate(once, "difference", lots | {"across": "max"})
+    assert np.isfinite(found.low) and found.high == INF, "the largest is at least as large as a known one"
+
+
+def test_the_fastest_of_several_is_the_numerator_of_a_ratio():
+    select = {"column": "seconds", "over": {"who": ["a", "b"]}, "under": {"who": "c"}, "best": "who"}
+    assert estimate(repeats(a=[9.0, 9.0], b=[4.0, 4.0], c=[2.0, 2.0]), "ratio", select).value == 2
+
+
+def test_a_ratio_of_ratios_has_the_spread_of_all_four():
+    select = {"column": "seconds", "over": {"who": "a"}, "under": {"who": "b"}}
+    select |= {"here": {"data": "x"}, "there": {"data": "y"}}
+    spread = np.linspace(1, 1.1, 5)
+    frame = pd.concat([repeats(a=gain * spread, b=spread).assign(data=name) for name, gain in (("x", 6), ("y", 2))])
+    found = estimate(frame, "ratio_of_ratios", select)
+    here = estimate(frame[frame.data == "x"], "ratio", select)
+    assert found.value == pytest.approx(3) and found.high / found.low > here.high / here.low
+    assert np.isnan(estimate(frame[frame.data == "x"], "ratio_of_ratios", select).value)
+
+
+# What experiments claim
+
+
+@pytest.mark.parametrize(("experiment", "of"), CLAIMED, ids=[of.id for _, of in CLAIMED])
+def test_what_a_claim_takes_is_there(experiment, of):
+    """Each selection has rows in the recorded frame, and two that are compared share none."""
+    if of.missing:
+        return
+    result = results.recorded(experiment, of.device)
+    frame = result.frame if of.table is None else of.table(result.frame)
+    taken = metrics.rows(frame, of.select.get("where", {}))
+    lots = [metrics.rows(taken, of.select[side]) for side in ("over", "under", "here", "there") if side in of.select]
+    assert all(len(lot) for lot in [taken, *lots])
+    for one, other in zip(lots[::2], lots[1::2], strict=True):
+        assert not set(one.index) & set(other.index)
+    assert frame[of.select["column"]].dtype.kind in "if"
+
+
+def test_claims_name_figures_and_tables_of_their_publication():
+    known = set(experiments.artefacts()[["source", "artefact"]].itertuples(index=False, name=None))
+    for _, of in CLAIMED:
+        assert (of.publication, of.figure_or_table) in known or of.figure_or_table.startswith("Section"), of.id
+        if of.published is not None and of.criterion is not None:
+            assert of.criterion.low <= of.published <= of.criterion.high, of.id
+
+
+def test_a_row_names_the_result_and_leaves_out_ends_that_are_unknown(store):
+    of = claim(near(10, 2), published=10.0)
+    store("measured", repeats(a=[30.0], b=[1.0]))
+    row = claims.evaluate(of, "measured")
+    assert list(row) == claims.COLUMNS and row["commit"] == "c0ffee" and row["over_published"] == 3
+    assert row["source_file"].endswith("thesis/measured.csv") and (row["at_least"], row["at_most"]) == (5, 20)
+    assert np.isnan(row["low"]) and np.isnan(row["high"]) and row["verdict"] == "inconclusive"
+    assert claims.evaluate(of, "nothing")["verdict"] == "missing"
+    frame = claims.table([("measured", of), ("measured", claim(above(1.0)))])
+    assert list(frame) == claims.COLUMNS and not np.isinf(frame.at_most.astype(float)).any()
