@@ -94,7 +94,7 @@ def test_a_finished_set_up_is_left_alone_by_whoever_waited_for_it(tmp_path):
         ) as second:
             assert "Waiting for another set-up" in second.stdout.readline()
             first.communicate("\n")
-            said, error = second.communicate(timeout=60)
+            said, error = second.communicate(timeout=300)
     assert (second.returncode, said, error) == (0, "", "")
 
 

@@ -18,7 +18,9 @@ def browser():
         driver = playwright.sync_playwright().start()
     except Exception:
         pytest.skip("Playwright does not start; on Debian and Ubuntu it needs the package libatomic1")
-    chromium = driver.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
+    chromium = driver.chromium.launch(
+        executable_path=executable, args=["--no-sandbox", "--disable-gpu"], timeout=120_000
+    )
     yield chromium
     chromium.close()
     driver.stop()

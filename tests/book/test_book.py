@@ -45,6 +45,7 @@ def _failure(request):
 def page(browser):
     """A page without a network that keeps, in `problems`, what it could not load and what its scripts complain of."""
     with browser.new_context(offline=True, viewport=DESK) as context:
+        context.set_default_timeout(120_000)
         page = context.new_page()
         page.problems, page.loaded = [], []
         page.on("requestfinished", lambda request: page.loaded.append(request.url))
@@ -205,7 +206,7 @@ def test_every_page_keeps_to_wcag(html, page):
 @pytest.mark.browser
 def test_search_works_without_a_server(html, page):
     page.goto((html / "search.html").as_uri() + "?q=matrix")
-    page.wait_for_selector("#search-results li a", timeout=10_000)
+    page.wait_for_selector("#search-results li a", timeout=120_000)
     assert page.problems == []
 
 

@@ -171,7 +171,7 @@ def test_a_failing_notebook_is_named_and_the_others_are_kept(project, execute, c
 
 @pytest.mark.slow
 def test_an_interrupted_build_goes_on_where_it_stopped(project, execute):
-    write_notebook(project, "a/two", "import time; time.sleep(60)")
+    write_notebook(project, "a/two", "import time; time.sleep(600)")
     # Whoever runs the tests in the background has told them not to listen.
     command = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command += f"import build, pathlib, sys; sys.exit(build.main(root=pathlib.Path({str(project)!r})))"
@@ -182,11 +182,11 @@ def test_an_interrupted_build_goes_on_where_it_stopped(project, execute):
         stderr=subprocess.PIPE,
         text=True,
     )
-    runs, deadline = project / "runs.txt", time.monotonic() + 60
+    runs, deadline = project / "runs.txt", time.monotonic() + 300
     while not (runs.exists() and "two" in runs.read_text()) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=300)
     assert process.returncode == 130 and "Interrupted" in error
     write_notebook(project, "a/two")
     assert execute() == (0, ["two quick 1"])
@@ -369,7 +369,7 @@ def test_builds_wait_for_each_other(tmp_path, capsys):
         other = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert "Waiting for another build" in other.stderr.readline()
         assert other.poll() is None
-    assert other.communicate(timeout=60)[0] == "alone\n"
+    assert other.communicate(timeout=300)[0] == "alone\n"
     with build.alone(tmp_path):
         assert capsys.readouterr().err == ""
 

@@ -55,6 +55,7 @@ def written(page, widgets):
 @pytest.fixture(params=[PHONE, DESK], ids=["phone", "desk"])
 def page(browser, file, request):
     with browser.new_context(offline=True, viewport=request.param) as context:
+        context.set_default_timeout(120_000)
         page = context.new_page()
         complaints = []
         page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -100,6 +101,7 @@ def test_a_drawing_with_words_takes_the_place_of_the_picture(page, made):
 
 def test_without_the_script_the_pictures_stay(browser, file, made):
     with browser.new_context(offline=True, java_script_enabled=False) as context:
+        context.set_default_timeout(120_000)
         page = context.new_page()
         page.goto(file.as_uri())
         for kind, widget in made.items():
@@ -126,7 +128,7 @@ def test_a_lost_update_plays(page, made):
     host = part(page, "race")
     host.get_by_role("button", name="Play").click()
     page.wait_for_function(
-        "document.querySelector('[data-kind=race] .gpumf-says').textContent.startsWith('Step 2')", timeout=10_000
+        "document.querySelector('[data-kind=race] .gpumf-says').textContent.startsWith('Step 2')", timeout=120_000
     )
     host.get_by_role("button", name="Pause").click()
     assert host.get_by_role("button", name="Play").is_visible()
@@ -156,6 +158,7 @@ def test_wall_seconds_are_chosen_where_they_are_known(browser, tmp_path):
     static = sgd_schemes.figure(results.load("sgd_schemes").frame, ["ml-100k"], labels=["hogwild"])
     file = written(tmp_path / "page.html", [widgets.convergence(frame, "SGD", static)])
     with browser.new_context(offline=True, viewport=DESK) as context:
+        context.set_default_timeout(120_000)
         page = context.new_page()
         page.goto(file.as_uri())
         host = part(page, "convergence")
