@@ -331,7 +331,7 @@ ROWS = [
         *("ml100k-rmse", "Test RMSE, SGD, five folds", ML100K, None, "ordered", "RMSE", 0.900),
         measured=Stored("sgd_ml100k", "rmse", {"step": "test"}, repeat="seed"),
         public=_SURPRISE,
-        program="Surprise 1.1.5, SVD, tuned",
+        program="Surprise 1.1.5, SVD, a smaller search",
     ),
     Benchmark(
         *("jester-mae", "Test MAE, RBM", "Jester, part 1", 512, "fast", "MAE", 0.71),
