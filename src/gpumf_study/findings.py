@@ -196,7 +196,7 @@ def evaluate(finding: Finding | Claim, experiment: str | None) -> dict[str, Any]
     if isinstance(finding, Claim):
         return _claimed(finding, experiment)
     rule = finding.rule
-    row = {"id": finding.id, "source": finding.publication, "artefact": finding.figure_or_table}
+    row: dict[str, Any] = {"id": finding.id, "source": finding.publication, "artefact": finding.figure_or_table}
     row["statement"] = finding.statement
     devices = finding.devices or (results.reference(experiment),)
     row |= {"device": devices[0], "word": MISSING}
