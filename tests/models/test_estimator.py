@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, DivergedError, ImplicitALS, NotFittedError, gpu
+from gpumf import ALS, RBM, SGD, Blend, DivergedError, ImplicitALS, NotFittedError, gpu
 from gpumf.datasets import Ratings
 from gpumf.models import sgd
 from support import MODELS, kernels_on, ragged_ratings, some_kernels
@@ -237,3 +237,32 @@ def test_fit_chooses_where_no_kernel_was_given(device, sets, monkeypatch):
     for given in ({"threads": 64}, {"tiles": 3}):
         with pytest.raises(TypeError, match="name it with solver="):
             SGD(8, device=device, biases=False, **given)
+
+
+def test_unknown_ids_are_skipped_where_that_is_asked_for():
+    columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    model = ALS(2, device="cpu").fit(columns, 2)
+    mixed = ["ann", "zoe", "bob"], ["up", "up", "other"], [3, 1, 5]
+    with pytest.raises(ValueError, match="not in the training set"):
+        model.score(mixed)
+    assert model.score(mixed, unknown="skip") == model.score((["ann"], ["up"], [3]))
+    blend = Blend(model, weights=[1])
+    assert blend.score(mixed, unknown="skip") == pytest.approx(model.score(mixed, unknown="skip"), rel=1e-5)
+    for wrong in ("ignore", None):
+        with pytest.raises(ValueError, match="unknown must be"):
+            model.score(mixed, unknown=wrong)
+    with pytest.raises(ValueError, match="no ratings"):
+        model.score((["zoe"], ["up"], [1]), unknown="skip")
+    positions = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], 3, 3)
+    beyond = Ratings([0, 2], [1, 0], [4, 1], 3, 3)
+    fitted = ALS(2, device="cpu").fit(positions, 2)
+    assert fitted.score(beyond, unknown="skip") == fitted.score(beyond.select([0]))
+
+
+def test_html_of_a_model_is_a_table_and_escaped():
+    model = ALS(2, device="cpu")
+    assert "<table>" in model._repr_html_() and "users" not in model._repr_html_()
+    model.fit((["a", "b"], ["x", "y"], [1, 2]), 1)
+    assert "<th>users</th><td>2</td>" in model._repr_html_()
+    model.solver = "<script>"
+    assert "<script>" not in model._repr_html_()

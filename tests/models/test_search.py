@@ -59,7 +59,7 @@ def test_no_seed_is_a_fresh_one_that_is_known():
 def test_training_ends_after_epochs_without_a_better_one():
     train, test = RATINGS.split(0.3, seed=1)
     rows, model = [], SGD(8, 0, learning_rate=0.1, solver="sequential", device="cpu")
-    model.fit(train, 99, test, keep="best", patience=3, callbacks=[rows.append])
+    model.fit(train, 99, test, keep="best", patience=3, callbacks=[lambda _, row: rows.append(row)])
     assert [row["epoch"] for row in rows] == model.history.epoch.to_list()[1:] and len(rows) < 99
     assert model.history.epoch.iloc[-1] - max(model.epoch, 1) == 3
     assert model.score(test)["rmse"] == pytest.approx(model.history.rmse.min(), rel=1e-6)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from gpumf.datasets.frames import RatingsLike
-    from gpumf.models.ids import Ids
+    from gpumf.models.ids import Ids, Unknown
     from gpumf.models.solvers import Device
 
     Metric: TypeAlias = Literal["rmse", "mae"]
@@ -158,8 +158,10 @@ class Blend(Folding):
                 model._check_fitted()
                 model._check_shape(ratings)
 
-    def score(self, ratings: RatingsLike) -> dict[str, float]:
+    def score(self, ratings: RatingsLike, *, unknown: Unknown = "error") -> dict[str, float]:
         """Errors on a set of ratings, as {"rmse": ..., "mae": ...} in rating units; ValueError if there are none.
+
+        unknown : 'error', raise where an id is not of the training set; 'skip', leave its ratings out
 
         >>> from gpumf import ALS, Blend
         >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
@@ -169,7 +171,7 @@ class Blend(Folding):
         """
         self._check_fitted()
         if not isinstance(ratings, Ratings):
-            ratings = self._like(ratings, "the set")
+            ratings = self._like(ratings, "the set", unknown)
         self._check_models(ratings)
         if ratings.nnz == 0:
             raise ValueError("there are no ratings to score on")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import logging
 import secrets
 import time
 from abc import abstractmethod
 from contextlib import contextmanager
+from dataclasses import replace
+from html import escape
 from operator import is_
 from typing import TYPE_CHECKING
 
@@ -22,7 +26,7 @@ from gpumf.models.once import Once
 from gpumf.models.parameters import Parameters, same
 from gpumf.models.predictor import Predictor
 from gpumf.models.solvers import Solvers
-from gpumf.models.stopping import ending
+from gpumf.models.stopping import Ending
 from gpumf.models.storage import Stored
 from gpumf.models.times import Clock, Times
 from gpumf.progress import progress as shown
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
     from gpumf.models.solvers import Device
     from gpumf.models.stopping import Keep, Row
 
+_LOG = logging.getLogger("gpumf")
+
 
 class Model(Parameters, Solvers, Stored, Predictor):
     """Trains on ratings, keeps a history, predicts ratings.
@@ -50,7 +56,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
     ----------
     history : DataFrame with one row an epoch and the columns
         epoch (0 is the initial model), seconds (of training alone, summed up), rmse, mae (of the validation set;
-        NaN without one)
+        NaN without one), and the `stop_metric` of lists
     epoch : whose parameters the model has, of the history's
     device : where the kernel runs: 'cpu', 'cuda', or 'host' for a CUDA kernel on the processor
     kernel : its name. Where none was given, `fit` chooses it by the training set (see `choose`)
@@ -211,7 +217,8 @@ class Model(Parameters, Solvers, Stored, Predictor):
         keep: Keep = "last",
         stop: Callable[[Row], Any] | None = None,
         patience: int | None = None,
-        callbacks: Iterable[Callable[[Row], Any]] = (),
+        stop_metric: str = "rmse",
+        callbacks: Iterable[Callable[[Model, Row], Any]] = (),
         warm_start: bool = False,
         progress: bool = False,
         ids: bool | None = None,
@@ -222,7 +229,8 @@ class Model(Parameters, Solvers, Stored, Predictor):
         `warm_start=True`. Whatever else goes wrong leaves the model as it was before, but for divergence: after each
         epoch all that was learned, and the validation error, has to be finite. Otherwise DivergedError, and the model
         keeps the factors and the history of the last epoch that was. That costs a pass over the factors and a copy of
-        them, where they are, an epoch; neither is in `history.seconds`.
+        them, where they are, an epoch; neither is in `history.seconds`. The logger "gpumf" tells of each epoch at the
+        level INFO.
 
         Parameters
         ----------
@@ -230,11 +238,15 @@ class Model(Parameters, Solvers, Stored, Predictor):
             frame, a sparse matrix, columns: see `gpumf.datasets.frames.ratings_of`
         epochs : int from 0, how many to add
         validation : Ratings of the same shape, whose errors the history records after each epoch
-        keep : 'last', the model is that of the last epoch; 'best', of the one with the least RMSE on the validation
-            set, the initial model among them. The history has every epoch either way, and `epoch` says which it is
+        keep : 'last', the model is that of the last epoch; 'best', of the one with the best `stop_metric` on the
+            validation set, the initial model among them. The history has every epoch either way, and `epoch` says
+            which it is
         stop : function of the newest history row (a dict); true ends the training early
-        patience : int, end it after so many epochs without a lower RMSE on the validation set; goes with keep='best'
-        callbacks : functions of the newest history row, called after every epoch
+        patience : int, end it after so many epochs without a better `stop_metric`; goes with keep='best'
+        stop_metric : 'rmse' or 'mae', or of lists 'ndcg@10', 'map@10', 'precision@10', 'recall@10', with any length,
+            as of `rank` on the validation set; a column of the history then, whose time is not in `history.seconds`
+        callbacks : functions of (model, row), called after every epoch: a copy of the model as of this epoch, whose
+            `predict`, `rank`, `recommend` and `save` work, and its history row as a dict
         warm_start : bool, go on from what this model has learned, and its history, instead of from the start; after
             keep='best' from what was kept
         progress : bool, show a bar
@@ -270,11 +282,9 @@ class Model(Parameters, Solvers, Stored, Predictor):
             epochs, progress = integer("epochs", epochs, 0), flag("progress", progress)
             named, train, validation = self._sets(train, validation, flag("warm_start", warm_start))
             given = train
-            if keep not in ("last", "best"):
-                raise ValueError(f"keep must be 'last' or 'best', not {keep!r}")
-            stop = ending(stop, patience, callbacks, keep)
-            if keep == "best" and validation is None:
-                raise ValueError("keep='best' needs a validation set to say which epoch that is")
+            ending = Ending(stop, patience, callbacks, keep, stop_metric)
+            if validation is None and (keep == "best" or ending.judges_lists):
+                raise ValueError("keep='best' and a stop_metric of lists need a validation set")
             clock, train, validation = self._taken(train, validation)
             with clock.spent_on("prepare"):
                 if warm_start:
@@ -287,19 +297,19 @@ class Model(Parameters, Solvers, Stored, Predictor):
                     arrays, rows = self._initial(train), []
             self._training, self._seen_rows = given, None
             self.ids = (named or (warm_start and self.ids)) if ids is None else flag("ids", ids)
-            self._keep_orders(self._train(clock, train, arrays, rows, epochs, validation, stop, progress, keep))
+            self._keep_orders(self._train(clock, train, arrays, rows, epochs, validation, ending, progress))
         return self
 
     def _sets(
         self, train: RatingsLike, validation: RatingsLike | None, known: bool
     ) -> tuple[bool, Ratings, Ratings | None]:
         """(named, train, validation): whether data name ids, and `Ratings`, in known positions where there are."""
-        train, named = ratings_of(train, "train")
+        train, named = ratings_of(self._counted(train), "train")
         if known and named and self.history is not None:
             train = ratings_like(train, "train", self.user_ids, self.item_ids, self._shape, named)
         if validation is not None:
             facts = train.user_ids, train.item_ids, (train.n_users, train.n_items)
-            validation = ratings_like(validation, "validation", *facts)
+            validation = ratings_like(self._counted(validation), "validation", *facts)
         return named, train, validation
 
     def _taken(self, train: Ratings, validation: Ratings | None) -> tuple[Clock, Ratings, Ratings | None]:
@@ -338,6 +348,24 @@ class Model(Parameters, Solvers, Stored, Predictor):
                 vars(self).update(before)
             raise
 
+    def __sklearn_is_fitted__(self):
+        return self.history is not None
+
+    def __sklearn_tags__(self):
+        from sklearn.utils import RegressorTags, Tags, TargetTags
+
+        return Tags("regressor", TargetTags(required=False), regressor_tags=RegressorTags())
+
+    def _repr_html_(self):
+        facts = {"parameters": repr(self), "solver": self.solver, "device": self.device}
+        if self.history is not None:
+            users, items = self._shape
+            facts |= {"users": f"{users:,}", "items": f"{items:,}", "epochs": self.epoch}
+            error = self.history.rmse.iloc[-1]
+            facts |= {} if np.isnan(error) else {"last RMSE": f"{error:.4g}"}
+        rows = (f"<tr><th>{escape(name)}</th><td>{escape(str(fact))}</td></tr>" for name, fact in facts.items())
+        return f"<table><caption>{escape(type(self).__name__)}</caption>{''.join(rows)}</table>"
+
     def _check_warm(self, train):
         """Raise where training cannot go on with this set."""
         self._check_fitted()
@@ -348,7 +376,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
         """The arrays to go on from, after `_set_training`, given who was known before it."""
         return self._learned
 
-    def _train(self, clock, train, arrays, rows, epochs, validation, stop, progress, keep="last"):
+    def _train(self, clock, train, arrays, rows, epochs, validation, ending, progress):
         """Train from these arrays, with this history so far, and keep what is learned; the ratings as trained on."""
         make_trainer = self.scheme
         with clock.spent_on("compile"):
@@ -368,16 +396,22 @@ class Model(Parameters, Solvers, Stored, Predictor):
             if copies is None or (errors and not np.isfinite(rmse)):
                 raise DivergedError(epoch, self._remedy)
             row = {"epoch": epoch, "seconds": seconds, "rmse": rmse, "mae": mae}
-            if keep == "best" and (best is None or rmse < best[1]["rmse"]):
+            row |= measured(copies, [*rows, row])
+            if ending.keep == "best" and (best is None or ending.quality(row) > ending.quality(best[1])):
                 best = self._apart(copies), row
+            _LOG.info("%s, %s: %s", type(self).__name__, self.solver, row)
             return copies, [*rows, row], best
+
+        def measured(copies, rows):
+            return ending.measured(self._as_of(copies, rows, clock), validation) if ending.judges_lists else {}
 
         # One assignment an epoch: whenever an interrupt comes, factors and history belong together.
         if rows:
             learned = trainer.arrays()
             newest = finite.copies(learned), rows, None
-            if keep == "best":
-                of_them = {"epoch": self.epoch, "rmse": errors(*learned)[0]}  # on this validation set
+            if ending.keep == "best":
+                rmse, mae = errors(*learned)  # on this validation set
+                of_them = {"epoch": self.epoch, "rmse": rmse, "mae": mae} | measured(newest[0], rows)
                 newest = newest[0], rows, (self._apart(newest[0]), of_them)
         else:
             newest = done(rows, 0, 0.0, None)
@@ -391,13 +425,28 @@ class Model(Parameters, Solvers, Stored, Predictor):
                 seconds = time.perf_counter() - started
                 clock.add("train", seconds)
                 newest = done(rows, epoch + 1, rows[-1]["seconds"] + seconds, best)
-                if stop is not None and stop(newest[1][-1]):
+                if ending.callbacks:
+                    told = self._as_of(*newest[:2], clock)
+                    for callback in ending.callbacks:
+                        callback(told, dict(newest[1][-1]))
+                if ending.over(newest[1][-1]):
                     break
         except (KeyboardInterrupt, DivergedError):
             self._finish(clock, *newest)
             raise
         self._finish(clock, *newest)
         return train
+
+    def _as_of(self, copies, rows, clock):
+        """A copy of this model with what is learned by now, for whom training tells of it."""
+        import pandas as pd
+
+        told = copy.copy(self)
+        told._forget_copies()
+        told._set_learned(self._apart(copies))
+        told.history, told.times = pd.DataFrame(rows), replace(clock.times)
+        told.epoch = rows[-1]["epoch"] if rows else 0
+        return told
 
     def _keep_orders(self, train):
         """Keep of a training set, as it was trained on, what the first list of recommendations would make again."""

@@ -46,6 +46,9 @@ class Folding(Recommender):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k items with the highest predicted ratings that the user has not rated.
 
+        Of models of explicit ratings, lists of what a user would rate highest; what a user would choose next
+        `ImplicitALS` predicts, whose lists these are for.
+
         Of equal ratings the item of the lower position comes first. A user of whom the model knows nothing that tells
         items apart (see the class) gets those with the most training ratings first. Up to 128 items are
         found where the kernel runs, more, and those of a blend, on the CPU.
@@ -155,7 +158,7 @@ class Folding(Recommender):
                 raise ValueError(f"there are {len(items)} items and {len(values)} ratings; give as many")
             ratings, named = Ratings(np.zeros(len(items)), self._listed(items, ids), values, 1, self._shape[1]), False
         else:
-            ratings, named = ratings_of(data, "ratings", one_user=True)
+            ratings, named = ratings_of(self._counted(data), "ratings", one_user=True)
             ratings = ratings.on_host()
             if named:
                 items = self._positions(ratings.item_ids, "item", ids)[ratings.items]

@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpumf.arguments import brief, flag
+from gpumf.datasets import Ratings
 from gpumf.datasets.checks import array_of, plain_ids
-from gpumf.datasets.frames import positions_of, ratings_like
+from gpumf.datasets.frames import positions_of, ratings_like, ratings_of
 from gpumf.models.checks import positions
 from gpumf.models.once import Once
 
 if TYPE_CHECKING:
     from collections.abc import Set
-    from typing import Any, TypeAlias
+    from typing import Any, Literal, TypeAlias
 
     from numpy.typing import ArrayLike
 
-    from gpumf.datasets import Ratings
     from gpumf.datasets.frames import RatingsLike
 
     Ids: TypeAlias = ArrayLike | Set[Any]
+    Unknown: TypeAlias = Literal["error", "skip"]
 
 
 class Identified(ABC):
@@ -145,6 +146,27 @@ class Identified(ABC):
             told[missing] = None if told.dtype.kind == "O" else -1
         return told
 
-    def _like(self, data: RatingsLike, name: str) -> Ratings:
-        """`Ratings` of what `fit` takes, in the positions of this model."""
+    def _counted(self, data: RatingsLike) -> RatingsLike:
+        """What `fit` takes, with ratings."""
+        return data
+
+    def _like(self, data: RatingsLike, name: str, unknown: Unknown = "error") -> Ratings:
+        """`Ratings` of what `fit` takes, in the positions of this model; ids that it does not know may be skipped."""
+        if unknown not in ("error", "skip"):
+            raise ValueError(f"unknown must be 'error' or 'skip', not {unknown!r}")
+        data = self._counted(data)
+        if unknown == "skip":
+            data = self._of_known(*ratings_of(data, name, one_user=True))
         return ratings_like(data, name, self.user_ids, self.item_ids, self._shape)
+
+    def _of_known(self, ratings, named):
+        """`Ratings` in the positions of this model, without those of ids that it does not know, if they name ids."""
+        if not named:
+            return ratings
+        columns = {}
+        for side, count in zip(("user", "item"), self._shape, strict=True):
+            places = self._places(getattr(ratings, f"{side}_ids"), getattr(self, f"{side}_ids"), count, side)
+            columns |= {f"{side}s": places[getattr(ratings, f"{side}s")], f"n_{side}s": count}
+        known = (columns["users"] >= 0) & (columns["items"] >= 0)
+        columns |= {side: columns[side][known] for side in ("users", "items")}
+        return Ratings(**columns, values=ratings.values[known], name=ratings.name)

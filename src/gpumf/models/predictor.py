@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpumf.datasets.frames import RatingsLike
-    from gpumf.models.ids import Ids
+    from gpumf.models.ids import Ids, Unknown
 
 
 class Predictor(Folding, Lists):
@@ -24,6 +24,7 @@ class Predictor(Folding, Lists):
 
     mean: float
     _learned: Any
+    _user_known: np.ndarray
 
     @property
     def _item_known(self):
@@ -53,16 +54,18 @@ class Predictor(Folding, Lists):
     def _errors(self, ratings):
         """A function of the model's arrays, where they are, that gives (rmse, mae) on these ratings."""
 
-    def score(self, ratings: RatingsLike) -> dict[str, float]:
+    def score(self, ratings: RatingsLike, *, unknown: Unknown = "error") -> dict[str, float]:
         """Errors on a set of ratings of the same shape, as {"rmse": ..., "mae": ...} in rating units.
 
         Parameters
         ----------
         ratings : Ratings, or what `fit` makes them of
+        unknown : 'error', raise where an id is not of the training set, and count the mean as predicted for who has
+            no training ratings (see the class); 'skip', leave all ratings of these users and items out
 
         Raises
         ------
-        ValueError : a set of another shape, or without a rating
+        ValueError : a set of another shape, or without a rating that counts; another `unknown`
 
         >>> from gpumf import ALS
         >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
@@ -71,8 +74,12 @@ class Predictor(Folding, Lists):
         ['rmse', 'mae']
         """
         self._check_fitted()
-        ratings = self._like(ratings, "the set")
+        ratings = self._like(ratings, "the set", unknown)
         self._check_shape(ratings)
+        if unknown == "skip":
+            xp = ratings.xp
+            known = xp.asarray(self._user_known)[ratings.users] & xp.asarray(self._item_known)[ratings.items]
+            ratings = ratings.select(known)
         if ratings.nnz == 0:
             raise ValueError("there are no ratings to score on")
         arrays = self._learned

@@ -1,10 +1,11 @@
 """Implicit feedback: every kernel against the float64 reference, and what the estimator makes of it."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from cases import HALF, als_case, als_tolerance
-from gpumf import ImplicitALS
+from gpumf import ALS, ImplicitALS
 from gpumf.datasets import Ratings
 from support import kernels_on, ragged_ratings, random_factors, slow
 
@@ -133,3 +134,16 @@ def test_save_and_load(tmp_path):
     model.save(tmp_path / "model.npz")
     loaded = ImplicitALS.load(tmp_path / "model.npz", device="cpu")
     assert loaded.alpha == 3.0 and np.array_equal(loaded.predict(0, [1, 2]), model.predict(0, [1, 2]))
+
+
+def test_pairs_without_ratings_count_one():
+    users, items = ["ann", "ann", "bob", "eve", "ann"], ["up", "heat", "up", "alien", "up"]
+    frame = pd.DataFrame({"user": users, "item": items})
+    wanted = ImplicitALS(2, device="cpu").fit((users[:4], items[:4], [1] * 4), 3)
+    for given in (frame, (users, items), frame[["item", "user"]]):
+        model = ImplicitALS(2, device="cpu").fit(given, 3, validation=frame)
+        assert np.array_equal(model.user_factors, wanted.user_factors)
+    assert wanted.score(frame) == model.score(frame)
+    assert model.fold_in(pd.DataFrame({"user": ["zoe"], "item": ["up"]})).user_ids.tolist() == ["zoe"]
+    with pytest.raises(ValueError, match="rating"):
+        ALS(2, device="cpu").fit(frame, 1)

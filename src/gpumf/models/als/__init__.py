@@ -9,6 +9,7 @@ import numpy as np
 
 from gpumf.arguments import flag, integer, number
 from gpumf.datasets import Ratings
+from gpumf.datasets.frames import with_ones
 from gpumf.models.als.cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
 from gpumf.models.als.tensor_core import TensorCore
 from gpumf.models.als.thesis import ThesisGlobal, ThesisHybrid, ThesisShared
@@ -176,7 +177,10 @@ class _LeastSquares(Factorization):
 
 
 class ALS(_LeastSquares):
-    """Alternating least squares with weighted-lambda regularization (ALS-WR).
+    """Alternating least squares with weighted-lambda regularization (ALS-WR), for predicting ratings.
+
+    For top-N lists take `ImplicitALS`: a high predicted rating says how a user would rate an item, not whether the
+    user would choose it.
 
     One epoch solves every user's, then every item's, regularized least-squares problem with the other side fixed:
 
@@ -265,6 +269,9 @@ class ImplicitALS(Explaining, _LeastSquares):
     is made small. With Y^T Y for all items and a correction for the rated ones, a half-sweep costs no more than with
     explicit ratings (Hu, Koren and Volinsky 2008; cumf, section 5.6).
 
+    Data need no ratings: of a data frame with the columns user and item alone, or of (users, items), every pair
+    counts 1, however often it comes. For top-N lists this is the model to take; `ALS` and `SGD` predict ratings.
+
     `predict` gives preferences, near 0 to 1; errors in `history` and `score` are against preferences of 1, the
     ratings above 0. What counts is the order: see `rank` and `recommend`. For users and items without training
     ratings 0 is predicted; such a user is recommended the items with the most training ratings first.
@@ -337,6 +344,9 @@ class ImplicitALS(Explaining, _LeastSquares):
 
     def _target_mean(self, train):
         return self.factors * (_LARGEST_START / 2) ** 2
+
+    def _counted(self, data):
+        return with_ones(data)
 
     def _forget_copies(self):
         super()._forget_copies()

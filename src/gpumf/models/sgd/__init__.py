@@ -24,6 +24,7 @@ from gpumf.models.sgd.kato_hosino import KatoHosino
 from gpumf.models.sgd.newgpusgd import NewGpuSgd
 from gpumf.models.sgd.ordered import Ordered, OrderedParallel
 from gpumf.models.sgd.updates import SMALL, Parallel, Sequential
+from gpumf.models.stopping import Ending
 
 if TYPE_CHECKING:
     from typing import Any, Literal, Self
@@ -43,6 +44,8 @@ _LEAST_GROUPS, _LEAST_THREADS = 512, 4096
 
 class SGD(Factorization):
     """Stochastic gradient descent on sum (r_ui - p_u . q_i)^2 / 2 + lambda/2 (|p_u|^2 + |q_i|^2) per rating.
+
+    For predicting ratings; for top-N lists take `ImplicitALS`.
 
     An epoch is nnz updates: `sequential`, `parallel` and `hogwild` draw ratings with replacement (thesis, sections
     2.3.2 and 4.1, Algorithm 4.1), `cu2rec` one of each user's at a time, the others take every rating once. With a
@@ -346,7 +349,7 @@ class SGD(Factorization):
             self._user_known[: len(known[0])] |= known[0]
             self._item_counts[: len(counts)] += counts
             self._training = _joined(before, given)
-            self._train(clock, new, factors, self.history.to_dict("records"), epochs, validation, None, progress)
+            self._train(clock, new, factors, self.history.to_dict("records"), epochs, validation, Ending(), progress)
         return self
 
 

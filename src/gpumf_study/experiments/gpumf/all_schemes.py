@@ -115,7 +115,7 @@ def _history(model, train, epochs, test):
     def stamp(row):
         until[row["epoch"]] = perf_counter() - started
 
-    history = _fits.history(model, train, epochs, test, callbacks=[stamp])
+    history = _fits.history(model, train, epochs, test, stop=stamp)
     return history.assign(elapsed=history.epoch.map(until).astype(float) - history["compile"])
 
 
