@@ -8,7 +8,8 @@ from gpumf.models import als, rbm, sgd  # noqa: F401 - they declare their source
 
 # Sizes, of which tests launch some.
 _SIZES = {"FACTORS", "HIDDEN", "LEVELS"}
-_PARTIAL = ("keyword", "markexpr", "lf", "deselect", "collectonly")
+_PARTIAL = ("keyword", "lf", "deselect", "collectonly")
+_KEY = "gpumf/launched"  # what the quick tests launched, until the slow ones have run
 
 
 def wanted():
@@ -32,7 +33,7 @@ def launched():
 
 
 class Launched:
-    """Fails a run of all tests after which a kernel or a version was never launched.
+    """Fails a run of all tests, or of the slow after the quick ones, if a kernel or a version was never launched.
 
     With pytest-xdist each worker hands over what it launched, and the process that hears of all outcomes judges.
     """
@@ -45,9 +46,26 @@ class Launched:
         self.found |= set(map(tuple, getattr(node, "workeroutput", {}).get("launched", ())))
 
     def _whole(self):
-        """Whether all tests ran, and could launch kernels."""
-        given = any(self.config.getoption(option, None) for option in _PARTIAL)
-        return self.config.args == self.config.getini("testpaths") and not given and not gpu.why_unavailable("host")
+        """Whether all tests ran, or all of a tier, and could launch kernels."""
+        part = any(self.config.getoption(option, None) for option in _PARTIAL)
+        part |= self._tier() not in ("", "slow", "not slow")
+        return self.config.args == self.config.getini("testpaths") and not part and not gpu.why_unavailable("host")
+
+    def _tier(self):
+        return self.config.getoption("markexpr", None) or ""
+
+    def _add_up(self):
+        """Keep what the quick tests launched; add it to what the slow ones did. Return whether that is all."""
+        if not self._tier():
+            return True
+        cache = getattr(self.config, "cache", None)
+        quick = None if cache is None else cache.get(_KEY, None)
+        if cache is not None:
+            cache.set(_KEY, sorted(self.found) if self._tier() == "not slow" else None)
+        if self._tier() == "not slow" or quick is None:
+            return False
+        self.found |= set(map(tuple, quick))
+        return True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session):
@@ -55,7 +73,7 @@ class Launched:
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput["launched"] = sorted(self.found)
         elif session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and self._whole():
-            self.missing = sorted(wanted() - self.found)
+            self.missing = sorted(wanted() - self.found) if self._add_up() else []
             if self.missing:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

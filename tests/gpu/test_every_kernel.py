@@ -46,6 +46,24 @@ def test_part_of_the_tests_and_a_run_that_was_stopped_are_held_to_nothing(nothin
     assert judged(part, set()) == (pytest.ExitCode.OK, [])
 
 
+def test_the_slow_tests_are_judged_with_what_the_quick_ones_launched(nothing_here):
+    kept, every, missed = {}, wanted(), ("sgd/hogwild.cu", "hogwild")
+    cache = SimpleNamespace(get=kept.get, set=kept.__setitem__)
+    half = set(sorted(every)[::2])
+
+    def tier(marks, found):
+        config = config_of(markexpr=marks)
+        config.cache = cache
+        return judged(config, found)
+
+    assert tier("slow", set()) == (pytest.ExitCode.OK, []), "without the quick tests there is nothing to judge"
+    assert tier("not slow", half) == (pytest.ExitCode.OK, [])
+    assert tier("slow", every - half) == (pytest.ExitCode.OK, [])
+    tier("not slow", half - {missed})
+    assert tier("slow", every - half - {missed}) == (pytest.ExitCode.TESTS_FAILED, [missed])
+    assert tier("host", set()) == (pytest.ExitCode.OK, [])
+
+
 def test_a_worker_hands_over_what_it_launched(host, monkeypatch):
     of_tests = NAMES, "shuffles", ()
     monkeypatch.setattr(host, "launched", {("sgd/hogwild.cu", "hogwild", (("FACTORS", 8), ("BIASES", 0))), of_tests})
