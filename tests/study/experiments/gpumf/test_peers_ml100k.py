@@ -1,6 +1,7 @@
 """SGD beside Surprise: searches of the same size on the same ratings."""
 
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from gpumf_study import figure_style as style
 from gpumf_study.experiments.gpumf import peers_ml100k as experiment
 from outcomes import labelled, promise_words
+from support import ragged_ratings
 
 COLUMNS = ["program", "fold", "step", "seed", "rmse", "mae", "train", "wall"]
 
@@ -102,3 +104,23 @@ def test_choices_at_an_edge_of_the_grid_are_those_of_a_program():
     frame = pd.DataFrame(rows, columns=columns)
     assert experiment.at_edges(frame, experiment.OURS).to_dict() == {"regularization": 1}
     assert experiment.at_edges(frame, experiment.SVD).to_dict() == {"regularization": 0}
+
+
+def test_what_is_chosen_does_not_depend_on_the_test_ratings(monkeypatch):
+    ratings = ragged_ratings(n_users=80, seed=2)
+    _, test = next(iter(ratings.kfold(5)))
+    judged = np.isin(ratings.users * ratings.n_items + ratings.items, test.users * ratings.n_items + test.items)
+    mirrored = replace(ratings, values=np.where(judged, 6 - ratings.values, ratings.values).astype(np.float32))
+    grid = {"factors": [4], "regularization": [0.01, 0.5], "learning_rate": [0.02], "epochs": [1, 3]}
+    monkeypatch.setattr(experiment, "_all", lambda sets, jobs: [experiment._trained(sets, job) for job in jobs])
+    monkeypatch.setattr(experiment, "version", lambda package: "0")
+    monkeypatch.setattr(experiment, "identity", lambda ratings: {})
+    frames = []
+    for made in (ratings, mirrored):
+        monkeypatch.setattr(experiment, "load_ratings", lambda data, made=made: made)
+        frames.append(experiment.run("a", 1, {experiment.OURS: grid}, seeds=2, repeats=0).set_index("step"))
+    choices, tests = ([frame.loc[step] for frame in frames] for step in ("choice", "test"))
+    pd.testing.assert_frame_equal(*choices)
+    assert tests[0][list(grid)].equals(tests[1][list(grid)]) and (tests[0].rmse != tests[1].rmse).all()
+    best = choices[0].sort_values("rmse").iloc[0]
+    assert (tests[0][list(grid)] == best[list(grid)]).all(axis=None)
