@@ -92,14 +92,14 @@ class Case:
             worst = np.argmax(off - 2 * most * lengths)
             assert off[worst] <= 2 * most * lengths[worst], (self, name, worst, off[worst], lengths[worst])
 
-    def assert_fits_close(self, tolerance):
+    def assert_fits_close(self, tolerance, floor=0.0):
         """`assert_close` of an epoch by `fit`, of one more by a second call, and of one from the start again."""
         model, train = self.model, self.given
         model.fit(train, 1)
         case = Case(model, train, model._initial(train), decay=1)
-        case.assert_close(tolerance, 1, model._learned)
-        case.assert_close(tolerance, 2, model.fit(train, 1, warm_start=True)._learned)
-        case.assert_close(tolerance, 1, model.fit(train, 1)._learned)
+        case.assert_close(tolerance, 1, model._learned, floor)
+        case.assert_close(tolerance, 2, model.fit(train, 1, warm_start=True)._learned, floor)
+        case.assert_close(tolerance, 1, model.fit(train, 1)._learned, floor)
 
     def __repr__(self):
         model = self.model

@@ -2,7 +2,7 @@
 //
 // For every row with ratings r over columns S, solve (F_S^T F_S + lambda n I) x = F_S^T r as in als/thesis.cu.
 // With IMPLICIT (Hu, Koren and Volinsky 2008; cumf, section 5.6): (F^T F + sum w f f^T + lambda I) x = sum (1 + w) f
-// with w = alpha r over the ratings above zero, and F^T F, over all columns, from the kernel `gram`.
+// with w = alpha |r|, on the right over the ratings above zero, and F^T F, over all columns, from the kernel `gram`.
 //
 // What it changes against thesis_shared and cumf's kernels, and why:
 //   - The other side's factors are gathered as FP16 rows, half the bytes, by asynchronous copies.
@@ -261,12 +261,12 @@ struct Pipeline {
 #if IMPLICIT
             // Weights below 2^-12 count as 2^-12, small against the 1 that is added, so that FP16 has digits for their
             // root.
-            const float scaled = scales.ratings * scales.ratings * max(value[k], 0.0f);  // alpha r, scaled
+            const float scaled = scales.ratings * scales.ratings * fabsf(value[k]);  // alpha |r|, scaled
             const float least = max(scales.root * 0x1p-6f, 0x1p-24f);
-            const bool seen = value[k] > 0.0f;
+            const bool seen = value[k] != 0.0f;
             const half_bits root = to_half(max(scaled * rsqrtf(max(scaled, 0x1p-100f)), least));
             to.roots[t] = seen ? root : 0;
-            right = seen ? __fdividef(scales.root * scales.root + scaled, from_half(root)) : 0.0f;
+            right = value[k] > 0.0f ? __fdividef(scales.root * scales.root + scaled, from_half(root)) : 0.0f;
 #else
             right *= scales.ratings;
 #endif
@@ -579,7 +579,7 @@ __device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, fl
 }
 
 // Grid: a team a segment, or fewer where blocks are PERSISTENT. Block: TEAMS teams of THREADS, with dynamic shared memory
-// of a Work each. largest: for each row the magnitude of its largest rating (IMPLICIT: its largest, or 0). unit: the
+// of a Work each. largest: for each row the magnitude of its largest rating. unit: the
 // power of two by which `fixed` is divided, and its reciprocal. gram: with IMPLICIT F^T F.
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
     tensor_core(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
@@ -666,8 +666,7 @@ __device__ inline float block_max(float x) {
     return x;
 }
 
-// Grid and block: a warp a segment. largest: for each row the magnitude of its largest rating, with IMPLICIT its largest
-// rating or 0; 0 before.
+// Grid and block: a warp a segment. largest: for each row the magnitude of its largest rating; 0 before.
 extern "C" __global__ void largest_ratings(const Segment* __restrict__ segments, int n_segments,
                                            const float* __restrict__ values, unsigned* __restrict__ largest) {
     const int warp = (int)((blockIdx.x * blockDim.x + threadIdx.x) / 32);
@@ -675,8 +674,7 @@ extern "C" __global__ void largest_ratings(const Segment* __restrict__ segments,
     const Segment segment = segments[warp];
     float most = 0.0f;
     for (int t = threadIdx.x % 32; t < segment.length; t += 32) {
-        const float value = values[segment.begin + t];
-        most = max(most, IMPLICIT ? value : fabsf(value));
+        most = max(most, fabsf(values[segment.begin + t]));
     }
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) most = max(most, __shfl_xor_sync(0xffffffffu, most, offset));

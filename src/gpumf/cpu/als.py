@@ -190,14 +190,15 @@ def implicit_half_sweep(indptr, indices, values, fixed, gram, solved, regulariza
     ridge = gram + regularization * np.eye(fixed.shape[1], dtype=np.float32)
     for row in prange(len(indptr) - 1):
         seen = indices[indptr[row] : indptr[row + 1]]
-        weights = alpha * np.maximum(values[indptr[row] : indptr[row + 1]], np.float32(0))
-        seen, weights = seen[weights > 0], weights[weights > 0]
-        if len(seen):
+        given = values[indptr[row] : indptr[row + 1]]
+        preferred = given > 0
+        weights = alpha * np.abs(given)
+        if preferred.any():
             v = fixed[seen]
             weighted = v * weights.reshape(-1, 1)
             system = ridge + v.T @ weighted
             for k in range(len(system)):  # weights that leave nothing of the ridge would make it singular
                 system[k, k] += _ROUNDING * system[k, k]
-            solved[row] = np.linalg.solve(system, (weighted + v).sum(axis=0))
+            solved[row] = np.linalg.solve(system, (weighted + v)[preferred].sum(axis=0))
         else:
             solved[row] = np.float32(0)

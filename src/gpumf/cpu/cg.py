@@ -91,7 +91,7 @@ def _add_products(indices, values, fixed, implicit, alpha, p, product, right):
         for t in range(first, min(first + _CHUNK, len(indices))):
             q, weight, target = fixed[indices[t]], np.float32(1), values[t]
             if implicit:
-                weight = max(alpha * values[t], np.float32(0))
+                weight = alpha * abs(values[t])
                 target = weight + np.float32(1) if values[t] > 0 else np.float32(0)
             dot = np.float32(0)
             for k in range(len(q)):

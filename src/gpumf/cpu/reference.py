@@ -42,8 +42,8 @@ def als_half_sweep(rows, fixed, regularization, weighted=True, pinned=None):
 def implicit_half_sweep(rows, fixed, regularization, alpha):
     """Solve every row's normal equations for implicit feedback (Hu, Koren, Volinsky 2008; cumf, section 5.6).
 
-    A rating r > 0 says that the column was chosen, with confidence 1 + alpha r; any other, and every column without a
-    rating, that it was not, with confidence 1.
+    A rating r > 0 says that the column was chosen, any other that it was not, with confidence 1 + alpha |r|; every
+    column without a rating was not, with confidence 1.
 
     Parameters
     ----------
@@ -62,9 +62,9 @@ def implicit_half_sweep(rows, fixed, regularization, alpha):
     for row, (begin, end) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):
         chosen = rows.values[begin:end] > 0
         if chosen.any():
-            v = fixed[rows.indices[begin:end][chosen]]
-            weights = alpha * rows.values[begin:end][chosen].astype(np.float64)
-            solved[row] = np.linalg.solve(everything + (v.T * weights) @ v, v.T @ (1 + weights))
+            v = fixed[rows.indices[begin:end]]
+            weights = alpha * np.abs(rows.values[begin:end].astype(np.float64))
+            solved[row] = np.linalg.solve(everything + (v.T * weights) @ v, v.T @ (chosen * (1 + weights)))
     return solved
 
 

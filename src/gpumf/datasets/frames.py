@@ -89,19 +89,6 @@ def ratings_of(data: RatingsLike, name: str = "ratings", one_user: bool = False)
     raise TypeError(f"{name} must be Ratings, or what they are made of, not {kind}: {_WAYS}")
 
 
-def with_ones(data: Any) -> Any:
-    """Data frames of users and items alone, and (users, items), with a rating of 1 a pair; others as given."""
-    import pandas as pd
-
-    if isinstance(data, tuple | list) and len(data) == 2 and all(hasattr(part, "__len__") for part in data):
-        data = pd.DataFrame(dict(zip(("user", "item"), data, strict=True)))
-    elif not isinstance(data, Ratings) and not isinstance(data, pd.DataFrame) and hasattr(data, "to_pandas"):
-        data = data.to_pandas()
-    if not isinstance(data, pd.DataFrame) or "rating" in data or not {"user", "item"} <= set(data):
-        return data
-    return data.drop_duplicates(["user", "item"]).assign(rating=1.0)
-
-
 def _on_gpu(users, items, values, shape, name):
     device = gpu.device()
     users, items, values = map(device.xp.asarray, (users, items, values))

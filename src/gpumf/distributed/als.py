@@ -226,7 +226,7 @@ def system_size(factors):
 def added_up(rows, first, end, fixed, alpha=None):
     """Each row's sum v v^T, its lower triangle row by row, and sum r v.
 
-    With implicit feedback alpha r, 0 where r is not above it, is the weight of v v^T, and one more that of v.
+    With implicit feedback alpha |r| is the weight of v v^T, and one more that of v where r > 0, else 0.
 
     Parameters
     ----------
@@ -242,8 +242,8 @@ def added_up(rows, first, end, fixed, alpha=None):
     indptr = rows.indptr[first : end + 1] - rows.indptr[first]
     indices, values, scales = rows.indices[own], rows.values[own], None
     if alpha is not None:
-        weights = np.float32(alpha) * np.maximum(values, 0)
-        scales, counted = np.sqrt(weights), weights > 0
+        weights = np.float32(alpha) * np.abs(values)
+        scales, counted = np.sqrt(weights), (values > 0) & (weights > 0)
         values = np.divide(weights + 1, scales, out=np.zeros_like(scales), where=counted)
     systems = np.empty((end - first, system_size(f)), np.float32)
     native = als.native_sums(f)

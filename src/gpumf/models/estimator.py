@@ -304,12 +304,12 @@ class Model(Parameters, Solvers, Stored, Predictor):
         self, train: RatingsLike, validation: RatingsLike | None, known: bool
     ) -> tuple[bool, Ratings, Ratings | None]:
         """(named, train, validation): whether data name ids, and `Ratings`, in known positions where there are."""
-        train, named = ratings_of(self._counted(train), "train")
+        train, named = ratings_of(train, "train")
         if known and named and self.history is not None:
             train = ratings_like(train, "train", self.user_ids, self.item_ids, self._shape, named)
         if validation is not None:
             facts = train.user_ids, train.item_ids, (train.n_users, train.n_items)
-            validation = ratings_like(self._counted(validation), "validation", *facts)
+            validation = ratings_like(validation, "validation", *facts)
         return named, train, validation
 
     def _taken(self, train: Ratings, validation: Ratings | None) -> tuple[Clock, Ratings, Ratings | None]:

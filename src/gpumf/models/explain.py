@@ -71,12 +71,13 @@ class Explaining(Folding):
         else:
             rows, row = self._training.on_host().by_user, self._only(user, "user", ids)
         part = slice(rows.indptr[row], rows.indptr[row + 1])
-        rated, weights = rows.indices[part], self.alpha * np.maximum(rows.values[part].astype(np.float64), 0)
-        rated, weights = rated[weights > 0], weights[weights > 0]
+        rated, values = rows.indices[part], rows.values[part].astype(np.float64)
+        weights, preferred = self.alpha * np.abs(values), values > 0
         every = self.item_factors.astype(np.float64)
         of_rated = every[rated]
         system = every.T @ every + of_rated.T @ (weights[:, None] * of_rated)
         system += self.regularization * np.eye(len(system))
+        rated, weights, of_rated = rated[preferred], weights[preferred], of_rated[preferred]
         contributions = of_rated @ np.linalg.solve(system, every[place]) * (1 + weights)
         best = np.argsort(-contributions, kind="stable")[:k]
         return float(contributions.sum()), self._told(rated[best].astype(np.int64), "item", ids), contributions[best]

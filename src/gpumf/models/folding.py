@@ -158,7 +158,7 @@ class Folding(Recommender):
                 raise ValueError(f"there are {len(items)} items and {len(values)} ratings; give as many")
             ratings, named = Ratings(np.zeros(len(items)), self._listed(items, ids), values, 1, self._shape[1]), False
         else:
-            ratings, named = ratings_of(self._counted(data), "ratings", one_user=True)
+            ratings, named = ratings_of(data, "ratings", one_user=True)
             ratings = ratings.on_host()
             if named:
                 items = self._positions(ratings.item_ids, "item", ids)[ratings.items]

@@ -146,15 +146,10 @@ class Identified(ABC):
             told[missing] = None if told.dtype.kind == "O" else -1
         return told
 
-    def _counted(self, data: RatingsLike) -> RatingsLike:
-        """What `fit` takes, with ratings."""
-        return data
-
     def _like(self, data: RatingsLike, name: str, unknown: Unknown = "error") -> Ratings:
         """`Ratings` of what `fit` takes, in the positions of this model; ids that it does not know may be skipped."""
         if unknown not in ("error", "skip"):
             raise ValueError(f"unknown must be 'error' or 'skip', not {unknown!r}")
-        data = self._counted(data)
         if unknown == "skip":
             data = self._of_known(*ratings_of(data, name, one_user=True))
         return ratings_like(data, name, self.user_ids, self.item_ids, self._shape)

@@ -45,7 +45,7 @@ def with_new(model: Model, new: RatingsLike, grow: bool = False) -> tuple[Rating
 
 def _grown(model, data):
     """`Ratings` of what `fit` takes, in the positions of a model, and in those after them for who is new."""
-    given, named = ratings_of(model._counted(data), "new", one_user=True)
+    given, named = ratings_of(data, "new", one_user=True)
     facts = {}
     for side, count in zip(("user", "item"), model._shape, strict=True):
         known, ids = getattr(model, f"{side}_ids"), getattr(given, f"{side}_ids")

@@ -71,7 +71,7 @@ def expected_systems(rows, fixed, alpha=None):
             matrices.append(v.T @ v)
             biases.append(v.T @ r)
         else:
-            matrices.append(fixed.T @ fixed + (v.T * (alpha * r * (r > 0))) @ v)
+            matrices.append(fixed.T @ fixed + (v.T * (alpha * abs(r))) @ v)
             biases.append(v.T @ ((1 + alpha * r) * (r > 0)))
     return np.array(matrices), np.array(biases)
 
@@ -161,7 +161,7 @@ def test_half_precision_rounds_a_and_nothing_else(launcher):
 
 
 def implicit_ratings(seed):
-    """Ragged, some ratings zero or negative: seen, but not liked."""
+    """Ragged, some ratings zero or negative: seen, but not liked, or disliked."""
     r = ragged(seed)
     values = np.random.default_rng(seed).integers(-1, 5, r.nnz).astype(np.float32)
     return Ratings(r.users, r.items, values, r.n_users, r.n_items)
@@ -181,7 +181,8 @@ def test_implicit_reference_is_the_dense_problem():
     preferred, confidence = np.zeros((USERS, ITEMS)), np.ones((USERS, ITEMS))
     liked = ratings.values > 0
     at = ratings.users[liked], ratings.items[liked]
-    preferred[at], confidence[at] = 1, 1 + 2.0 * ratings.values[liked]
+    preferred[at] = 1
+    confidence[ratings.users, ratings.items] = 1 + 2.0 * abs(ratings.values)
     solved = reference.implicit_half_sweep(ratings.by_user, fixed, 0.5, 2.0)
     gradient = (confidence * (solved @ fixed.T - preferred)) @ fixed + 0.5 * solved
     np.testing.assert_allclose(gradient, 0, atol=1e-9)

@@ -41,10 +41,11 @@ def row_and_bound(model, start, fixed, columns, values):
         rows, weights, targets = fixed[columns], np.ones(len(columns)), values
         ridge = model.regularization * (len(columns) if model.weighted else 1)
     else:  # all columns with weight 1 and target 0, then those that were seen
-        columns, seen = columns[values > 0], model.alpha * values[values > 0]
+        columns, values = columns[values != 0], values[values != 0]
+        seen = model.alpha * abs(values)
         rows = np.concatenate([fixed, fixed[columns]])
         weights = np.concatenate([np.ones(len(fixed)), seen])
-        targets = np.concatenate([np.zeros(len(fixed)), (1 + seen) / seen])
+        targets = np.concatenate([np.zeros(len(fixed)), (values > 0) * (1 + seen) / seen])
         ridge = model.regularization
     a = (rows.T * weights) @ rows + ridge * np.eye(f)
     inverse, b = np.linalg.inv(a), rows.T @ (weights * targets)

@@ -5,15 +5,15 @@ import pandas as pd
 import pytest
 
 from cases import HALF, als_case, als_tolerance
-from gpumf import ALS, ImplicitALS
+from gpumf import ImplicitALS
 from gpumf.datasets import Ratings
 from support import kernels_on, ragged_ratings, random_factors, slow
 
 
 def implicit_ratings(n_users=30, n_items=50, longest=40, seed=0):
-    """Counts from 0 to 5, of which 0 is as good as no rating."""
+    """Counts from -2 to 5: dislikes below 0, which is as good as no rating."""
     ratings = ragged_ratings(n_users, n_items, longest, seed)
-    values = np.random.default_rng(seed).integers(0, 6, ratings.nnz)
+    values = np.random.default_rng(seed).integers(-2, 6, ratings.nnz)
     return Ratings(ratings.users, ratings.items, values, n_users, n_items)
 
 
@@ -45,14 +45,14 @@ def test_second_epochs_and_second_fits_go_on_from_the_first(device):
         case, close = case_of(device, kernel, ratings, 6, 2.0), 10 * tolerance(kernel)
         case.assert_close(close, 1, floor=1e-3)
         case.assert_close(close, 2, floor=1e-3)
-        case.assert_fits_close(close)
+        case.assert_fits_close(close, floor=1e-3)
 
 
 @pytest.mark.parametrize("factors", [100, *slow(128)])
 def test_tensor_core_with_many_factors(launcher, factors):
     ratings = implicit_ratings(n_users=5, n_items=300, longest=50, seed=factors)
     case = case_of(launcher.name, "tensor_core", ratings, factors, 2.0, 50.0)
-    case.assert_close(tolerance("tensor_core"), HALF)
+    case.assert_close(tolerance("tensor_core"), HALF, floor=1e-3)
 
 
 @pytest.mark.slow
@@ -65,14 +65,14 @@ def test_long_rows_meet_in_any_order(host):
             learned = case.run(HALF)
         found.add(learned[0].tobytes())
     assert len(found) == 1
-    case.assert_close(tolerance("tensor_core"), HALF, learned)
+    case.assert_close(tolerance("tensor_core"), HALF, learned, floor=1e-3)
 
 
 def test_weights_of_any_size_fit_half_precision(launcher):
     ratings = implicit_ratings(seed=5)
     huge = Ratings(ratings.users, ratings.items, ratings.values * 1e4, ratings.n_users, ratings.n_items)
     case = case_of(launcher.name, "tensor_core", huge, 8, 40.0, 1e5)
-    case.assert_close(tolerance("tensor_core"), HALF)
+    case.assert_close(tolerance("tensor_core"), HALF, floor=1e-3)
 
 
 def blocks(seed=0):
@@ -137,13 +137,23 @@ def test_save_and_load(tmp_path):
 
 
 def test_pairs_without_ratings_count_one():
-    users, items = ["ann", "ann", "bob", "eve", "ann"], ["up", "heat", "up", "alien", "up"]
+    users, items = ["ann", "ann", "bob", "eve"], ["up", "heat", "up", "alien"]
     frame = pd.DataFrame({"user": users, "item": items})
-    wanted = ImplicitALS(2, device="cpu").fit((users[:4], items[:4], [1] * 4), 3)
+    wanted = ImplicitALS(2, device="cpu").fit((users, items, [1] * 4), 3)
     for given in (frame, (users, items), frame[["item", "user"]]):
         model = ImplicitALS(2, device="cpu").fit(given, 3, validation=frame)
         assert np.array_equal(model.user_factors, wanted.user_factors)
     assert wanted.score(frame) == model.score(frame)
     assert model.fold_in(pd.DataFrame({"user": ["zoe"], "item": ["up"]})).user_ids.tolist() == ["zoe"]
-    with pytest.raises(ValueError, match="rating"):
-        ALS(2, device="cpu").fit(frame, 1)
+
+
+def test_what_users_dislike_is_recommended_less_than_what_they_have_not_seen():
+    users, items = (index.ravel() for index in np.indices((20, 6)))
+    chosen = (users + items) % 3 > 0
+    likes = Ratings(users[chosen], items[chosen], np.ones(chosen.sum()), 20, 6)
+    disliked = np.where((likes.users == 0) & (likes.items == 1), -5, likes.values)
+    before, after = (
+        ImplicitALS(3, alpha=5.0, device="cpu").fit(Ratings(likes.users, likes.items, values, 20, 6), 10)
+        for values in (np.where(disliked < 0, 0, disliked), disliked)
+    )
+    assert after.predict(0, 1) < before.predict(0, 1) - 0.05

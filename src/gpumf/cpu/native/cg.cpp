@@ -1,7 +1,7 @@
 // One half-sweep of ALS on the processor by conjugate gradient, compiled for FACTORS and IMPLICIT (0 or 1).
 //
 // No row's matrix is summed up: A p = sum w (q . p) q + G p + ridge p over the row's ratings, a pass over them a step
-// (Takács, Pilászy and Tikk 2011), from the solution before. w = 1 and G = 0; with IMPLICIT w = alpha r for r > 0 and
+// (Takács, Pilászy and Tikk 2011), from the solution before. w = 1 and G = 0; with IMPLICIT w = alpha |r| and
 // G = Q^T Q. A block of rows goes step by step, so that G is read once for all of them. Sums of chunks of ratings keep
 // the digits that one running sum over a long row would lose, and scalars are FP64, which squares of FP32 fit.
 #include <algorithm>
@@ -119,7 +119,7 @@ static void add_products(Workspace& w, int r, const Rows& rows, float alpha) {
         }
       }
       const Vector zero = {}, one = 1.0f - zero;
-      const Vector weights = !IMPLICIT ? one : value > zero ? alpha * value : zero;
+      const Vector weights = !IMPLICIT ? one : value > zero ? alpha * value : -alpha * value;
       const Vector targets = !IMPLICIT ? value : value > zero ? 1.0f + alpha * value : zero;
       for (int t = 0; t < 4 * quads; t += 4) {
         Vector s[4] = {};

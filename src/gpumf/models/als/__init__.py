@@ -9,7 +9,6 @@ import numpy as np
 
 from gpumf.arguments import flag, integer, number
 from gpumf.datasets import Ratings
-from gpumf.datasets.frames import with_ones
 from gpumf.models.als.cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
 from gpumf.models.als.tensor_core import TensorCore
 from gpumf.models.als.thesis import ThesisGlobal, ThesisHybrid, ThesisShared
@@ -261,16 +260,17 @@ class ALS(_LeastSquares):
 class ImplicitALS(Explaining, _LeastSquares):
     """Alternating least squares on implicit feedback: how often or how long, not how much it was liked.
 
-    A rating r > 0 says that the user prefers the item, p = 1, with confidence c = 1 + alpha r; everything else, the
-    pairs without a rating and those with r <= 0, is p = 0 with c = 1. Over all pairs,
+    A rating r says how sure it is, c = 1 + alpha |r|, that the user prefers the item, p = 1 where r > 0, or does not,
+    p = 0 where r < 0: a dislike weighs more than a pair that nobody has seen. A rating of 0 and the pairs without one
+    are p = 0 with c = 1. Over all pairs,
 
         sum c_ui (p_ui - x_u . y_i)^2 + lambda (sum |x_u|^2 + sum |y_i|^2)
 
     is made small. With Y^T Y for all items and a correction for the rated ones, a half-sweep costs no more than with
     explicit ratings (Hu, Koren and Volinsky 2008; cumf, section 5.6).
 
-    Data need no ratings: of a data frame with the columns user and item alone, or of (users, items), every pair
-    counts 1, however often it comes. For top-N lists this is the model to take; `ALS` and `SGD` predict ratings.
+    Data need no ratings: of a data frame with the columns user and item alone, or of (users, items), each
+    row counts 1. For top-N lists this is the model to take; `ALS` and `SGD` predict ratings.
 
     `predict` gives preferences, near 0 to 1; errors in `history` and `score` are against preferences of 1, the
     ratings above 0. What counts is the order: see `rank` and `recommend`. For users and items without training
@@ -344,9 +344,6 @@ class ImplicitALS(Explaining, _LeastSquares):
 
     def _target_mean(self, train):
         return self.factors * (_LARGEST_START / 2) ** 2
-
-    def _counted(self, data):
-        return with_ones(data)
 
     def _forget_copies(self):
         super()._forget_copies()

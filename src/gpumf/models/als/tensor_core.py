@@ -117,7 +117,7 @@ class TensorCore(KernelTrainer, ALSTrainer):
         self._root_of_alpha = np.float32(np.sqrt(model.alpha or 1))
 
     def _largest_ratings(self, rows):
-        """The magnitude of each row's largest rating; of implicit feedback its largest rating, or 0."""
+        """The magnitude of each row's largest rating."""
         largest = self._device.zeros(rows.n_rows, np.float32)
         for chosen, segments, _, values in rows:
             self._add_largest(segments, values, largest[chosen])
