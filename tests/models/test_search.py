@@ -8,7 +8,7 @@ import pytest
 from gpumf import ALS, RBM, SGD, ImplicitALS, cross_validate, search
 from gpumf.datasets import DataError, Ratings
 from gpumf.models.sgd import schedules
-from gpumf.models.stopping import ending
+from gpumf.models.stopping import Ending
 from support import ragged_ratings
 
 RATINGS = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)
@@ -114,7 +114,7 @@ def test_splits_by_time_and_of_one_rating_a_user():
 
 
 def test_an_error_equal_to_the_least_is_no_improvement():
-    ends = ending(None, 2, (), "best")
+    ends = Ending(None, 2, (), "best").over
     assert [ends({"rmse": rmse}) for rmse in (1.0, 1.0, 1.0)] == [False, False, True]
-    ends = ending(None, 2, (), "best")
+    ends = Ending(None, 2, (), "best").over
     assert [ends({"rmse": rmse}) for rmse in (1.0, 1.0, 0.9, 0.9, 0.9)] == [False, False, False, False, True]
