@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cases import order_of, rates_of
-from gpumf import ALS, SGD, DivergedError, native
+from gpumf import ALS, SGD, DivergedError, native, threads
 from gpumf.cpu import als, reference, sgd
 from gpumf.models.sgd.partition import shuffled_blocks
 from gpumf_study.experiments.gpumf import cpu_baselines
@@ -49,7 +49,7 @@ def test_als_matches_the_reference(make, factors):
 def test_als_on_all_cores_is_the_same_bit_for_bit(monkeypatch, n_users):
     ratings = ragged_ratings(n_users=n_users, seed=1)
     fixed = random_factors(ratings.n_items, 33, 1)
-    monkeypatch.setattr(native, "cores", lambda: 5)
+    monkeypatch.setattr(threads, "count", lambda: 5)
     make = als.native_half_sweep.__wrapped__  # for so many cores
     one, all_ = (half_sweep(make, 33, ratings, fixed, parallel=parallel) for parallel in (0, 1))
     assert np.array_equal(one, all_) and not np.isnan(one).any()

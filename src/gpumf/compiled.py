@@ -16,15 +16,15 @@ import shutil
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, partial, update_wrapper, wraps
 from inspect import signature
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, SimpleNamespace
 
 import numpy as np
 
-from gpumf import places
+from gpumf import places, threads
 
 _KEPT = 8
 """Cache folders of a function that stay: several versions of the package may be in use side by side."""
@@ -44,6 +44,7 @@ class _State:
     def __init__(self):
         # Reentrant: to compile a function is to compile those that it calls.
         self.lock, self.cached, self.parallel = threading.RLock(), True, True
+        self.turn = threading.RLock()  # of threads to compute on all others
 
 
 _STATE = _State()
@@ -66,7 +67,8 @@ class _Late:
         if kind not in self._known:
             _again_without_cache(lambda: self._compile(arguments))
             self._known.add(kind)
-        return self.compiled(*arguments)
+        with _on_threads(self._options[1].get("parallel")):
+            return self.compiled(*arguments)
 
     @property
     def compiled(self):
@@ -188,7 +190,7 @@ cached_vectorize = partial(_decorator, "vectorize")
 
 def cached_by_size(make):
     """`functools.cache` for a function of sizes and `parallel` that has Numba compile another one for them."""
-    kept, parameters = cache(make), signature(make)
+    kept, parameters = cache(lambda *sizes: _running_on_threads(make(*sizes))), signature(make)
 
     @wraps(make)
     def made(*sizes, **named):
@@ -211,6 +213,37 @@ def _first_use():
         import numba
 
         yield numba
+
+
+def _running_on_threads(made):
+    """A function, or an object of functions, that runs on as many threads as it is to."""
+    if isinstance(made, SimpleNamespace):
+        return SimpleNamespace(**{name: _running_on_threads(function) for name, function in vars(made).items()})
+
+    @wraps(made)
+    def run(*arguments):
+        with _on_threads(True):
+            return made(*arguments)
+
+    return run
+
+
+@contextmanager
+def _on_threads(parallel):
+    """Have Numba run what this thread calls on `threads.count()` threads, or fewer where the user told it so."""
+    if not parallel or not _STATE.parallel:
+        yield
+        return
+    numba = sys.modules["numba"]
+    before = numba.get_num_threads()
+    # Numba's own threads, which it has where there is no OpenMP, end a process that uses them from two at a time.
+    turn = _STATE.turn if numba.threading_layer() == "workqueue" else nullcontext()
+    numba.set_num_threads(min(threads.count(), before))
+    try:
+        with turn:
+            yield
+    finally:
+        numba.set_num_threads(before)
 
 
 @cache
@@ -257,7 +290,8 @@ def seconds():
 def _after_fork():
     """A child process has none of its parent's threads; GNU's OpenMP ends one that goes on with them."""
     numba = sys.modules.get("numba")
-    _STATE.lock = threading.RLock()  # which a thread that is no more may have held
+    # Threads that are no more may have held them.
+    _STATE.lock, _STATE.turn = threading.RLock(), threading.RLock()
     with suppress(AttributeError, ValueError):  # half imported; no threads were started yet
         if numba and numba.threading_layer():
             _STATE.parallel = False

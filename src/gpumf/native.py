@@ -93,11 +93,6 @@ def aligned(values):
     return copy
 
 
-def cores():
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
 def _processor():
     """What -march=native depends on: a folder of libraries may be shared by machines."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()

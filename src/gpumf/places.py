@@ -70,14 +70,14 @@ def make_private(folder: Path) -> None:
         if why:
             _warn(f"{why}: compiled code is not kept in {folder}")
             raise PermissionError(why)
-    if os.name == "posix" and folder.stat().st_mode & 0o077:
+    if hasattr(os, "geteuid") and folder.stat().st_mode & 0o077:
         folder.chmod(0o700)
     tempfile.TemporaryFile(dir=folder).close()
 
 
 def why_not_private(path: Path) -> str | None:
     """One sentence on who else could have written a file or folder, or None where it is this user's alone."""
-    if os.name != "posix":
+    if not hasattr(os, "geteuid"):  # Windows keeps users apart by other means
         return None
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
@@ -89,7 +89,7 @@ def why_not_private(path: Path) -> str | None:
 
 def _why_open(folder):
     """As `why_not_private`, of a folder above: it may be root's, and where only owners rename (/tmp), everybody's."""
-    if os.name != "posix":
+    if not hasattr(os, "geteuid"):  # Windows keeps users apart by other means
         return None
     found = folder.stat()
     if found.st_uid not in (0, os.geteuid()):

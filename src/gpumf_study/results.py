@@ -22,7 +22,7 @@ from typing import Any
 
 import pandas as pd
 
-from gpumf import __version__, gpu, native, places, suggestion
+from gpumf import __version__, gpu, places, suggestion, threads
 from gpumf.gpu import sources
 
 # Folders of the machines whose results the book and the README show where none is named: of each experiment those of
@@ -133,7 +133,7 @@ def provenance() -> dict[str, Any]:
         "clean": clean,
         "kernels_sha256": sources.digest(),
         "cpu": _cpu_name(),
-        "cpu_count": native.cores(),
+        "cpu_count": threads.cores(),
         "platform": platform.platform(),
         "python": platform.python_version(),
         "packages": {"gpumf": __version__} | {name: metadata.version(name) for name in _PACKAGES},

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpumf import native
+from gpumf import native, threads
 from gpumf.cpu import order
 from gpumf.datasets import Ratings
 
@@ -33,7 +33,7 @@ def _compiler():
 @pytest.mark.parametrize("name", SETS)
 def test_all_cores_make_the_order_of_counting_sorts(name, cores, monkeypatch):
     expected, ratings = random_ratings(*SETS[name]), random_ratings(*SETS[name])
-    monkeypatch.setattr(native, "cores", lambda: cores)
+    monkeypatch.setattr(threads, "count", lambda: cores)
     assert ratings.nnz < order.LEAST  # by counting sorts
     pairs = [(expected.by_user, "by_user"), (expected.by_item, "by_item")]
     monkeypatch.setattr(order, "LEAST", 0)

@@ -1,5 +1,6 @@
 """A cluster on this machine: who can reach it."""
 
+import subprocess
 import sys
 
 import numpy as np
@@ -50,3 +51,31 @@ def test_cards_without_dask_cuda_are_refused_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "dask_cuda", None)
     with pytest.raises(ImportError, match="pip install dask-cuda"), local_cluster():
         pass
+
+
+GUARDED = """
+from gpumf.distributed import local_cluster
+
+
+def main():
+    with local_cluster(1) as client:
+        print("workers:", len(client.ncores()))
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_script_without_a_guard_gets_one_error(tmp_path):
+    (tmp_path / "script.py").write_text(GUARDED.replace('if __name__ == "__main__":\n    main()', "main()"))
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    assert "script.py, line 10: each worker imports this script" in done.stderr.splitlines()[-1]
+    assert done.stderr.count("Traceback") == 1
+
+
+def test_a_script_with_a_guard_starts_its_workers(tmp_path):
+    (tmp_path / "script.py").write_text(GUARDED)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=True)
+    assert done.stdout == "workers: 1\n"

@@ -2,8 +2,9 @@
 
 import platform
 from argparse import Namespace
+from typing import Any
 
-from gpumf import __version__, datasets, gpu, native, places
+from gpumf import __version__, datasets, gpu, places, threads
 from gpumf.datasets import files
 
 
@@ -15,11 +16,11 @@ def run(options: Namespace) -> tuple[dict, str]:
         cache = f"none: {error}"
     present = datasets.names().query("present").index
     devices = {name: gpu.why_unavailable(name) for name in ("cuda", "host")}
-    answer = {
+    answer: dict[str, Any] = {
         "gpumf": __version__,
         "python": platform.python_version(),
         "system": platform.platform(),
-        "cores": native.cores(),
+        "cores": threads.cores(),
         "gpu": gpu.device().facts["gpu"] if gpu.available() else None,
         "devices": {name: why or "available" for name, why in devices.items()} | {"cpu": "available"},
         "data": [str(folder) for folder in files.data_folders()],

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from gpumf import native
+from gpumf import native, threads
 from gpumf.compiled import cached_by_size, cached_njit, prange
 from gpumf.cpu.shapes import takes
 
@@ -50,10 +50,10 @@ def native_half_sweep(factors, parallel):
     run, floats = library.half_sweep, native.array(np.float32)
     run.argtypes = [native.array(np.int64), native.array(np.int32), floats, floats, floats]
     run.argtypes += [c_int64, c_float, c_bool, c_int]
-    threads = native.cores() if parallel else 1
 
     def half_sweep(indptr, indices, values, fixed, solved, regularization, weighted):
-        run(indptr, indices, values, fixed, solved, len(indptr) - 1, regularization, weighted, threads)
+        on = threads.count() if parallel else 1
+        run(indptr, indices, values, fixed, solved, len(indptr) - 1, regularization, weighted, on)
 
     return half_sweep
 
@@ -79,7 +79,7 @@ def native_sums(factors):
         if scales is not None and np.shape(scales) != values.shape:
             raise ValueError(f"sums: there are {np.shape(scales)} scales of ratings {values.shape}")
         of_scales = None if scales is None else np.ascontiguousarray(scales, np.float32).ctypes
-        run(indptr, indices, values, of_scales, fixed, systems, len(indptr) - 1, native.cores())
+        run(indptr, indices, values, of_scales, fixed, systems, len(indptr) - 1, threads.count())
 
     return sums
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from gpumf import native
+from gpumf import native, threads
 from gpumf.compiled import SUMS_IN_ANY_ORDER, cached_njit, prange
 from gpumf.cpu.shapes import takes
 
@@ -59,11 +59,10 @@ def native_half_sweep(factors, parallel, implicit):
     run, floats, integers = library.half_sweep, native.array(np.float32), native.array(np.int32)
     run.argtypes = [native.array(np.int64), integers, floats, integers, floats, floats, c_int64, c_int64]
     run.argtypes += [c_float, c_bool, c_float, c_int, c_float, c_int]
-    threads = native.cores() if parallel else 1
 
     def half_sweep(rows, order, fixed, solved, *parameters):
         arrays = rows.indptr, rows.indices, rows.values, order, fixed, solved
-        run(*arrays, rows.n_rows, len(fixed), *parameters, threads)
+        run(*arrays, rows.n_rows, len(fixed), *parameters, threads.count() if parallel else 1)
 
     return half_sweep
 

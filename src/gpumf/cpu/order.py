@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from gpumf import native
+from gpumf import native, threads
 from gpumf.compiled import cached_njit, prange
 from gpumf.cpu.shapes import takes
 
@@ -17,7 +17,7 @@ def counted(rows, n_rows):
     """How often each of 0..n_rows-1 is among these, int64 (n_rows,)."""
     if len(rows) < LEAST:
         return np.bincount(rows, minlength=n_rows)
-    return _counted(rows, n_rows, min(native.cores(), max(len(rows) // n_rows, 1))).sum(axis=0)
+    return _counted(rows, n_rows, min(threads.count(), max(len(rows) // n_rows, 1))).sum(axis=0)
 
 
 @cached_njit(parallel=True)
@@ -49,8 +49,8 @@ def compressed(rows, columns, values, indptr):
         return None
     nnz, n_rows = len(rows), len(indptr) - 1
     result = np.empty(nnz, np.int32), np.empty(nnz, np.float32)
-    threads = min(native.cores(), max(nnz // n_rows, 1))  # a counter a thread and row, no more than there are ratings
-    run(rows, columns, values, nnz, indptr, n_rows, *result, threads)
+    on = min(threads.count(), max(nnz // n_rows, 1))  # a counter a thread and row, no more than there are ratings
+    run(rows, columns, values, nnz, indptr, n_rows, *result, on)
     return result
 
 

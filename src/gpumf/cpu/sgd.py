@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from gpumf import native
+from gpumf import native, threads
 from gpumf.compiled import cached_by_size, cached_njit, prange
 from gpumf.cpu.shapes import takes
 from gpumf.hashing import high_product, splitmix64
@@ -197,11 +197,11 @@ def native_ordered(columns, biases, parallel):
     common = [positions, positions, *[floats] * 4, *[native.array(np.int64)] * 2]
     library.ordered.argtypes = [*common, c_int, c_int]
     library.ordered_by_rates.argtypes = [*common, floats, floats, c_int, c_int]
-    threads = native.cores() if parallel else 1
 
     def ordered(users, items, values, p, q, steps, offsets, diagonals, rates=None):
+        on = threads.count() if parallel else 1
         run = library.ordered if rates is None else library.ordered_by_rates
-        run(users, items, values, p, q, steps, offsets, diagonals, *(rates or ()), len(diagonals), threads)
+        run(users, items, values, p, q, steps, offsets, diagonals, *(rates or ()), len(diagonals), on)
 
     return ordered
 

@@ -1,11 +1,12 @@
 """Columns of many ratings, worked on piece by piece on all cores (NumPy and Arrow release the GIL)."""
 
-import os
 from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
+
+from gpumf import threads
 
 _PIECE = 1 << 18
 """Ratings of a piece: what is made of them on the way stays in a core's cache."""
@@ -33,7 +34,7 @@ def pool():
     """A thread a core."""
     from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+    return ThreadPoolExecutor(threads.count())
 
 
 def in_pieces(work, n):

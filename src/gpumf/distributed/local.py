@@ -1,10 +1,16 @@
 """A cluster on this machine."""
 
+import ast
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from gpumf import gpu
+
+_START_SECONDS = 300
+"""For which a client waits for the scheduler, on a machine that may be busy; Dask's default is 30."""
 
 
 @contextmanager
@@ -25,8 +31,12 @@ def local_cluster(workers: int | None = None, *, security: Any = None, **options
     Raises
     ------
     ImportError : without the extra `distributed`; on a machine with cards, without dask-cuda
+    RuntimeError : a script calls this outside of `if __name__ == "__main__":`, where each worker would call it again
     """
+    import dask
     from distributed import Client
+
+    _check_guard(dask.config.get("distributed.worker.multiprocessing-method", "spawn"))
 
     # A worker that Dask pauses for its memory takes no task, and a training would wait for it in vain.
     fixed = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": None}
@@ -44,5 +54,24 @@ def local_cluster(workers: int | None = None, *, security: Any = None, **options
 
         options["worker_dashboard_address"] = "127.0.0.1:0"
         cluster = LocalCluster(n_workers=workers or 2, processes=True, **options)
-    with cluster, Client(cluster) as client:
+    with cluster, Client(cluster, timeout=_START_SECONDS) as client:
         yield client
+
+
+def _check_guard(method):
+    """Raise where processes that import the script again would start a cluster each."""
+    if method == "fork":
+        return
+    frame = sys._getframe()
+    while frame and not (frame.f_globals.get("__name__") == "__main__" and frame.f_code.co_name == "<module>"):
+        frame = frame.f_back
+    if frame is None or not Path(frame.f_code.co_filename).is_file():  # a function of a notebook, or typed in
+        return
+    with suppress(OSError, SyntaxError, UnicodeDecodeError):
+        tree = ast.parse(Path(frame.f_code.co_filename).read_bytes())
+        tests = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)]
+        if not any(node.lineno <= frame.f_lineno <= node.end_lineno for node in tests):
+            raise RuntimeError(
+                f"{frame.f_code.co_filename}, line {frame.f_lineno}: each worker imports this script, and would "
+                'start a cluster of its own; put what starts one under `if __name__ == "__main__":`'
+            )

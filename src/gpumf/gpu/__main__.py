@@ -5,13 +5,12 @@ data set's rating scale too, are left to their first use.
 """
 
 import argparse
-import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from tqdm import tqdm
 
-from gpumf import ALS, RBM, SGD, ImplicitALS, gpu
+from gpumf import ALS, RBM, SGD, ImplicitALS, gpu, threads
 from gpumf.gpu import sources
 
 
@@ -42,8 +41,8 @@ def main(arguments=None):
         device.kernel(source, next(iter(sources.kernels(sources.path(source, defines)))), **defines)
 
     # The compiler lets go of the GIL.
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for _ in tqdm(threads.map(compiled, wanted), total=len(wanted), unit="source"):
+    with ThreadPoolExecutor(threads.count()) as pool:
+        for _ in tqdm(pool.map(compiled, wanted), total=len(wanted), unit="source"):
             pass
     return 0
 

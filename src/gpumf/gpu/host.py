@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gpumf import native
+from gpumf import native, threads
 from gpumf.cpu.machine import seconds_of
 from gpumf.gpu import DeviceError, sources
 from gpumf.gpu.recording import Recorder
@@ -278,7 +278,7 @@ class HostDevice(Recorder):
     def order(self):
         """The next launch's cores and order, and where its steps go."""
         if self._shuffle is None:
-            return {"cores": os.cpu_count()}, None
+            return {"cores": threads.count()}, None
         draws, trace = self._shuffle
         return {"cores": 1, "shuffled": 1, "seed": draws.getrandbits(32)}, trace
 

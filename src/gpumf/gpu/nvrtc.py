@@ -5,13 +5,12 @@ NVRTC comes with the extra `test` (the package nvidia-cuda-nvrtc).
 
 import ctypes
 import importlib.util
-import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from gpumf import native
+from gpumf import native, threads
 from gpumf.checksums import sealed, unsealed
 from gpumf.gpu import DeviceError, sources
 
@@ -112,5 +111,5 @@ def _checked(status):
 
 def resources_of(variants):
     """`resources` of each (source, architecture, definitions), in order, compiled on all cores at a time."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(threads.count()) as pool:
         return list(pool.map(lambda variant: resources(*variant[:2], **variant[2]), variants))

@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from gpumf import threads
+
 _MOST_CORES = 8  # which are as fast as the bus
 _ALONE = 4 << 20  # bytes that are copied sooner than others start to help
 
@@ -15,7 +17,7 @@ def _copiers(process):
     """The threads that copy in this process (after a fork there are none)."""
     from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(min(_MOST_CORES, os.cpu_count() or 1), "gpumf-copy")
+    return ThreadPoolExecutor(min(_MOST_CORES, threads.count()), "gpumf-copy")
 
 
 def copy(target, source):

@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from gpumf import native
+from gpumf import threads
 from gpumf.compiled import cached_njit
 from gpumf.cpu import sgd as cpu_sgd
 from gpumf.datasets.rows import sorted_by
@@ -65,7 +65,7 @@ def shuffled_blocks(train, side, seed, values=None):
     """
     down, across = (parts_of(np.arange(n), side, n) for n in (train.n_users, train.n_items))
     values = train.values if values is None else values
-    slices = min(native.cores(), max(train.nnz // side**2, 1))  # a counter a slice and block, no more than ratings
+    slices = min(threads.count(), max(train.nnz // side**2, 1))  # a counter a slice and block, no more than ratings
     return cpu_sgd.into_blocks(
         train.users, train.items, values, down, across, side, splitmix64(np.uint64(seed)), slices
     )

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf import gpu, native
+from gpumf import gpu, native, threads
 from gpumf.cpu import sgd as cpu_sgd
 from gpumf.gpu import sources
 from gpumf.hashing import splitmix64
@@ -221,14 +221,12 @@ class Sequential(Updates):
         return cpu_sgd.hogwild(model.columns, model.bias_kind, cls.parallel)
 
     def __init__(self, model, train, user_factors, item_factors):
-        from numba import get_num_threads
-
         self._hogwild = self.compile(model)
         self._ratings = train.users, train.items, train.values
         self._nnz = train.nnz
         self._p, self._q = native.aligned(user_factors), native.aligned(item_factors)
         self._key = draw_key(model)
-        self._chunks = get_num_threads() if self.parallel else 1
+        self._chunks = threads.count() if self.parallel else 1
         self.set_steps(model)
 
     def updates(self, first, count):

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, ImplicitALS, native
+from gpumf import ALS, ImplicitALS, threads
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.findings import Finding, Holds, Target, median
@@ -75,7 +75,7 @@ def run(data, factors, exact, seeds, iterations, k, alpha, regularization):
             measured = _iterations(models, train, iterations) + _fits(models, train, test, iterations, k)
             chosen = _defaults(f, train)
             rows += [row | {"factors": f, "seed": seed, "default": row["model"] in chosen} for row in measured]
-    frame = pd.DataFrame(rows).assign(data=ratings.name, nnz=train.nnz, threads=native.cores())
+    frame = pd.DataFrame(rows).assign(data=ratings.name, nnz=train.nnz, threads=threads.count())
     frame = frame.assign(peer=f"implicit {version('implicit')}")
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
@@ -107,7 +107,7 @@ def _peer(ours, iterations):
         ours.regularization,
         alpha=1.0,  # its ratings are the confidences themselves
         iterations=iterations,
-        num_threads=native.cores(),
+        num_threads=threads.count(),
         random_state=ours.seed,
     )
     peer.cg_steps = STEPS
@@ -141,7 +141,7 @@ def _iterations(models, train, n):
 
         def of_peer(_):
             for ratings, solved, fixed in ((confidences, users, items), (transposed, items, users)):
-                peer.solver(ratings, solved, fixed, ours.regularization, num_threads=native.cores())
+                peer.solver(ratings, solved, fixed, ours.regularization, num_threads=threads.count())
 
         work = {name: model.trainer(train).epoch for name, model in models.items()} | {PEER: of_peer}
         for number in range(n):

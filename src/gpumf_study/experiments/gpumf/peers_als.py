@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ImplicitALS, gpu, native
+from gpumf import ImplicitALS, gpu, threads
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf.als_implicit_cpu import STEPS
@@ -80,7 +80,7 @@ def run(data, factors, iterations, repeats, steps):
                     rows.append({"program": name, "device": device, "factors": f, "iterations": n, "repeat": repeat})
                     rows[-1]["wall"] = wall
     frame = pd.DataFrame(rows).query("repeat >= 0").reset_index(drop=True)
-    frame = frame.assign(data=ratings.name, threads=native.cores(), version=version("implicit"))
+    frame = frame.assign(data=ratings.name, threads=threads.count(), version=version("implicit"))
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
@@ -110,7 +110,7 @@ def _peer(device, train, matrix, factors, n, steps):
         from implicit.cpu.als import AlternatingLeastSquares
 
         model = AlternatingLeastSquares(
-            factors, REGULARIZATION, iterations=n, random_state=0, num_threads=native.cores()
+            factors, REGULARIZATION, iterations=n, random_state=0, num_threads=threads.count()
         )
         arrays = None
     model.cg_steps = steps

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, native
+from gpumf import SGD, threads
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf import sgd_ml100k
@@ -109,7 +109,7 @@ def _combinations(grid):
 
 def _all(sets, jobs):
     """The rows of these trainings, each in a process with one core."""
-    with ProcessPoolExecutor(native.cores(), get_context("spawn"), _take, [sets]) as pool:
+    with ProcessPoolExecutor(threads.count(), get_context("spawn"), _take, [sets]) as pool:
         return list(tqdm(pool.map(_of_pool, jobs), total=len(jobs), desc="peers_ml100k", leave=False))
 
 

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, native
+from gpumf import SGD, threads
 from gpumf.models.evaluation import Errors
 from gpumf.models.sgd import schedules
 from gpumf_study import figure_style as style
@@ -113,7 +113,7 @@ def run(data, factors, epochs, repeats, grids):
                 of_repeat = [best["epochs"]] if repeat else epochs
                 judged = fit(taken, test, of_repeat, *pair, seed=repeat, timed=True)
                 rows += [what | {"repeat": repeat, "chosen": row["epochs"] == best["epochs"]} | row for row in judged]
-    frame = pd.DataFrame(rows).assign(data=ratings.name, threads=native.cores(), version=version("libmf"))
+    frame = pd.DataFrame(rows).assign(data=ratings.name, threads=threads.count(), version=version("libmf"))
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
@@ -159,7 +159,7 @@ def _fitted(program, factors, train, judge, epochs, regularization, rate, seed, 
 
 
 def _libmf(factors, file, mean, judge, epochs, regularization, rate):
-    cores = native.cores()
+    cores = threads.count()
     options = {"k": factors, "nr_threads": cores, "nr_bins": max(26, 2 * cores + 1), "nr_iters": epochs, "eta": rate}
     options |= {"lambda_p1": 0, "lambda_q1": 0}  # the package's defaults are not zero, as LIBMF's own are
     options |= {"lambda_p2": regularization, "lambda_q2": regularization, "quiet": True}

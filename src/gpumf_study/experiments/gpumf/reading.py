@@ -17,8 +17,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import datasets
-from gpumf.native import cores
+from gpumf import datasets, threads
 from gpumf_study import figure_style as style
 from gpumf_study.findings import Finding, Target, median
 
@@ -76,7 +75,7 @@ def run(nnz, users, items, repeats):
                 for repeat in tqdm(range(times), desc=f"{format} with {ids}", leave=False):
                     command = [sys.executable, "-c", _READ, str(path), datasets.read.__module__]
                     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-                    rows.append((format, ids, found.pop("nnz"), cores(), repeat, *found.values()))
+                    rows.append((format, ids, found.pop("nnz"), threads.count(), repeat, *found.values()))
                 path.unlink()
     return pd.DataFrame(rows, columns=["format", "ids", "nnz", "cores", "repeat", "seconds", "peak", "arrays"])
 

@@ -1,0 +1,98 @@
+"""How many threads work on the CPU runs on: one setting for C++, Numba, the emulator and the readers of files.
+
+`limited_to` sets it for a block of code, the environment variable GPUMF_NUM_THREADS for a process. By default it is
+the number of cores that this process may use. OMP_NUM_THREADS and NUMBA_NUM_THREADS are upper bounds. Products of
+NumPy run on the threads of its BLAS, which has settings of its own (https://pypi.org/project/threadpoolctl).
+"""
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+
+from gpumf.arguments import integer
+
+_PROC, _CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+_LIMIT: ContextVar[int | None] = ContextVar("limit", default=None)
+
+
+def count() -> int:
+    """Return the number of threads that work runs on, from here.
+
+    Raises
+    ------
+    ValueError : GPUMF_NUM_THREADS is set to something else than a number from 1
+
+    >>> with limited_to(1):
+    ...     count()
+    1
+    """
+    wanted = _LIMIT.get() or _given() or cores()
+    return min([wanted, *_bounds()])
+
+
+@contextmanager
+def limited_to(threads: int | None) -> Iterator[None]:
+    """Within it, run work on so many threads; None changes nothing.
+
+    Raises
+    ------
+    ValueError : threads below 1
+    """
+    before = _LIMIT.set(_LIMIT.get() if threads is None else integer("threads", threads, 1))
+    try:
+        yield
+    finally:
+        _LIMIT.reset(before)
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use, by its affinity and the quota of its cgroups."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min(usable, _quota())))
+
+
+def _given():
+    text = os.environ.get("GPUMF_NUM_THREADS", "").strip()
+    if text and not (text.isdecimal() and int(text)):
+        raise ValueError(f"GPUMF_NUM_THREADS must be an integer from 1, not {text!r}")
+    return int(text) if text else None
+
+
+def _bounds():
+    # OMP_NUM_THREADS may be a list, one for each level of nested loops.
+    texts = (os.environ.get(name, "").split(",")[0].strip() for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"))
+    return [int(text) for text in texts if text.isdecimal() and int(text)]
+
+
+@cache
+def _quota():
+    """Return how many cores' time the cgroups of this process, version 1 or 2, leave to it; infinity if unlimited."""
+    try:
+        lines = [line.split(":", 2) for line in _PROC.read_text().splitlines()]
+    except OSError:  # not Linux
+        return math.inf
+    quotas = [math.inf]
+    for _, controllers, name in lines:
+        folders = [_CGROUPS] if not controllers else [_CGROUPS / controllers, _CGROUPS / "cpu"]
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        inner = Path(name.lstrip("/"))
+        # In a container the path may be the host's; its own group is mounted at the root.
+        for folder in folders:
+            quotas += [_quota_of(folder / place) for place in (inner, *inner.parents)]
+    return min(quotas)
+
+
+def _quota_of(folder):
+    for names in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
+        try:
+            quota, period = " ".join((folder / name).read_text() for name in names).split()
+            if quota != "max" and int(quota) > 0:
+                return int(quota) / int(period)
+        except (OSError, ValueError):
+            continue
+    return math.inf
