@@ -65,9 +65,10 @@ def test_on_ml_100k_every_scheme_is_as_good_as_the_sequential_one(cuda, sequenti
     assert best < sequential_on_ml_100k + (0.012 if kernel == "cu2rec" else 0.005)
 
 
-def test_sequential_is_deterministic_and_seeded():
+@pytest.mark.parametrize("solver", ["sequential", "ordered", "ordered_parallel"])
+def test_solvers_of_the_cpu_are_deterministic_and_seeded(solver):
     ratings = ragged_ratings(seed=4)
-    fits = [SGD(16, solver="sequential", seed=s, biases=False).fit(ratings, 3).user_factors for s in (1, 1, 2)]
+    fits = [SGD(16, solver=solver, seed=s, biases=False).fit(ratings, 3).user_factors for s in (1, 1, 2)]
     assert np.array_equal(fits[0], fits[1]) and not np.allclose(fits[0], fits[2])
 
 

@@ -45,11 +45,12 @@ _LEAST_GROUPS, _LEAST_THREADS = 512, 4096
 class SGD(Factorization):
     """Stochastic gradient descent on sum (r_ui - p_u . q_i)^2 / 2 + lambda/2 (|p_u|^2 + |q_i|^2) per rating.
 
-    For predicting ratings; for top-N lists take `ImplicitALS`.
+    With the default solver of the CPU, `parallel`, two runs of the same seed differ slightly, as with any kernel that
+    updates in parallel without locks (Recht et al. 2011). `sequential`, `ordered` and `ordered_parallel` give the
+    same factors, bit for bit. For predicting ratings; for top-N lists take `ImplicitALS`.
 
     An epoch is nnz updates: `sequential`, `parallel` and `hogwild` draw ratings with replacement (thesis, sections
-    2.3.2 and 4.1, Algorithm 4.1), `cu2rec` one of each user's at a time, the others take every rating once. With a
-    kernel that updates in parallel without locks (Recht et al. 2011) two runs differ slightly.
+    2.3.2 and 4.1, Algorithm 4.1), `cu2rec` one of each user's at a time, the others take every rating once.
 
     Biases, as of cu2rec, are two more columns of the factors, see `Factorization`.
 
