@@ -81,6 +81,18 @@ def test_arrays_that_do_not_go_together_are_told(kind, device, tmp_path, monkeyp
                 use()
 
 
+def test_a_shape_that_is_assigned_in_place_is_seen():
+    model = ALS(4, device="cpu").fit(TRAIN, 1)
+    model.recommend(3)
+    model.item_factors.shape = 6, 17
+    with pytest.raises(
+        ValueError, match=r"item_factors must be an array, float32 \(17, 6\), .*not float32 \(6, 17\)"
+    ):
+        model.recommend(3)
+    model.item_factors.shape = 17, 6
+    assert len(model.recommend(3)[0])
+
+
 def test_arrays_of_the_same_shape_may_be_assigned_and_read_only_ones():
     model = ALS(4, device="cpu").fit(TRAIN, 2)
     predicted = model.predict(3, [1, 2, 5])

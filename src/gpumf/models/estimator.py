@@ -9,8 +9,9 @@ import time
 from abc import abstractmethod
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from html import escape
-from operator import is_
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,7 @@ from gpumf.datasets.frames import ratings_like, ratings_of
 from gpumf.models.checks import DivergedError, NotFittedError, check_finite, check_positions, check_training
 from gpumf.models.finite import FiniteCheck
 from gpumf.models.once import Once
-from gpumf.models.parameters import Parameters, same
+from gpumf.models.parameters import Parameters, parameter_names, same
 from gpumf.models.predictor import Predictor
 from gpumf.models.solvers import Solvers
 from gpumf.models.stopping import Ending
@@ -87,7 +88,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
         self._solver_given, self._default_solver = solver is not None, self._solver
         self._resolved = {"seed": self.seed, "device": self.device}
         self.history = self.epoch = None
-        self._facts_checked = Once()
+        self._facts_checked, self._state_checked = Once(), Once()
 
     def trainer(self, train: Ratings, *arrays: np.ndarray, **parts: Any) -> Trainer:
         """This model's solver at work on a training set: for what looks at its steps, or times them.
@@ -157,6 +158,10 @@ class Model(Parameters, Solvers, Stored, Predictor):
         vars(self).update(zip(self._arrays, arrays, strict=True))
 
     def _check_fitted(self):
+        state, checked = self._state(), self._state_checked
+        # The arrays' shapes too: these can be assigned in place.
+        if state and checked.was_of(state) and checked(None, *state) == [one.shape for one in self._learned]:
+            return
         learned = [vars(self).get(name) for name in self._arrays]
         if self.history is None or learned[0] is None:
             raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit() first")
@@ -175,6 +180,14 @@ class Model(Parameters, Solvers, Stored, Predictor):
                 if not np.isfinite(one).all():
                     raise ValueError(f"{name} has numbers that are not finite")
             self._finite = tuple(learned)
+        checked(lambda: [one.shape for one in learned], *self._state())
+
+    def _state(self):
+        """What `_check_fitted` looks at, or nothing where some of it is missing."""
+        try:
+            return _getter(type(self))(self)
+        except AttributeError:
+            return ()
 
     def _facts(self):
         """What `fit` leaves beside the arrays and users may assign."""
@@ -481,6 +494,12 @@ class Model(Parameters, Solvers, Stored, Predictor):
         self._user_known, self._item_counts = train.user_counts > 0, train.item_counts.copy()
         self._training = train
         self._keep_ids(train)
+
+
+@cache
+def _getter(cls):
+    facts = "mean", "scale", "history", "epoch", "times", "user_ids", "item_ids", "ids", "_user_known", "_item_counts"
+    return attrgetter(*parameter_names(cls), *facts, *cls._arrays)
 
 
 def _plain(scale):

@@ -62,7 +62,7 @@ class Parameters:
         made = type(self)(**self._given | self._resolved)
         return {
             name: now
-            for name in _names(type(self))
+            for name in parameter_names(type(self))
             if not same(now := getattr(self, name, None), getattr(made, name, None))
         }
 
@@ -71,7 +71,7 @@ class Parameters:
 
         What it derives from them is renewed. What was learned stays.
         """
-        names = _names(type(self))
+        names = parameter_names(type(self))
         if not self._parameters_checked.was_of([getattr(self, name, None) for name in names]):
             self._renew()
             self._parameters_checked(lambda: None, *[getattr(self, name, None) for name in names])
@@ -126,8 +126,8 @@ def _signature(cls):
 
 
 @cache
-def _names(cls):
-    """The parameters that have attributes of their names: all but **parameters."""
+def parameter_names(cls: Any) -> tuple[str, ...]:
+    """Return the parameters that have attributes of their names: all but **parameters."""
     return tuple(name for name in inspect.signature(cls).parameters if name != _options(cls))
 
 
