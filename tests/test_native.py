@@ -211,3 +211,26 @@ def test_the_baselines_learn_the_same_and_their_rules_can_say_no():
         made = frame.assign(seconds=frame.version.str.removesuffix(", biases").map(seconds))
         found = [(finding.rule, finding.value(made)) for finding in cpu_baselines.FINDINGS]
         assert [rule.word(value, spread) for rule, (value, spread, _) in found] == words
+
+
+def test_a_cxx_that_is_no_command_is_one_clear_error(monkeypatch):
+    monkeypatch.setenv("CXX", 'g++ "-O2')
+    with pytest.raises(ValueError, match=r"the environment variable CXX, .* is no command: No closing quotation"):
+        native.compiler.__wrapped__()
+
+
+def test_a_library_that_others_can_write_is_compiled_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def compiled():
+        library = native.compiled("cpu/one", 'extern "C" int one() { return 1; }', ["-fPIC"], [])
+        return library, library.stat().st_ino
+
+    library, first = compiled()
+    assert compiled() == (library, first)
+    assert [path.stat().st_mode & 0o777 for path in (library, library.parent)] == [0o700, 0o700]
+    library.chmod(0o722)
+    assert compiled()[1] != first and library.stat().st_mode & 0o777 == 0o700
+    library.parent.chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="can be written by others"), pytest.raises(PermissionError):
+        compiled()

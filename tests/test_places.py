@@ -77,3 +77,30 @@ def test_nothing_needs_to_be_writable_to_import_train_and_recommend(tmp_path):
     before = sorted(tmp_path.rglob("*"))
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, capture_output=True)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows keeps users apart by other means")
+@pytest.mark.parametrize("open_", ["folder", "above", "a link"])
+def test_code_is_kept_only_where_nobody_else_can_put_it(open_, tmp_path):
+    folder = tmp_path / "above" / "folder"
+    places.make_private(folder)
+    assert {path.stat().st_mode & 0o777 for path in (folder, folder.parent)} == {0o700}
+    places.make_private(folder)
+    if open_ == "a link":
+        folder.rename(tmp_path / "other")
+        folder.symlink_to(tmp_path / "other")
+    else:
+        (folder if open_ == "folder" else folder.parent).chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="compiled code is not kept in"), pytest.raises(PermissionError):
+        places.make_private(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows keeps users apart by other means")
+def test_what_another_user_owns_is_not_loaded(monkeypatch, tmp_path):
+    (tmp_path / "file").touch(mode=0o600)
+    assert places.why_not_private(tmp_path / "file") is None
+    user = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert "belongs to another user" in places.why_not_private(tmp_path / "file")
+    with pytest.warns(RuntimeWarning, match="belongs to another user"), pytest.raises(PermissionError):
+        places.make_private(tmp_path)

@@ -122,7 +122,7 @@ def test_every_call_of_cpp_takes_the_number_of_threads(monkeypatch):
     rows = type("Rows", (), {"indptr": row, "indices": none, "values": values, "n_rows": 1})()
     with threads.limited_to(3):
         als.native_half_sweep.__wrapped__(2, True)(row, none, values, factors, factors, 0.1, True)
-        als.native_sums.__wrapped__(2)(row, none, values, None, factors, factors)
+        als.native_sums.__wrapped__(2)(row, none, values, None, factors, np.zeros((1, 5), np.float32))
         cg.native_half_sweep.__wrapped__(2, True, False)(rows, none, factors, factors)
         sgd.native_ordered.__wrapped__(2, 0, True)(none, none, values, factors, factors, values, row, row)
         order.compressed(np.zeros(9, np.int32), np.zeros(9, np.int32), np.zeros(9, np.float32), row)

@@ -353,6 +353,8 @@ def _seal():
     for folder, sealed in _OPENED.items():
         with suppress(OSError):  # then the next process compiles again
             if (files := _files(folder)) != sealed:
+                for file in files:
+                    file.chmod(0o600)  # whatever the umask
                 new = folder / f"{_CHECKSUMS}.{os.getpid()}"
                 new.write_text(json.dumps(_checksums(folder)))
                 new.replace(folder / _CHECKSUMS)

@@ -44,9 +44,17 @@ def why_unavailable():
 
 @cache
 def compiler():
-    """The command of the C++ compiler, in words, or None."""
-    if "CXX" in os.environ:
-        return shlex.split(os.environ["CXX"])
+    """The command of the C++ compiler, in words, or None.
+
+    Raises
+    ------
+    ValueError : CXX is no command
+    """
+    if given := os.environ.get("CXX"):
+        try:
+            return shlex.split(given)
+        except ValueError as error:
+            raise ValueError(f"the environment variable CXX, {given!r}, is no command: {error}") from error
     found = filter(None, map(shutil.which, ("g++", "clang++")))
     return next(([path] for path in found), None)
 
@@ -116,8 +124,7 @@ def _cache():
     """The user's cache, or where that cannot be written, a folder that this process removes when it ends."""
     try:
         folder = places.cache()
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
+        places.make_private(folder)
         return folder
     except OSError:
         return _temporary()
@@ -149,15 +156,16 @@ def compiled(name, code, options, link):
     OSError : no folder can be written
     """
     library = cached(f"{name}.so", compiler_version(), code, *options, *link)
-    if library.exists() and unsealed(library.read_bytes()) is not None:
+    places.make_private(library.parent)
+    if library.exists() and places.why_not_private(library) is None and unsealed(library.read_bytes()) is not None:
         return library
-    library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         unit, unlinked, linked = (Path(folder, f"{library.stem}.{suffix}") for suffix in ("cpp", "o", "so"))
         unit.write_text(code)
         _run([*compiler(), *options, "-c", unit, "-o", unlinked])
         _run([*compiler(), "-shared", unlinked, "-o", linked, *link])
         linked.write_bytes(sealed(linked.read_bytes()))
+        linked.chmod(0o700)  # whatever the umask
         linked.replace(library)  # in one step: another process may be looking for it
     return library
 
