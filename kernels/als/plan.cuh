@@ -33,13 +33,8 @@
 // The tiles of a body of code are numbered as if its first group were rows 0 1 2 3 and its second 4 5 6 7.
 #pragma once
 
-#ifndef FACTORS
-#error "compile with -DFACTORS=f"
-#endif
+#include "als/half_rows.cuh"
 
-// 14 and 15 as 16: with groups of two sizes there are more bodies of code, which take longer than the tiles saved.
-constexpr int TILES = FACTORS > 208 ? 16 : (FACTORS + 15) / 16;
-constexpr int PADDED = TILES * 16;            // columns of a row of factors in half precision
 constexpr int ALL = TILES * (TILES + 1) / 2;  // tiles on and below the diagonal
 
 // Of a team: a thread a factor, and by registers at most nine tiles a warp, or up to 17 where fewer, larger warps let

@@ -20,13 +20,13 @@ extern "C" __global__ void cut_rows(const long long* __restrict__ indptr, int n_
         else end = middle;
     }
     const int count = (int)(indptr[row + 1] - indptr[row]);
-    const int parts = count > longest ? (count - 1) / longest + 1 : 1, length = (count + parts - 1) / parts;
+    const int parts = count > longest ? (count - 1) / longest + 1 : 1;
     const long long place = row + slots[before] - before;
     for (int part = 0; part < parts; ++part) {
-        const int begin = part * length, rest = count - begin < length ? count - begin : length;
-        const int left = rest > 0 ? rest : 0;
-        segments[place + part] = {indptr[row] - indptr[0] + begin, left, row, part, parts, (int)slots[before], count};
-        keys[place + part] = ((long long)(longest - left) << bits) | (place + part);
+        const long long begin = (long long)part * count / parts, end = (part + 1LL) * count / parts;
+        const int length = (int)(end - begin);
+        segments[place + part] = {indptr[row] - indptr[0] + begin, length, row, part, parts, (int)slots[before], count};
+        keys[place + part] = ((long long)(longest - length) << bits) | (place + part);
     }
 }
 

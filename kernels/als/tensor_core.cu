@@ -15,11 +15,10 @@
 //   - A team of warps takes a segment of a row. Long rows have many segments: each stores its sums in global memory and
 //     the last one to arrive adds them, in order, so that a popular item does not occupy one team while the rest of the
 //     GPU is idle. The segments are sorted, longest first.
-//   - Half precision limits digits, not range. The factors of the other side are divided by the power of two that
-//     scales the largest to near the top of FP16, and a row's ratings by another. With IMPLICIT both operands of A are
-//     multiplied by sqrt(w), and the right side, with weights (1 + w) / sqrt(w), is computed from the same rounded
-//     numbers: the system is the exact normal system of factors with relative errors of 2^-11, however different the
-//     weights of a row are. All is divided by a power of four from the row's largest weight, F^T F in FP32.
+//   - Half precision limits digits, not range (half_rows.cuh). With IMPLICIT both operands of A are multiplied by
+//     sqrt(w), and the right side, with weights (1 + w) / sqrt(w), is computed from the same rounded numbers: the system
+//     is the exact normal system of factors with relative errors of 2^-11, however different the weights of a row are.
+//     All is divided by a power of four from the row's largest weight, F^T F in FP32.
 //   - The system is solved in the registers where the tensor cores leave it (cumf, section 4: conjugate gradient, few
 //     steps, from the solution of the last epoch): a lane multiplies its entries by the vector, also transposed, and
 //     sums over lanes and warps follow. Where zero has a smaller residual than that solution, it starts from zero.
@@ -50,7 +49,6 @@ constexpr int AHEAD = 1;
 constexpr int AHEAD = PERSISTENT ? 3 : 1;
 #endif
 constexpr int STAGES = AHEAD + 2;
-constexpr int STRIDE = PADDED + 8;  // halves from row to row of a stage: eight rows in different banks
 constexpr int CHUNKS = PADDED / 8;  // of 16 bytes, in a row of factors
 constexpr int ROW_LANES = CHUNKS <= 2 ? 2 : CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32;
 constexpr int ROWS = THREADS / ROW_LANES;              // copied at a time
@@ -75,7 +73,7 @@ constexpr int BLOCKS = REGISTERS * THREADS * TEAMS < 65536 ? 65536 / (REGISTERS 
 
 // Shared memory of a team.
 
-using Stage = half_bits[STAGE][STRIDE];
+using Stage = half_bits[STAGE][PADDED + 8];  // eight rows in different banks
 struct Ratings {  // of a stage
     half_bits right[2][STAGE];  // the right side's values in FP16, and their rounding errors
 #if IMPLICIT
@@ -143,34 +141,6 @@ struct Team {
     }
 };
 
-// 2^exponent.
-__device__ __forceinline__ float power_of_two(int exponent) { return __uint_as_float((unsigned)(127 + exponent) << 23); }
-// The least e >= -100 with x < 2^e, for x >= 0.
-__device__ __forceinline__ int exponent_of(float x) { return max((int)(__float_as_uint(x) >> 23) - 126, -100); }
-
-// Rounded factors are below 2^6, scaled ratings below 2^8, square roots of scaled weights below 2^4: products of two
-// fit FP16, and the dot products of the solver FP32, for rows of millions of ratings.
-constexpr int FACTOR_EXPONENT = 6, RATING_EXPONENT = IMPLICIT ? 4 : 8;
-
-// The powers of two by which a row's numbers are multiplied.
-struct Scales {
-    int exponent;   // of the ratings, IMPLICIT: of `root`
-    float ratings;  // IMPLICIT: of their square roots, to those of the scaled weights
-    float root;     // IMPLICIT: square root of the weight 1 of a pair without a rating, with the same scale
-};
-
-// largest: the magnitude of the row's largest rating.
-__device__ __forceinline__ Scales scales_of(float largest, float root_of_alpha) {
-#if IMPLICIT
-    const int exponent = RATING_EXPONENT - max(exponent_of(root_of_alpha * sqrtf(largest)), 0);
-    const float root = power_of_two(exponent);
-    return {exponent, root_of_alpha * root, root};
-#else
-    const int exponent = RATING_EXPONENT - exponent_of(largest);
-    return {exponent, power_of_two(exponent), 1.0f};
-#endif
-}
-
 // The columns and values of all ratings, and the factors that the columns point to.
 struct Rows {
     const int* indices;
@@ -233,7 +203,7 @@ struct Pipeline {
         begin = coming.begin;
         length = coming.length;
         if (list.largest && list.next < list.n_segments)
-            scales = scales_of(list.largest[coming.row], list.root_of_alpha);
+            scales = scales_of<IMPLICIT>(list.largest[coming.row], list.root_of_alpha);
         list.next += gridDim.x;
         load_coming();
     }
@@ -282,17 +252,20 @@ struct Pipeline {
         const int left = min(STAGE, this->left(s));
         if (chunk < CHUNKS && first < STAGE) {
             const char* const from = reinterpret_cast<const char*>(rows.fixed) + chunk * 16;
-            half_bits* const row = stage(s)[first] + chunk * 8;
-            const int* const columns = ratings(s).columns + first;
+            int columns[COPIES];  // of all before any is copied: a load is not moved across a copy
+#pragma unroll
+            for (int k = 0; k < COPIES; ++k) columns[k] = ratings(s).columns[first + k];
             auto copy_row = [&](int k, bool valid) {
-                copy_async(row + k * STRIDE, from + columns[k] * (long long)(2 * PADDED), valid);
+                copy_async(stage(s)[first + k] + chunk * 8, from + columns[k] * (long long)(2 * PADDED), valid);
             };
             if (first + COPIES <= left) {
 #pragma unroll
                 for (int k = 0; k < COPIES; ++k) copy_row(k, true);
             } else {
-                const int end = min(COPIES, (left + 15) / 16 * 16 - first);  // pads to whole products with zeros
-                for (int k = 0; k < end; ++k) copy_row(k, first + k < left);
+                const int padded = (left + 15) / 16 * 16;  // to whole products, with zeros
+#pragma unroll
+                for (int k = 0; k < COPIES; ++k)
+                    if (first + k < padded) copy_row(k, first + k < left);
             }
         }
         copy_commit();
@@ -546,16 +519,14 @@ __device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, fl
         const float b = i < FACTORS ? solver.right[i] : 0.0f;
         float product = ridge * p * p;
         as_warp(team.warp, [&](auto body) { product += multiply_vector(body, sums, solver, team); });
-        // No other block hides what a barrier takes: p^T A p goes with the product's. Else it is p^T q, which is shorter.
-        if (PERSISTENT) product = sum_warp(step == 0 ? b * b : product, team, solver.sums[0]);
+        product = sum_warp(step == 0 ? b * b : product, team, solver.sums[0]);
         team.sync();
         float q = ridge * p;
         if (i < PADDED) {
 #pragma unroll
             for (int part = 0; part < PARTS; ++part) q += solver.parts[part][i];
         }
-        product = PERSISTENT ? sum_warps(product, solver.sums[0])
-                             : team_sum(step == 0 ? b * b : p * q, team, solver.sums[0]);
+        product = sum_warps(product, solver.sums[0]);
         if (step == 0) {
             residual = b - q;
             enough = tolerance * tolerance * product;
@@ -601,7 +572,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
         const Segment segment = segments[number];
         // Loaded early, to hide the latency.
         float x = mine && segment.count > 0 ? solved[segment.row * (long long)FACTORS + i] : 0.0f;
-        const Scales scales = scales_of(largest[segment.row], root_of_alpha);
+        const Scales scales = scales_of<IMPLICIT>(largest[segment.row], root_of_alpha);
         if constexpr (!PERSISTENT) {
             pipeline.begin = segment.begin;
             pipeline.length = segment.length;

@@ -76,6 +76,16 @@ __device__ inline void copy_wait() {
 #endif
 }
 
+// A 16 x 16 tile of halves as the first operand of `multiply_add`: its rows lie in shared memory, lane l gives the
+// address of row l % 16, columns l / 16 * 8 to + 7.
+__device__ inline void load_matrix(unsigned (&tile)[4], const half_bits* row) {
+    const unsigned from = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(tile[0]), "=r"(tile[1]), "=r"(tile[2]), "=r"(tile[3])
+                 : "r"(from)
+                 : "memory");
+}
+
 // A 16 x 16 tile of halves, transposed, as the first operand of `multiply_add`: its rows k = 0..15 lie in shared
 // memory, lane l gives the address of row l % 8 + l / 16 * 8, columns l / 8 % 2 * 8 to + 7.
 __device__ inline void load_transposed(unsigned (&tile)[4], const half_bits* row) {

@@ -28,6 +28,14 @@ inline void copy_commit() {}
 template <int left>
 inline void copy_wait() {}
 
+inline void load_matrix(unsigned (&tile)[4], const half_bits* row, Here place = here()) {
+    const unsigned lane = lane_index();
+    for (unsigned k = 0; k < 4; ++k) {
+        const half_bits* const from = shuffle("load_matrix", ~0u, row, k * 8 + lane / 4, place) + lane % 4 * 2;
+        tile[k] = from[0] | unsigned(from[1]) << 16;
+    }
+}
+
 inline void load_transposed(unsigned (&tile)[4], const half_bits* row, Here place = here()) {
     const unsigned lane = lane_index();
     for (unsigned k = 0; k < 4; ++k) {

@@ -98,6 +98,18 @@ def test_every_row_of_the_named_cases(estimator, device):
     assert np.mean(np.array(shares) < 0.1) > 0.3  # the bounds say something
 
 
+@pytest.fixture
+def short(monkeypatch):
+    """All rows with up to 128 ratings are solved by kernels/als/short_rows.cu."""
+    monkeypatch.setattr(tensor_core, "_most_short", lambda factors: 128)
+    monkeypatch.setattr(tensor_core, "_FEWEST_SHORT", 0)
+
+
+def test_every_short_row_of_the_named_cases(launcher, short):
+    for ratings in cases().values():
+        shares_within(model_of(ALS, "tensor_core", launcher.name), ratings)
+
+
 @pytest.mark.slow
 @settings(max_examples=4)
 @given(ratings=hostile_ratings(), factors=st.sampled_from([1, 10]), weighted=st.booleans())
@@ -137,9 +149,12 @@ def test_weights_far_apart_leave_other_rows_alone(launcher, largest):
     assert np.delete(errors, 5).max() < 0.01
 
 
+@pytest.mark.parametrize("most", [0, 128])
 @pytest.mark.parametrize("exponent", [-20, 14, 90])
-def test_ratings_of_another_scale_give_the_same_bits_on_that_scale(launcher, exponent):
+def test_ratings_of_another_scale_give_the_same_bits_on_that_scale(launcher, monkeypatch, exponent, most):
     """s r with s lambda from sqrt(s) q is solved by sqrt(s) p: a power of two rounds nothing."""
+    monkeypatch.setattr(tensor_core, "_most_short", lambda factors: most)
+    monkeypatch.setattr(tensor_core, "_FEWEST_SHORT", 0)
     ratings = ratings_of("ragged", "stars")
     scaled = Ratings(ratings.users, ratings.items, np.ldexp(ratings.values, exponent), 8, 12)
     results = []

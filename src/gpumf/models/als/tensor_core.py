@@ -1,4 +1,4 @@
-"""Launches kernels/als/tensor_core.cu."""
+"""Launches kernels/als/tensor_core.cu and, for rows with few ratings, short_rows.cu."""
 
 from typing import ClassVar
 
@@ -6,14 +6,20 @@ import numpy as np
 
 from gpumf import gpu
 from gpumf.datasets.rows import CompressedRows
+from gpumf.gpu import sources
 from gpumf.models.als.biases import Biases
 from gpumf.models.als.trainer import ALSTrainer, segments_on
-from gpumf.models.base import KernelTrainer, Version
+from gpumf.models.base import KernelTrainer, Version, shape_of
 from gpumf.models.chunks import Chunks
 
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
 _MOST_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
 _MOST_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
+_SHORT = "als/short_rows.cu"
+_SHORT_LIMITS = 32, 64, 128  # ratings of rows that it solves, a kernel each
+_FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved sooner beside the others
+
+sources.declare(_SHORT, FACTORS=range(1, 257))
 
 
 def _longest(nnz):
@@ -39,38 +45,87 @@ def _most_shared_bytes(factors, stage_rows, ahead=3):
     return stage_rows * (2 * stages * (width + 8) + 10 * (stages + 1)) + others
 
 
+def _most_short(factors):
+    """Ratings of a row up to which short_rows.cu takes less time than tensor_core.cu."""
+    return 128 if factors > 64 else 0
+
+
+class _Short:
+    """Which rows kernels/als/short_rows.cu solves, and how it is launched for them.
+
+    most : ratings of a row, at the most; by default as many as pay, on sides with enough such rows
+    """
+
+    def __init__(self, device, factors, most=None):
+        self._device, self._factors = device, factors
+        self._fewest = _FEWEST_SHORT if most is None else 0
+        most = _most_short(factors) if most is None else most
+        shape = vars(shape_of(device, _SHORT, FACTORS=factors))
+        self._shared = {n: shape[f"bytes_{n}"] + n * shape["row_bytes"] for n in _SHORT_LIMITS if n <= most}
+
+    def limits(self, counts, longest):
+        """Ratings up to which rows are launched together, of a side whose rows have `counts`, ascending."""
+        # A part of a long row has at least half as many ratings as the longest segment: short rows come last.
+        has = self._device.facts["shared_bytes_per_block"]
+        found = [n for n, shared in self._shared.items() if shared <= has and 2 * n < longest]
+        return found if found and np.count_nonzero(counts <= found[-1]) >= self._fewest else []
+
+    def solve(self, limit, segments, *arguments):
+        """Launch it for rows of at most `limit` ratings."""
+        kernel = self._device.kernel(_SHORT, f"short_rows_{limit}", FACTORS=self._factors)
+        kernel(int(segments[1]), limit, segments[0], *arguments, shared=self._shared[limit])
+
+
 class _Rows:
     """The ratings of rows, on the device whole or a chunk of rows after another, and the chunks' work lists there.
 
     rows : CompressedRows
+    short : `_Short`, or None where all rows are solved by tensor_core.cu
     chunk : most ratings on the device at a time; by default all that fit
     beside : as of `Chunks`
     """
 
-    def __init__(self, device, rows, longest, part_bytes, chunk=None, beside=0):
+    def __init__(self, device, rows, longest, part_bytes, short=None, chunk=None, beside=0):
         self._chunks = Chunks(device, (rows.indices, rows.values), rows.indptr, chunk, beside)
         self._segments, slots = [], 1
+        limits = short.limits(np.diff(rows.indptr), longest) if short else []
         for first, end, _ in self._chunks.places:
-            segments, of_chunk = segments_on(device, rows.indptr[first : end + 1], longest)
-            self._segments.append(segments)
+            indptr = rows.indptr[first : end + 1]
+            segments, of_chunk = segments_on(device, indptr, longest)
+            self._segments.append(_by_length(segments, np.diff(indptr), limits))
             slots = max(slots, of_chunk)
         self.n_rows, self.most = rows.n_rows, self._chunks.most
         # Of one chunk's long rows at a time: the parts, and how many of a row's have arrived, 0 between launches.
         self.meeting = device.empty(slots * part_bytes, np.uint8), device.array(np.zeros(slots, np.int32))
 
     def __iter__(self):
-        """Yield (slice of the rows, work list, indices, values) of each chunk, for what is launched next.
+        """Yield (slice of the rows, work lists, indices, values) of each chunk, for what is launched next.
 
-        A work list is its segments and their number.
+        Work lists : dict of the most ratings of a row -> its segments and their number, None of those of longer rows,
+        'all' of all rows
         """
         for segments, (first, end, _, ratings) in zip(self._segments, self._chunks, strict=True):
             yield slice(first, end), segments, *ratings
 
 
+def _by_length(segments, counts, limits):
+    """The work lists of `_Rows.__iter__`, of segments sorted by length, longest first."""
+    every, n = segments
+    bounds = [int(n) - int(np.count_nonzero(counts <= limit)) for limit in limits]
+    found = {"all": segments}
+    for limit, first, end in zip([*limits, None], [*bounds, 0], [int(n), *bounds], strict=True):
+        if end > first:
+            found[limit] = every[first:end], np.int32(end - first)
+    return found
+
+
 class TensorCore(KernelTrainer, ALSTrainer):
     """kernels/als/tensor_core.cu: FP16 factors, products on the tensor cores, the solve fused behind them.
 
+    Explicit ratings of rows that have few are left to kernels/als/short_rows.cu.
+
     longest : ratings of a segment, see `gpumf.models.als.trainer.segments_of`; by default by the number of all
+    short : most ratings of a row that short_rows.cu solves; by default as many as pay
     """
 
     source, entry = "als/tensor_core.cu", "tensor_core"
@@ -85,7 +140,7 @@ class TensorCore(KernelTrainer, ALSTrainer):
         rows = next(rows for rows in (64, 32) if _most_shared_bytes(model.columns, rows) <= has or rows == 32)
         return {"FACTORS": model.columns, "IMPLICIT": int(model.alpha is not None), "STAGE_ROWS": rows}
 
-    def __init__(self, model, train, user_factors, item_factors, longest=None):
+    def __init__(self, model, train, user_factors, item_factors, longest=None, short=None):
         device = self._device = gpu.device(model.device)
         implicit = model.alpha is not None
         names = "largest_ratings", "largest_factors", "round_factors", self.entry, *["gram"] * implicit
@@ -103,7 +158,8 @@ class TensorCore(KernelTrainer, ALSTrainer):
         self._gram = device.empty(part_bytes, np.uint8)
         sides, longest = (train.by_user, train.by_item), longest or _longest(train.nnz)
         beside = np.dtype(np.float32).itemsize if model.biases else 0
-        ratings = [_Rows(device, rows, longest, part_bytes, model.chunk, beside) for rows in sides]
+        self._short = None if implicit else _Short(device, model.columns, short)
+        ratings = [_Rows(device, rows, longest, part_bytes, self._short, model.chunk, beside) for rows in sides]
         self._biases = Biases.of(model, train, device, max(rows.most for rows in ratings))
         largest, grams = map(self._largest_ratings, ratings), [None, None]
         if implicit:
@@ -120,7 +176,7 @@ class TensorCore(KernelTrainer, ALSTrainer):
         """The magnitude of each row's largest rating."""
         largest = self._device.zeros(rows.n_rows, np.float32)
         for chosen, segments, _, values in rows:
-            self._add_largest(segments, values, largest[chosen])
+            self._add_largest(segments["all"], values, largest[chosen])
         return largest
 
     def _add_largest(self, segments, values, largest):
@@ -171,16 +227,21 @@ class TensorCore(KernelTrainer, ALSTrainer):
             self._round(fixed)
         self._gathered = False
         if every is not None:
-            ((_, *given),) = every
-            self._launch("gram", *given, *every.meeting, self._gram)
+            ((_, segments, *given),) = every
+            self._launch("gram", segments["all"], *given, *every.meeting, self._gram)
         parameters = *self._ridge, *self._steps, self._root_of_alpha, self._gram
         for chosen, segments, indices, values in rows:
             targets = self._targets(indices, values)
             if targets is not values:
                 largest[chosen] = 0
-                self._add_largest(segments, targets, largest[chosen])
+                self._add_largest(segments["all"], targets, largest[chosen])
             of_chunk = self._unit, largest[chosen], solved[chosen]
-            self._launch(self.entry, segments, indices, targets, *of_chunk, *rows.meeting, *parameters)
+            for limit, of_length in segments.items():
+                if limit is None:
+                    self._launch(self.entry, of_length, indices, targets, *of_chunk, *rows.meeting, *parameters)
+                elif limit != "all":
+                    given = self._halves, *of_chunk, *self._ridge, *self._steps
+                    self._short.solve(limit, of_length, indices, targets, *given)
 
     def factors(self):
         return self._p, self._q

@@ -78,6 +78,8 @@ _SEGMENT = np.dtype([("begin", "i8")] + [(n, "i4") for n in ("length", "row", "p
 def segments_of(indptr, longest=8192):
     """The work list of kernels/common/segments.cuh: each row as segments of at most `longest` ratings, longest first.
 
+    The parts of a row differ by a rating at most.
+
     Parameters
     ----------
     indptr : int64 (rows + 1,), of the CSR rows
@@ -94,12 +96,11 @@ def segments_of(indptr, longest=8192):
     row = np.repeat(np.arange(len(parts)), parts)
     part = np.arange(len(row)) - before[row]
     slots = np.where(parts > 1, parts, 0)
-    length = (-(-counts // parts))[row]
-    begin = indptr[row] + part * length
+    begin, end = (indptr[row] + (part + k) * counts[row] // parts[row] for k in range(2))
     records = np.empty((len(row), 4), np.int64)  # gathered faster than what has names
     halves = records.view(np.int32)
     records[:, 0] = begin
-    columns = np.clip(indptr[row + 1] - begin, 0, length), row, part, parts[row]
+    columns = end - begin, row, part, parts[row]
     for k, column in enumerate((*columns, (np.cumsum(slots) - slots)[row], counts[row]), 2):
         halves[:, k] = column
     records = records[stable_order(longest - halves[:, 2], longest + 1)]

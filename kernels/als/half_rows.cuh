@@ -1,0 +1,45 @@
+// Rows of factors in half precision, and the powers of two that keep them in its range.
+//
+// Half precision limits digits, not range. The factors of the other side are divided by the power of two that scales
+// the largest to near the top of FP16, and a row's ratings by another.
+#pragma once
+
+#ifndef FACTORS
+#error "compile with -DFACTORS=f"
+#endif
+
+// 14 and 15 as 16: with groups of two sizes there are more bodies of code (plan.cuh), which take longer than the tiles
+// saved.
+constexpr int TILES = FACTORS > 208 ? 16 : (FACTORS + 15) / 16;
+constexpr int PADDED = TILES * 16;  // columns of a row of factors in half precision
+
+// 2^exponent.
+__device__ __forceinline__ float power_of_two(int exponent) { return __uint_as_float((unsigned)(127 + exponent) << 23); }
+// The least e >= -100 with x < 2^e, for x >= 0.
+__device__ __forceinline__ int exponent_of(float x) { return max((int)(__float_as_uint(x) >> 23) - 126, -100); }
+
+// Rounded factors are below 2^6, scaled ratings below 2^8, square roots of scaled weights below 2^4: products of two
+// fit FP16, and the dot products of the solver FP32, for rows of millions of ratings.
+constexpr int FACTOR_EXPONENT = 6;
+template <bool implicit>
+constexpr int RATING_EXPONENT = implicit ? 4 : 8;
+
+// The powers of two by which a row's numbers are multiplied.
+struct Scales {
+    int exponent;   // of the ratings, implicit: of `root`
+    float ratings;  // implicit: of their square roots, to those of the scaled weights
+    float root;     // implicit: square root of the weight 1 of a pair without a rating, with the same scale
+};
+
+// largest: the magnitude of the row's largest rating.
+template <bool implicit>
+__device__ __forceinline__ Scales scales_of(float largest, float root_of_alpha) {
+    if constexpr (implicit) {
+        const int exponent = RATING_EXPONENT<true> - max(exponent_of(root_of_alpha * sqrtf(largest)), 0);
+        const float root = power_of_two(exponent);
+        return {exponent, root_of_alpha * root, root};
+    } else {
+        const int exponent = RATING_EXPONENT<false> - exponent_of(largest);
+        return {exponent, power_of_two(exponent), 1.0f};
+    }
+}
