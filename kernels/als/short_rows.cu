@@ -1,18 +1,19 @@
-// ALS for rows with few ratings: conjugate gradient on F_S^T F_S + lambda n I that never forms the matrix.
+// ALS for rows with few ratings: conjugate gradient on A = F_S^T F_S + lambda n I that never forms A.
 //
-// The same steps from the same start as tensor_core.cu, which forms the matrix: a product with it is F_S^T (F_S p). That
-// takes 2 n f operations instead of f^2, and nothing for the matrix, which pays while a row has few ratings.
+// The same steps from the same start as tensor_core.cu, which forms A: a product with it is F_S^T (F_S p). That takes
+// 2 n f operations instead of f^2, and none for A itself, which pays while a row has few ratings.
 //
 //   - The n gathered rows of factors stay in shared memory for all products.
-//   - Tensor cores multiply, as they do matrices: p is two columns of the right operand, its value in FP16 and the
-//     rounding error, which together have the digits of FP32. So is F_S p, and at the start, in two columns more, r: one
-//     pass gives F_S^T (F_S x) and F_S^T r.
-//   - p is multiplied by a power of two that keeps F_S p in range: the factors' rows are shorter than 2^10, p than 2^4.
-//   - p^T A p is |F_S p|^2 + lambda n |p|^2, which is known before F_S^T (F_S p) is, and |p|^2 follows from the lengths of
-//     residuals, which are orthogonal to the directions before them: a step has one sum over the block that it waits for.
+//   - Tensor cores multiply them by vectors. p is two columns of the right operand, its values in FP16 and their
+//     rounding errors, which together have nearly the digits of FP32. So is F_S p. At the start r is two columns more:
+//     one pass gives F_S^T (F_S x) and F_S^T r.
+//   - p is multiplied by a power of two that keeps F_S p in range: rows of factors are shorter than 2^10, p than 2^4.
+//   - p^T A p is |F_S p|^2 + lambda n |p|^2, known before F_S^T (F_S p) is. |p|^2 follows from the lengths of residuals,
+//     which are orthogonal to the directions before them. So a step waits for one sum over the block.
+//   - A block is a row, with a warp for each 32 ratings: the fewer warps share a row, the fewer sums and barriers.
 //
-// Rows with more ratings than a block has memory for, or than pays, are left to tensor_core.cu. See there for what the
-// numbers mean. The same bits in every run.
+// Rows with more ratings than pay are left to tensor_core.cu; see there for what the numbers mean. The same bits in every
+// run. What it gains is measured in book/gpumf/als_versions.ipynb.
 #include "als/half_rows.cuh"
 #include "common/segments.cuh"
 #include "common/tensor.cuh"
@@ -288,8 +289,8 @@ __device__ __forceinline__ void solve_row(const Given& given) {
     for_own(FACTORS, [&](int i, int k) { solution[i] = x[k] * from_unit; });
 }
 
-// Grid: a block a row, which is a segment by itself. Block: 32 threads for each 32 ratings of the longest row, with dynamic
-// shared memory of a team's Vectors and as many Rows. The arguments are those of tensor_core.cu.
+// Grid: a block a row, which is a segment by itself. Block: as many threads as the longest row may have ratings, with
+// dynamic shared memory of a team's Vectors and as many Rows. The arguments are those of tensor_core.cu.
 extern "C" __global__ void __launch_bounds__(32)
     short_rows_32(const Segment* __restrict__ segments, const int* __restrict__ indices,
                   const float* __restrict__ values, const half_bits* __restrict__ fixed,
