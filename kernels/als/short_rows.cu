@@ -13,7 +13,18 @@
 //   - A block is a row, with a warp for each 32 ratings: the fewer warps share a row, the fewer sums and barriers.
 //
 // Rows with more ratings than pay are left to tensor_core.cu; see there for what the numbers mean. The same bits in every
-// run. What it gains is measured in book/gpumf/als_versions.ipynb.
+// run.
+//
+// Milliseconds, H100, ratings of Netflix's shape, all users with so many ratings, by tensor_core.cu and by this kernel;
+// with 64 factors or fewer the launches cost what the solutions gain:
+//
+//     ratings      users     100 factors    128 factors    200 factors    256 factors
+//     up to 32     39,520     0.63  0.20     0.82  0.22     2.81  0.36     2.67  0.49
+//     33 to 64     84,701     1.42  0.81     1.86  0.85     6.42  1.53     6.22  1.75
+//     65 to 128   127,422     2.50  2.35     3.23  2.58    10.96  4.95    10.87  4.89
+//     129 to 256  118,163     2.87  4.79     3.65  4.81    12.18  13.1    12.74  12.7   not taken
+//
+// What is left: every product reads the rows twice from shared memory, and few rows fit there at a time.
 #include "als/half_rows.cuh"
 #include "common/segments.cuh"
 #include "common/tensor.cuh"
