@@ -18,7 +18,7 @@ import numpy as np
 
 from gpumf import places
 from gpumf.checksums import sealed, unsealed
-from gpumf.gpu import sources
+from gpumf.source_text import text
 
 _FOLDER = Path(__file__).parent / "cpu" / "native"
 # No -ffast-math: what is not a number has to stay so. Sums may be taken in another order.
@@ -72,7 +72,7 @@ def library(source, **defines):
         return None
     started = time.perf_counter()
     options = [*_OPTIONS, *(f"-D{key}={value}" for key, value in sorted(defines.items()))]
-    code = f"// for {_processor()}\n{sources.text(_FOLDER / source, [_FOLDER])}"
+    code = f"// for {_processor()}\n{text(_FOLDER / source, [_FOLDER])}"
     try:
         return ctypes.CDLL(compiled(f"cpu/{Path(source).stem}", code, options, ["-pthread"]))
     # A compiler that does not run or does not know this processor; no folder for the library.

@@ -34,6 +34,7 @@ def folder(tmp_path, monkeypatch):
         'extern "C" __global__ void answer(int* result) { result[threadIdx.x] = VALUE; }\n'
     )
     monkeypatch.setattr(sources, "kernels_folder", lambda: folder)
+    monkeypatch.setenv("GPUMF_DEV", "1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return folder
 
@@ -107,6 +108,15 @@ def test_the_text_of_a_source_is_all_that_is_compiled(folder):
     assert text.endswith(
         '#line 3 "answer.cu"\nextern "C" __global__ void answer(int* result) { result[threadIdx.x] = VALUE; }\n'
     )
+
+
+def test_sources_are_read_once_unless_they_are_worked_on(folder, monkeypatch):
+    monkeypatch.delenv("GPUMF_DEV")
+    before = sources.text(folder / "answer.cu")
+    edit(folder, "3", "5")
+    assert sources.text(folder / "answer.cu") == before
+    monkeypatch.setenv("GPUMF_DEV", "1")
+    assert sources.text(folder / "answer.cu") != before
 
 
 def test_headers_that_include_each_other_end(folder):
