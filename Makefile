@@ -75,7 +75,7 @@ test-all: test test-slow test-sanitize test-wheel ## run all tests, those of the
 
 # The sanitizers have to be in the process before Python, which was built without them, loads a kernel.
 test-sanitize: $(READY) ## run the kernels on the processor under AddressSanitizer and UBSan
-	GPUMF_HOST_SANITIZE=1 ASAN_OPTIONS=detect_leaks=0 \
+	GPUMF_EMULATOR_SANITIZE=1 ASAN_OPTIONS=detect_leaks=0 \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
 	$(RUN) -m pytest -m "host and not slow" $(PARALLEL) $(ARGS)
 
@@ -119,10 +119,10 @@ bench-reference: $(READY) ## write what `gpumf bench` compares with, from the st
 	$(RUN) -m gpumf_study.bench_reference
 
 data: $(READY) ## download the data sets whose licences allow it into data/raw
-	$(RUN) -m gpumf.datasets $(ARGS)
+	$(RUN) -m gpumf.ratings $(ARGS)
 
 kernels: $(READY) ## compile ahead for this GPU: make kernels ARGS="100 256", numbers of factors
-	$(RUN) -m gpumf.gpu $(ARGS)
+	$(RUN) -m gpumf.backends $(ARGS)
 
 lint: $(READY) ## check style, format and types
 	$(RUN) -m ruff check .

@@ -109,9 +109,9 @@ def parse(argv):
 
 
 def default_profile():
-    from gpumf import gpu
+    from gpumf import backends
 
-    return "full" if gpu.available() else "quick"
+    return "full" if backends.available() else "quick"
 
 
 def notebooks(book):

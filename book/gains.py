@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from gpumf import ALS, RBM, SGD
-from gpumf.gpu import sources
+from gpumf.backends import sources
 from gpumf_study import results
 from gpumf_study.experiments.cumf import als_versions
 from gpumf_study.experiments.gpumf import sgd_netflix
@@ -50,9 +50,9 @@ def seconds():
     """What is recorded of each version: a dict version -> (what was timed, median seconds)."""
     als = results.load("als_versions").frame
     found = {}
-    of_thesis = als[(als.data == "douban-twin") & (als.factors == 16) & als.kernel.str.startswith("thesis")]
+    of_thesis = als[(als.data == "douban-synthetic") & (als.factors == 16) & als.kernel.str.startswith("thesis")]
     found |= _medians(of_thesis[of_thesis.step == "iteration"], "Douban twin, 16 factors, an iteration")
-    netflix = als[(als.data == "netflix-twin") & (als.factors == 100) & (als.model == "ALS")]
+    netflix = als[(als.data == "netflix-synthetic") & (als.factors == 100) & (als.model == "ALS")]
     fused = netflix[(netflix.step == "iteration") & netflix.kernel.isin(["cumf_cg_fp16", "tensor_core"])]
     # tensor_core with fewer steps than by default is another version.
     fused = fused[fused.cg_steps == fused.groupby("kernel").cg_steps.transform("max")]
@@ -97,7 +97,7 @@ def publications():
     """Where schemes are published, as they declare it: a dict of files and versions -> `Publication` or None."""
     found = {}
     for model in (ALS, SGD, RBM):
-        schemes = {name: scheme for name, scheme in model.schemes().items() if scheme.device == "cuda"}
+        schemes = {name: scheme for name, scheme in model.solver_classes().items() if scheme.device == "cuda"}
         for scheme in schemes.values():
             files = scheme.source, getattr(scheme, "solver_source", scheme.source)
             found |= dict.fromkeys(files, scheme.publication)

@@ -81,7 +81,7 @@ class Sentence:
 
 SURPRISES = [
     Sentence(
-        "thesis-table-6.3-als-douban-twin",
+        "thesis-table-6.3-als-douban-synthetic",
         "partly replicated",
         "The ALS kernel of 2015 is {value:.1f} times as fast as a single-threaded CPU of today, to the lowest error "
         "that all versions reach. Published: {published:.0f} times. Our baseline uses the CPU's vector instructions.",

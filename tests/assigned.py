@@ -15,8 +15,8 @@ import numpy as np
 
 import gpumf
 from gpumf import ALS, RBM, SGD, Blend, DivergedError, ImplicitALS, NotFittedError
-from gpumf.datasets import Ratings
-from gpumf.gpu import DeviceError
+from gpumf.backends import DeviceError
+from gpumf.ratings import Ratings
 from support import ragged_ratings
 
 SOURCE = Path(gpumf.__file__).parent
@@ -177,7 +177,7 @@ def explain(model):
 
 def trainer(model):
     given = [vars(model)[name] for name in model._arrays if name in vars(model)]
-    model.trainer(TRAIN, *given).arrays()
+    model.make_solver(TRAIN, *given).arrays()
 
 
 def shown(model):

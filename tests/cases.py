@@ -10,14 +10,14 @@ from itertools import groupby
 import numpy as np
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
-from gpumf.cpu import reference
-from gpumf.hashing import splitmix64
-from gpumf.models.rbm.divergence import batch_order
-from gpumf.models.sgd.cu2rec import first_user
-from gpumf.models.sgd.hogwild import Hogwild
-from gpumf.models.sgd.ordered import shuffled_diagonals
-from gpumf.models.sgd.partition import shuffled_blocks
-from gpumf.models.sgd.updates import draw_key
+from gpumf._util.counter_rng import splitmix64
+from gpumf.backends.cpu import reference
+from gpumf.solvers.rbm_divergence import batch_order
+from gpumf.solvers.sgd_base import draw_key
+from gpumf.solvers.sgd_cu2rec import first_user
+from gpumf.solvers.sgd_hogwild import Hogwild
+from gpumf.solvers.sgd_ordered import shuffled_diagonals
+from gpumf.solvers.sgd_partition import shuffled_blocks
 from support import hashed, random_factors, to_numpy
 
 HALF = 0.5
@@ -50,16 +50,16 @@ class Case:
         self.train = replace(train, values=train.values - np.float32(train.mean)) if biases else train
         self.start = start or _STARTS[type(model)](model, train)
 
-    def trainer(self):
+    def make_solver(self):
         """The model's kernel at the start."""
-        return self.model.trainer(self.train, *self.start, **self.parts)
+        return self.model.make_solver(self.train, *self.start, **self.parts)
 
     def rate(self, epoch):
         return self.model.learning_rate * self.decay**epoch
 
     def run(self, epochs=2):
         """What is learned in so many epochs, or in HALF of one."""
-        trainer = self.trainer()
+        trainer = self.make_solver()
         if epochs == HALF:
             trainer.solve_users()
         for number in range(int(epochs)):
@@ -183,8 +183,8 @@ def order_of(model, train, epoch=0):
         *_, order, offsets = shuffled_blocks(train, side, model.seed, values=np.arange(train.nnz))
         diagonals = shuffled_diagonals(side, model.seed, epoch)
         return [(k, "both") for d in diagonals for k in order[offsets[d * side] : offsets[(d + 1) * side]]]
-    scheme = Hogwild if model.solver == "sequential" else model.scheme
-    return [(rating, moves) for *_, rating, moves in scheme.order(model, train, epoch)]
+    scheme = Hogwild if model.solver == "sequential" else model.solver_class
+    return [(rating, moves) for *_, rating, moves in scheme.order(model.hyperparameters, train, epoch)]
 
 
 def sgd_steps(model, rate):
@@ -198,10 +198,10 @@ def _sgd_replay(case, epochs):
     for epoch in range(epochs):
         steps = sgd_steps(model, case.rate(epoch))
         if model.solver == "cu2rec":
-            count = model.scheme.steps_an_epoch(train)
+            count = model.solver_class.steps_an_epoch(train)
             for step in range(epoch * count, (epoch + 1) * count):
                 first = first_user(step, train.n_users) if model.options["striding"] else 0
-                how = draw_key(model), step, first, model.options["conflict"]
+                how = draw_key(model.hyperparameters), step, first, model.options["conflict"]
                 p, q = reference.cu2rec_step(train, p, q, steps, model.bias_kind, *how)
             continue
         stored, rates = np.float16 if model.solver == "cumf_sgd" else None, rates_of(model, train, epoch)
@@ -316,7 +316,7 @@ def rbm_keys(model, batches, epoch, number):
 
 
 def _rbm_replay(case, epochs):
-    machine, batches = Machine(case.model, case.start), case.trainer().batches
+    machine, batches = Machine(case.model, case.start), case.make_solver().batches
     for epoch in range(epochs):
         for number in batch_order(case.model.seed, epoch, len(batches)):
             machine.update(batches[number], list(rbm_keys(case.model, batches, epoch, number)))

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gpumf import gpu
+from gpumf import backends
 from gpumf_study import results
 from launched import Launched
 from support import GpuRecord
@@ -23,11 +23,11 @@ def pytest_addoption(parser):
     parser.addoption("--unpooled", action="store_true", help="give each array on the GPU an allocation of its own")
 
 
-KERNEL_DEVICES = [pytest.param("host", marks=pytest.mark.host), pytest.param("cuda", marks=pytest.mark.gpu)]
+KERNEL_DEVICES = [pytest.param("emulator", marks=pytest.mark.emulator), pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def _skip_unless_available(name):
-    if why := gpu.why_unavailable(name):
+    if why := backends.why_unavailable(name):
         pytest.skip(why)
 
 
@@ -43,21 +43,21 @@ def device(request):
 def launcher(request):
     """The devices that run kernels, in turn."""
     _skip_unless_available(request.param)
-    return gpu.device(request.param)
+    return backends.device(request.param)
 
 
 @pytest.fixture
 def cuda():
     """The CUDA device, for tests of what only it does."""
     _skip_unless_available("cuda")
-    return gpu.device()
+    return backends.device()
 
 
 @pytest.fixture
 def host():
     """The processor as a device for kernels, for tests of what only it does."""
-    _skip_unless_available("host")
-    return gpu.device("host")
+    _skip_unless_available("emulator")
+    return backends.device("emulator")
 
 
 def pytest_configure(config):
@@ -67,8 +67,8 @@ def pytest_configure(config):
 
         cupy.cuda.set_allocator(None)
     if config.getoption("--record"):
-        if not gpu.available():
-            raise pytest.UsageError(f"--record needs a GPU: {gpu.why_unavailable()}")
+        if not backends.available():
+            raise pytest.UsageError(f"--record needs a GPU: {backends.why_unavailable()}")
         if not hasattr(config, "workerinput"):  # with pytest-xdist, the one process that hears of all outcomes
             config.pluginmanager.register(GpuRecord(), "gpu-record")
 

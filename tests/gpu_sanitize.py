@@ -3,7 +3,8 @@
     python tests/gpu_sanitize.py [als sgd ...]
 
 Findings fail, but for the races that sources are declared with. (racecheck looks at shared memory alone, so that
-those of Hogwild, which are in global memory, do not come up; tests/gpu/test_races.py sees them on the processor.)
+those of Hogwild, which are in global memory, do not come up; tests/backends/test_races.py sees them on the
+processor.)
 """
 
 import re
@@ -14,8 +15,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gpumf import gpu
-from gpumf.gpu import sources
+from gpumf import backends
+from gpumf.backends import sources
 from gpumf.models import als, rbm, sgd  # noqa: F401 - they declare their sources
 from gpumf_study import results
 
@@ -40,8 +41,8 @@ TESTS = {
     "fast": ["models/sgd/test_fast.py"],
     "metrics": ["models/test_evaluation.py"],
     "ranking": ["models/test_ranking.py"],
-    "host": ["gpu/test_host.py", "gpu/test_recording.py", "gpu/test_signature.py"],
-    "device": ["datasets/test_device.py"],
+    "emulator": ["backends/test_emulator.py", "backends/test_recording.py", "backends/test_signature.py"],
+    "device": ["ratings/test_device.py"],
     "results": ["test_results.py"],
 }
 TIMEOUT = 600  # seconds; compute-sanitizer may wait for ever for a process that it has lost
@@ -122,7 +123,7 @@ def main(names):
         sys.exit(
             f"no tests for compute-sanitizer are called {', '.join(sorted(unknown))}; there are {', '.join(TESTS)}"
         )
-    if why := gpu.why_unavailable():
+    if why := backends.why_unavailable():
         sys.exit(f"compute-sanitizer needs a GPU: {why}")
     program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if program is None:

@@ -6,7 +6,7 @@ Every model, kernel and device has to be right on them, or loud: tests hold each
 import numpy as np
 from hypothesis import strategies as st
 
-from gpumf.datasets import Ratings
+from gpumf.ratings import Ratings
 
 USERS, ITEMS = 8, 12
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpumf import gpu
-from gpumf.gpu import sources
+from gpumf import backends
+from gpumf.backends import sources
 from gpumf.models import als, rbm, sgd  # noqa: F401 - they declare their sources
 
 # Sizes, of which tests launch some.
@@ -26,8 +26,8 @@ def wanted():
 def launched():
     """Those that this process launched."""
     found = set()
-    if not gpu.why_unavailable("host"):
-        for source, name, defined in gpu.device("host").launched:
+    if not backends.why_unavailable("emulator"):
+        for source, name, defined in backends.device("emulator").launched:
             found |= {(source, name), *((source, key, str(value)) for key, value in defined)}
     return found & wanted()
 
@@ -49,7 +49,11 @@ class Launched:
         """Whether all tests ran, or all of a tier, and could launch kernels."""
         part = any(self.config.getoption(option, None) for option in _PARTIAL)
         part |= self._tier() not in ("", "slow", "not slow")
-        return self.config.args == self.config.getini("testpaths") and not part and not gpu.why_unavailable("host")
+        return (
+            self.config.args == self.config.getini("testpaths")
+            and not part
+            and not backends.why_unavailable("emulator")
+        )
 
     def _tier(self):
         return self.config.getoption("markexpr", None) or ""

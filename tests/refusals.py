@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gpumf import DivergedError, NotFittedError
-from gpumf.datasets import DataError
-from gpumf.gpu import DeviceError
+from gpumf.backends import DeviceError
+from gpumf.ratings import DataError
 from support import ROOT
 
 OWN = (ValueError, TypeError, DataError, NotFittedError, DeviceError, DivergedError, KeyError, IndexError, OSError)

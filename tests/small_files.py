@@ -3,11 +3,11 @@
 import zipfile
 from functools import partial
 
-from gpumf import datasets
+from gpumf.ratings import load_dataset
 
 PAIRS = {(1, 10): 4.0, (1, 20): 2.0, (7, 10): 5.0, (30, 20): 1.0}
 
-load = partial(datasets.load, allow_incomplete=True)
+load = partial(load_dataset, allow_incomplete=True)
 """Most files here are small ones in the layout of a large set."""
 
 

@@ -6,13 +6,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from gpumf.datasets import Ratings
 from gpumf.models.blend import Blend
 from gpumf.models.estimator import Model
+from gpumf.ratings import Ratings
 from gpumf_study import experiments
 
 TUNED = {
-    "ml-100k-twin": {
+    "ml-100k-synthetic": {
         "ALS": {"regularization": 0.11},
         "SGD": {"regularization": 0.07, "learning_rate": 0.013},
         "RBM": {"learning_rate": 0.03},
@@ -43,7 +43,7 @@ PARAMETERS = {
         "learning_rate": [0.001, 0.05],
         "als_regularization": [0.03, 0.3],
         "als_epochs": 3,
-        "rbm": {"data": "ml-100k-twin", "users": 60, "learning_rate": [0.1, 0.4], "epochs": 1},
+        "rbm": {"data": "ml-100k-synthetic", "users": 60, "learning_rate": [0.1, 0.4], "epochs": 1},
     },
     "rbm_tuning": {"seeds": 2},
     "sgd_ml100k": {"seeds": 2, "regularization": [0.01, 0.3], "factors": [4]},

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpumf import ALS, SGD, gpu
-from gpumf.datasets import Ratings
+from gpumf import ALS, SGD, backends
+from gpumf.ratings import Ratings
 from gpumf_study import results
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,30 +30,30 @@ def outside_make():
 
 def fewer(device, n):
     """n, or a thirtieth of it where every memory access is a function call."""
-    return n // 30 if device == "host" else n
+    return n // 30 if device == "emulator" else n
 
 
 def kernels_on(model, device):
     """The names of a model's kernels that run on a device."""
-    kind = "cuda" if device == "host" else device
+    kind = "cuda" if device == "emulator" else device
     return [name for name, where in model.solvers().items() if where == kind]
 
 
 def some_kernels(model, device):
     """All kernels of a GPU; of the others, where compiling takes longer than the test, one."""
     kernels = kernels_on(model, device)
-    return {"cpu": kernels[:1], "host": kernels[-1:]}.get(device, kernels)
+    return {"cpu": kernels[:1], "emulator": kernels[-1:]}.get(device, kernels)
 
 
 # Every scheme of kernels/sgd, as (kernel, options) of SGD, with sizes for small sets.
-SCHEMES = [(name, case) for name, of in SGD.schemes().items() if of.device == "cuda" for case in of.cases]
+SCHEMES = [(name, case) for name, of in SGD.solver_classes().items() if of.device == "cuda" for case in of.cases]
 
 schemes = pytest.mark.parametrize(("kernel", "options"), SCHEMES, ids=lambda x: str(x) if x else "")
 
 
 def to_numpy(device, *arrays):
     """Copies of a device's arrays."""
-    return arrays if device == "cpu" else tuple(map(gpu.device(device).to_numpy, arrays))
+    return arrays if device == "cpu" else tuple(map(backends.device(device).to_numpy, arrays))
 
 
 def ragged_ratings(n_users=60, n_items=40, longest=35, seed=None, name="ragged"):

@@ -11,8 +11,17 @@ import pytest
 from pyarrow import feather, parquet
 from scipy import sparse
 
-from gpumf import ALS, datasets
-from gpumf.datasets import DataError, Ratings, mapped, read
+from gpumf import ALS
+from gpumf.ratings import (
+    DataError,
+    Ratings,
+    load_dataset,
+    mapped,
+    rating_times,
+    read_ratings,
+    sources,
+    synthetic_ratings,
+)
 from refusals import contents, refused, table
 
 TABLE = "user,item,rating\n7,10,4\n8,10,2.5\n8,11,1\n"
@@ -120,7 +129,7 @@ def test_files_that_are_no_ratings(case, tmp_path):
     path = tmp_path / "mine"
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     before = contents(tmp_path)
-    refused(lambda: read(path, **options), ValueError, words)
+    refused(lambda: read_ratings(path, **options), ValueError, words)
     assert contents(tmp_path) == before
 
 
@@ -137,7 +146,7 @@ PATHS = {
 
 
 @table(PATHS)
-@pytest.mark.parametrize("read_from", [read, mapped, Ratings.from_parquet])
+@pytest.mark.parametrize("read_from", [read_ratings, mapped, Ratings.from_parquet])
 def test_paths_that_lead_nowhere(read_from, case, tmp_path):
     path, error, words = case
     (tmp_path / "text").write_text(TABLE)
@@ -160,7 +169,7 @@ SETS = {
     "none": (None, lambda folder: None, "no data set None"),
     "a list": (["ml-100k"], lambda folder: None, "no data set"),
     "absent": ("netflix", lambda folder: None, "its terms do not allow.*GPUMF_DATA"),
-    "absent, to download": ("ml-1m", lambda folder: None, "python -m gpumf.datasets ml-1m"),
+    "absent, to download": ("ml-1m", lambda folder: None, "python -m gpumf.ratings ml-1m"),
     "empty": ("ml-100k", damaged("ml-100k/u.data", b""), "u.data is empty"),
     "damaged": ("ml-100k", damaged("ml-100k/u.data", b"1\t2\t3\t4\n5\t6"), "line 2: 2 fields where 4 belong"),
     "another file": ("ml-100k", damaged("ml-100k/u.data", zipped(a=TABLE)), "ml-100k/u.data"),
@@ -178,10 +187,10 @@ SETS = {
 def test_sets_that_cannot_be_loaded(case, tmp_path, monkeypatch):
     name, place, words = case
     monkeypatch.setenv("GPUMF_DATA", str(tmp_path))
-    monkeypatch.setattr(datasets.sources.files.places, "home", lambda: tmp_path / "none")
+    monkeypatch.setattr(sources.files.places, "home", lambda: tmp_path / "none")
     place(tmp_path)
     before = contents(tmp_path)
-    refused(lambda: datasets.load(name), DataError, words)
+    refused(lambda: load_dataset(name), DataError, words)
     assert contents(tmp_path) == before
 
 
@@ -350,8 +359,8 @@ MEMORY = {
     "no times": (lambda: RATINGS.split_by_time(), DataError, "does not say when"),
     "newest without times": (lambda: RATINGS.leave_one_out(newest=True), DataError, "does not say when"),
     "no official split": (lambda: RATINGS.official_split(), DataError, "has no official split"),
-    "titles of none": (lambda: datasets.times("ml-7"), DataError, "ml-7 does not say when"),
-    "no twin": (lambda: datasets.twin("ml-7"), ValueError, "ml-7"),
+    "titles of none": (lambda: rating_times("ml-7"), DataError, "ml-7 does not say when"),
+    "no twin": (lambda: synthetic_ratings("ml-7"), ValueError, "ml-7"),
     "train on a dict": (lambda: ALS(2, device="cpu").fit({"a": 1}), TypeError, "must be Ratings.*not dict"),
 }  # fmt: skip
 

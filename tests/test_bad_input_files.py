@@ -14,7 +14,7 @@ import pytest
 
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
 from gpumf.command_line import main
-from gpumf.datasets import Ratings
+from gpumf.ratings import Ratings
 from refusals import contents, refused, table
 from support import ROOT, outside_make
 

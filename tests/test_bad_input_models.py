@@ -6,9 +6,9 @@ import pytest
 from scipy import sparse
 
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, NotFittedError, cross_validate, search
-from gpumf.datasets import Ratings
 from gpumf.models import export_factors
-from gpumf.models.sgd import schedules
+from gpumf.ratings import Ratings
+from gpumf.solvers import schedules
 from refusals import assert_as_before, refused, state, table
 
 
@@ -87,7 +87,7 @@ PARAMETERS = {
     "decay of all": (lambda: RBM(2, learning_rate=1, weight_decay=1), ValueError, "must be below 1, not 1 . 1"),
     "average": (lambda: RBM(2, average="user"), ValueError, "average must be 'batch' or 'item', not 'user'"),
     "initial biases": (lambda: RBM(2, initial_biases=0), ValueError, "initial_biases must be 'shares' or 'normal'"),
-    "weights": (lambda: RBM(2, weights="host"), ValueError, "weights must be 'device' or 'transfer'"),
+    "weights": (lambda: RBM(2, weights="emulator"), ValueError, "weights must be 'device' or 'transfer'"),
     "one level": (lambda: RBM(2, levels=1), ValueError, "levels must be an integer from 2 to 32"),
     "no steps": (lambda: RBM(2, gibbs_steps=0), ValueError, "gibbs_steps must be a positive integer or .*not 0"),
     "steps of nothing": (lambda: RBM(2, gibbs_steps=()), ValueError, "gibbs_steps must be"),

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 import gpumf
-from gpumf import ALS, datasets
+from gpumf import ALS
 from gpumf.command_line import bench, main
+from gpumf.ratings import read_ratings
 from support import planted
 
 
@@ -83,7 +84,7 @@ def test_what_a_fit_holds_back_teaches_the_model_nothing(table, tmp_path, capsys
     path, kept = tmp_path / "ratings.csv", []
     for mirrored in (False, True):
         table.to_csv(path, index=False)
-        ratings = datasets.read(path, "user", "item", "rating")
+        ratings = read_ratings(path, "user", "item", "rating")
         changed = table.copy()
         if mirrored:
             _, test = ratings.split(0.2, 0)
@@ -143,7 +144,7 @@ def test_this_machine_is_shown_beside_the_recorded_one(capsys, monkeypatch):
     monkeypatch.setattr(bench.gpu, "available", lambda: False)
     assert main(["bench", "--epochs", "2", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["data"] == "ml-100k-twin" and said["recorded"] == reference["where"]
+    assert said["data"] == "ml-100k-synthetic" and said["recorded"] == reference["where"]
     als, sgd, on_gpu = said["seconds_per_epoch"]
     for row, recorded in (als, 0.002), (sgd, 0.004):
         assert row["here"] > 0 and np.isclose(row["here_over_recorded"], row["here"] / recorded)

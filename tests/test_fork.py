@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpumf import gpu
+from gpumf import backends
 
 CHILD = r"""
 import os, sys
@@ -56,13 +56,13 @@ def test_a_forked_process_predicts_and_learns():
 
 
 def test_a_forked_process_has_no_part_in_its_parents_cuda_context(monkeypatch):
-    monkeypatch.setattr(gpu, "_FORKED", [])
+    monkeypatch.setattr(backends, "_FORKED", [])
     for known in ("available", "why_unavailable", "device"):  # the devices of this process are kept
-        monkeypatch.setattr(gpu, known, cache(getattr(gpu, known).__wrapped__))
+        monkeypatch.setattr(backends, known, cache(getattr(backends, known).__wrapped__))
     runtime = SimpleNamespace(getDeviceCount=lambda: 1, CUDARuntimeError=RuntimeError)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
-    assert gpu.available()
-    gpu._after_fork()
-    assert not gpu.available()
-    with pytest.raises(gpu.DeviceError, match=r"forked from one that had used CUDA: start it with .*spawn"):
-        gpu.device()
+    assert backends.available()
+    backends._after_fork()
+    assert not backends.available()
+    with pytest.raises(backends.DeviceError, match=r"forked from one that had used CUDA: start it with .*spawn"):
+        backends.device()

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import gpumf
-from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, cross_validate, gpu, search
-from gpumf.cpu import als
-from gpumf.datasets import Ratings
+from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, backends, cross_validate, search
+from gpumf.backends.cpu import als
+from gpumf.ratings import Ratings
 from support import ROOT
 
 nbformat = pytest.importorskip("nbformat")
@@ -85,7 +85,7 @@ CHECKS = {
     "stop early": lambda found, given: len(found.history) < 31 and found.epoch == found.history.rmse.idxmin(),
     "save": lambda found, given: found is None and ALS.load("model.npz").ids,
     "load": lambda found, given: found.recommend("u1", k=3, seen=())[0].shape == (3,),
-    "a GPU": lambda found, given: found.device == ("cuda" if gpu.available() else "cpu"),
+    "a GPU": lambda found, given: found.device == ("cuda" if backends.available() else "cpu"),
     "biases": lambda found, given: found.shape == (15,) and np.abs(found).max() > 0,
     "other models": lambda found, given: all(hasattr(one, "recommend") for one in found),
     "types for a checker": lambda found, given: found.is_file(),

@@ -8,12 +8,12 @@ import sys
 import pytest
 
 import gpumf
-from gpumf import ALS, SGD, Blend, datasets, models
+from gpumf import ALS, SGD, Blend, models, ratings
 
 HEAVY = "numba", "pandas", "pyarrow", "scipy", "matplotlib", "h5py", "cupy", "pooch", "tqdm", "concurrent.futures"
 LATE = (
     *("gpumf.models.blend", "gpumf.models.rbm", "gpumf.models.sgd", "gpumf.suggestion"),
-    *("gpumf.datasets.sources", "gpumf.datasets.layouts", "gpumf.datasets.files", "gpumf.datasets.statistics"),
+    *("gpumf.ratings.sources", "gpumf.ratings.layouts", "gpumf.ratings.files", "gpumf.ratings.statistics"),
 )
 
 
@@ -30,7 +30,11 @@ def loaded(statement, names):
 
 
 @pytest.mark.parametrize(
-    "statement", ["import gpumf", "from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, datasets; ALS(8); SGD(8)"]
+    "statement",
+    [
+        "import gpumf",
+        "from gpumf import ALS, RBM, SGD, Blend, ImplicitALS; from gpumf.ratings import load_dataset; ALS(8); SGD(8)",
+    ],
 )
 def test_large_packages_are_imported_late(statement):
     """Each of them takes longer to import than this package with NumPy does."""
@@ -42,7 +46,8 @@ def test_large_packages_are_imported_late(statement):
 @pytest.mark.parametrize(("given", "expected"), [(None, "PASSIVE"), ("active", "ACTIVE")])
 def test_idle_threads_of_numba_do_not_spin_unless_told_to(given, expected):
     code = (
-        "import os, sys; before = dict(os.environ); import numpy as np; from gpumf.cpu.metrics import copy_finite; "
+        "import os, sys; before = dict(os.environ); import numpy as np; "
+        "from gpumf.backends.cpu.metrics import copy_finite; "
         "numbers = np.zeros(5, np.float32); assert copy_finite(numbers, numbers.copy()); "
         "assert dict(os.environ) == before; import numba; print(numba.threading_layer())"
     )
@@ -54,18 +59,24 @@ def test_idle_threads_of_numba_do_not_spin_unless_told_to(given, expected):
 
 
 def test_what_a_first_fit_of_als_does_without_is_imported_late():
-    assert loaded("from gpumf import ALS, datasets; datasets.Ratings; ALS(8, device='cpu')", LATE) == []
+    assert (
+        loaded(
+            "from gpumf import ALS; from gpumf.ratings import load_dataset, Ratings; Ratings; ALS(8, device='cpu')",
+            LATE,
+        )
+        == []
+    )
     for name, module in {
         "SGD": "gpumf.models.sgd",
         "models.RBM": "gpumf.models.rbm",
         "suggest": "gpumf.suggestion",
-        "datasets.load": "gpumf.datasets.sources",
-        "datasets.sources": "gpumf.datasets.sources",
+        "load_dataset": "gpumf.ratings.sources",
+        "ratings.sources": "gpumf.ratings.sources",
     }.items():
         assert module in loaded(f"import gpumf; gpumf.{name}", LATE)
 
 
-@pytest.mark.parametrize("package", [gpumf, models, datasets], ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", [gpumf, models, ratings], ids=lambda package: package.__name__)
 def test_every_name_is_there_before_it_is_asked_for(package):
     listed = printed(f"import {package.__name__} as package; print(*dir(package))").split()
     assert set(package.__all__) <= set(listed) and listed == sorted(set(listed))
@@ -90,7 +101,8 @@ def test_what_was_stored_is_read_by_a_process_that_imported_none_of_it(tmp_path)
 def test_what_is_used_is_imported():
     """And functions compiled late find each other, under whatever name."""
     code = (
-        "import sys; from gpumf import SGD, datasets; ratings = datasets.load('ml-100k-twin'); "
+        "import sys; from gpumf import SGD; from gpumf.ratings import load_dataset; "
+        "ratings = load_dataset('ml-100k-synthetic'); "
         "assert 'numba' in sys.modules and 'h5py' not in sys.modules; "
         "print(len(SGD(8).fit(ratings, 1).history))"
     )

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from gpumf.hashing import high_product, random_positions, splitmix64, splitmix64_inverse
-from gpumf.models.als.trainer import segments_of
-from gpumf.ordering import stable_order
+from gpumf._util.counter_rng import high_product, random_positions, splitmix64, splitmix64_inverse
+from gpumf._util.sorting import stable_order
+from gpumf.solvers.als_base import segments_of
 from support import hashed
 
 FAR = 2**33

@@ -24,8 +24,9 @@ def test_the_library_does_without_the_packages_of_the_study_and_of_extras(tmp_pa
     absent = ["gpumf_study", "matplotlib", "IPython", "h5py", "pooch", "xlrd"]
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({absent}))\n"
-        "from gpumf import ALS, RBM, SGD, Blend, command_line, cross_validate, datasets, search, suggest\n"
-        "train, test = datasets.load('ml-100k-twin').split(0.2)\n"
+        "from gpumf import ALS, RBM, SGD, Blend, command_line, cross_validate, search, suggest\n"
+        "from gpumf.ratings import load_dataset\n"
+        "train, test = load_dataset('ml-100k-synthetic').split(0.2)\n"
         "ALS(4, device='cpu').fit(train, 1, test)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 import gpumf
-from gpumf import ALS, RBM, SGD, ImplicitALS, datasets, hashing, search
+from gpumf import ALS, RBM, SGD, ImplicitALS, search
+from gpumf._util import counter_rng
 from gpumf.command_line import main
-from gpumf.datasets import Ratings, gpu_twins, splits, twins
-from gpumf.datasets.device import DeviceRatings
-from gpumf.datasets.twins import Twin, numbers
-from gpumf.models.rbm.batches import Batches
-from gpumf.models.rbm.divergence import batch_order, draw_streams
-from gpumf.models.sgd import partition
-from gpumf.models.sgd.fast import Fast
-from gpumf.models.sgd.ordered import shuffled_diagonals
+from gpumf.ratings import Ratings, load_dataset, splits, synthetic, synthetic_device
+from gpumf.ratings.device import DeviceRatings
+from gpumf.ratings.synthetic import Twin, numbers
+from gpumf.solvers import sgd_partition
+from gpumf.solvers.rbm_batches import Batches
+from gpumf.solvers.rbm_divergence import batch_order, draw_streams
+from gpumf.solvers.sgd_fast import Fast
+from gpumf.solvers.sgd_ordered import shuffled_diagonals
 from support import NAMES, ragged_ratings
 
 RATINGS = ragged_ratings(seed=0)
@@ -54,22 +55,22 @@ WITH_A_SEED = {
     "Ratings.leave_one_out": lambda seed: RATINGS.leave_one_out(seed),
     "Ratings.random_order": lambda seed: RATINGS.random_order(RATINGS.nnz, seed),
     "leave_one_out": lambda seed: splits.leave_one_out(RATINGS, seed),
-    "load": lambda seed: datasets.load("ml-100k-twin", seed=seed),
-    "twin": lambda seed: twins.twin("ml-100k", seed),
-    "generate": lambda seed: twins.generate(SPEC, seed),
+    "load": lambda seed: load_dataset("ml-100k-synthetic", seed=seed),
+    "twin": lambda seed: synthetic.twin("ml-100k", seed),
+    "generate": lambda seed: synthetic.generate(SPEC, seed),
     "streams_of": numbers.streams_of,
-    "positional_hash": lambda seed: hashing.positional_hash(50, seed),
-    "random_order": lambda seed: hashing.random_order(50, seed),
-    "random_subset": lambda seed: hashing.random_subset(50, 20, seed),
+    "positional_hash": lambda seed: counter_rng.positional_hash(50, seed),
+    "random_order": lambda seed: counter_rng.random_order(50, seed),
+    "random_subset": lambda seed: counter_rng.random_subset(50, 20, seed),
     "search": by_search,
     "Batches.of": by_batches,
     "batch_order": lambda seed: batch_order(seed, 0, 50),
     "draw_streams": lambda seed: draw_streams(seed, 0, 0),
     "Fast.rotation": lambda seed: Fast.rotation(1, seed),
     "shuffled_diagonals": lambda seed: shuffled_diagonals(9, seed, 0),
-    "shuffled_blocks": lambda seed: partition.shuffled_blocks(RATINGS, 3, seed),
-    "waves": lambda seed: partition.waves(RATINGS, 4, 6, seed),
-    "tiled": lambda seed: vars(partition.tiled(RATINGS, 4, 20, 3, 8, seed)),
+    "shuffled_blocks": lambda seed: sgd_partition.shuffled_blocks(RATINGS, 3, seed),
+    "waves": lambda seed: sgd_partition.waves(RATINGS, 4, 6, seed),
+    "tiled": lambda seed: vars(sgd_partition.tiled(RATINGS, 4, 20, 3, 8, seed)),
     "Lists.rank_sampled": by_rank_sampled,
     "_LeastSquares.__init__": lambda seed: ALS(4, device="cpu", seed=seed).fit(RATINGS, 1),
     "ImplicitALS.__init__": lambda seed: ImplicitALS(4, device="cpu", seed=seed).fit(RATINGS, 1),
@@ -77,9 +78,9 @@ WITH_A_SEED = {
     "RBM.__init__": lambda seed: RBM(4, solver="sequential", seed=seed).fit(RATINGS, 1),
 }
 ON_A_DEVICE = {
-    "HostDevice.shuffled": by_shuffled_threads,
+    "EmulatorDevice.shuffled": by_shuffled_threads,
     "DeviceRatings.random_order": lambda seed, host: DeviceRatings.of(RATINGS, host).random_order(RATINGS.nnz, seed),
-    "twin of a device": lambda seed, host: gpu_twins.generate(SPEC, seed, device="host").sha256,
+    "twin of a device": lambda seed, host: synthetic_device.generate(SPEC, seed, device="emulator").sha256,
 }
 # They hand their seed to one of those above.
 ABSTRACT = {"Model.__init__", "Factorization.__init__"}

@@ -9,8 +9,9 @@ import threading
 import numpy as np
 import pytest
 
-from gpumf import native, threads
-from gpumf.cpu import metrics
+from gpumf import threads
+from gpumf.backends import compile
+from gpumf.backends.cpu import metrics
 
 
 @pytest.fixture(autouse=True)
@@ -112,10 +113,10 @@ class Library:
 
 
 def test_every_call_of_cpp_takes_the_number_of_threads(monkeypatch):
-    from gpumf.cpu import als, cg, order, sgd
+    from gpumf.backends.cpu import als, cg, order, sgd
 
     library = Library()
-    monkeypatch.setattr(native, "library", lambda *_, **__: library)
+    monkeypatch.setattr(compile, "library", lambda *_, **__: library)
     monkeypatch.setattr(order, "_compress", lambda: library.compress)
     row, none = np.zeros(2, np.int64), np.zeros(1, np.int32)
     values, factors = np.zeros(1, np.float32), np.zeros((1, 2), np.float32)
@@ -141,10 +142,10 @@ for name in {modules}:
     sys.modules[name] = None
 sys.platform = {platform!r}
 import numpy as np
-from gpumf import ALS, SGD, ImplicitALS, datasets
+from gpumf import ALS, SGD, ImplicitALS; from gpumf.ratings import Ratings
 n = 1 << 20
 k = np.arange(n)
-ratings = datasets.Ratings(k // 256, k % 256, (k * 7 + k // 256) % 5 + 1, 4096, 256)
+ratings = Ratings(k // 256, k % 256, (k * 7 + k // 256) % 5 + 1, 4096, 256)
 for model in (ALS(4, device="cpu"), ImplicitALS(4, device="cpu"), SGD(4, device="cpu")):
     model.fit(ratings, 1)
     model.recommend(3, k=2, seen=())

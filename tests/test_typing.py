@@ -8,8 +8,8 @@ import re
 import pytest
 
 import gpumf
-from gpumf import datasets, gpu, models
-from gpumf.datasets import download
+from gpumf import backends, models, ratings
+from gpumf.ratings import download
 from gpumf_study import findings, results
 
 try:
@@ -17,7 +17,7 @@ try:
 except ImportError:  # without the extra
     distributed = None
 
-REFERENCE = gpumf, models, datasets
+REFERENCE = gpumf, models, ratings
 MODULES = *REFERENCE, *filter(None, [distributed]), findings, results, download
 
 
@@ -91,7 +91,7 @@ def example(thing):
 
 @pytest.mark.parametrize("thing", parameters([*SHOWN, *map(with_a_docstring, METHODS)]))
 def test_what_the_reference_has_shows_an_example_that_runs(thing, tmp_path, monkeypatch):
-    if "gpu.device" in (thing.__doc__ or "") and (why := gpu.why_unavailable("host")):
+    if "gpu.device" in (thing.__doc__ or "") and (why := backends.why_unavailable("emulator")):
         pytest.skip(why)
     monkeypatch.chdir(tmp_path)
     said = []

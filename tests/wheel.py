@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 import gpumf
 from gpumf import ALS, gpu, places, suggest
-from gpumf.datasets import Ratings, files
-from gpumf.gpu import sources
+from gpumf.ratings import Ratings, files
+from gpumf.backends import sources
 
 site, checkout, here = map(Path, sys.argv[1:])
 assert Path(gpumf.__file__).is_relative_to(site), gpumf.__file__
@@ -40,8 +40,8 @@ rng = np.random.default_rng(0)
 cells = rng.choice(40 * 30, 600, replace=False)
 ratings = Ratings(cells // 30, cells % 30, rng.integers(1, 6, 600), 40, 30, scale=(1, 5))
 assert suggest(ratings, 8).measured_on
-for device in "cpu", "host":
-    if device == "host" and (why := gpu.why_unavailable("host")):
+for device in "cpu", "emulator":
+    if device == "emulator" and (why := gpu.why_unavailable("emulator")):
         print(f"not tried on the host: {why}")
         continue
     model = ALS(factors=8, device=device).fit(ratings, epochs=2, validation=ratings)

@@ -1,5 +1,5 @@
 // What the factors are left to explain where a model has biases: ratings less the biases of the side that is fixed.
-// With them subtracted, a half-sweep of every solver in this folder is one without biases; see gpumf.models.als.biases.
+// With them subtracted, a half-sweep of every solver in this folder is one without biases; see gpumf.solvers.als_biases.
 
 // left: (n,). Grid and block: a thread a rating.
 extern "C" __global__ void subtract_biases(const int* __restrict__ indices, const float* __restrict__ values,

@@ -1,4 +1,4 @@
-// The work list of common/segments.cuh, made on the device: as gpumf.models.als.trainer.segments_of, bit for bit.
+// The work list of common/segments.cuh, made on the device: as gpumf.solvers.als_base.segments_of, bit for bit.
 //
 // Few rows have several segments. The host names these; how many come before a row says where its segments go. The host
 // sorts the keys between the two kernels: the longest segments first, those of one length by row and part.

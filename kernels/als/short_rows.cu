@@ -27,7 +27,7 @@
 // What is left: every product reads the rows twice from shared memory, and few rows fit there at a time.
 #include "als/half_rows.cuh"
 #include "common/segments.cuh"
-#include "common/tensor.cuh"
+#include "common/async_mma.cuh"
 
 constexpr int STRIDE = PADDED + 8;  // halves from row to row: eight rows in different banks
 constexpr int CHUNKS = PADDED / 8;  // of 16 bytes, in a row of factors

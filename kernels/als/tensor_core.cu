@@ -39,7 +39,7 @@
 // pipes are a third busy, shared memory three quarters at 100 factors, global memory a quarter.
 #include "als/plan.cuh"
 #include "common/segments.cuh"
-#include "common/tensor.cuh"
+#include "common/async_mma.cuh"
 
 #if !defined(FACTORS) || !defined(IMPLICIT) || !defined(STAGE_ROWS)
 #error "compile with -DFACTORS=f, -DIMPLICIT=0 or 1, -DSTAGE_ROWS=64, or 32 for less shared memory"

@@ -1,7 +1,7 @@
 // How many lanes a group has, by the way in which its lanes share a row; all derived from FACTORS.
 //
 // group.cuh: a lane has the factors l, l + ROW_LANES, ...: the thesis (section 5.1) gives one half-warp to a row of 16
-// factors, and a group is a half-warp up to 16 factors and a warp above. quads.cuh: a lane has the quads, vectors of four
+// factors, and a group is a half-warp up to 16 factors and a warp above. vec4_rows.cuh: a lane has the quads, vectors of four
 // factors, l, l + QUAD_LANES, ..., so that a row needs only as many lanes as it has quads, four at least.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Random numbers as a function of position; the device side of gpumf.hashing, bit for bit.
+// Random numbers as a function of position; the device side of gpumf._util.counter_rng, bit for bit.
 #pragma once
 
 __device__ inline unsigned long long splitmix64(unsigned long long x) {
@@ -26,7 +26,7 @@ __device__ inline long long random_position(unsigned long long key, unsigned lon
     return (long long)__umul64hi(splitmix64(key + draw), (unsigned long long)n);
 }
 
-// The k-th normal deviate of the stream `key`: twelve uniform 16-bit integers, as in gpumf.datasets.twins.
+// The k-th normal deviate of the stream `key`: twelve uniform 16-bit integers, as in gpumf.ratings.synthetic.
 __device__ inline float normal_deviate(unsigned long long key, unsigned long long k) {
     int total = -393210;
 #pragma unroll

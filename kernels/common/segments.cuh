@@ -1,4 +1,4 @@
-// A work list over rows of very different lengths, by gpumf.models.als.trainer.segments_of or als/segments.cu.
+// A work list over rows of very different lengths, by gpumf.solvers.als_base.segments_of or als/segments.cu.
 //
 // A block works on one segment of a row. The blocks of a long row each leave their sums in global memory, and the
 // last one to arrive adds them, in the order of the parts: the same bits in every run.

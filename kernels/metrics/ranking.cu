@@ -17,7 +17,7 @@
 //     the list changes about k ln(n / k) times;
 //   - items come in ascending order and equal scores are rejected, so the lower position wins a tie, as in a stable
 //     sort, and two runs give the same bits.
-#include "common/tensor.cuh"
+#include "common/async_mma.cuh"
 
 #if !defined(FACTORS) || !defined(WARPS)
 #error "compile with -DFACTORS=f and -DWARPS=4, or 2 for less shared memory"

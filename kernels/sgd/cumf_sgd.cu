@@ -13,9 +13,9 @@
 // wavefront nothing is lost, since a user belongs to one worker and an item to the owner of its column's lock, but the
 // order of the workers varies and two runs differ. In blocks there is no race: two runs give the same bits.
 //
-// Rows of up to 64 factors take a part of a warp (common/quads.cuh). The sums and the update itself are FP32.
+// Rows of up to 64 factors take a part of a warp (common/vec4_rows.cuh). The sums and the update itself are FP32.
 // What it gains is measured in book/gpumf/sgd_speed.ipynb.
-#include "common/quads.cuh"
+#include "common/vec4_rows.cuh"
 
 // Updates by the ratings begin to end - 1, in order, by one group.
 __device__ inline void descend(const int* users, const int* items, const float* values, long long begin,

@@ -42,7 +42,7 @@
 //     rare where a part has many more users than groups.
 // The experiment lost_updates measures how many updates count.
 // What it gains is measured in book/gpumf/sgd_speed.ipynb.
-#include "common/quads.cuh"
+#include "common/vec4_rows.cuh"
 #include "common/random.cuh"
 #include "sgd/geometry.cuh"
 

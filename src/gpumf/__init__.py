@@ -1,7 +1,8 @@
 """Matrix factorization on GPUs.
 
->>> from gpumf import ALS, datasets
->>> ratings = datasets.load("ml-100k-twin")
+>>> from gpumf import ALS
+>>> from gpumf.ratings import load_dataset
+>>> ratings = load_dataset("ml-100k-synthetic")
 >>> train, test = ratings.split(test=0.2, seed=0)
 >>> model = ALS(factors=16).fit(train, epochs=3, validation=test)
 >>> list(model.history)
@@ -13,13 +14,14 @@
 
 from typing import TYPE_CHECKING
 
-from gpumf import datasets
-from gpumf.late import late
+from gpumf._util.lazy import late
 from gpumf.models import ALS, DivergedError, ImplicitALS, NotFittedError, cross_validate, search
+from gpumf.ratings import Ratings
 
 if TYPE_CHECKING:
     from gpumf.models import RBM, SGD, Blend
     from gpumf.models.loading import load
+    from gpumf.ratings import dataset_names, load_dataset, read_ratings
     from gpumf.suggestion import suggest
 else:
     __getattr__, __dir__ = late(
@@ -35,10 +37,13 @@ __all__ = [
     "DivergedError",
     "ImplicitALS",
     "NotFittedError",
+    "Ratings",
     "__version__",
     "cross_validate",
-    "datasets",
+    "dataset_names",
     "load",
+    "load_dataset",
+    "read_ratings",
     "search",
     "suggest",
 ]

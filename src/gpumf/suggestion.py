@@ -13,10 +13,10 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from gpumf import gpu
-from gpumf.arguments import integer
-from gpumf.datasets import DeviceRatings, Ratings
+from gpumf import backends
+from gpumf._util.validation import integer
 from gpumf.models import ALS, SGD
+from gpumf.ratings import DeviceRatings, Ratings
 
 FILE = resources.files(__package__).joinpath("suggestion.toml")
 _MODELS = {"ALS": ALS, "SGD": SGD}
@@ -86,16 +86,17 @@ def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "au
     ------
     TypeError : train is no set of ratings
     ValueError : it is empty; factors or device are none of those above
-    gpumf.gpu.DeviceError : device='cuda' where there is none
+    gpumf.backends.DeviceError : device='cuda' where there is none
 
-    >>> from gpumf import datasets, suggest
-    >>> train, _ = datasets.load("ml-100k-twin").split(0.2)
+    >>> from gpumf import suggest
+    >>> from gpumf.ratings import load_dataset
+    >>> train, _ = load_dataset("ml-100k-synthetic").split(0.2)
     >>> suggestion = suggest(train, factors=32)
     >>> sorted(suggestion.seconds), suggestion.model.factors
     (['ALS', 'SGD'], 32)
     """
     if not isinstance(train, Ratings | DeviceRatings):
-        raise TypeError(f"train must be Ratings (see gpumf.datasets), not {type(train).__name__}")
+        raise TypeError(f"train must be Ratings (see gpumf.ratings), not {type(train).__name__}")
     if train.nnz == 0:
         raise ValueError("the training set is empty")
     factors = integer("factors", factors, 1, _MOST_FACTORS)
@@ -107,9 +108,9 @@ def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "au
 
 def _device_name(device):
     """The name that `suggestion.toml` has for a device."""
-    if device == "cpu" or (device == "auto" and not gpu.available()):
+    if device == "cpu" or (device == "auto" and not backends.available()):
         return "cpu"
-    return gpu_key(gpu.device().facts["gpu"])
+    return gpu_key(backends.device().facts["gpu"])
 
 
 def gpu_key(name: str) -> str:

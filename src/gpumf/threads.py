@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
-from gpumf.arguments import integer
+from gpumf._util.validation import integer
 
 _PROC, _CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _LIMIT: ContextVar[int | None] = ContextVar("limit", default=None)

@@ -166,14 +166,14 @@ ITERATION = "an iteration"
 
 
 def _iteration(model, solver, factors):
-    where = {"data": "netflix-twin", "model": model, "kernel": solver, "factors": factors, "step": "iteration"}
+    where = {"data": "netflix-synthetic", "model": model, "kernel": solver, "factors": factors, "step": "iteration"}
     return Stored("als_versions", "seconds", where, scale=1e3)
 
 
 def _fit(model, solver, factors, column, **options):
     """Of the fits after the first of a process, which also loads kernels."""
-    where = {"data": "netflix-twin", "model": model, "kernel": solver, "factors": factors, "repeat": [1, 2, 3]}
-    prepared = "host" if model == "implicit" else "device"
+    where = {"data": "netflix-synthetic", "model": model, "kernel": solver, "factors": factors, "repeat": [1, 2, 3]}
+    prepared = "emulator" if model == "implicit" else "device"
     return Stored("fit_seconds", column, where | {"prepared": prepared}, **options)
 
 
@@ -188,7 +188,7 @@ def _libmf(program, column="wall"):
 
 _IMPLICIT = "implicit 0.7.3 on the same GPU"
 _SURPRISE = Stored("peers_ml100k", "rmse", {"program": "Surprise, SVD", "step": "test"}, repeat="seed")
-_RBM = {"data": "douban-twin", "weights": "device", "batches": "device", "part": "epoch"}
+_RBM = {"data": "douban-synthetic", "weights": "device", "batches": "device", "part": "epoch"}
 
 ROWS = [
     Benchmark(

@@ -11,7 +11,8 @@ import sys
 
 import numpy as np
 
-from gpumf import ALS, RBM, SGD, ImplicitALS, datasets
+from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf.ratings import load_dataset
 from gpumf_study import results
 
 MARGIN = 0.05
@@ -22,16 +23,16 @@ NOT_RECORDED = 3
 _ALS = {"regularization": 0.05, "biases": False}
 _SGD = {"regularization": 0.05, "learning_rate": 0.01, "biases": False}
 CANARIES = {
-    "als-f16": ("ml-10m-twin", ALS, {"factors": 16, "solver": "tensor_core", **_ALS}),
-    "als-f100": ("ml-10m-twin", ALS, {"factors": 100, "solver": "tensor_core", **_ALS}),
-    "als-cumf-cg": ("ml-10m-twin", ALS, {"factors": 100, "solver": "cumf_cg_fp16", **_ALS}),
-    "als-thesis": ("ml-1m-twin", ALS, {"factors": 16, "solver": "thesis_shared", **_ALS}),
-    "implicit-f64": ("ml-10m-twin", ImplicitALS, {"factors": 64, "solver": "tensor_core"}),
-    "sgd-f32": ("ml-10m-twin", SGD, {"factors": 32, "solver": "fast", **_SGD}),
-    "sgd-f128": ("ml-10m-twin", SGD, {"factors": 128, "solver": "fast", **_SGD}),
-    "sgd-hogwild": ("ml-10m-twin", SGD, {"factors": 16, "solver": "hogwild", **_SGD}),
-    "sgd-cumf": ("ml-10m-twin", SGD, {"factors": 128, "solver": "cumf_sgd", **_SGD}),
-    "rbm-fast": ("ml-1m-twin", RBM, {"hidden": 100, "solver": "fast"}),
+    "als-f16": ("ml-10m-synthetic", ALS, {"factors": 16, "solver": "tensor_core", **_ALS}),
+    "als-f100": ("ml-10m-synthetic", ALS, {"factors": 100, "solver": "tensor_core", **_ALS}),
+    "als-cumf-cg": ("ml-10m-synthetic", ALS, {"factors": 100, "solver": "cumf_cg_fp16", **_ALS}),
+    "als-thesis": ("ml-1m-synthetic", ALS, {"factors": 16, "solver": "thesis_shared", **_ALS}),
+    "implicit-f64": ("ml-10m-synthetic", ImplicitALS, {"factors": 64, "solver": "tensor_core"}),
+    "sgd-f32": ("ml-10m-synthetic", SGD, {"factors": 32, "solver": "fast", **_SGD}),
+    "sgd-f128": ("ml-10m-synthetic", SGD, {"factors": 128, "solver": "fast", **_SGD}),
+    "sgd-hogwild": ("ml-10m-synthetic", SGD, {"factors": 16, "solver": "hogwild", **_SGD}),
+    "sgd-cumf": ("ml-10m-synthetic", SGD, {"factors": 128, "solver": "cumf_sgd", **_SGD}),
+    "rbm-fast": ("ml-1m-synthetic", RBM, {"hidden": 100, "solver": "fast"}),
 }
 
 
@@ -39,7 +40,7 @@ def measure(epochs=EPOCHS):
     """Return the seconds of each epoch: a dict of canary -> list of `epochs` floats."""
     found = {}
     for name, (data, kind, arguments) in CANARIES.items():
-        ratings = datasets.load(data)
+        ratings = load_dataset(data)
         model = kind(seed=0, **arguments)
         model.fit(ratings, 2)
         found[name] = np.diff(model.fit(ratings, epochs).history.seconds).tolist()

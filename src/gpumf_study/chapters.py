@@ -11,7 +11,7 @@ from dataclasses import replace
 import pandas as pd
 from IPython.display import Markdown, display
 
-from gpumf.gpu import sources
+from gpumf.backends import sources
 from gpumf_study import experiments, findings, reports, results
 from gpumf_study import figure_style as style
 

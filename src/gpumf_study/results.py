@@ -22,8 +22,9 @@ from typing import Any
 
 import pandas as pd
 
-from gpumf import __version__, gpu, places, suggestion, threads
-from gpumf.gpu import sources
+from gpumf import __version__, backends, suggestion, threads
+from gpumf._util import paths
+from gpumf.backends import sources
 
 # Folders of the machines whose results the book and the README show where none is named: of each experiment those of
 # the first that has it. Only what uses several cards is recorded under a name with their number.
@@ -80,7 +81,7 @@ class Result:
 
 def repository() -> Path:
     """The root of the repository that this package runs from, or the user's folder for an installed package."""
-    return places.home()
+    return paths.home()
 
 
 def device_name(cards: int = 1) -> str:
@@ -95,9 +96,9 @@ def device_name(cards: int = 1) -> str:
     str: 'cpu' without a GPU; else the whole name of the GPU in lower case with a hyphen for whatever is no letter or
     digit, as 'nvidia-h100-80gb-hbm3', with '-x4' behind it where there are four
     """
-    if not gpu.available():
+    if not backends.available():
         return "cpu"
-    slug = suggestion.gpu_key(gpu.device().facts["gpu"])
+    slug = suggestion.gpu_key(backends.device().facts["gpu"])
     return slug if cards == 1 else f"{slug}-x{cards}"
 
 
@@ -139,7 +140,7 @@ def provenance() -> dict[str, Any]:
         "packages": {"gpumf": __version__} | {name: metadata.version(name) for name in _PACKAGES},
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
-    return facts | (gpu.device().facts if gpu.available() else {})
+    return facts | (backends.device().facts if backends.available() else {})
 
 
 def _commit():

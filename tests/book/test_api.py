@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import gpumf
-from gpumf import datasets, models
+from gpumf import models, ratings
 from support import ROOT
 
 DIRECTIVE = re.compile(r"^\.\. auto\w+:: (gpumf[\w.]*)\n((?:   :.*\n)*)", re.MULTILINE)
@@ -35,7 +35,7 @@ def public(name):
     return {f"{name}.{one}" for one in module.__all__ if one not in ("__version__", "datasets")}
 
 
-@pytest.mark.parametrize("name", ["gpumf", "gpumf.datasets", "gpumf.distributed"])
+@pytest.mark.parametrize("name", ["gpumf", "gpumf.ratings", "gpumf.distributed"])
 def test_every_public_name_is_documented(documented, name):
     if name == "gpumf.distributed":
         pytest.importorskip(name, exc_type=ImportError)
@@ -66,7 +66,7 @@ def test_names_that_stand_for_types_are_explained():
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "src/gpumf").rglob("*.py")]
     aliases = {name for text in sources for name in re.findall(r"^ *(\w+): TypeAlias =", text, re.MULTILINE)}
     signatures = set()
-    for module in (gpumf, datasets, models):
+    for module in (gpumf, models, ratings):
         for thing in (getattr(module, name) for name in module.__all__):
             members = [one for _, one in inspect.getmembers(thing, callable)] if inspect.isclass(thing) else []
             for one in filter(inspect.isroutine, [thing, getattr(thing, "__init__", None), *members]):
@@ -78,7 +78,7 @@ def test_names_that_stand_for_types_are_explained():
 
 def every_docstring():
     """(name, docstring) of all public classes and functions, and of their public attributes."""
-    for module in (gpumf, datasets, models):
+    for module in (gpumf, models, ratings):
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.isclass(thing) or inspect.isfunction(thing):

@@ -310,15 +310,15 @@ experiments.run("{name}", profile)
 @pytest.mark.slow
 def test_parameters_of_the_experiments_of_a_chapter(project, execute):
     write_notebook(project, "one", EXPERIMENT.format(name="rating_counts"))
-    of_one = "rating_counts.data", "ml-100k-twin"
+    of_one = "rating_counts.data", "ml-100k-synthetic"
     ran, _ = execute("--only", "one", "-p", "repeats", "2", "-p", *of_one, "-p", "points", "7")
     assert ran == 0
     facts = json.loads(next(project.glob("data/live/*/gpumf/rating_counts.json")).read_text())
-    assert facts["parameters"] == {"data": ["ml-100k-twin"], "points": 7, "profile": "quick"}
+    assert facts["parameters"] == {"data": ["ml-100k-synthetic"], "points": 7, "profile": "quick"}
     cells = nbformat.read(project / "out/one.ipynb", as_version=4).cells
     assert cells[2].metadata.tags == ["injected-parameters"], "what differs from the cell above is shown"
     said = cells[-1].source
-    assert "`repeats = 2`" in said and "| `rating_counts` | `data = ['ml-100k-twin']`, `points = 7` |" in said
+    assert "`repeats = 2`" in said and "| `rating_counts` | `data = ['ml-100k-synthetic']`, `points = 7` |" in said
     for wrong in (("points", "[7]"), ("rating_counts.points", "few")):
         with pytest.raises(SystemExit, match="one: points must be a whole number above 0"):
             execute("--only", "one", "-p", *wrong)

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from gpumf.gpu import sources
+from gpumf.backends import sources
 from gpumf_study import results
 from support import ROOT
 
 KERNELS = ROOT / "kernels"
-SOURCES = sorted(path for path in KERNELS.rglob("*.cu*") if path.parent.name != "host")
+SOURCES = sorted(path for path in KERNELS.rglob("*.cu*") if path.parent.name != "emulator")
 
 
 @pytest.fixture
@@ -26,13 +26,13 @@ def test_the_reading_order_has_every_source():
     folder = ROOT / "kernels"
     linked = re.findall(r"\]\(([^)]+\.cuh?)\)", (folder / "README.md").read_text(encoding="utf-8"))
     assert len(set(linked)) == len(linked)
-    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*.cu*") if path.parent.name != "host"}
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*.cu*") if path.parent.name != "emulator"}
     assert set(linked) == files
 
 
 def test_gains_are_ratios_of_medians(readme):
     frame = results.load("als_versions").frame
-    frame = frame[(frame.data == "netflix-twin") & (frame.factors == 100) & (frame.model == "ALS")]
+    frame = frame[(frame.data == "netflix-synthetic") & (frame.factors == 100) & (frame.model == "ALS")]
     frame = frame[frame.load.fillna("coalesced") == "coalesced"]
 
     def solve(kernel):

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
-from gpumf.datasets import Ratings
-from gpumf.gpu import sources
+from gpumf.backends import sources
+from gpumf.ratings import Ratings
 from support import ROOT
 
 

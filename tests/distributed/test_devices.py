@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, SGD, ImplicitALS
-from gpumf.datasets import Ratings
 from gpumf.distributed import fit, local_cluster
+from gpumf.ratings import Ratings
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +36,11 @@ def same(make, made, ratings):
         assert np.allclose(made.user_factors, one.user_factors, atol=1e-4)
 
 
-@pytest.mark.host
-@pytest.mark.usefixtures("host")
+@pytest.mark.emulator
+@pytest.mark.usefixtures("emulator")
 @pytest.mark.parametrize("name", ON_DEVICES)
 def test_kernels_solve_a_workers_rows_and_blocks(client, ratings, name):
-    make = partial(ON_DEVICES[name], "host")
+    make = partial(ON_DEVICES[name], "emulator")
     same(make, fit(make(), ratings, 2, ratings, client=client, workers=2, attempts=1), ratings)
 
 
@@ -53,11 +53,11 @@ ADDED_UP = {
 }
 
 
-@pytest.mark.host
-@pytest.mark.usefixtures("host")
+@pytest.mark.emulator
+@pytest.mark.usefixtures("emulator")
 @pytest.mark.parametrize("name", ADDED_UP)
 def test_parts_of_items_equations_are_added_up(client, ratings, name):
-    make = partial(ADDED_UP[name], "host")
+    make = partial(ADDED_UP[name], "emulator")
     one = make().fit(ratings, 2, ratings)
     for workers in (1, 2, 3):
         made = fit(make(), ratings, 2, ratings, client=client, workers=workers, item_sweep="reduce", attempts=1)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from gpumf import ALS
-from gpumf.datasets import Ratings
 from gpumf.distributed import TrainingLost, fit, local_cluster
 from gpumf.distributed.checkpoints import read
+from gpumf.ratings import Ratings
 
 pytestmark = pytest.mark.slow
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumf import ALS, ImplicitALS
-from gpumf.datasets import Ratings
 from gpumf.distributed import fit
 from gpumf.distributed.fetching import batches_of
+from gpumf.ratings import Ratings
 from support import ragged_ratings
 
 pytestmark = pytest.mark.slow

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
-from gpumf.datasets import DataError, Ratings
 from gpumf.distributed import fit
 from gpumf.models.checks import DivergedError
+from gpumf.ratings import DataError, Ratings
 
 
 @pytest.fixture(scope="module")

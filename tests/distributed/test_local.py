@@ -7,9 +7,9 @@ import numpy as np
 import psutil
 import pytest
 
-from gpumf import ALS, gpu
-from gpumf.datasets import Ratings
+from gpumf import ALS, backends
 from gpumf.distributed import fit, local_cluster
+from gpumf.ratings import Ratings
 
 
 def listening():
@@ -47,7 +47,7 @@ def test_with_tls_the_same_is_learned_over_encrypted_connections():
 
 
 def test_cards_without_dask_cuda_are_refused_with_what_to_install(monkeypatch):
-    monkeypatch.setattr(gpu, "available", lambda: True)
+    monkeypatch.setattr(backends, "available", lambda: True)
     monkeypatch.setitem(sys.modules, "dask_cuda", None)
     with pytest.raises(ImportError, match="pip install dask-cuda"), local_cluster():
         pass

@@ -2,13 +2,14 @@
 
 import pytest
 
-from gpumf import SGD, datasets
+from gpumf import SGD
 from gpumf.distributed import fit
+from gpumf.ratings import load_dataset
 
 
 @pytest.fixture(scope="module")
 def sets():
-    return datasets.load("ml-100k-twin").split(seed=0)
+    return load_dataset("ml-100k-synthetic").split(seed=0)
 
 
 CASES = [({"solver": "ordered"}, 1e-3), ({"solver": "ordered_parallel", "biases": False}, 3e-3)]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gpumf import ALS
-from gpumf.datasets import Ratings
 from gpumf.distributed import fit, program, shared, sources
+from gpumf.ratings import Ratings
 
 COLUMNS = np.arange(7, dtype=np.int32), np.arange(7, dtype=np.int32) % 3, np.linspace(1, 5, 7, dtype=np.float32)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gpumf import ALS
-from gpumf.datasets import DataError, DeviceRatings, Ratings
 from gpumf.distributed import sources
+from gpumf.ratings import DataError, DeviceRatings, Ratings
 
 
 class Alone:
@@ -26,16 +26,16 @@ class Alone:
 RATINGS = Ratings([2, 0, 1], [0, 1, 1], [4.0, 3.0, 5.0], 3, 2)
 
 
-@pytest.mark.host
+@pytest.mark.emulator
 @pytest.mark.parametrize("other", [True, False])
 def test_ratings_are_on_devices_where_all_have_room(host, other):
-    model = ALS(2, solver="tensor_core", device="host")
+    model = ALS(2, solver="tensor_core", device="emulator")
     there = sources.placed(Alone(other), model, RATINGS)
     assert isinstance(there, DeviceRatings) == other and np.array_equal(there.values, RATINGS.values)
     assert not isinstance(sources.placed(Alone(), model, RATINGS.select(slice(0))), DeviceRatings), "CuPy counts none"
 
 
-@pytest.mark.host
+@pytest.mark.emulator
 def test_what_is_known_is_the_same_of_ratings_on_a_device(host):
     ids = np.array(["a", "b", "c"]), np.arange(2)
     for ratings in (RATINGS, DeviceRatings.of(RATINGS, host)):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpumf.cpu import als
+from gpumf.backends.cpu import als
 from gpumf.distributed.als import added_up, system_size
 from support import ragged_ratings, random_factors
 

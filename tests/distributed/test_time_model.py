@@ -4,14 +4,7 @@ import pytest
 
 from gpumf import ALS
 from gpumf.distributed.als import system_size, way_of
-from gpumf.distributed.time_model import (
-    Machine,
-    als_seconds,
-    gather_bytes,
-    reduce_bytes,
-    sgd_seconds,
-    speedup,
-)
+from gpumf.distributed.time_model import Machine, als_seconds, gather_bytes, reduce_bytes, sgd_seconds, speedup
 
 H = Machine(product_rate=20e12, solve_rate=5e12, update_rate=2e12, bandwidth=2e11, latency=1e-5)
 NETFLIX = {"n_users": 480_189, "n_items": 17_770, "nnz": 99_072_112, "columns": 100}
@@ -50,12 +43,12 @@ def test_hugewiki_is_reduced_and_netflix_gathered():
     assert way_of(ALS(98, device="cpu", solver="cg"), "auto", 50_082_603, 39_780, 4) == "gather"
 
 
-@pytest.mark.host
-@pytest.mark.usefixtures("host")
+@pytest.mark.emulator
+@pytest.mark.usefixtures("emulator")
 def test_kernels_add_up_what_has_no_divisor_of_its_own():
     ways = {"cumf_cholesky": "reduce", "cumf_cg": "reduce", "cumf_cg_fp16": "gather", "tensor_core": "gather"}
     for solver, way in ways.items():
-        assert way_of(ALS(98, device="host", solver=solver), "auto", 50_082_603, 39_780, 4) == way
+        assert way_of(ALS(98, device="emulator", solver=solver), "auto", 50_082_603, 39_780, 4) == way
 
 
 def test_sgd_sends_every_item_once_an_epoch_whatever_the_number_of_workers():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, SGD, ImplicitALS, NotFittedError
-from gpumf.datasets import Ratings
 from gpumf.distributed import fit
+from gpumf.ratings import Ratings
 
 pytestmark = pytest.mark.slow
 

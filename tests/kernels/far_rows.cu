@@ -1,6 +1,6 @@
 // Rows of a matrix by the functions of kernels/common that all solvers read and write them with.
 #ifdef OF_QUADS
-#include "common/quads.cuh"
+#include "common/vec4_rows.cuh"
 #else
 #include "common/group.cuh"
 #endif

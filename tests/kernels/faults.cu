@@ -1,4 +1,4 @@
-// Kernels with one fault each, which a launch on device='host' has to name.
+// Kernels with one fault each, which a launch on device='emulator' has to name.
 
 // Half of the block never comes to the barrier.
 extern "C" __global__ void ended_before_barrier(float* out) {

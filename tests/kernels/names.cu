@@ -1,4 +1,4 @@
-// Every name of CUDA that kernels/host gives a meaning to, for comparison with NumPy on every device.
+// Every name of CUDA that kernels/emulator gives a meaning to, for comparison with NumPy on every device.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

@@ -1,5 +1,5 @@
-// The functions of common/tensor.cuh, for comparison with NumPy on every device.
-#include "common/tensor.cuh"
+// The functions of common/async_mma.cuh, for comparison with NumPy on every device.
+#include "common/async_mma.cuh"
 
 // result = rows^T rows for 16 x 16 halves, by one warp; of the rows from `valid` on, zeros.
 extern "C" __global__ void square(const half_bits* rows, int valid, float* result) {

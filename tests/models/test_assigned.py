@@ -8,10 +8,10 @@ import warnings
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, NotFittedError, gpu
-from gpumf.cpu.shapes import takes
-from gpumf.datasets import Ratings
-from gpumf.datasets.checks import DataError
+from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, NotFittedError, backends
+from gpumf.backends.cpu.shapes import takes
+from gpumf.ratings import Ratings
+from gpumf.ratings.checks import DataError
 from support import ROOT, outside_make, ragged_ratings
 
 TRAIN = ragged_ratings(n_users=23, n_items=17, longest=12, seed=4)
@@ -134,7 +134,7 @@ def test_parameters_are_validated_when_they_are_used(kind, name, value, words, t
     if words is None:
         assert fresh.fit(TRAIN, 1).biases is True
         return
-    for use in (*uses(fitted), lambda: fitted.fit(TRAIN), lambda: fresh.fit(TRAIN), lambda: fresh.trainer(TRAIN)):
+    for use in (*uses(fitted), lambda: fitted.fit(TRAIN), lambda: fresh.fit(TRAIN), lambda: fresh.make_solver(TRAIN)):
         with pytest.raises((ValueError, TypeError), match=words):
             use()
     assert fresh.history is None
@@ -219,7 +219,7 @@ def test_what_starts_a_trainer_is_checked():
         ((p, q[:5]), "arrays to start from have the shapes"),
     ):
         with pytest.raises(ValueError, match=words):
-            model.trainer(TRAIN, *arrays)
+            model.make_solver(TRAIN, *arrays)
 
 
 def test_native_functions_say_what_they_take():
@@ -241,7 +241,7 @@ def test_native_functions_say_what_they_take():
 
 
 def test_models_that_no_gpu_takes_say_that_they_run_on_the_cpu(monkeypatch):
-    monkeypatch.setattr(gpu, "available", lambda: True)
+    monkeypatch.setattr(backends, "available", lambda: True)
     with pytest.warns(
         UserWarning, match="ALS runs on the CPU: no solver on a GPU takes factors=300.*device='cpu'"
     ) as told:
@@ -252,7 +252,7 @@ def test_models_that_no_gpu_takes_say_that_they_run_on_the_cpu(monkeypatch):
         ALS(300, device="cpu")
         ALS(300, solver="parallel_cg")
         model.get_params()
-    monkeypatch.setattr(gpu, "device", lambda name=None: None)
+    monkeypatch.setattr(backends, "device", lambda name=None: None)
     with pytest.raises(ValueError, match="ALS has no solver for solver=None, device='cuda', factors=300"):
         ALS(300, device="cuda")
 
@@ -291,10 +291,12 @@ def test_ratings_take_arrays_that_are_on_a_gpu():
 
 
 @pytest.mark.parametrize(
-    ("where", "trials"), [("cpu", 150), pytest.param("host", 40, marks=pytest.mark.host)], ids=["cpu", "host"]
+    ("where", "trials"),
+    [("cpu", 150), pytest.param("emulator", 40, marks=pytest.mark.emulator)],
+    ids=["cpu", "emulator"],
 )
 def test_whatever_is_assigned_there_is_a_result_or_an_error(where, trials):
-    if why := where == "host" and gpu.why_unavailable("host"):
+    if why := where == "emulator" and backends.why_unavailable("emulator"):
         pytest.skip(why)
     command = [sys.executable, "-W", "ignore", ROOT / "tests/assigned.py", "0", str(trials), where]
     path = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"}

@@ -5,12 +5,12 @@ import sys
 import pytest
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
-from gpumf.models.sgd import partition
+from gpumf.solvers import sgd_partition
 from support import ragged_ratings
 
-SCHEMES = [(model, name) for model in (ALS, ImplicitALS, SGD, RBM) for name in model.schemes()]
+SCHEMES = [(model, name) for model in (ALS, ImplicitALS, SGD, RBM) for name in model.solver_classes()]
 ORDERS = {
-    getattr(partition, name).__code__: name
+    getattr(sgd_partition, name).__code__: name
     for name in ("conflict_free_groups", "diagonal_blocks", "shuffled_blocks", "tiled", "waves")
 }
 
@@ -23,7 +23,7 @@ def forms_made(model, train):
         if isinstance(model, RBM):  # its levels are those of the ratings that it is fitted to
             model.fit(train, 0)
         else:
-            model.trainer(train)
+            model.make_solver(train)
     finally:
         sys.setprofile(None)
     return {"by_user", "by_item"} & set(vars(train)) | {ORDERS[code] for code in called & ORDERS.keys()}
@@ -31,9 +31,9 @@ def forms_made(model, train):
 
 @pytest.mark.parametrize(("model", "name"), SCHEMES)
 def test_a_trainer_has_those_forms_of_the_ratings_made_that_it_declares(model, name, host):
-    scheme, made = model.schemes()[name], set()
+    scheme, made = model.solver_classes()[name], set()
     for options in scheme.cases:
-        device = "cpu" if scheme.device == "cpu" else "host"
+        device = "cpu" if scheme.device == "cpu" else "emulator"
         train = ragged_ratings(n_users=12, n_items=9, longest=7, seed=1)
         made |= forms_made(model(5, solver=name, device=device, **options), train)
     assert made == set(scheme.layout)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD, ImplicitALS, NotFittedError
-from gpumf.arguments import integer
-from gpumf.datasets import Ratings
+from gpumf._util.validation import integer
+from gpumf.ratings import Ratings
 from support import MODELS
 
 

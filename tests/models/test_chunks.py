@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from gpumf import SGD
-from gpumf.models.chunks import Chunks
+from gpumf.solvers.chunks import Chunks
 from support import one_rating_a_row, ragged_ratings, schemes
 
 
 @schemes
 def test_streamed_ratings_give_the_same_result(launcher, kernel, options):
     ratings = ragged_ratings(n_users=40, n_items=30, longest=20, seed=1)
-    if not SGD.schemes()[kernel].streams:
+    if not SGD.solver_classes()[kernel].streams:
         with pytest.raises(ValueError, match="takes from all ratings"):
             SGD(5, solver=kernel, device=launcher.name, chunk=90, biases=False, **options)
         return

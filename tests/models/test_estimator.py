@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, Blend, DivergedError, ImplicitALS, NotFittedError, gpu
-from gpumf.datasets import Ratings
+from gpumf import ALS, RBM, SGD, Blend, DivergedError, ImplicitALS, NotFittedError, backends
 from gpumf.models import sgd
+from gpumf.ratings import Ratings
 from support import MODELS, kernels_on, ragged_ratings, some_kernels
 
 
@@ -93,7 +93,7 @@ def test_divergence_names_the_epoch_and_keeps_the_one_before(device, with_valida
     train, test = ragged_ratings(n_users=40, n_items=30, longest=25, seed=6).split(0.2, seed=0)
     large, validation = (replace(r, values=r.values * 200, scale=None) for r in (train, test))
     validation = validation if with_validation else None
-    for kernel in ["kato_hosino", "fast"] if device == "host" else some_kernels(SGD, device):
+    for kernel in ["kato_hosino", "fast"] if device == "emulator" else some_kernels(SGD, device):
         model = SGD(8, solver=kernel, device=device, learning_rate=0.02, biases=False)
         with pytest.raises(DivergedError, match="lower learning_rate") as caught:
             model.fit(large, 200, validation)
@@ -139,7 +139,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(make, fitted, sets, monkeypatch
     model = make(4, solver=kernel)
     if fitted:
         model.fit(train, 2, test)
-    before, trainer = state_of(model), model.schemes()[kernel]
+    before, trainer = state_of(model), model.solver_classes()[kernel]
     other = replace(train, values=6 - train.values)
 
     def failing(error):
@@ -158,16 +158,16 @@ def test_a_failed_fit_leaves_the_model_as_it_was(make, fitted, sets, monkeypatch
         if make is RBM:
             with pytest.raises(ValueError, match="two different"):
                 model.fit(wrong, 1)
-        for error in (gpu.DeviceError("gone"), MemoryError("full"), ValueError("no"), KeyboardInterrupt()):
+        for error in (backends.DeviceError("gone"), MemoryError("full"), ValueError("no"), KeyboardInterrupt()):
             patch.setattr(trainer, "__init__", failing(error))
             with pytest.raises(type(error)):
                 model.fit(other, 1)
             patch.undo()
-        patch.setattr(trainer, "epoch", failing(gpu.DeviceError("gone")))
-        with pytest.raises(gpu.DeviceError):
+        patch.setattr(trainer, "epoch", failing(backends.DeviceError("gone")))
+        with pytest.raises(backends.DeviceError):
             model.fit(other, 1)
         if fitted:
-            with pytest.raises(gpu.DeviceError):
+            with pytest.raises(backends.DeviceError):
                 model.fit(other, 1, warm_start=True)
     assert_same_state(model, before)
     if not fitted:
@@ -177,7 +177,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(make, fitted, sets, monkeypatch
 
 def test_an_interrupt_inside_an_epoch_keeps_the_epochs_before(sets, monkeypatch):
     train, test = sets
-    model, trainer = ALS(8, solver="sequential", biases=False), ALS.schemes()["sequential"]
+    model, trainer = ALS(8, solver="sequential", biases=False), ALS.solver_classes()["sequential"]
     solve = trainer.solve_items
 
     def interrupted(self):
@@ -220,7 +220,7 @@ def test_every_seed_trains_alike(seed, sets):
 def test_the_kernel_is_chosen_by_the_training_set(host, monkeypatch, n_users, n_items, factors, kernel):
     monkeypatch.setattr(SGD, "_usable", lambda self, kernel, device: (kernel or "fast", device))
     one = Ratings(np.zeros(1, int), np.zeros(1, int), np.ones(1), n_users, n_items)
-    assert SGD(factors, device="host", biases=False).choose(one) == kernel
+    assert SGD(factors, device="emulator", biases=False).choose(one) == kernel
     assert SGD(factors, solver="sequential", device="cpu", biases=False).choose(one) != kernel
 
 

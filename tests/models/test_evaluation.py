@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from gpumf import gpu
-from gpumf.cpu import reference
-from gpumf.datasets import Ratings
+from gpumf import backends
+from gpumf.backends.cpu import reference
 from gpumf.models import evaluation
 from gpumf.models.evaluation import Errors
+from gpumf.ratings import Ratings
 from support import fewer, ragged_ratings, random_factors
 
 
 def errors_of(device, ratings, p, q, known=None, mean=0.0):
     known = np.ones(ratings.nnz, bool) if known is None else known
     if device != "cpu":
-        p, q = map(gpu.device(device).array, (p, q))
+        p, q = map(backends.device(device).array, (p, q))
     return Errors(ratings, known, mean, p.shape[1], device)(p, q)
 
 
@@ -44,7 +44,7 @@ def test_unknown_users_and_items_count_with_the_mean(device):
 def test_products_are_clipped_and_what_is_no_number_is_not(device):
     ratings = Ratings([0, 0, 0, 1], [0, 1, 2, 0], [1, 2, 3, 4], 2, 3)
     p, q = np.float32([[1], [np.nan]]), np.float32([[-7], [3], [9]])
-    p, q = (p, q) if device == "cpu" else map(gpu.device(device).array, (p, q))
+    p, q = (p, q) if device == "cpu" else map(backends.device(device).array, (p, q))
     known = ratings.users == 0
     rmse, mae = Errors(ratings, known, 4.0, 1, device, bounds=(1.5, 5.0))(p, q)
     assert (rmse, mae) == (pytest.approx(np.sqrt((0.25 + 1 + 4) / 4)), pytest.approx(3.5 / 4))

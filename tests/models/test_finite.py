@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpumf import gpu
+from gpumf import backends
 from gpumf.models import finite
 from gpumf.models.finite import FiniteCheck
 
@@ -15,8 +15,10 @@ def test_one_number_that_is_not_finite_is_found(device, value, least, monkeypatc
 
     def copies(arrays):
         # Each by a new check: what has been found stays found.
-        made = FiniteCheck(device).copies(arrays if device == "cpu" else list(map(gpu.device(device).array, arrays)))
-        return made and (made if device == "cpu" else list(map(gpu.device(device).to_numpy, made)))
+        made = FiniteCheck(device).copies(
+            arrays if device == "cpu" else list(map(backends.device(device).array, arrays))
+        )
+        return made and (made if device == "cpu" else list(map(backends.device(device).to_numpy, made)))
 
     for size, place in ((1, 0), (7, 6), (50000, 0), (50000, 49999), (50000, 23456)):
         # The largest numbers, whose sums would not be finite.

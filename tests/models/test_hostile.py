@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cases import Case
 from gpumf import RBM, SGD
-from gpumf.cpu import reference
+from gpumf.backends.cpu import reference
 from gpumf.models import DivergedError
 from hostile import cases, hostile_ratings
 from support import SCHEMES, kernels_on

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
-from gpumf.datasets import Ratings
+from gpumf.ratings import Ratings
 from support import ragged_ratings
 
 RATINGS = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)

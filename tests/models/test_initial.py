@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, SGD
-from gpumf.datasets import DeviceRatings, Ratings
-from gpumf.hashing import splitmix64
+from gpumf._util.counter_rng import splitmix64
 from gpumf.models.initial import normal_factors, uniform_factors, with_bias_columns
+from gpumf.ratings import DeviceRatings, Ratings
 from support import ragged_ratings
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD
-from gpumf.datasets import Ratings
+from gpumf.ratings import Ratings
 from support import kernels_on, planted, ragged_ratings
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
-from gpumf.datasets import Ratings
 from gpumf.models import ranking
+from gpumf.ratings import Ratings
 from support import ragged_ratings
 
 TRAIN = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from gpumf import ALS
-from gpumf.cpu import reference
-from gpumf.datasets import DeviceRatings, Ratings
+from gpumf.backends.cpu import reference
 from gpumf.models import factorization
 from gpumf.models.ranking import CpuRanking, KernelRanking, ScoresKernelRanking, popular_items
+from gpumf.ratings import DeviceRatings, Ratings
 from support import kernels_on, ragged_ratings
 
 FIRST = np.zeros(1, int)  # the first user alone
@@ -49,9 +49,9 @@ def test_top_items_match_the_reference(device, n_items, factors, k):
 def test_blocks_are_narrower_where_shared_memory_is_short(host, monkeypatch):
     p, q = integer_factors(37, 256, 1), integer_factors(300, 256, 2)
     seen, users, candidates = seen_ratings(37, 300, 3).by_user, np.arange(37), np.ones(300, bool)
-    wide = KernelRanking(p, q, candidates, seen, "host")
+    wide = KernelRanking(p, q, candidates, seen, "emulator")
     monkeypatch.setitem(host.facts, "shared_bytes_per_block", 64 << 10)  # of an sm_75
-    narrow = KernelRanking(p, q, candidates, seen, "host")
+    narrow = KernelRanking(p, q, candidates, seen, "emulator")
     assert narrow._shape.users < wide._shape.users and narrow._shared(128) <= 64 << 10 < wide._shared(128)
     for found, expected in zip(
         narrow.top_items(users, 128), reference.top_items(p, q, users, candidates, seen, 128), strict=True
@@ -61,7 +61,7 @@ def test_blocks_are_narrower_where_shared_memory_is_short(host, monkeypatch):
 
 def test_top_items_are_the_same_in_20_orders(host):
     p, q = integer_factors(9, 3, 1), integer_factors(150, 3, 2)
-    ranking = KernelRanking(p, q, np.ones(150, bool), seen_ratings(9, 150, 3).by_user, "host")
+    ranking = KernelRanking(p, q, np.ones(150, bool), seen_ratings(9, 150, 3).by_user, "emulator")
     expected = ranking.top_items(np.arange(9), 40)[0]
     for seed in range(20):
         with host.shuffled(seed):

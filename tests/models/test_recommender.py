@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
-from gpumf.datasets import Ratings
+from gpumf.ratings import Ratings
 from support import ragged_ratings, some_kernels
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
-from gpumf.models.sgd import schedules
+from gpumf.solvers import schedules
 from support import ragged_ratings
 
 # Of every parameter a value that is not its default.
@@ -139,7 +139,9 @@ def test_conjugate_gradient_ends_after_its_steps_or_at_its_tolerance(host):
     train = ragged_ratings(seed=3)
 
     def learned(**parameters):
-        return ALS(6, 0.01, solver="cumf_cg", device="host", biases=False, **parameters).fit(train, 1).user_factors
+        return (
+            ALS(6, 0.01, solver="cumf_cg", device="emulator", biases=False, **parameters).fit(train, 1).user_factors
+        )
 
     many = learned(cg_steps=40, cg_tolerance=0)
     gaps = [abs(learned(cg_steps=40, cg_tolerance=t) - many).max() for t in (0.9, 1e-2, 1e-5)]

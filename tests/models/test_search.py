@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD, ImplicitALS, cross_validate, search
-from gpumf.datasets import DataError, Ratings
-from gpumf.models.sgd import schedules
-from gpumf.models.stopping import Ending
+from gpumf.models.early_stopping import Ending
+from gpumf.ratings import DataError, Ratings
+from gpumf.solvers import schedules
 from support import ragged_ratings
 
 RATINGS = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)

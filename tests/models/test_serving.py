@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
-from gpumf.datasets import Ratings
 from gpumf.models import export_factors
+from gpumf.ratings import Ratings
 from support import ragged_ratings
 
 TRAIN, TEST = ragged_ratings(n_users=60, n_items=40, longest=30, seed=4).split(0.2, seed=1)

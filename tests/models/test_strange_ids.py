@@ -8,7 +8,7 @@ import pytest
 
 import gpumf
 from gpumf import ALS
-from gpumf.datasets import DataError, Ratings
+from gpumf.ratings import DataError, Ratings
 
 VALUES = [1.0, 2.0, 3.0, 4.0]
 LARGE = [2**63 + 1, 2**63 + 2, 2**64 - 1, 5]

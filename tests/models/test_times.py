@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, ImplicitALS, gpu
-from gpumf.datasets import DeviceRatings, Ratings
+from gpumf import ALS, RBM, SGD, ImplicitALS, backends
 from gpumf.models.times import Clock, Times
+from gpumf.ratings import DeviceRatings, Ratings
 
 PARTS = ("prepare", "transfer", "train", "compile")
 
@@ -85,7 +85,7 @@ def test_training_goes_on_where_the_ratings_are(launcher, sets):
 
 
 def test_what_does_not_fit_a_device_is_ordered_on_the_host(launcher, sets, monkeypatch):
-    monkeypatch.setattr("gpumf.datasets.device._BYTES_A_RATING", launcher.free_bytes())
+    monkeypatch.setattr("gpumf.ratings.device._BYTES_A_RATING", launcher.free_bytes())
     model = ALS(5, device=launcher.name, biases=False)
     assert model._placed(sets[0]) is sets[0]
     monkeypatch.undo()
@@ -93,11 +93,11 @@ def test_what_does_not_fit_a_device_is_ordered_on_the_host(launcher, sets, monke
     assert SGD(5, device=launcher.name, solver="fast", chunk=50, biases=False)._placed(sets[0]) is sets[0]
 
 
-@pytest.mark.parametrize("where", ["cpu", "host"])
+@pytest.mark.parametrize("where", ["cpu", "emulator"])
 def test_all_devices_begin_with_the_same_factors(where, sets):
-    if where == "host" and gpu.why_unavailable("host"):
-        pytest.skip(gpu.why_unavailable("host"))
-    train = sets[0] if where == "cpu" else DeviceRatings.of(sets[0], gpu.device("host"))
+    if where == "emulator" and backends.why_unavailable("emulator"):
+        pytest.skip(backends.why_unavailable("emulator"))
+    train = sets[0] if where == "cpu" else DeviceRatings.of(sets[0], backends.device("emulator"))
     p, q = ALS(7, seed=3, biases=False).initial_factors(train)
     again = ALS(7, seed=3, solver="sequential", device="cpu", biases=False).initial_factors(sets[0])
     assert (p.tobytes(), q.tobytes()) == tuple(a.tobytes() for a in again)
@@ -128,8 +128,8 @@ class Compiler:
 def test_a_clock_counts_compiling_apart(monkeypatch):
     monkeypatch.setattr(time, "perf_counter", Tick())
     device, numba, native = Compiler(), [0.0], [0.0]
-    monkeypatch.setattr("gpumf.compiled.seconds", lambda: sum(numba))
-    monkeypatch.setattr("gpumf.native.seconds", lambda: sum(native))
+    monkeypatch.setattr("gpumf.backends.jit.seconds", lambda: sum(numba))
+    monkeypatch.setattr("gpumf.backends.compile.seconds", lambda: sum(native))
     clock = Clock(device)  # 1
     with clock.spent_on("prepare"):  # 2
         device.compile_seconds += 0.125
@@ -169,7 +169,10 @@ def test_an_epoch_on_a_device_takes_few_launches_and_waits(launcher, sets, monke
         monkeypatch.setattr(launcher, method, call)
 
     monkeypatch.setattr(launcher, "array", lambda array, real=launcher.array: real(array))
-    for name, method in (("launch", "launch" if launcher.name == "host" else "launched"), ("wait", "synchronize")):
+    for name, method in (
+        ("launch", "launch" if launcher.name == "emulator" else "launched"),
+        ("wait", "synchronize"),
+    ):
         counted(name, method)
     counted("wait", "to_numpy")
     counted("allocate", "empty")

@@ -28,7 +28,7 @@ GROUPS = {
 KERNELS = "kernels"
 
 # What only a GPU runs, or NVRTC for it.
-ONLY_WITH_A_GPU = {"gpu/cuda.py", "gpu/nvrtc.py", "gpu/occupancy.py"}
+ONLY_WITH_A_GPU = {"backends/cuda.py", "backends/nvrtc.py", "backends/occupancy.py"}
 
 _WEIGHTS = {
     "comparison": 3,

@@ -77,12 +77,12 @@ class Reach:
     def pytest_sessionstart(self):
         from hypothesis import settings
 
-        from gpumf.gpu import host
+        from gpumf.backends import emulator
 
         # A few examples reach what many do.
         settings.register_profile("reach", settings.get_profile("few"), max_examples=5)
         settings.load_profile("reach")
-        run = host.Kernel._run
+        run = emulator.Kernel._run
         reach = self
 
         def noted(kernel, *arguments):
@@ -90,7 +90,7 @@ class Reach:
             reach._kernels.add(source.relative_to(reach._root).as_posix())
             return run(kernel, *arguments)
 
-        host.Kernel._run = noted
+        emulator.Kernel._run = noted
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_fixture_setup(self, fixturedef, request):

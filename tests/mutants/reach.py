@@ -9,8 +9,8 @@ from faults import ROOT
 from runs import in_children
 from trees import BUILD, sha, tracked
 
-_NOT_RUN = ("tests/book", "tests/mutants", "tests/test_environment.py", "tests/gpu/test_gpu_sanitize.py")
-_NOT_RUN += ("tests/gpu/test_nvrtc.py",)  # minutes of compiling what compiles with every planted fault
+_NOT_RUN = ("tests/book", "tests/mutants", "tests/test_environment.py", "tests/backends/test_gpu_sanitize.py")
+_NOT_RUN += ("tests/backends/test_nvrtc.py",)  # minutes of compiling what compiles with every planted fault
 _PARTS = 1, 8  # seconds of tests after which a run ends and the next begins: an early failure spares reading files
 
 

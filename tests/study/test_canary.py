@@ -27,12 +27,12 @@ def test_there_are_ten_and_each_names_a_solver_of_its_model():
     assert len(canary.CANARIES) == 10
     for _, kind, arguments in canary.CANARIES.values():
         assert kind.solvers()[arguments["solver"]] == "cuda"
-        kind(seed=0, device="host", **arguments)
+        kind(seed=0, device="emulator", **arguments)
 
 
 def test_seconds_are_those_of_single_epochs(monkeypatch):
     arguments = {"factors": 4, "regularization": 0.1, "solver": "sequential"}
-    monkeypatch.setattr(canary, "CANARIES", {"one": ("ml-100k-twin", canary.ALS, arguments)})
+    monkeypatch.setattr(canary, "CANARIES", {"one": ("ml-100k-synthetic", canary.ALS, arguments)})
     (seconds,) = canary.measure(epochs=3).values()
     assert len(seconds) == 3 and min(seconds) > 0
 

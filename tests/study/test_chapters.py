@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf.gpu import sources
+from gpumf.backends import sources
 from gpumf_study import experiments, reports, results
 from gpumf_study.results import Result
 from support import ROOT
@@ -79,9 +79,9 @@ def test_two_machines_stand_side_by_side(tmp_path):
 def test_what_runs_here_has_the_full_profile_but_for_the_changes_and_is_not_kept(monkeypatch):
     recorded, stored = results.load("blank_blocks"), []
     monkeypatch.setattr(results, "store", lambda *arguments: stored.append(arguments))
-    live = chapters.here(recorded, data=["ml-100k-twin"], sides=[4, 16])
+    live = chapters.here(recorded, data=["ml-100k-synthetic"], sides=[4, 16])
     assert live.live and not recorded.live and live.provenance["cpu"] and not stored
-    assert set(live.frame.data) == {"ml-100k-twin"} and set(live.frame.side) == {4, 16}
+    assert set(live.frame.data) == {"ml-100k-synthetic"} and set(live.frame.side) == {4, 16}
     with pytest.raises(TypeError, match="no parameters"):
         chapters.here(recorded, blocks=3)
 

@@ -43,7 +43,9 @@ def test_no_two_schemes_of_a_model_look_alike(model):
 
 @pytest.mark.parametrize("model", [ALS, ImplicitALS, SGD])
 def test_one_colour_a_scheme_and_its_variants_share_it(model):
-    of_schemes = {name: {version.colour for version in s.versions.values()} for name, s in model.schemes().items()}
+    of_schemes = {
+        name: {version.colour for version in s.versions.values()} for name, s in model.solver_classes().items()
+    }
     assert {len(colours) for colours in of_schemes.values()} == {1}
     assert len(set.union(*of_schemes.values())) == len(of_schemes)
 

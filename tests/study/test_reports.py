@@ -46,7 +46,8 @@ def test_coverage_counts_artefacts_and_not_findings():
 
 def test_a_row_is_shown_with_its_spread_its_unit_and_what_was_promised(store):
     store(
-        "sgd_cu2rec", pd.DataFrame({"data": "ml-10m-twin", "factors": 50, "steps": 3000, "seconds": [0.1, 0.2, 0.3]})
+        "sgd_cu2rec",
+        pd.DataFrame({"data": "ml-10m-synthetic", "factors": 50, "steps": 3000, "seconds": [0.1, 0.2, 0.3]}),
     )
     row = reports.overview("sgd-cu2rec50").loc["sgd-cu2rec50-seconds"]
     assert row.measured == "0.2 ± 0.1 s" and row.promised == "target 0.3, stretch 0.1" and row.word == "target"
@@ -56,7 +57,7 @@ def test_a_row_is_shown_with_its_spread_its_unit_and_what_was_promised(store):
 
 
 def test_findings_are_printed_with_their_bounds_below_their_names(store, capsys):
-    frame = pd.DataFrame({"data": "ml-10m-twin", "factors": 50, "steps": 3000, "seconds": [0.15, 0.2, 0.25]})
+    frame = pd.DataFrame({"data": "ml-10m-synthetic", "factors": 50, "steps": 3000, "seconds": [0.15, 0.2, 0.25]})
     store("sgd_cu2rec", frame)
     assert reports.main() == 0
     header, *lines = capsys.readouterr().out.splitlines()

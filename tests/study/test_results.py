@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf import ALS, ImplicitALS, datasets, gpu
+from gpumf import ALS, ImplicitALS, backends
+from gpumf.ratings import DataError, dataset_names, load_dataset
 from gpumf_study import experiments, results
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import __main__ as command_line
@@ -37,7 +38,7 @@ def test_every_experiment_runs_is_stored_with_its_provenance_summed_up_and_drawn
         pytest.skip(why)
     try:
         stored = experiments.run(name, "smoke")
-    except gpu.DeviceError as error:
+    except backends.DeviceError as error:
         if "ERR_NVGPUCTRPERM" not in str(error):  # the right to read hardware counters, which many machines keep back
             raise
         pytest.skip(str(error))
@@ -70,7 +71,7 @@ def test_recording_goes_to_another_folder(repository, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "profile", [{"data": ["ml-100k-twin", "jester-1"]}, {"data": "jester-1"}, {"rbm": {"data": "jester-1"}}]
+    "profile", [{"data": ["ml-100k-synthetic", "jester-1"]}, {"data": "jester-1"}, {"rbm": {"data": "jester-1"}}]
 )
 def test_sets_are_read_before_anything_is_measured(profile, repository, monkeypatch, tmp_path):
     monkeypatch.setenv("GPUMF_DATA", str(tmp_path / "sets"))
@@ -79,7 +80,7 @@ def test_sets_are_read_before_anything_is_measured(profile, repository, monkeypa
     ran = []
     module = SimpleNamespace(PROFILES={"quick": profile}, FINDINGS=[], run=lambda **_: ran.append(True))
     monkeypatch.setattr(experiments, "module", lambda name: module)
-    with pytest.raises(datasets.DataError, match="jester-data-1"):
+    with pytest.raises(DataError, match="jester-data-1"):
         experiments.run("speedups")
     assert not ran
 
@@ -135,7 +136,7 @@ def test_the_cube_is_right(device, repository):
             outputs.append(np.full_like(a, np.nan))
             cube(a, outputs[-1])
     else:
-        launcher = gpu.device(device)
+        launcher = backends.device(device)
         timings, outputs = elementwise_cube._kernel_timings(launcher, a, 1), []
         for access in ("coalesced", "strided"):
             result = launcher.array(np.full_like(a, np.nan))
@@ -233,8 +234,8 @@ def test_the_versions_of_cumf_are_timed_by_phases_and_loads(host):
     train, rows = ragged_ratings(seed=1), []
     ceilings = {"copy_bytes_per_second": 1e12, "fp32_flops": 1e12, "fp16_flops": 1e13}
     for model in (
-        ALS(5, solver="cumf_cg_fp16", device="host", biases=False),
-        ImplicitALS(5, solver="cumf_lu", device="host"),
+        ALS(5, solver="cumf_cg_fp16", device="emulator", biases=False),
+        ImplicitALS(5, solver="cumf_lu", device="emulator"),
     ):
         for load in als_versions.LOADS:
             rows += als_versions._timings(model, train, load, ceilings, 2)
@@ -301,17 +302,17 @@ def test_counters_are_read_from_nsight_computes_page():
 def test_without_nsight_compute_one_sentence_says_what_is_missing(monkeypatch):
     monkeypatch.setattr(kernel_counters.gpu, "available", lambda: True)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(gpu.DeviceError, match="ncu was not found"):
-        kernel_counters.run("ml-100k-twin", 16)
+    with pytest.raises(backends.DeviceError, match="ncu was not found"):
+        kernel_counters.run("ml-100k-synthetic", 16)
 
 
 def test_an_experiment_runs_from_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(results, "repository", lambda: tmp_path)
     monkeypatch.setenv("GPUMF_RECORD", "")
-    assert command_line.main(["data_sets", 'data=["ml-100k-twin"]', "--record"]) == 0
+    assert command_line.main(["data_sets", 'data=["ml-100k-synthetic"]', "--record"]) == 0
     assert "Recorded on" in capsys.readouterr().out
     stored = results.load("data_sets", results.device_name())
-    assert not stored.live and stored.provenance["parameters"] == {"data": ["ml-100k-twin"], "profile": "quick"}
+    assert not stored.live and stored.provenance["parameters"] == {"data": ["ml-100k-synthetic"], "profile": "quick"}
     for wrong in (["data_set"], ["data_sets", "data"], ["data_sets", "sets=[]"]):
         with pytest.raises(SystemExit):
             command_line.main(wrong)
@@ -330,9 +331,9 @@ def test_an_experiment_runs_from_the_command_line(tmp_path, monkeypatch, capsys)
 
 
 def real(name):
-    if not datasets.names().loc[name, "present"]:
+    if not dataset_names().loc[name, "present"]:
         pytest.skip(f"{name} is not on this machine; set GPUMF_DATA")
-    return datasets.load(name).split(0.2, seed=0)
+    return load_dataset(name).split(0.2, seed=0)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
@@ -359,8 +360,8 @@ def test_numbers_are_stored_with_nine_digits_in_lines_of_one_end(repository):
 @pytest.mark.parametrize("on_gpu", [True, False])
 @pytest.mark.parametrize("missing", [None, "no compiler"])
 def test_kernels_are_there_on_a_gpu_or_on_the_processor(on_gpu, missing, monkeypatch):
-    monkeypatch.setattr(gpu, "available", lambda: on_gpu)
-    monkeypatch.setattr(gpu, "why_unavailable", lambda name: missing if name == "host" else "no GPU")
+    monkeypatch.setattr(backends, "available", lambda: on_gpu)
+    monkeypatch.setattr(backends, "why_unavailable", lambda name: missing if name == "emulator" else "no GPU")
     assert experiments.kernels_unavailable() == (None if on_gpu else missing)
     assert experiments.usable_devices() == ({"cpu", "cuda"} if on_gpu else {"cpu"})
 

@@ -83,9 +83,9 @@ def test_lines_are_medians_over_repeats():
 
 def test_wall_seconds_are_those_of_a_training_that_ends_there():
     runs = frame("cu2rec_training")
-    lines = widgets.convergence(runs, "SGD", EMPTY).data["sets"]["ml-20m-twin"]
+    lines = widgets.convergence(runs, "SGD", EMPTY).data["sets"]["ml-20m-synthetic"]
     (line,) = [line for line in lines if line["name"] == style.LOOKS["SGD", "ordered"].name]
-    of_line = runs[(runs.data == "ml-20m-twin") & (runs.scheme == "ordered")]
+    of_line = runs[(runs.data == "ml-20m-synthetic") & (runs.scheme == "ordered")]
     last = of_line[of_line.epoch == of_line.epoch.max()]
     whole = last.wall - last["compile"]
     assert line["wall"][-1] == pytest.approx(whole.median(), rel=1e-4)
@@ -125,10 +125,10 @@ def test_marks_stand_under_their_roofs():
                 assert step["gathered"] < step["intensity"]
                 roof = min(data["roofs"][version["products"]], step["intensity"] * data["roofs"]["bandwidth"])
                 assert 0 < step["rate"] <= roof
-    rows = frame("als_versions").query("data == 'netflix-twin' and factors == 100 and model == 'ALS'")
+    rows = frame("als_versions").query("data == 'netflix-synthetic' and factors == 100 and model == 'ALS'")
     rows = rows[(rows.kernel == "tensor_core") & (rows.step == "items")]
     rows = rows[rows.cg_steps == rows.cg_steps.max()]
-    (setting,) = [one for one in data["settings"] if one["name"] == "netflix-twin, 100 factors"]
+    (setting,) = [one for one in data["settings"] if one["name"] == "netflix-synthetic, 100 factors"]
     assert setting["versions"][-1]["steps"][1]["seconds"] == pytest.approx(rows.seconds.median(), rel=1e-3)
 
 

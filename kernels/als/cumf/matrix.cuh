@@ -10,7 +10,7 @@
 // Tiles on the diagonal have both triangles, so that a row of A is: rows of the tiles left of the diagonal and on it,
 // then columns of the tiles below it. Half the bytes of the full matrix. Entries beyond FACTORS have no meaning.
 #pragma once
-#include "common/tensor.cuh"
+#include "common/async_mma.cuh"
 
 #ifndef FACTORS
 #error "compile with -DFACTORS=f"

@@ -137,7 +137,7 @@ def _ratings(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument(
         name, metavar="RATINGS",
         help="a CSV, TSV or Parquet file, a folder of them, an address (https://), - for standard input, or the name "
-        "of a data set, as ml-100k-twin",
+        "of a data set, as ml-100k-synthetic",
     )  # fmt: skip
     for column in ("user", "item", "rating"):
         parser.add_argument(f"--{column}-column", default=column, metavar="NAME", help="default: %(default)s")

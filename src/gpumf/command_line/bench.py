@@ -11,12 +11,13 @@ from typing import Any
 
 import pandas as pd
 
-from gpumf import datasets, gpu
-from gpumf.arguments import integer
+from gpumf import backends
+from gpumf._util.validation import integer
 from gpumf.models import ALS, SGD
+from gpumf.ratings import Ratings, load_dataset
 
 FILE = resources.files(__package__).joinpath("bench.json")
-_DATA = "ml-100k-twin"  # which has the shape of the recorded data set
+_DATA = "ml-100k-synthetic"  # which has the shape of the recorded data set
 _MODELS = {"ALS": ALS, "SGD": SGD}
 
 
@@ -29,8 +30,8 @@ def run(options: Namespace) -> tuple[dict, str]:
     """One table: a row per solver, with its seconds per epoch here and as recorded."""
     epochs = integer("epochs", options.epochs, 1)
     recorded = reference()
-    usable = {"cpu", "cuda"} if gpu.available() else {"cpu"}
-    train, _ = datasets.load(_DATA).split(0.2, seed=0)
+    usable = {"cpu", "cuda"} if backends.available() else {"cpu"}
+    train, _ = load_dataset(_DATA).split(0.2, seed=0)
     rows = []
     for row in recorded["seconds"]:
         here = _seconds(row, recorded, train, epochs) if row["device"] in usable else None
@@ -42,7 +43,7 @@ def run(options: Namespace) -> tuple[dict, str]:
     return answer, f"{title}\n{shown}\n{recorded['where']}"
 
 
-def _seconds(row: dict, recorded: dict, train: datasets.Ratings, epochs: int) -> float:
+def _seconds(row: dict, recorded: dict, train: Ratings, epochs: int) -> float:
     """Seconds per epoch of a solver on this machine, after a fit of one epoch, which may compile."""
     model = _MODELS[row["model"]](
         recorded["factors"], biases=False, solver=row["solver"], **recorded["parameters"][row["model"]]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpumf.models import Blend, Model
-    from gpumf.models.solvers import Device
+    from gpumf.models.solver_choice import Device
 
 _MODEL = "model.npz"
 

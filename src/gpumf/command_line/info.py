@@ -4,28 +4,29 @@ import platform
 from argparse import Namespace
 from typing import Any
 
-from gpumf import __version__, datasets, gpu, places, threads
-from gpumf.datasets import files
+from gpumf import __version__, backends, threads
+from gpumf._util import paths
+from gpumf.ratings import dataset_names, files
 
 
 def run(options: Namespace) -> tuple[dict, str]:
     """Versions, devices, folders and data sets."""
     try:
-        cache = str(places.cache())
+        cache = str(paths.cache())
     except OSError as error:
         cache = f"none: {error}"
-    present = datasets.names().query("present").index
-    devices = {name: gpu.why_unavailable(name) for name in ("cuda", "host")}
+    present = dataset_names().query("present").index
+    devices = {name: backends.why_unavailable(name) for name in ("cuda", "emulator")}
     answer: dict[str, Any] = {
         "gpumf": __version__,
         "python": platform.python_version(),
         "system": platform.platform(),
         "cores": threads.cores(),
-        "gpu": gpu.device().facts["gpu"] if gpu.available() else None,
+        "gpu": backends.device().facts["gpu"] if backends.available() else None,
         "devices": {name: why or "available" for name, why in devices.items()} | {"cpu": "available"},
         "data": [str(folder) for folder in files.data_folders()],
         "cache": cache,
-        "sets": [name for name in present if not name.endswith("-twin")],
+        "sets": [name for name in present if not name.endswith("-synthetic")],
     }
     lines = [f"gpumf {__version__}, Python {answer['python']}, {answer['system']}, {answer['cores']} cores"]
     lines += [f"device {name}: {state}" for name, state in answer["devices"].items()]

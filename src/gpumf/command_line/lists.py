@@ -12,7 +12,7 @@ import numpy as np
 
 from gpumf.command_line.folders import ids_of, kept, place_of
 from gpumf.models import Blend, ImplicitALS
-from gpumf.models.similar import Similar
+from gpumf.models.neighbors import Similar
 
 if TYPE_CHECKING:
     from argparse import Namespace

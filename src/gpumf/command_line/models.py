@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gpumf import ALS, RBM, SGD, ImplicitALS, datasets
+from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf.command_line.folders import ids_of, kept, output_folder
-from gpumf.datasets import Ratings
+from gpumf.ratings import Ratings, dataset_names, load_dataset, read_ratings
 
 MODELS: dict[str, Any] = {"als": ALS, "implicit": ImplicitALS, "rbm": RBM, "sgd": SGD}
 
@@ -81,10 +81,10 @@ def _parameters(kind: Any, options: Namespace) -> dict[str, Any]:
 
 
 def _read(given: str, options: Namespace) -> Ratings:
-    if given in datasets.names().index and not Path(given).exists():
-        return datasets.load(given)
+    if given in dataset_names().index and not Path(given).exists():
+        return load_dataset(given)
     columns = options.user_column, options.item_column, options.rating_column
-    return datasets.read(given, *columns, duplicates=options.duplicates)
+    return read_ratings(given, *columns, duplicates=options.duplicates)
 
 
 def _matched(given: np.ndarray, known: np.ndarray) -> np.ndarray:

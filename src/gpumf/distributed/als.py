@@ -6,21 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from gpumf import gpu
-from gpumf.cpu import als
-from gpumf.datasets.rows import CompressedRows
+from gpumf import backends
+from gpumf.backends.cpu import als
 from gpumf.distributed.sources import Facts, check_no_repeats, rows_of, shuffled
 from gpumf.distributed.time_model import gather_bytes, reduce_bytes
+from gpumf.ratings.csr import CompressedRows
 
 _MOST_BYTES = 1 << 27  # of the systems that are added up at a time
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A worker's ratings in the shape of the whole: what the trainers of ALS ask of a training set.
+    """A worker's ratings in the shape of the whole: what the solvers of ALS ask of a training set.
 
     by_user, by_item : CompressedRows of this worker's users, of its items; columns are positions among all
-    device : of `gpumf.gpu`, where the rows are on one
+    device : of `gpumf.backends`, where the rows are on one
     """
 
     facts: Facts
@@ -64,9 +64,9 @@ def way_of(model, item_sweep, n_users, n_items, workers):
     """
     if item_sweep not in ("auto", "gather", "reduce"):
         raise ValueError(f"item_sweep must be 'auto', 'gather' or 'reduce', not {item_sweep!r}")
-    adds_up = model.scheme.adds_up
+    adds_up = model.solver_class.adds_up
     if item_sweep == "reduce" and not adds_up:
-        able = [name for name, scheme in model.schemes().items() if scheme.adds_up]
+        able = [name for name, solver in model.solver_classes().items() if solver.adds_up]
         raise ValueError(
             f"item_sweep='reduce' goes with the solvers whose equations add up, {', '.join(able)}, not with "
             f"{model.solver!r}; take item_sweep='gather'"
@@ -143,33 +143,33 @@ class ALSWorker(Worker):
                 f"worker {carrier.rank} has no users or no items to solve on its device; take fewer workers"
             )
         self._model, self._facts = model, shard.facts
-        model.scheme.compile(model)
-        self._trainer = model.scheme(model, shard, *arrays)
+        model.solver_class.compile(model.hyperparameters)
+        self._solver = model.solver_class(model._problem(shard, arrays))
         self._solve_together = self._reduced
         if self._reduces and model.device != "cpu":
-            self._trainer.share_items(carrier, bounds[1], users, shard.by_item.indptr, shard.facts.item_counts)
-            self._solve_together = self._trainer.solve_shared
+            self._solver.share_items(carrier, bounds[1], users, shard.by_item.indptr, shard.facts.item_counts)
+            self._solve_together = self._solver.solve_shared
 
     def steps(self):
         """The parts of an epoch in their order, each complete on return: a dict of name -> function."""
-        (users, items), trainer = self._own, self._trainer
-        q = trainer.factors()[1]
-        steps = {"solve users": partial(self._solve, trainer.solve_users, users)}
+        (users, items), solver = self._own, self._solver
+        q = solver.factors()[1]
+        steps = {"solve users": partial(self._solve, solver.solve_users, users)}
         if self._reduces:
             steps["add up and solve items"] = self._together
         else:
-            steps["gather users"] = partial(trainer.gather_users, self._carrier, self._bounds[0])
-            steps["solve items"] = partial(self._solve, trainer.solve_items, items)
+            steps["gather users"] = partial(solver.gather_users, self._carrier, self._bounds[0])
+            steps["solve items"] = partial(self._solve, solver.solve_items, items)
         return steps | {"gather items": partial(self._carrier.all_gather, q, self._bounds[1])}
 
     def _solve(self, solve, own):
         if own.stop > own.start:
             solve(own)
-        self._trainer.synchronize()
+        self._solver.synchronize()
 
     def _together(self):
-        self._trainer.solve_items(solve=self._solve_together)
-        self._trainer.synchronize()
+        self._solver.solve_items(solve=self._solve_together)
+        self._solver.synchronize()
 
     def _reduced(self, rows, fixed, solved):
         """Solve this worker's items by the sums of all workers' parts of their equations, on the processor."""
@@ -194,20 +194,20 @@ class ALSWorker(Worker):
 
     def own_arrays(self):
         """(user_factors, item_factors) of this worker's users and items."""
-        return tuple(array[own] for array, own in zip(self._trainer.factors(), self._own, strict=True))
+        return tuple(array[own] for array, own in zip(self._solver.factors(), self._own, strict=True))
 
     def set_own(self, arrays):
         """Put back what `own_arrays` gave."""
-        for array, own, kept in zip(self._trainer.factors(), self._own, arrays, strict=True):
+        for array, own, kept in zip(self._solver.factors(), self._own, arrays, strict=True):
             array[own] = kept
 
     def arrays(self):
         """(user_factors, item_factors) where the kernel has them: all items, and of the users at least its own."""
-        return self._trainer.factors()
+        return self._solver.factors()
 
     def complete(self):
         """Have the factors of all users and items on every worker; these, of the first one on the host."""
-        arrays = self._trainer.factors()
+        arrays = self._solver.factors()
         for array, bounds in zip(arrays, self._bounds, strict=True):
             self._carrier.all_gather(array, bounds)
         return on_host(self._model, arrays) if self._carrier.rank == 0 else arrays
@@ -215,7 +215,7 @@ class ALSWorker(Worker):
 
 def on_host(model, arrays):
     """A model's factors, where its kernel has them, on the host."""
-    return arrays if model.device == "cpu" else tuple(map(gpu.device(model.device).to_numpy, arrays))
+    return arrays if model.device == "cpu" else tuple(map(backends.device(model.device).to_numpy, arrays))
 
 
 def system_size(factors):

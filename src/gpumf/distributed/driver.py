@@ -13,8 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from gpumf.arguments import flag, integer, number
-from gpumf.datasets.ratings import Ratings
+from gpumf._util.validation import flag, integer, number
 from gpumf.distributed import sgd
 from gpumf.distributed.als import way_of
 from gpumf.distributed.communicator import CommunicationError
@@ -27,6 +26,7 @@ from gpumf.models.checks import DivergedError, check_finite, check_training
 from gpumf.models.factorization import Factorization
 from gpumf.models.sgd import SGD
 from gpumf.models.times import Clock
+from gpumf.ratings.ratings import Ratings
 
 _Trained = TypeVar("_Trained", bound=Factorization)
 
@@ -107,7 +107,7 @@ def fit(
     ValueError : no client, no workers, a parameter out of range, a solver that cannot be shared out, a checkpoint of
         another training, warm_start with a folder, a DataFrame, or ratings of another shape than before
     gpumf.NotFittedError : warm_start without a training before
-    gpumf.datasets.DataError : ratings that cannot be used; of a part it names the file and the worker
+    gpumf.ratings.DataError : ratings that cannot be used; of a part it names the file and the worker
     DivergedError : as of `Model.fit`; the model keeps the last epoch whose numbers were finite
     TrainingLost : too many faults
     """
@@ -185,7 +185,7 @@ def _check_model(model, item_sweep, most_rows):
                 "over all items, and kernels of the GPU all factors"
             )
     if isinstance(model, SGD):
-        sgd.check(model)
+        sgd.check(model.hyperparameters)
         if item_sweep != "auto":
             raise ValueError("item_sweep is of ALS; SGD passes its items round a ring")
         return

@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from gpumf.datasets.ratings import Ratings
-from gpumf.datasets.rows import CompressedRows
 from gpumf.distributed.als import Worker, own_of
+from gpumf.ratings.csr import CompressedRows
+from gpumf.ratings.ratings import Ratings
 
 _NOBODY = CompressedRows(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
 
@@ -91,7 +91,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class _Part:
-    """What a trainer asks of a training set, of one batch."""
+    """What a solver asks of a training set, of one batch."""
 
     by_user: CompressedRows
     by_item: CompressedRows
@@ -118,7 +118,7 @@ class FetchingALSWorker(Worker):
         self._comm, self._model, self._bounds = comm, model, bounds
         self._own = own_of(bounds, comm.rank)
         self._arrays, self._test = arrays, None
-        model.scheme.compile(model)
+        model.solver_class.compile(model.hyperparameters)
         self._batches = [
             self._planned(batches_of(rows, most), other)
             for rows, other in zip((shard.by_user, shard.by_item), reversed(bounds), strict=True)
@@ -147,9 +147,11 @@ class FetchingALSWorker(Worker):
         sides, arrays = (ratings, _NOBODY), (rows, fixed)
         if side == 1:
             sides, arrays = sides[::-1], arrays[::-1]
-        trainer = self._model.scheme(self._model, _Part(*sides, *map(len, arrays), len(ratings.values)), *arrays)
-        (trainer.solve_items if side else trainer.solve_users)()
-        return trainer.factors()[side]
+        solver = self._model.solver_class(
+            self._model._problem(_Part(*sides, *map(len, arrays), len(ratings.values)), arrays)
+        )
+        (solver.solve_items if side else solver.solve_users)()
+        return solver.factors()[side]
 
     def errors(self, ratings):
         needed, items = np.unique(ratings.items, return_inverse=True)

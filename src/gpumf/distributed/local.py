@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gpumf import gpu
+from gpumf import backends
 
 _START_SECONDS = 300
 """For which a client waits for the scheduler, on a machine that may be busy; Dask's default is 30."""
@@ -42,7 +42,7 @@ def local_cluster(workers: int | None = None, *, security: Any = None, **options
     fixed = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": None}
     options = fixed | options
     options |= {"protocol": "tls://", "security": security} if security else {}
-    if gpu.available():
+    if backends.available():
         try:
             from dask_cuda import LocalCUDACluster
         except ImportError as error:

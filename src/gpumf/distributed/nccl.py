@@ -5,8 +5,8 @@ import time
 
 import numpy as np
 
-from gpumf.datasets.rows import row_offsets
 from gpumf.distributed.communicator import CommunicationTimeout, Communicator, PeerLost
+from gpumf.ratings.csr import row_offsets
 
 _POLL_SECONDS = 50e-6
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpumf.datasets.rows import row_offsets
+from gpumf.ratings.csr import row_offsets
 
 
 def balanced_bounds(counts, parts):

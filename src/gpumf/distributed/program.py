@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpumf import gpu
-from gpumf.datasets.ratings import Ratings
+from gpumf import backends
 from gpumf.distributed import checkpoints, nccl, sources
 from gpumf.distributed.als import ALSWorker, own_of, shard_of, way_of
 from gpumf.distributed.fetching import FetchingALSWorker
@@ -16,6 +15,7 @@ from gpumf.distributed.mailbox import communicator
 from gpumf.distributed.partition import balanced_bounds
 from gpumf.distributed.sgd import SGDWorker, own_blocks
 from gpumf.distributed.shared import mapped
+from gpumf.ratings.ratings import Ratings
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class _Training:
             shard = shard_of(comm, model, facts, ratings, bounds, "gather", job.unique)
             return FetchingALSWorker(comm, model, shard, arrays, bounds, job.most_rows)
         if arrays is None:
-            there = None if model.device == "cpu" else gpu.device(model.device)
+            there = None if model.device == "cpu" else backends.device(model.device)
             arrays = model._initial(replace(facts, device=there))
         if hasattr(model, "learning_rate"):
             blocks = own_blocks(self._carrier, facts, ratings, bounds, job.unique)

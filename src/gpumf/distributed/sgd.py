@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from gpumf import gpu
-from gpumf.datasets.device import DeviceRatings
-from gpumf.datasets.ratings import Ratings
+from gpumf import backends
 from gpumf.distributed.als import Worker, on_host, own_of
 from gpumf.distributed.partition import owners
 from gpumf.distributed.sources import check_no_repeats, rows_of, shuffled
+from gpumf.ratings.device import DeviceRatings
+from gpumf.ratings.ratings import Ratings
 
 SOLVERS = (
     "sequential",
@@ -24,7 +24,7 @@ SOLVERS = (
     "hogwild",
     "fast",
 )
-"""Solvers that go on from factors that others have changed, see `Descent.set_factors`."""
+"""SolverChoice that go on from factors that others have changed, see `Descent.set_factors`."""
 
 
 def check(model):
@@ -47,7 +47,7 @@ def blocks_of(rows, users, bounds, device=None):
     rows : CompressedRows of these users
     users : slice, of all users
     bounds : of the items of each block
-    device : of `gpumf.gpu`, where the rows are on one
+    device : of `gpumf.backends`, where the rows are on one
 
     Yields
     ------
@@ -94,17 +94,17 @@ class SGDWorker(Worker):
         self._carrier, self._bounds, self._model = carrier, bounds, model
         self._rank, self._size = carrier.rank, carrier.size
         self._own = own_of(bounds, self._rank)
-        there = None if model.device == "cpu" else gpu.device(model.device)
+        there = None if model.device == "cpu" else backends.device(model.device)
         place = np.array if there is None else there.array
         self._p, self._q = map(place, arrays)
-        model.scheme.compile(model)
+        model.solver_class.compile(model.hyperparameters)
         self._blocks, before = [[] for _ in range(self._size)], None  # by the worker who has their items
         for users, items, ratings in blocks:
-            trainer = model.scheme(model, model._as_trained(ratings), self._p[users], self._q[items])
-            trainer.share_memory(before)
+            solver = model.solver_class(model._problem(model._as_trained(ratings), (self._p[users], self._q[items])))
+            solver.share_memory(before)
             whose = int(np.searchsorted(bounds[1], items.start, side="right")) - 1
-            self._blocks[whose].append((self._p[users], self._q[items], trainer))
-            before = trainer
+            self._blocks[whose].append((self._p[users], self._q[items], solver))
+            before = solver
 
     def _items(self, part):
         return self._q[int(self._bounds[1][part]) : int(self._bounds[1][part + 1])]
@@ -112,11 +112,11 @@ class SGDWorker(Worker):
     def epoch(self, number, rows):
         for step in range(self._size):
             part = (self._rank + step) % self._size
-            for p, q, trainer in self._blocks[part]:
-                trainer.set_factors(p, q)
-                self._model._epoch(trainer, number, rows)
-                p[...], q[...] = trainer.factors()
-                trainer.synchronize()
+            for p, q, solver in self._blocks[part]:
+                solver.set_factors(p, q)
+                self._model._epoch(solver, number, rows)
+                p[...], q[...] = solver.factors()
+                solver.synchronize()
             if self._size > 1:
                 self._carrier.shift(self._items(part), self._items((part + 1) % self._size))
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from gpumf.datasets.checks import DataError
-from gpumf.datasets.ratings import Ratings
-from gpumf.datasets.rows import CompressedRows
 from gpumf.distributed.partition import owners
 from gpumf.distributed.shared import SharedColumns
+from gpumf.ratings.checks import DataError
+from gpumf.ratings.csr import CompressedRows
+from gpumf.ratings.ratings import Ratings
 
 _COLUMNS = "user", "item", "rating"
 
@@ -21,7 +21,7 @@ class Facts:
 
     nnz, mean, scale, n_users, n_items, user_counts, item_counts : as of `Ratings`
     user_ids, item_ids : the id of each position
-    device : of `gpumf.gpu`, where initial factors are made; None for the host
+    device : of `gpumf.backends`, where initial factors are made; None for the host
     """
 
     nnz: int

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gpumf.late import late
+from gpumf._util.lazy import late
 from gpumf.models.als import ALS, ImplicitALS
 from gpumf.models.checks import DivergedError, NotFittedError
 from gpumf.models.estimator import Model

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf.arguments import flag
-from gpumf.datasets import Ratings
+from gpumf._util.validation import flag
 from gpumf.models import rbm, sgd  # noqa: F401 - with them `load` knows all models
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
-from gpumf.models.folding import Folding
+from gpumf.models.fold_in import Folding
 from gpumf.models.ranking import PredictedRanking
 from gpumf.models.storage import damage_of, read, write
+from gpumf.ratings import Ratings
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from gpumf.datasets.frames import RatingsLike
     from gpumf.models.ids import Ids, Unknown
-    from gpumf.models.solvers import Device
+    from gpumf.models.solver_choice import Device
+    from gpumf.ratings.convert import RatingsLike
 
     Metric: TypeAlias = Literal["rmse", "mae"]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf.arguments import array
-from gpumf.datasets import Ratings
+from gpumf._util.validation import array
+from gpumf.ratings import Ratings
 
 if TYPE_CHECKING:
     from typing import Any
@@ -51,7 +51,7 @@ def check_training(train: Any, validation: Any) -> None:
         if ratings is None and name == "validation":
             continue
         if not isinstance(ratings, Ratings):
-            raise TypeError(f"{name} must be Ratings (see gpumf.datasets), not {type(ratings).__name__}")
+            raise TypeError(f"{name} must be Ratings (see gpumf.ratings), not {type(ratings).__name__}")
         if ratings.nnz == 0:
             raise ValueError(f"the {'training' if name == 'train' else name} set is empty")
     if validation is not None and (validation.n_users, validation.n_items) != (train.n_users, train.n_items):

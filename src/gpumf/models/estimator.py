@@ -12,25 +12,26 @@ from dataclasses import replace
 from functools import cache
 from html import escape
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from gpumf import gpu
-from gpumf.arguments import MOST_SEED, array, flag, integer, number
-from gpumf.datasets.checks import check_scale
-from gpumf.datasets.device import DeviceRatings
-from gpumf.datasets.frames import ratings_like, ratings_of
+from gpumf import backends
+from gpumf._util.progress import progress as shown
+from gpumf._util.validation import MOST_SEED, array, flag, integer, number
 from gpumf.models.checks import DivergedError, NotFittedError, check_finite, check_positions, check_training
+from gpumf.models.early_stopping import Ending
 from gpumf.models.finite import FiniteCheck
 from gpumf.models.once import Once
 from gpumf.models.parameters import Parameters, parameter_names, same
 from gpumf.models.predictor import Predictor
-from gpumf.models.solvers import Solvers
-from gpumf.models.stopping import Ending
+from gpumf.models.solver_choice import SolverChoice
 from gpumf.models.storage import Stored
 from gpumf.models.times import Clock, Times
-from gpumf.progress import progress as shown
+from gpumf.ratings.checks import check_scale
+from gpumf.ratings.convert import ratings_like, ratings_of
+from gpumf.ratings.device import DeviceRatings
+from gpumf.solvers.base import Hyperparameters, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,19 +39,19 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from gpumf.datasets import Ratings
-    from gpumf.datasets.frames import RatingsLike
-    from gpumf.models.base import Trainer
-    from gpumf.models.solvers import Device
-    from gpumf.models.stopping import Keep, Row
+    from gpumf.models.early_stopping import Keep, Row
+    from gpumf.models.solver_choice import Device
+    from gpumf.ratings import Ratings
+    from gpumf.ratings.convert import RatingsLike
+    from gpumf.solvers.base import Solver
 
 _LOG = logging.getLogger("gpumf")
 
 
-class Model(Parameters, Solvers, Stored, Predictor):
+class Model(Parameters, SolverChoice, Stored, Predictor):
     """Trains on ratings, keeps a history, predicts ratings.
 
-    Subclasses name their kernels in `_trainers`, and in `_arrays` the attributes that hold what is learned, float32:
+    Subclasses name their kernels in `_solvers`, and in `_arrays` the attributes that hold what is learned, float32:
     first that of the users, then that of the items, row by row.
 
     Attributes
@@ -59,7 +60,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
         epoch (0 is the initial model), seconds (of training alone, summed up), rmse, mae (of the validation set;
         NaN without one), and the `stop_metric` of lists
     epoch : whose parameters the model has, of the history's
-    device : where the kernel runs: 'cpu', 'cuda', or 'host' for a CUDA kernel on the processor
+    device : where the kernel runs: 'cpu', 'cuda', or 'emulator' for a CUDA kernel on the processor
     kernel : its name. Where none was given, `fit` chooses it by the training set (see `choose`)
     times : `gpumf.models.times.Times` of the newest training: prepare, transfer, train, compile, and wall
     ids, user_ids, item_ids : see `gpumf.models.ids.Identified`
@@ -80,6 +81,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
     times: Times
     _arrays: tuple[str, ...]
     _finite: tuple[np.ndarray, ...] = ()  # of what was learned, the arrays that are known to be
+    _hyperparameters: ClassVar[type[Hyperparameters]]
     _remedy: str  # what to do where training diverges
 
     def __init__(self, *, solver: str | None, device: Device, seed: int | None) -> None:
@@ -90,29 +92,30 @@ class Model(Parameters, Solvers, Stored, Predictor):
         self.history = self.epoch = None
         self._facts_checked, self._state_checked = Once(), Once()
 
-    def trainer(self, train: Ratings, *arrays: np.ndarray, **parts: Any) -> Trainer:
+    def make_solver(self, train: Ratings, *arrays: np.ndarray, **parts: Any) -> Solver:
         """This model's solver at work on a training set: for what looks at its steps, or times them.
 
         Parameters
         ----------
         train : Ratings; for a model with biases counted from their mean
         *arrays : what it starts from, float32, in the order in which a model stores it; the initial ones by default
-        **parts : of the scheme, which its class describes
+        **parts : of the solver, which its class describes
 
         Returns
         -------
-        gpumf.models.base.Trainer
+        gpumf.solvers.base.Solver
 
         Raises
         ------
         ValueError : arrays of other shapes or dtypes than this model's, or not contiguous in C order, which kernels
             would read past the end of
 
-        >>> from gpumf import ALS, datasets
-        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
-        >>> trainer = ALS(2, biases=False, solver="sequential").trainer(ratings)
-        >>> trainer.solve_users()
-        >>> users, items = trainer.factors()
+        >>> from gpumf import ALS
+        >>> from gpumf.ratings import Ratings
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> solver = ALS(2, biases=False, solver="sequential").make_solver(ratings)
+        >>> solver.solve_users()
+        >>> users, items = solver.factors()
         >>> users.shape
         (2, 2)
         """
@@ -128,7 +131,22 @@ class Model(Parameters, Solvers, Stored, Predictor):
             for name, one, shape in zip(self._arrays, arrays, shapes, strict=True):
                 if train.device is None or isinstance(one, np.ndarray):  # others are checked at each launch
                     array(name, one, np.float32, shape)
-        return self.scheme(self, train, *(arrays or self._initial(train)), **parts)
+        return self.solver_class(self._problem(train, arrays or self._initial(train)), **parts)
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """What a solver is told of this model, as it is now.
+
+        >>> from gpumf import ALS
+        >>> ALS(2, device="cpu").hyperparameters.columns
+        4
+        """
+        return self._hyperparameters.of(self)
+
+    def _problem(self, train, arrays):
+        """What a solver works on: arrays to start from are taken to where the ratings are."""
+        start = map(train.device.array, arrays) if train.device else arrays
+        return Problem(self.hyperparameters, train, tuple(start))
 
     @property
     def _parameters(self):
@@ -247,8 +265,8 @@ class Model(Parameters, Solvers, Stored, Predictor):
 
         Parameters
         ----------
-        train : Ratings, on the host or, `gpumf.datasets.DeviceRatings`, on a device; or what they are made of, a data
-            frame, a sparse matrix, columns: see `gpumf.datasets.frames.ratings_of`
+        train : Ratings, on the host or, `gpumf.ratings.DeviceRatings`, on a device; or what they are made of, a data
+            frame, a sparse matrix, columns: see `gpumf.ratings.convert.ratings_of`
         epochs : int from 0, how many to add
         validation : Ratings of the same shape, whose errors the history records after each epoch
         keep : 'last', the model is that of the last epoch; 'best', of the one with the best `stop_metric` on the
@@ -277,12 +295,13 @@ class Model(Parameters, Solvers, Stored, Predictor):
             validation set to keep the best by
         NotFittedError : warm_start without a training before
         DivergedError : an epoch ended with something that is not finite
-        gpumf.gpu.DeviceError : the device cannot do it
+        gpumf.backends.DeviceError : the device cannot do it
 
         >>> import numpy as np
-        >>> from gpumf import ALS, datasets
+        >>> from gpumf import ALS
+        >>> from gpumf.ratings import Ratings
         >>> k = np.arange(100)
-        >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+        >>> ratings = Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
         >>> train, test = ratings.split(test=0.2, seed=0)
         >>> model = ALS(2, device="cpu").fit(train, epochs=4, validation=test, keep="best")
         >>> bool(model.epoch == model.history.rmse.idxmin())
@@ -327,7 +346,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
 
     def _taken(self, train: Ratings, validation: Ratings | None) -> tuple[Clock, Ratings, Ratings | None]:
         """(clock, train, validation): a clock that runs from now on, and the sets, checked, where they are wanted."""
-        clock = Clock(None if self.device == "cpu" else gpu.device(self.device))
+        clock = Clock(None if self.device == "cpu" else backends.device(self.device))
         check_training(train, validation)
         if not self._solver_given:
             self._solver = self.choose(train)
@@ -340,14 +359,14 @@ class Model(Parameters, Solvers, Stored, Predictor):
 
     def _placed(self, ratings):
         """The ratings where the kernel takes them from: on the device, or on the host where they do not fit it."""
-        there = None if self.device == "cpu" else gpu.device(self.device)
+        there = None if self.device == "cpu" else backends.device(self.device)
         if there is None or not self._takes_from_device():
             return ratings.on_host()
         return DeviceRatings.where_they_fit(ratings, there)
 
     def _takes_from_device(self):
-        """Whether the ratings are to be on the device before the trainer orders them."""
-        return self.scheme.from_device
+        """Whether the ratings are to be on the device before the solver orders them."""
+        return self.solver_class.from_device
 
     @contextmanager
     def _as_before_if_it_fails(self):
@@ -391,19 +410,17 @@ class Model(Parameters, Solvers, Stored, Predictor):
 
     def _train(self, clock, train, arrays, rows, epochs, validation, ending, progress):
         """Train from these arrays, with this history so far, and keep what is learned; the ratings as trained on."""
-        make_trainer = self.scheme
         with clock.spent_on("compile"):
-            make_trainer.compile(self)
+            self.solver_class.compile(self.hyperparameters)
         errors, finite = self._errors(validation) if validation else None, FiniteCheck(self.device)
         with clock.spent_on("prepare"):
             train = self._as_trained(train)
-            there = map(train.device.array, arrays) if train.device else arrays
-            trainer = make_trainer(self, train, *there)
-            trainer.synchronize()
+            solver = self.solver_class(self._problem(train, arrays))
+            solver.synchronize()
 
         def done(rows, epoch, seconds, best):
             """Copies of what is learned by now, the history, and what of it is best, on the host, with its row."""
-            learned = trainer.arrays()
+            learned = solver.arrays()
             rmse, mae = errors(*learned) if errors else (np.nan, np.nan)
             copies = finite.copies(learned)
             if copies is None or (errors and not np.isfinite(rmse)):
@@ -420,7 +437,7 @@ class Model(Parameters, Solvers, Stored, Predictor):
 
         # One assignment an epoch: whenever an interrupt comes, factors and history belong together.
         if rows:
-            learned = trainer.arrays()
+            learned = solver.arrays()
             newest = finite.copies(learned), rows, None
             if ending.keep == "best":
                 rmse, mae = errors(*learned)  # on this validation set
@@ -433,8 +450,8 @@ class Model(Parameters, Solvers, Stored, Predictor):
             for epoch in shown(range(first, first + epochs), progress, desc=self.solver, unit="epoch"):
                 _, rows, best = newest
                 started = time.perf_counter()
-                self._epoch(trainer, epoch, rows)
-                trainer.synchronize()
+                self._epoch(solver, epoch, rows)
+                solver.synchronize()
                 seconds = time.perf_counter() - started
                 clock.add("train", seconds)
                 newest = done(rows, epoch + 1, rows[-1]["seconds"] + seconds, best)
@@ -473,16 +490,16 @@ class Model(Parameters, Solvers, Stored, Predictor):
         history = pd.DataFrame(rows)
         self.times, self.history = clock.stop(), history
 
-    def _epoch(self, trainer, number, rows):
+    def _epoch(self, solver, number, rows):
         """Start epoch `number` after these rows of history."""
-        trainer.epoch(number)
+        solver.epoch(number)
 
     def _as_trained(self, ratings):
-        """The ratings as the trainer wants them."""
+        """The ratings as the solver wants them."""
         return ratings
 
     def _to_host(self, arrays):
-        return arrays if self.device == "cpu" else tuple(map(gpu.device(self.device).to_numpy, arrays))
+        return arrays if self.device == "cpu" else tuple(map(backends.device(self.device).to_numpy, arrays))
 
     def _apart(self, copies):
         """On the host, where later epochs' copies do not overwrite them."""

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from gpumf import gpu
-from gpumf.cpu.metrics import sum_errors
-from gpumf.gpu import sources
-from gpumf.models.base import COLUMNS
+from gpumf import backends
+from gpumf.backends import sources
+from gpumf.backends.cpu.metrics import sum_errors
+from gpumf.solvers.base import COLUMNS
 
 sources.declare("metrics/errors.cu", FACTORS=COLUMNS)
 
@@ -40,7 +40,7 @@ class Errors:
         """A function of the model's arrays that gives the sums of absolute and squared errors, float64 (2,)."""
         if device == "cpu":
             return _cpu_sums(arrays, self._bounds)
-        return kernel_sums(arrays, factors, gpu.device(device), self._bounds)
+        return kernel_sums(arrays, factors, backends.device(device), self._bounds)
 
     def totals(self, *learned):
         """The sums of absolute and of squared errors, float64 (2,)."""

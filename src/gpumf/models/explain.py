@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf.arguments import integer
-from gpumf.models.folding import Folding
+from gpumf._util.validation import integer
+from gpumf.models.fold_in import Folding
 
 if TYPE_CHECKING:
     from typing import Any

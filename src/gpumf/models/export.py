@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpumf.arguments import flag
+from gpumf._util.validation import flag
 from gpumf.models.factorization import Factorization
 
 
@@ -17,9 +17,10 @@ def export_factors(model: Factorization, *, cosine: bool = False) -> tuple[np.nd
     al. 2014):
 
     >>> import numpy as np
-    >>> from gpumf import ALS, datasets
+    >>> from gpumf import ALS
+    >>> from gpumf.ratings import Ratings
     >>> k = np.arange(100)
-    >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+    >>> ratings = Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
     >>> model = ALS(2, device="cpu").fit(ratings, epochs=3)
     >>> queries, vectors = export_factors(model, cosine=True)
     >>> queries.shape, vectors.shape, bool(np.ptp(np.linalg.norm(vectors, axis=1)) < 1e-4)

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf import gpu
-from gpumf.arguments import flag, integer, number
-from gpumf.datasets.device import DeviceRatings
-from gpumf.datasets.rows import CompressedRows
-from gpumf.hashing import splitmix64
-from gpumf.models.base import MAX_FACTORS
+from gpumf import backends
+from gpumf._util.counter_rng import splitmix64
+from gpumf._util.validation import flag, integer, number
 from gpumf.models.estimator import Model
 from gpumf.models.evaluation import UNBOUNDED, Errors
 from gpumf.models.initial import uniform_factors, with_bias_columns
 from gpumf.models.once import Once
 from gpumf.models.ranking import MOST_ITEMS, ranking_of
+from gpumf.ratings.csr import CompressedRows
+from gpumf.ratings.device import DeviceRatings
+from gpumf.solvers.base import MAX_FACTORS
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpumf.datasets import Ratings
-    from gpumf.models.solvers import Device
+    from gpumf.models.solver_choice import Device
+    from gpumf.ratings import Ratings
 
 _KEPT = 0.05  # of a device's free memory: so much may stay there after `fit`, for the first recommendations
 
@@ -86,12 +86,12 @@ class Factorization(Model):
     def _misfit(self):
         return f", factors={self.factors}"
 
-    def _fits(self, trainer):
-        return self.factors <= trainer.max_factors
+    def _fits(self, solver):
+        return self.factors <= solver.max_factors
 
     @staticmethod
-    def _described(trainer):
-        return f"{trainer.device}, up to {trainer.max_factors}"
+    def _described(solver):
+        return f"{solver.device}, up to {solver.max_factors}"
 
     @property
     def columns(self) -> int:
@@ -150,8 +150,9 @@ class Factorization(Model):
         -------
         (user_factors, item_factors) : float32, where the ratings are
 
-        >>> from gpumf import ALS, datasets
-        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> from gpumf import ALS
+        >>> from gpumf.ratings import Ratings
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
         >>> users, items = ALS(2, biases=False, device="cpu").initial_factors(ratings)
         >>> users.shape, bool(users.min() >= 0), bool(users.max() < 2 * (ratings.mean / 2) ** 0.5)
         ((2, 2), True, True)
@@ -232,7 +233,7 @@ class Factorization(Model):
     def _rows(self, ratings, k=None):
         if k is None or not self._kernel_ranks(k):
             return super()._rows(ratings, k)
-        there = gpu.device(self.device)
+        there = backends.device(self.device)
         if ratings.device is there:
             return ratings.by_user
 
@@ -254,7 +255,7 @@ class Factorization(Model):
         def copied():
             for array in factors:
                 array.flags.writeable = False  # a change would not be seen in the copy
-            return tuple(map(gpu.device(self.device).array, factors))
+            return tuple(map(backends.device(self.device).array, factors))
 
         if self._kernel_ranks(k):
             factors = self._factors_there(copied, *factors)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from gpumf import gpu
-from gpumf.cpu.metrics import copy_finite
-from gpumf.cpu.order import LEAST
+from gpumf import backends
+from gpumf.backends.cpu.metrics import copy_finite
+from gpumf.backends.cpu.order import LEAST
 
 _BLOCKS_A_MULTIPROCESSOR, _THREADS = 8, 256
 
@@ -18,7 +18,7 @@ class FiniteCheck:
     """
 
     def __init__(self, device):
-        self._device, self._copies = None if device == "cpu" else gpu.device(device), [None, None]
+        self._device, self._copies = None if device == "cpu" else backends.device(device), [None, None]
         if self._device:
             self._copy = self._device.kernel("metrics/finite.cu", "copy_finite")
             self._blocks = self._device.facts["multiprocessors"] * _BLOCKS_A_MULTIPROCESSOR

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf.arguments import brief, flag
-from gpumf.datasets import Ratings
-from gpumf.datasets.checks import array_of, plain_ids
-from gpumf.datasets.frames import positions_of, ratings_like, ratings_of
+from gpumf._util.validation import brief, flag
 from gpumf.models.checks import positions
 from gpumf.models.once import Once
+from gpumf.ratings import Ratings
+from gpumf.ratings.checks import array_of, plain_ids
+from gpumf.ratings.convert import positions_of, ratings_like, ratings_of
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from gpumf.datasets.frames import RatingsLike
+    from gpumf.ratings.convert import RatingsLike
 
     Ids: TypeAlias = ArrayLike | Set[Any]
     Unknown: TypeAlias = Literal["error", "skip"]
@@ -42,10 +42,11 @@ class Identified(ABC):
     def ids(self) -> bool:
         """Whether methods take and give ids unless they are told otherwise.
 
-        >>> from gpumf import ALS, datasets
+        >>> from gpumf import ALS
+        >>> from gpumf.ratings import Ratings
         >>> ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1).ids
         True
-        >>> ratings = datasets.Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
         >>> ALS(2, device="cpu").fit(ratings, epochs=1).ids
         False
         """

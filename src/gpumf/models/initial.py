@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from gpumf.compiled import cached_njit, prange
-from gpumf.datasets.twins.numbers import normal
-from gpumf.hashing import splitmix64
+from gpumf._util.counter_rng import splitmix64
+from gpumf.backends.jit import cached_njit, prange
+from gpumf.ratings.synthetic.numbers import normal
 
 _BLOCK = 256  # CUDA threads
 
@@ -16,7 +16,7 @@ def uniform_factors(rows, factors, mean, key, device=None):
     ----------
     mean : of the ratings. The factors are centred on zero where it is not positive, and within 1/2 where it is zero
     key : int from 0 or uint64, another one gives other factors
-    device : of `gpumf.gpu`, which launches kernels/models/initial.cu; the CPU if None
+    device : of `gpumf.backends`, which launches kernels/models/initial.cu; the CPU if None
 
     Returns
     -------
@@ -28,7 +28,8 @@ def uniform_factors(rows, factors, mean, key, device=None):
 
 
 def normal_factors(rows, factors, deviation, key, device=None):
-    """Random factors, normal with mean 0, see `gpumf.datasets.twins.numbers.normal`; otherwise as `uniform_factors`.
+    """Random factors, normal with mean 0, see `gpumf.ratings.synthetic.numbers.normal`; otherwise as
+    `uniform_factors`.
 
     deviation : the standard deviation
     """
@@ -43,7 +44,7 @@ def with_bias_columns(train, users, items, device=None):
     ----------
     train : Ratings; for users and items without one, factors and bias are zero
     users, items : (factors, biases), (rows, f) and (rows,), or a number in the place of all biases
-    device : of `gpumf.gpu`, where the factors are and all biases of a side are a number; the CPU if None
+    device : of `gpumf.backends`, where the factors are and all biases of a side are a number; the CPU if None
 
     Returns
     -------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumf.arguments import flag
+from gpumf._util.validation import flag
 from gpumf.models.blend import Blend, model_named
 from gpumf.models.storage import damage_of, read
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from gpumf.models.estimator import Model
-    from gpumf.models.solvers import Device
+    from gpumf.models.solver_choice import Device
 
 
 def load(path: str | PathLike, device: Device = "auto", *, mmap: bool = False) -> Model | Blend:
@@ -21,7 +21,7 @@ def load(path: str | PathLike, device: Device = "auto", *, mmap: bool = False) -
     Parameters
     ----------
     path : of the file
-    device : 'auto', 'cuda', 'cpu' or 'host', as of the model's constructor
+    device : 'auto', 'cuda', 'cpu' or 'emulator', as of the model's constructor
     mmap : bool, map the arrays of a .safetensors file into memory, as `Model.load`
 
     Raises

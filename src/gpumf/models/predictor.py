@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf import gpu
-from gpumf.models.folding import Folding
-from gpumf.models.lists import Lists
+from gpumf import backends
+from gpumf.models.fold_in import Folding
+from gpumf.models.list_metrics import Lists
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpumf.datasets.frames import RatingsLike
     from gpumf.models.ids import Ids, Unknown
+    from gpumf.ratings.convert import RatingsLike
 
 
 class Predictor(Folding, Lists):
@@ -84,7 +84,7 @@ class Predictor(Folding, Lists):
             raise ValueError("there are no ratings to score on")
         arrays = self._learned
         if self.device != "cpu":
-            arrays = map(gpu.device(self.device).array, arrays)
+            arrays = map(backends.device(self.device).array, arrays)
         rmse, mae = self._errors(self._placed(ratings))(*arrays)
         return {"rmse": rmse, "mae": mae}
 

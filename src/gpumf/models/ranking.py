@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpumf import gpu
-from gpumf.cpu import metrics as cpu_metrics
-from gpumf.datasets.rows import CompressedRows, row_offsets
-from gpumf.gpu import sources
-from gpumf.models.base import COLUMNS, shape_of
+from gpumf import backends
+from gpumf.backends import sources
+from gpumf.backends.cpu import metrics as cpu_metrics
+from gpumf.ratings.csr import CompressedRows, row_offsets
+from gpumf.solvers.base import COLUMNS, shape_of
 
 _SOURCE = "metrics/ranking.cu"
 sources.declare(_SOURCE, FACTORS=COLUMNS, WARPS=[4, 2])
@@ -304,7 +304,7 @@ class KernelRanking(_KernelRanking):
     _batch = 1 << 19
 
     def __init__(self, user_factors, item_factors, candidates, seen, device):
-        device, factors = gpu.device(device), user_factors.shape[1]
+        device, factors = backends.device(device), user_factors.shape[1]
         # The widest block whose users and lists of MOST_ITEMS fit the shared memory.
         for warps in (4, 2):
             defines = {"FACTORS": factors, "WARPS": warps}
@@ -331,7 +331,7 @@ class ScoresKernelRanking(_KernelRanking):
     """Where scores are not inner products: subclasses compute them on the device, some users at a time."""
 
     def __init__(self, shape, candidates, seen, device):
-        device, defines = gpu.device(device), {"FACTORS": 1, "WARPS": 4}
+        device, defines = backends.device(device), {"FACTORS": 1, "WARPS": 4}
         super().__init__(device, "top_scores", defines, candidates, seen, shape[0])
         self._batch = max(1, (1 << 24) // shape[1])
         self._entry_bytes = shape_of(device, _SOURCE, **defines).entry_bytes

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf.arguments import integer
-from gpumf.datasets.checks import array_of
-from gpumf.datasets.rows import CompressedRows, row_offsets
+from gpumf._util.validation import integer
 from gpumf.models.ids import Identified
 from gpumf.models.ranking import METRICS, ByUser, Limited, Limits, popular_items
+from gpumf.ratings.checks import array_of
+from gpumf.ratings.csr import CompressedRows, row_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias
 
-    from gpumf.datasets import Ratings
-    from gpumf.datasets.frames import RatingsLike
     from gpumf.models.ids import Ids
+    from gpumf.ratings import Ratings
+    from gpumf.ratings.convert import RatingsLike
 
     Seen: TypeAlias = RatingsLike | tuple[()]
     Listed: TypeAlias = Ids | Sequence[Ids]  # items for all users, or for each
@@ -162,9 +162,10 @@ class Recommender(Identified):
         ValueError : no user with a test item, a test set of another shape; otherwise as of `recommend`
 
         >>> import numpy as np
-        >>> from gpumf import ALS, datasets
+        >>> from gpumf import ALS
+        >>> from gpumf.ratings import Ratings
         >>> k = np.arange(100)
-        >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+        >>> ratings = Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
         >>> train, test = ratings.split(test=0.2, seed=0)
         >>> metrics = ALS(2, device="cpu").fit(train, epochs=2).rank(test, k=5)
         >>> list(metrics), all(0 <= value <= 1 for value in metrics.values())

@@ -8,7 +8,7 @@ import secrets
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from gpumf.arguments import path_of
+from gpumf._util.validation import path_of
 
 try:
     import fcntl

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf.arguments import MOST_SEED, flag, integer
+from gpumf._util.validation import MOST_SEED, flag, integer
 from gpumf.models.estimator import Model
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from gpumf.datasets import Ratings
+    from gpumf.ratings import Ratings
 
     Splits: TypeAlias = Ratings | Iterable[tuple[Ratings, Ratings]]
 
@@ -48,9 +48,10 @@ def cross_validate(
     ValueError : no split; otherwise as of `fit`
 
     >>> import numpy as np
-    >>> from gpumf import ALS, cross_validate, datasets
+    >>> from gpumf import ALS, cross_validate
+    >>> from gpumf.ratings import Ratings
     >>> k = np.arange(100)
-    >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+    >>> ratings = Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
     >>> found = cross_validate(ALS(2, device="cpu"), ratings.kfold(2), epochs=1)
     >>> list(found), len(found)
     (['split', 'rmse', 'mae', 'seconds'], 2)
@@ -84,9 +85,10 @@ def search(
     """Cross-validate a model with each combination of parameters, or with random ones.
 
     >>> import numpy as np
-    >>> from gpumf import ALS, cross_validate, datasets, search
+    >>> from gpumf import ALS, cross_validate, search
+    >>> from gpumf.ratings import Ratings
     >>> k = np.arange(100)
-    >>> ratings = datasets.Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+    >>> ratings = Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
     >>> grid = {"factors": [1, 2], "regularization": [0.1, 1.0]}
     >>> found = search(ALS(device="cpu"), grid, ratings.kfold(2), epochs=2)
     >>> list(found), len(found)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf.arguments import flag, integer, number, path_of
-from gpumf.datasets.checks import check_scale
-from gpumf.gpu import DeviceError
+from gpumf._util.validation import flag, integer, number, path_of
+from gpumf.backends import DeviceError
 from gpumf.models.archive import open_archive, write_archive
 from gpumf.models.recommender import Recommender
 from gpumf.models.replacing import replacing
 from gpumf.models.stored_ids import packed_ids, packed_rows, unpacked_ids, unpacked_rows
 from gpumf.models.tensors import open_tensors, write_tensors
 from gpumf.models.times import Times
+from gpumf.ratings.checks import check_scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from gpumf.models.solvers import Device
+    from gpumf.models.solver_choice import Device
 
 _TENSORS = ".safetensors"
 _FORMAT = 5

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from gpumf.datasets.rows import CompressedRows, row_offsets
+from gpumf.ratings.csr import CompressedRows, row_offsets
 
 
 def packed_ids(name, ids):

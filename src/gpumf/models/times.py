@@ -4,7 +4,8 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from gpumf import compiled, native
+from gpumf.backends import compile as native
+from gpumf.backends import jit
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Times:
 
 
 class Clock:
-    """Adds up the `times` of a training that begins now, on a device of `gpumf.gpu` or on the CPU (None)."""
+    """Adds up the `times` of a training that begins now, on a device of `gpumf.backends` or on the CPU (None)."""
 
     def __init__(self, device):
         self._device, self._started, self.times = device, time.perf_counter(), Times()
@@ -50,7 +51,7 @@ class Clock:
     @property
     def _compiled(self):
         on_device = self._device.compile_seconds if self._device else 0.0
-        return on_device + compiled.seconds() + native.seconds()
+        return on_device + jit.seconds() + native.seconds()
 
     def stop(self):
         """The times, with all that has passed."""

@@ -31,7 +31,7 @@ def drawing(name):
     Raises
     ------
     ValueError : there is none of this name
-    gpumf.gpu.DeviceError : it runs kernels on the CPU, and no C++ compiler is here
+    gpumf.backends.DeviceError : it runs kernels on the CPU, and no C++ compiler is here
     """
     if name in (*TRACED, *RECORDED):
         return import_module(f"{__name__}.{name}").drawing()

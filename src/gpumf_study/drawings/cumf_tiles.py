@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from gpumf import gpu
-from gpumf.models.als.trainer import segments_of
-from gpumf.models.base import shape_of
+from gpumf import backends
+from gpumf.solvers.als_base import segments_of
+from gpumf.solvers.base import shape_of
 from gpumf_study.drawings.canvas import HUES, Drawing, Panel, tint
 from gpumf_study.drawings.probes import traced
 
@@ -19,7 +19,7 @@ _WIDE = 4  # floats of a copy
 @cache
 def trace_of(load):
     """(shape, trace) of one launch for a row of BIN ratings, whose vectors lie one after another."""
-    shape = shape_of(gpu.device("host"), "als/cumf/shape.cu", FACTORS=FACTORS)
+    shape = shape_of(backends.device("emulator"), "als/cumf/launch_config.cu", FACTORS=FACTORS)
     segments, _ = segments_of(np.array([0, BIN]), 8192)
 
     def launch(device):

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from gpumf.datasets import Ratings
-from gpumf.hashing import random_subset
-from gpumf.models.sgd.fast import Fast
-from gpumf.models.sgd.partition import tiled
+from gpumf._util.counter_rng import random_subset
+from gpumf.ratings import Ratings
+from gpumf.solvers.sgd_fast import Fast
+from gpumf.solvers.sgd_partition import tiled
 from gpumf_study.drawings.canvas import HUES, Drawing, Panel, tint
 
 N_USERS, N_ITEMS, NNZ, SEED = 9, 12, 52, 3

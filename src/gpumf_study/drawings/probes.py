@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gpumf import gpu
-from gpumf.models.base import shape_of
+from gpumf import backends
+from gpumf.solvers.base import shape_of
 
 _SOURCE = Path(__file__).with_name("probes.cu")
 
@@ -16,20 +16,20 @@ def traced(launch):
 
     Parameters
     ----------
-    launch : function of a `gpumf.gpu.host.HostDevice` that launches one kernel
+    launch : function of a `gpumf.backends.emulator.EmulatorDevice` that launches one kernel
 
     Returns
     -------
-    DataFrame as `HostDevice.shuffled` says
+    DataFrame as `EmulatorDevice.shuffled` says
     """
-    device, trace = gpu.device("host"), []
+    device, trace = backends.device("emulator"), []
     with device.shuffled(0, trace):
         launch(device)
     return trace[0]
 
 
 def _kernel(name, factors=16):
-    return gpu.device("host").kernel(_SOURCE, name, FACTORS=factors)
+    return backends.device("emulator").kernel(_SOURCE, name, FACTORS=factors)
 
 
 @cache
@@ -41,7 +41,7 @@ def plan(factors):
     (tiles, shape) : int32 (tiles, 3) of warp, row and column, each warp's in its order; warps, tiles and the
         16 x 8 sums of a thread's warp, `quads`
     """
-    shape = shape_of(gpu.device("host"), _SOURCE, FACTORS=factors)
+    shape = shape_of(backends.device("emulator"), _SOURCE, FACTORS=factors)
     tiles = np.empty((shape.tiles, 3), np.int32)
     _kernel("plan", factors)(1, 1, tiles=tiles)
     return tiles, shape
@@ -51,5 +51,7 @@ def plan(factors):
 def pipeline(factors):
     """Of tensor_core.cu (ratings of a stage, stages copied ahead of the one in use, threads of a team, teams)."""
     numbers, path = np.empty(4, np.int32), _SOURCE.with_name("pipeline.cu")
-    gpu.device("host").kernel(path, "pipeline", FACTORS=factors, IMPLICIT=0, STAGE_ROWS=64)(1, 1, numbers=numbers)
+    backends.device("emulator").kernel(path, "pipeline", FACTORS=factors, IMPLICIT=0, STAGE_ROWS=64)(
+        1, 1, numbers=numbers
+    )
     return tuple(numbers.tolist())

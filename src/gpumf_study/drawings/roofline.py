@@ -4,7 +4,7 @@ import math
 import textwrap
 
 from gpumf import ALS
-from gpumf.datasets.twins import TWINS
+from gpumf.ratings.synthetic import TWINS
 from gpumf_study import results
 from gpumf_study.drawings.canvas import Drawing, Panel, tint
 from gpumf_study.experiments import _limits
@@ -28,7 +28,9 @@ def intensities():
     step = _limits.phases(1, 0, 0, FACTORS, cg_steps=0)["solve"]  # one product with A
     netflix = TWINS["netflix"]
     trained = netflix.ratings - netflix.test
-    half = _limits.half_sweep(netflix.users, netflix.items, trained, FACTORS, ALS.schemes()["tensor_core"].cg_steps)
+    half = _limits.half_sweep(
+        netflix.users, netflix.items, trained, FACTORS, ALS.solver_classes()["tensor_core"].cg_steps
+    )
     return {
         "cube of an element": 2 / 8,
         "SGD, rows from memory": flops / moved,

@@ -46,7 +46,7 @@ def lanes():
 
 def memory():
     """By version (bytes of a block's shared memory, how many of a row's two matrices lie there): a dict."""
-    model, schemes = SimpleNamespace(columns=FACTORS, device="host"), ALS.schemes()
+    model, schemes = SimpleNamespace(columns=FACTORS, device="emulator"), ALS.solver_classes()
     return {name: (schemes[name].shared_bytes(model), schemes[name].shared_matrices) for name in VERSIONS}
 
 

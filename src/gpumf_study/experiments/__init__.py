@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gpumf import DivergedError, datasets, gpu
+from gpumf import DivergedError, backends
+from gpumf.ratings import dataset_names, load_dataset
 from gpumf_study import results
 from gpumf_study.findings import Finding
 
@@ -24,7 +25,7 @@ SOURCES = "thesis", "cu2rec", "cumf", "newgpusgd", "esgd", "gpumf"
 """The publications, and this study."""
 
 # What stands in for a real set that is not on this machine.
-_STAND_INS = {"jester-1": "jester-twin", "ml-latest-small": "ml-100k-twin"}
+_STAND_INS = {"jester-1": "jester-synthetic", "ml-latest-small": "ml-100k-synthetic"}
 
 
 @cache
@@ -125,12 +126,12 @@ def run(name, profile="quick", **changes):
     Raises
     ------
     TypeError, ValueError : see `parameters`
-    gpumf.datasets.DataError : a data set of the profile is on this machine and cannot be read
+    gpumf.ratings.DataError : a data set of the profile is on this machine and cannot be read
     """
     experiment = module(name)
     chosen = parameters(name, profile, **changes)
     # One that cannot be read is not to cost the minutes that those before it took.
-    for _ in present_ratings(name for name in _named_sets(chosen) if not name.endswith("-twin")):
+    for _ in present_ratings(name for name in _named_sets(chosen) if not name.endswith("-synthetic")):
         pass
     before = results.provenance()
     frame = experiment.run(**chosen)
@@ -150,27 +151,27 @@ def _named_sets(chosen):
 
 def usable_devices():
     """The devices whose kernels are worth timing here: 'cpu', and 'cuda' where there is a GPU."""
-    return {"cpu", "cuda"} if gpu.available() else {"cpu"}
+    return {"cpu", "cuda"} if backends.available() else {"cpu"}
 
 
 def kernels_unavailable():
     """Why kernels run neither on a GPU of this machine nor on its processor, or None where they do."""
-    return None if gpu.available() else gpu.why_unavailable("host")
+    return None if backends.available() else backends.why_unavailable("emulator")
 
 
 def load_ratings(name):
     """A data set by name; its twin, which says so in its name, where the real set is not on this machine."""
-    if name.endswith("-twin") or datasets.names().loc[name, "present"]:
-        return datasets.load(name)
-    return datasets.load(_STAND_INS.get(name, f"{name}-twin"))
+    if name.endswith("-synthetic") or dataset_names().loc[name, "present"]:
+        return load_dataset(name)
+    return load_dataset(_STAND_INS.get(name, f"{name}-synthetic"))
 
 
 def present_ratings(names):
     """The data sets of these names that are on this machine, loaded one after another; twins always are."""
-    present = datasets.names().present
+    present = dataset_names().present
     for name in names:
         if present.get(name):
-            yield datasets.load(name)
+            yield load_dataset(name)
 
 
 def trained(model, train, epochs, test, **options):

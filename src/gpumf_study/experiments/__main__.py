@@ -5,7 +5,7 @@ import json
 import os
 import sys
 
-from gpumf.progress import plain_lines
+from gpumf._util.progress import plain_lines
 from gpumf_study import experiments
 
 

@@ -6,8 +6,8 @@ measured in the same run, the larger time is the limit. Reuse that does not fit 
 show as a fraction below one.
 """
 
-from gpumf import gpu
-from gpumf.cpu import machine
+from gpumf import backends
+from gpumf.backends.cpu import machine
 
 CONJUGATE_GRADIENT = ("cumf_cg", "cumf_cg_fp16", "tensor_core")
 """The versions of ALS whose solutions are approximate."""
@@ -15,12 +15,12 @@ CONJUGATE_GRADIENT = ("cumf_cg", "cumf_cg_fp16", "tensor_core")
 
 def clock(device):
     """The function that times work on 'cuda' or 'cpu': seconds of (work, repeats, warmup)."""
-    return gpu.device().time if device == "cuda" else machine.seconds_of
+    return backends.device().time if device == "cuda" else machine.seconds_of
 
 
 def ceilings(device):
-    """What 'cuda' or 'cpu' reaches at best, measured now: see `gpumf.gpu.cuda.CudaDevice.ceilings`."""
-    return gpu.device().ceilings() if device == "cuda" else machine.ceilings()
+    """What 'cuda' or 'cpu' reaches at best, measured now: see `gpumf.backends.cuda.CudaDevice.ceilings`."""
+    return backends.device().ceilings() if device == "cuda" else machine.ceilings()
 
 
 def limit_seconds(moved, flops, ceilings, kernel):

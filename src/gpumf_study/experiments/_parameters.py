@@ -2,7 +2,7 @@
 
 import ast
 
-from gpumf import datasets
+from gpumf.ratings import dataset_names
 from gpumf_study import experiments
 
 
@@ -69,9 +69,9 @@ def _check_data(found, default):
     def names(value):
         return value if isinstance(value, list | tuple | dict) else [value]
 
-    known = list(dict.fromkeys([*datasets.names().index, *names(default)]))  # an experiment may have sets of its own
+    known = list(dict.fromkeys([*dataset_names().index, *names(default)]))  # an experiment may have sets of its own
     for name in names(found):
-        if name not in known and not str(name).endswith("-twin"):
+        if name not in known and not str(name).endswith("-synthetic"):
             raise ValueError(f"one of {', '.join(known)}")
 
 

@@ -12,7 +12,7 @@ others, and over what publications state of their machines; and those of other m
 import numpy as np
 import pandas as pd
 
-from gpumf.models.sgd import schedules
+from gpumf.solvers import schedules
 from gpumf_study import results
 from gpumf_study.experiments import _published
 from gpumf_study.experiments.cu2rec import cu2rec_training

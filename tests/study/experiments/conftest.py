@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from gpumf import gpu
+from gpumf import backends
 from gpumf_study import figure_style as style
 from gpumf_study import results
 from outcomes import assert_whole
@@ -28,8 +28,8 @@ def ceilings(monkeypatch):
 
     def of_gpu(**found):
         device = SimpleNamespace(ceilings=lambda repeats=10: found)
-        monkeypatch.setattr(gpu, "available", lambda: True)
-        monkeypatch.setattr(gpu, "device", lambda name="cuda": device)
+        monkeypatch.setattr(backends, "available", lambda: True)
+        monkeypatch.setattr(backends, "device", lambda name="cuda": device)
 
     return of_gpu
 

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf import ALS, RBM, SGD, ImplicitALS, compiled, gpu
-from gpumf.cpu import machine
+from gpumf import ALS, RBM, SGD, ImplicitALS, backends
+from gpumf.backends import jit
+from gpumf.backends.cpu import machine
 from gpumf.models import estimator, evaluation
-from gpumf.models.base import KernelTrainer
+from gpumf.solvers.base import KernelSolver
 from gpumf_study import experiments
 from gpumf_study.experiments import _limits
 from support import ragged_ratings
@@ -43,7 +44,7 @@ class Clock:
 
 def defined(attribute):
     """The classes of all schemes that define a method themselves."""
-    schemes = {scheme for model in (ALS, ImplicitALS, SGD, RBM) for scheme in model.schemes().values()}
+    schemes = {scheme for model in (ALS, ImplicitALS, SGD, RBM) for scheme in model.solver_classes().values()}
     classes = {base for scheme in schemes for base in scheme.__mro__ if attribute in vars(base)}
     found = [of for of in classes if of.__module__.startswith("gpumf.models.")]
     assert found
@@ -56,10 +57,10 @@ def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(time, "perf_counter", lambda: clock.now)
     # Numba adds up its own seconds by the clock of the computer: an empty cache would count as compile time.
-    monkeypatch.setattr(compiled, "seconds", lambda: 0.0)
+    monkeypatch.setattr(jit, "seconds", lambda: 0.0)
 
     def spend(trainer, seconds):
-        (clock.launch if isinstance(trainer, KernelTrainer) else clock.work)(seconds)
+        (clock.launch if isinstance(trainer, KernelSolver) else clock.work)(seconds)
 
     def replace(attribute, seconds):
         for of in defined(attribute):
@@ -74,7 +75,7 @@ def clock(monkeypatch):
     replace("train_batch", lambda *_: BATCH)
     replace("take_steps", lambda first, count: 2.0 * count)
     for of in defined("epoch"):
-        if not of.__module__.startswith(("gpumf.models.als", "gpumf.models.rbm", "gpumf.models.base")):
+        if not of.__module__.startswith(("gpumf.models.als", "gpumf.models.rbm", "gpumf.solvers.base")):
             monkeypatch.setattr(of, "epoch", lambda trainer, number: spend(trainer, 1.0))
 
     def lengthened(of, attribute, seconds):
@@ -91,8 +92,8 @@ def clock(monkeypatch):
     lengthened(evaluation.Errors, "__call__", ERRORS)
     lengthened(estimator.FiniteCheck, "copies", COPIES)
     lengthened(estimator.Model, "_set_training", PREPARE)
-    if not gpu.why_unavailable("host"):
-        device = type(gpu.device("host"))
+    if not backends.why_unavailable("emulator"):
+        device = type(backends.device("emulator"))
         monkeypatch.setattr(device, "synchronize", lambda self: clock.wait())
 
         def timed(self, work, repeats=10, warmup=2):
@@ -128,7 +129,7 @@ def run(name, **parameters):
 
 @pytest.mark.parametrize("kernel", ["sequential", "parallel", "thesis_shared", "tensor_core"])
 def test_a_fit_counts_each_second_once_and_waits_for_the_device(clock, host, kernel):
-    where = "cpu" if kernel in ("sequential", "parallel") else "host"
+    where = "cpu" if kernel in ("sequential", "parallel") else "emulator"
     model = ALS(4, solver=kernel, device=where, biases=False)
     train, validation = ragged_ratings(seed=0).split(0.2)
     model.fit(train, 3, validation)
@@ -140,14 +141,14 @@ def test_a_fit_counts_each_second_once_and_waits_for_the_device(clock, host, ker
 
 def test_training_that_goes_on_counts_on(clock, monkeypatch):
     train = ragged_ratings(seed=0)
-    monkeypatch.setattr(SGD.schemes()["sequential"], "epoch", lambda trainer, number: clock.work(3.0))
+    monkeypatch.setattr(SGD.solver_classes()["sequential"], "epoch", lambda trainer, number: clock.work(3.0))
     model = SGD(4, solver="sequential", device="cpu", biases=False).fit(train, 2)
     model.fit(train, 2, warm_start=True)
     assert model.history.seconds.to_list() == [0, 3, 6, 9, 12] and model.times.train == 6
 
 
 def test_compiling_is_counted_apart(clock, host, monkeypatch):
-    scheme, plain = ALS.schemes()["thesis_global"], ALS.schemes()["thesis_global"].compile
+    scheme, plain = ALS.solver_classes()["thesis_global"], ALS.solver_classes()["thesis_global"].compile
 
     def slow(cls, model):
         clock.work(COMPILE)
@@ -155,7 +156,7 @@ def test_compiling_is_counted_apart(clock, host, monkeypatch):
         return plain(model)
 
     monkeypatch.setattr(scheme, "compile", classmethod(slow))
-    model = ALS(4, solver="thesis_global", device="host", biases=False).fit(ragged_ratings(seed=0), 2)
+    model = ALS(4, solver="thesis_global", device="emulator", biases=False).fit(ragged_ratings(seed=0), 2)
     assert model.times.train == 2 and model.times.prepare == pytest.approx(PREPARE)
     assert model.times.compile % COMPILE == 0 < model.times.compile
 
@@ -239,7 +240,7 @@ def test_an_epoch_takes_its_second(clock, name):
 
 
 def test_steps_of_cu2rec_are_timed_without_the_first(clock, monkeypatch):
-    monkeypatch.setattr(SGD.schemes()["cu2rec"], "training_errors", lambda self: (1.0, 1.0))
+    monkeypatch.setattr(SGD.solver_classes()["cu2rec"], "training_errors", lambda self: (1.0, 1.0))
     frame = run("sgd_cu2rec", steps=3)
     assert set(frame.seconds) == {6.0} and list(frame.repeat) == [0, 1]
     assert (frame.updates == 3 * 943).all()
@@ -256,15 +257,15 @@ def test_updates_are_counted_beside_the_seconds_of_their_epoch(clock):
 
 
 def test_hugewiki_is_timed_by_halves_and_their_sum(clock, host, monkeypatch):
-    from gpumf.datasets import gpu_twins
+    from gpumf.ratings import synthetic_device
 
-    plain = gpu_twins.twin
+    plain = synthetic_device.twin
 
     def twin(*arguments, **named):
         clock.now, clock.launched = clock.now + 32, 4.0
         return plain(*arguments, **named)
 
-    monkeypatch.setattr(gpu_twins, "twin", twin)
+    monkeypatch.setattr(synthetic_device, "twin", twin)
     frame = run("als_hugewiki", iterations=2).set_index(["iteration", "step"]).seconds
     assert frame[0, "generate"] == 36 and frame[0, "prepare"] == PREPARE
     for iteration in (1, 2):

@@ -40,11 +40,13 @@ CORES = [("one core", "coalesced", "resident"), ("all cores", "coalesced", "resi
 WITH_NETFLIX = ["sgd_netflix"]
 # What chapters tell the figures that are not of the frame alone.
 TOLD = {
-    "cumf/als_versions": part("figure", "ALS", [("douban-twin", 16), ("netflix-twin", 100)]),
-    "cumf/als_versions_implicit": part("figure", "ImplicitALS", [("netflix-twin", 64), ("netflix-twin", 128)]),
-    "cumf/als_versions_phases": part("figure_phases", "netflix-twin", 100),
+    "cumf/als_versions": part("figure", "ALS", [("douban-synthetic", 16), ("netflix-synthetic", 100)]),
+    "cumf/als_versions_implicit": part(
+        "figure", "ImplicitALS", [("netflix-synthetic", 64), ("netflix-synthetic", 128)]
+    ),
+    "cumf/als_versions_phases": part("figure_phases", "netflix-synthetic", 100),
     "cumf/als_versions_roofline": lambda module, result: module.figure_roofline(
-        result.frame, results.load("ceilings", result.device).frame, "netflix-twin", 100
+        result.frame, results.load("ceilings", result.device).frame, "netflix-synthetic", 100
     ),
     "gpumf/all_schemes_seconds": part("figure_seconds"),
     "gpumf/sgd_netflix": part("figure", labels=[ONCE_EACH, "cumf_sgd", "fast"]),

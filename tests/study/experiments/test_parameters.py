@@ -34,9 +34,9 @@ FITTED = [
     ("epochs", "5", {"ALS": 8, "SGD": 20}, ValueError),
     ("schemes", ["fast"], None, ["fast"]),
     ("data", "ml-100k", ["jester-1"], ["ml-100k"]),
-    ("data", "hugewiki-small-twin", "ml-100k", "hugewiki-small-twin"),
+    ("data", "hugewiki-small-synthetic", "ml-100k", "hugewiki-small-synthetic"),
     ("data", "ml-7", ["jester-1"], ValueError),
-    ("data", {"ml-7": [1]}, {"ml-100k-twin": [1, 0.1]}, ValueError),
+    ("data", {"ml-7": [1]}, {"ml-100k-synthetic": [1, 0.1]}, ValueError),
 ]
 
 

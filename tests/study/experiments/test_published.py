@@ -9,8 +9,8 @@ from gpumf_study.experiments import _published
 
 
 def test_published_values_are_found_for_parts_and_twins():
-    assert _published.value("Table 6.3", "speed-up", "jester-twin", "ALS") == 131.3
-    assert _published.threshold("douban-twin") == 0.5732 and _published.threshold("ml-100k") is None
+    assert _published.value("Table 6.3", "speed-up", "jester-synthetic", "ALS") == 131.3
+    assert _published.threshold("douban-synthetic") == 0.5732 and _published.threshold("ml-100k") is None
 
 
 def test_published_values_are_told_apart_and_of_all_five_sources():

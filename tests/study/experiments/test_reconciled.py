@@ -32,7 +32,7 @@ def histories():
     columns = ["data", "model", "kernel", "device", "repeat", "epoch", "seconds", "rmse", "mae", "wall"]
     seconds = {"sequential": 80.0, "ordered": 8.0, "ordered_parallel": 2.0, "hogwild": 0.5, "fast": 0.25}
     rows = [
-        ("douban-twin", "SGD", kernel, "cuda" if s < 1 else "cpu", 0, e, e * s, 1, mae, e * s + 1 if e else None)
+        ("douban-synthetic", "SGD", kernel, "cuda" if s < 1 else "cpu", 0, e, e * s, 1, mae, e * s + 1 if e else None)
         for kernel, s in seconds.items()
         for e, mae in ((0, 0.9), (1, 0.57))
     ]
@@ -61,7 +61,7 @@ def test_the_published_speedups_are_in_it_and_what_is_not_recorded_is_not(record
 def test_speedups_are_told_by_threads_and_by_the_error(recorded):
     columns = ["data", "version", "model", "kernel", "device", "threads", "repeat", "epoch", "seconds", "mae"]
     rows = [
-        ("douban-twin", version, "SGD", kernel, device, threads, 0, 1, s, 0.57)
+        ("douban-synthetic", version, "SGD", kernel, device, threads, 0, 1, s, 0.57)
         for version, kernel, device, threads, s in (
             ("SGD, one core", "sequential", "cpu", None, 90.0), ("SGD (32/128)", "hogwild", "cuda", 4096, 3.0),
         )
@@ -75,7 +75,7 @@ def test_speedups_are_told_by_threads_and_by_the_error(recorded):
 def test_only_sgd_draws_with_replacement_and_only_where_it_is_not_in_order(recorded):
     columns = ["data", "version", "model", "kernel", "device", "threads", "repeat", "epoch", "seconds", "mae"]
     rows = [
-        ("douban-twin", version, version[:3], kernel, device, None, 0, 1, 1.0, 0.57)
+        ("douban-synthetic", version, version[:3], kernel, device, None, 0, 1, 1.0, 0.57)
         for version, kernel, device in (
             ("ALS, one core", "sequential", "cpu"), ("ALS (32/128)", "thesis_shared", "cuda"),
             ("SGD, one core, each once", "ordered", "cpu"), ("SGD, all cores", "parallel", "cpu"),
@@ -105,7 +105,7 @@ def test_cu2rec_stands_beside_cores_until_the_error_of_all_and_until_its_own_low
         )
         for epoch, rmse in enumerate(errors)
     ]  # fmt: skip
-    recorded["cu2rec_training"] = Stored(trainings(rows, data="ml-1m-twin", factors=50))
+    recorded["cu2rec_training"] = Stored(trainings(rows, data="ml-1m-synthetic", factors=50))
     table = _reconciled.table().query("page == 'cu2rec_training'").set_index(["until", "baseline"])
     drawing = "one core, drawing with replacement"
     assert set(table.version) == {"cu2rec"} and set(table.factors) == {50}
@@ -124,7 +124,9 @@ def test_of_cumf_a_model_stands_beside_cores_with_the_other_model_too(recorded):
             ("ALS", "parallel_cg", "cpu", 5.0), ("SGD", "ordered_parallel", "cpu", 8.0),
         )
     ]  # fmt: skip
-    recorded["cumf_convergence"] = Stored(pd.concat(frames).assign(data="netflix-twin", target=0.92), factors=100)
+    recorded["cumf_convergence"] = Stored(
+        pd.concat(frames).assign(data="netflix-synthetic", target=0.92), factors=100
+    )
     table = _reconciled.table().query("page == 'cumf_convergence'").set_index(["version", "baseline"])
     assert table.train.to_dict() == {
         ("cumf_cg_fp16", "SGD, all cores"): 16, ("cumf_cg_fp16", "all cores, conjugate gradient"): 10,
@@ -144,7 +146,7 @@ def test_schemes_that_do_not_come_to_the_common_error_have_no_row(recorded):
         )
     )  # fmt: skip
     sgd = {"schedule": {"name": "Power"}, "biases": False}
-    frame = frame.assign(data="ml-20m-twin", source="gpumf")
+    frame = frame.assign(data="ml-20m-synthetic", source="gpumf")
     recorded["all_schemes"] = Stored(frame, factors=32, parameters={"SGD": sgd})
     table = _reconciled.table().query("page == 'all_schemes'").set_index(["model", "version", "baseline"])
     assert table.train.to_dict() == {("ALS", "tensor_core", "all cores"): 8, ("SGD", "fast", "all cores"): 16}
@@ -154,7 +156,7 @@ def test_schemes_that_do_not_come_to_the_common_error_have_no_row(recorded):
 
 def test_fits_end_after_epochs(recorded):
     rows = [
-        ("douban-twin", model, kernel, device, 16, epochs, repeat, seconds, 10 * seconds)
+        ("douban-synthetic", model, kernel, device, 16, epochs, repeat, seconds, 10 * seconds)
         for model, kernel, device, epochs, seconds in (
             ("ALS", "sequential", "cpu", 10, 6.0), ("ALS", "tensor_core", "cuda", 10, 0.5),
             ("SGD", "ordered", "cpu", 20, 8.0), ("SGD", "fast", "cuda", 20, 2.0),

@@ -124,7 +124,7 @@ def repeatable(fit):
     """Whether the same training learns the same bits: without races."""
     if fit.model != "SGD" or fit.kernel in ("sequential", "ordered"):
         return True
-    scheme = SGD.schemes().get(fit.kernel)
+    scheme = SGD.solver_classes().get(fit.kernel)
     return scheme is not None and scheme.device == "cuda" and not scheme.races
 
 

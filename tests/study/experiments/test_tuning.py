@@ -22,14 +22,14 @@ def test_tuned_parameters_are_those_of_the_recorded_search_and_others_serve_sets
 
 
 def test_the_best_of_a_search_is_written_and_serves_the_other_parts_of_a_set(store):
-    search = pd.concat([searched(als=0.05), searched("jester-twin", als=0.09)])
+    search = pd.concat([searched(als=0.05), searched("jester-synthetic", als=0.09)])
     machine = {"data": "jester-1", "model": "RBM", "varied": "learning_rate", "repeat": 0, "learning_rate": 0.2}
     search = pd.concat([search, pd.DataFrame([machine | {"mae": 0.7}])])
     written = tomllib.loads(tuning.text(store("parameter_search", search)))
     assert written["parameters"]["jester-1"]["ALS"] == {"regularization": 0.05}
-    assert written["parameters"]["jester-twin"]["ALS"] == {"regularization": 0.09}
-    assert written["parameters"]["jester-twin"]["SGD"] == {"regularization": 0.06, "learning_rate": 0.016}
-    assert written["parameters"]["jester-twin"]["RBM"] == {"learning_rate": 0.2}
+    assert written["parameters"]["jester-synthetic"]["ALS"] == {"regularization": 0.09}
+    assert written["parameters"]["jester-synthetic"]["SGD"] == {"regularization": 0.06, "learning_rate": 0.016}
+    assert written["parameters"]["jester-synthetic"]["RBM"] == {"learning_rate": 0.2}
     assert written["from"]["device"] == results.REFERENCES[0] and len(written["from"]["sha256"]) == 64
 
 
@@ -37,7 +37,7 @@ def test_what_was_measured_since_changes_no_run(store):
     before = {name: experiments.module(name).PROFILES for name in experiments.names()}
     store("parameter_search", searched(als=0.09), live=True)
     store("parameter_search", searched(als=0.05))
-    frame = als_convergence.run(["ml-100k-twin"], 4, 1, {"ml-100k-twin": {"ALS": {"regularization": 0.1}}})
-    again = als_convergence.run(["ml-100k-twin"], 4, 1, tuning.PARAMETERS)
+    frame = als_convergence.run(["ml-100k-synthetic"], 4, 1, {"ml-100k-synthetic": {"ALS": {"regularization": 0.1}}})
+    again = als_convergence.run(["ml-100k-synthetic"], 4, 1, tuning.PARAMETERS)
     pd.testing.assert_frame_equal(frame.drop(columns="seconds"), again.drop(columns="seconds"))
     assert before == {name: experiments.module(name).PROFILES for name in experiments.names()}

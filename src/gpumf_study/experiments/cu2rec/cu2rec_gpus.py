@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
+from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import _fits, identity, kernels_unavailable, load_ratings
@@ -22,9 +22,9 @@ from gpumf_study.experiments.cu2rec.cu2rec_training import RATES
 WHOLE, QUARTER = "all multiprocessors", "a quarter of them"
 
 PROFILES = {
-    "quick": {"data": ["ml-100k-twin"], "part": [120, 100], "factors": [4, 8], "steps": 5, "repeats": 2},
+    "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100], "factors": [4, 8], "steps": 5, "repeats": 2},
     "full": {
-        "data": ["ml-100k", "ml-1m-twin", "ml-10m-twin", "ml-20m-twin"],
+        "data": ["ml-100k", "ml-1m-synthetic", "ml-10m-synthetic", "ml-20m-synthetic"],
         "part": None,
         "factors": [50, 100, 200, 300],
         "steps": 500,
@@ -52,7 +52,7 @@ def run(data, part, factors, steps, repeats):
     DataFrame with a row a timing: data, nnz, n_users, factors, machine (WHOLE, QUARTER), device, repeat, steps,
     seconds
     """
-    device = gpu.device("cuda" if gpu.available() else "host")
+    device = backends.device("cuda" if backends.available() else "emulator")
     machines = {WHOLE: None}
     if device.name == "cuda":
         machines[QUARTER] = device.facts["multiprocessors"] // 4
@@ -64,7 +64,7 @@ def run(data, part, factors, steps, repeats):
         train = replace(train, values=train.values - np.float32(train.mean))  # as a model with biases counts them
         for f in tqdm(factors, desc=f"cu2rec_gpus {ratings.name}", leave=False):
             model = SGD(f, biases=True, solver="cu2rec", device=device.name, **RATES)
-            trainer = model.trainer(train)
+            trainer = model.make_solver(train)
             trainer.take_steps(0, 1)  # compiles and loads
             for machine, processors in machines.items():
                 for repeat in range(repeats):
@@ -124,13 +124,13 @@ CLAIMS = [
     _gains(
         "cu2rec-gpus-size",
         "All multiprocessors gain more over a quarter of them on MovieLens 20M (synthetic) than on 100K.",
-        ("ml-20m-twin", 50),
+        ("ml-20m-synthetic", 50),
         ("ml-100k", 50),
     ),
     _gains(
         "cu2rec-gpus-factors",
         "All multiprocessors gain more over a quarter of them with 300 factors than with 50.",
-        ("ml-20m-twin", 300),
-        ("ml-20m-twin", 50),
+        ("ml-20m-synthetic", 300),
+        ("ml-20m-synthetic", 50),
     ),
 ]

@@ -9,7 +9,7 @@ makes about as many updates as there are ratings, but of a popular item only one
 import numpy as np
 import pandas as pd
 
-from gpumf import SGD, gpu
+from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, below, near
 from gpumf_study.experiments import _fits, kernels_unavailable
@@ -22,7 +22,7 @@ SCHEMES = ("sequential", "ordered", "ordered_parallel", OURS, "fast")
 
 PROFILES = {
     "quick": {
-        "data": ["ml-100k-twin"],
+        "data": ["ml-100k-synthetic"],
         "part": [120, 100],
         "schemes": ["sequential", "ordered", OURS],
         "factors": 4,
@@ -31,7 +31,7 @@ PROFILES = {
         "repeats": 2,
     },
     "full": {
-        "data": ["ml-100k", "ml-1m-twin", "ml-10m-twin", "ml-20m-twin"],
+        "data": ["ml-100k", "ml-1m-synthetic", "ml-10m-synthetic", "ml-20m-synthetic"],
         "part": None,
         "schemes": list(SCHEMES),
         "factors": 50,
@@ -62,7 +62,7 @@ def run(data, part, schemes, factors, epochs, longer, repeats):
     -------
     DataFrame with a row an epoch: data, nnz, scheme, factors, device, repeat, and what `_fits.history` has
     """
-    there = "cuda" if gpu.available() else "host"
+    there = "cuda" if backends.available() else "emulator"
     devices = SGD.solvers()
 
     def trainings(name, train, test, repeat):
@@ -157,7 +157,7 @@ CLAIMS = [
             "ratio",
             {
                 "column": what,
-                "where": {"data": "ml-20m-twin"},
+                "where": {"data": "ml-20m-synthetic"},
                 "over": {"scheme": list(ONE_CORE)},
                 "best": "scheme",
                 "under": {"scheme": OURS},

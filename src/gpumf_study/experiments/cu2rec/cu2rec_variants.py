@@ -10,7 +10,7 @@ from itertools import product
 
 import pandas as pd
 
-from gpumf import SGD, gpu
+from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, near
 from gpumf_study.experiments import _fits, kernels_unavailable
@@ -20,9 +20,9 @@ VERSIONS = {name: dict(v.options) for name, (solver, v) in SGD.versions().items(
 GETS, LOSES, ATOMIC, NO_STRIDING = VERSIONS
 
 PROFILES = {
-    "quick": {"data": ["ml-100k-twin"], "part": [120, 100], "factors": [4], "epochs": 4, "repeats": 2},
+    "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100], "factors": [4], "epochs": 4, "repeats": 2},
     "full": {
-        "data": ["ml-100k", "ml-10m-twin", "netflix-twin"],
+        "data": ["ml-100k", "ml-10m-synthetic", "netflix-synthetic"],
         "part": None,
         "factors": [50],
         "epochs": 60,
@@ -50,7 +50,7 @@ def run(data, part, factors, epochs, repeats):
     DataFrame with a row an epoch: data, nnz, version (of VERSIONS), factors, device, repeat, and what `_fits.history`
     has
     """
-    device = "cuda" if gpu.available() else "host"
+    device = "cuda" if backends.available() else "emulator"
 
     def trainings(name, train, test, repeat):
         for f, version in product(factors, VERSIONS):
@@ -138,7 +138,7 @@ CLAIMS = [
         "Without striding the test RMSE on Netflix (synthetic) is almost 8 % higher.",
         8.0,
         "percent_more",
-        {"column": "rmse", "where": {"data": "netflix-twin"}, **_STRIDING},
+        {"column": "rmse", "where": {"data": "netflix-synthetic"}, **_STRIDING},
         near(8.0, 1.5, no_effect=0.0),
         "synthetic",
         partial(_fits.last_epochs, by=_BY),

@@ -11,17 +11,17 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
+from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, kernels_unavailable, load_ratings
 from gpumf_study.findings import Finding, Target, median
 
 _COMMON = {"regularization": 0.02, "learning_rate": 0.01}
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "factors": [4], "steps": 3, "repeats": 2, **_COMMON},
-    "full": {"data": "ml-10m-twin", "factors": [50, 300], "steps": 3000, "repeats": 10, **_COMMON},
+    "quick": {"data": "ml-100k-synthetic", "factors": [4], "steps": 3, "repeats": 2, **_COMMON},
+    "full": {"data": "ml-10m-synthetic", "factors": [50, 300], "steps": 3000, "repeats": 10, **_COMMON},
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "steps": 1}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "steps": 1}
 
 why_unavailable = kernels_unavailable
 
@@ -42,7 +42,7 @@ def run(data, factors, steps, repeats, regularization, learning_rate):
     DataFrame with a row a timing: data, kernel, device, factors, repeat, steps, updates (as many as there are users
     with ratings, a step), seconds, rmse, mae (on the training set, after it, by the publication's loss kernels)
     """
-    device = gpu.device("cuda" if gpu.available() else "host")
+    device = backends.device("cuda" if backends.available() else "emulator")
     ratings = load_ratings(data)
     train, _ = ratings.split(0.2)
     train = replace(train, values=train.values - np.float32(train.mean))  # as a model with biases counts them
@@ -50,7 +50,7 @@ def run(data, factors, steps, repeats, regularization, learning_rate):
     rows = []
     for f in tqdm(factors, desc="sgd_cu2rec", leave=False):
         model = SGD(f, regularization, learning_rate=learning_rate, biases=True, solver="cu2rec", device=device.name)
-        trainer = model.trainer(train)
+        trainer = model.make_solver(train)
         trainer.take_steps(0, 1)  # whatever the first launch has to do
         for repeat in range(repeats):
             first = 1 + repeat * steps
@@ -87,7 +87,7 @@ def figure(frame):
 
 
 def _steps(frame, factors):
-    rows = frame[(frame.data == "ml-10m-twin") & (frame.steps == 3000) & (frame.factors == factors)]
+    rows = frame[(frame.data == "ml-10m-synthetic") & (frame.steps == 3000) & (frame.factors == factors)]
     return *median(rows.seconds), "s"
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from gpumf import ALS
-from gpumf.models.als.tensor_core import TensorCore
+from gpumf.solvers.als_tensor_core import TensorCore
 from gpumf_study import figure_style as style
 from gpumf_study.findings import median
 
@@ -35,7 +35,7 @@ class _Timed(TensorCore):
 class _TimedALS(ALS):
     """half_sweeps : of each epoch, a dict side -> seconds."""
 
-    _trainers: ClassVar = {"tensor_core": _Timed}
+    _solvers: ClassVar = {"tensor_core": _Timed}
 
     def __init__(self, *arguments, **named):
         super().__init__(*arguments, **named)

@@ -11,18 +11,18 @@ import time
 import numpy as np
 import pandas as pd
 
-from gpumf import gpu
-from gpumf.datasets import gpu_twins
+from gpumf import backends
+from gpumf.ratings import synthetic_device
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _published, identity, kernels_unavailable
 from gpumf_study.experiments.cumf import _half_sweeps
 from gpumf_study.findings import Finding, Open, Target
 
 PROFILES = {
-    "quick": {"data": "hugewiki-small-twin", "factors": 16, "iterations": 3},
-    "full": {"data": "hugewiki-twin", "factors": 100, "iterations": 10},
+    "quick": {"data": "hugewiki-small-synthetic", "factors": 16, "iterations": 3},
+    "full": {"data": "hugewiki-synthetic", "factors": 100, "iterations": 10},
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": "hugewiki-small-twin", "iterations": 1}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "hugewiki-small-synthetic", "iterations": 1}
 
 why_unavailable = kernels_unavailable
 
@@ -43,26 +43,27 @@ def run(data, factors, iterations):
 
     Raises
     ------
-    gpumf.gpu.DeviceError : where the ratings and factors do not fit the device
+    gpumf.backends.DeviceError : where the ratings and factors do not fit the device
     """
-    device = gpu.device("cuda" if gpu.available() else "host")
+    device = backends.device("cuda" if backends.available() else "emulator")
     free = device.free_bytes()
-    spec = gpu_twins.TWINS[data]
+    spec = synthetic_device.TWINS[data]
     # Each rating twice, 8 bytes; factors in FP32, and in FP16 with their padding; 32 bytes a row of the work lists.
     needed = 16 * spec.ratings + (spec.users + spec.items) * (4 * factors + 2 * (factors + 16) + 32)
     if needed > free:
-        raise gpu.DeviceError(
+        raise backends.DeviceError(
             f"{data} with {factors} factors takes about {needed / 1e9:.0f} GB of device memory, and "
-            f"{free / 1e9:.0f} GB are free; take a larger device or a smaller twin of {', '.join(gpu_twins.TWINS)}"
+            f"{free / 1e9:.0f} GB are free; take a larger "
+            f"device or a smaller twin of {', '.join(synthetic_device.TWINS)}"
         )
     rows = []
 
     def record(iteration, step, seconds, rmse=np.nan):
         rows.append((data, device.name, factors, iteration, step, seconds, rmse, free - device.free_bytes()))
 
-    gpu_twins.twin("hugewiki-small-twin", device=device.name)  # compiles
+    synthetic_device.twin("hugewiki-small-synthetic", device=device.name)  # compiles
     started = time.perf_counter()
-    ratings = gpu_twins.twin(data, device=device.name)
+    ratings = synthetic_device.twin(data, device=device.name)
     device.synchronize()
     record(0, "generate", time.perf_counter() - started)
     _half_sweeps.fit(ratings.train, ratings.test, factors, iterations, record, device=device.name)

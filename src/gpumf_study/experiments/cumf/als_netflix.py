@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from gpumf import ALS, gpu
+from gpumf import ALS, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.findings import Finding, Target, median
@@ -18,10 +18,10 @@ from gpumf_study.findings import Finding, Target, median
 EXACT = "cumf_cholesky"
 
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "factors": 32, "epochs": 3, "repeats": 1},
-    "full": {"data": "netflix-twin", "factors": 100, "epochs": 10, "repeats": 3},
+    "quick": {"data": "ml-100k-synthetic", "factors": 32, "epochs": 3, "repeats": 1},
+    "full": {"data": "netflix-synthetic", "factors": 100, "epochs": 10, "repeats": 3},
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "epochs": 2}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "epochs": 2}
 
 
 def run(data, factors, epochs, repeats):
@@ -37,7 +37,7 @@ def run(data, factors, epochs, repeats):
     ratings = load_ratings(data)
     train, test = ratings.split(0.2) if ratings.test_mask is None else ratings.official_split()
     frames = []
-    for kernel in [EXACT, "tensor_core"] if gpu.available() else ["parallel"]:
+    for kernel in [EXACT, "tensor_core"] if backends.available() else ["parallel"]:
         for repeat in range(repeats):
             fitted = ALS(factors, 0.05, solver=kernel, seed=repeat, biases=False).fit(train, epochs, test)
             frames.append(fitted.history.assign(kernel=kernel, device=fitted.device, repeat=repeat))

@@ -6,16 +6,16 @@ factors and two chunks. Without a GPU a small set of the same kind goes through 
 
 import pandas as pd
 
-from gpumf import gpu
-from gpumf.datasets import gpu_twins
+from gpumf import backends
+from gpumf.ratings import synthetic_device
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, kernels_unavailable
 from gpumf_study.experiments.cumf import _half_sweeps
 from gpumf_study.findings import Finding, Target
 
 PROFILES = {
-    "quick": {"data": "hugewiki-small-twin", "factors": 16, "chunk": 1_000, "iterations": 3},
-    "full": {"data": "hugewiki-twin", "factors": 100, "chunk": 64 << 20, "iterations": 3},
+    "quick": {"data": "hugewiki-small-synthetic", "factors": 16, "chunk": 1_000, "iterations": 3},
+    "full": {"data": "hugewiki-synthetic", "factors": 100, "chunk": 64 << 20, "iterations": 3},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"iterations": 1}
 
@@ -38,10 +38,10 @@ def run(data, factors, chunk, iterations):
 
     Raises
     ------
-    gpumf.gpu.DeviceError : where the twin while it is made, or the factors and a chunk, do not fit the device
+    gpumf.backends.DeviceError : where the twin while it is made, or the factors and a chunk, do not fit the device
     """
-    device = gpu.device("cuda" if gpu.available() else "host")
-    twin = gpu_twins.twin(data, device=device.name)
+    device = backends.device("cuda" if backends.available() else "emulator")
+    twin = synthetic_device.twin(data, device=device.name)
     facts, train = identity(twin), twin.train.on_host()
     del twin
     rows = []

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, ImplicitALS, gpu
-from gpumf.models.als.cumf import Cumf
+from gpumf import ALS, ImplicitALS, backends
+from gpumf.solvers.als_cumf import Cumf
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _limits, identity, load_ratings
 from gpumf_study.findings import Finding, Target, median
@@ -25,20 +25,20 @@ COLUMNS += ["bytes", "flops", "limit_seconds", "fraction_of_limit", "gather_seco
 
 PROFILES = {
     "quick": {
-        "data": ["ml-100k-twin"],
+        "data": ["ml-100k-synthetic"],
         "factors": [[32]],
         "implicit_factors": [[16]],
         "repeats": 3,
     },
     "full": {
-        "data": ["netflix-twin", "douban-twin"],
+        "data": ["netflix-synthetic", "douban-synthetic"],
         "factors": [[100], [16]],
         "implicit_factors": [[64, 128], []],
         "repeats": 10,
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": ["ml-100k-twin"],
+    "data": ["ml-100k-synthetic"],
     "factors": [[8]],
     "implicit_factors": [[8]],
     "repeats": 2,
@@ -62,7 +62,7 @@ def run(data, factors, implicit_factors, repeats):
     limit_seconds, fraction_of_limit, gather_seconds (one row of factors for each rating, in the kernel's precision,
     at the copy bandwidth: what the gathers would take if caches answered none; missing where nothing is gathered)
     """
-    device = "cuda" if gpu.available() else "cpu"
+    device = "cuda" if backends.available() else "cpu"
     ceilings = _limits.ceilings(device)
     rows, identities = [], []
     for name, explicit, implicit in zip(data, factors, implicit_factors, strict=True):
@@ -74,7 +74,7 @@ def run(data, factors, implicit_factors, repeats):
         for model in tqdm(models, desc=f"als_versions {ratings.name}", leave=False):
             # The kernels of cumf share get_hermitian: its loads are compared once.
             loads = LOADS if model.solver == "cumf_cholesky" and model.alpha is None else LOADS[:1]
-            for load in loads if issubclass(model.scheme, Cumf) else [None]:
+            for load in loads if issubclass(model.solver_class, Cumf) else [None]:
                 rows += _timings(model, train, load, ceilings, repeats)
     frame = pd.DataFrame(rows, columns=COLUMNS)
     frame.attrs["datasets"] = identities
@@ -84,7 +84,7 @@ def run(data, factors, implicit_factors, repeats):
 def _models(model, factors, device, **options):
     """Each version that takes so many factors."""
     for kernel, where in model.solvers().items():
-        if where == device and factors <= model.schemes()[kernel].max_factors:
+        if where == device and factors <= model.solver_classes()[kernel].max_factors:
             yield model(factors, solver=kernel, **options)
 
 
@@ -93,7 +93,7 @@ def _timings(model, train, load, ceilings, repeats):
 
     All that it keeps on the device is freed when it returns: A at the size of Netflix takes gigabytes.
     """
-    trainer = model.trainer(train, **({"load": load} if load else {}))
+    trainer = model.make_solver(train, **({"load": load} if load else {}))
     measured = (
         _hermitians(model, trainer, repeats) if load not in (None, LOADS[0]) else _steps(model, trainer, repeats)
     )
@@ -155,7 +155,7 @@ def _hermitians(model, trainer, repeats):
 
 def _work(model, train):
     """(bytes, FLOP) of every step, a dict."""
-    scheme, shapes = model.scheme, {}
+    scheme, shapes = model.solver_class, {}
     steps = model.cg_steps if model.solver in _limits.CONJUGATE_GRADIENT else None
     shapes["users"] = train.n_users, train.n_items, train.nnz, model.factors, steps
     shapes["items"] = train.n_items, train.n_users, train.nnz, model.factors, steps
@@ -300,7 +300,7 @@ def figure_roofline(frame, ceilings, data, factors):
 
 
 def _iteration(frame, model, kernel, factors, cg_steps=None):
-    rows = frame[(frame.data == "netflix-twin") & (frame.step == "iteration") & (frame.model == model)]
+    rows = frame[(frame.data == "netflix-synthetic") & (frame.step == "iteration") & (frame.model == model)]
     rows = rows[(rows.kernel == kernel) & (rows.factors == factors)]
     rows = rows if cg_steps is None else rows[rows.cg_steps == cg_steps]
     return *median(rows.seconds), "s"

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, SGD, gpu
-from gpumf.models.sgd import schedules
+from gpumf import ALS, SGD, backends
+from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _fits, _published, identity, load_ratings
 from gpumf_study.findings import Finding, Holds, Near, Open, ratio
@@ -29,9 +29,9 @@ TARGETS = {"netflix": 0.92, "yahoomusic": 22.0, "ml": 0.95}
 _GPU = ["ALS cumf_lu", "ALS cumf_cg", "ALS cumf_cg_fp16", "ALS tensor_core", "SGD cumf_sgd", "SGD fast"]
 _CPU = ["ALS parallel_cg", "SGD ordered_parallel"]
 PROFILES = {
-    "quick": {"data": ["ml-100k-twin"], "factors": 16, "epochs": {"ALS": 8, "SGD": 20}, "repeats": 1},
+    "quick": {"data": ["ml-100k-synthetic"], "factors": 16, "epochs": {"ALS": 8, "SGD": 20}, "repeats": 1},
     "full": {
-        "data": ["netflix-twin", "yahoomusic-twin"],
+        "data": ["netflix-synthetic", "yahoomusic-synthetic"],
         "factors": 100,
         "epochs": {"ALS": 10, "SGD": 25},
         "repeats": 3,
@@ -66,7 +66,7 @@ def run(data, schemes, factors, epochs, repeats):
         for text in tqdm(schemes, desc=f"cumf_convergence {ratings.name}", leave=False):
             kind, scheme = text.split()
             on_gpu = MODELS[kind].solvers()[scheme] == "cuda"
-            if on_gpu and not gpu.available():
+            if on_gpu and not backends.available():
                 continue
             options = {"regularization": LAMBDA[family], "solver": scheme}
             if kind == "SGD":
@@ -148,7 +148,7 @@ FINDINGS = [
             "cumf",
             "Table 4",
             f"ALS by CG in FP16 is {factor} times as soon at its error on {name} as SGD on all cores ({what}).",
-            partial(_over, data=f"{data}-twin", other=LIBMF, what=what),
+            partial(_over, data=f"{data}-synthetic", other=LIBMF, what=what),
             Near(factor, 2.0),
         )
         for data, name, factor in (("netflix", "Netflix", 7.0), ("yahoomusic", "Yahoo! Music", 5.6))
@@ -167,7 +167,7 @@ FINDINGS = [
         "cumf",
         "Figure 8",
         "On one GPU ALS is sooner at the acceptable error than SGD on Netflix.",
-        partial(_over, data="netflix-twin", other=("SGD", "cumf_sgd")),
+        partial(_over, data="netflix-synthetic", other=("SGD", "cumf_sgd")),
         Holds(above=1.0),
     ),
     Finding(
@@ -175,7 +175,7 @@ FINDINGS = [
         "cumf",
         "Figure 8",
         "On one GPU ALS is later at the acceptable error than SGD on Yahoo! Music.",
-        partial(_over, data="yahoomusic-twin", other=("SGD", "cumf_sgd")),
+        partial(_over, data="yahoomusic-synthetic", other=("SGD", "cumf_sgd")),
         Holds(below=1.0),
     ),
     Finding(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, gpu
+from gpumf import ALS, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _fits, identity, kernels_unavailable, load_ratings
 from gpumf_study.findings import Finding, Holds, Near, Open, ratio
@@ -23,8 +23,22 @@ CUBLAS = "cuBLAS"
 REGULARIZATION = 0.05
 
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "part": [150, 120], "factors": 8, "iterations": 2, "repeats": 2, "batch": 64},
-    "full": {"data": "netflix-twin", "part": None, "factors": 100, "iterations": 10, "repeats": 10, "batch": 16384},
+    "quick": {
+        "data": "ml-100k-synthetic",
+        "part": [150, 120],
+        "factors": 8,
+        "iterations": 2,
+        "repeats": 2,
+        "batch": 64,
+    },
+    "full": {
+        "data": "netflix-synthetic",
+        "part": None,
+        "factors": 100,
+        "iterations": 10,
+        "repeats": 10,
+        "batch": 16384,
+    },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "factors": 4, "iterations": 1}
 
@@ -47,14 +61,14 @@ def run(data, part, factors, iterations, repeats, batch):
     DataFrame with a row a time: data, factors, version (of SOLVERS, or CUBLAS), load, side ('users', 'items'), phase
     ('get_hermitian', 'get_bias', 'solve'), repeat (of solvers: the iteration), rows, nnz, seconds
     """
-    device = gpu.device("cuda" if gpu.available() else "host")
+    device = backends.device("cuda" if backends.available() else "emulator")
     ratings = _fits.corner(load_ratings(data), part)
     train = ratings if ratings.test_mask is None else ratings.official_split()[0]
     shapes = {"users": train.n_users, "items": train.n_items}
     found = []
     for version in tqdm(SOLVERS, desc="cumf_phases", leave=False):
         model = ALS(factors, REGULARIZATION, solver=version, device=device.name)
-        trainer = model.trainer(train)
+        trainer = model.make_solver(train)
         trainer.epoch(0)  # compiles; what is timed goes on from it
         for iteration in range(iterations):
             for side in shapes:
@@ -65,7 +79,9 @@ def run(data, part, factors, iterations, repeats, batch):
                     found.append((version, LOADS[0], side, phase, iteration, seconds[0]))
         del trainer
     for load in LOADS:
-        trainer = ALS(factors, REGULARIZATION, solver="cumf_cholesky", device=device.name).trainer(train, load=load)
+        trainer = ALS(factors, REGULARIZATION, solver="cumf_cholesky", device=device.name).make_solver(
+            train, load=load
+        )
         for side in shapes:
             seconds = device.time(trainer.phases(side)["get_hermitian"], repeats=repeats, warmup=1)
             found += [("loads", load, side, "get_hermitian", k, s) for k, s in enumerate(seconds)]

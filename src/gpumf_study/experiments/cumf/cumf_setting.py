@@ -10,10 +10,10 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from gpumf import gpu
-from gpumf.datasets import statistics
-from gpumf.datasets.gpu_twins import TWINS as GPU_TWINS
-from gpumf.datasets.twins import TWINS
+from gpumf import backends
+from gpumf.ratings import statistics
+from gpumf.ratings.synthetic import TWINS
+from gpumf.ratings.synthetic_device import TWINS as GPU_TWINS
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _limits, _published
 from gpumf_study.findings import ByConstruction, Finding, Holds, Near, Open
@@ -39,12 +39,12 @@ def run(factors, measure):
     """
     rows = [("Table 1", step, f, *of) for f in factors for step, found in _counts(f).items() for of in found.items()]
     for name in SETS:
-        twin = TWINS.get(name) or GPU_TWINS[f"{name}-twin"]
+        twin = TWINS.get(name) or GPU_TWINS[f"{name}-synthetic"]
         counted = twin.ratings - (0 if name == "hugewiki" else twin.test)  # of Hugewiki all are published
         here = {"users": twin.users, "items": twin.items, "ratings": counted}
         rows += [("Table 2", name, np.nan, *of) for of in here.items()]
-    if measure and gpu.available():
-        found = gpu.device().ceilings()
+    if measure and backends.available():
+        found = backends.device().ceilings()
         rows.append(("Table 3", "here", np.nan, "FP32 TFLOP/s", found["fp32_flops"] / 1e12))
         rows.append(("Table 3", "here", np.nan, "GB/s of a copy", found["copy_bytes_per_second"] / 1e9))
     return pd.DataFrame(rows, columns=["table", "what", "factors", "quantity", "value"])

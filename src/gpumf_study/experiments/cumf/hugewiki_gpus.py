@@ -14,25 +14,25 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, gpu
-from gpumf.datasets import DeviceRatings, gpu_twins
-from gpumf.datasets.rows import CompressedRows
-from gpumf.models.als.tensor_core import TensorCore, padded
+from gpumf import ALS, backends
+from gpumf.ratings import DeviceRatings, synthetic_device
+from gpumf.ratings.csr import CompressedRows
+from gpumf.solvers.als_tensor_core import TensorCore, padded
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _published, identity, kernels_unavailable
 from gpumf_study.findings import Finding, Target, median
 
 REGULARIZATION = 0.05
 PROFILES = {
-    "quick": {"data": "hugewiki-small-twin", "factors": 16, "workers": [1, 2], "iterations": 3},
-    "full": {"data": "hugewiki-twin", "factors": 100, "workers": [1, 2, 4], "iterations": 10},
+    "quick": {"data": "hugewiki-small-synthetic", "factors": 16, "workers": [1, 2], "iterations": 3},
+    "full": {"data": "hugewiki-synthetic", "factors": 100, "workers": [1, 2, 4], "iterations": 10},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "workers": [2], "iterations": 1}
 
 
 def why_unavailable():
     """One sentence on what is missing, or None where nothing is."""
-    missing = "distributed", *["dask_cuda"] * bool(gpu.cards())
+    missing = "distributed", *["dask_cuda"] * bool(backends.cards())
     missing = [name for name in missing if find_spec(name) is None]
     return (
         f"the package {missing[0]} is not installed; see the extra distributed" if missing else kernels_unavailable()
@@ -41,7 +41,7 @@ def why_unavailable():
 
 def usable(workers):
     """Of these numbers of workers those that there are cards for; without any card all."""
-    cards = gpu.cards()
+    cards = backends.cards()
     return [n for n in workers if not cards or n <= cards]
 
 
@@ -80,8 +80,8 @@ def on_workers(workers, train, columns, data, factors, *arguments):
     from gpumf.distributed import local_cluster
     from gpumf.distributed.together import together
 
-    cards = gpu.cards()
-    device, frames = "cuda" if cards else "host", []
+    cards = backends.cards()
+    device, frames = "cuda" if cards else "emulator", []
     for n in tqdm(usable(workers), desc="numbers of workers", leave=False):
         with local_cluster(n) as client:
             found = together(client, train, data, factors, *arguments, device)
@@ -108,9 +108,9 @@ def _train(comm, data, factors, iterations, device):
     from gpumf.distributed.als import ALSWorker, Shard, own_of
     from gpumf.distributed.partition import balanced_bounds
 
-    there = gpu.device(device)
+    there = backends.device(device)
     model = ALS(factors, REGULARIZATION, biases=False, solver="tensor_core", device=device)
-    twin = gpu_twins.twin(data, device=device)
+    twin = synthetic_device.twin(data, device=device)
     train, test = twin.train, twin.test
     sides = train.by_user, train.by_item
     facts = facts_of(train, there)
@@ -218,7 +218,7 @@ def predicted(frame, workers, of=None):
 
 def _shape(frame):
     """(n_users, n_items and nnz of the training set, the most workers)."""
-    spec = gpu_twins.TWINS[frame.data.iloc[0]]
+    spec = synthetic_device.TWINS[frame.data.iloc[0]]
     sizes = {"n_users": spec.users, "n_items": spec.items, "nnz": spec.ratings - spec.test}
     return sizes, int(frame.workers.max())
 

@@ -16,9 +16,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from gpumf import SGD, gpu
-from gpumf.datasets import gpu_twins
-from gpumf.datasets.rows import CompressedRows
+from gpumf import SGD, backends
+from gpumf.ratings import synthetic_device
+from gpumf.ratings.csr import CompressedRows
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity
 from gpumf_study.experiments.cumf.hugewiki_gpus import against_workers, facts_of, of_users, on_workers
@@ -27,8 +27,8 @@ from gpumf_study.findings import Finding, Target, median
 
 REGULARIZATION, LEARNING_RATE = 0.05, 0.03
 PROFILES = {
-    "quick": {"data": "hugewiki-small-twin", "factors": 16, "parts": 2, "workers": [1, 2], "epochs": 3},
-    "full": {"data": "hugewiki-twin", "factors": 100, "parts": 4, "workers": [1, 2, 4], "epochs": 3},
+    "quick": {"data": "hugewiki-small-synthetic", "factors": 16, "parts": 2, "workers": [1, 2], "epochs": 3},
+    "full": {"data": "hugewiki-synthetic", "factors": 100, "parts": 4, "workers": [1, 2, 4], "epochs": 3},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "workers": [2], "epochs": 1}
 
@@ -58,9 +58,9 @@ def _train(comm, data, factors, parts, epochs, device):
     from gpumf.distributed.partition import balanced_bounds
     from gpumf.distributed.sgd import SGDWorker
 
-    there = gpu.device(device)
+    there = backends.device(device)
     model = SGD(factors, REGULARIZATION, learning_rate=LEARNING_RATE, biases=False, solver="fast", device=device)
-    twin = gpu_twins.twin(data, device=device)
+    twin = synthetic_device.twin(data, device=device)
     facts, what = facts_of(twin.train, there), identity(twin)
     model._set_training(facts)
     ends = [balanced_bounds(of, parts) for of in (facts.user_counts, facts.item_counts)]

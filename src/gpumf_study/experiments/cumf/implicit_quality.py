@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 from tqdm import tqdm
 
-from gpumf import ImplicitALS, gpu
+from gpumf import ImplicitALS, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings, present_ratings
 from gpumf_study.experiments.cumf.als_versions import ALPHA
@@ -28,7 +28,7 @@ PROFILES = {
     "quick": {"data": ["ml-100k"], "factors": 16, "epochs": 4, "seeds": 1, "k": 10},
     "full": {"data": REAL, "factors": 16, "epochs": 10, "seeds": 3, "k": 10},
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "factors": 8, "epochs": 2}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "factors": 8, "epochs": 2}
 
 
 def run(data, factors, epochs, seeds, k):
@@ -56,7 +56,7 @@ def run(data, factors, epochs, seeds, k):
             rows.append(
                 what | {"kernel": POPULAR, "device": "cpu", "factors": 1, "epoch": 0, **_popular(train, test, k)}
             )
-            for kernel in [EXACT, HALF] if gpu.available() else ["parallel"]:
+            for kernel in [EXACT, HALF] if backends.available() else ["parallel"]:
                 model = ImplicitALS(factors, alpha=ALPHA, solver=kernel, seed=seed)
                 for epoch in tqdm(range(epochs), desc=f"implicit_quality {ratings.name} {kernel}", leave=False):
                     last = model.fit(train, 1, warm_start=epoch > 0).history.iloc[-1]

@@ -22,8 +22,8 @@ from gpumf_study.findings import Finding, Near, Open, ratio
 PEER = "implicit, all cores"
 
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "factors": 16, "iterations": 3},
-    "full": {"data": "netflix-twin", "factors": 100, "iterations": 3},
+    "quick": {"data": "ml-100k-synthetic", "factors": 16, "iterations": 3},
+    "full": {"data": "netflix-synthetic", "factors": 100, "iterations": 3},
 }
 PROFILES = {
     name: profile | {"solvers": ["cumf_cg", "cumf_cg_fp16", "tensor_core", "parallel_cg"]}

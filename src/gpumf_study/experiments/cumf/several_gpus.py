@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, SGD, gpu
+from gpumf import ALS, SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _fits, identity, load_ratings
 from gpumf_study.experiments.cumf.hugewiki_gpus import usable, why_unavailable  # noqa: F401 - of this one as of that
@@ -23,14 +23,14 @@ PLAIN = 0
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-twin",
+        "data": "ml-100k-synthetic",
         "part": [150, 120],
         "fits": [["ALS", "parallel", 8, 3], ["SGD", "ordered", 8, 4]],
         "workers": [1, 2],
         "repeats": 1,
     },
     "full": {
-        "data": "netflix-twin",
+        "data": "netflix-synthetic",
         "part": None,
         "fits": [["ALS", "tensor_core", 100, 10], ["SGD", "fast", 100, 20]],
         "workers": [1, 2, 4],
@@ -64,7 +64,7 @@ def run(data, part, fits, workers, repeats):
 
     ratings = _fits.corner(load_ratings(data), part)
     train, test = ratings.split(0.2) if ratings.test_mask is None else ratings.official_split()
-    cards, counts, frames = gpu.cards(), usable(workers), []
+    cards, counts, frames = backends.cards(), usable(workers), []
     with ExitStack() as stack:
         client = None
         for n in [PLAIN, *counts]:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
+from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _fits, identity, kernels_unavailable, load_ratings
 from gpumf_study.findings import Finding, Near, ratio
@@ -27,7 +27,7 @@ WORSE = 0.02  # in RMSE above the lowest, from which a training has not converge
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-twin",
+        "data": "ml-100k-synthetic",
         "part": [120, 100],
         "factors": 4,
         "th_size": 40,
@@ -35,7 +35,7 @@ PROFILES = {
         "epochs": 3,
     },
     "full": {
-        "data": "netflix-twin",
+        "data": "netflix-synthetic",
         "part": [50_000, 2_000],
         "factors": 16,
         "th_size": 1000,
@@ -64,7 +64,7 @@ def run(data, part, factors, th_size, batches, epochs):
     DataFrame with a row an epoch: data, nnz, machine (WHOLE, ONE), solver, variant ('as they lie', 'shuffled', or the
     ratings of a batch), device, epoch (from 1), seconds (of this epoch, on the device), rmse (test)
     """
-    device = gpu.device("cuda" if gpu.available() else "host")
+    device = backends.device("cuda" if backends.available() else "emulator")
     ratings = _fits.corner(load_ratings(data), part)
     train, test = ratings.split(0.1)
     offset = np.float32(train.mean)
@@ -90,7 +90,7 @@ def run(data, part, factors, th_size, batches, epochs):
 
 def _epochs(device, model, train, test, epochs, processors):
     """Yield (seconds, test RMSE) of each epoch, on so many multiprocessors, or on all (None)."""
-    trainer = model.trainer(train)
+    trainer = model.make_solver(train)
     # What a first epoch compiles, loads, records and allocates would wait for the multiprocessors that are taken.
     trainer.learning_rate = 0.0
     trainer.epoch(0)

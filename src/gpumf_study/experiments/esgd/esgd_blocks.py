@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
+from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _fits, identity, kernels_unavailable, load_ratings
 from gpumf_study.experiments.esgd.esgd_errors import rates
@@ -19,7 +19,7 @@ TOLERANCE = 0.002  # in RMSE, above the lowest, of what counts as reached
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-twin",
+        "data": "ml-100k-synthetic",
         "part": [120, 100],
         "factors": 4,
         "th_size": [16, 64],
@@ -28,7 +28,7 @@ PROFILES = {
         "repeats": 1,
     },
     "full": {
-        "data": "ml-10m-twin",
+        "data": "ml-10m-synthetic",
         "part": None,
         "factors": 16,
         "th_size": [64, 128, 256, 512, 1000],
@@ -57,7 +57,7 @@ def run(data, part, factors, th_size, st, epochs, repeats):
     -------
     DataFrame with a row an epoch: data, nnz, th_size, st, device, repeat, and what `_fits.history` has
     """
-    device = "cuda" if gpu.available() else "host"
+    device = "cuda" if backends.available() else "emulator"
     ratings = _fits.corner(load_ratings(data), part)
     frames = []
     pairs = [(threads, steps) for threads in th_size for steps in st]

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from gpumf import SGD, gpu
+from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _fits, _published, kernels_unavailable
 from gpumf_study.findings import ByConstruction, Finding, Holds, Near, median
@@ -21,7 +21,7 @@ ORDERS = {"esgd": {}, "esgd, shuffled": {"shuffle": True}}
 
 PROFILES = {
     "quick": {
-        "data": ["ml-100k-twin"],
+        "data": ["ml-100k-synthetic"],
         "part": [120, 100],
         "factors": 4,
         "th_size": 40,
@@ -30,7 +30,7 @@ PROFILES = {
         "repeats": 2,
     },
     "full": {
-        "data": ["ml-100k", "ml-1m-twin", "ml-10m-twin"],
+        "data": ["ml-100k", "ml-1m-synthetic", "ml-10m-synthetic"],
         "part": None,
         "factors": 16,
         "th_size": 1000,
@@ -46,7 +46,7 @@ why_unavailable = kernels_unavailable
 
 def published(quantity, data, artefact="Table 1"):
     """What the publication states of a set, or of all sets, or of the set that this one is the twin of."""
-    return _published.value(artefact, quantity, data.removesuffix("-twin"), source="esgd")
+    return _published.value(artefact, quantity, data.removesuffix("-synthetic"), source="esgd")
 
 
 def rates(data):
@@ -69,7 +69,7 @@ def run(data, part, factors, th_size, st, epochs, repeats):
     DataFrame with a row an epoch: data, order (of ORDERS), users, items, nnz, test_nnz, learning_rate,
     regularization, device, repeat, and what `_fits.history` has
     """
-    device = "cuda" if gpu.available() else "host"
+    device = "cuda" if backends.available() else "emulator"
 
     def trainings(name, train, test, repeat):
         for order, options in ORDERS.items():
@@ -198,7 +198,7 @@ FINDINGS = [
             partial(_rmse, data=data),
             ByConstruction(),
         )
-        for data in ("ml-1m-twin", "ml-10m-twin")
+        for data in ("ml-1m-synthetic", "ml-10m-synthetic")
     ),
     Finding(
         "esgd-order",

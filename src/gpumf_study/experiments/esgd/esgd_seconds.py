@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
+from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _fits, identity, kernels_unavailable, load_ratings
 from gpumf_study.experiments.esgd.esgd_errors import ORDERS, published, rates
@@ -22,9 +22,9 @@ PARTS = ["t_hd", "t_GPU", "t_dh"]
 STREAMED = "streamed"
 
 PROFILES = {
-    "quick": {"data": ["ml-100k-twin"], "part": [120, 100], "factors": 4, "th_size": 40, "st": 2, "repeats": 3},
+    "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100], "factors": 4, "th_size": 40, "st": 2, "repeats": 3},
     "full": {
-        "data": ["ml-100k", "ml-1m-twin", "ml-10m-twin"],
+        "data": ["ml-100k", "ml-1m-synthetic", "ml-10m-synthetic"],
         "part": None,
         "factors": 16,
         "th_size": 1000,
@@ -53,7 +53,7 @@ def run(data, part, factors, th_size, st, repeats):
     DataFrame with a row a measurement: data, nnz, order (of ORDERS), device, part (of PARTS, or STREAMED), repeat,
     seconds, finite (whether the factors still are)
     """
-    device = gpu.device("cuda" if gpu.available() else "host")
+    device = backends.device("cuda" if backends.available() else "emulator")
     rows, identities = [], []
     for name in data:
         ratings = _fits.corner(load_ratings(name), part)
@@ -84,10 +84,10 @@ def run(data, part, factors, th_size, st, repeats):
 
 def _parts(device, model, train, repeats):
     """Seconds of the three parts, a dict of lists, and whether the factors are finite in the end."""
-    trainer, scheme = model.trainer(train), model.scheme
+    trainer, scheme = model.make_solver(train), model.solver_class
     p, q = map(device.to_numpy, trainer.factors())
     arrays = train.users, train.items, train.values, p[:, : model.factors], q[:, : model.factors]
-    arrays = [np.ascontiguousarray(a) for a in (*arrays, scheme.permutation(model))]
+    arrays = [np.ascontiguousarray(a) for a in (*arrays, scheme.permutation(model.hyperparameters))]
     measured = {part: [] for part in PARTS}
     for k in range(-1, repeats):  # one before those that count
         times = (
@@ -102,7 +102,7 @@ def _parts(device, model, train, repeats):
 
 
 def _streamed(device, model, train, repeats):
-    trainer = model.trainer(train)
+    trainer = model.make_solver(train)
     seconds = [_seconds(device, lambda k=k: trainer.epoch(k)) for k in range(repeats + 1)]
     return seconds[1:], _finite(device, trainer)
 
@@ -159,19 +159,19 @@ def _iterations(frame, data, parts=PARTS):
 
 def _growth(frame):
     """How many times as long an iteration takes with a hundred times the ratings."""
-    return *ratio(_iterations(frame, "ml-10m-twin"), _iterations(frame, "ml-100k")), "x"
+    return *ratio(_iterations(frame, "ml-10m-synthetic"), _iterations(frame, "ml-100k")), "x"
 
 
 def _since(frame):
     """The published seconds over those of an iteration of MovieLens 10M, its transfers included."""
     stated = published("time of an iteration", "ml-10m", "Section 4")
-    return *ratio([stated], _iterations(frame, "ml-10m-twin")), "x"
+    return *ratio([stated], _iterations(frame, "ml-10m-synthetic")), "x"
 
 
 def _hidden(frame):
     """Transfer and updates one after another, over those of which one hides the other, on MovieLens 10M."""
-    apart = _iterations(frame, "ml-10m-twin", ["t_hd", "t_GPU"])
-    return *ratio(apart, _iterations(frame, "ml-10m-twin", [STREAMED])), "x"
+    apart = _iterations(frame, "ml-10m-synthetic", ["t_hd", "t_GPU"])
+    return *ratio(apart, _iterations(frame, "ml-10m-synthetic", [STREAMED])), "x"
 
 
 FINDINGS = [

@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from gpumf import gpu
-from gpumf.models.sgd.esgd import independence_probability
+from gpumf import backends
+from gpumf.solvers.sgd_esgd import independence_probability
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf import race_demonstration
@@ -27,7 +27,7 @@ PROFILES = {
         "traced": 400,
     },
     "full": {
-        "data": ["ml-100k", "jester-1", "netflix-twin"],
+        "data": ["ml-100k", "jester-1", "netflix-synthetic"],
         "at_once": [2, 4, 8, 16, 32],
         "draws": 20_000,
         "seeds": 10,
@@ -35,14 +35,14 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": ["ml-100k-twin"],
+    "data": ["ml-100k-synthetic"],
     "at_once": [2, 8],
     "draws": 100,
     "seeds": 1,
     "traced": 50,
 }
 
-why_unavailable = partial(gpu.why_unavailable, "host")
+why_unavailable = partial(backends.why_unavailable, "emulator")
 
 
 def run(data, at_once, draws, seeds, traced):

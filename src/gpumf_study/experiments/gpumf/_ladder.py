@@ -51,7 +51,7 @@ def _to_errors():
             seconds = _published.value("Table 4", "time to the acceptable error", data, program, "cumf")
             yield task, "published", who, cards + _GPUS[server], seconds, np.nan
         if data != "hugewiki" and convergence:
-            yield from _converged(task, convergence, f"{data}-twin")
+            yield from _converged(task, convergence, f"{data}-synthetic")
     if hugewiki:
         frame = als_hugewiki.summary(hugewiki.frame)
         arrived = frame.rmse <= _published.value("Table 2", "acceptable error", "hugewiki", source="cumf")
@@ -83,7 +83,7 @@ def _esgd():
     seconds = _published.value("Section 4", "time of an iteration", "ml-10m", source="esgd")
     yield _ESGD, "published", "ESGD", _LAPTOP, seconds, np.nan
     if result := results.recorded("esgd_seconds"):
-        seconds = esgd_seconds.summary(result.frame).iteration["ml-10m-twin", "esgd"]
+        seconds = esgd_seconds.summary(result.frame).iteration["ml-10m-synthetic", "esgd"]
         yield _ESGD, "same", "esgd", result.provenance["gpu"], seconds, np.nan
 
 

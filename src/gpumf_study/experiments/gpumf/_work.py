@@ -7,8 +7,8 @@ operations are those of `_limits`, whatever a scheme does twice.
 
 import numpy as np
 
-from gpumf.models.als.cumf import Cumf
-from gpumf.models.als.thesis import Thesis
+from gpumf.solvers.als_cumf import Cumf
+from gpumf.solvers.als_thesis import Thesis
 from gpumf_study.experiments import _limits
 from gpumf_study.experiments.gpumf import sgd_limits
 
@@ -25,7 +25,7 @@ def of_epoch(model, train):
 
 def _of_als(model, train):
     """Of each half-sweep: ratings, a row of factors for each of them, the solutions, and the matrices."""
-    f, rows, nnz, scheme = model.factors, train.n_users + train.n_items, train.nnz, model.scheme
+    f, rows, nnz, scheme = model.factors, train.n_users + train.n_items, train.nnz, model.solver_class
     steps = model.cg_steps if model.solver in _limits.CONJUGATE_GRADIENT else None
     shapes = (train.n_users, train.n_items), (train.n_items, train.n_users)
     flops = sum(_limits.half_sweep(*shape, nnz, f, steps)[1] for shape in shapes)

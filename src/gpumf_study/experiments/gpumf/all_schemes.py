@@ -36,7 +36,7 @@ PARAMETERS = {
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-twin",
+        "data": "ml-100k-synthetic",
         "schemes": [*_CPU, "RBM parallel", *_GPU],
         "factors": 16,
         "parameters": PARAMETERS,
@@ -46,7 +46,7 @@ PROFILES = {
         "once": [],
     },
     "full": {
-        "data": "ml-20m-twin",
+        "data": "ml-20m-synthetic",
         "schemes": [*_CPU, *_GPU],
         "factors": 32,
         "parameters": PARAMETERS,
@@ -91,7 +91,7 @@ def run(data, schemes, factors, parameters, epochs, repeats, shorter, once):
             continue
         arguments = parameters[kind] | {"hidden" if kind == "RBM" else "factors": factors, "solver": scheme}
         model = MODELS[kind](**arguments)
-        publication, (moved, flops) = model.scheme.publication, _work.of_epoch(model, train)
+        publication, (moved, flops) = model.solver_class.publication, _work.of_epoch(model, train)
         what = {"data": ratings.name, "nnz": train.nnz, "model": kind, "scheme": scheme}
         what |= {"source": publication.key if publication else "gpumf", "device": model.device}
         what |= {"factors": factors, "bytes": moved, "flops": flops}

@@ -18,7 +18,7 @@ PROFILES = {
     name: {"data": ["jester-1", "ml-100k"], "factors": 16, "epochs": 20, "parameters": PARAMETERS}
     for name in ("quick", "full")
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "factors": 8, "epochs": 2}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "factors": 8, "epochs": 2}
 
 
 def run(data, factors, epochs, parameters):
@@ -44,7 +44,7 @@ def run(data, factors, epochs, parameters):
         train, test = ratings.split(0.2)
         arguments = chosen(parameters, name, "ALS")
         for kernel in tqdm(kernels, desc=f"als_convergence {ratings.name}", leave=False):
-            if factors <= ALS.schemes()[kernel].max_factors:
+            if factors <= ALS.solver_classes()[kernel].max_factors:
                 fitted = ALS(factors, solver=kernel, biases=False, **arguments).fit(train, epochs, test)
                 frames.append(fitted.history.assign(data=ratings.name, kernel=kernel, device=fitted.device))
     frame = pd.concat(frames, ignore_index=True)

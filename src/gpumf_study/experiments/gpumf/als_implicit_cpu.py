@@ -32,7 +32,7 @@ PROFILES = {
 # of 0.1, 1, 10, 30 and 100 a tenth of the training ratings that is held out takes 30, whatever the factors.
 _COMMON = {"data": "ml-100k", "k": 10, "alpha": 1.0, "regularization": 30.0}
 PROFILES = {name: _COMMON | profile for name, profile in PROFILES.items()}
-PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "factors": [8], "seeds": 2, "iterations": 2}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "factors": [8], "seeds": 2, "iterations": 2}
 
 
 def why_unavailable():
@@ -143,7 +143,7 @@ def _iterations(models, train, n):
             for ratings, solved, fixed in ((confidences, users, items), (transposed, items, users)):
                 peer.solver(ratings, solved, fixed, ours.regularization, num_threads=threads.count())
 
-        work = {name: model.trainer(train).epoch for name, model in models.items()} | {PEER: of_peer}
+        work = {name: model.make_solver(train).epoch for name, model in models.items()} | {PEER: of_peer}
         for number in range(n):
             for name, epoch in work.items():
                 started = time.perf_counter()

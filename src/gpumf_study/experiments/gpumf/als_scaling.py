@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, gpu
-from gpumf.hashing import random_subset
+from gpumf import ALS, backends
+from gpumf._util.counter_rng import random_subset
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _limits, identity, load_ratings
 
@@ -18,14 +18,14 @@ _MOST_ON_CPU = 3e10  # multiplications of the products: what takes the CPU longe
 
 PROFILES = {
     "quick": {
-        "data": ["ml-100k-twin", "ml-1m-twin"],
+        "data": ["ml-100k-synthetic", "ml-1m-synthetic"],
         "factors": [10, 16, 32],
         "shares": [1 / 16, 1 / 4, 1],
         "share_factors": 32,
         "repeats": 3,
     },
     "full": {
-        "data": ["ml-10m-twin", "netflix-twin"],
+        "data": ["ml-10m-synthetic", "netflix-synthetic"],
         "factors": [10, 16, 32, 50, 64, 100, 128, 200, 256],
         "shares": [1 / 64, 1 / 16, 1 / 4, 1],
         "share_factors": 100,
@@ -33,7 +33,7 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": ["ml-100k-twin"] * 2,
+    "data": ["ml-100k-synthetic"] * 2,
     "factors": [8, 16],
     "shares": [0.5, 1],
     "share_factors": 8,
@@ -57,7 +57,9 @@ def run(data, factors, shares, share_factors, repeats):
     DataFrame with a row an iteration: data, varied ('factors' or 'nnz'), kernel, device, factors, nnz, repeat,
     seconds, limit_seconds (see `_limits`)
     """
-    kernels = {k: where for k, where in ALS.solvers().items() if k in KERNELS and (gpu.available() or where == "cpu")}
+    kernels = {
+        k: where for k, where in ALS.solvers().items() if k in KERNELS and (backends.available() or where == "cpu")
+    }
     ceilings = {device: _limits.ceilings(device) for device in set(kernels.values())}
     many, large = map(load_ratings, data)
     parts = [_part(large, share) for share in shares]
@@ -65,7 +67,9 @@ def run(data, factors, shares, share_factors, repeats):
     rows = []
     for varied, ratings, f in tqdm(settings, desc="als_scaling", leave=False):
         for kernel, device in kernels.items():
-            if f > ALS.schemes()[kernel].max_factors or (device == "cpu" and ratings.nnz * f**2 > _MOST_ON_CPU):
+            if f > ALS.solver_classes()[kernel].max_factors or (
+                device == "cpu" and ratings.nnz * f**2 > _MOST_ON_CPU
+            ):
                 continue
             limit = _limits.limit_seconds(*_work(kernel, ratings, f), ceilings[device], kernel)
             what = ratings.name, varied, kernel, device, f, ratings.nnz
@@ -85,7 +89,7 @@ def _part(ratings, share):
 def _seconds(kernel, ratings, factors, repeats):
     """Of each iteration; what the trainer keeps on the device is freed when it returns."""
     model = ALS(factors, solver=kernel, regularization=0.05, biases=False)
-    trainer = model.trainer(ratings)
+    trainer = model.make_solver(ratings)
     return _limits.clock(model.device)(lambda: trainer.epoch(0), repeats, warmup=1)
 
 

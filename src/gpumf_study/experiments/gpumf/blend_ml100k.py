@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from tqdm import tqdm
 
 from gpumf import ALS, RBM, SGD, Blend
-from gpumf.models.sgd import schedules
+from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.findings import Finding, Holds, Open
@@ -69,7 +69,7 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": "ml-100k-twin",
+    "data": "ml-100k-synthetic",
     "grids": {
         "RBM": {"hidden": [8], "learning_rate": [0.05], "beta": [0.01]},
         "SGD": {"factors": [4], "regularization": [0.1]},

@@ -5,8 +5,8 @@ The denominators of every `fraction_of_limit` in the study: a device copy and la
 
 import pandas as pd
 
-from gpumf import gpu
-from gpumf.cpu import machine
+from gpumf import backends
+from gpumf.backends.cpu import machine
 from gpumf_study import figure_style as style
 
 PROFILES = {"quick": {"repeats": 10}, "full": {"repeats": 30}}
@@ -21,8 +21,8 @@ def run(repeats):
     DataFrame with a row a ceiling: device ('cpu' or 'cuda'), ceiling, value (medians; bytes/s or FLOP/s)
     """
     measured = {"cpu": machine.ceilings(repeats=repeats)}
-    if gpu.available():
-        measured["cuda"] = gpu.device().ceilings(repeats=repeats)
+    if backends.available():
+        measured["cuda"] = backends.device().ceilings(repeats=repeats)
     return pd.DataFrame(
         [(device, name, value) for device, values in measured.items() for name, value in values.items()],
         columns=["device", "ceiling", "value"],

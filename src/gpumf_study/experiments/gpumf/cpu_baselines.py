@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, SGD, native
-from gpumf.cpu import als
+from gpumf import ALS, SGD
+from gpumf.backends import compile
+from gpumf.backends.cpu import als
 from gpumf.models.evaluation import Errors
 from gpumf.models.initial import with_bias_columns
-from gpumf.models.sgd.ordered import shuffled_diagonals
-from gpumf.models.sgd.partition import shuffled_blocks
+from gpumf.solvers.sgd_ordered import shuffled_diagonals
+from gpumf.solvers.sgd_partition import shuffled_blocks
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.thesis import first_comparison
@@ -25,8 +26,8 @@ from gpumf_study.findings import Finding, Holds, Target, median, ratio
 
 _RATES = {"als_regularization": 0.05, "sgd_regularization": 0.03, "learning_rate": 0.01}
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "epochs": 30, **_RATES},
-    "full": {"data": "douban-twin", "epochs": 12, **_RATES},
+    "quick": {"data": "ml-100k-synthetic", "epochs": 30, **_RATES},
+    "full": {"data": "douban-synthetic", "epochs": 12, **_RATES},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"epochs": 3}
 
@@ -36,7 +37,7 @@ _WITH_BIASES = ", biases"  # ends the names of versions that learn them
 
 def why_unavailable():
     """A compiler, or None where there is one."""
-    return None if native.library("plain.cpp", FACTORS=_FACTORS) else "native C++ does not compile on this machine"
+    return None if compile.library("plain.cpp", FACTORS=_FACTORS) else "native C++ does not compile on this machine"
 
 
 def run(data, epochs, als_regularization, sgd_regularization, learning_rate):
@@ -57,17 +58,17 @@ def run(data, epochs, als_regularization, sgd_regularization, learning_rate):
     }
     drawn, biased = sgd(solver="sequential", biases=False), sgd(solver="ordered", biases=True)
     centred = train.less(train.mean)  # as biases count
-    numba_als = models["ALS"].trainer(train)
+    numba_als = models["ALS"].make_solver(train)
     numba_als._half_sweep = als.numba_half_sweep(_FACTORS, parallel=False)
     versions = {
         ("ALS", "plain C"): _PlainALS(models["ALS"], train),
-        ("ALS", "sequential"): models["ALS"].trainer(train),
+        ("ALS", "sequential"): models["ALS"].make_solver(train),
         ("ALS", "numba"): numba_als,
         ("SGD", "plain C"): _PlainSGD(models["SGD"], train),
-        ("SGD", "ordered"): models["SGD"].trainer(train),
-        ("SGD", "sequential"): drawn.trainer(train),
+        ("SGD", "ordered"): models["SGD"].make_solver(train),
+        ("SGD", "sequential"): drawn.make_solver(train),
         ("SGD", f"plain C{_WITH_BIASES}"): _PlainSGD(biased, centred),
-        ("SGD", f"ordered{_WITH_BIASES}"): biased.trainer(centred),
+        ("SGD", f"ordered{_WITH_BIASES}"): biased.make_solver(centred),
     }
     known = (np.bincount(train.users, minlength=train.n_users) > 0)[test.users]
     known &= (np.bincount(train.items, minlength=train.n_items) > 0)[test.items]
@@ -92,10 +93,10 @@ class _PlainALS:
     """The ALS of plain.cpp, as a trainer."""
 
     def __init__(self, model, train):
-        self._run, floats = native.library("plain.cpp", FACTORS=_FACTORS).half_sweep, native.array(np.float32)
+        self._run, floats = compile.library("plain.cpp", FACTORS=_FACTORS).half_sweep, compile.array(np.float32)
         self._run.argtypes = [
-            native.array(np.int64),
-            native.array(np.int32),
+            compile.array(np.int64),
+            compile.array(np.int32),
             floats,
             floats,
             floats,
@@ -103,7 +104,7 @@ class _PlainALS:
             c_float,
         ]
         self._train, self._regularization = train, model.regularization
-        self._p, self._q = map(native.aligned, model.initial_factors(train))
+        self._p, self._q = map(compile.aligned, model.initial_factors(train))
 
     def epoch(self, number):
         for rows, fixed, solved in ((self._train.by_user, self._q, self._p), (self._train.by_item, self._p, self._q)):
@@ -118,14 +119,14 @@ class _PlainSGD:
     """The SGD of plain.cpp in the order of `ordered`, as a trainer; with biases in arrays of their own."""
 
     def __init__(self, model, train):
-        library, floats = native.library("plain.cpp", FACTORS=_FACTORS), native.array(np.float32)
-        positions = native.array(np.int32)
+        library, floats = compile.library("plain.cpp", FACTORS=_FACTORS), compile.array(np.float32)
+        positions = compile.array(np.int32)
         self._side, self._seed, self._train = model.options["side"], model.seed, train
         *self._ratings, self._offsets = shuffled_blocks(train, self._side, self._seed)
         self._steps = model.learning_rate, model.regularization
         p, q = model.initial_factors(train)
         biases = (p[:, -2], q[:, -1]) if model.biases else ()
-        self._learned = [native.aligned(array) for array in (p[:, :_FACTORS], q[:, :_FACTORS], *biases)]
+        self._learned = [compile.aligned(array) for array in (p[:, :_FACTORS], q[:, :_FACTORS], *biases)]
         self._run = library.updates_with_biases if model.biases else library.updates
         self._run.argtypes = [positions, positions, floats, c_int64, *[floats] * len(self._learned), c_float, c_float]
 

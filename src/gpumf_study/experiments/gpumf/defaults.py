@@ -17,10 +17,10 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, RBM, SGD, DivergedError, ImplicitALS
-from gpumf.datasets import Ratings
-from gpumf.hashing import positional_hash
+from gpumf._util.counter_rng import positional_hash
 from gpumf.models.ranking import METRICS, popular_items
 from gpumf.models.sgd import baseline_predictors
+from gpumf.ratings import Ratings
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.findings import Finding, Holds, median, ratio
@@ -65,7 +65,7 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = {
-    "data": ["ml-100k-twin"],
+    "data": ["ml-100k-synthetic"],
     "most": 30_000,
     "grids": {"ALS": {"factors": [4], "biases": [True], "regularization": [0.1, 0.3]}},
     "epochs": 2,

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, SGD, ImplicitALS, gpu
-from gpumf.models.sgd import schedules
+from gpumf import ALS, SGD, ImplicitALS, backends
 from gpumf.models.times import Times
+from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.findings import Finding, Open, Target
@@ -38,7 +38,7 @@ _ONE_CORE = {"ALS": "sequential", "SGD": "ordered"}
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-twin",
+        "data": "ml-100k-synthetic",
         "fits": [
             ["ALS", "parallel", 16, 5],
             ["ImplicitALS", "parallel_cg", 16, 5],
@@ -46,11 +46,11 @@ PROFILES = {
             ["SGD", "sequential", 16, 5],
         ],
         "prepare": ["host"],
-        "baseline": {"data": "ml-100k-twin", "fits": [["ALS", "sequential", 16, 5], ["SGD", "ordered", 16, 5]]},
+        "baseline": {"data": "ml-100k-synthetic", "fits": [["ALS", "sequential", 16, 5], ["SGD", "ordered", 16, 5]]},
         "repeats": 2,
     },
     "full": {
-        "data": "netflix-twin",
+        "data": "netflix-synthetic",
         "fits": [
             ["ALS", "tensor_core", 100, 10],
             ["ALS", "tensor_core", 256, 10],
@@ -62,7 +62,7 @@ PROFILES = {
         ],
         "prepare": ["device", "host"],
         "baseline": {
-            "data": "douban-twin",
+            "data": "douban-synthetic",
             "fits": [
                 ["ALS", "sequential", 16, 10],
                 ["ALS", "tensor_core", 16, 10],
@@ -75,7 +75,7 @@ PROFILES = {
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
     "fits": [["ALS", "parallel", 4, 1]],
-    "baseline": {"data": "ml-100k-twin", "fits": []},
+    "baseline": {"data": "ml-100k-synthetic", "fits": []},
     "repeats": 1,
 }
 
@@ -152,7 +152,7 @@ def _has_peer(kernel):
         return find_spec(PEER) is not None
     from implicit.gpu import HAS_CUDA
 
-    return HAS_CUDA and gpu.available()
+    return HAS_CUDA and backends.available()
 
 
 def _peer_seconds(train, kernel, factors, iterations):
@@ -221,14 +221,14 @@ def _label(row):
 def _median(frame, column, model, factors, kernel):
     """Of the warm fits with layouts made on the device, and half of what they cover."""
     fits = _whole(frame).query("repeat > 0 and model == @model and factors == @factors and kernel == @kernel")
-    fits = fits[(fits.prepared == "device") & (fits.data == "netflix-twin")]
+    fits = fits[(fits.prepared == "device") & (fits.data == "netflix-synthetic")]
     seconds = fits.train / fits.epochs if column == "iteration" else fits[column]
     return seconds.median(), (seconds.max() - seconds.min()) / 2, "s"
 
 
 def _speedup(frame, column, model, kernel):
     """Median seconds of one core over the median of the kernel's, of the warm fits of both."""
-    fits = frame[(frame.repeat > 0) & (frame.model == model) & (frame.data == "douban-twin")]
+    fits = frame[(frame.repeat > 0) & (frame.model == model) & (frame.data == "douban-synthetic")]
     slow, fast = (fits[column][fits.kernel == name] for name in (_ONE_CORE[model], kernel))
     extremes = slow.min() / fast.max(), slow.max() / fast.min()
     return slow.median() / fast.median(), (extremes[1] - extremes[0]) / 2, "x"

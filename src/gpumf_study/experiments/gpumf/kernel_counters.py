@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gpumf import ALS, gpu
-from gpumf.datasets.twins import TWINS
+from gpumf import ALS, backends
+from gpumf.ratings.synthetic import TWINS
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _published, identity, load_ratings
 from gpumf_study.findings import Finding, Holds, Open
@@ -27,10 +27,10 @@ from gpumf_study.findings import Finding, Holds, Open
 KERNELS = {"tensor_core": ["tensor_core"], "cumf_cg_fp16": ["get_hermitian", "solve_cg"]}
 
 PROFILES = {
-    "quick": {"data": "ml-1m-twin", "factors": 32},
-    "full": {"data": "netflix-twin", "factors": 100},
+    "quick": {"data": "ml-1m-synthetic", "factors": 32},
+    "full": {"data": "netflix-synthetic", "factors": 100},
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "factors": 16}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "factors": 16}
 
 # Sections rather than names of metrics: those of the pipelines differ from one architecture to the next.
 _SECTIONS = ["SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "SchedulerStats", "WarpStateStats"]
@@ -66,8 +66,8 @@ _METRICS = {
 
 def why_unavailable():
     """One sentence on what is missing to count, or None where nothing is."""
-    if not gpu.available():
-        return gpu.why_unavailable()
+    if not backends.available():
+        return backends.why_unavailable()
     if shutil.which("ncu") is None:
         return "Nsight Compute's ncu was not found; it comes with the CUDA toolkit and has to be on the PATH"
 
@@ -83,10 +83,10 @@ def run(data, factors):
 
     Raises
     ------
-    gpumf.gpu.DeviceError : without a GPU or Nsight Compute, or where it may not read the counters
+    gpumf.backends.DeviceError : without a GPU or Nsight Compute, or where it may not read the counters
     """
     if why := why_unavailable():
-        raise gpu.DeviceError(f"hardware counters are not available: {why}")
+        raise backends.DeviceError(f"hardware counters are not available: {why}")
     ratings = load_ratings(data)
     child = (
         f"from gpumf_study.experiments.gpumf import kernel_counters; kernel_counters.half_sweeps({data!r}, {factors})"
@@ -101,11 +101,11 @@ def run(data, factors):
     if done.returncode or '"ID"' not in text:
         said = re.search(r"==ERROR==\s*(.+)", text + done.stdout + done.stderr)
         last = said.group(1) if said else (done.stderr or done.stdout or text).strip()[-300:]
-        raise gpu.DeviceError(f"Nsight Compute counted nothing: {last}")
+        raise backends.DeviceError(f"Nsight Compute counted nothing: {last}")
     frame = parse(text)
     frame.insert(0, "data", ratings.name)
     frame.insert(1, "factors", factors)
-    frame["copy_bytes_per_second"] = gpu.device().ceilings()["copy_bytes_per_second"]
+    frame["copy_bytes_per_second"] = backends.device().ceilings()["copy_bytes_per_second"]
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
@@ -116,7 +116,7 @@ def half_sweeps(data, factors):
     train = ratings if ratings.test_mask is None else ratings.official_split()[0]
     for kernel in KERNELS:
         model = ALS(factors, solver=kernel, regularization=0.05, biases=False)
-        trainer = model.trainer(train)
+        trainer = model.make_solver(train)
         trainer.epoch(0)
         trainer.synchronize()
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from gpumf import ALS, SGD, gpu
+from gpumf import ALS, SGD, backends
 from gpumf.models.evaluation import Errors
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _limits, identity, load_ratings
@@ -19,9 +19,9 @@ SGD_KERNELS = "sequential", "parallel", "hogwild", "cumf_sgd", "fast"
 
 PROFILES = {
     "quick": {"data": ["jester-1"], "factors": 16, "repeats": 10},
-    "full": {"data": ["jester-twin", "douban-twin"], "factors": 16, "repeats": 20},
+    "full": {"data": ["jester-synthetic", "douban-synthetic"], "factors": 16, "repeats": 20},
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "repeats": 2}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "repeats": 2}
 
 
 def run(data, factors, repeats):
@@ -32,7 +32,7 @@ def run(data, factors, repeats):
     DataFrame with a row a timing: data, kernel, step, device, repeat, seconds, bytes, flops, limit_seconds,
     fraction_of_limit
     """
-    device = "cuda" if gpu.available() else "cpu"
+    device = "cuda" if backends.available() else "cpu"
     timed, ceilings = _limits.clock(device), _limits.ceilings(device)
     rows, identities = [], []
     for name in data:
@@ -62,7 +62,7 @@ def _steps(ratings, f, device):
         for kernel, where in model.solvers().items():
             if where == device and (model is not SGD or kernel in SGD_KERNELS):
                 made = model(f, _REGULARIZATION[model], biases=False, solver=kernel)
-                yield made, kernel, made.trainer(ratings)
+                yield made, kernel, made.make_solver(ratings)
 
     for made, kernel, trainer in trainers(ALS):
         steps = made.cg_steps if kernel in _limits.CONJUGATE_GRADIENT else None

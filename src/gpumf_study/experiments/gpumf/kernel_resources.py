@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from gpumf.datasets import gpu_twins  # noqa: F401 - declares its source, as the models do theirs
-from gpumf.gpu import nvrtc, sources
+from gpumf.backends import nvrtc, sources
 from gpumf.models import als, rbm, sgd  # noqa: F401
+from gpumf.ratings import synthetic_device  # noqa: F401 - declares its source, as the models do theirs
 from gpumf_study import figure_style as style
 
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]

@@ -26,12 +26,12 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
-from gpumf.cpu.machine import seconds_of
-from gpumf.datasets import Ratings
-from gpumf.datasets.device import DeviceRatings
-from gpumf.hashing import positional_hash, random_positions
-from gpumf.models.sgd.updates import Updates, draw_key
+from gpumf import SGD, backends
+from gpumf._util.counter_rng import positional_hash, random_positions
+from gpumf.backends.cpu.machine import seconds_of
+from gpumf.ratings import Ratings
+from gpumf.ratings.device import DeviceRatings
+from gpumf.solvers.sgd_base import Updates, draw_key
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf import sgd_schemes
@@ -53,10 +53,10 @@ PROFILES = {
         "schemes": ["sequential", "hogwild", "cumf_sgd", "fast", "fast, locked"],
         "factors": [16],
         "epochs": 2,
-        "device": "host",
+        "device": "emulator",
     },
     "full": {
-        "data": ["jester-1", "ml-1m-twin", "douban-twin"],
+        "data": ["jester-1", "ml-1m-synthetic", "douban-synthetic"],
         "random": [],
         "schemes": None,
         "factors": [16, 128],
@@ -69,7 +69,7 @@ PROFILES["smoke"] = PROFILES["quick"] | {
     "schemes": ["sequential", "cumf_sgd", "fast, locked"],
 }
 
-why_unavailable = partial(gpu.why_unavailable, "host")
+why_unavailable = partial(backends.why_unavailable, "emulator")
 
 
 def run(data, random, schemes, factors, epochs, device):
@@ -82,7 +82,7 @@ def run(data, random, schemes, factors, epochs, device):
     schemes : labels of SCHEMES; by default those of GPUs
     factors : list of int
     epochs : int, at most 8; the first one is slower, as kernels are loaded in it
-    device : 'cuda' or 'host', for the schemes that are kernels
+    device : 'cuda' or 'emulator', for the schemes that are kernels
 
     Returns
     -------
@@ -159,7 +159,7 @@ class Side:
 
     def _positions(self, model, trainer, epoch):
         """The positions of the ratings that an epoch draws."""
-        nnz, key, train = self.ratings.nnz, draw_key(model), self.ratings
+        nnz, key, train = self.ratings.nnz, draw_key(model.hyperparameters), self.ratings
         if isinstance(trainer, Updates):
             return random_positions(key, epoch * nnz + np.arange(nnz), nnz)
         rows = train.by_user
@@ -189,8 +189,8 @@ def counts(side, /, factors, epochs, kernel, device, **options):
     model = SGD(factors, 0, learning_rate=rate, solver=kernel, device=device, biases=False, **options)
     values = np.where(side.marked, np.float32(STEP / rate), np.float32(0))
     train = replace(ratings, values=values, test_mask=None)
-    on = None if device == "cpu" else gpu.device(device)
-    trainer = model.trainer(DeviceRatings.of(train, on) if on else train, *start)
+    on = None if device == "cpu" else backends.device(device)
+    trainer = model.make_solver(DeviceRatings.of(train, on) if on else train, *start)
     time, to_numpy = (on.time, on.to_numpy) if on else (seconds_of, np.array)
     before = np.zeros(len(side.n_ratings))
     for epoch in range(epochs):
@@ -278,7 +278,7 @@ def _lost(frame, data, scheme, factors):
     return lost.median(), (lost.max() - lost.min()) / 2, "of 1"
 
 
-_SETS = {"jester-1": "Jester, part 1", "ml-1m-twin": "MovieLens 1M twin", "douban-twin": "Douban twin"}
+_SETS = {"jester-1": "Jester, part 1", "ml-1m-synthetic": "MovieLens 1M twin", "douban-synthetic": "Douban twin"}
 
 # A tenth is what a learning rate larger by a tenth makes up for.
 FINDINGS = [

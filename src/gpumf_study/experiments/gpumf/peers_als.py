@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ImplicitALS, gpu, threads
+from gpumf import ImplicitALS, backends, threads
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf.als_implicit_cpu import STEPS
@@ -27,14 +27,14 @@ OURS = {"gpumf, all cores": ("parallel_cg", "cpu"), "gpumf, GPU": ("tensor_core"
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-twin",
+        "data": "ml-100k-synthetic",
         "factors": [16],
         "iterations": {"cpu": [1, 3], "cuda": [1, 3]},
         "repeats": 2,
         "steps": STEPS,
     },
     "full": {
-        "data": "netflix-twin",
+        "data": "netflix-synthetic",
         "factors": [64, 128],
         "iterations": {"cpu": [1, 2], "cuda": [5, 10]},
         "repeats": 3,
@@ -72,7 +72,7 @@ def run(data, factors, iterations, repeats, steps):
     matrix, rows = _confidences(train), []
     for f in factors:
         for name, (fit, device) in tqdm(programs.items(), desc=f"peers_als, {f} factors", leave=False):
-            if device == "cuda" and not (gpu.available() and (name in OURS or _gpu_of_peer())):
+            if device == "cuda" and not (backends.available() and (name in OURS or _gpu_of_peer())):
                 continue
             for repeat in range(-1, repeats):
                 for n in iterations[device][:1] if repeat < 0 else iterations[device]:

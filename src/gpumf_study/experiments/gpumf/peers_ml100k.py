@@ -59,7 +59,7 @@ PROFILES = {
         "repeats": 3,
     },
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin"}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic"}
 
 
 def why_unavailable():

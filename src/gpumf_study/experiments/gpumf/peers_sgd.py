@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 from gpumf import SGD, threads
 from gpumf.models.evaluation import Errors
-from gpumf.models.sgd import schedules
+from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings, usable_devices, wall_seconds
 from gpumf_study.findings import Finding, Holds, ratio
@@ -49,8 +49,8 @@ _BY_ROW = {"regularization": [0.02, 0.03, 0.05], "learning_rate": [0.03, 0.05, 0
 _FOR_ALL = {"regularization": [0.01, 0.02, 0.03], "learning_rate": [0.01, 0.02, 0.04]}
 _GRIDS = {PEER: _BY_ROW, CORES: _BY_ROW, GPU: _BY_ROW, ONE_RATE: _FOR_ALL}
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "factors": 16, "epochs": [4, 2], "repeats": 1, "grids": _GRIDS},
-    "full": {"data": "netflix-twin", "factors": 128, "epochs": [10, 5, 20], "repeats": 3, "grids": _GRIDS},
+    "quick": {"data": "ml-100k-synthetic", "factors": 16, "epochs": [4, 2], "repeats": 1, "grids": _GRIDS},
+    "full": {"data": "netflix-synthetic", "factors": 128, "epochs": [10, 5, 20], "repeats": 3, "grids": _GRIDS},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
     "grids": {program: {name: of[-1:] for name, of in grid.items()} for program, grid in _GRIDS.items()}

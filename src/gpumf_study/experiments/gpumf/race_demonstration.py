@@ -10,10 +10,10 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from gpumf import gpu
-from gpumf.cpu import reference
-from gpumf.datasets import Ratings
-from gpumf.models.sgd.updates import kernel_steps
+from gpumf import backends
+from gpumf.backends.cpu import reference
+from gpumf.ratings import Ratings
+from gpumf.solvers.sgd_base import kernel_steps
 from gpumf_study import figure_style as style
 
 RATE, REGULARIZATION, KEY = 0.05, 0.02, 0
@@ -25,7 +25,7 @@ PROFILES = {
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"groups": [1, 4], "seeds": 3}
 
-why_unavailable = partial(gpu.why_unavailable, "host")
+why_unavailable = partial(backends.why_unavailable, "emulator")
 
 
 def run(groups, seeds, n_users, n_items, factors, n_updates):
@@ -66,7 +66,7 @@ def updates(ratings, user_factors, item_factors, rate, regularization, key, n_up
     -------
     (user_factors, item_factors, trace) : after the updates, and a DataFrame of the reads and writes in their order
     """
-    device, factors, trace = gpu.device("host"), user_factors.shape[1], []
+    device, factors, trace = backends.device("emulator"), user_factors.shape[1], []
     p, q = device.array(user_factors), device.array(item_factors)
     with device.shuffled(seed, trace):
         device.kernel("sgd/hogwild.cu", "hogwild", FACTORS=factors, BIASES=0)(

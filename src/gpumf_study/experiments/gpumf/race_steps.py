@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from gpumf import gpu
-from gpumf.datasets import Ratings
+from gpumf import backends
+from gpumf.ratings import Ratings
 from gpumf_study import figure_style as style
 from gpumf_study.experiments.gpumf import race_demonstration
 
@@ -21,7 +21,7 @@ USER, ITEMS = np.full((1, 1), 1, np.float32), np.full((2, 1), 2, np.float32)
 RATE, REGULARIZATION = 0.1, 0.0
 KEY = 2  # of a stream whose first two draws are the two ratings
 
-why_unavailable = partial(gpu.why_unavailable, "host")
+why_unavailable = partial(backends.why_unavailable, "emulator")
 
 
 def run(seeds):

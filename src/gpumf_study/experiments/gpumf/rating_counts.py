@@ -7,13 +7,16 @@ from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, present_ratings
 
 PROFILES = {
-    "quick": {"data": ["ml-100k", "ml-100k-twin", "jester-1", "jester-twin"], "points": 200},
-    "full": {"data": ["ml-100k", "ml-100k-twin", "jester-1", "jester-twin", "douban-twin"], "points": 200},
+    "quick": {"data": ["ml-100k", "ml-100k-synthetic", "jester-1", "jester-synthetic"], "points": 200},
+    "full": {
+        "data": ["ml-100k", "ml-100k-synthetic", "jester-1", "jester-synthetic", "douban-synthetic"],
+        "points": 200,
+    },
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "points": 20}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "points": 20}
 
 # A real set, and the twin that is drawn in its colour.
-PAIRS = [("ml-100k", "ml-100k-twin"), ("jester-1", "jester-twin"), ("douban", "douban-twin")]
+PAIRS = [("ml-100k", "ml-100k-synthetic"), ("jester-1", "jester-synthetic"), ("douban", "douban-synthetic")]
 
 
 def run(data, points):

@@ -12,7 +12,8 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from gpumf import RBM, datasets
+from gpumf import RBM
+from gpumf.ratings import item_titles
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf.blend_ml100k import FIXED
@@ -41,7 +42,7 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": ["ml-100k-twin"],
+    "data": ["ml-100k-synthetic"],
     "hidden": 8,
     "epochs": 2,
     "units": 2,
@@ -74,7 +75,7 @@ def run(data, hidden, epochs, units, shown, most_rated, kernel):
         ratings = load_ratings(name)
         identities.append(identity(ratings))
         model = RBM(hidden, solver=kernel, **_MODEL).fit(ratings, epochs)
-        titles = datasets.titles(ratings.name)
+        titles = item_titles(ratings.name)
         counts = np.bincount(ratings.items, minlength=ratings.n_items)
         candidates = np.argsort(-counts, kind="stable")[:most_rated]
         correlations = _correlations(ratings, candidates)

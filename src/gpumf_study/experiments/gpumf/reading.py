@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import datasets, threads
+from gpumf import threads
+from gpumf.ratings import read_ratings
 from gpumf_study import figure_style as style
 from gpumf_study.findings import Finding, Target, median
 
@@ -73,7 +74,7 @@ def run(nnz, users, items, repeats):
                 _write(table, path)
                 times = repeats if ids == "integers" else 1
                 for repeat in tqdm(range(times), desc=f"{format} with {ids}", leave=False):
-                    command = [sys.executable, "-c", _READ, str(path), datasets.read.__module__]
+                    command = [sys.executable, "-c", _READ, str(path), read_ratings.__module__]
                     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
                     rows.append((format, ids, found.pop("nnz"), threads.count(), repeat, *found.values()))
                 path.unlink()
@@ -133,7 +134,7 @@ FINDINGS = [
         "read-parquet-seconds",
         "gpumf",
         None,
-        "datasets.read, Parquet | 100 million random ratings | integer ids | seconds to checked Ratings",
+        "read_ratings, Parquet | 100 million random ratings | integer ids | seconds to checked Ratings",
         partial(_seconds, format="parquet"),
         Target(3, 1.5),
     ),
@@ -141,7 +142,7 @@ FINDINGS = [
         "read-csv-seconds",
         "gpumf",
         None,
-        "datasets.read, CSV | 100 million random ratings | integer ids | seconds to checked Ratings",
+        "read_ratings, CSV | 100 million random ratings | integer ids | seconds to checked Ratings",
         partial(_seconds, format="csv"),
         Target(8, 4),
     ),
@@ -149,7 +150,7 @@ FINDINGS = [
         "read-memory",
         "gpumf",
         None,
-        "datasets.read | 100 million random ratings | the worst of formats and ids | peak memory over the arrays'",
+        "read_ratings | 100 million random ratings | the worst of formats and ids | peak memory over the arrays'",
         _memory,
         Target(3, 2),
     ),

@@ -12,8 +12,8 @@ import pandas as pd
 from matplotlib.patches import Patch, Rectangle
 
 from gpumf import SGD
-from gpumf.datasets import Ratings
-from gpumf.hashing import random_subset
+from gpumf._util.counter_rng import random_subset
+from gpumf.ratings import Ratings
 from gpumf_study import figure_style as style
 
 BLOCKS = MEMBERS = 2
@@ -42,7 +42,7 @@ def run(n_users, n_items, nnz, seed):
     ratings = Ratings(where // n_items, where % n_items, np.ones(nnz), n_users, n_items)
     model = SimpleNamespace(biases=False, seed=seed, columns=4, options=OPTIONS)
     frames = []
-    for name, scheme in SGD.schemes().items():
+    for name, scheme in SGD.solver_classes().items():
         if scheme.device != "cuda":
             continue
         updates = scheme.order(model, ratings, blocks=BLOCKS, members=MEMBERS)

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
-from gpumf.hashing import random_subset
+from gpumf import SGD, backends
+from gpumf._util.counter_rng import random_subset
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.findings import Finding, Target
@@ -20,9 +20,9 @@ KERNELS = "kato_hosino", "fast"
 RATE = 0.003  # of the steps: no set diverges
 
 PROFILES = {
-    "quick": {"data": ["ml-100k-twin"], "factors": [16], "share": 0.02, "repeats": 2, "device": "host"},
+    "quick": {"data": ["ml-100k-synthetic"], "factors": [16], "share": 0.02, "repeats": 2, "device": "emulator"},
     "full": {
-        "data": ["ml-100k", "ml-1m-twin", "jester-1", "ml-10m-twin", "douban-twin"],
+        "data": ["ml-100k", "ml-1m-synthetic", "jester-1", "ml-10m-synthetic", "douban-synthetic"],
         "factors": [16, 32, 64, 128],
         "share": 1,
         "repeats": 10,
@@ -31,7 +31,7 @@ PROFILES = {
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": [4], "repeats": 1}
 
-why_unavailable = partial(gpu.why_unavailable, "host")
+why_unavailable = partial(backends.why_unavailable, "emulator")
 
 
 def run(data, factors, share, repeats, device):
@@ -43,7 +43,7 @@ def run(data, factors, share, repeats, device):
     factors : list of int
     share : float in (0, 1], of the ratings, drawn at random
     repeats : int, epochs timed, after two that are not
-    device : 'cuda' or 'host'
+    device : 'cuda' or 'emulator'
 
     Returns
     -------
@@ -73,9 +73,9 @@ def run(data, factors, share, repeats, device):
 
 
 def _seconds(model, ratings, repeats):
-    trainer = model.trainer(ratings)
+    trainer = model.make_solver(ratings)
     epochs = iter(range(repeats + 2))
-    return gpu.device(model.device).time(lambda: trainer.epoch(next(epochs)), repeats, warmup=2)
+    return backends.device(model.device).time(lambda: trainer.epoch(next(epochs)), repeats, warmup=2)
 
 
 def summary(frame):

@@ -9,17 +9,17 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
-from gpumf.models.sgd.fast import Fast
-from gpumf.models.sgd.partition import tiled
+from gpumf import SGD, backends
+from gpumf.solvers.sgd_fast import Fast
+from gpumf.solvers.sgd_partition import tiled
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _limits, identity, load_ratings
 
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "factors": 16, "repeats": 5},
-    "full": {"data": "netflix-twin", "factors": 128, "repeats": 10},
+    "quick": {"data": "ml-100k-synthetic", "factors": 16, "repeats": 5},
+    "full": {"data": "netflix-synthetic", "factors": 128, "repeats": 10},
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "repeats": 2}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "repeats": 2}
 
 
 def run(data, factors, repeats):
@@ -32,7 +32,7 @@ def run(data, factors, repeats):
     (of user and item rows that the plan reads and writes), gather_seconds (of ratings and rows at the copy bandwidth:
     what they would take if caches answered none)
     """
-    device = "cuda" if gpu.available() else "cpu"
+    device = "cuda" if backends.available() else "cpu"
     timed, ceilings = _limits.clock(device), _limits.ceilings(device)
     ratings = load_ratings(data)
     train = ratings if ratings.test_mask is None else ratings.official_split()[0]
@@ -41,7 +41,7 @@ def run(data, factors, repeats):
     kernels = ("hogwild", "cumf_sgd", "fast") if device == "cuda" else ("sequential", "parallel")
     for kernel in tqdm(kernels, desc="sgd_limits", leave=False):
         model = SGD(factors, solver=kernel, regularization=0.02, biases=False)
-        trainer = model.trainer(train)
+        trainer = model.make_solver(train)
         runs, row_bytes = plan(model, train)
         gather = (12 * train.nnz + row_bytes) / ceilings["copy_bytes_per_second"]
         limit = _limits.limit_seconds(moved, flops, ceilings, kernel)
@@ -62,9 +62,9 @@ def plan(model, train):
     f, nnz = model.factors, train.nnz
     if model.solver != "fast":
         return nnz, 4 * f * nnz * (2 if model.solver == "cumf_sgd" else 4)
-    if Fast.turned(model, train):
+    if Fast.turned(model.hyperparameters, train):
         train = train.transposed()
-    _, _, n_tiles, most, n_parts = Fast.shape(model, train, gpu.device(model.device))
+    _, _, n_tiles, most, n_parts = Fast.shape(model.hyperparameters, train, backends.device(model.device))
     tiles = tiled(train, n_tiles, most, n_parts, model.options["longest"], model.seed)
     users = train.users[tiles.order]
     begins = np.r_[True, users[1:] != users[:-1]]

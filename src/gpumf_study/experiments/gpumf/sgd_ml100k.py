@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from tqdm import tqdm
 
 from gpumf import SGD
-from gpumf.models.sgd import schedules
+from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.findings import Finding, Open
@@ -46,7 +46,7 @@ PROFILES = {
         "seeds": 3,
     },
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "regularization": [0.1], "epochs": 5}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "regularization": [0.1], "epochs": 5}
 _GRID = "factors", "regularization", "bias_regularization", "learning_rate", "beta", "init_std"
 
 

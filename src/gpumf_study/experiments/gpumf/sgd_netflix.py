@@ -14,16 +14,16 @@ from gpumf_study.experiments.gpumf.sgd_schemes import DRAWN, ONCE_EACH
 from gpumf_study.findings import Finding, Target, median
 
 PROFILES = {
-    "quick": sgd_schemes.PROFILES["quick"] | {"data": ["ml-100k-twin"], "schemes": [DRAWN, ONCE_EACH, "fast"]},
+    "quick": sgd_schemes.PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "schemes": [DRAWN, ONCE_EACH, "fast"]},
     # Where an epoch takes seconds, as many as say how long.
     "full": sgd_schemes.PROFILES["full"]
     | {
-        "data": ["netflix-twin"],
+        "data": ["netflix-synthetic"],
         "repeats": 3,
         "shorter": {DRAWN: 2, "ordered": 2, "parallel": 5, "gpusgd": 2, "newgpusgd, FP64": 5},
     },
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "epochs": 2}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "epochs": 2}
 
 
 def run(**parameters):

@@ -9,7 +9,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import SGD
-from gpumf.models.sgd import schedules
+from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _published, identity, load_ratings, trained, usable_devices
 
@@ -56,7 +56,7 @@ PROFILES = {
         "rates": RATES,
     },
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "epochs": 2}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "epochs": 2}
 
 
 def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rates):

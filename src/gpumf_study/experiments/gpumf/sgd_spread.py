@@ -10,7 +10,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import SGD
-from gpumf.models.sgd import schedules
+from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf.sgd_schemes import SCHEMES, reference_of, usable
@@ -23,7 +23,7 @@ RATES_OF_CU2REC = {
     "schedule": schedules.Power(0.02),
 }
 
-# One core, and all schemes but those without conflicts, which follow a replay of their order (tests/models/sgd).
+# One core, and all schemes but those without conflicts, which follow a replay of their order (tests/solvers/sgd).
 RACING = ["sequential"] + [
     label
     for label, (kernel, options) in SCHEMES.items()
@@ -35,7 +35,7 @@ PROFILES = {
     "quick": {"schemes": ["sequential", "parallel", "ordered_parallel"], "folds": 2, "seeds": 2, **_COMMON},
     "full": {"schemes": RACING, "folds": 5, "seeds": 10, **_COMMON},
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "folds": 1, "epochs": 2}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "folds": 1, "epochs": 2}
 
 
 def run(data, schemes, factors, folds, seeds, epochs, epochs_of_cu2rec):

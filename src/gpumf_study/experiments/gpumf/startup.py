@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, gpu, places
+from gpumf import ALS, backends
+from gpumf._util import paths
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import kernels_unavailable
 from gpumf_study.findings import Finding, Target, median
@@ -38,7 +39,7 @@ import json, sys, time
 from importlib import import_module
 import numpy as np
 from gpumf import gpu
-from gpumf.datasets import Ratings
+from gpumf.ratings import Ratings
 
 module, device, factors = sys.argv[1:]
 cells = np.random.default_rng(0).permutation(300 * 200)[:5_000]
@@ -68,7 +69,7 @@ def run(factors, imports, repeats):
     libraries compile for that, the first 'recommend', which compiles its own), device, factors (missing for
     imports), repeat, seconds
     """
-    device = "cuda" if gpu.available() else "host"
+    device = "cuda" if backends.available() else "emulator"
     rows = []
 
     def record(code, of, repeat, environment, *arguments):
@@ -90,7 +91,7 @@ def _no_kernels(folder, device):
     """The environment in which the caches of kernels, and they alone, are in an empty folder."""
     if device == "cuda":
         return {"CUPY_CACHE_DIR": folder, "CUDA_CACHE_PATH": folder}
-    numba = os.environ.get("NUMBA_CACHE_DIR") or str(places.cache() / "numba")
+    numba = os.environ.get("NUMBA_CACHE_DIR") or str(paths.cache() / "numba")
     return {"NUMBA_CACHE_DIR": numba, "XDG_CACHE_HOME": folder}
 
 

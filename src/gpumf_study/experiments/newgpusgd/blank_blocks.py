@@ -7,7 +7,7 @@ the blocks of a tag are worked on at the same time, and their launch is as slow 
 import numpy as np
 import pandas as pd
 
-from gpumf.models.sgd.partition import diagonal_blocks
+from gpumf.solvers.sgd_partition import diagonal_blocks
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.findings import Finding, Holds
@@ -15,10 +15,10 @@ from gpumf_study.findings import Finding, Holds
 SQUARE, RECTANGULAR = "square, GPUSGD", "rectangular, NewGPUSGD"
 
 PROFILES = {
-    "quick": {"data": ["ml-100k", "ml-1m-twin"], "sides": [16, 64, 256]},
-    "full": {"data": ["ml-100k", "ml-10m-twin", "netflix-twin"], "sides": [16, 64, 256, 1024]},
+    "quick": {"data": ["ml-100k", "ml-1m-synthetic"], "sides": [16, 64, 256]},
+    "full": {"data": ["ml-100k", "ml-10m-synthetic", "netflix-synthetic"], "sides": [16, 64, 256, 1024]},
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "sides": [4, 64]}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "sides": [4, 64]}
 
 
 def run(data, sides):

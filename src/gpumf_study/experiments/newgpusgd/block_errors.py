@@ -6,7 +6,7 @@ After Li et al. 2019, section 5.1 and Figure 9: 64 x 64 and 1,024 x 1,024 blocks
 
 import numpy as np
 
-from gpumf import SGD, gpu
+from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _fits, kernels_unavailable
 from gpumf_study.findings import Finding, Holds
@@ -15,7 +15,7 @@ RATES = {"learning_rate": 0.005, "regularization": 0.03, "biases": False}
 
 PROFILES = {
     "quick": {
-        "data": ["ml-100k-twin"],
+        "data": ["ml-100k-synthetic"],
         "part": [120, 100],
         "sides": [4, 16],
         "factors": 4,
@@ -23,7 +23,7 @@ PROFILES = {
         "repeats": 2,
     },
     "full": {
-        "data": ["ml-100k", "ml-10m-twin"],
+        "data": ["ml-100k", "ml-10m-synthetic"],
         "part": None,
         "sides": [64, 1024],
         "factors": 16,
@@ -51,7 +51,7 @@ def run(data, part, sides, factors, epochs, repeats):
     -------
     DataFrame with a row an epoch: data, side, factors, device, repeat, and what `_fits.history` has
     """
-    device = "cuda" if gpu.available() else "host"
+    device = "cuda" if backends.available() else "emulator"
 
     def trainings(name, train, test, repeat):
         for side in sides:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
+from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _fits, identity, kernels_unavailable, load_ratings
 from gpumf_study.experiments.newgpusgd.block_errors import RATES
@@ -18,7 +18,7 @@ from gpumf_study.findings import Finding, Holds, Near, ratio
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-twin",
+        "data": "ml-100k-synthetic",
         "part": [120, 100],
         "sides": [2, 8, 32],
         "factors_of_sides": [4, 8],
@@ -28,7 +28,7 @@ PROFILES = {
         "repeats": 1,
     },
     "full": {
-        "data": "ml-10m-twin",
+        "data": "ml-10m-synthetic",
         "part": None,
         "sides": [16, 32, 64, 128, 256, 512, 1024],
         "factors_of_sides": [16, 32],
@@ -64,7 +64,7 @@ def run(data, part, sides, factors_of_sides, factors, sides_of_factors, epochs, 
     -------
     DataFrame with a row an epoch: data, nnz, side, factors, device, repeat, and what `_fits.history` has
     """
-    device = "cuda" if gpu.available() else "host"
+    device = "cuda" if backends.available() else "emulator"
     ratings = _fits.corner(load_ratings(data), part)
     settings = {(side, f) for side in sides for f in factors_of_sides}
     settings |= {(side, f) for side in sides_of_factors for f in factors}

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from gpumf import SGD
-from gpumf.datasets import Ratings
+from gpumf.ratings import Ratings
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _published
 from gpumf_study.findings import Finding, Holds, Near, ratio
@@ -49,7 +49,7 @@ def turns(solver, cells, threads):
     ratings = Ratings(cells // SIDE, cells % SIDE, np.ones(len(cells)), SIDE, SIDE)
     model = SimpleNamespace(options={"side": 1}, columns=threads, seed=0)
     members = threads if solver == "gpusgd" else 1
-    order = SGD.schemes()[solver].order(model, ratings, members=members)
+    order = SGD.solver_classes()[solver].order(model, ratings, members=members)
     taken = np.empty(len(cells), int)
     for _, _, turn, rating, _ in order:
         taken[rating] = turn

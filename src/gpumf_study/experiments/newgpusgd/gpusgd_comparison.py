@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
+from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _fits, identity, kernels_unavailable, load_ratings
 from gpumf_study.experiments.newgpusgd.block_errors import RATES
@@ -21,7 +21,7 @@ SETTINGS = [[64, 16], [1024, 16], [1024, 256]]
 
 PROFILES = {
     "quick": {
-        "data": ["ml-100k-twin"],
+        "data": ["ml-100k-synthetic"],
         "part": [120, 100],
         "settings": {"32": [[2, 4], [16, 4], [16, 8]], "64": [[2, 4]]},
         "fewer": {},
@@ -29,10 +29,10 @@ PROFILES = {
     },
     # An iteration of GPUSGD takes seconds on the largest set, in FP64 twice as long.
     "full": {
-        "data": ["ml-100k", "ml-10m-twin", "netflix-twin"],
+        "data": ["ml-100k", "ml-10m-synthetic", "netflix-synthetic"],
         "part": None,
         "settings": {"32": SETTINGS, "64": SETTINGS},
-        "fewer": {"netflix-twin": {"32": SETTINGS, "64": [[1024, 16]]}},
+        "fewer": {"netflix-synthetic": {"32": SETTINGS, "64": [[1024, 16]]}},
         "epochs": 3,
     },
 }
@@ -57,7 +57,7 @@ def run(data, part, settings, fewer, epochs):
     DataFrame with a row an epoch: data, nnz, solver, precision (bits), side, factors, device, repeat, and what
     `_fits.history` has
     """
-    device = "cuda" if gpu.available() else "host"
+    device = "cuda" if backends.available() else "emulator"
     frames, identities = [], []
     for name in data:
         ratings = _fits.corner(load_ratings(name), part)
@@ -180,7 +180,7 @@ FINDINGS = [
         "newgpusgd",
         "Figure 12",
         "With 64 x 64 blocks and 16 factors GPUSGD is the faster one on Netflix.",
-        partial(_speedup_of, data="netflix-twin", side=64, factors=16),
+        partial(_speedup_of, data="netflix-synthetic", side=64, factors=16),
         Holds(below=1.0),
     ),
     *(
@@ -192,7 +192,7 @@ FINDINGS = [
             partial(_speedup_of, data=data, side=64, factors=16),
             Holds(above=1.0),
         )
-        for data, name in (("ml-100k", "MovieLens 100K"), ("ml-10m-twin", "MovieLens 10M"))
+        for data, name in (("ml-100k", "MovieLens 100K"), ("ml-10m-synthetic", "MovieLens 10M"))
     ),
     Finding(
         "newgpusgd-fig-12-bdmovie",

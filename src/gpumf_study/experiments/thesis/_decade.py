@@ -6,7 +6,7 @@ import pandas as pd
 from gpumf_study import figure_style as style
 from gpumf_study.experiments.thesis import speedups
 
-DATA = {"douban-twin": "Douban", "jester-twin": "Jester"}
+DATA = {"douban-synthetic": "Douban", "jester-synthetic": "Jester"}
 """The data sets of the thesis, in its sizes, and what it calls them."""
 
 _SHOWN = {

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, RBM, SGD, gpu
+from gpumf import ALS, RBM, SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.thesis import parameter_search, speedups
@@ -48,7 +48,7 @@ PROFILES = {
         "parameters": PARAMETERS,
     },
     "full": {
-        "data": ["jester-1", "jester-twin"],
+        "data": ["jester-1", "jester-synthetic"],
         "users": None,
         "epochs": {"ALS": 20, "SGD": 800, "RBM": 80},
         "repeats": 3,
@@ -56,7 +56,7 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": ["ml-100k-twin"],
+    "data": ["ml-100k-synthetic"],
     "users": 60,
     "epochs": {"ALS": 2, "SGD": 2, "RBM": 2},
     "repeats": 1,
@@ -106,7 +106,7 @@ def run(data, users, epochs, repeats, parameters):
 
 
 def _usable(model, kernel):
-    return kernel is None or (gpu.available() and kernel in model.solvers())
+    return kernel is None or (backends.available() and kernel in model.solvers())
 
 
 def summary(frame):

@@ -16,8 +16,8 @@ import pandas as pd
 from matplotlib.ticker import StrMethodFormatter
 from tqdm import tqdm
 
-from gpumf import ALS, SGD, gpu
-from gpumf.hashing import random_subset
+from gpumf import ALS, SGD, backends
+from gpumf._util.counter_rng import random_subset
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings, trained
 from gpumf_study.experiments._expected import expected, named
@@ -38,7 +38,7 @@ _ON_CPU = {"fastest": {"ALS": ("parallel", {}), "SGD": ("parallel", {})}}
 
 PROFILES = {
     "quick": {
-        "data": {"ml-100k-twin": [1, 0.1]},
+        "data": {"ml-100k-synthetic": [1, 0.1]},
         "factors": [8, 32],
         "regularization": [0.05, 0.15],
         "learning_rate": [0.02],
@@ -49,8 +49,8 @@ PROFILES = {
         "data": {
             "jester-1": [1, 0.3, 0.1, 0.03],
             "ml-100k": [1, 0.3, 0.1],
-            "ml-1m-twin": [1, 0.3, 0.1, 0.03],
-            "douban-twin": [1, 0.1],
+            "ml-1m-synthetic": [1, 0.3, 0.1, 0.03],
+            "douban-synthetic": [1, 0.1],
         },
         "factors": [8, 16, 32, 64, 128],
         "regularization": [0.02, 0.05, 0.12, 0.25, 0.5, 1.0],
@@ -60,7 +60,7 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": {"ml-100k-twin": [0.1]},
+    "data": {"ml-100k-synthetic": [0.1]},
     "factors": [8],
     "regularization": [0.1],
     "epochs": {"ALS": 2, "SGD": 2},
@@ -85,7 +85,7 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
     on held-out ratings), epochs and seconds (of training alone, until then; missing where it is not reached), mae (on
     the test set, at the end of the run)
     """
-    pairs = PAIRS if gpu.available() else _ON_CPU
+    pairs = PAIRS if backends.available() else _ON_CPU
     grids = {
         ALS: [{"regularization": r} for r in regularization],
         SGD: [{"regularization": r, "learning_rate": m} for r in regularization for m in learning_rate],
@@ -122,7 +122,7 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
                 for model, runs in searched.items():
                     _, parameters = min(runs, key=lambda run, level=level: _soonest(run[0], level))
                     for pair, versions in pairs.items():
-                        if f > model.schemes()[versions[model.__name__][0]].max_factors:
+                        if f > model.solver_classes()[versions[model.__name__][0]].max_factors:
                             continue
                         for repeat in range(repeats):
                             fitted = fit(model, versions, parameters, repeat, level)

@@ -4,7 +4,7 @@ from functools import partial
 
 import pandas as pd
 
-from gpumf import datasets
+from gpumf.ratings import describe, published_shapes
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, present_ratings
 from gpumf_study.findings import ByConstruction, Finding
@@ -12,16 +12,23 @@ from gpumf_study.findings import ByConstruction, Finding
 _REAL = ["ml-100k", "ml-latest-small", "jester-1", "douban-monti"]
 
 PROFILES = {
-    "quick": {"data": [*_REAL, "ml-100k-twin", "ml-1m-twin", "jester-twin", "douban-twin"]},
+    "quick": {"data": [*_REAL, "ml-100k-synthetic", "ml-1m-synthetic", "jester-synthetic", "douban-synthetic"]},
     "full": {
         "data": [
             *_REAL,
-            *("ml-100k-twin", "ml-1m-twin", "ml-10m-twin", "ml-20m-twin", "jester-twin", "douban-twin"),
-            "netflix-twin",
+            *(
+                "ml-100k-synthetic",
+                "ml-1m-synthetic",
+                "ml-10m-synthetic",
+                "ml-20m-synthetic",
+                "jester-synthetic",
+                "douban-synthetic",
+            ),
+            "netflix-synthetic",
         ]
     },
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"]}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"]}
 
 
 def run(data):
@@ -30,15 +37,15 @@ def run(data):
     Returns
     -------
     DataFrame with a row a set and source: data, source ('published', 'real' or 'twin'), and the columns of
-    `datasets.describe`
+    `describe`
     """
     frames, identities = [], []
     for ratings in present_ratings(data):
         identities.append(identity(ratings))
-        source = "twin" if ratings.name.endswith("-twin") else "real"
-        frames.append(datasets.describe(ratings).assign(source=source))
-    frame = pd.concat([datasets.published().assign(source="published"), *frames])
-    frame.insert(0, "data", frame.index.str.removesuffix("-twin"))
+        source = "twin" if ratings.name.endswith("-synthetic") else "real"
+        frames.append(describe(ratings).assign(source=source))
+    frame = pd.concat([published_shapes().assign(source="published"), *frames])
+    frame.insert(0, "data", frame.index.str.removesuffix("-synthetic"))
     frame.insert(1, "source", frame.pop("source"))
     frame = frame.sort_values(["data", "source"], kind="stable", ignore_index=True)
     frame.attrs["datasets"] = identities

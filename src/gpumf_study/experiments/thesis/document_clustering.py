@@ -19,7 +19,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, ImplicitALS
-from gpumf.datasets import Ratings
+from gpumf.ratings import Ratings
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity
 from gpumf_study.findings import Finding, Holds, ratio

@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from gpumf import gpu
-from gpumf.cpu import machine
+from gpumf import backends
+from gpumf.backends.cpu import machine
 from gpumf_study import figure_style as style
 from gpumf_study.findings import Finding, Holds, times
 
@@ -41,12 +41,14 @@ def run(sides, repeats):
     where transfers are included), fraction_of_limit
     """
     bandwidth = {"cpu": machine.ceilings(repeats=repeats)["copy_bytes_per_second"]}
-    if gpu.available():
-        bandwidth["gpu"] = gpu.device().ceilings(repeats=repeats)["copy_bytes_per_second"]
+    if backends.available():
+        bandwidth["gpu"] = backends.device().ceilings(repeats=repeats)["copy_bytes_per_second"]
     rows = []
     for side in sides:
         a = np.random.default_rng(side).random((side, side), np.float32)
-        timings = _cpu_timings(a, repeats) + (_kernel_timings(gpu.device(), a, repeats) if gpu.available() else [])
+        timings = _cpu_timings(a, repeats) + (
+            _kernel_timings(backends.device(), a, repeats) if backends.available() else []
+        )
         for device, access, transfer, seconds in timings:
             limit = np.nan if transfer in HOSTS else 2 * a.nbytes / bandwidth["gpu" if device == "gpu" else "cpu"]
             rows += [(side, device, access, transfer, k, s, limit, limit / s) for k, s in enumerate(seconds)]

@@ -39,14 +39,19 @@ PROFILES = {
         "parameters": PARAMETERS,
     },
     "full": {
-        "data": ["ml-100k", "jester-1", "douban-twin"],
+        "data": ["ml-100k", "jester-1", "douban-synthetic"],
         "als_epochs": 20,
         "sgd_epochs": 30,
         "repeats": 3,
         "parameters": PARAMETERS,
     },
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "als_epochs": 3, "sgd_epochs": 2, "repeats": 2}
+PROFILES["smoke"] = PROFILES["quick"] | {
+    "data": ["ml-100k-synthetic"],
+    "als_epochs": 3,
+    "sgd_epochs": 2,
+    "repeats": 2,
+}
 
 
 def run(data, als_epochs, sgd_epochs, repeats, parameters):
@@ -231,6 +236,6 @@ def speedup_findings(model, version, value, target):
 FINDINGS = speedup_findings(
     "ALS",
     "ALS, the soonest on the GPU",
-    partial(best_speedup, data="douban-twin", model="ALS"),
+    partial(best_speedup, data="douban-synthetic", model="ALS"),
     Target(1000, 3000, "higher"),
 )

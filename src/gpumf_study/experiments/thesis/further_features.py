@@ -26,9 +26,9 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, datasets
-from gpumf.datasets import DataError, Ratings, files
-from gpumf.hashing import positional_hash, random_order, random_subset
+from gpumf import ALS
+from gpumf._util.counter_rng import positional_hash, random_order, random_subset
+from gpumf.ratings import DataError, Ratings, dataset_names, files, load_dataset
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity
 from gpumf_study.experiments.gpumf.defaults import damped_biases
@@ -69,7 +69,7 @@ PROFILES["smoke"] = PROFILES["quick"] | {"factors": 2, "epochs": 2}
 
 def missing(name):
     """What of a set is not on this machine, its ratings or its features; None where both are."""
-    if not datasets.names().loc[name, "present"]:
+    if not dataset_names().loc[name, "present"]:
         return f"the files of {name} are not there"
     if name == "ml-100k":
         try:
@@ -104,7 +104,7 @@ def run(data, regularizations, with_features, factors, epochs, seeds, device):
 
     Raises
     ------
-    gpumf.datasets.DataError : none of the sets is here
+    gpumf.ratings.DataError : none of the sets is here
     """
     tried = [(PLAIN, value, 0.0) for value in regularizations]
     tried += product((OTHERS, FEATURES), with_features["regularization"], with_features["weight"])
@@ -113,7 +113,7 @@ def run(data, regularizations, with_features, factors, epochs, seeds, device):
         raise DataError("; ".join(map(missing, data)))
     rows, identities = [], []
     for name in here:
-        ratings = datasets.load(name)
+        ratings = load_dataset(name)
         identities.append(identity(ratings) | {"features_sha256": files.sha256(_files(name))})
         runs = list(product(SPLITS[name], range(seeds)))
         for split, seed in tqdm(runs, desc=f"further features {name}", leave=False):

@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, RBM, SGD, gpu
-from gpumf.datasets import Ratings
+from gpumf import ALS, RBM, SGD, backends
+from gpumf.ratings import Ratings
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _published, identity, load_ratings, trained
 from gpumf_study.findings import Finding, Holds
@@ -44,7 +44,7 @@ FIRST_REGULARIZATION = 0.1  # with which Hogwild's search sets out on sets that 
 
 PROFILES = {
     "quick": {
-        "data": ["ml-100k-twin"],
+        "data": ["ml-100k-synthetic"],
         "sgd_regularization": [0.03, 0.1, 0.2],
         "learning_rate": [0.005, 0.015, 0.04],
         "als_regularization": [0.05, 0.1, 0.15, 0.25],
@@ -54,7 +54,7 @@ PROFILES = {
         "repeats": 1,
     },
     "full": {
-        "data": ["douban-twin", "jester-twin", "jester-1"],
+        "data": ["douban-synthetic", "jester-synthetic", "jester-1"],
         "sgd_regularization": [0.005, 0.01, 0.021, 0.03, 0.045, 0.06, 0.08],
         "learning_rate": [0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.026],
         "als_regularization": [0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.09, 0.12],
@@ -70,13 +70,13 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": ["ml-100k-twin"],
+    "data": ["ml-100k-synthetic"],
     "sgd_regularization": [0.1],
     "learning_rate": [0.01],
     "als_regularization": [0.1],
     "updates": 1e5,
     "als_epochs": 2,
-    "rbm": {"data": "ml-100k-twin", "users": 60, "learning_rate": [0.1], "epochs": 1},
+    "rbm": {"data": "ml-100k-synthetic", "users": 60, "learning_rate": [0.1], "epochs": 1},
     "repeats": 1,
 }
 
@@ -146,7 +146,7 @@ def first_users(ratings, users):
 
 def als_kernel():
     """The thesis's own ALS, which is exact as that of all cores is."""
-    return "thesis_shared" if gpu.available() else "parallel"
+    return "thesis_shared" if backends.available() else "parallel"
 
 
 def _split(ratings, seed):
@@ -156,7 +156,7 @@ def _split(ratings, seed):
 
 
 def _hogwild(regularization, rate, seed):
-    kernel, threads = ("hogwild", SGD_THREADS) if gpu.available() else ("parallel", None)
+    kernel, threads = ("hogwild", SGD_THREADS) if backends.available() else ("parallel", None)
     return SGD(FACTORS, regularization, learning_rate=rate, solver=kernel, threads=threads, seed=seed, biases=False)
 
 

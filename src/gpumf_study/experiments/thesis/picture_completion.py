@@ -14,8 +14,8 @@ from PIL import Image
 from tqdm import tqdm
 
 from gpumf import ALS
-from gpumf.datasets import Ratings
-from gpumf.hashing import random_subset
+from gpumf._util.counter_rng import random_subset
+from gpumf.ratings import Ratings
 from gpumf_study import figure_style as style
 from gpumf_study.findings import Finding, Holds, median
 

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import RBM, gpu
-from gpumf.models.rbm.divergence import batch_order
+from gpumf import RBM, backends
+from gpumf.solvers.rbm_divergence import batch_order
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _limits, _published, identity, load_ratings
 from gpumf_study.findings import Finding, Near, Target, times
@@ -24,10 +24,10 @@ UPDATES = "hidden update", "visible update", "weight update"
 BATCHES = "batches"  # their matrices, made and moved
 
 PROFILES = {
-    "quick": {"data": "ml-100k-twin", "hidden": 128, "batch": 100, "few": 5, "repeats": 3},
-    "full": {"data": "douban-twin", "hidden": 128, "batch": 100, "few": 30, "repeats": 10},
+    "quick": {"data": "ml-100k-synthetic", "hidden": 128, "batch": 100, "few": 5, "repeats": 3},
+    "full": {"data": "douban-synthetic", "hidden": 128, "batch": 100, "few": 30, "repeats": 10},
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "hidden": 8, "repeats": 2}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "hidden": 8, "repeats": 2}
 
 
 def run(data, hidden, batch, few, repeats):
@@ -50,14 +50,14 @@ def run(data, hidden, batch, few, repeats):
     """
     ratings = load_ratings(data)
     versions = ["sequential", "parallel"]
-    if gpu.available():
+    if backends.available():
         versions += ["thesis, transfer", "thesis, batches", "thesis", "fast"]
-    ceilings = {device: _limits.ceilings(device) for device in ["cpu", *(["cuda"] if gpu.available() else [])]}
+    ceilings = {device: _limits.ceilings(device) for device in ["cpu", *(["cuda"] if backends.available() else [])]}
     rows = []
     for kernel, version in (RBM.versions()[name] for name in tqdm(versions, desc="rbm_speed", leave=False)):
         model = RBM.thesis(hidden=hidden, batch=batch, solver=kernel, **version.options)
         places = {"weights": model.weights, "batches": model.batches}
-        slow = "transfer" in places.values() or (gpu.available() and model.device == "cpu")
+        slow = "transfer" in places.values() or (backends.available() and model.device == "cpu")
         what = {"data": ratings.name, "kernel": kernel, **places, "device": model.device, "hidden": hidden}
         rows += [what | row for row in _timings(model, ratings, few, slow, repeats, ceilings[model.device])]
     frame = pd.DataFrame(rows)
@@ -70,10 +70,10 @@ def _timings(model, ratings, few, slow, repeats, ceilings):
     timed, few_repeats = _limits.clock(model.device), max(1, repeats // 3)
     model._set_training(ratings)
     initial = model._initial(ratings)
-    model.scheme.compile(model)
+    model.solver_class.compile(model.hyperparameters)
     _ = ratings.by_user
     made = []
-    (seconds,) = timed(lambda: made.append(model.trainer(ratings, *initial)), 1, warmup=0)
+    (seconds,) = timed(lambda: made.append(model.make_solver(ratings, *initial)), 1, warmup=0)
     yield _row("prepare", 0, 1.0, seconds)
 
     (trainer,) = made

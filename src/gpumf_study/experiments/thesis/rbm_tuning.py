@@ -25,7 +25,7 @@ _TRIED = "learning_rate", "momentum", "average", "initial_biases", "hidden", "gi
 THESIS = {name: RBM.THESIS[name] for name in _TRIED}
 IN_FRAMES = THESIS | {"gibbs_steps": "T = 1"}
 """The thesis's setting as its rows have it."""
-METRICS = {"jester-1": "mae", "jester-twin": "mae", "ml-100k": "rmse", "ml-100k-twin": "rmse"}
+METRICS = {"jester-1": "mae", "jester-synthetic": "mae", "ml-100k": "rmse", "ml-100k-synthetic": "rmse"}
 """What is to be low on each set."""
 
 PROFILES = {
@@ -53,7 +53,7 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": ["ml-100k-twin"],
+    "data": ["ml-100k-synthetic"],
     "others": {"hidden": [8], "gibbs_steps": [[[0, 1], [1, 2]]]},
     "epochs": [2],
 }

@@ -12,8 +12,8 @@ from functools import partial
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
-from gpumf.models.sgd import schedules
+from gpumf import SGD, backends
+from gpumf.solvers import schedules
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.thesis import first_comparison
 from gpumf_study.findings import Target, times
@@ -32,7 +32,7 @@ PROFILES = {
         **_COMMON,
     },
     "full": {
-        "data": "douban-twin",
+        "data": "douban-synthetic",
         "regularization": 0.04,
         "learning_rate": 0.05,
         "schedule": {"name": "Power", "beta": 0.01, "power": 1.5},
@@ -41,7 +41,7 @@ PROFILES = {
         **_COMMON,
     },
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-twin", "epochs": 2}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "epochs": 2}
 
 
 def run(data, kernels, factors, regularization, learning_rate, schedule, epochs, repeats):
@@ -82,7 +82,7 @@ def _runs(kernels, repeats):
     """(kernel, repeat) of all that run here."""
     for kernel in kernels:
         device = SGD.solvers()[kernel]
-        if device == "cpu" or gpu.available():
+        if device == "cpu" or backends.available():
             for repeat in range(1 if kernel in _DRAWING else repeats):
                 yield kernel, repeat
 

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, gpu
-from gpumf.gpu.occupancy import KEPLER
+from gpumf import SGD, backends
+from gpumf.backends.occupancy import KEPLER
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, kernels_unavailable, load_ratings, trained
 from gpumf_study.experiments.thesis.thread_scaling import FACTORS, OWN
@@ -25,14 +25,14 @@ RESIDENT = KEPLER["multiprocessors"] * KEPLER["threads_per_multiprocessor"]
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-twin",
+        "data": "ml-100k-synthetic",
         "threads": [256, 512, 256],
         "epochs": 1,
         "repeats": 1,
         "parameters": PARAMETERS,
     },
     "full": {
-        "data": "douban-twin",
+        "data": "douban-synthetic",
         "threads": [1024, 32768, 1024],
         "epochs": 10,
         "repeats": 3,
@@ -60,7 +60,7 @@ def run(data, threads, epochs, repeats, parameters):
     DataFrame with a row a repeat: data, device, machine ('as it is' or '8 SMs'), multiprocessors, threads, repeat,
     seconds (of an epoch), mae (on the test set, after these epochs on the whole GPU; missing of '8 SMs')
     """
-    device = gpu.device("cuda" if gpu.available() else "host")
+    device = backends.device("cuda" if backends.available() else "emulator")
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)
     arguments = chosen(parameters, data, "SGD") | {"solver": "hogwild", "device": device.name}
@@ -72,7 +72,7 @@ def run(data, threads, epochs, repeats, parameters):
     for count in tqdm(range(first, last + 1, step), desc="sgd_thread_scaling", leave=False):
         models = [SGD(FACTORS, biases=False, threads=count, seed=repeat, **arguments) for repeat in range(repeats)]
         errors = [trained(model, train, epochs, test).history.mae.iloc[-1] for model in models]
-        trainer = models[0].trainer(train)
+        trainer = models[0].make_solver(train)
         trainer.epoch(0)
         for machine, processors in machines.items():
 

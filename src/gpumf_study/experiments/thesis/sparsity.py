@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, RBM, SGD, gpu
-from gpumf.hashing import random_subset
+from gpumf import ALS, RBM, SGD, backends
+from gpumf._util.counter_rng import random_subset
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _published, identity, load_ratings, trained
 from gpumf_study.experiments.thesis import parameter_search
@@ -48,7 +48,7 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": "ml-100k-twin",
+    "data": "ml-100k-synthetic",
     "users": 60,
     "densities": [0.02],
     "regularization": {"ALS": [0.1], "SGD": [0.1], "RBM": [0.0]},
@@ -120,7 +120,7 @@ def _model(name, regularization, parameters, seed):
     if name == "RBM":
         units = {"batch": parameter_search.RBM_BATCH, **parameter_search.RBM_FIXED, "weight_decay": regularization}
         return RBM(parameter_search.RBM_HIDDEN, seed=seed, **units, **parameters)
-    kernel, threads = ("hogwild", parameter_search.SGD_THREADS) if gpu.available() else ("parallel", None)
+    kernel, threads = ("hogwild", parameter_search.SGD_THREADS) if backends.available() else ("parallel", None)
     return SGD(
         FACTORS,
         solver=kernel,

@@ -51,7 +51,7 @@ COLUMNS = {"ALS": "ALS (32/128)", "SGD, 32/128": "SGD (32/128)", "SGD, 128/128":
 
 PROFILES = {
     "quick": {
-        "data": ["ml-100k-twin"],
+        "data": ["ml-100k-synthetic"],
         "als_epochs": 10,
         "updates": 1e6,
         "repeats": 1,
@@ -60,7 +60,7 @@ PROFILES = {
         "parameters": PARAMETERS,
     },
     "full": {
-        "data": ["douban-twin", "jester-twin", "jester-1"],
+        "data": ["douban-synthetic", "jester-synthetic", "jester-1"],
         "als_epochs": 20,
         "updates": 7.6e8,
         "repeats": 3,
@@ -69,7 +69,7 @@ PROFILES = {
         "parameters": PARAMETERS,
     },
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-twin"], "als_epochs": 2, "updates": 1e5}
+PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "als_epochs": 2, "updates": 1e5}
 
 
 def run(data, als_epochs, updates, repeats, cpu_repeats, drawing_repeats, parameters):
@@ -346,7 +346,7 @@ def _least_each_once(frame, of):
 
 
 def _findings():
-    sets = [("douban", "douban-twin"), ("jester", "jester-twin"), ("jester", "jester-1")]
+    sets = [("douban", "douban-synthetic"), ("jester", "jester-synthetic"), ("jester", "jester-1")]
     for family, data in sets:
         for column, version in COLUMNS.items():
             published = _published.value("Table 6.3", "speed-up", family, column)

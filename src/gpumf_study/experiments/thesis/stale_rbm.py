@@ -17,10 +17,11 @@ import pandas as pd
 from matplotlib.ticker import StrMethodFormatter
 from tqdm import tqdm
 
-from gpumf import RBM, SGD, datasets
-from gpumf.hashing import random_order
+from gpumf import RBM, SGD
+from gpumf._util.counter_rng import random_order
 from gpumf.models.blend import convex_weights
-from gpumf.models.sgd import schedules
+from gpumf.ratings import DataError, rating_times
+from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf.blend_ml100k import FIXED
@@ -59,7 +60,7 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": "ml-100k-twin",
+    "data": "ml-100k-synthetic",
     "chunks": 2,
     "every": [1, 2],
     "factors": 4,
@@ -113,8 +114,8 @@ def _arrived(ratings, order, seed):
     if order == "random":
         return ratings.select(random_order(ratings.nnz, seed))
     try:
-        return ratings.select(np.argsort(datasets.times(ratings.name), kind="stable"))
-    except datasets.DataError:
+        return ratings.select(np.argsort(rating_times(ratings.name), kind="stable"))
+    except DataError:
         return None
 
 

@@ -24,9 +24,9 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from tqdm import tqdm
 
-from gpumf import ALS, gpu
-from gpumf.datasets import CompressedRows
-from gpumf.gpu.occupancy import KEPLER, active_blocks
+from gpumf import ALS, backends
+from gpumf.backends.occupancy import KEPLER, active_blocks
+from gpumf.ratings import CompressedRows
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _published, identity, kernels_unavailable, load_ratings
 from gpumf_study.experiments.tuning import PARAMETERS, chosen
@@ -39,7 +39,7 @@ _LONG = 0.1  # seconds
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-twin",
+        "data": "ml-100k-synthetic",
         "threads": {kernel: [128, 256, 128] for kernel in KERNELS},
         "few": [128, 256],
         "blocks": [],
@@ -48,7 +48,7 @@ PROFILES = {
         "parameters": PARAMETERS,
     },
     "full": {
-        "data": "douban-twin",
+        "data": "douban-synthetic",
         "threads": {
             "thesis_shared": [128, 8192, 128],
             "thesis_hybrid": [128, 8192, 128],
@@ -62,7 +62,7 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": "ml-100k-twin",
+    "data": "ml-100k-synthetic",
     "threads": {"thesis_shared": [128, 128, 128]},
     "few": [128],
     "blocks": [],
@@ -93,7 +93,7 @@ def run(data, threads, few, blocks, most_epochs, repeats, parameters):
     multiprocessor), active_blocks_driver (NaN without a GPU, as the registers), epochs_to_threshold (NaN where the
     data set has no threshold or it is not reached), repeat, seconds
     """
-    device = gpu.device("cuda" if gpu.available() else "host")
+    device = backends.device("cuda" if backends.available() else "emulator")
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)
     arguments = chosen(parameters, data, "ALS")
@@ -156,15 +156,15 @@ def _resident(device, train):
 
 def _taken(model, resident, factors, device, machine):
     """(what a block takes and how many are active, a trainer whose blocks take that)."""
-    scheme, block = model.scheme, min(BLOCK, model.threads)
-    needed = asked = scheme.shared_bytes(model, block)
+    scheme, block = model.solver_class, min(BLOCK, model.threads)
+    needed = asked = scheme.shared_bytes(model.hyperparameters, block)
     if machine != OWN:
         wanted = active_blocks(KEPLER, block, shared_bytes=needed)
         facts = device.facts
         most = facts["shared_bytes_per_multiprocessor"] // wanted // 128 * 128 - facts["reserved_shared_bytes"]
         asked = max(needed, most)
-    trainer = model.trainer(resident, *factors, shared_bytes=asked)
-    compiled, on_gpu = scheme.compile(model), device.name == "cuda"
+    trainer = model.make_solver(resident, *factors, shared_bytes=asked)
+    compiled, on_gpu = scheme.compile(model.hyperparameters), device.name == "cuda"
     registers = compiled.attributes["num_regs"] if on_gpu else 0
     computed = active_blocks(device.facts, block, registers, asked)
     driver = compiled.active_blocks(block, asked) if on_gpu else np.nan

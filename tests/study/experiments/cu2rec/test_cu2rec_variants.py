@@ -15,7 +15,7 @@ def variants(loses=1.135, without=1.025):
          "seconds": epoch * times.get(version, 1.0), "rmse": 0.9 * errors.get(version, 1.0),
          "diverged": False, "prepare": 0.0, "transfer": 0.0, "train": 0.0, "compile": 1.0,
          "wall": 1 + 10 * times.get(version, 1.0)}
-        for data in ("ml-100k", "netflix-twin") for version in experiment.VERSIONS
+        for data in ("ml-100k", "netflix-synthetic") for version in experiment.VERSIONS
         for repeat in (0, 1) for epoch in range(4)
     ]  # fmt: skip
     return pd.DataFrame(rows)

@@ -22,15 +22,15 @@ def test_the_steps_of_cu2rec_are_of_its_own_size():
     columns = ["data", "factors", "steps", "seconds"]
     for factors, times in ((50, (0.09, 0.2, 0.4)), (300, (0.4, 1.0, 1.3))):
         for seconds_, expected in zip(times, ("stretch", "target", "short"), strict=True):
-            rows = [("ml-10m-twin", factors, 3000, seconds_), ("ml-10m-twin", factors, 30, 1e-9)]
+            rows = [("ml-10m-synthetic", factors, 3000, seconds_), ("ml-10m-synthetic", factors, 30, 1e-9)]
             assert promise_words(f"sgd-cu2rec{factors}-seconds", columns, rows) == expected
 
 
-@pytest.mark.host
+@pytest.mark.emulator
 def test_a_model_with_biases_is_trained_on_what_ratings_are_above_their_mean(host, monkeypatch):
     ratings, trained_on = ragged_ratings(seed=0), []
 
-    class Trainer:
+    class Solver:
         def __init__(self, train):
             trained_on.append(train)
 
@@ -41,7 +41,7 @@ def test_a_model_with_biases_is_trained_on_what_ratings_are_above_their_mean(hos
             return 0.5, 0.25
 
     monkeypatch.setattr(sgd_cu2rec, "load_ratings", lambda name: ratings)
-    monkeypatch.setattr(SGD, "trainer", lambda self, train: Trainer(train))
+    monkeypatch.setattr(SGD, "trainer", lambda self, train: Solver(train))
     frame = sgd_cu2rec.run("x", [4], steps=3, repeats=2, regularization=0.02, learning_rate=0.01)
     train, *steps = trained_on
     assert abs(train.mean) < 1e-5 and train.values.min() < 0 < train.values.max() and np.ptp(train.values) == 4

@@ -43,7 +43,7 @@ def test_an_iteration_that_streams_is_that_of_both_sides():
 
 def test_what_is_held_is_what_is_no_longer_free(monkeypatch):
     free = iter([10**9, 7 * 10**8, 10**8])
-    device = SimpleNamespace(name="host", free_bytes=lambda: next(free), synchronize=lambda: None)
+    device = SimpleNamespace(name="emulator", free_bytes=lambda: next(free), synchronize=lambda: None)
     ratings, held_out = ragged_ratings(seed=0), ragged_ratings(seed=1)
     twin = SimpleNamespace(
         train=ratings, test=held_out, **{k: getattr(ratings, k) for k in ("n_users", "n_items", "nnz")}
@@ -57,6 +57,6 @@ def test_what_is_held_is_what_is_no_longer_free(monkeypatch):
         record(1, "iteration", 2.0, 0.5)
 
     monkeypatch.setattr(als_hugewiki._half_sweeps, "fit", fit)
-    frame = als_hugewiki.run("hugewiki-small-twin", 4, 1).set_index("step")
+    frame = als_hugewiki.run("hugewiki-small-synthetic", 4, 1).set_index("step")
     assert frame.held_bytes.to_dict() == {"generate": 3 * 10**8, "iteration": 9 * 10**8}
     assert frame.rmse["iteration"] == 0.5 and np.isnan(frame.rmse["generate"])

@@ -22,7 +22,7 @@ def versions(stored):
     rows = []
 
     def add(kernel, load, cg_steps, step, seconds, gather=np.nan):
-        fixed = "netflix-twin", "ALS", kernel, "cuda", load, 100, cg_steps, 1000, step
+        fixed = "netflix-synthetic", "ALS", kernel, "cuda", load, 100, cg_steps, 1000, step
         rows.extend((*fixed, k, seconds + k / 100, 1e6, 1e9, 0.5, 0.5 / seconds, gather) for k in (-1, 0, 1))
 
     for kernel, seconds in CUMF.items():
@@ -81,7 +81,7 @@ def test_get_hermitian_of_each_side_is_timed_after_one_call_that_is_not(monkeypa
 
 
 def test_loads_and_solvers_are_drawn_as_in_cumf(versions):
-    figure = style.save(als_versions.figure_phases(versions.frame, "netflix-twin", 100), versions)
+    figure = style.save(als_versions.figure_phases(versions.frame, "netflix-synthetic", 100), versions)
     loads, solvers = ([[bar.get_height() for bar in bars] for bars in axis.containers] for axis in figure.axes)
     assert loads == [[5, 5], [6, 6], [7, 7]]
     assert solvers == [list(CUMF.values())] * 2
@@ -91,7 +91,9 @@ def test_loads_and_solvers_are_drawn_as_in_cumf(versions):
 def test_marks_of_the_roofline_are_at_their_intensity_and_rate(versions, stored):
     values = {"copy_bytes_per_second": 1e7, "fp16_flops": 1e12, "fp32_flops": 1e9}
     ceilings = stored([("cuda", *pair) for pair in values.items()], ["device", "ceiling", "value"])
-    figure = style.save(als_versions.figure_roofline(versions.frame, ceilings.frame, "netflix-twin", 100), versions)
+    figure = style.save(
+        als_versions.figure_roofline(versions.frame, ceilings.frame, "netflix-synthetic", 100), versions
+    )
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     roof = lines["device copy, FP32 products"]
     np.testing.assert_allclose(roof.get_ydata(), np.minimum(roof.get_xdata() * 1e7, 1e9))
@@ -108,9 +110,9 @@ VERSIONS = ["data", "model", "kernel", "factors", "cg_steps", "step", "seconds"]
 @pytest.mark.parametrize(
     ("name", "row"),
     [
-        ("als-fp32-exact-seconds", ("netflix-twin", "ALS", "cumf_cholesky", 100, None, "iteration")),
-        ("als-implicit64-seconds", ("netflix-twin", "ImplicitALS", "tensor_core", 64, 4, "iteration")),
-        ("als-implicit128-seconds", ("netflix-twin", "ImplicitALS", "tensor_core", 128, 4, "iteration")),
+        ("als-fp32-exact-seconds", ("netflix-synthetic", "ALS", "cumf_cholesky", 100, None, "iteration")),
+        ("als-implicit64-seconds", ("netflix-synthetic", "ImplicitALS", "tensor_core", 64, 4, "iteration")),
+        ("als-implicit128-seconds", ("netflix-synthetic", "ImplicitALS", "tensor_core", 128, 4, "iteration")),
     ],
 )
 def test_the_times_of_versions_are_those_of_the_row_that_the_promise_names(name, row):
@@ -124,7 +126,7 @@ def test_the_times_of_versions_are_those_of_the_row_that_the_promise_names(name,
 
 @pytest.mark.parametrize(("kernel", "entry"), [("tensor_core", 2), ("cumf_cholesky", 4)])
 def test_gathers_are_of_a_row_of_factors_for_every_rating_in_the_kernels_precision(kernel, entry, monkeypatch):
-    model = ALS(8, solver=kernel, device="host", biases=False)
+    model = ALS(8, solver=kernel, device="emulator", biases=False)
     train, ceilings = ragged_ratings(seed=0), {"copy_bytes_per_second": 16.0}
     steps = ["iteration", "users", "items", "users get_gram", "users solve", "users get_hermitian"]
     monkeypatch.setattr(type(model), "trainer", lambda self, ratings: None)

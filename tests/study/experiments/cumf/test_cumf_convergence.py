@@ -17,7 +17,8 @@ def courses(sgd=2.0, cores=7.0, cg=20.0, ends=0.9):
          "epoch": epoch,
          "seconds": epoch * s / 2, "rmse": 1.0 if epoch < 2 else ends, "diverged": False, "prepare": 0.0,
          "transfer": 0.0, "train": s, "compile": 1.0, "wall": 1 + 2 * s}
-        for data in ("netflix-twin", "yahoomusic-twin") for (model, scheme), s in times.items() for epoch in range(3)
+        for data in ("netflix-synthetic", "yahoomusic-synthetic") for (model, scheme), s in times.items() for epoch in
+        range(3)
     ]  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -44,8 +45,8 @@ def test_words_follow_from_the_courses(name, made, expected):
 
 def test_what_does_not_arrive_has_no_time_and_all_is_drawn(store):
     table = experiment.summary(courses())
-    assert table.train["netflix-twin", "ALS", "cumf_cg_fp16"] == 1
-    assert table.published["netflix-twin", "SGD", "ordered_parallel"] == 23
+    assert table.train["netflix-synthetic", "ALS", "cumf_cg_fp16"] == 1
+    assert table.published["netflix-synthetic", "SGD", "ordered_parallel"] == 23
     assert np.isnan(experiment.summary(courses(ends=0.95)).train).all()
     result = store("cumf_convergence", courses())
     assert_drawn(experiment.figure(result.frame), result, 4)

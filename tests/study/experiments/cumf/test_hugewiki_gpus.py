@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf.datasets import gpu_twins
+from gpumf.ratings import synthetic_device
 from gpumf_study.experiments.cumf import hugewiki_gpus
 from outcomes import promise_words
 
@@ -54,9 +54,9 @@ def test_four_cards_are_held_to_what_was_promised(seconds, expected):
     assert promise_words(ids[-1], COLUMNS, never) == "missing"
 
 
-@pytest.mark.host
+@pytest.mark.emulator
 def test_workers_keep_their_rows_and_their_part_of_the_test(host):
-    twin = gpu_twins.twin("hugewiki-small-twin", device="host")
+    twin = synthetic_device.twin("hugewiki-small-synthetic", device="emulator")
     part = slice(100, 180)
     kept = hugewiki_gpus._rows(twin.train.by_user, part, 2.0)
     for k, user in enumerate(range(100, 180)):
@@ -69,7 +69,7 @@ def test_workers_keep_their_rows_and_their_part_of_the_test(host):
 
 
 @pytest.mark.slow
-@pytest.mark.host
+@pytest.mark.emulator
 def test_two_workers_learn_what_one_does(host):
     if why := hugewiki_gpus.why_unavailable():
         pytest.skip(why)
@@ -86,7 +86,7 @@ def test_two_workers_learn_what_one_does(host):
 
 def test_two_cards_alone_have_a_summary_a_figure_and_a_model():
     made = pd.DataFrame([row for n in (1, 2) for row in modelled(n)], columns=COLUMNS)
-    made = made.assign(data="hugewiki-small-twin", factors=100)
+    made = made.assign(data="hugewiki-small-synthetic", factors=100)
     table = hugewiki_gpus.summary(made)
     assert table.speedup[1] == 1 < table.speedup[2] <= 2
     assert list(hugewiki_gpus.figure(made).axes[1].lines[0].get_xdata()) == [1, 2]
@@ -113,7 +113,7 @@ def modelled(workers, of_two=1.0):
 @pytest.mark.parametrize(("of_two", "expected"), [(1.0, "target"), (1.1, "target"), (1.3, "short"), (0.7, "short")])
 def test_the_model_of_time_is_held_to_workers_that_it_was_not_fitted_to(of_two, expected):
     rows = [row for n in (1, 2, 4) for row in modelled(n, of_two)]
-    frame = pd.DataFrame(rows, columns=COLUMNS).assign(data="hugewiki-small-twin", factors=100)
+    frame = pd.DataFrame(rows, columns=COLUMNS).assign(data="hugewiki-small-synthetic", factors=100)
     found = hugewiki_gpus.machine(frame[frame.workers != 2])
     assert found.product_rate == pytest.approx(7200 * (100 * 101 + 200))
     assert found.solve_rate == pytest.approx(2 * 100**2 * 4 / 1e-6)
@@ -127,6 +127,6 @@ def test_two_cards_are_predicted_by_the_rates_of_one_and_the_bandwidth_of_both(o
     """Of four, where there are some, nothing is used. The first iteration, when NCCL begins, is not the median."""
     rows = [row for n in (1, 2) for row in modelled(n, of_two)] + [(*row[:5], 9.0, 0.5) for row in modelled(4)]
     rows += [(2, 0, 0, "gather users", 0.0, 30.0, 0.5), *((*row[:2], 2, *row[3:]) for row in modelled(2, of_two))]
-    frame = pd.DataFrame(rows, columns=COLUMNS).assign(data="hugewiki-small-twin", factors=100)
+    frame = pd.DataFrame(rows, columns=COLUMNS).assign(data="hugewiki-small-synthetic", factors=100)
     # What two send is measured, so that its part of an iteration is never off.
     assert promise_words("als-hugewiki-2gpu-model", [*frame], frame.to_numpy().tolist()) == expected

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf.datasets import gpu_twins
+from gpumf.ratings import synthetic_device
 from gpumf_study.experiments.cumf import hugewiki_gpus_sgd
 from outcomes import lines, promise_words
 
@@ -40,9 +40,9 @@ def test_cards_are_held_to_what_was_promised(seconds, word, cards):
     assert promise_words(id_, COLUMNS, [*rows(1, 8.0), *rows(cards, seconds, (0.7, np.nan))]) == "missing"
 
 
-@pytest.mark.host
+@pytest.mark.emulator
 def test_blocks_have_every_rating_of_some_users_once(host):
-    train = gpu_twins.twin("hugewiki-small-twin", device="host").train
+    train = synthetic_device.twin("hugewiki-small-synthetic", device="emulator").train
     cuts, bounds = np.array([100, 180, 400]), np.array([0, 30, 30, 80])
     found = []
     for users, items, ratings in hugewiki_gpus_sgd._blocks(train.by_user, cuts, bounds, host):
@@ -54,7 +54,7 @@ def test_blocks_have_every_rating_of_some_users_once(host):
 
 
 @pytest.mark.slow
-@pytest.mark.host
+@pytest.mark.emulator
 def test_any_number_of_workers_learns_from_the_same_blocks(host):
     if why := hugewiki_gpus_sgd.why_unavailable():
         pytest.skip(why)

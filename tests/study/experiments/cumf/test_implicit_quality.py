@@ -54,6 +54,6 @@ def test_lists_are_held_to_the_most_popular_items_and_to_exact_ones_on_the_worst
 
 @pytest.mark.slow
 def test_the_most_popular_items_are_ranked_on_every_split():
-    frame = implicit_quality.run(["ml-100k-twin"], 4, 1, 2, 5)
+    frame = implicit_quality.run(["ml-100k-synthetic"], 4, 1, 2, 5)
     popular = frame[frame.kernel == "popularity"]
     assert list(popular.seed) == [0, 1] and popular.ndcg.nunique() == 2 and (popular.ndcg > 0.05).all()

@@ -34,7 +34,7 @@ def courses(least=0.9378, at=8, lie=0.0, diverged=False, **shape):
         ("esgd-table-2-ml-100k-iterations", {"at": 5}, "reproduced"),
         ("esgd-table-2-ml-100k-iterations", {"at": 3}, "same direction"),
         ("esgd-table-2-ml-100k-iterations", {"at": 0}, "contradicted"),
-        ("esgd-table-2-ml-1m-twin", {}, "missing"),
+        ("esgd-table-2-ml-1m-synthetic", {}, "missing"),
         ("esgd-order", {}, "reproduced"),
         ("esgd-order", {"lie": 0.02}, "contradicted"),
         ("esgd-order", {"diverged": True}, "contradicted"),
@@ -45,7 +45,7 @@ def test_words_follow_from_the_courses(name, made, expected):
 
 
 def test_what_the_twins_reach_counts_for_nothing():
-    assert word("esgd-table-2-ml-1m-twin", courses().assign(data="ml-1m-twin")) == "by construction"
+    assert word("esgd-table-2-ml-1m-synthetic", courses().assign(data="ml-1m-synthetic")) == "by construction"
 
 
 def test_where_the_published_order_diverges_the_other_one_is_judged():
@@ -57,4 +57,4 @@ def test_where_the_published_order_diverges_the_other_one_is_judged():
 def test_courses_are_drawn(store):
     result = store("esgd_errors", courses())
     assert_drawn(esgd_errors.figure(result.frame), result, 1)
-    assert esgd_errors.rates("ml-10m-twin") == {"regularization": 0.05, "learning_rate": 0.05}
+    assert esgd_errors.rates("ml-10m-synthetic") == {"regularization": 0.05, "learning_rate": 0.05}

@@ -11,7 +11,7 @@ def measured(large=114.5, streamed=1.0, finite=True):
     """Parts of 0.25, 0.5 and 0.25 s of ml-100k, `large` times as much of ml-10m; shuffled, twice."""
     rows = [
         (data, 9, order, "cuda", part, repeat, scale * s * (2 if order != "esgd" else 1), finite or order != "esgd")
-        for data, scale in (("ml-100k", 1), ("ml-10m-twin", large))
+        for data, scale in (("ml-100k", 1), ("ml-10m-synthetic", large))
         for order in esgd_seconds.ORDERS
         for part, s in (*zip(esgd_seconds.PARTS, (0.25, 0.5, 0.25), strict=True), ("streamed", streamed))
         for repeat in (0, 1)

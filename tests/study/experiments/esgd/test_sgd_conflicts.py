@@ -9,7 +9,7 @@ from outcomes import labelled
 
 
 def test_popular_rows_meet_more_often_than_the_formula_says(host):
-    frame = sgd_conflicts.run(["ml-100k-twin"], [2, 8, 32], draws=2000, seeds=1, traced=600)
+    frame = sgd_conflicts.run(["ml-100k-synthetic"], [2, 8, 32], draws=2000, seeds=1, traced=600)
     share = frame.pivot_table(index="at_once", columns="how", values="share")
     assert (share["drawn"] > 1.25 * share["true shape"]).all() and share.drawn.is_monotonic_increasing
     # In a matrix of about as many users as items, both counts are about the same.

@@ -31,7 +31,7 @@ def courses(seeds=3, **changes):
                 diverged = np.isnan(rmse)
                 until = np.nan if diverged and epoch == 2 else epoch * of_epoch
                 rows.append(
-                    {"data": "ml-20m-twin", "nnz": 100, "model": model, "scheme": scheme, "source": source,
+                    {"data": "ml-20m-synthetic", "nnz": 100, "model": model, "scheme": scheme, "source": source,
                      "device": device, "factors": 4, "repeat": repeat, "epoch": epoch,
                      "elapsed": until + 1 if epoch else np.nan, "seconds": until, "rmse": error, "diverged": diverged,
                      "wall": 99.0, "compile": 0.0}

@@ -16,7 +16,7 @@ def scaling_rows():
             for setting in settings:
                 factors, nnz = (setting, 100) if varied == "factors" else (16, setting)
                 power = 2 if kernel == "cumf_cholesky" else 1
-                yield "a-twin", varied, kernel, "cuda", factors, nnz, 0, setting**power / 1e3, 1e-3
+                yield "a-synthetic", varied, kernel, "cuda", factors, nnz, 0, setting**power / 1e3, 1e-3
 
 
 def test_times_are_drawn_against_factors_and_ratings(stored):

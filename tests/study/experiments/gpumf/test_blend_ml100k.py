@@ -17,7 +17,7 @@ def blends():
         "ALS": {"factors": [4], "regularization": [0.1, 50.0]},
     }
     kernels = dict.fromkeys(blend_ml100k.MODELS, "sequential")
-    return blend_ml100k.run("ml-100k-twin", 2, grids, {"RBM": 6, "SGD": 8, "ALS": 4}, kernels, 2)
+    return blend_ml100k.run("ml-100k-synthetic", 2, grids, {"RBM": 6, "SGD": 8, "ALS": 4}, kernels, 2)
 
 
 @pytest.mark.slow

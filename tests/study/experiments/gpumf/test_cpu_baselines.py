@@ -8,7 +8,7 @@ import pytest
 
 from cases import order_of
 from gpumf import ALS, SGD
-from gpumf.cpu import reference
+from gpumf.backends.cpu import reference
 from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf import cpu_baselines
 from outcomes import promise_words
@@ -106,7 +106,7 @@ def test_every_version_of_a_model_has_the_same_parameters(monkeypatch):
 
     for name in ("ALS", "SGD"):
         monkeypatch.setattr(cpu_baselines, name, model(name))
-        monkeypatch.setattr(cpu_baselines, f"_Plain{name}", lambda model, train: model.trainer(train))
+        monkeypatch.setattr(cpu_baselines, f"_Plain{name}", lambda model, train: model.make_solver(train))
     monkeypatch.setattr(cpu_baselines.als, "numba_half_sweep", lambda factors, parallel: None)
     ratings = ragged_ratings(n_users=12, n_items=9, longest=7, seed=0)
     monkeypatch.setattr(cpu_baselines, "load_ratings", lambda name: ratings)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf.datasets import Ratings
+from gpumf.ratings import Ratings
 from gpumf_study.experiments.gpumf import defaults
 from support import ragged_ratings
 

@@ -20,7 +20,9 @@ def test_the_solvers_bandwidth_is_held_against_a_copy():
     def counted(moved):
         metrics = {"DRAM bytes read": moved - 1, "DRAM bytes written": 1, "duration": 1e9}
         rows = [
-            ("netflix-twin", 100, k, "users", m, v) for k in ("solve_cg", "get_hermitian") for m, v in metrics.items()
+            ("netflix-synthetic", 100, k, "users", m, v)
+            for k in ("solve_cg", "get_hermitian")
+            for m, v in metrics.items()
         ]
         return pd.DataFrame(rows, columns=["data", "factors", "kernel", "side", "metric", "value"])
 

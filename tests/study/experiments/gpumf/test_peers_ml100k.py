@@ -81,7 +81,7 @@ def peer(monkeypatch):
 def test_settings_are_chosen_on_held_out_training_ratings_and_judged_on_the_test_ratings(peer):
     grid = {"factors": [4], "regularization": [0.05, 0.5], "learning_rate": [0.01], "epochs": [2], "init_std": [0.2]}
     grids = {experiment.OURS: grid, experiment.SVD: grid, experiment.BIASES: {}}
-    frame = experiment.run("ml-100k-twin", 2, grids, 2, 1)
+    frame = experiment.run("ml-100k-synthetic", 2, grids, 2, 1)
     for (program, fold), of in frame.groupby(["program", "fold"]):
         choices, tests = of[of.step == "choice"], of[of.step == "test"]
         assert len(choices) == (0 if program == experiment.BIASES else 2) and len(tests) == 2, (program, fold)

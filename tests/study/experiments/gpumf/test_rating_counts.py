@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from gpumf import datasets
+from gpumf.ratings import load_dataset
 from gpumf_study.experiments.gpumf import rating_counts
 
 
@@ -13,8 +13,8 @@ def test_counts_are_summed_up_by_quantiles():
 
 
 def test_counts_are_those_of_the_ratings():
-    frame = rating_counts.run(["ml-100k-twin"], 10**6)
-    ratings = datasets.load("ml-100k-twin")
+    frame = rating_counts.run(["ml-100k-synthetic"], 10**6)
+    ratings = load_dataset("ml-100k-synthetic")
     for side, rows, n in (("users", ratings.users, ratings.n_users), ("items", ratings.items, ratings.n_items)):
         found = frame[frame.side == side]
         assert found["count"].tolist() == np.sort(np.bincount(rows, minlength=n)).tolist()

@@ -4,15 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf import RBM, datasets
+from gpumf import RBM
+from gpumf.ratings import Ratings, load_dataset
 from gpumf_study.experiments.gpumf import rbm_features
 from outcomes import lines
 
 
 def test_features_are_the_items_with_the_largest_and_the_smallest_weights(monkeypatch):
-    monkeypatch.setattr(datasets, "titles", lambda name: pd.Series({k: f"Film {k}" for k in range(1682)}))
-    frame = rbm_features.run(["ml-100k-twin"], 8, 2, units=2, shown=3, most_rated=30, kernel="sequential")
-    ratings = datasets.load("ml-100k-twin")
+    monkeypatch.setattr(rbm_features, "item_titles", lambda name: pd.Series({k: f"Film {k}" for k in range(1682)}))
+    frame = rbm_features.run(["ml-100k-synthetic"], 8, 2, units=2, shown=3, most_rated=30, kernel="sequential")
+    ratings = load_dataset("ml-100k-synthetic")
     counts = np.bincount(ratings.items, minlength=ratings.n_items)
     assert len(frame) == 2 * 2 * 3 and (frame.title == frame["item"].map("Film {}".format)).all()
     assert (frame["count"] == counts[frame["item"]]).all() and frame["count"].min() >= np.sort(counts)[-30]
@@ -32,7 +33,7 @@ def test_correlations_are_those_of_the_users_who_rated_both():
     values[:, 1] = values[:, 0]
     given = rng.random(values.shape) < 0.7
     users, items = np.nonzero(given)
-    ratings = datasets.Ratings(users, items, values[users, items], n_users, 4)
+    ratings = Ratings(users, items, values[users, items], n_users, 4)
     table = rbm_features._correlations(ratings, np.array([2, 0, 1]))
     centred = np.where(given[:, :3], values[:, :3], np.nan)
     centred -= np.nanmean(centred, axis=1, keepdims=True)

@@ -69,5 +69,7 @@ def _squares(axis):
 
 def test_but_for_sizes_schemes_take_what_they_are_made_for():
     flags = {name: value for name, value in sgd_assignment.OPTIONS.items() if isinstance(value, bool)}
-    defaults = {name: option.default for scheme in SGD.schemes().values() for name, option in scheme.options.items()}
+    defaults = {
+        name: option.default for scheme in SGD.solver_classes().values() for name, option in scheme.options.items()
+    }
     assert flags == {"shuffle": False, "striding": True} and defaults["striding"] is True

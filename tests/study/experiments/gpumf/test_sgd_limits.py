@@ -3,8 +3,8 @@
 import pandas as pd
 
 from gpumf import SGD
-from gpumf.models.sgd.fast import Fast
-from gpumf.models.sgd.partition import tiled
+from gpumf.solvers.sgd_fast import Fast
+from gpumf.solvers.sgd_partition import tiled
 from gpumf_study.experiments.gpumf import sgd_limits
 from outcomes import lines
 from support import ragged_ratings
@@ -12,7 +12,7 @@ from support import ragged_ratings
 
 def test_the_plan_of_fast_fetches_a_row_for_every_run_and_that_of_hogwild_for_every_update(host):
     train = ragged_ratings(seed=3)
-    model = SGD(6, solver="fast", device="host", parts=2, tiles=5, biases=False)
+    model = SGD(6, solver="fast", device="emulator", parts=2, tiles=5, biases=False)
     _, _, n_tiles, most, n_parts = Fast.shape(model, train, host)
     tiles = tiled(train, n_tiles, most, n_parts, model.options["longest"], model.seed)
     runs = set()
@@ -21,7 +21,7 @@ def test_the_plan_of_fast_fetches_a_row_for_every_run_and_that_of_hogwild_for_ev
         runs |= {(k, user) for user in train.users[here]}
     assert sgd_limits.plan(model, train) == (len(runs), 4 * 6 * len(runs) + 8 * 6 * 40 * 2)
     for kernel, bytes_of_a_factor in (("cumf_sgd", 2), ("hogwild", 4)):
-        other = SGD(6, solver=kernel, device="host", biases=False)
+        other = SGD(6, solver=kernel, device="emulator", biases=False)
         assert sgd_limits.plan(other, train) == (train.nnz, 2 * 2 * 6 * bytes_of_a_factor * train.nnz)
 
 

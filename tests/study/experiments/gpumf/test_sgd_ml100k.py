@@ -9,7 +9,7 @@ from outcomes import lines
 
 def test_parameters_are_chosen_on_held_out_training_ratings_alone():
     grid = {"factors": [4], "regularization": [0.1], "bias_regularization": [0.02], "learning_rate": [0.02, 1e-5]}
-    frame = sgd_ml100k.run("ml-100k-twin", "sequential", **grid, beta=[0.05], init_std=[0.1], epochs=3, seeds=2)
+    frame = sgd_ml100k.run("ml-100k-synthetic", "sequential", **grid, beta=[0.05], init_std=[0.1], epochs=3, seeds=2)
     for _, fold in frame.groupby("fold"):
         choices, tests = (fold[fold.step == step] for step in ("choice", "test"))
         best = choices.loc[choices.rmse.idxmin()]

@@ -57,7 +57,7 @@ def test_the_figure_of_schemes_has_a_line_each(stored):
 
 def test_every_label_of_a_scheme_is_a_kernel_with_options_that_it_has():
     for kernel, options in sgd_schemes.SCHEMES.values():
-        assert set(options) <= set(sgd_schemes.SGD.schemes()[kernel].options)
+        assert set(options) <= set(sgd_schemes.SGD.solver_classes()[kernel].options)
     assert {kernel for kernel, _ in sgd_schemes.SCHEMES.values()} == set(sgd_schemes.SGD.solvers())
 
 

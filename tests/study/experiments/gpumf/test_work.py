@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD
-from gpumf.datasets import Ratings
+from gpumf.ratings import Ratings
 from gpumf_study.experiments.gpumf import _work, sgd_limits
 
 M, N, F = 6, 4, 8
@@ -32,12 +32,12 @@ GATHERED = 2 * NNZ * (8 + 4 * F) + 4 * F * ROWS  # each rating from both sides, 
 def test_bytes_are_those_of_the_plan(host, model, solver, expected):
     given = {"solver": solver, "biases": False, "regularization": 0.1}
     if model.solvers()[solver] == "cuda":
-        given["device"] = "host"
+        given["device"] = "emulator"
     assert _work.of_epoch(model(F, **given), TRAIN)[0] == expected
 
 
 def test_fast_moves_what_its_tiles_say(host):
-    model = SGD(F, solver="fast", biases=False, regularization=0.1, device="host")
+    model = SGD(F, solver="fast", biases=False, regularization=0.1, device="emulator")
     assert _work.of_epoch(model, TRAIN)[0] == 12 * NNZ + sgd_limits.plan(model, TRAIN)[1]
 
 

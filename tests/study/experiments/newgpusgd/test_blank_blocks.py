@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from gpumf.datasets import Ratings
+from gpumf.ratings import Ratings
 from gpumf_study.experiments.newgpusgd import blank_blocks
 from outcomes import assert_drawn, word
 

@@ -14,7 +14,7 @@ def compared(few=2.0, many=2.0, of_factors=3.0):
         {"data": data, "precision": bits, "side": side, "factors": f, "solver": solver, "repeat": 0, "epoch": epoch,
          "seconds": epoch * (slower if solver == "gpusgd" else 1.0), "diverged": False,
          "prepare": 0.0, "transfer": 0.0, "train": 2.0, "compile": 0.25, "wall": 1.25 + (solver == "gpusgd")}
-        for data in ("ml-100k", "netflix-twin") for bits in (32, 64) for (side, f), slower in times.items()
+        for data in ("ml-100k", "netflix-synthetic") for bits in (32, 64) for (side, f), slower in times.items()
         for solver in ("gpusgd", "newgpusgd") for epoch in range(3)
     ]  # fmt: skip
     return pd.DataFrame(rows)
@@ -31,7 +31,7 @@ def compared(few=2.0, many=2.0, of_factors=3.0):
         ("newgpusgd-fig-12-few-netflix", {"few": 2.0}, "contradicted"),
         ("newgpusgd-fig-12-few-ml-100k", {"few": 2.0}, "reproduced"),
         ("newgpusgd-fig-12-few-ml-100k", {"few": 0.5}, "contradicted"),
-        ("newgpusgd-fig-12-few-ml-10m-twin", {}, "missing"),
+        ("newgpusgd-fig-12-few-ml-10m-synthetic", {}, "missing"),
     ],
 )
 def test_words_follow_from_the_times(name, times, expected):

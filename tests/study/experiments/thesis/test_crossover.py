@@ -57,7 +57,7 @@ def test_the_boundary_is_judged_on_sets_that_it_was_not_fitted_to():
 
 def test_settings_with_few_ratings_of_a_row_are_timed_to_the_same_error():
     grid = {"factors": [4], "regularization": [0.1], "learning_rate": [0.02], "epochs": {"ALS": 3, "SGD": 10}}
-    frame = crossover.run({"ml-100k-twin": [0.05]}, **grid, repeats=1)
+    frame = crossover.run({"ml-100k-synthetic": [0.05]}, **grid, repeats=1)
     assert set(frame.model) == {"ALS", "SGD"} and frame.level.nunique() == 1
     assert frame.seconds.notna().any() and np.allclose(frame.mae, frame.level, rtol=0.1)
     assert not np.isin(frame.mae, frame.level).any(), "the level is of other ratings"
@@ -101,7 +101,7 @@ def test_a_scheme_runs_with_the_most_factors_that_it_takes(monkeypatch):
     monkeypatch.setattr(crossover.gpu, "available", lambda: False)
     monkeypatch.setattr(crossover, "load_ratings", lambda name: ragged_ratings(n_users=80, seed=0))
     kernel, _ = crossover._ON_CPU["fastest"]["ALS"]
-    monkeypatch.setattr(ALS.schemes()[kernel], "max_factors", 4)
+    monkeypatch.setattr(ALS.solver_classes()[kernel], "max_factors", 4)
     grid = {"factors": [4], "regularization": [0.1], "learning_rate": [0.02], "epochs": {"ALS": 1, "SGD": 1}}
 
     def trained(model, *what, stop):

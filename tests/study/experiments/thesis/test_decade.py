@@ -25,13 +25,13 @@ def test_page_one_says_what_the_figure_shows(frame):
     summary = _decade.summary(frame).set_index(["model", "data"])
     assert (summary.same < summary.published).all()
     behind = summary[summary.ours < summary.published]
-    assert behind.index.tolist() == [("SGD", "jester-twin")] and behind.version.tolist() == ["SGD, fast"]
+    assert behind.index.tolist() == [("SGD", "jester-synthetic")] and behind.version.tolist() == ["SGD, fast"]
     assert (behind.ours > behind.same).all()
 
 
 def test_a_faster_version_becomes_ours(frame):
     before = _decade.summary(frame)
-    of = (frame.data == "jester-twin") & (frame.version == "SGD, fast")
+    of = (frame.data == "jester-synthetic") & (frame.version == "SGD, fast")
     frame.loc[of, "seconds"] /= 1000
     after = _decade.summary(frame)
     assert after.version.tolist() == [*before.version[:-1], "SGD, fast"]

@@ -34,7 +34,7 @@ def trained(model, times, last=0.57, wall=2.0):
     """Two epochs of each kernel: of seconds each that end, but on the processor, with an MAE of `last`."""
     return [
         (
-            "douban-twin",
+            "douban-synthetic",
             model,
             kernel,
             device,

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf.datasets import DataError, Ratings
-from gpumf.hashing import positional_hash
+from gpumf._util.counter_rng import positional_hash
+from gpumf.ratings import DataError, Ratings
 from gpumf_study.experiments.thesis import further_features as experiment
 from gpumf_study.experiments.thesis.further_features import (
     BIASES,

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.colors import same_color
 
 from gpumf import RBM
-from gpumf.models.rbm.divergence import batch_order
+from gpumf.solvers.rbm_divergence import batch_order
 from gpumf_study import figure_style as style
 from gpumf_study.experiments.thesis import rbm_speed
 from outcomes import labelled, word
@@ -18,7 +18,7 @@ CEILINGS = {"copy_bytes_per_second": 1e9, "fp32_flops": 1e9}
 def test_the_least_work_of_an_epoch_is_that_of_its_batches():
     ratings, model = ragged_ratings(seed=0), RBM(6, batch=7, gibbs_steps=2, solver="sequential")
     model.fit(ratings, 0)
-    trainer = model.trainer(ratings)
+    trainer = model.make_solver(ratings)
     order = batch_order(0, 0, len(trainer.batches))
     items = sum(len(np.unique(trainer.batches[int(b)].items)) for b in order)
     share, moved, flops = rbm_speed._work(trainer.batches, order, ratings.nnz, model)
@@ -35,7 +35,7 @@ def test_versions_are_timed_whole_and_by_updates(version, host):
     kernel, of = RBM.versions()[version]
     slow = version in ("thesis, batches", "thesis, transfer")
     ratings = ragged_ratings(12, 9, 6, seed=1)
-    device = "cpu" if kernel == "sequential" else "host"
+    device = "cpu" if kernel == "sequential" else "emulator"
     model = RBM(4, batch=5, solver=kernel, device=device, **of.options)
     rows = pd.DataFrame(rbm_speed._timings(model, ratings, 1, slow, 3, CEILINGS))
     updates = {*rbm_speed.UPDATES, rbm_speed.BATCHES} if kernel == "thesis" else set()
@@ -131,14 +131,14 @@ def test_seconds_of_an_update_are_the_sum_over_all_batches_and_steps():
         calls[-1] += (next(ticks),)
         return [calls[-1][1]]
 
-    class Trainer:
+    class Solver:
         def __getattr__(self, name):
             return lambda *_, **__: calls.append((name,))
 
         def keys(self, epoch, number):
             return [(0, 0)] * steps
 
-    seconds = rbm_speed._updates(Trainer(), np.arange(batches), timed)
+    seconds = rbm_speed._updates(Solver(), np.arange(batches), timed)
     names = {rbm_speed.BATCHES: "take", **dict(zip(rbm_speed.UPDATES, HOOKS, strict=True))}
     for part, name in names.items():
         assert seconds[part] == sum(tick for called, tick in calls if called == name), part

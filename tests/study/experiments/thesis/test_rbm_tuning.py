@@ -26,14 +26,14 @@ def test_the_tuned_machine_is_told_from_the_thesiss_by_means_over_seeds():
 @pytest.fixture(scope="module")
 def tuning():
     others = {"learning_rate": [0.3, 1e-6], "hidden": [3], "gibbs_steps": [2, [[0, 1], [1, 2]]]}
-    return rbm_tuning.run(["ml-100k-twin"], others, [3], "sequential", seeds=2)
+    return rbm_tuning.run(["ml-100k-synthetic"], others, [3], "sequential", seeds=2)
 
 
 def test_each_parameter_is_changed_alone_and_the_search_goes_on_from_the_best(tuning):
     choices, tests = (tuning[tuning.step == step] for step in ("choice", "test"))
-    rates = rbm_tuning.changed_alone(tuning, "ml-100k-twin", "learning_rate")
+    rates = rbm_tuning.changed_alone(tuning, "ml-100k-synthetic", "learning_rate")
     assert set(rates.learning_rate) == {0.02, 0.3, 1e-6} and set(rates.hidden) == {128}
-    steps = rbm_tuning.changed_alone(tuning, "ml-100k-twin", "gibbs_steps")
+    steps = rbm_tuning.changed_alone(tuning, "ml-100k-synthetic", "gibbs_steps")
     assert set(steps.gibbs_steps) == {"T = 1", "T = 2", "T = 1, from epoch 1 on 2"}
     best = rates.loc[rates.rmse.idxmin()].learning_rate
     assert set(choices[choices.hidden == 3].learning_rate) == {rbm_tuning.THESIS["learning_rate"], best}
@@ -54,7 +54,7 @@ def test_curves_are_drawn_a_parameter_each(tuning, stored):
     figure = style.save(rbm_tuning.figure(tuning), stored(tuning))
     lines = [[line for line in axis.lines if not line.get_label().startswith("_")] for axis in figure.axes]
     assert [len(of) for of in lines] == [3, 2, 3]
-    curve = rbm_tuning.changed_alone(tuning, "ml-100k-twin", "hidden").query("hidden == 3 and epoch > 0").rmse
+    curve = rbm_tuning.changed_alone(tuning, "ml-100k-synthetic", "hidden").query("hidden == 3 and epoch > 0").rmse
     np.testing.assert_allclose(lines[1][0].get_ydata(), curve)
     assert labelled(figure)
 

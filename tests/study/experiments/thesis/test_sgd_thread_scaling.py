@@ -15,7 +15,7 @@ def scaled(best=16384, published=True):
             seconds = 4096 / threads if threads <= best else 4096 / best * threads / best
             for repeat in (-1, 0, 1):
                 run = threads, repeat, seconds * (1 + repeat / 1000), 0.6 + threads * 1e-6 + repeat / 1e4
-                rows.append(("douban-twin", "cuda", machine, processors, *run))
+                rows.append(("douban-synthetic", "cuda", machine, processors, *run))
     columns = ["data", "device", "machine", "multiprocessors", "threads", "repeat", "seconds", "mae"]
     return pd.DataFrame(rows, columns=columns)
 

@@ -89,7 +89,7 @@ def test_the_gpu_alone_is_drawn_to_the_errors_that_all_versions_are_compared_at(
         ("thesis-fig-6.12-jester-1", timed(SECONDS, {}), "reproduced"),
         ("thesis-fig-6.12-jester-1", timed(SECONDS | {"SGD (32/128)": 0.7}, {}), "contradicted"),
         ("thesis-fig-6.12-jester-1-own", timed(SECONDS, {}), "contradicted"),
-        ("thesis-fig-6.12-douban-twin-own", timed(SECONDS, {}, "douban-twin"), "reproduced"),
+        ("thesis-fig-6.12-douban-synthetic-own", timed(SECONDS, {}, "douban-synthetic"), "reproduced"),
     ],
 )
 def test_a_word_follows_from_the_numbers(name, frame, expected):
@@ -119,7 +119,7 @@ def test_cores_that_take_each_rating_once_have_words_of_their_own(name, seconds,
 @pytest.mark.parametrize("name", ["lost-each-once", "sgd-all-cores-each-once"])
 def test_they_are_judged_where_they_ran_three_times_on_every_set(name, suffix):
     thrice, twice = (timed(EACH_ONCE, {}, repeats=repeats) for repeats in (3, 2))
-    of_twin = timed(EACH_ONCE, {}, "jester-twin", repeats=3)
+    of_twin = timed(EACH_ONCE, {}, "jester-synthetic", repeats=3)
     for frame, judged in (
         (thrice, True),
         (pd.concat([thrice, of_twin]), True),

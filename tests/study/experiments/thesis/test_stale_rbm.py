@@ -30,7 +30,7 @@ def test_a_stale_machine_keeps_its_weights_and_may_be_shown_newer_ratings():
 @pytest.fixture(scope="module")
 def ages():
     settings = {"factors": 4, "factor_epochs": 4, "hidden": 6, "hidden_epochs": 4, "kernel": "sequential", "seeds": 1}
-    return stale_rbm.run("ml-100k-twin", ["random", "time"], first=0.5, chunks=5, every=[1, 2, 4], **settings)
+    return stale_rbm.run("ml-100k-synthetic", ["random", "time"], first=0.5, chunks=5, every=[1, 2, 4], **settings)
 
 
 def test_the_machine_is_as_old_as_it_should_be(ages, stored):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from gpumf import ALS
-from gpumf.gpu.occupancy import KEPLER, active_blocks
+from gpumf.backends.occupancy import KEPLER, active_blocks
 from gpumf_study.experiments import _published
 from gpumf_study.experiments.thesis import thread_scaling
 from outcomes import assert_drawn, word
@@ -95,8 +95,8 @@ def test_asking_for_more_shared_memory_changes_no_factor(launcher):
     train = ragged_ratings(seed=3)
     model = ALS(16, solver="thesis_shared", device=launcher.name, biases=False)
     factors = []
-    for asked in (0, 2 * model.scheme.shared_bytes(model)):
-        trainer = model.trainer(train, shared_bytes=asked)
+    for asked in (0, 2 * model.solver_class.shared_bytes(model.hyperparameters)):
+        trainer = model.make_solver(train, shared_bytes=asked)
         trainer.epoch(0)
         factors.append([launcher.to_numpy(side).copy() for side in trainer.factors()])
     for with_less, with_more in zip(*factors, strict=True):
@@ -112,7 +112,7 @@ def test_a_block_that_occupies_goes_when_told_or_gives_up(launcher):
 
 
 def test_a_block_that_occupies_waits_a_minute_or_more(cuda):
-    from gpumf.gpu.cuda import _MOST_POLLS
+    from gpumf.backends.cuda import _MOST_POLLS
 
     kernel, polls = cuda.kernel("microbenchmarks/occupy.cu", "occupy"), 1_000_000
     never = [cuda.zeros(1, np.int32) for _ in range(3)]

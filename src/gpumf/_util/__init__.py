@@ -1,0 +1,1 @@
+"""Small helpers without knowledge of ratings or models."""

@@ -1,0 +1,104 @@
+"""Where things lie outside the package: data and results of this user, and what was compiled.
+
+In a checkout data and results are part of it. An installed package has them where the system keeps a user's data
+(`platformdirs`): a folder of packages is neither its own nor always writable.
+"""
+
+import os
+import stat
+import tempfile
+import warnings
+from contextlib import suppress
+from functools import cache as once
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def checkout() -> Path | None:
+    """The root of the repository that this package runs from, or None for an installed package."""
+    root = _PACKAGE.parents[1]
+    return root if _PACKAGE.parent.name == "src" and (root / "kernels").is_dir() else None
+
+
+def home() -> Path:
+    """The folder whose `data` holds data sets and results: the checkout, else this user's folder of gpumf.
+
+    Raises
+    ------
+    OSError : an installed package, and nothing says where the user's folders are
+    """
+    import platformdirs
+
+    return checkout() or _known(platformdirs.user_data_path)
+
+
+def cache() -> Path:
+    """The folder of what is compiled for this user; it need not exist yet.
+
+    Raises
+    ------
+    OSError : nothing says where the user's folders are
+    """
+    import platformdirs
+
+    return _known(platformdirs.user_cache_path)
+
+
+def _known(folder):
+    # Without a home some versions raise, and others leave its sign, ~, in the path.
+    with suppress(RuntimeError):
+        if (path := folder("gpumf")).is_absolute():
+            return path
+    raise OSError("this user has no home folder; set HOME to one that can be written")
+
+
+# Code that is executed is loaded only from where no other user could have put it.
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, with those above it, that this user alone can change.
+
+    Raises
+    ------
+    OSError : it cannot be made or written, or others could change what is in it; a warning tells the latter, once
+    """
+    for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    above = {*folder.absolute().parents, *folder.resolve().parents}
+    for why in (why_not_private(folder), *(_why_open(place) for place in sorted(above))):
+        if why:
+            _warn(f"{why}: compiled code is not kept in {folder}")
+            raise PermissionError(why)
+    if hasattr(os, "geteuid") and folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
+    tempfile.TemporaryFile(dir=folder).close()
+
+
+def why_not_private(path: Path) -> str | None:
+    """One sentence on who else could have written a file or folder, or None where it is this user's alone."""
+    if not hasattr(os, "geteuid"):  # Windows keeps users apart by other means
+        return None
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        return f"{path} is a link"
+    if found.st_uid != os.geteuid():
+        return f"{path} belongs to another user"
+    return f"{path} can be written by others" if found.st_mode & 0o022 else None
+
+
+def _why_open(folder):
+    """As `why_not_private`, of a folder above: it may be root's, and where only owners rename (/tmp), everybody's."""
+    if not hasattr(os, "geteuid"):  # Windows keeps users apart by other means
+        return None
+    found = folder.stat()
+    if found.st_uid not in (0, os.geteuid()):
+        return f"{folder} belongs to another user"
+    return (
+        f"{folder} can be written by others" if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX else None
+    )
+
+
+@once
+def _warn(message):
+    warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -1,0 +1,165 @@
+"""One half-sweep of ALS on the CPU by conjugate gradient, without any row's matrix: native/cg.cpp, or Numba.
+
+A p = sum w (q . p) q + G p + ridge p is a pass over a row's ratings, so that a step costs 4 f operations a rating
+where the matrix costs f^2 (Takács, Pilászy and Tikk 2011). Numba takes the place of C++ where there is no compiler;
+both do the same arithmetic in FP32, summed up by chunks of ratings, with scalars in FP64.
+"""
+
+from ctypes import c_bool, c_float, c_int, c_int64
+from functools import cache
+
+import numpy as np
+
+from gpumf import threads
+from gpumf.backends import compile
+from gpumf.backends.cpu.shapes import takes
+from gpumf.backends.jit import SUMS_IN_ANY_ORDER, cached_njit, prange
+
+_CHUNK = 256  # ratings summed up in one go
+
+
+def longest_first(indptr):
+    """The CSR rows in the order in which threads take them, int32 (rows,): the last ones are soon done."""
+    return np.argsort(-np.diff(indptr), kind="stable").astype(np.int32)
+
+
+def half_sweep(factors, parallel, implicit):
+    """Compile half_sweep(rows, order, fixed, solved, regularization, weighted, alpha, steps, tolerance).
+
+    Parameters
+    ----------
+    factors : int f
+    parallel : bool, rows over all cores instead of one after another
+    implicit : bool, the ratings are implicit feedback: see `gpumf.ImplicitALS`
+
+    Returns
+    -------
+    A function that improves `solved`, float32 (rows, f), by at most `steps` steps of conjugate gradient on the rows'
+    normal equations (`gpumf.backends.cpu.reference.als_half_sweep` and `implicit_half_sweep`), given the
+    CompressedRows, their order (`longest_first`) and `fixed`, float32 (columns, f), the factors of the other side. A
+    row ends early where its residual's length is at most `tolerance` times the right side's, and starts from zero
+    where that is nearer than `solved`. A row without ratings gets zeros, as does one whose right side is zero.
+    """
+    run = native_half_sweep(factors, parallel, implicit) or numba_half_sweep(factors, parallel, implicit)
+    arrays = "int64 rows+1", "int32 nnz", "float32 nnz", "int32 rows", "float32 columns f", "float32 rows f"
+    check = takes(*arrays, f=factors)(lambda *_: None)
+
+    def half_sweep(rows, order, fixed, solved, *parameters):
+        check(rows.indptr, rows.indices, rows.values, order, fixed, solved)
+        run(rows, order, fixed, solved, *parameters)
+
+    return half_sweep
+
+
+@cache
+def native_half_sweep(factors, parallel, implicit):
+    """As `half_sweep`, in C++; None where it does not compile here."""
+    library = compile.library("cg.cpp", FACTORS=factors, IMPLICIT=int(implicit))
+    if library is None:
+        return None
+    run, floats, integers = library.half_sweep, compile.array(np.float32), compile.array(np.int32)
+    run.argtypes = [compile.array(np.int64), integers, floats, integers, floats, floats, c_int64, c_int64]
+    run.argtypes += [c_float, c_bool, c_float, c_int, c_float, c_int]
+
+    def half_sweep(rows, order, fixed, solved, *parameters):
+        arrays = rows.indptr, rows.indices, rows.values, order, fixed, solved
+        run(*arrays, rows.n_rows, len(fixed), *parameters, threads.count() if parallel else 1)
+
+    return half_sweep
+
+
+def numba_half_sweep(factors, parallel, implicit):
+    """As `half_sweep`, by Numba."""
+    run = _all_rows if parallel else _each_row
+
+    def half_sweep(rows, order, fixed, solved, regularization, weighted, alpha, steps, tolerance):
+        gram = fixed.T @ fixed if implicit else np.zeros((0, 0), np.float32)
+        ridges = np.full(rows.n_rows, regularization, np.float32)
+        if weighted:
+            ridges *= rows.counts.astype(np.float32)
+        arrays = rows.indptr, rows.indices, rows.values, order, fixed, gram, solved, ridges
+        run(*arrays, np.float32(alpha), steps, np.float32(tolerance))
+
+    return half_sweep
+
+
+@cached_njit(nogil=True, fastmath=SUMS_IN_ANY_ORDER)
+def _add_products(indices, values, fixed, implicit, alpha, p, product, right):
+    """product += A p of a row's ratings; where `right` is not empty, it is the right side, summed up on the way."""
+    for first in range(0, len(indices), _CHUNK):
+        part, part_of_right = np.zeros_like(product), np.zeros_like(right)
+        for t in range(first, min(first + _CHUNK, len(indices))):
+            q, weight, target = fixed[indices[t]], np.float32(1), values[t]
+            if implicit:
+                weight = alpha * abs(values[t])
+                target = weight + np.float32(1) if values[t] > 0 else np.float32(0)
+            dot = np.float32(0)
+            for k in range(len(q)):
+                dot += q[k] * p[k]
+            for k in range(len(q)):
+                part[k] += weight * dot * q[k]
+            for k in range(len(right)):
+                part_of_right[k] += target * q[k]
+        product += part
+        right += part_of_right
+
+
+@cached_njit(nogil=True, fastmath=SUMS_IN_ANY_ORDER)
+def _start(gram, ridge, p):
+    """G p + ridge p."""
+    product = ridge * p
+    for i in range(len(gram)):
+        for k in range(len(p)):
+            product[k] += p[i] * gram[i, k]
+    return product
+
+
+@cached_njit(nogil=True, fastmath=SUMS_IN_ANY_ORDER)
+def _dot(a, b):
+    total = 0.0
+    for k in range(len(a)):
+        total += np.float64(a[k]) * np.float64(b[k])
+    return total
+
+
+@cached_njit(nogil=True)
+def _solve_row(row, indptr, indices, values, fixed, gram, solved, ridge, alpha, steps, tolerance):
+    indices, values = indices[indptr[row] : indptr[row + 1]], values[indptr[row] : indptr[row + 1]]
+    implicit, nothing = len(gram) > 0, np.zeros(0, np.float32)
+    x, b = solved[row], np.zeros(fixed.shape[1], np.float32)
+    product = _start(gram, ridge, x)
+    _add_products(indices, values, fixed, implicit, alpha, x, product, b)
+    residual = b - product
+    square, of_right = _dot(residual, residual), _dot(b, b)
+    if not square < of_right:  # zero is nearer
+        x[:] = 0
+        residual[:] = b
+        square = of_right
+    enough = np.float64(tolerance) ** 2 * of_right
+    p = residual.copy()
+    for _ in range(steps):
+        if square <= enough:
+            break
+        product = _start(gram, ridge, p)
+        _add_products(indices, values, fixed, implicit, alpha, p, product, nothing)
+        # A less than the ridge in any direction is nothing but rounding.
+        curvature = max(_dot(p, product), np.float64(ridge) * _dot(p, p))
+        along = np.float32(square / curvature)
+        x += along * p
+        residual -= along * product
+        before = square
+        square = _dot(residual, residual)
+        p = residual + np.float32(square / before) * p
+
+
+@cached_njit(nogil=True)
+def _each_row(indptr, indices, values, order, fixed, gram, solved, ridges, alpha, steps, tolerance):
+    for row in order:
+        _solve_row(row, indptr, indices, values, fixed, gram, solved, ridges[row], alpha, steps, tolerance)
+
+
+@cached_njit(nogil=True, parallel=True)
+def _all_rows(indptr, indices, values, order, fixed, gram, solved, ridges, alpha, steps, tolerance):
+    for k in prange(len(order)):
+        row = order[k]
+        _solve_row(row, indptr, indices, values, fixed, gram, solved, ridges[row], alpha, steps, tolerance)

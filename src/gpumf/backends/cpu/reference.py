@@ -1,0 +1,266 @@
+"""The mathematics in float64 NumPy, as close to the formulas as code gets; what every kernel is checked against."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from gpumf._util.counter_rng import random_positions
+
+
+def als_half_sweep(rows, fixed, regularization, weighted=True, pinned=None):
+    """Solve every row's normal equations (thesis, equations 5.1 and 5.2).
+
+    Parameters
+    ----------
+    rows : CompressedRows
+    fixed : (columns, f), the factors of the other side
+    regularization : lambda
+    weighted : bool, lambda times the number of the row's ratings (Zhou et al. 2008) instead of lambda
+    pinned : the column of the solutions that is 1, where there is one
+
+    Returns
+    -------
+    float64 (rows, f); zeros for a row without ratings, but for the pinned column
+    """
+    fixed = np.asarray(fixed, np.float64)
+    if pinned is not None:
+        of_ones, others = fixed[:, pinned], np.delete(fixed, pinned, axis=1)
+        left = rows.values - of_ones[rows.indices]
+        solved = als_half_sweep(replace(rows, values=left), others, regularization, weighted)
+        return np.insert(solved, pinned % fixed.shape[1], 1, axis=1)
+    factors = fixed.shape[1]
+    solved = np.zeros((rows.n_rows, factors))
+    for row, (begin, end) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):
+        if begin < end:
+            v = fixed[rows.indices[begin:end]]
+            ridge = regularization * (end - begin if weighted else 1)
+            a = v.T @ v + ridge * np.eye(factors)
+            solved[row] = np.linalg.solve(a, v.T @ rows.values[begin:end].astype(np.float64))
+    return solved
+
+
+def implicit_half_sweep(rows, fixed, regularization, alpha):
+    """Solve every row's normal equations for implicit feedback (Hu, Koren, Volinsky 2008; cumf, section 5.6).
+
+    A rating r > 0 says that the column was chosen, any other that it was not, with confidence 1 + alpha |r|; every
+    column without a rating was not, with confidence 1.
+
+    Parameters
+    ----------
+    rows : CompressedRows
+    fixed : (columns, f), the factors of the other side
+    regularization : lambda
+    alpha : confidence a rating
+
+    Returns
+    -------
+    float64 (rows, f); zeros for a row without ratings
+    """
+    fixed = np.asarray(fixed, np.float64)
+    everything = fixed.T @ fixed + regularization * np.eye(fixed.shape[1])
+    solved = np.zeros((rows.n_rows, fixed.shape[1]))
+    for row, (begin, end) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):
+        chosen = rows.values[begin:end] > 0
+        if chosen.any():
+            v = fixed[rows.indices[begin:end]]
+            weights = alpha * np.abs(rows.values[begin:end].astype(np.float64))
+            solved[row] = np.linalg.solve(everything + (v.T * weights) @ v, v.T @ (chosen * (1 + weights)))
+    return solved
+
+
+def sgd_replay(ratings, order, p, q, steps, biases=0, sides="both", stored=None, rates=None):
+    """Updates of SGD one after another (thesis, Algorithm 4.1; with biases, cu2rec), in a given order of the ratings.
+
+    Parameters
+    ----------
+    ratings : Ratings, counted from their mean where there are biases
+    order : positions of the ratings, each as often as it counts
+    p, q : (n_users, columns) and (n_items, columns)
+    steps : learning rate and lambda of the users and of the items; with biases of theirs too
+    biases : 0, 1 or 2, as BIASES of kernels/common/sgd.cuh
+    sides : 'both', or 'users' or 'items' alone (Algorithm 2.2)
+    stored : dtype to which factors are rounded after every update; float64 by default
+    rates : of each user and of each item, in units of the learning rate; 1 by default
+
+    Returns
+    -------
+    (p, q) : float64 copies of the given factors after the updates
+    """
+    user_rates, item_rates = rates or (np.ones(len(p)), np.ones(len(q)))
+    p, q = p.astype(np.float64), q.astype(np.float64)
+    columns = np.arange(p.shape[1])
+    plain = columns < p.shape[1] - (2 if biases else 0)
+    learned_p, learned_q = plain.copy(), plain.copy()
+    if biases == 1:
+        learned_p[-2] = learned_q[-1] = True
+    rate, user_reg, item_reg, user_bias_reg, item_bias_reg = (*steps, 0, 0)[:5]
+    p_reg, q_reg = np.where(plain, user_reg, user_bias_reg), np.where(plain, item_reg, item_bias_reg)
+    for t in order:
+        u, i = ratings.users[t], ratings.items[t]
+        error = p[u] @ q[i] - np.float64(ratings.values[t])
+        new_p = p[u] - learned_p * rate * user_rates[u] * (error * q[i] + p_reg * p[u])
+        new_q = q[i] - learned_q * rate * item_rates[i] * (error * p[u] + q_reg * q[i])
+        if sides != "items":
+            p[u] = new_p.astype(stored)
+        if sides != "users":
+            q[i] = new_q.astype(stored)
+    return p, q
+
+
+def hogwild(ratings, p, q, steps, key, first_update, n_updates, biases=0):
+    """`sgd_replay` on the samples that the kernels draw.
+
+    Returns
+    -------
+    (p, q) : float64 copies of the given factors after the updates
+    """
+    draws = np.arange(first_update, first_update + n_updates, dtype=np.uint64)
+    samples = random_positions(key, draws, ratings.nnz)
+    return sgd_replay(ratings, samples, p, q, steps, biases)
+
+
+def cu2rec_step(ratings, p, q, steps, biases, key, step, first_user, conflict):
+    """A step of cu2rec, the users one after another: of each one rating of its CSR row, drawn as the kernel does.
+
+    Parameters
+    ----------
+    conflict : 'early_bird_gets', the first update of an item counts; 'early_bird_loses', the last one; 'atomic', all
+
+    Returns
+    -------
+    (p, q) : float64 copies of the given factors after the step
+    """
+    rows, n = ratings.by_user, ratings.n_users
+    before, new_q = q.astype(np.float64), q.astype(np.float64)
+    p, seen = p.astype(np.float64), set()
+    for user in (np.arange(n) + first_user) % n:
+        if rows.counts[user] == 0:
+            continue
+        t = rows.indptr[user] + random_positions(key, step * n + user, rows.counts[user])
+        item = rows.indices[t]
+        one = type(ratings)([user], [item], [rows.values[t]], n, ratings.n_items)
+        read = new_q if conflict == "atomic" else before
+        p, q_of_item = sgd_replay(one, [0], p, read, steps, biases)
+        if conflict != "early_bird_gets" or item not in seen:
+            new_q[item] = q_of_item[item]
+        seen.add(item)
+    return p, new_q
+
+
+def rbm_hidden(chosen, weights, hidden_biases):
+    """p(h_j = 1 | v) (thesis, equation 2.32).
+
+    Parameters
+    ----------
+    chosen : (users, n_items, K), one where the user gave the item the level, else zero
+    weights : (n_items, K, hidden)
+    hidden_biases : (hidden,)
+
+    Returns
+    -------
+    float64 (users, hidden)
+    """
+    return 1 / (1 + np.exp(-(hidden_biases + np.einsum("uik,ikj->uj", chosen, weights.astype(np.float64)))))
+
+
+def rbm_visible(units, weights, visible_biases):
+    """p(v_i = k | h) (thesis, equation 2.31).
+
+    Parameters
+    ----------
+    units : (users, hidden)
+    weights : (n_items, K, hidden)
+    visible_biases : (n_items, K)
+
+    Returns
+    -------
+    float64 (users, n_items, K)
+    """
+    inputs = visible_biases + np.einsum("uj,ikj->uik", units, weights.astype(np.float64))
+    odds = np.exp(inputs - inputs.max(axis=-1, keepdims=True))
+    return odds / odds.sum(axis=-1, keepdims=True)
+
+
+def contrastive_divergence(chosen, weights, visible_biases, hidden_biases, draws):
+    """What a batch of users says of how to change the parameters of an RBM (thesis, Algorithm 4.2, equation 4.3).
+
+    Parameters
+    ----------
+    chosen : (users, n_items, K), one where the user gave the item the level, else zero
+    weights, visible_biases, hidden_biases : (n_items, K, hidden), (n_items, K) and (hidden,)
+    draws : for each step of Gibbs sampling uniform numbers for hidden units, (users, hidden), and for visible ones,
+        (users, n_items). A hidden unit is on where its number is below its probability; a visible one takes the first
+        level up to which the probabilities add up to more than its number.
+
+    Returns
+    -------
+    (positive, negative, reconstruction) : p(h | v) and p(h | v') (users, hidden), and v', as `chosen`
+    gradients : of weights, visible and hidden biases: sums over the batch, of their shapes
+    """
+    rated = chosen.any(axis=-1, keepdims=True)
+    positive = negative = rbm_hidden(chosen, weights, hidden_biases)
+    for hidden_draws, visible_draws in draws:
+        probabilities = rbm_visible(hidden_draws < negative, weights, visible_biases)
+        below = np.cumsum(probabilities[..., :-1], axis=-1) <= visible_draws[..., None]
+        reconstruction = np.eye(chosen.shape[-1])[below.sum(axis=-1)] * rated
+        negative = rbm_hidden(reconstruction, weights, hidden_biases)
+    statistics = positive, negative, reconstruction
+    data, model = (
+        (np.einsum("uik,uj->ikj", v, h), v.sum(axis=0), h.sum(axis=0))
+        for v, h in ((chosen, positive), (reconstruction, negative))
+    )
+    return statistics, tuple(a - b for a, b in zip(data, model, strict=True))
+
+
+def rbm_expectations(units, weights, visible_biases, level_values):
+    """Expected ratings, float64 (users, n_items) (thesis, equation 2.34); arguments as of `rbm_visible`."""
+    return rbm_visible(units, weights, visible_biases) @ np.asarray(level_values, np.float64)
+
+
+def sum_errors(ratings, p, q):
+    """(sum |e|, sum e^2) over e = p_u . q_i - r_ui (thesis, equation 6.1)."""
+    p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
+    error = np.einsum("tk,tk->t", p[ratings.users], q[ratings.items]) - ratings.values
+    return np.abs(error).sum(), (error**2).sum()
+
+
+def top_items(p, q, users, candidates, seen, k):
+    """The k best candidates, by p_u . q_i, that a user has not seen; of equal scores the lower position first.
+
+    Parameters
+    ----------
+    p, q : (n_users, f) and (n_items, f)
+    users : positions (n,)
+    candidates : bool (n_items,)
+    seen : CompressedRows of the users
+
+    Returns
+    -------
+    (items, scores) : int64 and float64 (n, k); -1 and NaN where there are fewer candidates
+    """
+    p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
+    items, scores = np.full((len(users), k), -1), np.full((len(users), k), np.nan)
+    for row, user in enumerate(users):
+        free = candidates.copy()
+        free[seen.indices[seen.indptr[user] : seen.indptr[user + 1]]] = False
+        positions = np.flatnonzero(free)
+        dots = q[positions] @ p[user]
+        best = np.argsort(-dots, kind="stable")[:k]
+        items[row, : len(best)], scores[row, : len(best)] = positions[best], dots[best]
+    return items, scores
+
+
+def ranking_metrics(items, relevant):
+    """Precision, recall, average precision and NDCG (binary relevance) of one list.
+
+    Parameters
+    ----------
+    items : positions (k,), best first; -1 is no item
+    relevant : positions of the test items, at least one
+    """
+    k, hit = len(items), np.isin(items, relevant)
+    ranks = np.arange(1, k + 1)
+    most = min(k, len(relevant))
+    average_precision = (np.cumsum(hit) / ranks)[hit].sum() / most
+    discounts = 1 / np.log2(ranks + 1)
+    return hit.sum() / k, hit.sum() / len(relevant), average_precision, discounts[hit].sum() / discounts[:most].sum()

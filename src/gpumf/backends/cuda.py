@@ -1,0 +1,367 @@
+"""One CUDA device through CuPy."""
+
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import pairwise
+
+import cupy
+import cupyx
+import numpy as np
+
+from gpumf.backends import DeviceError, out_of_memory, sources, streaming
+from gpumf.backends.recording import Recorder
+from gpumf.backends.signature import Signature
+
+# A minute or more, after which a block that only occupies a multiprocessor gives it up.
+_MOST_POLLS = 100_000_000
+
+_OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+
+_STAGED = 8 << 20
+"""Bytes of an array from which it goes through pinned memory, at the speed of the bus."""
+_STAGE = 32 << 20
+"""Bytes that do so at a time."""
+
+# Of static and dynamic shared memory together; above this a kernel must ask for the latter (CUDA programming guide,
+# "Shared Memory").
+_SHARED_WITHOUT_ASKING = 48 * 1024
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled kernel. Calling it launches it: kernel(grid, block, users=.., items=.., shared=bytes).
+
+    See `gpumf.backends.signature.Signature.bind` on the arguments, which may be given in the kernel's order too.
+    """
+
+    name: str
+    signature: Signature
+    function: "cupy.RawKernel"
+    device: "CudaDevice"
+
+    def __call__(self, grid, block, /, *arguments, shared=0, **named):
+        arguments = self.signature.bind(arguments, named, cupy.ndarray)
+        self._ask_for(shared)
+        self.device.launched(arguments)
+        try:
+            self.function(_three(grid), _three(block), arguments, shared_mem=shared)
+        except cupy.cuda.driver.CUDADriverError as error:
+            if error.status != _OUT_OF_MEMORY:
+                raise
+            # What a thread has of it, the device keeps for as many threads as it runs at a time.
+            asked = self.attributes["local_size_bytes"] * self.device.resident_threads
+            raise out_of_memory(f"the local memory of {self.name}", asked, self.device.free_bytes()) from error
+
+    @property
+    def attributes(self):
+        """Registers, local (spilled), shared and constant bytes, as the driver reports them."""
+        return dict(self.function.attributes)
+
+    def active_blocks(self, block, shared=0):
+        """Blocks of `block` threads and `shared` bytes that a multiprocessor holds at a time, as the driver says."""
+        self._ask_for(shared)
+        return cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(self.function.kernel.ptr, block, shared)
+
+    @cached_property
+    def _static_shared(self):
+        return self.function.shared_size_bytes
+
+    def _ask_for(self, shared):
+        if shared and self._static_shared + shared > _SHARED_WITHOUT_ASKING:
+            self.function.max_dynamic_shared_size_bytes = shared
+
+
+def _stages(array):
+    """Where the parts of a long array begin that are in pinned memory at a time, and its length."""
+    return [*range(0, array.size, _STAGE // array.itemsize), array.size]
+
+
+def _three(shape):
+    return tuple(shape) if np.ndim(shape) else (int(shape),)
+
+
+class _Slot:
+    """Room for a part of arrays, in pinned memory and on the device, and events: when it is copied, when used up."""
+
+    def __init__(self, device, arrays, longest):
+        self.pinned = [cupyx.empty_pinned((longest, *a.shape[1:]), a.dtype) for a in arrays]
+        self.arrays = [device.empty((longest, *a.shape[1:]), a.dtype) for a in arrays]
+        self.copied, self.used = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
+
+
+def _in_c_order(values):
+    return cupy.ascontiguousarray(cupy.asarray(values))
+
+
+class CudaDevice(Recorder):
+    """Arrays, kernels and time on the current CUDA device.
+
+    Attributes
+    ----------
+    compile_seconds : spent on kernels that were not compiled yet, or not loaded from CuPy's cache
+    """
+
+    name, xp = "cuda", cupy
+
+    def __init__(self):
+        self._kernels, self._facts = {}, {}
+        self.compile_seconds = 0.0
+
+    def array(self, values):
+        """A copy of a NumPy array on the device; an array that is there already, itself where it is in C's order."""
+        (result,) = self.arrays([values])
+        return result
+
+    def arrays(self, values):
+        """`array` of each of a list: long ones are on their way one right behind another."""
+        results, pieces, places = [], [], []
+        for one in values:
+            one = one if isinstance(one, cupy.ndarray) else np.asarray(one)
+            if isinstance(one, cupy.ndarray) or one.nbytes < _STAGED:
+                results.append(self._allocated(_in_c_order, one, asked=one.nbytes))
+                continue
+            results.append(self.empty(one.shape, one.dtype))
+            source, there = (flat.reshape(-1).view(np.uint8) for flat in (np.ascontiguousarray(one), results[-1]))
+            for begin, end in pairwise(_stages(source)):
+                pieces.append([source[begin:end]])
+                places.append(there[begin:end])
+        for place, (part,) in zip(places, self._streamed(pieces), strict=True):
+            place[:] = part
+        return results
+
+    def empty(self, shape, dtype):
+        """An uninitialised array on the device."""
+        return self._allocated(cupy.empty, shape, dtype, asked=int(np.prod(shape)) * np.dtype(dtype).itemsize)
+
+    def zeros(self, shape, dtype):
+        """An array of zeros on the device."""
+        return self._allocated(cupy.zeros, shape, dtype, asked=int(np.prod(shape)) * np.dtype(dtype).itemsize)
+
+    def _allocated(self, allocate, *arguments, asked):
+        self._not_while_recording("allocate")
+        try:
+            return allocate(*arguments)
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            raise out_of_memory("an array", asked, self.free_bytes()) from error
+
+    def to_numpy(self, array, dtype=None):
+        """A copy of a device array on the host, of another dtype if one is given; waits for what writes it."""
+        self._not_while_recording("copy to the host")
+        dtype = array.dtype if dtype is None else dtype
+        if not isinstance(array, cupy.ndarray) or array.nbytes < _STAGED:
+            return cupy.asnumpy(array).astype(dtype, copy=False)
+        result, source = np.empty(array.shape, dtype), cupy.ascontiguousarray(array).reshape(-1)
+        bounds, here = _stages(source), result.reshape(-1)
+        pinned = cupyx.empty_pinned(bounds[1], array.dtype)
+        for begin, end in pairwise(bounds):
+            streaming.copy(here[begin:end], source[begin:end].get(out=pinned[: end - begin]))
+        return result
+
+    @staticmethod
+    def empty_pinned(shape, dtype):
+        """An uninitialised NumPy array in page-locked memory, from and to which the device copies by itself."""
+        return cupyx.empty_pinned(shape, dtype)
+
+    def upload(self, values, there):
+        """Copy a NumPy array into one of the device, both as they are."""
+        self._not_while_recording("copy to the device")
+        there.set(values)
+
+    def download(self, there, values):
+        """Copy an array of the device into a NumPy array; waits for the kernels that write it."""
+        self._not_while_recording("copy to the host")
+        there.get(out=values)
+
+    @staticmethod
+    def free_bytes():
+        """Memory that new arrays can have now: what the driver has free and what CuPy keeps for reuse."""
+        return cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
+
+    def synchronize(self):
+        """Wait for all launched work; errors of earlier launches are raised here."""
+        self._not_while_recording("wait")
+        cupy.cuda.get_current_stream().synchronize()
+
+    def stream(self, arrays, bounds):
+        """Yield the parts bounds[k]:bounds[k + 1] of NumPy arrays on the device, copied while others are worked on.
+
+        The next part is on its way, through pinned memory and a stream of its own, while the kernels that were
+        launched on this one run. They have to be launched before the next part is asked for.
+
+        Yields
+        ------
+        list of device arrays, valid until the next is asked for
+        """
+        yield from self._streamed([[array[begin:end] for array in arrays] for begin, end in pairwise(bounds)])
+
+    def _streamed(self, pieces):
+        """As `stream`, for lists of arrays, of one length each, and of the types of the first."""
+        self._not_while_recording("copy")
+        if pieces:
+            longest = max(len(piece[0]) for piece in pieces)
+            slots = [_Slot(self, pieces[0], longest) for _ in range(2)]
+            kernels, copies = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
+            yield from streaming.parts(pieces, slots, kernels, copies)
+
+    def kernel(self, source, name, **defines):
+        """Compile the kernel `name` of `kernels/<source>` with preprocessor definitions, once for each device.
+
+        Raises
+        ------
+        DeviceError : with the compiler's message, where it does not compile
+        """
+        path = sources.path(source, defines)
+        code = sources.text(path)
+        options = (
+            "-std=c++17",
+            "-lineinfo",  # changes no instruction; compute-sanitizer and the profilers name lines by it
+            *(f"-D{key}={value}" for key, value in sorted(defines.items())),
+        )
+        # CuPy keeps what it compiled by code and options, and the code has all that it includes.
+        key = cupy.cuda.runtime.getDevice(), name, code, options
+        if key not in self._kernels:
+            started = time.perf_counter()
+            signature = Signature(name, sources.kernels(path, **defines)[name])
+            try:
+                function = cupy.RawModule(code=code, options=options).get_function(name)
+            except cupy.cuda.compiler.CompileException as error:
+                raise DeviceError(f"{source} does not compile with {defines}: {error}") from error
+            self._kernels[key] = Kernel(name, signature, function, self)
+            self.compile_seconds += time.perf_counter() - started
+        return self._kernels[key]
+
+    def launched(self, arguments):
+        """Note the arguments of a launch where launches are recorded: a graph has no hold on its arrays."""
+        if self._launches is not None:
+            self._launches.append(arguments)
+
+    def _captured(self, work):
+        # The null stream, in which everything else runs, cannot be captured.
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            try:
+                work()
+            except BaseException:
+                with suppress(cupy.cuda.runtime.CUDARuntimeError):  # what went wrong in work() says more
+                    stream.end_capture()
+                raise
+            return stream.end_capture().launch
+
+    def time(self, work, repeats=10, warmup=2):
+        """Seconds that each of `repeats` calls of work() takes on the device, by events, after warm-up.
+
+        Returns
+        -------
+        float64 (repeats,)
+        """
+        self._not_while_recording("take times")
+        for _ in range(warmup):
+            work()
+        seconds = np.empty(repeats)
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        for k in range(repeats):
+            begin.record()
+            work()
+            end.record()
+            end.synchronize()
+            seconds[k] = cupy.cuda.get_elapsed_time(begin, end) * 1e-3
+        return seconds
+
+    @contextmanager
+    def limited_to(self, multiprocessors):
+        """While it lasts, kernels run on so many multiprocessors, as if the device had no others.
+
+        On each of the others a block waits that takes all its shared memory (kernels/microbenchmarks/occupy.cu).
+        Neither may anything be compiled meanwhile, nor a kernel be launched for the first time, nor memory be
+        allocated: each of these may wait for all that runs on the device.
+
+        Raises
+        ------
+        ValueError : the device has fewer multiprocessors
+        DeviceError : on leaving, where some of the others were given back before, after a minute or more
+        """
+        facts = self.facts
+        others = facts["multiprocessors"] - multiprocessors
+        if others < 0:
+            raise ValueError(f"this device has {facts['multiprocessors']} multiprocessors, not {multiprocessors}")
+        shared = facts["shared_bytes_per_multiprocessor"] - facts["reserved_shared_bytes"]
+        occupy = self.kernel("microbenchmarks/occupy.cu", "occupy")
+        waiting, gave_up, go = (cupy.zeros(1, np.int32) for _ in range(3))
+        seen, release = cupyx.zeros_pinned(1, np.int32), cupyx.zeros_pinned(1, np.int32)
+        release[:] = 1
+        # They do not wait for the stream in which everything else is launched, nor it for them.
+        beside, signals = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+        self.synchronize()
+        if others:
+            with beside:
+                occupy(others, 1, waiting=waiting, gave_up=gave_up, go=go, most_polls=_MOST_POLLS, shared=shared)
+        try:
+            while seen[0] < others:
+                waiting.get(stream=signals, out=seen)
+                signals.synchronize()
+            yield
+        finally:
+            go.set(release, stream=signals)
+            beside.synchronize()
+        if int(gave_up[0]):
+            raise DeviceError(f"not all was done on {multiprocessors} multiprocessors: the others were given back")
+
+    @property
+    def resident_threads(self):
+        """The most threads that are on the device at a time."""
+        return self.facts["multiprocessors"] * self.facts["threads_per_multiprocessor"]
+
+    @property
+    def facts(self):
+        """What the current device and its software are: a dict of plain values for provenance."""
+        number = cupy.cuda.runtime.getDevice()
+        if number not in self._facts:
+            self._facts[number] = self._facts_of(number)
+        return dict(self._facts[number])
+
+    @staticmethod
+    def _facts_of(number):
+        properties = cupy.cuda.runtime.getDeviceProperties(number)
+        return {
+            "gpu": properties["name"].decode(),
+            "compute_capability": f"{properties['major']}.{properties['minor']}",
+            "multiprocessors": properties["multiProcessorCount"],
+            "memory_bytes": properties["totalGlobalMem"],
+            "l2_bytes": properties["l2CacheSize"],
+            "shared_bytes_per_block": properties["sharedMemPerBlockOptin"],
+            "shared_bytes_per_multiprocessor": properties["sharedMemPerMultiprocessor"],
+            "reserved_shared_bytes": properties["reservedSharedMemPerBlock"],
+            "threads_per_multiprocessor": properties["maxThreadsPerMultiProcessor"],
+            "blocks_per_multiprocessor": properties["maxBlocksPerMultiProcessor"],
+            "registers_per_multiprocessor": properties["regsPerMultiprocessor"],
+            "cuda_driver": _dotted(cupy.cuda.runtime.driverGetVersion()),
+            "cuda_runtime": _dotted(cupy.cuda.runtime.runtimeGetVersion()),
+            "cupy": cupy.__version__,
+        }
+
+    def ceilings(self, n=8192, repeats=10):
+        """What this device reaches at best, measured now: the denominators of every `fraction_of_limit`.
+
+        Returns
+        -------
+        dict: copy_bytes_per_second (device copy, bytes read plus bytes written, arrays far larger than L2),
+        fp16_flops (n x n x n matrix product with FP16 operands on random data), fp32_flops (the same in FP32)
+        """
+        source = cupy.random.random(1 << 28, cupy.float32)
+        target = cupy.empty_like(source)
+        copy = self.time(partial(cupy.copyto, target, source), repeats)
+        result = {"copy_bytes_per_second": 2 * source.nbytes / np.median(copy)}
+        del source, target
+        for name, dtype in (("fp16_flops", cupy.float16), ("fp32_flops", cupy.float32)):
+            a, b = (cupy.random.standard_normal((n, n), cupy.float32).astype(dtype) for _ in range(2))
+            product = cupy.empty_like(a)
+            seconds = self.time(partial(cupy.matmul, a, b, out=product), repeats)
+            result[name] = 2 * n**3 / np.median(seconds)
+        return result
+
+
+def _dotted(version):
+    return f"{version // 1000}.{version % 1000 // 10}"

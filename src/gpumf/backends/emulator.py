@@ -1,0 +1,357 @@
+"""The kernels on this machine's processor: slow, and strict. It needs a C++ compiler and no GPU.
+
+The same CUDA sources, compiled behind kernels/emulator/cuda.h. A launch checks what a GPU leaves to luck: an index
+out of bounds, a read of shared memory that nobody has written, a barrier or a shuffle to which not all threads come.
+Each is a DeviceError that names kernel, block and thread, and the line of the source.
+"""
+
+import ctypes
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gpumf import threads
+from gpumf.backends import DeviceError, compile, sources
+from gpumf.backends.cpu.machine import seconds_of
+from gpumf.backends.recording import Recorder
+from gpumf.backends.signature import Signature
+
+# Enough groups to get into each other's way, few enough to be quick.
+_MULTIPROCESSORS, _THREADS_PER_MULTIPROCESSOR = 4, 256
+
+_FREE_BYTES = 1 << 30
+
+_OPTIONS = ["-std=c++17", "-gdwarf-4", "-fPIC", "-fno-exceptions", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE"]
+# Clang's scattered vector stores would go past the sanitizer.
+_KERNEL = ["-O1", "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fvisibility=hidden"]
+_SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+
+_MOST_THREADS, _MOST_SHARED = 1024, 227 << 10  # of a block; kernels/emulator/cuda.h has the second too
+
+_MOST_STEPS = 1_000_000
+_STEP = np.dtype([(name, np.uint32) for name in ("thread", "array", "offset", "access", "barriers")])
+
+
+class _Array(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("begin", ctypes.c_void_p), ("bytes", ctypes.c_size_t))
+
+
+class _Launch(ctypes.Structure):
+    """As kernels/emulator/runtime.cpp has it."""
+
+    _fields_ = (
+        ("run_thread", ctypes.c_void_p),
+        ("dynamic_shared", ctypes.c_void_p),
+        ("arguments", ctypes.POINTER(ctypes.c_void_p)),
+        ("arrays", ctypes.POINTER(_Array)),
+        ("n_arrays", ctypes.c_size_t),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_size_t),
+        ("cores", ctypes.c_uint),
+        ("shuffled", ctypes.c_uint),
+        ("seed", ctypes.c_uint64),
+        ("steps", ctypes.c_void_p),
+        ("most_steps", ctypes.c_size_t),
+        ("n_steps", ctypes.c_size_t),
+        ("error_at", ctypes.c_size_t),
+        ("error", ctypes.c_char * 512),
+    )
+
+
+@cache
+def why_unavailable():
+    """One sentence on what is missing to run kernels on the processor, or None where nothing is."""
+    if sys.platform != "linux":
+        return "kernels run on the processor on Linux only"
+    return compile.why_unavailable()
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled kernel. Calling it runs it: kernel(grid, block, users=.., items=.., shared=bytes).
+
+    See `gpumf.backends.signature.Signature.bind` on the arguments, which may be given in the kernel's order too.
+    """
+
+    source: str
+    name: str
+    defined: tuple  # (name, value) of each definition that it is compiled with
+    signature: Signature
+    library: Path
+    device: "EmulatorDevice"
+
+    def __call__(self, grid, block, /, *arguments, shared=0, **named):
+        arguments = self.signature.bind(arguments, named, np.ndarray)
+        if np.prod(block) > _MOST_THREADS or shared > _MOST_SHARED:
+            raise DeviceError(
+                f"{self.name}: no GPU runs a block of {block} threads with {shared} bytes shared memory"
+            )
+        self.device.launch(partial(self._run, grid, block, arguments, shared))
+
+    def _run(self, grid, block, arguments, shared):
+        library = ctypes.CDLL(self.library)
+        self.device.launched.add((self.source, self.name, self.defined))
+        arrays = {n: a for n, a in zip(self.signature.names, arguments, strict=True) if isinstance(a, np.ndarray)}
+        # An array is passed by its address, a scalar by value, each behind a pointer.
+        values = [np.array(a.ctypes.data if isinstance(a, np.ndarray) else a) for a in arguments]
+        order, trace = self.device.order()
+        steps = np.empty(0 if trace is None else _MOST_STEPS, _STEP)
+        threads = np.prod(block)
+        launch = _Launch(
+            run_thread=ctypes.cast(library[f"run_thread_of_{self.name}"], ctypes.c_void_p),
+            dynamic_shared=ctypes.cast(library.dynamic_shared, ctypes.c_void_p),
+            arguments=(ctypes.c_void_p * len(values))(*(v.ctypes.data for v in values)),
+            arrays=(_Array * len(arrays))(*(_Array(n.encode(), a.ctypes.data, a.nbytes) for n, a in arrays.items())),
+            n_arrays=len(arrays),
+            grid=_three(grid),
+            block=_three(block),
+            shared=shared,
+            steps=steps.ctypes.data,
+            most_steps=len(steps),
+            **order,
+        )
+        ctypes.CDLL(_runtime()).launch(ctypes.byref(launch))
+        if launch.error:
+            raise DeviceError(f"{self.name}: {launch.error.decode()}{_line(self.library, launch.error_at)}")
+        if trace is not None:
+            trace.append(_readable(steps[: launch.n_steps], arrays, threads))
+            trace[-1].attrs |= {"kernel": (self.source, self.name), "defined": self.defined}
+
+
+def _run_all(launches):
+    for run in launches:
+        run()
+
+
+def _three(shape):
+    return (ctypes.c_uint * 3)(*(*np.atleast_1d(shape).tolist(), 1, 1)[:3])
+
+
+def _readable(steps, arrays, threads):
+    """The steps of a launch with `threads` a block as a DataFrame, its columns as `EmulatorDevice.shuffled` says."""
+    names, widths = list(arrays), np.array([a.itemsize for a in arrays.values()])
+    return pd.DataFrame(
+        {
+            "thread": steps["thread"],
+            "block": steps["thread"] // threads,
+            "barriers": steps["barriers"],
+            "array": np.array(names)[steps["array"]],
+            "element": steps["offset"] // widths[steps["array"]],
+            "access": np.array(["read", "write", "atomic"])[steps["access"]],
+        }
+    )
+
+
+class EmulatorDevice(Recorder):
+    """Arrays, kernels and time on this machine's processor, in the words of `gpumf.backends.cuda.CudaDevice`.
+
+    Attributes
+    ----------
+    launched : set of (source, name, definitions) of the kernels that ran so far
+    compile_seconds : spent on finding and compiling them
+    """
+
+    name, xp = "emulator", np
+
+    def __init__(self):
+        self.launched, self.compile_seconds = set(), 0.0
+        self._shuffle = None
+
+    def array(self, values):
+        """A copy of a NumPy array."""
+        self._not_while_recording("allocate")
+        return np.array(values, order="C")
+
+    def arrays(self, values):
+        """Copies of NumPy arrays."""
+        return list(map(self.array, values))
+
+    def empty(self, shape, dtype):
+        """An array of NaN or -1, all bits set, which no kernel can take for a result of its own."""
+        self._not_while_recording("allocate")
+        result = np.empty(shape, dtype)
+        result.view(np.uint8).fill(0xFF)
+        return result
+
+    def zeros(self, shape, dtype):
+        """An array of zeros."""
+        self._not_while_recording("allocate")
+        return np.zeros(shape, dtype)
+
+    def to_numpy(self, array, dtype=None):
+        """A copy, of another dtype if one is given."""
+        self._not_while_recording("copy to the host")
+        return np.array(array, dtype)
+
+    @staticmethod
+    def empty_pinned(shape, dtype):
+        """An uninitialised NumPy array."""
+        return np.empty(shape, dtype)
+
+    def upload(self, values, there):
+        """Copy a NumPy array into one of the device."""
+        self._not_while_recording("copy to the device")
+        np.copyto(there, values)
+
+    def download(self, there, values):
+        """Copy an array of the device into a NumPy array."""
+        self._not_while_recording("copy to the host")
+        np.copyto(values, there)
+
+    @staticmethod
+    def free_bytes():
+        """Memory that new arrays can have: a part of what a small GPU has."""
+        return _FREE_BYTES
+
+    def synchronize(self):
+        """Nothing to wait for: a launch returns when it is done."""
+        self._not_while_recording("wait")
+
+    def stream(self, arrays, bounds):
+        """Yield the parts bounds[k]:bounds[k + 1] of NumPy arrays, copied, each valid until the next is asked for."""
+        self._not_while_recording("copy")
+        for begin, end in pairwise(bounds):
+            part = [np.array(array[begin:end]) for array in arrays]
+            yield part
+            for array in part:  # a GPU overwrites it
+                array.view(np.uint8).fill(0xFF)
+
+    def kernel(self, source, name, **defines):
+        """Compile (once) the kernel `name` of `kernels/<source>` with preprocessor definitions.
+
+        Raises
+        ------
+        DeviceError : with the compiler's message, where it does not compile
+        """
+        path = sources.path(source, defines)
+        kernels = sources.kernels(path, **defines)
+        started = time.perf_counter()
+        defined = tuple(sorted(defines.items()))
+        library = _library(path.stem, _unit(path, kernels), defined)
+        self.compile_seconds += time.perf_counter() - started
+        return Kernel(source, name, defined, Signature(name, kernels[name]), library, self)
+
+    def launch(self, run):
+        """Run a launch, a function without arguments, now or whenever the recording is replayed."""
+        if self._launches is None:
+            run()
+        else:
+            self._launches.append(run)
+
+    def _captured(self, work):
+        work()
+        return partial(_run_all, self._launches)
+
+    @contextmanager
+    def shuffled(self, seed, trace=None):
+        """Within it, launches run on one core, in an order of their blocks and threads that is drawn from `seed`.
+
+        Threads of a block are switched at reads and writes too, between any two of which another thread of a GPU
+        might come first. Blocks run one after another; what happens between two of them is not covered.
+
+        Parameters
+        ----------
+        seed : int
+        trace : list, to which each launch adds a DataFrame of how threads touched arrays, the first million times:
+            thread and block (counted through the grid), barriers (that the block had passed), array, element, access
+            ('read', 'write' or 'atomic'); attrs["kernel"] is its (source, name), attrs["defined"] its
+            definitions as (name, value)
+        """
+        before, self._shuffle = self._shuffle, (random.Random(seed), trace)
+        try:
+            yield
+        finally:
+            self._shuffle = before
+
+    def order(self):
+        """The next launch's cores and order, and where its steps go."""
+        if self._shuffle is None:
+            return {"cores": threads.count()}, None
+        draws, trace = self._shuffle
+        return {"cores": 1, "shuffled": 1, "seed": draws.getrandbits(32)}, trace
+
+    def time(self, work, repeats=10, warmup=2):
+        """Seconds that each of `repeats` calls of work() takes, after warm-up."""
+        self._not_while_recording("take times")
+        return seconds_of(work, repeats, warmup)
+
+    @cached_property
+    def facts(self):
+        """What the device and its software are: a dict of plain values for provenance."""
+        return {
+            "multiprocessors": _MULTIPROCESSORS,
+            "threads_per_multiprocessor": _THREADS_PER_MULTIPROCESSOR,
+            "shared_bytes_per_block": _MOST_SHARED,
+            "shared_bytes_per_multiprocessor": _MOST_SHARED + 1024,
+            "compiler": compile.compiler_version(),
+        }
+
+
+# Compilation
+
+
+def _sanitize():
+    """Whether `make test-sanitize` runs: AddressSanitizer and UBSan instead of the checks of runtime.cpp."""
+    return "GPUMF_EMULATOR_SANITIZE" in os.environ
+
+
+@cache
+def _runtime():
+    """The compiled kernels/emulator/runtime.cpp."""
+    code = sources.text(sources.kernels_folder() / "emulator/runtime.cpp")
+    return _compiled("runtime", code, ["-O2", *(_SANITIZERS if _sanitize() else [])], ["-pthread"])
+
+
+def _unit(path, kernels):
+    """What is compiled of a source: with the functions of HOST_SOURCE and, of each of its kernels, HOST_KERNEL."""
+    exported = [f"HOST_KERNEL({', '.join([name, *parameters.values()])})" for name, parameters in kernels.items()]
+    folder = sources.kernels_folder()
+    # In the second are cuda_fp16.h and the like.
+    code = sources.text(path, [folder, folder / "emulator"], first=["emulator/cuda.h"])
+    return "\n".join([code, "HOST_SOURCE", *exported, ""])
+
+
+def _compiled(name, code, options, link):
+    """The library that the code compiles to."""
+    # The library of the sanitizers for `make test-sanitize`, but none where runtime.cpp takes its place.
+    kept = [option for option in options if option == _SANITIZERS[0]]
+    try:
+        return compile.compiled(f"emulator/{name}", code, [*_OPTIONS, *options], [*kept, *link])
+    except compile.CompileError as error:
+        raise DeviceError(f"{name} does not compile for device='emulator': {error}") from error
+    except OSError as error:
+        raise DeviceError(
+            f"device='emulator' needs a folder for what it compiles, and found none: {error}"
+        ) from error
+
+
+@cache
+def _library(name, code, defines):
+    """The library of a unit."""
+    options = [*_KERNEL, *(f"-D{key}={value}" for key, value in defines)]
+    runtime = _runtime()
+    link = [f"-L{runtime.parent}", f"-l:{runtime.name}", "-Wl,-rpath,$ORIGIN"]
+    if _sanitize():
+        return _compiled(name, code, [*options, *_SANITIZERS], link)
+    return _compiled(name, code, [*options, "-fsanitize=thread,bounds"], link)
+
+
+def _line(library, offset):
+    """' (file.cu:77)', where that is known."""
+    if not offset or not shutil.which("addr2line"):
+        return ""
+    command = ["addr2line", "-e", library, hex(offset)]
+    place = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
+    return f" ({Path(place).name})"

@@ -1,0 +1,374 @@
+"""Alternating least squares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from gpumf._util.validation import flag, integer, number
+from gpumf.models.explain import Explaining
+from gpumf.models.factorization import Factorization
+from gpumf.models.fold_in import of_rated_items, solved_users
+from gpumf.models.once import Once
+from gpumf.models.updating import with_new
+from gpumf.ratings import Ratings
+from gpumf.solvers.als_base import (
+    ALSHyperparameters,
+    ConjugateGradient,
+    ImplicitParallel,
+    Parallel,
+    ParallelConjugateGradient,
+    Sequential,
+)
+from gpumf.solvers.als_cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
+from gpumf.solvers.als_tensor_core import TensorCore
+from gpumf.solvers.als_thesis import ThesisGlobal, ThesisHybrid, ThesisShared
+from gpumf.solvers.base import MAX_FACTORS
+
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from gpumf.models.solver_choice import Device
+    from gpumf.ratings.convert import RatingsLike
+
+_MOST_EXACT = 16
+"""Columns with which the exact solution for explicit ratings takes the CPU less time than three steps of conjugate
+gradient: the sums are 16 registers. Measured by experiments/gpumf/als_implicit_cpu.py."""
+
+_MOST_WITH_BIASES = 254  # factors, of the solvers on a GPU
+_LARGEST_START = 0.01  # of implicit feedback's initial factors
+
+
+class _LeastSquares(Factorization):
+    """What explicit and implicit feedback share: lambda, and the parameters of conjugate gradient."""
+
+    _hyperparameters = ALSHyperparameters
+    alpha: Any = None  # of implicit feedback
+
+    def __init__(
+        self,
+        factors: int = 16,
+        regularization: float = 0.15,
+        *,
+        biases: bool | None = None,
+        clip: bool = False,
+        weighted: bool = True,
+        solver: str | None = None,
+        device: Device = "auto",
+        threads: int | None = None,
+        chunk: int | None = None,
+        cg_steps: int | None = None,
+        cg_tolerance: float = 1e-4,
+        seed: int | None = 0,
+    ) -> None:
+        self.biases = (
+            integer("factors", factors, 1, MAX_FACTORS) <= _MOST_WITH_BIASES
+            if biases is None
+            else flag("biases", biases)
+        )
+        super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
+        self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
+        if chunk is not None and not self._solvers[self.solver].streams:
+            raise ValueError(f"the solver {self.solver!r} has all ratings on the device; it takes no chunk")
+        if self.regularization == 0:
+            raise ValueError("regularization must be positive: a row with fewer ratings than factors has no solution")
+        if cg_steps is None:
+            cg_steps = self._solvers[self.solver].cg_steps
+        self.weighted = flag("weighted", weighted)
+        self.cg_steps = integer("cg_steps", cg_steps, 1)
+        self.cg_tolerance = number("cg_tolerance", cg_tolerance, least=0, below=1)
+        self._solvers[self.solver].check(self.hyperparameters)
+
+    def _fits(self, solver):
+        return self.columns <= solver.max_factors
+
+    @property
+    def _misfit(self):
+        return super()._misfit + " and two columns of biases" * self.biases
+
+    def _takes_from_device(self):
+        return super()._takes_from_device() and self.chunk is None
+
+    def _fold(self, ratings):
+        exact = self._solvers["parallel"] if self.device == "cpu" else self.solver_class
+        return solved_users(self, *of_rated_items(ratings, self.item_factors), exact)
+
+    def partial_fit(self, new: RatingsLike) -> Self:
+        """Learn from new ratings: solve their users, then their items, as they are now.
+
+        Each is solved with all its ratings, those from before among them, of which a new one of the same pair takes
+        the place. The mean from which biases count, and the history, stay as they were.
+
+        Users and items may be new too. They come after the model's: of a data frame or columns by their ids, of
+        `Ratings` and matrices at the positions from the model's shape on. Before all that is said above, a new user
+        is folded in by ratings of items that the model has (see `fold_in`), then a new item solved by those of users
+        that it has or has folded in; who has none of these starts with random factors. All others stay as they are:
+        where much is new, train again.
+
+        Parameters
+        ----------
+        new : Ratings, or what `fit` makes them of
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NotFittedError : there is nothing to go on from
+        ValueError : the training set is not known, as of a model from a file; positions of others, ids of another
+            type, ratings that are not finite
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> model.partial_fit((["zoe", "zoe"], ["alien", "brazil"], [4, 5])).user_ids
+        array(['ann', 'bob', 'eve', 'zoe'], dtype=object)
+        >>> items, _ = model.recommend("zoe")
+        >>> sorted(items)
+        ['heat', 'up']
+        """
+        with self._as_before_if_it_fails():
+            new, whole = with_new(self, new, grow=True)
+            if not self._solver_given:
+                self._solver = self.choose(whole)
+            p, q = (array.copy() for array in self._learned)
+            grows = (whole.n_users, whole.n_items) != self._shape
+            if grows:
+                p, q = self._grown(whole, p, q)
+            self._solve(whole, "users", new.users, p, q)
+            self._solve(whole, "items", new.items, p, q)
+            self._user_known, self._item_counts = whole.user_counts > 0, whole.item_counts.copy()
+            self._training, self._seen_rows = whole, None
+            if grows:
+                self._keep_ids(whole)
+            self._set_learned((p, q))
+        return self
+
+    def _solve(self, ratings, of, rows, p, q):
+        """Solve these 'users' or 'items' with their ratings, in place."""
+        part = self._as_trained(self._placed(ratings.select(np.isin(getattr(ratings, of), rows))))
+        solver = self.solver_class(self._problem(part, (p, q)))
+        getattr(solver, f"solve_{of}")()
+        solver.synchronize()
+        place = of == "items"
+        (p, q)[place][rows] = self._to_host(solver.factors())[place][rows]
+
+    def _grown(self, whole, p, q):
+        """The factors with rows of new users and items, as `partial_fit` starts with them."""
+        n_users, n_items = len(p), len(q)
+        made = self.initial_factors(whole)
+        made[0][:n_users], made[1][:n_items] = p, q
+        users, items = whole.users, whole.items
+        known = whole.select((users >= n_users) & (items < n_items))
+        folded = np.unique(known.users)
+        if len(folded):
+            columns = np.searchsorted(folded, known.users), known.items, known.values
+            made[0][folded] = self._fold(Ratings(*columns, len(folded), n_items))
+        there = whole.select((items >= n_items) & ((users < n_users) | np.isin(users, folded)))
+        if there.nnz:
+            self._solve(there, "items", np.unique(there.items), *made)
+        return made
+
+    @property
+    def _parameters(self):
+        return super()._parameters | {"cg_steps": self.cg_steps, "cg_tolerance": self.cg_tolerance}
+
+
+class ALS(_LeastSquares):
+    """Alternating least squares with weighted-lambda regularization (ALS-WR), for predicting ratings.
+
+    For top-N lists take `ImplicitALS`: a high predicted rating says how a user would rate an item, not whether the
+    user would choose it.
+
+    One epoch solves every user's, then every item's, regularized least-squares problem with the other side fixed:
+
+        (Q_S^T Q_S + lambda n I) p_u = Q_S^T r_S,    S the n items that user u has rated
+
+    (Zhou et al. 2008; thesis, section 2.3.2 and chapter 5). The same factors, bit for bit, in every run on the
+    same device. Biases are two more columns of the factors, see `Factorization`, each solved with the row's others
+    and of the same lambda. Without them the mean is predicted for users and items without training ratings; such a
+    user is recommended the items with the most training ratings first.
+
+    Parameters
+    ----------
+    factors : int, 1 to 256; the thesis's kernels take up to 32. Biases count as two of these
+    regularization : lambda > 0, in squared factor units
+    biases : bool, learn them; by default with up to 254 factors, which leave room for them on a GPU
+    clip : bool, clip predictions to the rating scale, and errors with them
+    weighted : bool, lambda times the row's number of ratings (ALS-WR) instead of lambda
+    solver : a name of `ALS.solvers()`; the fastest for the device by default
+    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
+        checked)
+    threads : number of CUDA threads of the grid, which strides over the rows (thesis, section 6.4); as many as the
+        device holds at once by default. For the thesis's kernels alone.
+    chunk : most ratings on the device at a time, those of a longer row together; by default all that fit. With less
+        than all, the ratings stay on the host in both orders, and rows are copied while others are solved, with the
+        same result. For `tensor_core` alone.
+    cg_steps, cg_tolerance : the most steps of conjugate gradient a half-sweep, from the solution before, and the
+        residual at which they end (cumf, section 4): its length for `cumf_cg` and `cumf_cg_fp16`, its length
+        relative to the right side's for `tensor_core`, `cg` and `parallel_cg`. For these alone. By default 6 steps,
+        as published, for cumf's kernels, 4 for `tensor_core`, with which more change no error on the sets of the
+        study, and 3 for `cg` and `parallel_cg`, as in the package `implicit`.
+    seed : int, None draws one, of the initial factors
+
+    Raises
+    ------
+    ValueError : a parameter out of range, a solver that does not fit the device or the factors
+    gpumf.backends.DeviceError : device='cuda' or 'emulator' where there is none; when fitted, where the factors, or a
+        chunk, take more memory than is free, with both numbers
+
+    >>> from gpumf import ALS
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = ALS(factors=2, regularization=0.1, device="cpu").fit(columns, epochs=3)
+    >>> model
+    ALS(factors=2, regularization=0.1, device='cpu')
+    >>> model.user_factors.shape, model.item_factors.shape
+    ((3, 4), (3, 4))
+    """
+
+    _solvers: ClassVar = {
+        "sequential": Sequential,
+        "parallel": Parallel,
+        "cg": ConjugateGradient,
+        "parallel_cg": ParallelConjugateGradient,
+        "thesis_global": ThesisGlobal,
+        "thesis_hybrid": ThesisHybrid,
+        "thesis_shared": ThesisShared,
+        "cumf_lu": CumfLu,
+        "cumf_cholesky": CumfCholesky,
+        "cumf_cg": CumfCg,
+        "cumf_cg_fp16": CumfCgHalf,
+        "tensor_core": TensorCore,
+    }
+
+    def choose(self, train: Ratings) -> str:
+        """The fastest solver: on the CPU, with few factors, that which solves exactly.
+
+        >>> from gpumf import ALS
+        >>> from gpumf.ratings import Ratings
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> ALS(8, device="cpu").choose(ratings), ALS(64, device="cpu").choose(ratings)
+        ('parallel', 'parallel_cg')
+        """
+        exact = self.device == "cpu" and self.columns <= _MOST_EXACT
+        return "parallel" if exact else super().choose(train)
+
+    @property
+    def _parameters(self):
+        return super()._parameters | {"weighted": self.weighted, "biases": self.biases, "clip": self.clip}
+
+
+class ImplicitALS(Explaining, _LeastSquares):
+    """Alternating least squares on implicit feedback: how often or how long, not how much it was liked.
+
+    A rating r says how sure it is, c = 1 + alpha |r|, that the user prefers the item, p = 1 where r > 0, or does not,
+    p = 0 where r < 0: a dislike weighs more than a pair that nobody has seen. A rating of 0 and the pairs without one
+    are p = 0 with c = 1. Over all pairs,
+
+        sum c_ui (p_ui - x_u . y_i)^2 + lambda (sum |x_u|^2 + sum |y_i|^2)
+
+    is made small. With Y^T Y for all items and a correction for the rated ones, a half-sweep costs no more than with
+    explicit ratings (Hu, Koren and Volinsky 2008; cumf, section 5.6).
+
+    Data need no ratings: of a data frame with the columns user and item alone, or of (users, items), each
+    row counts 1. For top-N lists this is the model to take; `ALS` and `SGD` predict ratings.
+
+    `predict` gives preferences, near 0 to 1; errors in `history` and `score` are against preferences of 1, the
+    ratings above 0. What counts is the order: see `rank` and `recommend`. For users and items without training
+    ratings 0 is predicted; such a user is recommended the items with the most training ratings first.
+
+    Parameters
+    ----------
+    factors : int, 1 to 256
+    regularization : lambda > 0, in squared factor units, not weighted
+    alpha : > 0, confidence that a rating of 1 adds
+    solver : a name of `ImplicitALS.solvers()`; the fastest for the device by default
+    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
+        checked)
+    chunk, cg_steps, cg_tolerance : as of `ALS`
+    seed : int, None draws one, of the initial factors, which are uniform on [0, 0.01) as in `implicit`: few steps of
+        conjugate gradient rank better from near zero than from where inner products are near 1
+
+    Raises
+    ------
+    ValueError : a parameter out of range, a solver that does not fit the device or the factors
+    gpumf.backends.DeviceError : device='cuda' or 'emulator' where there is none; when fitted, where the factors, or a
+        chunk, take more memory than is free, with both numbers
+
+    >>> from gpumf import ImplicitALS
+    >>> plays = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [9, 1, 4, 3]
+    >>> model = ImplicitALS(2, alpha=2.0, device="cpu").fit(plays, epochs=3)
+    >>> bool(model.predict("ann", "alien") > model.predict("ann", "up"))
+    True
+    """
+
+    _solvers: ClassVar = {
+        "parallel": ImplicitParallel,
+        "cg": ConjugateGradient,
+        "parallel_cg": ParallelConjugateGradient,
+        "cumf_lu": CumfLu,
+        "cumf_cholesky": CumfCholesky,
+        "cumf_cg": CumfCg,
+        "cumf_cg_fp16": CumfCgHalf,
+        "tensor_core": TensorCore,
+    }
+
+    def __init__(
+        self,
+        factors: int = 16,
+        regularization: float = 0.1,
+        *,
+        alpha: float = 1.0,
+        solver: str | None = None,
+        device: Device = "auto",
+        chunk: int | None = None,
+        cg_steps: int | None = None,
+        cg_tolerance: float = 1e-4,
+        seed: int | None = 0,
+    ) -> None:
+        super().__init__(
+            factors,
+            regularization,
+            biases=False,
+            weighted=False,
+            chunk=chunk,
+            cg_steps=cg_steps,
+            cg_tolerance=cg_tolerance,
+            solver=solver,
+            device=device,
+            seed=seed,
+        )
+        self.alpha = number("alpha", alpha, above=0)
+
+    @property
+    def _parameters(self):
+        return super()._parameters | {"alpha": self.alpha}
+
+    def _target_mean(self, train):
+        return self.factors * (_LARGEST_START / 2) ** 2
+
+    def _forget_copies(self):
+        super()._forget_copies()
+        self._gram = Once()  # Y^T Y of the item factors, for new users
+
+    def _fold(self, ratings):
+        if self.device != "cpu":
+            return solved_users(self, ratings, self.item_factors, self.solver_class)
+        every = self.item_factors
+
+        def gram():
+            every.flags.writeable = False  # a change would not be seen in the product
+            return every.T @ every
+
+        of_rated = of_rated_items(ratings, every)
+        return solved_users(self, *of_rated, self._solvers["parallel"], gram=self._gram(gram, every))
+
+    def _set_training(self, train):
+        super()._set_training(train)
+        self.mean, self.scale = 0.0, (0.0, 1.0)  # without ratings, nothing is preferred
+
+    def _errors(self, ratings):
+        return super()._errors(replace(ratings, values=(ratings.values > 0).astype(np.float32)))

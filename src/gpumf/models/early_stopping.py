@@ -1,0 +1,84 @@
+"""When training ends early, by which metric, and whom it tells of its epochs."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from gpumf._util.validation import integer
+from gpumf.models.ranking import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Literal, TypeAlias
+
+    from gpumf.models.estimator import Model
+    from gpumf.ratings import Ratings
+
+    Row: TypeAlias = dict[str, float]  # of a history
+    Keep: TypeAlias = Literal["last", "best"]
+
+_ERRORS = "rmse", "mae"
+
+
+class Ending:
+    """How a training ends, and which epoch is the best: stop, patience, callbacks, keep, stop_metric of `fit`.
+
+    Raises
+    ------
+    TypeError : callbacks that cannot be called
+    ValueError : another keep or metric; patience that is no number of epochs, or without keep='best'
+    """
+
+    def __init__(
+        self,
+        stop: Callable[[Row], Any] | None = None,
+        patience: int | None = None,
+        callbacks: Iterable[Callable[[Model, Row], Any]] = (),
+        keep: Keep = "last",
+        stop_metric: str = "rmse",
+    ) -> None:
+        if keep not in ("last", "best"):
+            raise ValueError(f"keep must be 'last' or 'best', not {keep!r}")
+        if not hasattr(callbacks, "__iter__"):
+            raise TypeError(f"callbacks must be a list of functions, not {callbacks!r}")
+        self.callbacks = tuple(callbacks)
+        for one in (*self.callbacks, *(() if stop is None else (stop,))):
+            if not callable(one):
+                raise TypeError(f"stop and callbacks must be functions, not {one!r}")
+        if patience is not None and keep != "best":
+            raise ValueError("patience goes with keep='best', so that the model is that of the best epoch")
+        lists = isinstance(stop_metric, str) and re.fullmatch(rf"({'|'.join(METRICS)})@([1-9]\d*)", stop_metric)
+        if not lists and stop_metric not in _ERRORS:
+            wanted = ", ".join(f"'{name}@10'" for name in METRICS)
+            raise ValueError(f"stop_metric must be 'rmse', 'mae', or as {wanted}, not {stop_metric!r}")
+        self.keep, self._stop, self._metric = keep, stop, stop_metric
+        self._of_lists = (lists[1], int(lists[2])) if lists else None
+        self._patience = None if patience is None else integer("patience", patience, 1)
+        self._best, self._waited = -math.inf, 0
+
+    @property
+    def judges_lists(self) -> bool:
+        """Whether `measured` needs the model."""
+        return self._of_lists is not None
+
+    def measured(self, model: Model, validation: Ratings) -> Row:
+        """The metric of the model's lists, as a further column of the history."""
+        if self._of_lists is None:
+            return {}
+        name, k = self._of_lists
+        return {self._metric: model.rank(validation, k)[name]}
+
+    def quality(self, row: Row) -> float:
+        """The metric of a row, larger where it is better."""
+        return -row[self._metric] if self._metric in _ERRORS else row[self._metric]
+
+    def over(self, row: Row) -> bool:
+        """Whether training is to end after this row of the history."""
+        over = self._stop is not None and bool(self._stop(dict(row)))
+        if self._patience is not None:
+            better = self.quality(row) > self._best
+            self._best, self._waited = (self.quality(row), 0) if better else (self._best, self._waited + 1)
+            over |= self._waited >= self._patience
+        return over

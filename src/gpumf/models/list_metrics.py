@@ -1,0 +1,149 @@
+"""How much of the catalogue lists of recommendations show, how different their items are, ranks among drawn items."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpumf._util.validation import MOST_SEED, integer
+from gpumf.models.neighbors import Similar, unit_rows
+from gpumf.models.ranking import Limits
+
+if TYPE_CHECKING:
+    from gpumf.models.ids import Ids
+    from gpumf.models.recommender import Seen
+    from gpumf.ratings.convert import RatingsLike
+
+
+class Lists(Similar):
+    """Judges lists of recommendations, by the vectors of their items too."""
+
+    def variety(
+        self, k: int = 10, seen: Seen | None = None, users: Ids | None = None, *, ids: bool | None = None
+    ) -> dict[str, float]:
+        """How varied the lists of k items are that users get.
+
+        coverage is the share of the items with training ratings that are in some list; diversity of a list the mean
+        of 1 - cosine over its pairs of items (Ziegler et al. 2005, with the vectors that the model learned), averaged
+        over lists of two items or more; novelty the mean over recommended items of -log2 of their share of all
+        training ratings (Zhou et al. 2010), in bits.
+
+        Parameters
+        ----------
+        k, seen, ids : as of `recommend`
+        users : the users to look at; all by default
+
+        Returns
+        -------
+        dict of coverage in 0..1, diversity in 0..2, novelty in bits
+
+        Raises
+        ------
+        ValueError : no list with an item; otherwise as of `recommend`
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> found = ALS(2, device="cpu").fit(columns, epochs=3).variety(k=1, seen=())
+        >>> found["coverage"] <= 1, found["diversity"]
+        (True, 0.0)
+        """
+        self._check_fitted()
+        k = self._length(k, self._shape[1])
+        users = np.arange(self._shape[0]) if users is None else np.ravel(self._positions(users, "user", ids))
+        items, _ = self._ranking(seen, k, Limits(self._item_counts > 0)).top_items(users, k)
+        there = items >= 0
+        if not there.any():
+            raise ValueError("none of the users gets an item")
+        shown, counts = items[there], self._item_counts
+        vectors, lengths = unit_rows(self._vectors("item")), there.sum(axis=1)
+        # Of unit vectors the sum of all cosines is the squared length of their sum.
+        sums = np.stack([vectors[np.where(there, items, 0)[:, j]] * there[:, j : j + 1] for j in range(k)]).sum(
+            axis=0
+        )
+        several = lengths > 1
+        pairs = lengths[several] * (lengths[several] - 1)
+        units = (np.linalg.norm(vectors, axis=1) > 0)[np.where(there, items, 0)] & there
+        cosines = ((sums[several].astype(np.float64) ** 2).sum(axis=1) - units[several].sum(axis=1)) / pairs
+        return {
+            "coverage": len(np.unique(shown)) / int((counts > 0).sum()),
+            "diversity": float(1 - cosines.mean()) if several.any() else 0.0,
+            "novelty": float(-np.log2(counts[shown] / counts.sum()).mean()),
+        }
+
+    def rank_sampled(
+        self, test: RatingsLike, k: int = 10, negatives: int = 100, seen: Seen | None = None, seed: int = 0
+    ) -> dict[str, float]:
+        """How high each test item ranks among random items that its user has not rated.
+
+        For every test rating `negatives` items are drawn, with replacement, of those with a training rating that the
+        user has neither in `seen` nor in the test set; hit_rate is the share of test ratings with fewer than k of
+        them predicted higher (equal ones count half), ndcg the mean of 1 / log2(rank + 1) of these hits (He et al.
+        2017), mrr that of 1 / rank. Such metrics may order models otherwise than `rank` does, which ranks all items
+        (Krichene and Rendle 2020).
+
+        Parameters
+        ----------
+        test : Ratings of the same shape as the training set, or what `fit` makes them of
+        k, negatives : int
+        seen : as of `recommend`
+        seed : int, of the draws
+
+        Returns
+        -------
+        dict of hit_rate, ndcg, mrr, in 0..1
+
+        Raises
+        ------
+        ValueError : no test ratings, or a user who has rated all items; otherwise as of `recommend`
+
+        >>> import numpy as np
+        >>> from gpumf import ALS
+        >>> from gpumf.ratings import Ratings
+        >>> k = np.arange(100)
+        >>> ratings = Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
+        >>> train, test = ratings.split(test=0.2, seed=0)
+        >>> metrics = ALS(2, device="cpu").fit(train, epochs=2).rank_sampled(test, k=5, negatives=20)
+        >>> list(metrics), metrics["mrr"] <= 1
+        (['hit_rate', 'ndcg', 'mrr'], True)
+        """
+        self._check_fitted()
+        test = self._like(test, "test").on_host()
+        self._check_shape(test)
+        k, negatives = integer("k", k, 1), integer("negatives", negatives, 1)
+        if not test.nnz:
+            raise ValueError("there are no test ratings")
+        rng = np.random.default_rng(integer("seed", seed, 0, MOST_SEED))
+        rated = self._pairs_rated(test, seen)
+        known = np.flatnonzero(self._item_counts > 0)
+        drawn = known[rng.integers(len(known), size=(test.nnz, negatives))]
+        for _ in range(_MOST_DRAWS):
+            row, column = np.nonzero(_in(test.users[:, None] * np.int64(self._shape[1]) + drawn, rated))
+            if not len(row):
+                break
+            drawn[row, column] = known[rng.integers(len(known), size=len(row))]
+        else:
+            raise ValueError(f"user {test.users[row[0]]} has rated nearly all items, which leaves none to draw")
+        others = self._predict_at(test.users[:, None], drawn)
+        own = self._predict_at(test.users, test.items)[:, None]
+        ranks = 1 + (others > own).sum(axis=1) + (others == own).sum(axis=1) / 2
+        hits = ranks <= k
+        ndcg = np.where(hits, 1 / np.log2(ranks + 1), 0)
+        return {"hit_rate": float(hits.mean()), "ndcg": float(ndcg.mean()), "mrr": float((1 / ranks).mean())}
+
+    def _pairs_rated(self, test, seen):
+        """user * n_items + item, ascending, of all pairs in the test set and in `seen`."""
+        rows, n_items = self._rows_seen(seen), np.int64(self._shape[1])
+        pairs = [test.users * n_items + test.items]
+        if rows is not None:
+            users = np.repeat(np.arange(rows.n_rows), rows.counts)
+            pairs.append(users * n_items + rows.indices)
+        return np.unique(np.concatenate(pairs))
+
+
+_MOST_DRAWS = 1000
+
+
+def _in(pairs, rated):
+    places = np.minimum(np.searchsorted(rated, pairs), len(rated) - 1)
+    return rated[places] == pairs

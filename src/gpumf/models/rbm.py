@@ -1,0 +1,371 @@
+"""A restricted Boltzmann machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from gpumf._util.validation import brief, choice, integer, number
+from gpumf.backends.cpu.rbm import expectations
+from gpumf.models.checks import NotFittedError
+from gpumf.models.estimator import Model
+from gpumf.models.rbm_evaluation import ExpectationErrors, expectation_ranking
+from gpumf.models.updating import with_new
+from gpumf.solvers import schedules
+from gpumf.solvers.rbm_batches import MOST_POSITIONS
+from gpumf.solvers.rbm_divergence import Parallel, RBMHyperparameters, Sequential
+from gpumf.solvers.rbm_fast import Fast
+from gpumf.solvers.rbm_levels import MAX_HIDDEN, MOST_LEVELS, level_values, n_levels_of, to_levels
+from gpumf.solvers.rbm_thesis import Thesis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Literal, Self, TypeAlias
+
+    from gpumf.models.solver_choice import Device
+    from gpumf.ratings.convert import RatingsLike
+
+    Place: TypeAlias = Literal["device", "transfer"]
+
+_CONSTANT = schedules.Constant()
+_SMALL = np.float32(0.01)  # standard deviation of initial weights (thesis, section 6.2.3)
+
+
+class RBM(Model):
+    """A restricted Boltzmann machine for ratings, trained by contrastive divergence.
+
+    A user's rating of item i is one of K visible units, of which one is on; they share binary hidden units h_j:
+
+        p(h_j = 1 | v) = sigmoid(b_j + sum_i W_i,v_i,j),    p(v_i = k | h) = softmax_k(a_ik + sum_j W_ikj h_j)
+
+    (thesis, section 2.4.1, equations 2.31 and 2.32; Salakhutdinov, Mnih and Hinton 2007). An update takes a batch of
+    users (section 4.2, Algorithm 4.2): h is drawn given their ratings, then T times the ratings given h and h given
+    those, and
+
+        W_ikj += mu avg([v_i = k] p(h_j | v) - [v'_i = k] p(h_j | v'))
+
+    for the data v and the reconstruction v', and likewise the biases a and b. A rating is predicted by its
+    expectation over the levels k, given the user's p(h | v) of the training ratings (equation 2.34).
+
+    Where the publications leave a choice: ratings and hidden units are drawn wherever the chain goes on, and the
+    update takes the v' that was drawn and the probabilities of hidden units: their product has the mean <v h>_T,
+    which that of p(v' | h) and p(h | v') has not; the average is over all users of the batch, or with average="item"
+    over those who rated the item, so that the rate means the same for popular and for rare items; momentum and weight
+    decay of an item's weights act in the batches in which somebody rated it; batches are drawn once, and
+    come in another order in each epoch; weights start normal with standard deviation 0.01 (section 6.2.3), the
+    biases a as the logarithms of how often the item got each level and b as zeros (Hinton 2010, section 8), or with
+    initial_biases="normal" both as small and random as weights. `RBM.thesis()` makes each choice as the thesis does.
+
+    Predictions are means over levels, so within the scale. An item without a training rating is predicted the mean of
+    the training ratings; a user without one by what the biases say, and recommended the items with the most
+    training ratings first. Going on with `warm_start` needs ratings of the same scale and starts without momentum.
+
+    Parameters
+    ----------
+    hidden : int, 1 to 512, number of hidden units
+    learning_rate : mu > 0
+    gibbs_steps : T, int; or a schedule, pairs (first epoch, T) as in ((0, 1), (10, 3)), from epoch 0 on
+    batch : int, users of a batch
+    momentum : in [0, 1), share of the last change that is added to the next one
+    weight_decay : >= 0, mu times this share of the weights is taken from them
+    average : 'batch' or 'item', what changes of an item's weights are averages over: all users of the batch, or its
+        ratings in the batch
+    initial_biases : 'shares', logarithms of the shares of the levels, and zeros for hidden units; or 'normal', random
+    schedule : how the learning rate changes from epoch to epoch, of `gpumf.solvers.schedules`
+    levels : K, int, 2 to 32, to which ratings are rounded, equally spaced on the scale of the training set (without
+        one, between its lowest and highest rating); by default the whole or half steps of the scale
+    solver : a name of `RBM.solvers()`; the fastest for the device by default
+    weights : 'device', they stay where the kernel runs; 'transfer', solver `thesis` alone: they are moved there and
+        back at every update (thesis, Figure 4.5), with the same result
+    batches : 'device', their matrices are computed before the first epoch and stay where the kernel runs; 'transfer',
+        solver `thesis` alone: those of a batch are computed and moved there whenever its turn comes, and stay until
+        its update is done (thesis, section 4.2.2, both sides of Figure 4.5), with the same result
+    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
+        checked)
+    seed : int, None draws one, of the initial weights, the batches, and all draws; the same seed gives the same model
+
+    Attributes
+    ----------
+    user_hidden : float32 (n_users, hidden), p(h | v) of each user's training ratings, after `fit`
+    item_weights : float32 (n_items, K, hidden)
+    visible_biases, hidden_biases : float32 (n_items, K) and (hidden,)
+
+    Raises
+    ------
+    ValueError : a parameter out of range, a solver that does not fit the device; from `fit`, ratings that are no
+        levels, or with `warm_start` others than before
+    gpumf.backends.DeviceError : device='cuda' or 'emulator' where there is none
+
+    >>> from gpumf import RBM
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = RBM(hidden=4, solver="sequential").fit(columns, epochs=2)
+    >>> model.item_weights.shape  # three items, levels 2 to 5, hidden units
+    (3, 4, 4)
+    """
+
+    _hyperparameters = RBMHyperparameters
+    _solvers: ClassVar = {"sequential": Sequential, "parallel": Parallel, "thesis": Thesis, "fast": Fast}
+    user_hidden: np.ndarray
+    item_weights: np.ndarray
+    visible_biases: np.ndarray
+    hidden_biases: np.ndarray
+    _arrays = "user_hidden", "item_weights", "visible_biases", "hidden_biases"
+    _remedy = "lower learning_rate"
+
+    # Sections 6.2.3 and 6.6, footnote 5. Of Algorithm 4.2 line 1 has random biases, line 19 the average, and lines 17
+    # to 22 have neither momentum nor weight decay.
+    THESIS: ClassVar[dict[str, Any]] = {
+        "hidden": 128,
+        "learning_rate": 0.02,
+        "gibbs_steps": 1,
+        "batch": 100,
+        "momentum": 0.0,
+        "weight_decay": 0.0,
+        "average": "batch",
+        "initial_biases": "normal",
+    }
+
+    def __init__(
+        self,
+        hidden: int = 128,
+        *,
+        learning_rate: float = 0.4,
+        gibbs_steps: int | Iterable[tuple[int, int]] = 1,
+        batch: int = 100,
+        momentum: float = 0.0,
+        weight_decay: float = 0.01,
+        average: Literal["batch", "item"] = "batch",
+        initial_biases: Literal["shares", "normal"] = "shares",
+        schedule: schedules.Schedule | dict[str, Any] = _CONSTANT,
+        levels: int | None = None,
+        solver: str | None = None,
+        weights: Place = "device",
+        batches: Place = "device",
+        device: Device = "auto",
+        seed: int | None = 0,
+    ) -> None:
+        self.hidden, self.batch = integer("hidden", hidden, 1, MAX_HIDDEN), integer("batch", batch, 1)
+        self.learning_rate = number("learning_rate", learning_rate, above=0)
+        self.momentum = number("momentum", momentum, least=0, below=1)
+        self.weight_decay = number("weight_decay", weight_decay, least=0)
+        if not learning_rate * weight_decay < 1:
+            raise ValueError(
+                f"learning_rate * weight_decay, the share of the weights that an update takes away, must be below 1, "
+                f"not {brief(learning_rate)} * {brief(weight_decay)}; lower one of them"
+            )
+        choice("average", average, "batch", "item")
+        choice("initial_biases", initial_biases, "shares", "normal")
+        choice("weights", weights, "device", "transfer")
+        choice("batches", batches, "device", "transfer")
+        self.gibbs_steps = _checked_steps(gibbs_steps)
+        self.average, self.initial_biases, self.weights, self.batches = average, initial_biases, weights, batches
+        self.schedule = schedules.from_dict(schedule)
+        self.levels = None if levels is None else integer("levels", levels, 2, MOST_LEVELS)
+        super().__init__(solver=solver, device=device, seed=seed)
+        if "transfer" in (weights, batches) and not self._solvers[self.solver].transfers:
+            raise ValueError(
+                f"the solver {self.solver!r} keeps weights and batches where it runs; it takes no 'transfer'"
+            )
+
+    @classmethod
+    def thesis(cls, **parameters: Any) -> Self:
+        """The machine as the thesis trains it: its parameters, initial values and averages, of `RBM.THESIS`.
+
+        What `thesis` is among the solvers is how its launches go about it; every solver trains this machine.
+
+        Parameters
+        ----------
+        **parameters : of the constructor, in the place of the thesis's
+
+        >>> from gpumf import RBM
+        >>> model = RBM.thesis(hidden=4, device="cpu")
+        >>> model.average, model.batch
+        ('batch', 100)
+        """
+        return cls(**cls.THESIS | parameters)
+
+    @property
+    def _parameters(self):
+        own = {name: getattr(self, name) for name in (*self.THESIS, "levels")}
+        return super()._parameters | own | {"schedule": schedules.to_dict(self.schedule)}
+
+    @property
+    def n_levels(self) -> int:
+        """K, after `fit`: `levels`, or where that is None, those of the training set.
+
+        >>> from gpumf import RBM
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> RBM(4, solver="sequential").fit(columns, epochs=1).n_levels
+        4
+        """
+        if "_n_levels" not in vars(self):
+            raise NotFittedError("this RBM has not been fitted; its levels are those of a training set")
+        return self._n_levels
+
+    @property
+    def level_values(self) -> np.ndarray:
+        """The rating that each level stands for, float32 (K,), after `fit`.
+
+        >>> from gpumf import RBM
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> RBM(4, solver="sequential").fit(columns, epochs=1).level_values
+        array([2., 3., 4., 5.], dtype=float32)
+        """
+        n_levels = self.n_levels
+        return level_values(self.scale, n_levels)
+
+    # Training
+
+    def _set_training(self, train):
+        scale, n_levels = self._scale_and_levels(train)
+        super()._set_training(train)
+        self.scale, self._n_levels = scale, n_levels
+
+    def _scale_and_levels(self, train):
+        """The lowest and the highest level of a training set, and how many there are."""
+        scale = tuple(train.scale or (float(train.values.min()), float(train.values.max())))
+        if not scale[0] < scale[1]:
+            raise ValueError(f"a model of ratings needs two different ones; all are {scale[0]}")
+        n_levels = self.levels or n_levels_of(train, scale)
+        if train.n_items * n_levels > MOST_POSITIONS:
+            raise ValueError(
+                f"{train.n_items} items of {n_levels} levels are more than {MOST_POSITIONS} rows of weights"
+            )
+        return scale, n_levels
+
+    def _check_warm(self, train):
+        super()._check_warm(train)
+        old, new = (self.scale, self.n_levels), self._scale_and_levels(train)
+        if old != new:
+            both = (f"{levels} levels from {low:g} to {high:g}" for (low, high), levels in (old, new))
+            raise ValueError("warm_start needs the {} of before, not {}; give the scale".format(*both))
+
+    def _check_facts(self):
+        super()._check_facts()
+        if self.scale is None or not self.scale[0] < self.scale[1]:
+            raise ValueError(f"the scale of an RBM must be (lowest, highest) rating, not {brief(self.scale)}")
+
+    def _check_fitted(self):
+        super()._check_fitted()
+        if (found := self.item_weights.shape[1]) != self._n_levels:
+            raise ValueError(f"item_weights has {found} levels, not the {self._n_levels} of the training set")
+
+    def _shapes(self, users, items, found):
+        levels = found[1][1:2]  # as many as the file's weights have, and the same in both arrays
+        if levels and not 2 <= levels[0] <= MOST_LEVELS:
+            raise ValueError(f"it has {levels[0]} levels, not 2 to {MOST_LEVELS}")
+        return (users, self.hidden), (items, *levels, self.hidden), (items, *levels), (self.hidden,)
+
+    def _set_learned(self, arrays):
+        super()._set_learned(arrays)
+        self._n_levels = self.item_weights.shape[1]
+
+    def _initial(self, train):
+        rng = np.random.default_rng(self.seed)
+
+        def normal(*shape):
+            return rng.standard_normal(shape, np.float32) * _SMALL
+
+        user_hidden = np.zeros((train.n_users, self.hidden), np.float32)
+        weights = normal(train.n_items, self.n_levels, self.hidden)
+        if self.initial_biases == "normal":
+            return user_hidden, weights, normal(*weights.shape[:2]), normal(self.hidden)
+        levels = to_levels(train.values, self.scale, self.n_levels)
+        biases = level_logarithms(train.items, levels, weights.shape[:2])
+        return user_hidden, weights, biases, np.zeros(self.hidden, np.float32)
+
+    def _epoch(self, solver, number, rows):
+        solver.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])
+        solver.epoch(number)
+
+    def partial_fit(self, new: RatingsLike, epochs: int = 1, *, progress: bool = False) -> Self:
+        """Go on with training on all ratings, those from before and new ones of known users and items.
+
+        A new rating takes the place of one of the same pair. A machine predicts by all that a user has rated: new
+        ratings alone would leave it with nothing else of their users. New users: `fold_in`.
+
+        Parameters
+        ----------
+        new : Ratings of the shape and scale of the training set, or what `fit` makes them of
+        epochs : int, how many to add
+        progress : bool, show a bar
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NotFittedError : there is nothing to go on from
+        ValueError : the training set is not known, as of a model from a file; ratings of others, or off the scale
+
+        >>> from gpumf import RBM
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = RBM(4, solver="sequential").fit(columns, epochs=1)
+        >>> model.partial_fit((["bob"], ["up"], [2])).history.epoch.tolist()
+        [0, 1, 2]
+        """
+        _, whole = with_new(self, new)
+        return self.fit(whole, epochs, warm_start=True, progress=progress, ids=self.ids)
+
+    # Use
+
+    def _known(self, users, items, xp=np):
+        return xp.asarray(self._item_known)[items]
+
+    def _fold(self, ratings):
+        there, users = self._placed(ratings), np.zeros((ratings.n_users, self.hidden), np.float32)
+        arrays = users, *self._learned[1:]
+        return self._to_host(self.solver_class(self._problem(there, arrays)).arrays())[0]
+
+    def _vectors(self, side):
+        return self.user_hidden if side == "user" else self.item_weights.reshape(len(self.item_weights), -1)
+
+    def _errors(self, ratings):
+        known = self._known(ratings.users, ratings.items)
+        return ExpectationErrors(ratings, known, self.mean, self.level_values, self.hidden, self.device)
+
+    def _predicted(self, users, items):
+        learned = self.user_hidden, self.item_weights, self.visible_biases, self.level_values
+        return expectations(np.ravel(users), np.ravel(items), *learned).reshape(users.shape)
+
+    def _ranking_without(self, seen, k, candidates=None):
+        learned = self.user_hidden, self.item_weights, self.visible_biases
+        candidates = self._item_known if candidates is None else candidates
+        return expectation_ranking(learned, self.level_values, candidates, seen, k, self.device)
+
+
+def level_logarithms(items: np.ndarray, levels: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """ln of the share of each level among an item's ratings, float32 of this shape (n_items, K).
+
+    Each item counts one more rating, spread over the levels as all ratings are, and those one more of each level: no
+    share is zero, and few ratings say little.
+    """
+    n_items, n_levels = shape
+    counts = np.bincount(items * np.int64(n_levels) + levels, minlength=n_items * n_levels).reshape(shape)
+    overall = counts.sum(axis=0) + 1.0
+    shares = counts + overall / overall.sum()
+    return np.log(shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def _checked_steps(gibbs_steps):
+    """T as an int, or a schedule as a tuple of pairs."""
+
+    def whole(number, least):
+        return isinstance(number, int | np.integer) and not isinstance(number, bool) and number >= least
+
+    if whole(gibbs_steps, 1):
+        return int(gibbs_steps)
+    try:
+        pairs = tuple((first, steps) for first, steps in gibbs_steps)
+    except (TypeError, ValueError):
+        pairs = ()
+    right = pairs and all(whole(first, 0) and whole(steps, 1) for first, steps in pairs)
+    firsts = [first for first, _ in pairs]
+    if not right or firsts[0] != 0 or firsts != sorted(set(firsts)):
+        raise ValueError(
+            f"gibbs_steps must be a positive integer or ascending pairs (first epoch, steps) from epoch 0 on, "
+            f"not {brief(gibbs_steps)}"
+        )
+    return tuple((int(first), int(steps)) for first, steps in pairs)

@@ -1,0 +1,94 @@
+"""Errors and rankings of expected ratings."""
+
+import numpy as np
+
+from gpumf import backends
+from gpumf.backends import sources
+from gpumf.backends.cpu.rbm import expectations
+from gpumf.models.evaluation import Errors, on_device, totals
+from gpumf.models.ranking import MOST_ITEMS, CpuRanking, ScoresKernelRanking
+from gpumf.solvers.rbm_levels import VARIANTS
+
+sources.declare("rbm/errors.cu", **VARIANTS)
+
+
+class ExpectationErrors(Errors):
+    """The errors of expected ratings on fixed ratings; call it with the arrays of an `RBM` to get (rmse, mae)."""
+
+    def __init__(self, ratings, known, mean, level_values, hidden, device):
+        self._level_values = level_values
+        super().__init__(ratings, known, mean, hidden, device)
+
+    def _summing(self, arrays, hidden, device):
+        if device != "cpu":
+            return expected_sums(arrays, self._level_values, hidden, backends.device(device))
+        users, items, values = arrays
+
+        def sums(user_hidden, weights, visible_biases, hidden_biases):
+            expected = expectations(users, items, user_hidden, weights, visible_biases, self._level_values)
+            error = expected - values.astype(np.float64)
+            return np.array([np.abs(error).sum(), (error**2).sum()])
+
+        return sums
+
+
+def expected_sums(arrays, level_values, hidden, device):
+    """As `evaluation.kernel_sums`, of expected ratings: launches kernels/rbm/errors.cu."""
+    kernel = device.kernel("rbm/errors.cu", "expected_errors", HIDDEN=hidden, LEVELS=len(level_values))
+    given = on_device(arrays, device) | {"level_values": device.array(level_values)}
+    blocks, threads, partial, total = totals(device)
+
+    def sums(user_hidden, weights, visible_biases, hidden_biases):
+        learned = {"user_hidden": user_hidden, "weights": weights, "visible_biases": visible_biases}
+        kernel(blocks, threads, **given, **learned, partial=partial)
+        return total()
+
+    return sums
+
+
+class ExpectationRanking(CpuRanking):
+    """The items with the largest expected ratings, whose inputs are a matrix product.
+
+    Parameters
+    ----------
+    user_hidden, weights, visible_biases, level_values : of an `RBM`
+    candidates, seen : as of `Ranking`
+    """
+
+    def __init__(self, user_hidden, weights, visible_biases, level_values, candidates, seen):
+        n_items, self._levels, hidden = weights.shape
+        super().__init__(user_hidden, weights.reshape(n_items * self._levels, hidden), candidates, seen)
+        self._biases, self._level_values = visible_biases, level_values
+
+    def _scores(self, users):
+        return _expected(super()._scores(users), self._biases, self._level_values, np)
+
+
+class ExpectationKernelRanking(ScoresKernelRanking):
+    """The same on a device."""
+
+    def __init__(self, user_hidden, weights, visible_biases, level_values, candidates, seen, device):
+        super().__init__((len(user_hidden), len(weights)), candidates, seen, device)
+        self._batch = max(1, (1 << 26) // weights[..., 0].size)
+        arrays = user_hidden, weights.reshape(-1, weights.shape[2]), visible_biases, level_values
+        self._hidden, self._weights, self._biases, self._level_values = map(self._array, arrays)
+
+    def _scores(self, users):
+        inputs = self._hidden[users] @ self._weights.T
+        return _expected(inputs, self._biases, self._level_values, self._device.xp)
+
+
+def _expected(inputs, biases, level_values, xp):
+    """Expected ratings (users, n_items) from products (users, n_items * K), overwritten; arrays of `xp`."""
+    inputs = inputs.reshape(len(inputs), *biases.shape)
+    inputs += biases
+    inputs -= inputs.max(axis=-1, keepdims=True)
+    xp.exp(inputs, out=inputs)
+    return inputs @ level_values / inputs.sum(axis=-1)
+
+
+def expectation_ranking(arrays, level_values, candidates, seen, k, device):
+    """A `Ranking` for lists of k items, where the device is or on the CPU; arrays: an `RBM`'s, no hidden biases."""
+    if device == "cpu" or k > MOST_ITEMS:
+        return ExpectationRanking(*arrays, level_values, candidates, seen)
+    return ExpectationKernelRanking(*arrays, level_values, candidates, seen, device)

@@ -1,0 +1,388 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from gpumf._util.validation import brief, flag, integer, number
+from gpumf.models.als import ALS
+from gpumf.models.early_stopping import Ending
+from gpumf.models.factorization import Factorization
+from gpumf.models.fold_in import of_rated_items
+from gpumf.models.initial import normal_factors, with_bias_columns
+from gpumf.solvers import schedules
+from gpumf.solvers.sgd_base import SMALL, Parallel, Sequential, SGDHyperparameters
+from gpumf.solvers.sgd_bsgd import Bsgd
+from gpumf.solvers.sgd_cu2rec import Cu2rec
+from gpumf.solvers.sgd_cumf import CumfSgd
+from gpumf.solvers.sgd_esgd import Esgd
+from gpumf.solvers.sgd_fast import Fast
+from gpumf.solvers.sgd_gpusgd import GpuSgd
+from gpumf.solvers.sgd_hogwild import Hogwild
+from gpumf.solvers.sgd_kato_hosino import KatoHosino
+from gpumf.solvers.sgd_newgpusgd import NewGpuSgd
+from gpumf.solvers.sgd_ordered import Ordered, OrderedParallel
+
+if TYPE_CHECKING:
+    from typing import Any, Literal, Self
+
+    from gpumf.models.solver_choice import Device
+    from gpumf.ratings import Ratings
+    from gpumf.ratings.convert import RatingsLike
+    from gpumf.solvers.options import Option
+
+_BIAS_KINDS = {False: 0, True: 1, "baseline": 2}  # BIASES of kernels/common/sgd.cuh
+_LEAST_RIDGE = 1e-6  # with which users of few ratings can be solved for
+_CONSTANT = schedules.Constant()
+# `fast` is the faster one from so many groups, or threads in them, in flight; `kato_hosino` on smaller sets. Recorded
+# by the experiment sgd_choice.
+_LEAST_GROUPS, _LEAST_THREADS = 512, 4096
+
+
+class SGD(Factorization):
+    """Stochastic gradient descent on sum (r_ui - p_u . q_i)^2 / 2 + lambda/2 (|p_u|^2 + |q_i|^2) per rating.
+
+    With the default solver of the CPU, `parallel`, two runs of the same seed differ slightly, as with any kernel that
+    updates in parallel without locks (Recht et al. 2011). `sequential`, `ordered` and `ordered_parallel` give the
+    same factors, bit for bit. For predicting ratings; for top-N lists take `ImplicitALS`.
+
+    An epoch is nnz updates: `sequential`, `parallel` and `hogwild` draw ratings with replacement (thesis, sections
+    2.3.2 and 4.1, Algorithm 4.1), `cu2rec` one of each user's at a time, the others take every rating once.
+
+    Biases, as of cu2rec, are two more columns of the factors, see `Factorization`.
+
+    Parameters
+    ----------
+    factors : int, 1 to 300
+    regularization : lambda >= 0 of the users, and of the items and biases too unless those are given
+    learning_rate : mu > 0
+    item_regularization, bias_regularization : lambda >= 0 of the items and of the biases
+    item_bias_regularization : lambda >= 0 of the items' biases where it is not that of the users'
+    biases : True, learned from zero; 'baseline', baseline predictors that stay as they are (esgd, section 4); False
+    init_std : standard deviation of the initial factors of a model with biases, 0.1 by default. Predictions for who
+        has few ratings keep some noise of them, which grows with the number of factors unless init_std falls as
+        1 / sqrt(factors). Without effect on `esgd` and `cu2rec`, where they have initial factors of their own
+    clip : bool, clip predictions to the rating scale, and errors with them
+    schedule : how the learning rate changes from epoch to epoch, of `gpumf.solvers.schedules`
+    solver : a name of `SGD.solvers()`; by default the fastest for the device and the training set, see `choose`
+    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
+        checked)
+    threads : number of CUDA threads of the grid, where the solver leaves it open. By default as many as
+        `safe_updates` lets be in flight: with more, updates of popular vectors overwrite each other and an epoch
+        learns less. Ignored on the CPU. Goes with a named solver.
+    chunk : most ratings on the device at a time; by default all that fit. With less than all, the next ones are
+        copied while these are worked on, with the same result. Not for `hogwild` and `cu2rec`, which draw from all,
+        nor on the CPU.
+    seed : int, None draws one, of the initial factors, of the draws and of every shuffled order
+    **options : parameters of the solver; `SGD.options_of(solver)` has their defaults and bounds, the module of the
+        solver in `gpumf.solvers` says what they mean. They go with a named solver
+
+    Raises
+    ------
+    ValueError : a parameter out of range, a solver that does not fit the device
+    TypeError : an option that the solver has not, an option or threads without a solver
+    gpumf.backends.DeviceError : device='cuda' or 'emulator' where there is none
+
+    >>> from gpumf import SGD
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = SGD(2, learning_rate=0.05, solver="sequential").fit(columns, epochs=5)
+    >>> model.user_factors.shape, model.history.epoch.tolist()
+    ((3, 4), [0, 1, 2, 3, 4, 5])
+    """
+
+    _hyperparameters = SGDHyperparameters
+    _solvers: ClassVar = {
+        "sequential": Sequential,
+        "ordered": Ordered,
+        "ordered_parallel": OrderedParallel,
+        "parallel": Parallel,
+        "kato_hosino": KatoHosino,
+        "gpusgd": GpuSgd,
+        "newgpusgd": NewGpuSgd,
+        "bsgd": Bsgd,
+        "esgd": Esgd,
+        "cu2rec": Cu2rec,
+        "hogwild": Hogwild,
+        "cumf_sgd": CumfSgd,
+        "fast": Fast,
+    }
+
+    def __init__(
+        self,
+        factors: int = 16,
+        regularization: float = 0.1,
+        *,
+        learning_rate: float = 0.02,
+        item_regularization: float | None = None,
+        bias_regularization: float | None = None,
+        item_bias_regularization: float | None = None,
+        biases: bool | Literal["baseline"] = True,
+        init_std: float | None = None,
+        clip: bool = False,
+        schedule: schedules.Schedule | dict[str, Any] = _CONSTANT,
+        solver: str | None = None,
+        device: Device = "auto",
+        threads: int | None = None,
+        chunk: int | None = None,
+        seed: int | None = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
+        if not isinstance(biases, bool | str) or biases not in _BIAS_KINDS:
+            raise ValueError(f"biases must be True, False or 'baseline', not {brief(biases)}")
+        if solver is None and (options or threads is not None):
+            alone = sorted(options) or ["threads"]
+            raise TypeError(
+                f"{', '.join(alone)}: for one solver alone; name it with solver=, one of {list(self._solvers)}"
+            )
+        self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
+        if chunk is not None and not self._solvers[self.solver].streams:
+            raise ValueError(f"the solver {self.solver!r} takes from all ratings at any time; it takes no chunk")
+        self.learning_rate = number("learning_rate", learning_rate, above=0)
+
+        def least(name: str, value: float | None, default: float) -> float:
+            return default if value is None else number(name, value, least=0)
+
+        self.item_regularization = least("item_regularization", item_regularization, self.regularization)
+        self.bias_regularization = least("bias_regularization", bias_regularization, self.regularization)
+        self.item_bias_regularization = least(
+            "item_bias_regularization", item_bias_regularization, self.bias_regularization
+        )
+        self.biases = biases
+        self.init_std = None if init_std is None else number("init_std", init_std, above=0)
+        self.schedule = schedules.from_dict(schedule)
+        self._options_given = options
+        _ = self.options  # raises where they are wrong
+
+    @property
+    def bias_kind(self) -> int:
+        """What kernels call `biases`: BIASES of kernels/common/sgd.cuh.
+
+        >>> from gpumf import SGD
+        >>> [SGD(2, biases=biases).bias_kind for biases in (False, True, "baseline")]
+        [0, 1, 2]
+        """
+        return _BIAS_KINDS[self.biases]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The values of the solver's options: those given, and the defaults of the others.
+
+        >>> from gpumf import SGD
+        >>> SGD(2, solver="ordered").options
+        {'side': 8, 'row_rates': False}
+        """
+        return self._solvers[self.solver].chosen(SGDHyperparameters.of(self, options={}), self._options_given)
+
+    def choose(self, train: Ratings) -> str:
+        """The fastest solver for the device and a training set: on a GPU by how many groups `fast` keeps busy.
+
+        >>> from gpumf import SGD
+        >>> from gpumf.ratings import Ratings
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> SGD(2, device="cpu").choose(ratings)
+        'parallel'
+        """
+        if self.device == "cpu":
+            return super().choose(train)
+        groups = Fast.in_flight(max(train.n_users, train.n_items), min(train.n_users, train.n_items))
+        many = groups >= _LEAST_GROUPS or groups * Fast.geometry(self.hyperparameters).quad_lanes >= _LEAST_THREADS
+        return "fast" if many else "kato_hosino"
+
+    @classmethod
+    def options_of(cls, solver: str) -> dict[str, Option]:
+        """The options of a solver: a dict name -> `gpumf.solvers.options.Option`.
+
+        >>> from gpumf import SGD
+        >>> list(SGD.options_of("cumf_sgd"))
+        ['update', 'run', 'side']
+        """
+        return dict(cls._solvers[solver].options)
+
+    @classmethod
+    def from_model(cls, model: Factorization, **parameters: Any) -> Self:
+        """SGD that goes on from another fitted model, such as ALS (cumf, section 7); its `partial_fit` adds ratings.
+
+        Parameters
+        ----------
+        model : fitted Factorization
+        **parameters : of the constructor, but factors; biases are those of the model
+
+        Returns
+        -------
+        SGD, fitted, with the model's factors and history
+
+        >>> from gpumf import ALS, SGD
+        >>> from gpumf.ratings import Ratings
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> als = ALS(2, device="cpu").fit(ratings, epochs=3)
+        >>> model = SGD.from_model(als, solver="sequential")
+        >>> model.partial_fit(ratings).history.epoch.tolist()
+        [0, 1, 2, 3, 4]
+        """
+        if not isinstance(model, Factorization):
+            raise TypeError(f"SGD goes on from ALS, ImplicitALS or SGD, not {type(model).__name__}")
+        model._check_fitted()
+        result = cls(model.factors, **{"biases": model.biases} | parameters)
+        if result.columns != model.columns:
+            raise ValueError("a model with biases goes on from one with biases, and one without from one without")
+        result._set_learned((model.user_factors.copy(), model.item_factors.copy()))
+        result._user_known, result._item_counts = model._user_known.copy(), model._item_counts.copy()
+        result.mean, result.scale, result._training = model.mean, model.scale, model._training
+        result.history, result.times, result.epoch = model.history.copy(), replace(model.times), model.epoch
+        return result
+
+    @property
+    def _remedy(self):
+        return f"lower learning_rate ({self.learning_rate:g}), or raise regularization"
+
+    def _takes_from_device(self):
+        return super()._takes_from_device() and self.chunk is None
+
+    @property
+    def _parameters(self):
+        return super()._parameters | {
+            "learning_rate": self.learning_rate,
+            "item_regularization": self.item_regularization,
+            "bias_regularization": self.bias_regularization,
+            "item_bias_regularization": self.item_bias_regularization,
+            "biases": self.biases,
+            "init_std": self.init_std,
+            "clip": self.clip,
+            "schedule": schedules.to_dict(self.schedule),
+        }
+
+    def initial_factors(self, train: Ratings) -> tuple[Any, Any]:
+        """As of `Factorization`; with biases, normal with `init_std` around 0, biases zero or baseline predictors.
+
+        `esgd` and `cu2rec` have some of their own, see `Descent.draw` of theirs.
+
+        Returns
+        -------
+        (user_factors, item_factors) : float32
+
+        >>> from gpumf import SGD
+        >>> from gpumf.ratings import Ratings
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> users, items = SGD(2, device="cpu").initial_factors(ratings)
+        >>> users.shape, users[:, -2:].tolist()  # the bias, and the items' one
+        ((2, 4), [[0.0, 1.0], [0.0, 1.0]])
+        """
+        own = self._solvers[self.solver].draw(self.hyperparameters, train) if self.biases else None
+        made = super().initial_factors(train) if own is None else with_bias_columns(train, *own)
+        if self.biases == "baseline":
+            xp = train.xp if own is None else np
+            for rows, column, biases in zip(made, (-2, -1), baseline_predictors(train.on_host()), strict=True):
+                rows[:, column] = xp.asarray(biases, np.float32)
+        return made
+
+    def _draw(self, train, rows, key):
+        if not self.biases:
+            return super()._draw(train, rows, key)
+        deviation = SMALL if self.init_std is None else self.init_std
+        return normal_factors(rows, self.factors, deviation, key, train.device)
+
+    def _epoch(self, solver, number, rows):
+        solver.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])
+        solver.epoch(number)
+
+    def _fold(self, ratings):
+        # The least of the objective in the users' factors is that of ALS. Biases of another lambda count in other
+        # units, in which theirs is the factors'.
+        ridge, of_biases = (max(value, _LEAST_RIDGE) for value in (self.regularization, self.bias_regularization))
+        most = max(solver.max_factors for solver in ALS.solver_classes().values() if solver.device != "cpu")
+        there = self.device if self.columns <= most else "cpu"
+        least = ALS(self.factors, ridge, biases=bool(self.biases), device=there)
+        ratings, factors = of_rated_items(ratings, self.item_factors)
+        least.mean, least.item_factors = self.mean, factors
+        unit = np.float32(np.sqrt(ridge / of_biases))
+        if self.biases:
+            least.item_factors[:, -2] *= unit
+        users = least._fold(ratings)
+        if self.biases:
+            users[:, -2] *= unit
+        return users
+
+    def partial_fit(
+        self, new: RatingsLike, epochs: int = 1, validation: RatingsLike | None = None, *, progress: bool = False
+    ) -> Self:
+        """Train the fitted model further, on new ratings alone.
+
+        Users and items may be new too: positions up to `new.n_users` and `new.n_items`, which are not below the
+        model's. They start with random factors. The mean from which biases count stays as it was.
+
+        Parameters
+        ----------
+        new : Ratings
+        epochs : int, how often each new rating counts
+        validation : Ratings of the same shape as `new`
+        progress : bool, show a bar
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NotFittedError, TypeError, ValueError, DivergedError : as of `fit`; fewer users or items than the model has
+
+        >>> from gpumf import SGD
+        >>> from gpumf.ratings import Ratings
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+        >>> model = SGD(2, solver="sequential").fit(ratings, epochs=3)
+        >>> new = Ratings([2, 2], [0, 2], [5, 1], n_users=3, n_items=3)
+        >>> model.partial_fit(new).user_factors.shape
+        (3, 4)
+        """
+        with self._as_before_if_it_fails():
+            self._check_fitted()
+            epochs, progress = integer("epochs", epochs, 0), flag("progress", progress)
+            new = self._like(new, "new")
+            validation = None if validation is None else self._like(validation, "validation")
+            given, (clock, new, validation) = new, self._taken(new, validation)
+            old_rows, shape = (len(self.user_factors), len(self.item_factors)), (new.n_users, new.n_items)
+            if any(rows > wanted for rows, wanted in zip(old_rows, shape, strict=True)):
+                raise ValueError(f"the model has {old_rows} users and items, the new ratings only {shape}")
+            known, counts = (self._user_known, self._item_known), self._item_counts
+            mean, scale, before, ids = self.mean, self.scale, self._training, (self.user_ids, self.item_ids)
+            self._set_training(new)
+            factors = self._continued(new, *known)
+            self.mean, self.scale = mean, scale
+            if shape == old_rows and self.user_ids is None and self.item_ids is None:
+                self.user_ids, self.item_ids = ids  # which plain positions do not say
+            self._user_known[: len(known[0])] |= known[0]
+            self._item_counts[: len(counts)] += counts
+            self._training = _joined(before, given)
+            self._train(clock, new, factors, self.history.to_dict("records"), epochs, validation, Ending(), progress)
+        return self
+
+
+def _joined(before, new):
+    """Both sets of ratings, of the shape of the new one; None where there is no set from before."""
+    if before is None:
+        return None
+    before, new = before.on_host(), new.on_host()
+    columns = {
+        name: np.concatenate([getattr(r, name) for r in (before, new)]) for name in ("users", "items", "values")
+    }
+    return replace(new, **columns, test_mask=None, times=None)
+
+
+def baseline_predictors(train: Ratings) -> tuple[np.ndarray, np.ndarray]:
+    """b_u and b_i such that r_ui is about mu + b_u + b_i (esgd, section 4).
+
+    Returns
+    -------
+    (b_u, b_i) : float64 (n_users,) the mean of r - mu over a user's ratings, and (n_items,) that of r - mu - b_u over
+    an item's; 0 without ratings
+    """
+
+    def means(rows, n_rows, values):
+        return np.bincount(rows, values, n_rows) / np.maximum(np.bincount(rows, minlength=n_rows), 1)
+
+    rest = train.values - np.float64(train.mean)
+    of_user = means(train.users, train.n_users, rest)
+    return of_user, means(train.items, train.n_items, rest - of_user[train.users])

@@ -1,0 +1,80 @@
+"""The ratings from before and new ones, of models that take these in without training anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpumf.models.checks import check_finite, check_training
+from gpumf.ratings import DataError
+from gpumf.ratings.convert import positions_of, ratings_of
+
+if TYPE_CHECKING:
+    from gpumf.models.estimator import Model
+    from gpumf.ratings import Ratings
+    from gpumf.ratings.convert import RatingsLike
+
+
+def with_new(model: Model, new: RatingsLike, grow: bool = False) -> tuple[Ratings, Ratings]:
+    """(new, whole): the new ratings, checked, and those that a model was trained on with them, on the host.
+
+    Parameters
+    ----------
+    model : fitted Model
+    new : Ratings of its users and items, or what `fit` makes them of
+    grow : bool, take new users and items too, which get the positions after the model's: of `Ratings` and matrices
+        those from the model's shape on, of data that name ids the new ids
+
+    Raises
+    ------
+    NotFittedError : the model is not fitted
+    ValueError : its training set is not known; ratings of others, or not finite
+    """
+    model._check_fitted()
+    if model._training is None:
+        raise ValueError("the training set is not known here; use fit(train, warm_start=True)")
+    new = (_grown(model, new) if grow else model._like(new, "new")).on_host()
+    check_training(new, None)
+    if not grow:
+        model._check_shape(new)
+    check_finite(new, None)
+    return new, _renewed(model._training.on_host(), new)
+
+
+def _grown(model, data):
+    """`Ratings` of what `fit` takes, in the positions of a model, and in those after them for who is new."""
+    given, named = ratings_of(data, "new", one_user=True)
+    facts = {}
+    for side, count in zip(("user", "item"), model._shape, strict=True):
+        known, ids = getattr(model, f"{side}_ids"), getattr(given, f"{side}_ids")
+        before = np.arange(count) if known is None else known
+        if named:
+            if (ids.dtype.kind in "iu") != (before.dtype.kind in "iu"):
+                raise DataError(
+                    f"new: {side}s such as {ids.tolist()[0]!r} are no ids like the model's {before.tolist()[0]!r}"
+                )
+            places = positions_of(ids, before)
+            strangers = places < 0
+            places[strangers] = count + np.arange(strangers.sum())
+            facts[f"{side}s"], ids = places[getattr(given, f"{side}s")], np.concatenate([before, ids[strangers]])
+        elif len(ids) == count:
+            ids = before
+        elif len(ids) < count or not np.array_equal(ids[:count], before):
+            raise ValueError(
+                f"the ratings have other users or items than the model was trained on: {len(ids)} {side}s, of which "
+                f"the first have to be its {count}; a data frame names them by their ids"
+            )
+        facts |= {f"{side}_ids": ids, f"n_{side}s": len(ids)}
+    return replace(given, **facts, test_mask=None, times=None)
+
+
+def _renewed(before, new):
+    """Both sets in one, with the new rating of a pair that both have, of the users and items of the new one."""
+    n = new.n_items
+    old = before.select(~np.isin(before.users * np.int64(n) + before.items, new.users * np.int64(n) + new.items))
+    columns = {name: np.concatenate([getattr(r, name) for r in (old, new)]) for name in ("users", "items", "values")}
+    if (new.n_users, new.n_items) != (before.n_users, before.n_items):
+        columns |= {name: getattr(new, name) for name in ("n_users", "n_items", "user_ids", "item_ids")}
+    return replace(old, **columns, times=None)

@@ -1,0 +1,98 @@
+"""Ratings by row: where each row's begin, and how they are brought together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpumf.backends.jit import cached_njit
+from gpumf.ratings.checks import DataError, array_of
+
+
+def row_offsets(counts):
+    """Where each row starts and ends: int64 (rows + 1,), 0 and the running totals of the counts.
+
+    64 bits, whatever the type of the counts: the large sets have more than 2**31 ratings.
+    """
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, dtype=np.int64, out=offsets[1:])
+    return offsets
+
+
+@cached_njit()
+def grouped(rows, offsets):
+    """The positions of each row's ratings, one row after another, each in the order given (a counting sort)."""
+    order = np.empty(len(rows), np.int64)
+    free = offsets[:-1].copy()
+    for k in range(len(rows)):
+        order[free[rows[k]]] = k
+        free[rows[k]] += 1
+    return order
+
+
+def sorted_by(keys, n):
+    """(order, offsets): a stable order of keys in 0..n-1, and where each key begins, by counting."""
+    offsets = row_offsets(np.bincount(keys, minlength=n))
+    return grouped(keys, offsets), offsets
+
+
+def inside(positions, n, what):
+    """Positions as a contiguous int32 array; DataError, which begins with `what`, unless all are whole, in 0..n-1."""
+    given = array_of(positions, what)
+    if given.dtype.kind not in "iuf" and given.size:
+        raise DataError(f"{what} must be integers, not {given.dtype}")
+    if given.size and not (given.min() >= 0 and given.max() < n):
+        k = int((~((given >= 0) & (given < n))).argmax())
+        raise DataError(f"{what} must lie in 0..{n - 1}; number {k} is {given.flat[k]}")
+    result = np.ascontiguousarray(given, np.int32)
+    if given.dtype.kind == "f" and not np.array_equal(result, given):
+        raise DataError(f"{what} must be integers, not {given.dtype} with fractions")
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class CompressedRows:
+    """The ratings of each row, one after another (CSR of the rating matrix, or of its transpose).
+
+    indptr : int64 (rows + 1,), row r holds the positions indptr[r] to indptr[r + 1]
+    indices : int32 (nnz,), the column of each rating, ascending within a row
+    values : float32 (nnz,)
+
+    >>> import numpy as np
+    >>> from gpumf.ratings import CompressedRows
+    >>> rows = CompressedRows(np.array([0, 2, 2, 3]), np.array([0, 4, 1], np.int32), np.array([5, 3, 4], np.float32))
+    >>> rows.indices[rows.indptr[0] : rows.indptr[1]]  # of row 0
+    array([0, 4], dtype=int32)
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are, empty ones among them.
+
+        >>> CompressedRows(np.array([0, 2, 2, 3]), np.array([0, 4, 1], np.int32), None).n_rows
+        3
+        """
+        return len(self.indptr) - 1
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Ratings per row, int64 (rows,).
+
+        >>> CompressedRows(np.array([0, 2, 2, 3]), np.array([0, 4, 1], np.int32), None).counts
+        array([2, 0, 1])
+        """
+        return np.diff(self.indptr)
+
+    def less(self, offset: float) -> CompressedRows:
+        """The same rows, each rating less a number.
+
+        >>> rows = CompressedRows(np.array([0, 2]), np.array([0, 4], np.int32), np.array([5, 3], np.float32))
+        >>> rows.less(4).values
+        array([ 1., -1.], dtype=float32)
+        """
+        return replace(self, values=self.values - np.float32(offset))

@@ -1,0 +1,176 @@
+"""Ratings on a device: put there once, as they are, and every order of them made there."""
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from gpumf._util.counter_rng import splitmix64
+from gpumf._util.sorting import stable_order
+from gpumf.ratings.checks import DataError
+from gpumf.ratings.csr import CompressedRows, row_offsets
+from gpumf.ratings.ratings import Ratings
+
+_BLOCK, _MOST_BLOCKS = 256, 1024  # CUDA threads, and blocks of them that add up values
+_KEY_BITS = 63
+_COLUMNS = {"users": np.int32, "items": np.int32, "values": np.float32}
+
+_BYTES_A_RATING = 48
+"""Of the device's memory that have to be free for each: it, both its orders, and what an order is made with."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceRatings(Ratings):
+    """`Ratings` whose columns are arrays on a device: what a model takes that is trained there.
+
+    `by_user` and `by_item` have their offsets on the host, `indices` and `values` on the device; counts are on the
+    host. All is the same, bit for bit, as of the same ratings on the host.
+
+    users, items : int32 (nnz,) on the device, positions in 0..n_users-1 and 0..n_items-1
+    values : float32 (nnz,) on the device
+    device : of `gpumf.backends`
+
+    The other fields are those of `Ratings`; of a `test_mask` and of times it knows nothing.
+
+    Raises
+    ------
+    TypeError : columns of other types
+    DataError : columns of unequal lengths, positions outside, dimensions that do not fit
+
+    >>> from gpumf import gpu
+    >>> from gpumf.ratings import DeviceRatings, Ratings
+    >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
+    >>> there = DeviceRatings.of(ratings, gpu.device("emulator"))
+    >>> there.nnz, there.by_user.indptr
+    (3, array([0, 1, 3]))
+    """
+
+    device: Any = None
+
+    def __post_init__(self):
+        if self.test_mask is not None:
+            raise DataError(f"{self.name}: test_mask belongs to Ratings on the host; split them before")
+        for name, dtype in _COLUMNS.items():
+            column = getattr(self, name)
+            if not isinstance(column, self.xp.ndarray) or column.dtype != dtype or column.ndim != 1:
+                raise TypeError(f"{self.name}: {name} must be {dtype.__name__} (nnz,) on the device")
+            object.__setattr__(self, name, self.xp.ascontiguousarray(column))
+        if len({len(getattr(self, name)) for name in _COLUMNS}) > 1:
+            raise DataError(f"{self.name}: the columns must be as long as each other")
+        for side in ("user", "item"):
+            positions, count, ids = (getattr(self, name) for name in (f"{side}s", f"n_{side}s", f"{side}_ids"))
+            if not 0 < count < 2**31:
+                raise DataError(f"{self.name}: n_{side}s must be from 1 to {2**31 - 1}, not {count!r}")
+            if self.nnz and not (int(positions.min()) >= 0 and int(positions.max()) < count):
+                raise DataError(f"{self.name}: {side}s must lie in 0..{count - 1}")
+            if ids is None:
+                object.__setattr__(self, f"{side}_ids", np.arange(count))
+
+    @classmethod
+    def of(cls, ratings: Ratings, device: Any) -> Self:
+        """A copy of `Ratings` on a device.
+
+        Raises
+        ------
+        gpumf.backends.DeviceError : the device has not the memory
+
+        >>> from gpumf import gpu
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
+        >>> DeviceRatings.of(ratings, gpu.device("emulator")).n_items
+        3
+        """
+        given = {field.name: getattr(ratings, field.name) for field in fields(Ratings)}
+        given |= {"test_mask": None, "times": None}
+        columns = device.arrays([given[name] for name in _COLUMNS])
+        return cls(**given | dict(zip(_COLUMNS, columns, strict=True)), device=device)
+
+    @classmethod
+    def where_they_fit(cls, ratings: Ratings, device: Any) -> Ratings:
+        """The ratings on a device, or on the host where they and their orders do not fit the device's free memory.
+
+        >>> from gpumf import gpu
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
+        >>> DeviceRatings.where_they_fit(ratings, gpu.device("emulator")).device is gpu.device("emulator")
+        True
+        """
+        if ratings.device is device:
+            return ratings
+        ratings = ratings.on_host()
+        return cls.of(ratings, device) if _BYTES_A_RATING * ratings.nnz <= device.free_bytes() else ratings
+
+    def on_host(self) -> Ratings:
+        """The same as `Ratings` on the host.
+
+        >>> from gpumf import gpu
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
+        >>> DeviceRatings.of(ratings, gpu.device("emulator")).on_host().users
+        array([0, 1, 1], dtype=int32)
+        """
+        given = {field.name: getattr(self, field.name) for field in fields(Ratings)}
+        return Ratings(**given | {name: self.device.to_numpy(given[name]) for name in _COLUMNS})
+
+    @property
+    def xp(self) -> Any:
+        """What works on the columns, as NumPy does on the host.
+
+        >>> from gpumf import gpu
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
+        >>> there = DeviceRatings.of(ratings, gpu.device("emulator"))
+        >>> there.xp.flatnonzero(there.values > 3).tolist()
+        [0, 2]
+        """
+        return self.device.xp
+
+    @cached_property
+    def user_counts(self) -> np.ndarray:
+        return self._count(self.users, self.n_users)
+
+    @cached_property
+    def item_counts(self) -> np.ndarray:
+        return self._count(self.items, self.n_items)
+
+    @cached_property
+    def mean(self) -> float:
+        blocks = max(min(-(-self.nnz // _BLOCK), _MOST_BLOCKS), 1)
+        sums = self.device.empty(blocks, np.float64)
+        self._kernel("sum_values")(blocks, _BLOCK, self.values, self.nnz, sums)
+        return float(self.device.to_numpy(sums).sum() / self.nnz)
+
+    def _kernel(self, name):
+        # CuPy's bincount and mean would compile reductions, with CUB's headers, where a machine first needs them.
+        return self.device.kernel("ratings/ratings.cu", name)
+
+    def _count(self, keys, n):
+        counts, grid = self.device.zeros(n, np.int64), max(-(-len(keys) // _BLOCK), 1)
+        self._kernel("count_keys")(grid, _BLOCK, keys, len(keys), counts)
+        return self.device.to_numpy(counts)
+
+    def _compress(self, rows, columns, counts, n_columns):
+        n, bits = self.nnz, max(self.nnz - 1, 0).bit_length()
+        if (len(counts) * n_columns - 1).bit_length() + bits > _KEY_BITS:
+            bits = 0  # the cells alone
+        grid, order = max(-(-n // _BLOCK), 1), self.device.empty(n, np.int64)
+        self._kernel("pack_cells")(grid, _BLOCK, rows, columns, n, n_columns, bits, order)
+        if bits:
+            order.sort()
+        else:
+            order = order.argsort(kind="stable")
+        positions = (1 << bits) - 1 if bits else -1
+        indices, values = self.device.empty(n, np.int32), self.device.empty(n, np.float32)
+        self._kernel("take_in_order")(grid, _BLOCK, order, n, positions, columns, self.values, indices, values)
+        return CompressedRows(row_offsets(counts), indices, values)
+
+    def sorted_by(self, keys: Any, n: int) -> tuple[Any, np.ndarray]:
+        counts = self._count(keys.astype(np.int32, copy=False), n)
+        return stable_order(keys, n, self.xp), row_offsets(counts)
+
+    def random_order(self, n: int, seed: int) -> Any:
+        hashes, key, grid = self.device.empty(n, np.uint64), splitmix64(np.uint64(seed)), -(-n // _BLOCK)
+        self.device.kernel("ratings/order.cu", "hash_positions")(grid, _BLOCK, hashes, np.int64(n), key)
+        hashes.sort()
+        self.device.kernel("ratings/order.cu", "positions_of_hashes")(grid, _BLOCK, hashes, np.int64(n), key)
+        return hashes.view(np.int64)
+
+    def select(self, chosen: Any, name: str | None = None) -> Self:
+        return super().select(self.xp.asarray(chosen), name)

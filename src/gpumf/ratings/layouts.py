@@ -1,0 +1,405 @@
+"""The file layouts that rating sets are published in, each read into plain columns."""
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from gpumf.ratings import reading
+from gpumf.ratings.checks import DataError
+from gpumf.ratings.columns import Coded, Names
+from gpumf.ratings.extras import of_extra
+
+_WITHOUT = ", or rating=None where there are no ratings"
+
+
+class Columns(NamedTuple):
+    """Ratings as they stand in files: the arguments of `Ratings.from_arrays` that a layout knows."""
+
+    users: np.ndarray
+    items: np.ndarray
+    values: np.ndarray | None
+    locate: Callable[[int], str]
+    test_mask: np.ndarray | None = None
+    shape: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Delimited:
+    """One rating a line, its fields separated by one character; more fields than the three are passed over.
+
+    names : of the fields, in order; None where the first line names them
+    time : the field that says when a rating was given, in seconds since 1970, where there is one
+    block : the character that ends the id on a line of its own, which all ratings up to the next such line share;
+        a number after it counts those ratings. The field of that id is then not in `names`
+    integers : whether ids are integers; otherwise they become integers where all of a column's are
+    rating : None for implicit feedback
+    """
+
+    delimiter: str
+    names: tuple[str, ...] | None = ("user", "item", "rating", "time")
+    user: str = "user"
+    item: str = "item"
+    rating: str | None = "rating"
+    time: str = "time"
+    block: str | None = None
+    integers: bool = True
+
+    def __call__(self, files):
+        return stacked([self._read(file) for file in files])
+
+    def _read(self, file):
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        if next(file.lines(), None) is None:
+            raise DataError(f"{file} is empty: it holds no ratings; get it again")
+        if b"\0" in file.contents.slice(0, min(4096, file.contents.size)).to_pybytes():
+            raise DataError(f"{file} is not text in UTF-8; convert it, or check that this is the right file")
+        names, header_lines = (self.names, 0) if self.names is not None else self._header(file)
+        wanted = [name for name in (self.user, self.item, self.rating) if name in names]
+        id_type = pa.int64() if self.integers else pa.dictionary(pa.int32(), pa.string())
+        types = {name: pa.float64() if name == self.rating else id_type for name in wanted}
+        openings = []
+
+        def other_length(row):
+            if self.block and self.block in row.text:
+                openings.append((row.number, row.text))
+                return "skip"
+            return "error"
+
+        def locate(k):
+            number, _ = next(islice(self._ratings(file, names), int(k), None))
+            return f"{file}, line {number}"
+
+        if next(self._ratings(file, names), None) is None:
+            return Columns(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, np.float64)), locate)
+        if not self.block and len(wanted) == 3:
+            ids = self.user, self.item
+            if columns := reading.text(file, names, header_lines, self.delimiter, ids, self.rating, self.integers):
+                return Columns(*columns, locate)
+        try:
+            table = arrow_csv.read_csv(
+                pa.BufferReader(file.contents),
+                # Row numbers, which place the openings, are known only to a single thread.
+                read_options=arrow_csv.ReadOptions(
+                    column_names=names, skip_rows=header_lines, use_threads=self.block is None
+                ),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=self.delimiter,
+                    invalid_row_handler=other_length,
+                    # This costs the reader some of its threads' speed, so it is asked for only where it can matter.
+                    newlines_in_values=self.names is None and re.search(b'"', file.contents) is not None,
+                ),
+                convert_options=arrow_csv.ConvertOptions(
+                    include_columns=wanted, column_types=types, null_values=[""], strings_can_be_null=True
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            raise self._first_bad_line(file, names, types) or DataError(f"{file}: {error}") from error
+        columns = {name: _array(table[name]) for name in wanted}
+        if self.block:
+            side = self.user if self.user not in names else self.item
+            columns[side] = self._ids_of_blocks(file, openings, table.num_rows)
+        return Columns(columns[self.user], columns[self.item], columns.get(self.rating), locate)
+
+    def _header(self, file):
+        """The names of the fields, and how many lines end with them."""
+        number, names = next(file.records(self.delimiter))
+        names = [name.strip(" \t").encode(errors="replace").decode() for name in names]  # Arrow takes UTF-8 alone
+        for name in filter(None, (self.user, self.item, self.rating)):
+            if names.count(name) != 1:
+                problem = "several columns" if name in names else "no column"
+                raise DataError(
+                    f"{file}, line {number}: {problem} {name!r} among {names}; name the columns to read{_WITHOUT}"
+                )
+        return names, number + sum(name.count("\n") for name in names)
+
+    def _ids_of_blocks(self, file, openings, n_ratings):
+        """The id that each rating's block opens with, int64 (n_ratings,)."""
+        starts = np.array([number - 1 - k for k, (number, _) in enumerate(openings)], np.int64)
+        if n_ratings and (len(starts) == 0 or starts[0] > 0):
+            raise DataError(f"{file}, line 1: a rating before the first line 'id{self.block}'; is the file complete?")
+        sizes = np.diff(np.append(starts, n_ratings))
+        ids = np.empty(len(openings), np.int64)
+        for k, (_, text) in enumerate(openings):
+            name, _, count = text.partition(self.block)
+            try:
+                ids[k], announced = int(name), int(count or sizes[k])
+            except ValueError as error:
+                raise DataError(f"{file}: the line {text!r} opens no block of ratings; correct it") from error
+            if announced != sizes[k]:
+                raise DataError(f"{file}: {sizes[k]} ratings follow the line {text!r}; is the file complete?")
+        return np.repeat(ids, sizes)
+
+    def _ratings(self, file, names):
+        """(line number, fields) of the records that are ratings, or should be."""
+        for number, fields in islice(file.records(self.delimiter), int(self.names is None), None):
+            opens = self.block and len(fields) != len(names) and self.block in self.delimiter.join(fields)
+            if not opens:
+                yield number, fields
+
+    def _first_bad_line(self, file, names, types):
+        """The error of the first line that cannot be read, or None; slow, and called only when reading failed."""
+        import pyarrow as pa
+
+        for number, fields in self._ratings(file, names):
+            if len(fields) != len(names):
+                return DataError(
+                    f"{file}, line {number}: {len(fields)} fields where {len(names)} belong: "
+                    f"{self.delimiter.join(fields)[:200]!r}; correct it, or check that the file is complete"
+                )
+            for name, kind in types.items():
+                field = fields[names.index(name)]
+                try:
+                    if field:
+                        pa.array([field.strip(" \t")]).cast(pa.string() if pa.types.is_dictionary(kind) else kind)
+                except UnicodeEncodeError:
+                    return DataError(
+                        f"{file}, line {number}: {name} {field!r} is not UTF-8; convert the file to UTF-8"
+                    )
+                except pa.ArrowInvalid:
+                    wanted = "a number" if name == self.rating else "an integer of 64 bits"
+                    return DataError(f"{file}, line {number}: {name} {field!r} is not {wanted}; correct it")
+        return None
+
+
+def delimited(file, user, item, rating, delimiter=None, header=True):
+    """The layout of a text file, whose first line names its columns unless it has no header.
+
+    user, item, rating : the names of columns; without a header their numbers, from 0; no rating for implicit feedback
+    delimiter : a character; by default of tab, comma, semicolon and bar the one that gives most columns, or a blank
+        where these give no three, or two of implicit feedback
+    """
+    least = 2 if rating is None else 3
+
+    def columns(delimiter):
+        _, fields = next(file.records(delimiter), (0, ()))
+        return len(fields)
+
+    if delimiter is None:
+        delimiter = max("\t,;|", key=columns)
+        delimiter = delimiter if columns(delimiter) >= least else max((delimiter, " "), key=columns)
+    if header:
+        return Delimited(delimiter, None, user, item, rating, integers=False)
+    names, wanted = tuple(map(str, range(columns(delimiter)))), (user, item, rating)[:least]
+    for number in wanted:
+        if str(number) not in names:
+            raise DataError(f"{file}: no column {number!r} among {len(names)}, counted from 0; or pass header=True")
+    return Delimited(delimiter, names, *map(str, wanted), *[None] * (3 - least), integers=False)
+
+
+def parquet(file, user, item, rating):
+    """The named columns of a Parquet file; rating is None for implicit feedback."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    def opened():
+        return str(file.path) if file.plain else pa.BufferReader(file.contents)
+
+    def locate(k):
+        return f"{file}, row {k}"
+
+    try:
+        source = ParquetFile(opened())
+        names = source.schema_arrow.names
+        wanted = [name for name in (user, item, rating) if name is not None]
+        for name in wanted:
+            if names.count(name) != 1:
+                problem = "several columns" if name in names else "no column"
+                raise DataError(f"{file}: {problem} {name!r} among {names}; name the columns to read{_WITHOUT}")
+        if rating is not None and (columns := reading.parquet(opened, (user, item), rating)):
+            return Columns(*columns, locate)
+        table = source.read(wanted)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{file}: {error}; is this a complete Parquet file?") from error
+    columns = []
+    for name in wanted:
+        column = table[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64())
+        elif text:
+            column = column.cast(pa.string())
+            column = column if name == rating else column.dictionary_encode()
+        elif not number:
+            raise DataError(f"{file}: column {name!r} is of type {column.type}; give numbers, or ids as strings")
+        columns.append(_array(column))
+    return Columns(*columns, *[None] * (rating is None), locate)
+
+
+def titles(file):
+    """The title of each item by its id, a Series: MovieLens's u.item, movies.dat or movies.csv."""
+    import pandas as pd
+
+    ending = str(file).rsplit(".", 1)[1]
+    delimiter, encoding = {"item": (r"\|", "latin-1"), "dat": ("::", "latin-1"), "csv": (",", "utf-8")}[ending]
+    try:
+        frame = pd.read_csv(
+            io.BytesIO(file.contents),
+            sep=delimiter,
+            engine="python",
+            encoding=encoding,
+            quoting=csv.QUOTE_MINIMAL if ending == "csv" else csv.QUOTE_NONE,
+            header=0 if ending == "csv" else None,
+            usecols=[0, 1],
+        )
+    except ValueError as error:  # pandas's errors are ValueErrors
+        raise DataError(f"{file}: {error}; is this the complete file?") from error
+    return pd.Series(frame.iloc[:, 1].to_numpy(str), frame.iloc[:, 0].to_numpy(), name="title")
+
+
+def whitespace(files):
+    """user item rating, separated by a tab or a space: the uir.index of Ma et al. 2011."""
+    _, first = next(files[0].lines(), (0, ""))
+    return Delimited("\t" if "\t" in first else " ", ("user", "item", "rating"))(files)
+
+
+def jester(*parts):
+    """Tables with a user a row: the number of ratings, then a rating from -10 to 10 or 99 for each joke.
+
+    Items are jokes from 1, users rows from 1, counted through all parts.
+    """
+    tables, n_users = [], 0
+    for (file,) in parts:
+        cells = _spreadsheet(file)
+        tables.append(_jester_part(file, cells, first_user=n_users + 1))
+        n_users += len(cells)
+    return stacked(tables)
+
+
+def _jester_part(file, cells, first_user):
+    rated = cells[:, 1:] != 99
+    wrong = rated.sum(axis=1) != cells[:, 0]
+    if wrong.any():
+        row = wrong.argmax()
+        raise DataError(
+            f"{file}, row {row + 1}: {rated[row].sum()} ratings, but the first column says {cells[row, 0]:g}; "
+            "is the file complete?"
+        )
+    rows, jokes = np.nonzero(rated)
+    return Columns(
+        rows + first_user,
+        jokes + 1,
+        cells[:, 1:][rated],
+        lambda k: f"{file}, row {rows[k] + 1}, joke {jokes[k] + 1}",
+    )
+
+
+def _spreadsheet(file):
+    """The cells of a CSV or Excel file without a header as float64 (rows, columns), NaN where not a number."""
+    import pandas as pd
+
+    xlrd = None if str(file).endswith(".csv") else of_extra("xlrd", file)
+    try:
+        if xlrd is None:
+            frame = pd.read_csv(io.BytesIO(file.contents), header=None)
+        else:
+            sheet = xlrd.open_workbook(file_contents=file.contents.to_pybytes()).sheet_by_index(0)
+            frame = pd.DataFrame([sheet.row_values(row) for row in range(sheet.nrows)])
+    except Exception as error:  # xlrd fails on garbage in as many ways as there are bytes
+        raise DataError(f"{file}: {error}; is this the complete file?") from error
+    return frame.apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
+
+
+def monti(files):
+    """A MATLAB v7.3 file of Monti et al. 2017: ratings M, and masks Otraining and Otest (users x items)."""
+    (file,) = files
+    h5py = of_extra("h5py", file)
+    try:
+        with h5py.File(io.BytesIO(file.contents)) as matlab:
+            # MATLAB stores columns first, so HDF5 shows every array transposed.
+            ratings, train, test = (matlab[key][:].T for key in ("M", "Otraining", "Otest"))
+        users, items = np.nonzero((train > 0) | (test > 0))
+        values, in_test = ratings[users, items], test[users, items] > 0
+    except Exception as error:  # h5py says by many exceptions that an object is missing, damaged or of another kind
+        raise DataError(f"{file}: {error}; is this the complete MATLAB v7.3 file?") from error
+    return Columns(
+        users,
+        items,
+        values,
+        lambda k: f"{file}, M({users[k] + 1}, {items[k] + 1})",
+        in_test,
+        ratings.shape,
+    )
+
+
+def netflix(files, probe):
+    """Blocks 'movie:' of 'user,rating,date' lines; the probe's blocks of users are the official test set."""
+    import pandas as pd
+
+    columns = Delimited(",", ("user", "rating", "date"), block=":")(files)
+    if not probe:
+        return columns
+    lines = pd.Series([text for _, text in probe[0].lines()], dtype="object")
+    opens = lines.str.endswith(":").to_numpy(bool)
+    numbers = pd.to_numeric(lines.str.rstrip(":"), errors="coerce")
+    if numbers.isna().any() or not opens[:1].all():
+        wrong = lines[numbers.isna().argmax()]
+        raise DataError(f"{probe[0]}: {wrong!r} is neither 'movie:' nor a user below it; correct it")
+    numbers = numbers.to_numpy(np.int64)
+    movies = numbers[opens][np.cumsum(opens) - 1]
+    wanted = _pair(movies, numbers)[~opens]
+    test = pd.Series(_pair(columns.items, columns.users)).isin(wanted).to_numpy()
+    if test.sum() != len(wanted):
+        missing = len(wanted) - test.sum()
+        raise DataError(f"{probe[0]}: {missing} of its {len(wanted)} pairs are not rated; are all files there?")
+    return columns._replace(test_mask=test)
+
+
+def _pair(movies, users):
+    """One int64 a pair of ids below 2**31."""
+    return (movies.astype(np.int64) << 32) | users
+
+
+def yahoomusic(train, validation):
+    """KDD Cup 2011: blocks 'user|count' of 'item, rating, date, time' lines; the validation file is the test set."""
+    layout = Delimited("\t", ("item", "rating", "date", "time"), block="|")
+    parts = [layout(train), layout(validation)]
+    return stacked(parts)._replace(test_mask=np.repeat([False, True], [len(part.values) for part in parts]))
+
+
+def stacked(parts):
+    """The ratings of several files as those of one."""
+    if len(parts) == 1:
+        return parts[0]
+    ends = np.cumsum([len(part.users) for part in parts])
+
+    def locate(k):
+        which = int(np.searchsorted(ends, k, side="right"))
+        return parts[which].locate(k - (ends[which - 1] if which else 0))
+
+    columns = [_joined([part[i] for part in parts]) for i in range(3 if parts[0].values is not None else 2)]
+    return Columns(*columns, *[None] * (3 - len(columns)), locate)
+
+
+def _joined(columns):
+    """Columns of several files as one; ids are strings in all of them where they are in one."""
+    plain = [
+        np.append(column.names.astype(object), None)[column.codes] if isinstance(column, Coded) else column
+        for column in columns
+    ]
+    if not any(isinstance(column, Coded) for column in columns):
+        return np.concatenate(plain)
+    whole = np.concatenate([column.astype(object) for column in plain])
+    if any(isinstance(one, str) for column in columns if isinstance(column, Coded) for one in column.names[:1]):
+        whole = np.array([one if one is None or isinstance(one, str) else str(one) for one in whole], object)
+    return whole
+
+
+def _array(column):
+    """A column of an Arrow table as NumPy array, or a dictionary of strings as `Coded`."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        return column.to_numpy()
+    names = Names(pa.string())
+    return names.coded(names.codes(column.unify_dictionaries().combine_chunks()))

@@ -1,0 +1,327 @@
+"""What a rating set is: coordinate arrays, their compressed forms, and how they are split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from gpumf._util.counter_rng import random_order, random_subset
+from gpumf._util.sorting import stable_order
+from gpumf._util.validation import MOST_SEED, brief, integer
+from gpumf.backends.cpu import order as cpu_order
+from gpumf.ratings.checks import DataError, array_of, check_scale, times_of
+from gpumf.ratings.constructors import Made
+from gpumf.ratings.csr import CompressedRows, grouped, inside, row_offsets, sorted_by
+from gpumf.ratings.splits import by_time, held_out, leave_one_out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings(Made):
+    """A set of ratings r_ui as coordinate arrays (COO), with lazy compressed forms.
+
+    users, items : int32 (nnz,), positions in 0..n_users-1 and 0..n_items-1
+    values : float32 (nnz,)
+    n_users, n_items : the shape of the rating matrix; rows and columns may be empty
+    scale : (lowest, highest) possible rating, or None where it is not known
+    user_ids, item_ids : the original id of each position, (n_users,) and (n_items,); positions by default
+    name : what the set is called in results
+    sha256 : of the unpacked file that it was read from (of several, one after another) or of the generated
+        arrays; None where there is neither
+    test_mask : bool (nnz,), the publisher's test set, or None
+    times : float64 (nnz,), when each rating was given, in any unit, or None
+
+    The constructor checks that positions lie in the matrix and that columns have one length, in a pass over each;
+    `from_arrays` checks all else, such as ratings that are no finite numbers or come twice.
+
+    Raises
+    ------
+    DataError : columns of other types, lengths or dimensions, positions outside, a scale or ids that do not fit
+
+    >>> from gpumf.ratings import Ratings
+    >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3, scale=(1, 5))
+    >>> ratings.nnz, ratings.users.dtype, ratings.values
+    (3, dtype('int32'), array([4., 3., 5.], dtype=float32))
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    values: np.ndarray
+    n_users: int
+    n_items: int
+    scale: tuple[float, float] | None = None
+    user_ids: np.ndarray = None  # type: ignore[assignment]  # the constructor makes them
+    item_ids: np.ndarray = None  # type: ignore[assignment]
+    name: str = "ratings"
+    sha256: str | None = None
+    test_mask: np.ndarray | None = field(default=None, repr=False)
+    times: np.ndarray | None = field(default=None, repr=False)
+
+    def __post_init__(self):
+        set_ = object.__setattr__  # the class is frozen; only the constructor normalises
+        for side in ("user", "item"):
+            count, ids = getattr(self, f"n_{side}s"), getattr(self, f"{side}_ids")
+            if not isinstance(count, int | np.integer) or isinstance(count, bool) or not 0 < count < 2**31:
+                raise DataError(
+                    f"{self.name}: n_{side}s must be an integer from 1 to {2**31 - 1}, not {brief(count)}"
+                )
+            if ids is None:
+                set_(self, f"{side}_ids", np.arange(count))
+            elif (found := len(ids) if hasattr(ids, "__len__") else 0) != count:
+                raise DataError(f"{self.name}: there are {found} {side}_ids, not {count}")
+            set_(self, f"{side}s", inside(getattr(self, f"{side}s"), count, f"{self.name}: {side}s"))
+        values = array_of(self.values, f"{self.name}: values")
+        if values.dtype.kind not in "fiub":
+            raise DataError(f"{self.name}: values must be numbers, not {values.dtype}")
+        set_(self, "values", np.ascontiguousarray(values, np.float32))
+        columns = {"users": self.users, "items": self.items, "values": self.values}
+        if self.test_mask is not None:
+            set_(self, "test_mask", np.asarray(self.test_mask))
+            if self.test_mask.dtype != np.bool_:
+                raise DataError(f"{self.name}: the test mask must be bool, not {self.test_mask.dtype}")
+            columns["test_mask"] = self.test_mask
+        if self.times is not None:
+            set_(self, "times", times_of(self.times, self.name))
+            columns["times"] = self.times
+        shapes = {name: np.shape(column) for name, column in columns.items()}
+        if set(shapes.values()) != {(self.values.size,)}:
+            raise DataError(f"{self.name}: the columns must be as long as each other, of one dimension, not {shapes}")
+        check_scale(self.scale, self.name)
+
+    @property
+    def nnz(self) -> int:
+        """How many ratings there are.
+
+        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).nnz
+        3
+        """
+        return len(self.values)
+
+    @property
+    def density(self) -> float:
+        """Filled fraction of the rating matrix: what the thesis (section 6.1) calls sparsity.
+
+        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).density
+        0.5
+        """
+        return self.nnz / (self.n_users * self.n_items)
+
+    @cached_property
+    def mean(self) -> float:
+        """The mean rating, of sums in float64.
+
+        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).mean
+        4.0
+        """
+        return float(self.values.mean(dtype=np.float64))
+
+    @cached_property
+    def user_counts(self) -> np.ndarray:
+        """Ratings of each user, int64 (n_users,).
+
+        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).user_counts
+        array([1, 2])
+        """
+        return cpu_order.counted(self.users, self.n_users)
+
+    @cached_property
+    def item_counts(self) -> np.ndarray:
+        """Ratings of each item, int64 (n_items,).
+
+        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).item_counts
+        array([2, 0, 1])
+        """
+        return cpu_order.counted(self.items, self.n_items)
+
+    @cached_property
+    def by_user(self) -> CompressedRows:
+        """The ratings of each user (CSR).
+
+        >>> rows = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3).by_user
+        >>> rows.indptr, rows.indices, rows.values
+        (array([0, 1, 3]), array([0, 0, 2], dtype=int32), array([4., 3., 5.], dtype=float32))
+        """
+        return self._compress(self.users, self.items, self.user_counts, self.n_items)
+
+    @cached_property
+    def by_item(self) -> CompressedRows:
+        """The ratings of each item (CSC of the rating matrix).
+
+        >>> rows = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3).by_item
+        >>> rows.indptr, rows.indices, rows.values
+        (array([0, 2, 2, 3]), array([0, 1, 1], dtype=int32), array([4., 3., 5.], dtype=float32))
+        """
+        return self._compress(self.items, self.users, self.item_counts, self.n_users)
+
+    def _compress(self, rows, columns, counts, n_columns):
+        offsets = row_offsets(counts)
+        if self.nnz >= cpu_order.LEAST and (made := cpu_order.compressed(rows, columns, self.values, offsets)):
+            return CompressedRows(offsets, *made)
+        by_column, _ = sorted_by(columns, n_columns)
+        order = by_column[grouped(rows[by_column], offsets)]
+        return CompressedRows(offsets, columns[order], self.values[order])
+
+    def on_host(self) -> Ratings:
+        """These ratings with columns on the host.
+
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
+        >>> ratings.on_host() is ratings
+        True
+        """
+        return self
+
+    # What layouts are made with, where the columns are
+
+    device = None  # of `gpumf.backends`, where the columns are on one
+    xp = np  # works on the columns
+
+    def order(self, keys: np.ndarray, n: int) -> np.ndarray:
+        """The positions of keys in 0..n-1, in ascending order of key, equal ones as they are, int64.
+
+        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
+        >>> ratings.order(ratings.users, ratings.n_users)
+        array([1, 0, 2])
+        """
+        return stable_order(keys, n, self.xp)
+
+    def sorted_by(self, keys: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """That order, and where in it each key begins, int64 (n + 1,) on the host.
+
+        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
+        >>> ratings.sorted_by(ratings.users, ratings.n_users)
+        (array([1, 0, 2]), array([0, 1, 3]))
+        """
+        return sorted_by(keys, n)
+
+    def random_order(self, n: int, seed: int) -> np.ndarray:
+        """`gpumf._util.counter_rng.random_order`, where the columns are.
+
+        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
+        >>> sorted(ratings.random_order(3, seed=0).tolist())
+        [0, 1, 2]
+        """
+        return random_order(n, seed)
+
+    def select(self, chosen: np.ndarray | slice, name: str | None = None) -> Self:
+        """The ratings chosen by a boolean mask or by positions; same users, items and scale.
+
+        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
+        >>> chosen = ratings.select(ratings.values > 3)
+        >>> chosen.values, chosen.n_items
+        (array([5., 4.], dtype=float32), 3)
+        """
+        return replace(
+            self,
+            users=self.users[chosen],
+            items=self.items[chosen],
+            values=self.values[chosen],
+            name=name or self.name,
+            test_mask=None,
+            times=None if self.times is None else self.times[chosen],
+        )
+
+    def less(self, offset: float) -> Self:
+        """The same ratings, each less a number. Orders that are there need not be made again.
+
+        >>> Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3).less(4).values
+        array([ 1.,  0., -1.], dtype=float32)
+        """
+        made = replace(self, values=self.values - np.float32(offset))
+        vars(made).update(
+            {side: vars(self)[side].less(offset) for side in ("by_user", "by_item") if side in vars(self)}
+        )
+        return made
+
+    def split(self, test: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
+        """Two disjoint random sets, train and test, as in the thesis (section 6.1: 80 % and 20 %).
+
+        Users and items whose every rating falls into the test set stay in both; a model predicts the mean of
+        its training ratings for them (see `gpumf.models`). The split is a function of (nnz, test, seed) and of
+        the order of the ratings alone: the same on every machine.
+
+        Parameters
+        ----------
+        test : float in (0, 1), the share of ratings in the test set; round(test * nnz) ratings exactly
+        seed : int
+
+        Returns
+        -------
+        (train, test) : Ratings, each in the order of this set
+
+        >>> from gpumf.ratings import synthetic_ratings
+        >>> train, test = synthetic_ratings("ml-100k").split(test=0.2, seed=0)
+        >>> train.nnz, test.nnz
+        (80000, 20000)
+        """
+        in_test = random_subset(self.nnz, held_out(test, self.nnz), integer("seed", seed, 0, MOST_SEED))
+        return self.select(~in_test), self.select(in_test)
+
+    def kfold(self, k: int = 5, seed: int = 0) -> Iterator[tuple[Self, Self]]:
+        """Yield k pairs (train, test); every rating is in the test set of exactly one pair.
+
+        Sizes differ by at most one. Cold users and items as in `split`.
+
+        >>> ratings = Ratings([0, 1, 2, 0], [0, 1, 0, 1], [4, 5, 3, 1], n_users=3, n_items=2)
+        >>> [test.nnz for _, test in ratings.kfold(3)]
+        [2, 1, 1]
+        """
+        if not isinstance(k, int | np.integer) or not 2 <= k <= self.nnz:
+            raise ValueError(f"k must lie between 2 and the {self.nnz} ratings, not {brief(k)}")
+        fold = np.empty(self.nnz, np.int32)
+        fold[random_order(self.nnz, integer("seed", seed, 0, MOST_SEED))] = np.arange(self.nnz) % k
+        for i in range(k):
+            yield self.select(fold != i), self.select(fold == i)
+
+    def split_by_time(self, test: float = 0.2) -> tuple[Self, Self]:
+        """(train, test): the newest round(test * nnz) ratings are the test set; DataError where `times` is None.
+
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2, times=[30, 10, 20])
+        >>> train, test = ratings.split_by_time(test=0.3)
+        >>> train.times, test.times
+        (array([10., 20.]), array([30.]))
+        """
+        return by_time(self, test)
+
+    def leave_one_out(self, seed: int = 0, newest: bool = False) -> tuple[Self, Self]:
+        """(train, test): one rating of each user who has several is left out for the test, a random or the newest.
+
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2, times=[30, 10, 20])
+        >>> train, test = ratings.leave_one_out(newest=True)
+        >>> test.users, test.times
+        (array([1], dtype=int32), array([20.]))
+        """
+        return leave_one_out(self, seed, newest)
+
+    def official_split(self) -> tuple[Self, Self]:
+        """(train, test) as the publisher of the set fixed them; DataError where there is no such split.
+
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2, test_mask=[False, True, False])
+        >>> train, test = ratings.official_split()
+        >>> test.values
+        array([3.], dtype=float32)
+        """
+        if self.test_mask is None:
+            raise DataError(f"{self.name} has no official split; use split() or kfold()")
+        return self.select(~self.test_mask), self.select(self.test_mask)
+
+    def transposed(self) -> Self:
+        """The same ratings with users and items in each other's place.
+
+        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).transposed()
+        >>> ratings.users, ratings.n_users
+        (array([0, 0, 2], dtype=int32), 3)
+        """
+        return replace(
+            self,
+            users=self.items,
+            items=self.users,
+            n_users=self.n_items,
+            n_items=self.n_users,
+            user_ids=self.item_ids,
+            item_ids=self.user_ids,
+        )

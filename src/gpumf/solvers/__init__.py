@@ -1,0 +1,1 @@
+"""One file per algorithm; `gpumf.solvers.base` says what a solver declares."""

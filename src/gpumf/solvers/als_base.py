@@ -1,0 +1,239 @@
+"""What every version of ALS does in an epoch, and the versions that run on the CPU."""
+
+from abc import abstractmethod
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from gpumf._util.sorting import stable_order
+from gpumf.backends import compile
+from gpumf.backends.cpu import als as cpu_als
+from gpumf.backends.cpu import cg as cpu_cg
+from gpumf.ratings.csr import row_offsets
+from gpumf.solvers.als_biases import Biases
+from gpumf.solvers.base import FactorSolver, Hyperparameters, Version
+
+
+@dataclass(frozen=True)
+class ALSHyperparameters(Hyperparameters):
+    """Those of ALS, and of ImplicitALS, which has an alpha; see the parameters of these models.
+
+    columns : of the factors, two more than `factors` with biases
+    """
+
+    factors: int
+    columns: int
+    biases: bool
+    regularization: float
+    weighted: bool
+    alpha: float | None
+    cg_steps: int
+    cg_tolerance: float
+    threads: int | None
+    chunk: int | None
+
+
+class ALSSolver(FactorSolver):
+    """An epoch is two half-sweeps: the users' factors from the items', then the items' from the users'.
+
+    streams : whether it takes ratings a chunk after another
+    adds_up : whether an item's equations may be the sum of parts that several workers made
+    """
+
+    streams = adds_up = False
+    layout: ClassVar = ("by_user", "by_item")
+    _biases = None  # `Biases` of a model that has them
+    cg_steps = 6  # of conjugate gradient, where it is used and nothing else is asked for (cumf, section 4)
+
+    @classmethod
+    def check(cls, hyper):
+        """Whether the kernel runs this model on its device; ValueError where it does not."""
+
+    def epoch(self, number):
+        self.solve_users()
+        self.solve_items()
+
+    def solve_users(self, which=slice(None)):
+        """Solve users, those of a training set that has the ratings of these positions alone."""
+        self._half_sweep_of(self._users, self._q, self._p[which], -1)
+
+    def solve_items(self, which=slice(None), solve=None):
+        """Solve items, as users; by `solve(rows, fixed, solved)`, of CompressedRows, where that is given."""
+        self._half_sweep_of(self._items, self._p, self._q[which], -2, solve)
+
+    def gather_users(self, carrier, bounds):
+        """Have the users of all workers, each of which has solved its own, where `solve_items` takes them from.
+
+        carrier, bounds : see `gpumf.distributed.communicator.Communicator.all_gather`
+        """
+        carrier.all_gather(self._p, bounds)
+
+    def _half_sweep_of(self, rows, fixed, solved, column, solve=None):
+        """Solve rows, whose column is 1 where the model has biases."""
+        with self._biases.aside(fixed, solved, column) if self._biases else nullcontext():
+            if solve is None:
+                self._solve(rows, fixed, solved)
+            else:
+                solve(replace(rows, values=self._targets(rows.indices, rows.values)), fixed, solved)
+
+    @abstractmethod
+    def _solve(self, rows, fixed, solved):
+        """Overwrite `solved` with the solutions of the normal equations of the rows' targets."""
+
+    def _targets(self, indices, values):
+        """What is left of ratings for the factors: less the biases of the fixed side, where the model has any."""
+        return values if self._biases is None else self._biases.subtract(indices, values)
+
+    def factors(self):
+        return self._p, self._q
+
+
+_BLOCK = 256  # CUDA threads
+_SEGMENT = np.dtype([("begin", "i8")] + [(n, "i4") for n in ("length", "row", "part", "parts", "slot", "count")])
+
+
+def segments_of(indptr, longest=8192):
+    """The work list of kernels/common/segments.cuh: each row as segments of at most `longest` ratings, longest first.
+
+    The parts of a row differ by a rating at most.
+
+    Parameters
+    ----------
+    indptr : int64 (rows + 1,), of the CSR rows
+    longest : int, ratings of a segment; long enough that few rows pay for adding up parts, short enough that the last
+        segment does not keep one multiprocessor busy alone
+
+    Returns
+    -------
+    (segments, slots) : `Segment` records, and the number of parts of all rows that have several
+    """
+    counts = np.diff(indptr)
+    parts = np.maximum(-(-counts // longest), 1)
+    before = np.cumsum(parts) - parts
+    row = np.repeat(np.arange(len(parts)), parts)
+    part = np.arange(len(row)) - before[row]
+    slots = np.where(parts > 1, parts, 0)
+    begin, end = (indptr[row] + (part + k) * counts[row] // parts[row] for k in range(2))
+    records = np.empty((len(row), 4), np.int64)  # gathered faster than what has names
+    halves = records.view(np.int32)
+    records[:, 0] = begin
+    columns = end - begin, row, part, parts[row]
+    for k, column in enumerate((*columns, (np.cumsum(slots) - slots)[row], counts[row]), 2):
+        halves[:, k] = column
+    records = records[stable_order(longest - halves[:, 2], longest + 1)]
+    return records.reshape(-1).view(_SEGMENT), int(slots.sum())
+
+
+def segments_on(device, indptr, longest):
+    """As `segments_of` on a device, of ratings that begin at indptr[0]: (the records' bytes, their number), slots.
+
+    indptr : on the host
+    """
+    counts = np.diff(indptr)
+    several = np.flatnonzero(counts > longest)
+    slots = row_offsets(-(-counts[several] // longest))
+    n = len(counts) - len(several) + int(slots[-1])
+    bits = (n - 1).bit_length()
+    keys, segments = device.empty(n, np.int64), device.empty((n, _SEGMENT.itemsize), np.uint8)
+    indptr, long_rows, firsts = map(device.array, (indptr, several.astype(np.int32), slots))
+    rows = {"indptr": indptr, "n_rows": len(counts), "longest": longest}
+    rows |= {"long_rows": long_rows, "n_long": len(several), "slots": firsts, "bits": bits}
+    cut_rows, order = (device.kernel("als/segments.cu", name) for name in ("cut_rows", "order_segments"))
+    cut_rows(-(-len(counts) // _BLOCK), _BLOCK, **rows, keys=keys, segments=segments)
+    keys.sort()
+    ordered = device.empty(segments.shape, np.uint8)
+    order(-(-n // _BLOCK), _BLOCK, keys=keys, n=n, places=(1 << bits) - 1, segments=segments, ordered=ordered)
+    return (ordered, np.int32(n)), int(slots[-1])
+
+
+class Sequential(ALSSolver):
+    """Numba on one core."""
+
+    adds_up = True
+
+    versions: ClassVar = {"": Version("one core", "sky", "--")}
+    parallel = False
+
+    @classmethod
+    def compile(cls, hyper):
+        return cpu_als.half_sweep(hyper.columns, cls.parallel)
+
+    def __init__(self, problem):
+        hyper, train, (user_factors, item_factors) = problem
+        self._half_sweep = self.compile(hyper)
+        self._users, self._items = train.by_user, train.by_item
+        self._p, self._q = user_factors.copy(), item_factors.copy()
+        self._ridge = np.float32(hyper.regularization), hyper.weighted
+        self._biases = Biases.of(hyper, train)
+
+    def _solve(self, rows, fixed, solved):
+        targets = self._targets(rows.indices, rows.values)
+        self._half_sweep(rows.indptr, rows.indices, targets, fixed, solved, *self._ridge)
+
+
+class Parallel(Sequential):
+    """Numba, rows over all cores."""
+
+    versions: ClassVar = {"": Version("all cores", "blue", "--")}
+    parallel = True
+
+
+class ImplicitParallel(ALSSolver):
+    """Numba and BLAS, rows over all cores, for implicit feedback.
+
+    gram : float32 (f, f), of all items, where `item_factors` are those of some and users alone are solved
+    """
+
+    adds_up = True
+
+    versions: ClassVar = {"": Version("all cores", "blue", "--")}
+
+    @classmethod
+    def compile(cls, hyper):
+        return cpu_als.implicit_half_sweep
+
+    def __init__(self, problem, gram=None):
+        hyper, train, (user_factors, item_factors) = problem
+        self._users, self._items, self._gram = train.by_user, train.by_item, gram
+        self._p, self._q = user_factors.copy(), item_factors.copy()
+        self._parameters = np.float32(hyper.regularization), np.float32(hyper.alpha)
+
+    def _solve(self, rows, fixed, solved):
+        arrays = rows.indptr, rows.indices, rows.values
+        gram = fixed.T @ fixed if self._gram is None else self._gram
+        cpu_als.implicit_half_sweep(*arrays, fixed, gram, solved, *self._parameters)
+
+
+class ConjugateGradient(ALSSolver):
+    """Conjugate gradient on one core, from the factors before, of explicit or of implicit feedback."""
+
+    versions: ClassVar = {"": Version("one core, CG", "rose", "-.")}
+    cg_steps = 3
+    parallel = False
+
+    @classmethod
+    def compile(cls, hyper):
+        return cpu_cg.half_sweep(hyper.columns, cls.parallel, hyper.alpha is not None)
+
+    def __init__(self, problem):
+        hyper, train, (user_factors, item_factors) = problem
+        self._half_sweep = self.compile(hyper)
+        sides = train.by_user, train.by_item
+        self._users, self._items = ((rows, cpu_cg.longest_first(rows.indptr)) for rows in sides)
+        self._p, self._q = compile.aligned(user_factors), compile.aligned(item_factors)
+        self._parameters = hyper.regularization, hyper.weighted, hyper.alpha or 0, hyper.cg_steps, hyper.cg_tolerance
+        self._biases = Biases.of(hyper, train)
+
+    def _solve(self, side, fixed, solved):
+        rows, order = side
+        rows = replace(rows, values=self._targets(rows.indices, rows.values))
+        self._half_sweep(rows, order, fixed, solved, *self._parameters)
+
+
+class ParallelConjugateGradient(ConjugateGradient):
+    """The same with rows over all cores, with the same factors bit for bit."""
+
+    versions: ClassVar = {"": Version("all cores, CG", "wine", "-.")}
+    parallel = True

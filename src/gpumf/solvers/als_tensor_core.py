@@ -1,0 +1,248 @@
+"""Launches kernels/als/tensor_core.cu and, for rows with few ratings, short_rows.cu."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from gpumf import backends
+from gpumf.backends import sources
+from gpumf.ratings.csr import CompressedRows
+from gpumf.solvers.als_base import ALSSolver, segments_on
+from gpumf.solvers.als_biases import Biases
+from gpumf.solvers.base import KernelSolver, Version, shape_of
+from gpumf.solvers.chunks import Chunks
+
+_LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
+_MOST_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
+_MOST_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
+_SHORT = "als/short_rows.cu"
+_SHORT_LIMITS = 32, 64, 128  # ratings of rows that it solves, a kernel each
+_FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved sooner beside the others
+
+sources.declare(_SHORT, FACTORS=range(1, 257))
+
+
+def _longest(nnz):
+    """Ratings of a segment: 8,192, and more where the sums of long rows' many parts would take much of the memory."""
+    longest = 1 << 13
+    while nnz > longest * _MOST_PARTS:
+        longest *= 2
+    return longest
+
+
+def padded(factors):
+    """Numbers of a row in half precision, PADDED of the source."""
+    return 256 if factors > 208 else -(-factors // 16) * 16
+
+
+def _most_shared_bytes(factors, stage_rows, ahead=3):
+    """Work of the source, at the most: stages of rows in half precision, the ratings of these and of one stage more.
+
+    With more than 192 factors so many stages are copied `ahead`, and the solver has memory of its own.
+    """
+    width = padded(factors)
+    stages, others = (ahead + 2, 28 * width + 64) if width > 192 else (3, 0)
+    return stage_rows * (2 * stages * (width + 8) + 10 * (stages + 1)) + others
+
+
+def _most_short(factors):
+    """Ratings of a row up to which short_rows.cu takes less time than tensor_core.cu."""
+    return 128 if factors > 64 else 0
+
+
+class _Short:
+    """Which rows kernels/als/short_rows.cu solves, and how it is launched for them.
+
+    most : ratings of a row, at the most; by default as many as pay, on sides with enough such rows
+    """
+
+    def __init__(self, device, factors, most=None):
+        self._device, self._factors = device, factors
+        self._fewest = _FEWEST_SHORT if most is None else 0
+        most = _most_short(factors) if most is None else most
+        shape = vars(shape_of(device, _SHORT, FACTORS=factors))
+        self._shared = {n: shape[f"bytes_{n}"] + n * shape["row_bytes"] for n in _SHORT_LIMITS if n <= most}
+
+    def limits(self, counts, longest):
+        """Ratings up to which rows are launched together, of a side whose rows have `counts`, ascending."""
+        # A part of a long row has at least half as many ratings as the longest segment: short rows come last.
+        has = self._device.facts["shared_bytes_per_block"]
+        found = [n for n, shared in self._shared.items() if shared <= has and 2 * n < longest]
+        return found if found and np.count_nonzero(counts <= found[-1]) >= self._fewest else []
+
+    def solve(self, limit, segments, *arguments):
+        """Launch it for rows of at most `limit` ratings."""
+        kernel = self._device.kernel(_SHORT, f"short_rows_{limit}", FACTORS=self._factors)
+        kernel(int(segments[1]), limit, segments[0], *arguments, shared=self._shared[limit])
+
+
+class _Rows:
+    """The ratings of rows, on the device whole or a chunk of rows after another, and the chunks' work lists there.
+
+    rows : CompressedRows
+    short : `_Short`, or None where all rows are solved by tensor_core.cu
+    chunk : most ratings on the device at a time; by default all that fit
+    beside : as of `Chunks`
+    """
+
+    def __init__(self, device, rows, longest, part_bytes, short=None, chunk=None, beside=0):
+        self._chunks = Chunks(device, (rows.indices, rows.values), rows.indptr, chunk, beside)
+        self._segments, slots = [], 1
+        limits = short.limits(np.diff(rows.indptr), longest) if short else []
+        for first, end, _ in self._chunks.places:
+            indptr = rows.indptr[first : end + 1]
+            segments, of_chunk = segments_on(device, indptr, longest)
+            self._segments.append(_by_length(segments, np.diff(indptr), limits))
+            slots = max(slots, of_chunk)
+        self.n_rows, self.most = rows.n_rows, self._chunks.most
+        # Of one chunk's long rows at a time: the parts, and how many of a row's have arrived, 0 between launches.
+        self.meeting = device.empty(slots * part_bytes, np.uint8), device.array(np.zeros(slots, np.int32))
+
+    def __iter__(self):
+        """Yield (slice of the rows, work lists, indices, values) of each chunk, for what is launched next.
+
+        Work lists : dict of the most ratings of a row -> its segments and their number, None of those of longer rows,
+        'all' of all rows
+        """
+        for segments, (first, end, _, ratings) in zip(self._segments, self._chunks, strict=True):
+            yield slice(first, end), segments, *ratings
+
+
+def _by_length(segments, counts, limits):
+    """The work lists of `_Rows.__iter__`, of segments sorted by length, longest first."""
+    every, n = segments
+    bounds = [int(n) - int(np.count_nonzero(counts <= limit)) for limit in limits]
+    found = {"all": segments}
+    for limit, first, end in zip([*limits, None], [*bounds, 0], [int(n), *bounds], strict=True):
+        if end > first:
+            found[limit] = every[first:end], np.int32(end - first)
+    return found
+
+
+class TensorCore(KernelSolver, ALSSolver):
+    """kernels/als/tensor_core.cu: FP16 factors, products on the tensor cores, the solve fused behind them.
+
+    Explicit ratings of rows that have few are left to kernels/als/short_rows.cu.
+
+    longest : ratings of a segment, see `gpumf.solvers.als_base.segments_of`; by default by the number of all
+    short : most ratings of a row that short_rows.cu solves; by default as many as pay
+    """
+
+    source, entry = "als/tensor_core.cu", "tensor_core"
+    versions: ClassVar = {"": Version("tensor cores", "black", "-D")}
+    variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32]}
+    cg_steps, streams = 4, True
+    _gathered = False  # whether what the next half-sweep takes as fixed is there in half precision
+
+    @staticmethod
+    def defines(hyper):
+        has = backends.device(hyper.device).facts["shared_bytes_per_block"]
+        rows = next(rows for rows in (64, 32) if _most_shared_bytes(hyper.columns, rows) <= has or rows == 32)
+        return {"FACTORS": hyper.columns, "IMPLICIT": int(hyper.alpha is not None), "STAGE_ROWS": rows}
+
+    def __init__(self, problem, longest=None, short=None):
+        hyper, train, (user_factors, item_factors) = problem
+        device = self._device = backends.device(hyper.device)
+        implicit = hyper.alpha is not None
+        names = "largest_ratings", "largest_factors", "round_factors", self.entry, *["gram"] * implicit
+        defines = self.defines(hyper)
+        self._entry = {name: device.kernel(self.source, name, **defines) for name in names}
+        shape = self.geometry(hyper)
+        self._block, self._teams, part_bytes = shape.block, shape.teams, shape.part_bytes
+        self._shared = self._teams * shape.team_bytes
+        self._most_blocks = {self.entry: device.facts["multiprocessors"]} if shape.persistent else {}
+
+        self._p, self._q = device.array(user_factors), device.array(item_factors)
+        # Before the ratings, which take what is left or are streamed.
+        self._halves = device.empty((max(train.n_users, train.n_items), shape.padded), np.uint16)
+        self._unit, self._largest = device.empty(2, np.float32), device.empty(_MOST_BLOCKS, np.float32)
+        self._gram = device.empty(part_bytes, np.uint8)
+        sides, longest = (train.by_user, train.by_item), longest or _longest(train.nnz)
+        beside = np.dtype(np.float32).itemsize if hyper.biases else 0
+        self._short = None if implicit else _Short(device, hyper.columns, short)
+        ratings = [_Rows(device, rows, longest, part_bytes, self._short, hyper.chunk, beside) for rows in sides]
+        self._biases = Biases.of(hyper, train, device, max(rows.most for rows in ratings))
+        largest, grams = map(self._largest_ratings, ratings), [None, None]
+        if implicit:
+            for k, n in enumerate((train.n_items, train.n_users)):  # rows of all columns, each with a weight of 1
+                every, ones = np.arange(n, dtype=np.int32), np.ones(n, np.float32)
+                row = CompressedRows(np.array([0, n]), device.array(every), device.array(ones))
+                grams[k] = _Rows(device, row, _LONGEST_OF_GRAM, part_bytes)
+        self._users, self._items = zip(ratings, largest, grams, strict=True)
+        self._ridge = np.float32(hyper.regularization), np.int32(hyper.weighted)
+        self._steps = np.int32(hyper.cg_steps), np.float32(hyper.cg_tolerance)
+        self._root_of_alpha = np.float32(np.sqrt(hyper.alpha or 1))
+
+    def _largest_ratings(self, rows):
+        """The magnitude of each row's largest rating."""
+        largest = self._device.zeros(rows.n_rows, np.float32)
+        for chosen, segments, _, values in rows:
+            self._add_largest(segments["all"], values, largest[chosen])
+        return largest
+
+    def _add_largest(self, segments, values, largest):
+        self._entry["largest_ratings"](-(-segments[1] // 8), 256, *segments, values, largest.view(np.uint32))
+
+    def _round(self, factors, halves=None, carrier=None):
+        """The factors in half precision, and the power of two that they were divided by for its range.
+
+        carrier : of workers, each with some of the rows, who divide by the same
+        """
+        n_rows, blocks = np.int32(len(factors)), min(-(-factors.size // _BLOCK), _MOST_BLOCKS)
+        self._entry["largest_factors"](blocks, _BLOCK, factors, n_rows, self._largest)
+        largest, n_largest = self._largest, blocks
+        if carrier is not None:
+            n_largest = carrier.size * _MOST_BLOCKS
+            largest, first = self._device.zeros(n_largest, np.float32), carrier.rank * _MOST_BLOCKS
+            largest[first : first + blocks] = self._largest[:blocks]
+            carrier.all_gather(largest, np.arange(carrier.size + 1) * _MOST_BLOCKS)
+        scaled = largest, np.int32(n_largest), self._ridge[0], self._unit
+        halves = self._halves if halves is None else halves
+        self._entry["round_factors"](blocks, _BLOCK, factors, halves, n_rows, *scaled)
+
+    def gather_users(self, carrier, bounds):
+        """As of `ALSSolver`, but in half precision: half the bytes. Biases are set aside before they are rounded."""
+        if self._biases:
+            super().gather_users(carrier, bounds)
+            return
+        own = slice(*map(int, bounds[carrier.rank : carrier.rank + 2]))
+        self._round(self._p[own], self._halves[own], carrier)
+        carrier.all_gather(self._halves[: len(self._p)], bounds)
+        self._gathered = True
+
+    def _launch(self, name, segments, indices, values, *arguments):
+        blocks, ratings = -(-segments[1] // self._teams), (indices, values)
+        self._entry[name](
+            min(blocks, self._most_blocks.get(name, blocks)),
+            self._block,
+            *segments,
+            *ratings,
+            self._halves,
+            *arguments,
+            shared=self._shared,
+        )
+
+    def _solve(self, side, fixed, solved):
+        rows, largest, every = side
+        if not self._gathered:
+            self._round(fixed)
+        self._gathered = False
+        if every is not None:
+            ((_, segments, *given),) = every
+            self._launch("gram", segments["all"], *given, *every.meeting, self._gram)
+        parameters = *self._ridge, *self._steps, self._root_of_alpha, self._gram
+        for chosen, segments, indices, values in rows:
+            targets = self._targets(indices, values)
+            if targets is not values:
+                largest[chosen] = 0
+                self._add_largest(segments["all"], targets, largest[chosen])
+            of_chunk = self._unit, largest[chosen], solved[chosen]
+            for limit, of_length in segments.items():
+                if limit is None:
+                    self._launch(self.entry, of_length, indices, targets, *of_chunk, *rows.meeting, *parameters)
+                elif limit != "all":
+                    given = self._halves, *of_chunk, *self._ridge, *self._steps
+                    self._short.solve(limit, of_length, indices, targets, *given)
+
+    def factors(self):
+        return self._p, self._q

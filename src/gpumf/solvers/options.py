@@ -1,0 +1,69 @@
+"""Options of the schemes: parameters that one scheme has and the others have not, and what they may be."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpumf._util.validation import brief
+
+INT32_MAX = 2**31 - 1
+# l of l x l blocks: as many thread blocks as work at a time. Of l^2 blocks, the bounds are kept: 134 MB.
+MOST_BLOCKS_A_SIDE = 4096
+MOST_THREADS = 1024  # of a thread block
+
+
+@dataclass(frozen=True)
+class Option:
+    """An integer from `least` to `most`, or one of `choices`; None too where that is the default.
+
+    default : the value where none is given
+    least, most : bounds, both allowed
+    choices : all that is allowed, instead of bounds
+    """
+
+    default: Any
+    least: int = 1
+    most: int = INT32_MAX
+    choices: tuple = ()
+
+    def check(self, solver, name, value):
+        """Raise ValueError, which names solver, option, value and range, where the value is not allowed."""
+        if value is None and self.default is None:
+            return
+        if self.choices:
+            # Compared with their types: 1 is not True.
+            fits = any(type(value) is type(choice) and value == choice for choice in self.choices)
+            wanted = f"one of {', '.join(map(repr, self.choices))}"
+        else:
+            integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            fits = integer and self.least <= value <= self.most
+            wanted = f"an integer from {self.least} to {self.most}"
+        if not fits:
+            unless = " or None" if self.default is None else ""
+            raise ValueError(f"{name} of the solver {solver!r} must be {wanted}{unless}, not {brief(value)}")
+
+
+def chosen(solver, known, given):
+    """The options of a scheme, by name.
+
+    Parameters
+    ----------
+    solver : str, for messages
+    known : dict of the scheme's `Option`s
+    given : dict of values
+
+    Returns
+    -------
+    dict of values: those given, and the defaults of the others
+
+    Raises
+    ------
+    TypeError : an option that the scheme has not
+    ValueError : a value that is not allowed
+    """
+    if unknown := set(given) - set(known):
+        raise TypeError(f"the solver {solver!r} has no options {sorted(unknown)}; it has {sorted(known)}")
+    for name, value in given.items():
+        known[name].check(solver, name, value)
+    return {name: given.get(name, option.default) for name, option in known.items()}

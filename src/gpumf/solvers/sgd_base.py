@@ -1,0 +1,278 @@
+"""What the versions of SGD share: the steps of an update, and the versions that run on the CPU."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpumf import backends, threads
+from gpumf._util.counter_rng import splitmix64
+from gpumf.backends import compile, sources
+from gpumf.backends.cpu import sgd as cpu_sgd
+from gpumf.solvers.base import COLUMNS, FactorSolver, Hyperparameters, KernelSolver, Version, shape_of
+from gpumf.solvers.chunks import Chunks
+from gpumf.solvers.options import chosen
+
+_SHAPE = "sgd/launch_config.cu"
+sources.declare(_SHAPE, FACTORS=COLUMNS)
+
+SMALL = np.float32(0.1)  # standard deviation of initial factors of models with biases
+
+
+@dataclass(frozen=True)
+class SGDHyperparameters(Hyperparameters):
+    """Those of SGD; see its parameters.
+
+    columns : of the factors, two more than `factors` with biases
+    bias_kind : BIASES of kernels/common/sgd.cuh
+    options : of the solver alone, by name
+    """
+
+    factors: int
+    columns: int
+    biases: bool | str
+    bias_kind: int
+    regularization: float
+    item_regularization: float
+    bias_regularization: float
+    item_bias_regularization: float
+    learning_rate: float
+    threads: int | None
+    chunk: int | None
+    options: Mapping[str, Any]
+
+
+def draw_key(hyper):
+    """The stream of the draws."""
+    return splitmix64(np.uint64(hyper.seed))
+
+
+def kernel_steps(rate, regularization, dtype=np.float32):
+    """`Steps` of kernels/common/sgd.cuh: the learning rate, and 1 - rate lambda of each lambda, (5,)."""
+    return np.array([rate, *(1 - rate * np.asarray(regularization, np.float64))], dtype)
+
+
+def in_turn(ratings, blocks, members):
+    """`DescentKernel.order` of ratings that are dealt, one after another, to all members of all blocks."""
+    workers = blocks * members
+    for t, rating in enumerate(ratings):
+        yield *divmod(t % workers, members), t // workers, int(rating), "both"
+
+
+class Descent(FactorSolver):
+    """A version of SGD.
+
+    Attributes
+    ----------
+    options : parameters of this scheme alone, which `SGD` takes by name: a dict name -> `Option`
+    streams : whether it takes ratings a chunk after another
+    learning_rate : of the next epoch
+    regularization : float64 (4,), lambda of the users, of the items, of the users' biases and of the items' biases
+    """
+
+    streams = False
+
+    options: ClassVar[dict] = {}
+
+    @classmethod
+    def chosen(cls, hyper, given):
+        """The values of the options, given some of them; errors as of `options.chosen`.
+
+        hyper : SGDHyperparameters, whose options are not known yet
+        """
+        return chosen(hyper.solver, cls.options, given)
+
+    @staticmethod
+    def draw(hyper, train):
+        """Initial factors of a model with biases where the scheme has its own: what `with_bias_columns` takes, on the
+        host, (user_factors, user_biases) and (item_factors, item_biases). None where they are those of all schemes.
+        """
+
+    def set_factors(self, user_factors, item_factors):
+        """Go on from these factors, as large as those before, where the kernel has its own."""
+        self._p[...], self._q[...] = user_factors, item_factors
+
+    def share_memory(self, other):
+        """Have the factors where another trainer of this scheme has its own: one of them is at work at a time.
+
+        Either is given factors by `set_factors` each time. other : trainer, or None of the first one
+        """
+
+    def set_steps(self, hyper):
+        """Take the sizes of the steps from the hyperparameters."""
+        self.learning_rate = hyper.learning_rate
+        self.regularization = np.array(
+            [
+                hyper.regularization,
+                hyper.item_regularization,
+                hyper.bias_regularization,
+                hyper.item_bias_regularization,
+            ]
+        )
+
+
+class DescentKernel(KernelSolver, Descent):
+    """A kernel of kernels/sgd."""
+
+    streams = True
+    variants: ClassVar = {"FACTORS": COLUMNS, "BIASES": range(3)}
+
+    @staticmethod
+    def defines(hyper):
+        return {"FACTORS": hyper.columns, "BIASES": hyper.bias_kind}
+
+    @classmethod
+    def compile(cls, hyper):
+        return cls.kernel(hyper, cls.entry)
+
+    @classmethod
+    def geometry(cls, hyper):
+        """The geometry of the kernels of kernels/sgd for the model's columns, by the names in its shape.cu."""
+        return shape_of(backends.device(hyper.device), _SHAPE, FACTORS=hyper.columns)
+
+    @classmethod
+    def kernel(cls, hyper, entry):
+        """A kernel of the source, compiled for the model."""
+        return backends.device(hyper.device).kernel(cls.source, entry, **cls.defines(hyper))
+
+    def __init__(self, hyper, user_factors, item_factors, real=np.float32):
+        self._device = backends.device(hyper.device)
+        self._kernel = self.compile(hyper)
+        self._p, self._q = self._device.array(user_factors), self._device.array(item_factors)
+        self.set_steps(hyper)
+        self._steps, self._rate = self._device.empty(5, real), None
+        self._learned = {"user_factors": self._p, "item_factors": self._q, "steps_now": self._steps}
+
+    @staticmethod
+    @abstractmethod
+    def order(hyper, train, epoch=0, blocks=1, members=1):
+        """Who makes which update when, where each makes one a turn: a pace that on a device is left to chance.
+
+        Parameters
+        ----------
+        model : SGD, or what has its seed, columns, biases and options
+        train : Ratings on the host
+        epoch : int, counted from 0
+        blocks, members : thread blocks at work, and those in each that update at the same time
+
+        Yields
+        ------
+        (block, member, turn, position of the rating, which vectors move: 'both', 'user' or 'item'), in the order of
+        the updates where one block has one member
+        """
+
+    def rate(self):
+        """The learning rate of what is launched next."""
+        return self.learning_rate
+
+    def steps(self):
+        """`Steps` of kernels/common/sgd.cuh for this rate: an array on the device, always the same one."""
+        if self._rate != self.rate():
+            self._rate = self.rate()
+            self._steps[:] = self._device.array(kernel_steps(self._rate, self.regularization, self._steps.dtype))
+        return self._steps
+
+    def learned(self):
+        """What every kernel takes, by name: the factors, and `steps()`."""
+        self.steps()
+        return self._learned
+
+    def factors(self):
+        return self._p, self._q
+
+
+class PieceKernel(DescentKernel):
+    """A kernel whose ratings come in pieces, as batches, or blocks that share no row and no column.
+
+    Where all ratings are on the device the launches of an epoch are recorded once and started as one: else Python
+    would take longer to launch a piece than the device to work on it.
+    """
+
+    def set_pieces(self, arrays, pieces, most):
+        """Take the ratings in their order, see `Chunks`; the last thing to do before `launch` works."""
+        self._chunks = Chunks(self._device, arrays, pieces, most)
+        self._launches = self._device.recorded(self._launch) if self._chunks.resident else self._launch
+
+    def epoch(self, number):
+        self.steps()
+        self._launches()
+
+    def _launch(self):
+        for first, end, first_rating, (users, items, values) in self._chunks:
+            ratings = {"users": users, "items": items, "values": values}
+            self.launch(range(first, end), first_rating, ratings | self._learned)
+
+    @abstractmethod
+    def launch(self, pieces, first_rating, arrays):
+        """Launch these pieces: their ratings, from `first_rating` of the order on, and the factors are `arrays`."""
+
+
+class BlockKernel(PieceKernel):
+    """A `PieceKernel` of blocks, whose factors have as many bits as the option `precision` says."""
+
+    variants: ClassVar = DescentKernel.variants | {"REAL": ["float", "double"]}
+
+    @classmethod
+    def defines(cls, hyper):
+        return super().defines(hyper) | {"REAL": {32: "float", 64: "double"}[hyper.options["precision"]]}
+
+    def __init__(self, hyper, user_factors, item_factors):
+        real = {32: np.float32, 64: np.float64}[hyper.options["precision"]]
+        super().__init__(hyper, user_factors.astype(real, copy=False), item_factors.astype(real, copy=False), real)
+
+    def factors(self):
+        with np.errstate(over="ignore"):  # what has diverged is infinite, as it is in FP32
+            return tuple(factors.astype(np.float32, copy=False) for factors in (self._p, self._q))
+
+
+class Updates(Descent):
+    """An epoch is as many updates as there are ratings; update t draws its rating by the hash of t."""
+
+    def epoch(self, number):
+        self.updates(number * self._nnz, self._nnz)
+
+    @abstractmethod
+    def updates(self, first, count):
+        """Start the updates first, first + 1, ..., first + count - 1."""
+
+
+class Sequential(Updates):
+    """Numba on one core, one update after another: the convergence reference."""
+
+    versions: ClassVar = {"": Version("one core, drawn", "red", "--")}
+    parallel = False
+
+    @classmethod
+    def compile(cls, hyper):
+        return cpu_sgd.hogwild(hyper.columns, hyper.bias_kind, cls.parallel)
+
+    def __init__(self, problem):
+        hyper, train, (user_factors, item_factors) = problem
+        self._hogwild = self.compile(hyper)
+        self._ratings = train.users, train.items, train.values
+        self._nnz = train.nnz
+        self._p, self._q = compile.aligned(user_factors), compile.aligned(item_factors)
+        self._key = draw_key(hyper)
+        self._chunks = threads.count() if self.parallel else 1
+        self.set_steps(hyper)
+
+    def updates(self, first, count):
+        steps = tuple(np.float32([self.learning_rate, *self.regularization]))
+        self._hogwild(*self._ratings, self._p, self._q, steps, self._key, first, count, self._chunks)
+
+    def factors(self):
+        return self._p, self._q
+
+
+class Parallel(Sequential):
+    """Numba, Hogwild over all cores."""
+
+    versions: ClassVar = {"": Version("all cores, drawn", "orange", "--")}
+    parallel = True
+
+
+def with_quads(factors, quads, dtype):
+    """Factors as rows of so many quads, zeros in the padding."""
+    return np.pad(factors, ((0, 0), (0, 4 * quads - factors.shape[1]))).astype(dtype)

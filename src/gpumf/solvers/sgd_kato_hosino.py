@@ -1,0 +1,77 @@
+"""Launches kernels/sgd/kato_hosino.cu."""
+
+from functools import partial
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+
+from gpumf import backends
+from gpumf.solvers.base import Publication, Version, launch_shape
+from gpumf.solvers.chunks import Chunks
+from gpumf.solvers.sgd_base import DescentKernel
+
+
+class KatoHosino(DescentKernel):
+    """kernels/sgd/kato_hosino.cu: all users for all ratings, then all items; a group of lanes a row."""
+
+    source, entry = "sgd/kato_hosino.cu", "kato_hosino"
+    publication = Publication("thesis", "section 2.6, Algorithm 2.2")
+    layout: ClassVar = ("by_user", "by_item")
+    versions: ClassVar = {"": Version("Kato and Hosino", "olive", "-")}
+    variants: ClassVar = DescentKernel.variants | {"MOVED_USERS": range(2)}
+
+    @classmethod
+    def compile(cls, hyper):
+        """The kernels that move the items and the users."""
+        kernel = partial(backends.device(hyper.device).kernel, cls.source, cls.entry, **cls.defines(hyper))
+        return [kernel(MOVED_USERS=users) for users in range(2)]
+
+    def __init__(self, problem):
+        hyper, train, (user_factors, item_factors) = problem
+        super().__init__(hyper, user_factors, item_factors)
+        self._users, self._items = (
+            (
+                Chunks(self._device, (rows.indices, rows.values), rows.indptr, hyper.chunk),
+                self._device.array(rows.indptr),
+            )
+            for rows in (train.by_user, train.by_item)
+        )
+        lanes = self.geometry(hyper).lanes
+        self._shape = [launch_shape(hyper.threads, len(rows), lanes, self._device) for rows in self.factors()]
+
+    @staticmethod
+    def order(hyper, train, epoch=0, blocks=1, members=1):
+        begin, workers = 0, blocks * members
+        for moves, rows, columns, n_rows in (
+            ("user", train.users, train.items, train.n_users),
+            ("item", train.items, train.users, train.n_items),
+        ):
+            order, turns = np.lexsort((columns, rows)), [begin] * workers
+            offsets = np.searchsorted(rows[order], np.arange(n_rows + 1))
+            for row, (first, end) in enumerate(pairwise(offsets)):
+                worker = row % workers
+                for rating in order[first:end]:
+                    yield *divmod(worker, members), turns[worker], int(rating), moves
+                    turns[worker] += 1
+            begin = max(turns)
+
+    def epoch(self, number):
+        of_items, of_users = self._kernel
+        self._descend(of_users, self._users, self._shape[0], moved=self._p, fixed=self._q)
+        self._descend(of_items, self._items, self._shape[1], moved=self._q, fixed=self._p)
+
+    def _descend(self, kernel, rows, shape, **factors):
+        (chunks, indptr), steps = rows, self.steps()
+        for first_row, end_row, first_rating, (indices, values) in chunks:
+            kernel(
+                *shape,
+                **factors,
+                steps_now=steps,
+                indptr=indptr,
+                first_row=first_row,
+                end_row=end_row,
+                indices=indices,
+                values=values,
+                first_rating=first_rating,
+            )

@@ -1,0 +1,39 @@
+"""Compiling ahead asks for what models ask for, each once."""
+
+from gpumf import ALS, SGD, backends
+from gpumf.backends import __main__ as ahead
+from gpumf.backends import sources
+
+
+class Recorded:
+    """Stands in for a device and notes what is to be compiled."""
+
+    def __init__(self):
+        self.asked = []
+
+    def kernel(self, source, name, **defines):
+        assert name in sources.kernels(sources.path(source, defines))
+        self.asked.append((source, tuple(sorted(defines.items()))))
+
+
+def test_all_that_models_launch_is_compiled_once(monkeypatch):
+    device = Recorded()
+    monkeypatch.setattr(backends, "why_unavailable", lambda: None)
+    monkeypatch.setattr(backends, "device", lambda: device)
+    assert ahead.main(["5", "7", "5"]) == 0
+    assert len(device.asked) == len(set(device.asked))
+    for factors in (5, 7):
+        for rows in (64, 32):
+            defines = {"FACTORS": factors, "IMPLICIT": 0, "STAGE_ROWS": rows}
+            assert ("als/tensor_core.cu", tuple(sorted(defines.items()))) in device.asked
+        for biases, columns in ((0, factors), (1, factors + 2), (2, factors + 2)):
+            for stored in ("half_bits", "float"):
+                defines = {"BIASES": biases, "FACTORS": columns, "LOCKED": 1, "ROW_RATES": 1, "STORED": stored}
+                assert ("sgd/fast.cu", tuple(sorted(defines.items()))) in device.asked
+    kernels = {of.source for model in (ALS, SGD) for of in model.solver_classes().values() if of.device == "cuda"}
+    assert kernels <= {source for source, _ in device.asked}
+
+
+def test_without_a_gpu_it_says_why(monkeypatch, capsys):
+    monkeypatch.setattr(backends, "why_unavailable", lambda: "no device")
+    assert ahead.main([]) == 1 and capsys.readouterr().err == "no device\n"

@@ -1,0 +1,168 @@
+"""What CudaDevice does around CuPy, with a stand-in for CuPy, so that it is seen without a GPU."""
+
+import importlib.util
+import sys
+from collections import defaultdict
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gpumf import backends
+from gpumf.backends import sources
+
+
+class OutOfMemoryError(MemoryError):
+    pass
+
+
+class CUDADriverError(RuntimeError):
+    status = 2
+
+
+class Function:
+    """A kernel, which notes its launches."""
+
+    def __init__(self, fake, name):
+        self.fake, self.name = fake, name
+        self.attributes = {"local_size_bytes": 4096}
+
+    def __call__(self, grid, block, arguments, shared_mem):
+        if self.fake.full:
+            raise CUDADriverError
+        self.fake.launches.append((self.name, grid, block, arguments, shared_mem))
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """The stand-in: its current device, whether its memory is full, and what was compiled and launched."""
+    fake = SimpleNamespace(number=0, full=False, compiled=[], launches=[])
+
+    def allocate(make):
+        def made(*arguments):
+            if fake.full:
+                raise OutOfMemoryError
+            return make(*arguments)
+
+        return made
+
+    def module(code, options):
+        fake.compiled.append((fake.number, code, options))
+        return SimpleNamespace(get_function=lambda name: Function(fake, name))
+
+    def properties(number):
+        return defaultdict(lambda: number + 1, name=f"GPU {number}".encode())
+
+    cupy = ModuleType("cupy")
+    cupy.ndarray, cupy.__version__ = np.ndarray, "0"
+    cupy.asarray, cupy.empty, cupy.zeros = map(allocate, (np.asarray, np.empty, np.zeros))
+    cupy.ascontiguousarray = np.ascontiguousarray
+    cupy.RawModule = module
+    cupy.get_default_memory_pool = lambda: SimpleNamespace(free_bytes=lambda: 1 << 29)
+    runtime = SimpleNamespace(
+        getDevice=lambda: fake.number,
+        getDeviceProperties=properties,
+        driverGetVersion=lambda: 13000,
+        runtimeGetVersion=lambda: 13020,
+        memGetInfo=lambda: (1 << 29, 1 << 40),
+    )
+    cupy.cuda = SimpleNamespace(
+        runtime=runtime,
+        memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+        driver=SimpleNamespace(CUDADriverError=CUDADriverError),
+        compiler=SimpleNamespace(CompileException=RuntimeError),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "cupyx", ModuleType("cupyx"))
+    return fake
+
+
+@pytest.fixture
+def device(fake):
+    """A CudaDevice on the stand-in; the module itself stays as it is."""
+    where = importlib.util.find_spec("gpumf.backends.cuda").origin
+    spec = importlib.util.spec_from_file_location("gpumf_gpu_cuda_on_a_stand_in", where)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module.CudaDevice()
+    del sys.modules[spec.name]
+
+
+@pytest.fixture
+def source(tmp_path, monkeypatch):
+    """A folder of kernels with one kernel and a header."""
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common/value.cuh").write_text("#pragma once\nconstexpr int VALUE = 3;\n")
+    (tmp_path / "answer.cu").write_text(
+        '#include "common/value.cuh"\nextern "C" __global__ void answer(int* out, long long n) { out[0] = VALUE; }\n'
+    )
+    monkeypatch.setattr(sources, "kernels_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def test_what_cupy_compiles_and_keeps_has_the_headers_in_it(device, fake, source):
+    first = device.kernel("answer.cu", "answer")
+    assert device.kernel("answer.cu", "answer") is first and len(fake.compiled) == 1
+    header = source / "common/value.cuh"
+    header.write_text(header.read_text().replace("3", "4"))
+    assert device.kernel("answer.cu", "answer") is not first
+    (_, old, _), (_, new, options) = fake.compiled
+    assert "VALUE = 3" in old and "VALUE = 4" in new and "#include" not in new
+    assert not any(option.startswith("-I") for option in options)
+
+
+def test_each_device_has_its_kernels_and_facts(device, fake, source):
+    kernels, facts = [], []
+    for fake.number in (0, 1, 0, 1):
+        kernels.append(device.kernel("answer.cu", "answer"))
+        facts.append(device.facts)
+    assert [number for number, *_ in fake.compiled] == [0, 1]
+    assert kernels[0] is kernels[2] is not kernels[1] is kernels[3]
+    assert [f["gpu"] for f in facts] == ["GPU 0", "GPU 1"] * 2
+    assert [f["multiprocessors"] for f in facts] == [1, 2, 1, 2]
+
+
+def test_launches_are_bound_to_the_signature(device, fake, source):
+    out = np.zeros(1, np.int32)
+    device.kernel("answer.cu", "answer")(2, (4, 8), n=5, out=out)
+    ((name, grid, block, arguments, shared),) = fake.launches
+    assert (name, grid, block, shared) == ("answer", (2,), (4, 8), 0)
+    assert arguments[0] is out and type(arguments[1]) is np.int64 and arguments[1] == 5
+    with pytest.raises(TypeError, match=r"answer: \['n'\] are missing"):
+        device.kernel("answer.cu", "answer")(2, 4, out=out)
+    assert len(fake.launches) == 1
+
+
+def test_out_of_memory_is_one_sentence(device, fake, source):
+    kernel, out, values = device.kernel("answer.cu", "answer"), np.zeros(1, np.int32), np.zeros(1 << 18, np.float32)
+    fake.full = True
+    for work, asked in (
+        (lambda: device.empty((1 << 20, 512), np.float32), "an array takes 2 GiB"),
+        (lambda: device.zeros(1 << 28, np.float64), "an array takes 2 GiB"),
+        (lambda: device.array(values), "an array takes 0.000977 GiB"),
+        (lambda: kernel(1, 1, out, 1), "the local memory of answer takes"),
+    ):
+        with pytest.raises(
+            backends.DeviceError, match=rf"{asked}.*, and 1 GiB of the device's memory are free: a smaller"
+        ):
+            work()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(5,), (1000, 7), (64, 3, 5)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])
+def test_long_arrays_go_through_pinned_memory_unchanged(cuda, monkeypatch, shape, dtype):
+    monkeypatch.setattr("gpumf.backends.cuda._STAGED", 1)
+    monkeypatch.setattr("gpumf.backends.cuda._STAGE", 72)
+    values = np.random.default_rng(0).integers(0, 200, shape).astype(dtype)
+    there = cuda.array(values)
+    assert there.shape == shape and there.dtype == dtype
+    assert np.array_equal(cuda.to_numpy(there), values)
+    assert np.array_equal(cuda.to_numpy(cuda.array(values.T)), values.T)
+    assert np.array_equal(cuda.to_numpy(there[::2]), values[::2])
+    wider = cuda.to_numpy(there, np.float64)
+    assert wider.dtype == np.float64 and np.array_equal(wider, values)
+    given = values, values[:1].astype(np.int16), there, values.reshape(-1)[:2]
+    for copy, one in zip(cuda.arrays(given), given, strict=True):
+        assert copy.dtype == one.dtype and np.array_equal(cuda.to_numpy(copy), cuda.to_numpy(one))

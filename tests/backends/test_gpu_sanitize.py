@@ -1,0 +1,84 @@
+"""What is read from compute-sanitizer's output, in the words of its documentation."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gpu_sanitize import TESTS, command, findings, wanted
+from support import ROOT
+
+INVALID_WRITE = """\
+========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 4 bytes
+=========     at out_of_bounds_function()+0xb0 in memcheck_demo.cu:39
+=========     by thread (0,0,0) in block (0,0,0)
+=========     Address 0x87654320 is out of bounds
+=========         Device Frame: out_of_bounds_kernel()+0x30 in memcheck_demo.cu:44
+=========     Saved host backtrace up to driver entry point at kernel launch time
+=========         Host Frame: main [0xae66] in memcheck_demo
+=========
+========= Invalid __global__ write of size 4 bytes
+=========     at hogwild+0x50 in hogwild.cu:33
+=========     by thread (0,0,0) in block (0,0,0)
+=========
+========= ERROR SUMMARY: 2 errors
+"""
+RACE = """\
+========= COMPUTE-SANITIZER
+========= {severity}: Race reported between Write access at {kernel}+0x90 in {file}:41
+=========     and Read access at {kernel}+0x100 in {other}:51 [508 hazards]
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+DIVERGENCE = """\
+========= Barrier error detected. Divergent thread(s) in warp
+=========     at ThreadDivergence(int *, int)+0xf0 in divergence.cu:79
+=========     by thread (37,0,0) in block (0,0,0)
+========= Target application returned an error
+========= ERROR SUMMARY: 1 error
+"""
+
+
+def test_reports_are_told_apart():
+    first, second = findings(INVALID_WRITE)
+    assert first[0] == second[0] == "Invalid __global__ write of size 4 bytes"
+    assert len(first) == 7 and second[1:] == [
+        "at hogwild+0x50 in hogwild.cu:33",
+        "by thread (0,0,0) in block (0,0,0)",
+    ]
+    assert [report[0] for report in findings(DIVERGENCE)] == [
+        "Barrier error detected. Divergent thread(s) in warp",
+        "Target application returned an error",
+    ]
+    assert findings("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") == []
+
+
+@pytest.mark.parametrize(
+    ("severity", "kernel", "file", "other", "is_wanted"),
+    [
+        ("Error", "hogwild", "hogwild.cu", "hogwild.cu", True),
+        ("Warning", "hogwild(const int *, float *)", "hogwild.cu", "group.cuh", True),
+        ("Error", "Quads<float>::store(FloatQuad *, long long) const", "vec4_rows.cuh", "vec4_rows.cuh", True),
+        ("Error", "hogwild", "hogwild.cu", "thesis.cu", False),
+        ("Error", "errors", "errors.cu", "errors.cu", False),
+        ("Error", "errors", "hogwild.cu", "hogwild.cu", False),
+    ],
+)
+def test_only_the_races_in_the_table_are_wanted(severity, kernel, file, other, is_wanted):
+    (report,) = findings(RACE.format(severity=severity, kernel=kernel, file=file, other=other))
+    assert wanted(report) == is_wanted
+
+
+def test_no_other_finding_is_wanted():
+    without_lines = RACE.format(severity="Error", kernel="hogwild", file="", other="").replace(" in :41", "")
+    assert not any(map(wanted, findings(without_lines)))
+    assert not any(map(wanted, findings(INVALID_WRITE) + findings(DIVERGENCE)))
+
+
+def test_every_name_has_tests_that_are_there():
+    for name, files in TESTS.items():
+        paths = command("compute-sanitizer", "memcheck", name)[-len(files) :]
+        assert paths == [str(ROOT / "tests" / file) for file in files]
+        for path in paths:
+            assert re.search(r"^def test_\w+\(.*\b(launcher|device|cuda)\b", Path(path).read_text(), re.M), path

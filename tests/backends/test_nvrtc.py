@@ -1,0 +1,117 @@
+"""NVRTC compiles every kernel for every architecture, without a warning, on a machine that may have no GPU."""
+
+import ctypes
+
+import pandas as pd
+import pytest
+
+from gpumf import backends
+from gpumf.backends import nvrtc, sources
+from gpumf_study.experiments.gpumf import kernel_resources
+from support import KERNELS
+
+pytestmark = pytest.mark.skipif(nvrtc.why_unavailable() is not None, reason=str(nvrtc.why_unavailable()))
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return kernel_resources.run(kernel_resources.ARCHITECTURES, [16, 100], kernel_resources.VERSIONS)
+
+
+def spilling(frame):
+    """The kernels that promise speed by their name and spill registers all the same."""
+    spilled = frame.spill_store_bytes + frame.spill_load_bytes > 0
+    return frame[spilled & frame.kernel.str.contains("fast|tensor_core")]
+
+
+def test_every_kernel_compiles_for_every_architecture(frame):
+    for source in sources.every():
+        of_source = frame[frame.source == source]
+        for name in sources.kernels(sources.kernels_folder() / source):
+            assert set(of_source[of_source.kernel == name].architecture) == {75, 80, 86, 89, 90, 100, 120}
+    assert frame.registers.between(1, 255).all()
+
+
+def test_every_version_compiles():
+    chosen = sources.variants(FACTORS=[100], HIDDEN=[100], LEVELS=[5])
+    variants = [(source, 90, defines) for source, defines in chosen]
+    for (source, _, defines), kernels in zip(variants, nvrtc.resources_of(variants), strict=True):
+        names = {kernel["kernel"] for kernel in kernels}
+        assert names == set(sources.kernels(sources.kernels_folder() / source)), defines
+
+
+def test_only_sources_that_there_are_are_declared():
+    assert set(sources.DECLARED) <= set(sources.every())
+
+
+def test_static_shared_memory_is_what_the_source_asks_for(frame):
+    assert (frame[frame.kernel == "errors"].static_shared_bytes == 2 * 1024 * 8).all()
+    assert (frame[frame.kernel == "hogwild"].static_shared_bytes == 0).all()
+
+
+@pytest.mark.parametrize(("columns", "biases"), [(18, 1), (18, 2), (302, 1)])
+def test_models_with_biases_compile_and_spill_nothing(columns, biases):
+    variants = sources.variants(FACTORS=[columns], BIASES=[biases])
+    of_sgd = [(source, 90, defines) for source, defines in variants if "BIASES" in defines]
+    for kernels in nvrtc.resources_of(of_sgd):
+        assert spilling(pd.DataFrame(kernels)).empty
+
+
+@pytest.mark.parametrize("levels", [2, 10, 32])
+@pytest.mark.parametrize("hidden", [20, 512])
+def test_boltzmann_machines_of_every_size_spill_nothing(hidden, levels):
+    for kernels in nvrtc.resources_of([("rbm/fast.cu", sm, {"HIDDEN": hidden, "LEVELS": levels}) for sm in (75, 90)]):
+        assert spilling(pd.DataFrame(kernels)).empty
+
+
+def test_no_fast_kernel_spills(frame):
+    spilled = spilling(frame)
+    assert spilled[spilled.row_rates != 1].empty
+    assert (spilled.spill_store_bytes <= 80).all()  # a few words, as its header says
+
+
+def test_a_spill_in_a_fast_kernel_is_seen():
+    frame = pd.DataFrame(nvrtc.resources(KERNELS / "spills.cu", 90))
+    assert list(spilling(frame).kernel) == ["fast_but_spills"]
+
+
+def test_a_warning_is_an_error(tmp_path):
+    path = tmp_path / "unused.cu"
+    path.write_text('extern "C" __global__ void unused(float* out) { int never_used; out[0] = 1.0f; }\n')
+    with pytest.raises(backends.DeviceError, match=r"unused\.cu.*never_used"):
+        nvrtc.resources(path, 90)
+
+
+def test_a_kernel_that_the_report_lacks_is_an_error(tmp_path):
+    path = tmp_path / "mangled.cu"  # without extern "C" it is called _Z7mangledPf there
+    path.write_text("__global__ void mangled(float* out) { out[0] = 1.0f; }\n")
+    with pytest.raises(backends.DeviceError, match=r"says nothing that can be read of \['mangled'\]"):
+        nvrtc.resources(path, 90)
+
+
+def test_what_compiled_once_is_kept_until_source_definitions_or_architecture_change(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    plain, compiled = nvrtc._compile, []
+    monkeypatch.setattr(
+        nvrtc, "_compile", lambda name, code, options: compiled.append(options) or plain(name, code, options)
+    )
+    path = tmp_path / "one.cu"
+    path.write_text('extern "C" __global__ void one(float* out) { out[0] = 1.0f; }\n')
+    first = nvrtc.resources(path, 90)
+    assert nvrtc.resources(path, 90) == first and len(compiled) == 1
+    nvrtc.resources(path, 80)
+    nvrtc.resources(path, 90, A=1)
+    path.write_text('extern "C" __global__ void one(float* out) { out[0] = 2.0f; }\n')
+    nvrtc.resources(path, 90)
+    assert len(compiled) == 4
+    for kept in (tmp_path / "cache/gpumf/nvrtc").iterdir():
+        kept.write_bytes(kept.read_bytes()[:40])  # cut off
+    assert nvrtc.resources(path, 90) == first and len(compiled) == 5
+    for kept in (tmp_path / "cache/gpumf/nvrtc").iterdir():
+        kept.write_bytes(kept.read_bytes().replace(b"registers", b"registerz"))
+    assert nvrtc.resources(path, 90) == first and len(compiled) == 6
+
+
+def test_a_failure_of_nvrtc_itself_is_an_error():
+    with pytest.raises(backends.DeviceError, match="NVRTC failed: NVRTC_ERROR_INVALID_PROGRAM"):
+        nvrtc._checked(nvrtc._library().nvrtcDestroyProgram(ctypes.byref(ctypes.c_void_p())))

@@ -1,0 +1,204 @@
+"""Every bad rating gives one DataError that says where it is and what to do."""
+
+import re
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpumf.ratings import DataError, Ratings
+from gpumf.ratings.csr import row_offsets
+
+USERS, ITEMS, VALUES = [10, 20, 10, 30], ["b", "a", "a", "c"], [1.0, 2.0, 3.0, 4.0]
+
+
+def make(users=USERS, items=ITEMS, values=VALUES, **options):
+    return Ratings.from_arrays(users, items, values, **({"name": "mine", "scale": (1, 5)} | options))
+
+
+def test_ids_map_to_positions_and_back():
+    ratings = make()
+    assert (ratings.n_users, ratings.n_items, ratings.nnz) == (3, 3, 4)
+    assert list(ratings.user_ids[ratings.users]) == USERS
+    assert list(ratings.item_ids[ratings.items]) == ITEMS
+    assert list(ratings.values) == VALUES
+    assert list(ratings.user_ids) == sorted(set(USERS)) and list(ratings.item_ids) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.int64, np.uint64, np.float64])
+def test_ids_of_every_numeric_type(kind):
+    ratings = make(users=np.array(USERS, kind))
+    assert list(ratings.user_ids) == [10, 20, 30] and ratings.user_ids.dtype.kind in "iu"
+
+
+def test_ids_of_64_bits_are_kept():
+    huge = np.array([2**64 - 1, 2**63, 2**64 - 1, 5], np.uint64)
+    ratings = make(users=huge)
+    assert ratings.user_ids.tolist() == [5, 2**63, 2**64 - 1]
+    assert ratings.user_ids[ratings.users].tolist() == huge.tolist()
+
+
+def test_ids_from_pandas():
+    frame = pd.DataFrame({"u": USERS, "i": pd.Categorical(ITEMS), "r": VALUES})
+    ratings = make(frame.u, frame.i, frame.r)
+    assert list(ratings.item_ids[ratings.items]) == ITEMS
+
+
+def test_shape_keeps_empty_rows():
+    ratings = make([0, 2, 0], [1, 0, 0], [1, 2, 3], shape=(5, 4))
+    assert (ratings.n_users, ratings.n_items) == (5, 4)
+    assert list(ratings.users) == [0, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"values": [1, "four", 3, 4]}, "mine, row 1: rating four is not a finite number; correct or remove it"),
+        ({"values": [1, 2, np.nan, 4]}, "mine, row 2: rating nan is not a finite number"),
+        ({"values": [1, 2, 3, -np.inf]}, "mine, row 3: rating -inf is not a finite number"),
+        ({"values": [1, 2, None, 4]}, "mine, row 2: rating None is not a finite number"),
+        ({"values": [1, 5.5, 3, 4]}, "mine, row 1: rating 5.5 is off the scale 1 to 5"),
+        ({"values": [1, 2, 3, 0.5]}, "mine, row 3: rating 0.5 is off the scale 1 to 5"),
+        ({"users": [10, -3, 10, 30]}, "mine, row 1: negative user id -3"),
+        ({"items": [4, 5, 6, -1]}, "mine, row 3: negative item id -1"),
+        ({"users": [10, None, 10, 30]}, "mine, row 1: the user id is missing"),
+        ({"items": ["a", "b", None, "c"]}, "mine, row 2: the item id is missing"),
+        ({"users": [10, 1.5, 10, 30]}, "mine, row 1: user id 1.5 among others; give all as integers of 64 bits"),
+        (
+            {"items": ["a", "b", 7, "c"]},
+            "mine, row 2: item id 7 among others; give all as integers of 64 bits or all as strings",
+        ),
+        ({"users": [7, 7, 7, 7], "items": [1, 2, 3, 4]}, "mine: all ratings are by one user, 7"),
+        ({"users": [], "items": [], "values": []}, "mine holds no ratings"),
+        ({"values": [1, 2]}, "mine: 4 users, 4 items and 2 ratings"),
+        ({"items": ["b", "a", "b", "c"]}, "mine, row 2: user 10 rates item b again, first at mine, row 0"),
+        ({"values": [1, 2, 1e39, 4], "scale": None}, "mine, row 2: rating 1e+39 is beyond the range of 32 bits"),
+        ({"values": np.array([1, 2, 3, 4], "M8[s]")}, "mine, row 0: ratings of type datetime64[s] are not numbers"),
+        ({"users": [1.0, 2.0, 1e300, 4.0]}, "mine, row 2: user id 1e+300 among others; give all as integers of 64"),
+        ({"users": np.array([1, 2, 2**24, 4], np.float32)}, "mine, row 2: user id 16777216.0 among others"),
+        (
+            {"users": [1, 2, 2**64, 4]},
+            "mine, row 2: user id 18446744073709551616 among others; give all as integers of 64 bits",
+        ),
+        ({"test_mask": np.array([True, False])}, "mine: 4 ratings and a test mask of 2"),
+        ({"items": [0, 1, 2, 3], "shape": (30, 5)}, "mine, row 3: user 30 is not a position below the 30"),
+    ],
+)
+def test_bad_columns(change, message):
+    with pytest.raises(DataError, match=re.escape(message)):
+        make(**change)
+
+
+def test_the_first_of_several_duplicates_is_named():
+    with pytest.raises(DataError, match=r"row 3: user 2 rates item 5 again, first at mine, row 1;"):
+        make([1, 2, 3, 2, 1], [4, 5, 6, 5, 4], [1, 2, 3, 4, 5])
+
+
+@pytest.mark.parametrize(("how", "values"), [("mean", [3.0, 2.0, 4.0]), ("last", [5.0, 2.0, 4.0])])
+def test_duplicates_merge(how, values):
+    ratings = make(
+        [1, 2, 1, 3, 1],
+        [7, 7, 7, 8, 7],
+        [1, 2, 3, 4, 5],
+        duplicates=how,
+        test_mask=np.array([False, False, False, True, True]),
+    )
+    # Each pair stands where its last rating stood.
+    merged = dict(zip(ratings.user_ids[ratings.users], ratings.values, strict=True))
+    assert merged == dict(zip([1, 2, 3], values, strict=True))
+    assert list(ratings.test_mask) == [False, True, True]
+
+
+def test_an_unknown_way_to_merge():
+    with pytest.raises(ValueError, match="'first'"):
+        make(duplicates="first")
+
+
+def test_pairs_that_agree_in_32_bits_are_not_duplicates():
+    n = 70_000
+    row, column = divmod(2**32, n)
+    ratings = make([0, row], [0, column], [1, 2], shape=(n, n))
+    assert ratings.nnz == 2
+
+
+def test_offsets_count_beyond_32_bits():
+    """More than 2**31 ratings need offsets of 64 bits, from counts of any type; no such set fits a test machine."""
+    counts = np.array([2**31 - 1, 0, 2**31 - 1, 7], np.int32)
+    assert row_offsets(counts).tolist() == [0, 2**31 - 1, 2**31 - 1, 2**32 - 2, 2**32 + 5]
+    assert row_offsets(counts).dtype == np.int64
+
+
+def test_compressed_rows_hold_every_rating_in_order():
+    rng = np.random.default_rng(3)
+    cells = rng.permutation(40 * 30)[:400]
+    users, items = np.divmod(cells, 30)
+    users[users == 7] = 8  # leaves an empty row
+    ratings = make(users, items, rng.integers(1, 6, 400), shape=(40, 30), duplicates="last")
+    dense = np.zeros((40, 30), np.float32)
+    dense[ratings.users, ratings.items] = ratings.values
+    for compressed, matrix in ((ratings.by_user, dense), (ratings.by_item, dense.T)):
+        assert compressed.indptr[0] == 0 and compressed.indptr[-1] == ratings.nnz
+        for r in range(compressed.n_rows):
+            row = slice(*compressed.indptr[r : r + 2])
+            assert np.array_equal(compressed.indices[row], np.flatnonzero(matrix[r]))
+            assert np.array_equal(compressed.values[row], matrix[r][compressed.indices[row]])
+    assert ratings.by_user.counts[7] == 0
+
+
+def ratings_in_order(n):
+    return Ratings(np.arange(n) // 10, np.arange(n) % 10, np.arange(n) % 5 + 1, n // 10, 10)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.5])
+def test_split_parts_the_ratings(share):
+    ratings = ratings_in_order(1000)
+    train, test = ratings.split(share, seed=4)
+    assert test.nnz == round(Fraction(share) * 1000)
+    pairs = np.concatenate([part.users * 10 + part.items for part in (train, test)])
+    assert np.array_equal(np.sort(pairs), np.arange(1000))
+
+
+@pytest.mark.parametrize(("n", "share", "n_test"), [(2, 0.5, 1), (3, 0.2, 1), (3, 0.8, 2), (10, 0.06, 1)])
+def test_split_of_few_ratings(n, share, n_test):
+    ratings = Ratings(np.arange(n), np.arange(n), np.ones(n), n, n)
+    train, test = ratings.split(share, seed=2)
+    assert (train.nnz, test.nnz) == (n - n_test, n_test)
+    assert sorted([*train.users, *test.users]) == list(range(n))
+    assert (train.n_users, train.n_items) == (test.n_users, test.n_items) == (n, n)
+
+
+@pytest.mark.parametrize(("n", "share"), [(0, 0.5), (1, 0.5), (1, 0.9), (2, 0.2), (2, 0.8), (10, 0.05)])
+def test_a_split_that_leaves_a_set_empty_is_refused(n, share):
+    with pytest.raises(ValueError, match=f"{share} leaves an empty set of {n} ratings"):
+        Ratings(np.arange(n), np.arange(n), np.ones(n), 10, 10).split(share)
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 1.5, np.nan, np.inf])
+def test_a_share_that_is_none_is_refused(share):
+    with pytest.raises(ValueError, match=f"test must lie between 0 and 1, not {share}"):
+        ratings_in_order(10).split(share)
+
+
+GOLDEN_SPLIT = [5, 7, 14, 33, 34, 53, 55, 76, 89, 93]
+
+
+def test_split_is_the_same_on_every_machine():
+    _, test = ratings_in_order(100).split(0.1, seed=0)
+    assert (test.users * 10 + test.items).tolist() == GOLDEN_SPLIT
+    _, other = ratings_in_order(100).split(0.1, seed=1)
+    assert (other.users * 10 + other.items).tolist() != GOLDEN_SPLIT
+
+
+def test_kfold_tests_each_rating_once():
+    ratings = ratings_in_order(100)
+    tested = [test.users * 10 + test.items for _, test in ratings.kfold(3, seed=1)]
+    assert np.array_equal(np.sort(np.concatenate(tested)), np.arange(100))
+    assert {len(part) for part in tested} == {33, 34}
+
+
+def test_official_split_needs_a_mask():
+    with pytest.raises(DataError, match="has no official split"):
+        make().official_split()
+    train, test = make(test_mask=np.array([True, False, False, False])).official_split()
+    assert (train.nnz, test.nnz) == (3, 1)

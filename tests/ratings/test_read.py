@@ -1,0 +1,288 @@
+"""Any table of ratings, in text or Parquet, packed or not: read right, or refused with a reason."""
+
+import gzip
+import lzma
+import re
+import struct
+import zipfile
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from gpumf.ratings import DataError, read_ratings
+from small_files import archive, as_pairs, write
+
+STRINGS = {("ann", "x"): 4.0, ("bob", "x"): 2.5, ("bob", "07"): -1.0}
+
+
+@pytest.mark.parametrize(("suffix", "delimiter"), [("csv", ","), ("tsv", "\t"), ("csv", ";"), ("txt", "|")])
+def test_read_text(tmp_path, suffix, delimiter):
+    rows = [("stars", "who", "when", "what"), *((r, u, 0, i) for (u, i), r in STRINGS.items())]
+    path = write(tmp_path / f"mine.{suffix}", "\n".join(delimiter.join(map(str, row)) for row in rows))
+    ratings = read_ratings(path, user="who", item="what", rating="stars")
+    assert as_pairs(ratings) == STRINGS
+    assert (ratings.name, ratings.scale) == ("mine", None)
+
+
+def test_read_turns_a_column_of_integers_into_integers(tmp_path):
+    path = write(tmp_path / "mine.csv", "user,item,rating\n12,a1,3\n5,5,4\n")
+    ratings = read_ratings(path)
+    assert ratings.user_ids.tolist() == [5, 12]
+    assert ratings.item_ids.tolist() == ["5", "a1"]
+
+
+def test_read_quoted_fields(tmp_path):
+    path = write(tmp_path / "mine.csv", 'user,item,rating\n"Ann, B.",x,3\nbob,x,"4"\n')
+    assert as_pairs(read_ratings(path)) == {("Ann, B.", "x"): 3, ("bob", "x"): 4}
+
+
+@pytest.mark.parametrize("as_category", [False, True])
+def test_read_parquet(tmp_path, as_category):
+    frame = pd.DataFrame([(u, i, r) for (u, i), r in STRINGS.items()], columns=["user", "item", "rating"])
+    if as_category:
+        frame = frame.astype({"user": "category"})
+    frame.to_parquet(tmp_path / "mine.parquet")
+    assert as_pairs(read_ratings(tmp_path / "mine.parquet")) == STRINGS
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("user,item,rating\n1,2,3\n2,2,bad\n", "mine.csv, line 3: rating 'bad' is not a number"),
+        ("user,item,rating\n1,2,3\n,2,4\n", "mine.csv, line 3: the user id is missing"),
+        ("user,item,rating\n1,2,3\n-4,2,4\n", "mine.csv, line 3: negative user id -4"),
+        ("user,item,rating\n1,2,3\n2,2,7\n", "mine.csv, line 3: rating 7 is off the scale 1 to 5"),
+        ("user,thing,rating\n1,2,3\n", "mine.csv, line 1: no column 'item' among ['user', 'thing', 'rating']"),
+        ("", "mine.csv is empty: it holds no ratings"),
+        ("user,item,rating\n", "mine.csv holds no ratings"),
+    ],
+)
+def test_read_bad_text(tmp_path, content, message):
+    with pytest.raises(DataError, match=re.escape(message)):
+        read_ratings(write(tmp_path / "mine.csv", content), scale=(1, 5))
+
+
+def test_read_bad_parquet(tmp_path):
+    pd.DataFrame({"user": [1], "rating": [2.0]}).to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(DataError, match=r"other.parquet: no column 'item'"):
+        read_ratings(tmp_path / "other.parquet")
+    with pytest.raises(DataError, match="there is no file"):
+        read_ratings(tmp_path / "none.csv")
+
+
+TABLE = "user,item,rating\n7,10,4\n8,10,2.5\n8,11,1\n"
+
+TABLE_PAIRS = {(7, 10): 4.0, (8, 10): 2.5, (8, 11): 1.0}
+
+
+def packed(text, how):
+    """A text's bytes, packed as the name of the codec says."""
+    if how == "xz":
+        return lzma.compress(text.encode())
+    buffer = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(buffer, how) as stream:
+        stream.write(text.encode())
+    return buffer.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("name", ["mine.csv.gz", "mine.csv", "mine"])
+@pytest.mark.parametrize("how", ["gzip", "bz2", "xz", "zstd", "lz4"])
+def test_read_packed_text_whatever_its_name(tmp_path, how, name):
+    (tmp_path / name).write_bytes(packed(TABLE, how))
+    assert as_pairs(read_ratings(tmp_path / name)) == TABLE_PAIRS
+
+
+@pytest.mark.parametrize("how", ["gzip", "bz2", "xz", "zstd", "lz4"])
+@pytest.mark.parametrize("damage", [lambda b: b[:-9], lambda b: b[:12] + bytes(9) + b[21:], lambda b: b[:7]])
+def test_read_damaged_packed_text(tmp_path, how, damage):
+    path = tmp_path / "mine.csv"
+    path.write_bytes(damage(packed(TABLE * 50, how)))
+    with pytest.raises(DataError, match=r"mine.csv"):
+        read_ratings(path)
+
+
+@pytest.mark.parametrize("name", ["mine.parquet", "mine.pq", "mine.PARQUET", "mine.csv", "mine"])
+@pytest.mark.parametrize("pack", [None, "gzip", "zip"])
+def test_read_parquet_whatever_its_name(tmp_path, name, pack):
+    frame = pd.DataFrame([(u, i, r) for (u, i), r in TABLE_PAIRS.items()], columns=["user", "item", "rating"])
+    content = frame.to_parquet()
+    path = tmp_path / name
+    if pack == "zip":
+        archive(path, {"folder/": "", "folder/ratings": content})
+    else:
+        path.write_bytes(gzip.compress(content) if pack else content)
+    assert as_pairs(read_ratings(path)) == TABLE_PAIRS
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_zips_read_right_or_fail_in_one_way(tmp_path, method):
+    path = tmp_path / "mine.csv"
+    with zipfile.ZipFile(path, "w", method) as file:
+        file.writestr("ratings.csv", TABLE)
+    assert as_pairs(read_ratings(path)) == TABLE_PAIRS
+    content = path.read_bytes()
+    for start in range(30, len(content), 7):
+        path.write_bytes(content[:start] + bytes(5) + content[start + 5 :])
+        try:
+            assert as_pairs(read_ratings(path)) == TABLE_PAIRS
+        except DataError as error:
+            assert "mine.csv" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("flags", "method", "message"), [(1, 8, "encrypted"), (0, 99, "compression method"), (0, 9, "compression method")]
+)
+def test_zips_that_cannot_be_unpacked(tmp_path, flags, method, message):
+    """The flag of encryption, and methods of others, set in both of the archive's records of its member."""
+    content = bytearray(archive(tmp_path / "mine.zip", {"ratings.csv": TABLE}).read_bytes())
+    for signature, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        struct.pack_into("<HH", content, content.index(signature) + at, flags, method)
+    (tmp_path / "mine.zip").write_bytes(content)
+    with pytest.raises(DataError, match=f"mine.zip:ratings.csv cannot be unpacked: .*{message}"):
+        read_ratings(tmp_path / "mine.zip")
+
+
+def test_a_zip_of_several_files_and_a_folder(tmp_path):
+    for members in ({}, {"a.csv": TABLE, "b.csv": TABLE}):
+        path = archive(tmp_path / "mine.zip", members)
+        with pytest.raises(DataError, match=f"mine.zip holds {len(members)} files"):
+            read_ratings(path)
+    with pytest.raises(DataError, match="is a folder without CSV"):
+        read_ratings(tmp_path)
+
+
+@pytest.mark.parametrize("start", [0, 4, 40, 400, 0.5, 0.9])
+def test_damaged_parquet(tmp_path, start):
+    frame = pd.DataFrame([(u, i, r) for (u, i), r in TABLE_PAIRS.items()] * 40, columns=["user", "item", "rating"])
+    content = frame.to_parquet()
+    start = start if isinstance(start, int) else int(start * len(content))
+    path = tmp_path / "mine.parquet"
+    for damaged in (content[:start], content[:start] + b"\xff" * 20 + content[start + 20 :]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"mine.parquet"):
+            read_ratings(path)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("rating", pd.to_datetime(["2001-01-01"] * 3), "column 'rating' is of type timestamp"),
+        ("user", pd.to_datetime(["2001-01-01"] * 3), "column 'user' is of type timestamp"),
+        ("item", [True, False, True], "column 'item' is of type bool"),
+        ("item", [[1], [2], [3]], "column 'item' is of type list"),
+        ("rating", ["4", "four", "1"], "row 1: rating four is not a finite number"),
+        ("rating", [4, 1e39, 1], r"row 1: rating 1e\+39 is beyond the range of 32 bits"),
+        ("user", [7.5, 8, 8], "row 0: user id 7.5 among others"),
+        ("user", pd.array([7, None, 8], "Int64"), "row 1: the user id is missing"),
+        ("item", ["a", None, "b"], "row 1: the item id is missing"),
+        ("rating", [4, None, 1], "row 1: rating nan is not a finite number"),
+    ],
+)
+def test_parquet_columns_that_are_no_ratings(tmp_path, column, values, message):
+    frame = pd.DataFrame({"user": [7, 8, 8], "item": [10, 10, 11], "rating": [4, 2.5, 1]})
+    frame.assign(**{column: values}).to_parquet(tmp_path / "mine.parquet")
+    with pytest.raises(DataError, match=message):
+        read_ratings(tmp_path / "mine.parquet")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"user": [7.0, 8.0, 8.0]},
+        {"user": pd.Categorical([7, 8, 8])},
+        {"user": pd.Categorical(["7", "8", "8"])},
+        {"user": np.array([7, 8, 8], np.uint8)},
+        {"user": ["7.0", "8", " 8"]},
+        {"rating": ["4", "2.5", "1"]},
+        {"rating": [Decimal("4"), Decimal("2.5"), Decimal("1")]},
+        {"rating": np.array([4, 2.5, 1], np.float32)},
+    ],
+)
+def test_parquet_columns_of_every_type(tmp_path, change):
+    frame = pd.DataFrame({"user": [7, 8, 8], "item": [10, 10, 11], "rating": [4, 2.5, 1]})
+    frame.assign(**change).to_parquet(tmp_path / "mine.parquet")
+    assert as_pairs(read_ratings(tmp_path / "mine.parquet")) == TABLE_PAIRS
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TABLE,
+        TABLE.rstrip("\n"),
+        "\ufeff" + TABLE,
+        TABLE.replace("\n", "\r\n"),
+        TABLE.replace("\n", "\r"),
+        "\n\n" + TABLE.replace("\n", "\n\n"),
+        TABLE.replace(",", ", "),
+        TABLE.replace("7,", "7.0,").replace("8,", "8.00,"),
+        TABLE.replace("7,", '"7",'),
+        TABLE.replace("user,", "user,text,").replace("7,", '7,"two\nlines",').replace("8,", "8,x,"),
+        TABLE.replace("user,", '"a\nb",user,').replace("7,", "x,7,").replace("8,", "x,8,"),
+        TABLE.replace("user,", "when,user,").replace("7,", "2001-01-01 10:00,7,").replace("8,", ",8,"),
+        TABLE.encode().replace(b"user,", b"t\xeftle,user,").replace(b"7,", b"M\xfcller,7,").replace(b"8,", b"x,8,"),
+    ],
+)
+def test_one_table_in_many_writings(tmp_path, content):
+    path = tmp_path / "mine.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert as_pairs(read_ratings(path)) == TABLE_PAIRS
+
+
+@pytest.mark.parametrize(
+    ("written", "ids"),
+    [
+        (["1", "2.0"], [1, 2]),
+        (["1.5", "2.0"], ["1.5", "2.0"]),
+        (["007", "7"], ["007", "7"]),
+        (["1e3", "5"], ["1e3", "5"]),
+        (["1_0", "5"], ["1_0", "5"]),
+        (["٣", "5"], ["5", "٣"]),
+        (["99999999999999999999", "5"], ["5", "99999999999999999999"]),
+        ([str(2**63 - 1), "5"], [5, 2**63 - 1]),
+        ([" ann ", "bob"], ["ann", "bob"]),
+        (['"an\nn"', "bob"], ["an\nn", "bob"]),
+        (["nan", "NULL"], ["NULL", "nan"]),
+        (["0x10", "5"], ["0x10", "5"]),
+    ],
+)
+def test_ids_as_they_are_written(tmp_path, written, ids):
+    path = write(tmp_path / "mine.csv", "user,item,rating\n" + "".join(f"{name},3,4\n" for name in written))
+    assert read_ratings(path).user_ids.tolist() == ids
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("user,item,rating", "mine.csv holds no ratings"),
+        ("user,item,rating\n\n", "mine.csv holds no ratings"),
+        ("\ufeff", "mine.csv is empty"),
+        ("user,item,rating\n1,2,3\n2,2,1_000\n", "line 3: rating '1_000' is not a number"),
+        ("user,item,rating\n1,2,3\n2,2,1e39\n", "line 3: rating 1e+39 is beyond the range of 32 bits"),
+        ("user,item,rating\n1,2,3\n2,2,\n", "line 3: rating nan is not a finite number"),
+        ("user,item,rating\n1,2,3\n  ,2,4\n", "line 3: the user id is missing"),
+        ('user,item,rating\n"a\nb",2,3\nc,2,x\n', "line 4: rating 'x' is not a number"),
+        ('user,item,rating\n"a\nb",2,3\nc,2,inf\n', "line 4: rating inf is not a finite number"),
+        ('user,item,rating\n1,2,3\n"2,2,4\n3,2,5\n', "line 3: 1 fields where 3 belong"),
+        ('user,item,rating\n1,2,3\n"2' + "," * 200_000, "line 3: field larger than field limit"),
+        ("user,item,rating\n1,2,3\n2,2\n", "line 3: 2 fields where 3 belong"),
+        ("user,item,rating\n1,2,3\n   \n2,2,2\n", "line 3: 1 fields where 3 belong"),
+        ("user,item,rating,rating\n1,2,3,4\n", "line 1: several columns 'rating' among"),
+        ("user,item,rating\n1,2,3\n2,2,4\n1,2,5\n", "line 4: user 1 rates item 2 again, first at"),
+        (b"user,item,rating\nann,2,3\nM\xfcller,2,4\n", "line 3: user 'M\\udcfcller' is not UTF-8; convert the file"),
+        ("user,item,rating\n1,2,3\n2,2,4\n".encode("utf-16"), "mine.csv is not text in UTF-8"),
+        (bytes(range(256)) * 9, "mine.csv is not text in UTF-8"),
+    ],
+)
+def test_text_that_is_no_table(tmp_path, content, message):
+    path = tmp_path / "mine.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(DataError, match=re.escape(message)):
+        read_ratings(path)
+
+
+def test_one_column_twice(tmp_path):
+    with pytest.raises(ValueError, match="must be three columns"):
+        read_ratings(write(tmp_path / "mine.csv", TABLE), user="item")

@@ -1,0 +1,216 @@
+"""The quick way to read large files gives what the exact way gives, and takes no more than it knows."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, feather, parquet
+
+from gpumf.ratings import DataError, Ratings, columns, layouts, map_ratings, read_ratings, reading
+
+N = 5_000
+
+
+def table(ids="integers", values=None):
+    rng = np.random.default_rng(5)
+    users, items = np.divmod(rng.permutation(400 * 300)[:N], 300)
+    kinds = {
+        "integers": lambda k: k + 1,
+        "sparse": lambda k: k * 10**15 + 7,
+        "strings": lambda k: [f"née {n}" for n in k],
+        "numerals": lambda k: [f"{n}.0" for n in k],
+    }
+    halves = rng.integers(1, 11, N) / 2
+    return pa.table(
+        {"user": kinds[ids](users), "item": kinds[ids](items), "rating": halves if values is None else values}
+    )
+
+
+def write(table, path, **options):
+    if path.suffix == ".csv":
+        csv.write_csv(table, path)
+    else:
+        parquet.write_table(table, path, row_group_size=999, **options)
+    return path
+
+
+def same(one, other):
+    for name in ("users", "items", "values", "user_ids", "item_ids"):
+        a, b = getattr(one, name), getattr(other, name)
+        assert a.dtype == b.dtype and np.array_equal(a, b), name
+    assert one.sha256 == other.sha256
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Many parts and pieces of small files; the number of files that were read the quick way."""
+    monkeypatch.setattr(reading, "_BYTES", 3_000)
+    monkeypatch.setattr(reading, "_BYTES_OF_STRINGS", 5_000)
+    monkeypatch.setattr(columns, "_PIECE", 700)
+    taken = []
+
+    def counted(of):
+        def read(*arguments):
+            result = of(*arguments)
+            taken.append(result is not None)
+            return result
+
+        return read
+
+    for name in ("text", "parquet"):
+        monkeypatch.setattr(reading, name, counted(getattr(reading, name)))
+    return taken
+
+
+@pytest.mark.parametrize("ids", ["integers", "sparse", "strings", "numerals"])
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+@pytest.mark.parametrize("values", [None, np.linspace(0, 1, N)], ids=["halves", "fractions"])
+def test_both_ways_read_the_same(tmp_path, monkeypatch, small_parts, ids, format, values):
+    path = write(table(ids, values), tmp_path / f"mine.{format}")
+    quick = read_ratings(path)
+    assert small_parts == [True]
+    for name in ("text", "parquet"):
+        monkeypatch.setattr(layouts.reading, name, lambda *_: None)
+    same(quick, read_ratings(path))
+    given = table(ids, values)
+    assert np.array_equal(quick.values, given["rating"].to_numpy().astype(np.float32))
+    names = given["user"].to_pylist()
+    assert quick.user_ids[quick.users].tolist() == ([int(float(n)) for n in names] if ids == "numerals" else names)
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint64(), pa.dictionary(pa.int8(), pa.string())])
+def test_parquet_of_other_types(tmp_path, small_parts, kind):
+    users = pa.array(["1", "2", "3"]).cast(pa.int64() if pa.types.is_integer(kind) else pa.string()).cast(kind)
+    path = tmp_path / "mine.parquet"
+    parquet.write_table(
+        pa.table({"user": users, "item": [2**40, 5, 6], "rating": pa.array([1, 2, 3], pa.uint8())}), path
+    )
+    ratings = read_ratings(path)
+    assert small_parts == [True]
+    assert ratings.user_ids.tolist() == [1, 2, 3] and ratings.item_ids.tolist() == [5, 6, 2**40]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("7,x,3", None),
+        ("007,5,3", None),
+        ("0x7,5,3", None),
+        ("7,,3", "the item id is missing"),
+        ("7,5,three", "rating 'three' is not a number"),
+        ("7,5", "2 fields where 3 belong"),
+        ("7,5,1e39", "rating 1e+39 is beyond the range of 32 bits"),
+        ("-7,5,3", "negative user id -7"),
+        ("1,1,3", "user 1 rates item 1 again, first at"),
+        ("7,5,9", "rating 9 is off the scale"),
+    ],
+)
+def test_what_a_late_part_holds_is_found(tmp_path, small_parts, line, message):
+    lines = [f"{k % 50 + 1},{k // 50 + 1},{k % 5 + 1}" for k in range(2_000)]
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(["user,item,rating", *lines, line]) + "\n")
+    if message is None:
+        ratings = read_ratings(path, scale=(1, 5))
+        user, item, _ = line.split(",")
+        side = (ratings.item_ids[ratings.items], item) if item == "x" else (ratings.user_ids[ratings.users], user)
+        assert side[0][-1] == side[1] and ratings.nnz == 2_001
+    else:
+        with pytest.raises(DataError, match=f"line 2002: {message}".replace("+", r"\+")):
+            read_ratings(path, scale=(1, 5))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_quotes_are_read_in_parts_unless_lines_end_in_them(tmp_path, small_parts, end):
+    for text, quick in (("a b", True), (f"a{end}b", False), (f"a{end}b{end}c", False)):
+        small_parts.clear()
+        lines = [f'"{k % 50}","{k // 50}",{k % 5 + 1},"{text}"' for k in range(2_000)]
+        path = tmp_path / "mine.csv"
+        path.write_bytes(end.join(['"user","item","rating","text"', *lines, ""]).encode())
+        ratings = read_ratings(path)
+        assert small_parts == [quick] and ratings.nnz == 2_000 and ratings.n_users == 50
+
+
+@pytest.mark.parametrize("size", [2**20, 2**45])
+def test_pairs_that_come_twice_are_found_wherever_they_are(monkeypatch, size):
+    monkeypatch.setattr(columns, "_PIECE", 100)
+    from gpumf.ratings.checks import _some_twice
+
+    rng = np.random.default_rng(2)
+    users, items = np.arange(1_000, dtype=np.int32), rng.integers(0, 1_000, 1_000, np.int32)
+    assert not _some_twice(users, items, size // 1024, 1024)
+    for first, second in ((0, 999), (0, 1), (500, 501), (99, 100)):
+        again = users.copy(), items.copy()
+        for column in again:
+            column[second] = column[first]
+        assert _some_twice(*again, size // 1024, 1024)
+
+
+@pytest.mark.parametrize("part", [1, 7, 100])
+def test_parts_of_a_text_are_whole_lines_and_all_of_it(part):
+    data = b"1,2,3\n10,20,30\n4,5,6\n" + b"7" * 40 + b",8,9"
+    file = SimpleNamespace(size=len(data), read=lambda begin, end: data[begin:end])
+    bounds = reading._line_bounds(file, part)
+    assert bounds[0] == 0 and bounds[-1] == len(data) and sorted(set(bounds)) == bounds
+    assert all(data[end - 1 : end] == b"\n" for end in bounds[1:-1])
+
+
+def test_arrays_of_a_callers_are_left_alone():
+    users, items = np.array([5, 3, 5, 9], np.int32), np.array([1, 2, 2, 1], np.int32)
+    before = users.copy(), items.copy()
+    Ratings.from_arrays(users, items, np.ones(4))
+    assert np.array_equal(users, before[0]) and np.array_equal(items, before[1])
+
+
+# Mapped
+
+
+ARRAYS = {
+    "user": np.array([0, 1, 1], np.int32),
+    "item": np.array([2, 0, 2], np.int32),
+    "rating": np.array([1, 2, 3], np.float32),
+}
+
+
+def saved(folder, arrays, how):
+    if how == "npy":
+        folder.mkdir()
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array)
+        return folder
+    feather.write_feather(pa.table(arrays), folder, **{"compression": "uncompressed"} | how)
+    return folder
+
+
+@pytest.mark.parametrize("how", ["npy", {}])
+def test_mapped_ratings_are_no_copies(tmp_path, how):
+    ratings = map_ratings(saved(tmp_path / "mine", ARRAYS, how), scale=(1, 5))
+    assert (ratings.n_users, ratings.n_items, ratings.name) == (2, 3, "mine")
+    for column, given in zip((ratings.users, ratings.items, ratings.values), ARRAYS.values(), strict=True):
+        assert np.array_equal(column, given) and not column.flags.owndata and not column.flags.writeable
+    assert map_ratings(tmp_path / "mine", n_items=9).n_items == 9
+
+
+@pytest.mark.parametrize(
+    ("change", "how", "message"),
+    [
+        ({"user": np.array([0, 1, 1])}, "npy", "user is int64 .* only int32"),
+        ({"rating": np.array([0, 1, 1.0])}, {}, "rating is float64"),
+        ({"user": np.array([0, -1, 1], np.int32)}, {}, "users must lie in"),
+        ({"user": np.array([], np.int32)}, "npy", "user is int32"),
+        ({}, {"compression": "lz4"}, "is compressed"),
+        ({}, {"chunksize": 2}, "several record batches"),
+    ],
+)
+def test_what_does_not_map_is_refused(tmp_path, change, how, message):
+    with pytest.raises(DataError, match=message):
+        map_ratings(saved(tmp_path / "mine", ARRAYS | change, how))
+
+
+def test_mapped_files_that_are_not_there(tmp_path):
+    for path in (tmp_path, tmp_path / "none.feather"):
+        with pytest.raises(DataError, match="user"):
+            map_ratings(path)
+    (tmp_path / "mine.feather").write_text("garbage")
+    with pytest.raises(DataError, match="Feather file with the columns user, item, rating"):
+        map_ratings(tmp_path / "mine.feather")

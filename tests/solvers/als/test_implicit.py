@@ -1,0 +1,159 @@
+"""Implicit feedback: every kernel against the float64 reference, and what the estimator makes of it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cases import HALF, als_case, als_tolerance
+from gpumf import ImplicitALS
+from gpumf.ratings import Ratings
+from support import kernels_on, ragged_ratings, random_factors, slow
+
+
+def implicit_ratings(n_users=30, n_items=50, longest=40, seed=0):
+    """Counts from -2 to 5: dislikes below 0, which is as good as no rating."""
+    ratings = ragged_ratings(n_users, n_items, longest, seed)
+    values = np.random.default_rng(seed).integers(-2, 6, ratings.nnz)
+    return Ratings(ratings.users, ratings.items, values, n_users, n_items)
+
+
+def case_of(device, kernel, ratings, factors, alpha, regularization=5.0):
+    start = random_factors(ratings.n_users, factors, 2), random_factors(ratings.n_items, factors, 1)
+    return als_case(device, kernel, ratings, factors, alpha, regularization, start)
+
+
+def tolerance(kernel):
+    """FP16 rounds weighted factors, or the matrix."""
+    return 1e-2 if kernel == "tensor_core" else als_tolerance(kernel)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 40.0])
+@pytest.mark.parametrize("factors", [1, 32, *slow(10, 64)])
+def test_half_sweep_matches_the_reference(device, factors, alpha):
+    ratings = implicit_ratings(seed=factors)
+    assert (ratings.by_user.counts == 0).any()
+    for kernel in kernels_on(ImplicitALS, device):
+        case = case_of(device, kernel, ratings, factors, alpha, 5 * alpha)
+        learned = case.run(HALF)
+        case.assert_close(tolerance(kernel), HALF, learned, floor=1e-3)  # of users who like nothing
+        assert not learned[0][ratings.by_user.counts == 0].any()
+
+
+def test_second_epochs_and_second_fits_go_on_from_the_first(device):
+    ratings = implicit_ratings(seed=2)
+    for kernel in kernels_on(ImplicitALS, device):
+        case, close = case_of(device, kernel, ratings, 6, 2.0), 10 * tolerance(kernel)
+        case.assert_close(close, 1, floor=1e-3)
+        case.assert_close(close, 2, floor=1e-3)
+        case.assert_fits_close(close, floor=1e-3)
+
+
+@pytest.mark.parametrize("factors", [100, *slow(128)])
+def test_tensor_core_with_many_factors(launcher, factors):
+    ratings = implicit_ratings(n_users=5, n_items=300, longest=50, seed=factors)
+    case = case_of(launcher.name, "tensor_core", ratings, factors, 2.0, 50.0)
+    case.assert_close(tolerance("tensor_core"), HALF, floor=1e-3)
+
+
+@pytest.mark.slow
+def test_long_rows_meet_in_any_order(host):
+    ratings, found = implicit_ratings(n_users=4, n_items=700, longest=90, seed=3), set()
+    case = case_of("emulator", "tensor_core", ratings, 16, 2.0)
+    case.parts = {"longest": 20}
+    for seed in range(5):
+        with host.shuffled(seed):
+            learned = case.run(HALF)
+        found.add(learned[0].tobytes())
+    assert len(found) == 1
+    case.assert_close(tolerance("tensor_core"), HALF, learned, floor=1e-3)
+
+
+def test_weights_of_any_size_fit_half_precision(launcher):
+    ratings = implicit_ratings(seed=5)
+    huge = Ratings(ratings.users, ratings.items, ratings.values * 1e4, ratings.n_users, ratings.n_items)
+    case = case_of(launcher.name, "tensor_core", huge, 8, 40.0, 1e5)
+    case.assert_close(tolerance("tensor_core"), HALF, floor=1e-3)
+
+
+def blocks(seed=0):
+    """Users and items in four groups; a user likes items of the own group."""
+    rng = np.random.default_rng(seed)
+    users, items = np.nonzero((np.arange(80)[:, None] % 4 == np.arange(60) % 4) & (rng.random((80, 60)) < 0.7))
+    return Ratings(users, items, rng.integers(1, 4, len(users)), 80, 60)
+
+
+def test_it_finds_what_users_like(device):
+    train, test = blocks().split(0.3, seed=1)
+    exact = ImplicitALS(8, 0.1, alpha=10.0, solver="parallel").fit(train, 4, test)
+    assert exact.rank(test, k=5)["ndcg"] > 3 * 5 / 60  # a list at random has as many hits as it has of all items
+    items, preferences = exact.recommend(0, k=3)
+    assert (items % 4 == 0).all() and not set(items) & set(train.items[train.users == 0])
+    assert preferences.max() < 1.5
+    for kernel in kernels_on(ImplicitALS, device)[-1:]:
+        model = ImplicitALS(8, 0.1, alpha=10.0, solver=kernel, device=device, cg_steps=10).fit(train, 4, test)
+        assert model.rank(test, k=5)["ndcg"] == pytest.approx(exact.rank(test, k=5)["ndcg"], abs=0.02)
+        errors = np.abs(model.predict(test.users, test.items) - 1)
+        assert model.score(test)["mae"] == pytest.approx(errors.mean(), rel=1e-5)
+
+
+def test_a_user_without_ratings_prefers_nothing():
+    train = Ratings([0, 0, 1], [0, 1, 1], [1, 2, 5], 3, 3)
+    model = ImplicitALS(4, solver="parallel").fit(train, 2)
+    assert model.predict(2, 0) == 0 and model.predict(0, 2) == 0 and model.predict(1, 1) > 0.5
+
+
+def test_the_cost_falls_in_every_epoch():
+    ratings, alpha, regularization = blocks(), 5.0, 0.5
+    preferred, confidence = np.zeros((80, 60)), np.ones((80, 60))
+    preferred[ratings.users, ratings.items] = 1
+    confidence[ratings.users, ratings.items] += alpha * ratings.values
+    model, costs = ImplicitALS(6, regularization, alpha=alpha, solver="parallel"), []
+    for epoch in range(5):
+        model.fit(ratings, 1, warm_start=epoch > 0)
+        p, q = model.user_factors.astype(float), model.item_factors.astype(float)
+        error = (confidence * (preferred - p @ q.T) ** 2).sum()
+        costs.append(error + regularization * ((p**2).sum() + (q**2).sum()))
+    assert (np.diff(costs) < 0).all()
+
+
+@pytest.mark.parametrize("factors", [1, 64])
+def test_it_starts_near_zero(factors):
+    for start in ImplicitALS(factors, device="cpu").initial_factors(blocks()):
+        assert 0 <= start.min() < 0.001 and 0.009 < start.max() < 0.01
+
+
+def test_parameters_are_checked():
+    for wrong in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="alpha"):
+            ImplicitALS(8, alpha=wrong)
+    assert ImplicitALS(8, alpha=3.0, device="cpu")._parameters["alpha"] == 3.0
+
+
+def test_save_and_load(tmp_path):
+    model = ImplicitALS(4, alpha=3.0, device="cpu").fit(blocks(), 2)
+    model.save(tmp_path / "model.npz")
+    loaded = ImplicitALS.load(tmp_path / "model.npz", device="cpu")
+    assert loaded.alpha == 3.0 and np.array_equal(loaded.predict(0, [1, 2]), model.predict(0, [1, 2]))
+
+
+def test_pairs_without_ratings_count_one():
+    users, items = ["ann", "ann", "bob", "eve"], ["up", "heat", "up", "alien"]
+    frame = pd.DataFrame({"user": users, "item": items})
+    wanted = ImplicitALS(2, device="cpu").fit((users, items, [1] * 4), 3)
+    for given in (frame, (users, items), frame[["item", "user"]]):
+        model = ImplicitALS(2, device="cpu").fit(given, 3, validation=frame)
+        assert np.array_equal(model.user_factors, wanted.user_factors)
+    assert wanted.score(frame) == model.score(frame)
+    assert model.fold_in(pd.DataFrame({"user": ["zoe"], "item": ["up"]})).user_ids.tolist() == ["zoe"]
+
+
+def test_what_users_dislike_is_recommended_less_than_what_they_have_not_seen():
+    users, items = (index.ravel() for index in np.indices((20, 6)))
+    chosen = (users + items) % 3 > 0
+    likes = Ratings(users[chosen], items[chosen], np.ones(chosen.sum()), 20, 6)
+    disliked = np.where((likes.users == 0) & (likes.items == 1), -5, likes.values)
+    before, after = (
+        ImplicitALS(3, alpha=5.0, device="cpu").fit(Ratings(likes.users, likes.items, values, 20, 6), 10)
+        for values in (np.where(disliked < 0, 0, disliked), disliked)
+    )
+    assert after.predict(0, 1) < before.predict(0, 1) - 0.05
