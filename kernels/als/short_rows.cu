@@ -300,7 +300,7 @@ __device__ __forceinline__ void solve_row(const Given& given) {
     for_own(FACTORS, [&](int i, int k) { solution[i] = x[k] * from_unit; });
 }
 
-// Grid: a block a row, which is a segment by itself. Block: as many threads as the longest row may have ratings, with
+// The three kernels. Grid: a block a row, which is a segment by itself. Block: as many threads as the longest row may have ratings, with
 // dynamic shared memory of a team's Vectors and as many Rows. The arguments are those of tensor_core.cu.
 extern "C" __global__ void __launch_bounds__(32)
     short_rows_32(const Segment* __restrict__ segments, const int* __restrict__ indices,
@@ -329,8 +329,8 @@ extern "C" __global__ void __launch_bounds__(128)
                   cg_tolerance});
 }
 
-// The geometry for the host. Grid: 1. Block: 1. Bytes of shared memory for each rating, and beside them of teams of
-// one warp, two, and four.
+// The geometry for the host. Grid: 1. Block: 1. Bytes of shared memory for each rating, and for each team of one
+// warp, two, and four.
 extern "C" __global__ void shape(int* __restrict__ row_bytes, int* __restrict__ bytes_32, int* __restrict__ bytes_64,
                                  int* __restrict__ bytes_128) {
     *row_bytes = sizeof(Row);

@@ -30,7 +30,7 @@
 // for each rating, in the order of the ratings:
 //
 //     factors                                              64    100    128    200    256
-//     as described above                                  8.6   18.2   22.8   70.4   81.0
+//     all of the above                                    8.6   18.2   22.8   70.4   81.0
 //     columns of all copies loaded before the first       8.4   17.7   21.6   66.4   74.2
 //     rows of up to 128 ratings left to short_rows.cu       -   16.9   20.0   54.7   62.6
 //     % of roofline                                        59     47     39     31     30

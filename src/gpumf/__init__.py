@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from gpumf.suggestion import suggest
 else:
     __getattr__, __dir__ = late(
-        __name__, {"models": "RBM SGD Blend", "models.loading": "load", "suggestion": "suggest"}
+        __name__,
+        {
+            "models": "RBM SGD Blend",
+            "models.loading": "load",
+            "ratings": "dataset_names load_dataset read_ratings",
+            "suggestion": "suggest",
+        },
     )
 
 __version__ = "0.2.0"

@@ -126,7 +126,9 @@ def test_without_it_numba_takes_its_place(missing, monkeypatch, tmp_path):
 
 def test_without_a_cache_it_is_compiled_to_a_folder_that_goes_again(tmp_path):
     (tmp_path / "file").touch()
-    code = "from gpumf import native; native.library('als.cpp', FACTORS=5)._name; print(native._temporary())"
+    code = (
+        "from gpumf.backends import compile; compile.library('als.cpp', FACTORS=5)._name; print(compile._temporary())"
+    )
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -101,7 +101,8 @@ def source(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_what_cupy_compiles_and_keeps_has_the_headers_in_it(device, fake, source):
+def test_what_cupy_compiles_and_keeps_has_the_headers_in_it(device, fake, source, monkeypatch):
+    monkeypatch.setenv("GPUMF_DEV", "1")  # sources are read again
     first = device.kernel("answer.cu", "answer")
     assert device.kernel("answer.cu", "answer") is first and len(fake.compiled) == 1
     header = source / "common/value.cuh"

@@ -254,17 +254,18 @@ def test_only_what_is_declared_can_be_launched(host):
             host.kernel("als/thesis.cu", "thesis_shared", **wrong)
 
 
-@pytest.mark.parametrize("trainer_class", [als_thesis.ThesisGlobal, als_thesis.ThesisHybrid, als_thesis.ThesisShared])
+@pytest.mark.parametrize("solver", ["thesis_global", "thesis_hybrid", "thesis_shared"])
 @pytest.mark.parametrize("factors", [5, 20])
-def test_als_is_the_same_in_20_orders(host, factors, trainer_class):
+def test_als_is_the_same_in_20_orders(host, factors, solver):
     ratings = ragged_ratings(n_users=20, seed=factors)
     items = random_factors(ratings.n_items, factors, 1)
 
     def solved():
-        model = ALS(factors, device="emulator", threads=128, biases=False)
-        trainer = trainer_class(model, ratings, host.empty((ratings.n_users, factors), np.float32), items)
-        trainer.solve_users()
-        return trainer.factors()[0]
+        model = ALS(factors, device="emulator", threads=128, biases=False, solver=solver)
+        users = host.empty((ratings.n_users, factors), np.float32)
+        running = model.make_solver(ratings, users, items)
+        running.solve_users()
+        return running.factors()[0]
 
     expected = solved()
     for seed in range(20):
@@ -282,7 +283,7 @@ def test_als_is_the_same_in_20_orders(host, factors, trainer_class):
 )
 def test_the_sanitizers_of_make_test_sanitize_find(host, fault, finding):
     call = (
-        f"import numpy as np; from gpumf import gpu; kernel = gpu.device('emulator').kernel('{FAULTS}', '{fault}');"
+        f"import numpy as np; from gpumf import backends; kernel = backends.device('emulator').kernel('{FAULTS}', '{fault}');"
         "kernel(1, 64, *[np.zeros(64, parameter.element) for parameter in kernel.signature.parameters])"
     )
     if "clang" in host.facts["compiler"]:

@@ -35,11 +35,11 @@ def copy(tmp_path):
 
 
 SECONDS = """
-from gpumf import compiled
-before = compiled.seconds()
+from gpumf.backends import jit
+before = jit.seconds()
 from gpumf.ratings.synthetic import numbers
 numbers.normal(numbers.np.uint64(7), 3)
-print(before, compiled.seconds())
+print(before, jit.seconds())
 """
 
 
@@ -55,7 +55,7 @@ def test_an_edit_of_another_module_changes_the_numbers(copy, tmp_path):
     assert (
         kept and run() == first and compiled_files(tmp_path / "cache") == kept
     )  # the second process compiled nothing
-    hashing = package / "hashing.py"
+    hashing = package / "_util/counter_rng.py"
     hashing.write_text(hashing.read_text().replace("0xBF58476D1CE4E5B9", "0xBF58476D1CE4E5BB"))
     assert run() != first
 
@@ -63,7 +63,7 @@ def test_an_edit_of_another_module_changes_the_numbers(copy, tmp_path):
 def test_an_edit_of_a_module_without_compiled_functions_has_nothing_compiled_again(copy, tmp_path):
     package, run = copy
     first, kept = run(), compiled_files(tmp_path / "cache")
-    for module in ("native.py", "models/estimator.py", "ratings/synthetic/values.py"):
+    for module in ("backends/compile.py", "models/estimator.py", "ratings/synthetic/values.py"):
         (package / module).write_text((package / module).read_text() + "\n# edited\n")
     assert run() == first and compiled_files(tmp_path / "cache") == kept
 

@@ -90,6 +90,7 @@ def test_a_kernel_that_the_report_lacks_is_an_error(tmp_path):
 
 
 def test_what_compiled_once_is_kept_until_source_definitions_or_architecture_change(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUMF_DEV", "1")  # sources are read again
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     plain, compiled = nvrtc._compile, []
     monkeypatch.setattr(

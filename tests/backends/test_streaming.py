@@ -152,7 +152,7 @@ def test_an_interrupted_stream_on_the_gpu_leaves_the_next_one_right(cuda):
 
 @pytest.mark.parametrize(("cores", "threads"), [(3, 3), (64, 8), (None, 1)])
 def test_only_long_copies_take_threads_and_no_more_than_there_are_cores(monkeypatch, cores, threads):
-    monkeypatch.setattr(streaming.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(streaming.threads, "count", lambda: cores or 1)
     made, plain = [], streaming._copiers.__wrapped__
 
     def copiers(process):

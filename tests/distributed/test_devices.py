@@ -37,7 +37,7 @@ def same(make, made, ratings):
 
 
 @pytest.mark.emulator
-@pytest.mark.usefixtures("emulator")
+@pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("name", ON_DEVICES)
 def test_kernels_solve_a_workers_rows_and_blocks(client, ratings, name):
     make = partial(ON_DEVICES[name], "emulator")
@@ -54,7 +54,7 @@ ADDED_UP = {
 
 
 @pytest.mark.emulator
-@pytest.mark.usefixtures("emulator")
+@pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("name", ADDED_UP)
 def test_parts_of_items_equations_are_added_up(client, ratings, name):
     make = partial(ADDED_UP[name], "emulator")

@@ -44,7 +44,7 @@ def test_hugewiki_is_reduced_and_netflix_gathered():
 
 
 @pytest.mark.emulator
-@pytest.mark.usefixtures("emulator")
+@pytest.mark.usefixtures("host")
 def test_kernels_add_up_what_has_no_divisor_of_its_own():
     ways = {"cumf_cholesky": "reduce", "cumf_cg": "reduce", "cumf_cg_fp16": "gather", "tensor_core": "gather"}
     for solver, way in ways.items():

@@ -14,7 +14,7 @@ from gpumf.models.rbm_evaluation import ExpectationErrors, expectation_ranking
 from gpumf.models.updating import with_new
 from gpumf.solvers import schedules
 from gpumf.solvers.rbm_batches import MOST_POSITIONS
-from gpumf.solvers.rbm_divergence import Parallel, RBMHyperparameters, Sequential
+from gpumf.solvers.rbm_divergence import Parallel, RBMHyperparameters, Sequential, gibbs_steps_in
 from gpumf.solvers.rbm_fast import Fast
 from gpumf.solvers.rbm_levels import MAX_HIDDEN, MOST_LEVELS, level_values, n_levels_of, to_levels
 from gpumf.solvers.rbm_thesis import Thesis
@@ -202,6 +202,16 @@ class RBM(Model):
         if "_n_levels" not in vars(self):
             raise NotFittedError("this RBM has not been fitted; its levels are those of a training set")
         return self._n_levels
+
+    def steps_in(self, epoch: int) -> int:
+        """T, the steps of Gibbs sampling in an epoch, counted from 0.
+
+        >>> from gpumf import RBM
+        >>> model = RBM(4, gibbs_steps=((0, 1), (10, 3)), device="cpu")
+        >>> [model.steps_in(epoch) for epoch in (0, 9, 10)]
+        [1, 1, 3]
+        """
+        return gibbs_steps_in(self.gibbs_steps, epoch)
 
     @property
     def level_values(self) -> np.ndarray:

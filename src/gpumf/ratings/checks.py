@@ -88,7 +88,7 @@ def _whole(number):
 
 
 def _pair(given):
-    return isinstance(given, tuple | list | np.ndarray) and len(given) == 2
+    return isinstance(given, tuple | list | np.ndarray) and np.ndim(given) == 1 and len(given) == 2
 
 
 def check_scale(scale, source="read"):

@@ -38,10 +38,10 @@ class DeviceRatings(Ratings):
     TypeError : columns of other types
     DataError : columns of unequal lengths, positions outside, dimensions that do not fit
 
-    >>> from gpumf import gpu
+    >>> from gpumf import backends
     >>> from gpumf.ratings import DeviceRatings, Ratings
     >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
-    >>> there = DeviceRatings.of(ratings, gpu.device("emulator"))
+    >>> there = DeviceRatings.of(ratings, backends.device("emulator"))
     >>> there.nnz, there.by_user.indptr
     (3, array([0, 1, 3]))
     """
@@ -75,9 +75,9 @@ class DeviceRatings(Ratings):
         ------
         gpumf.backends.DeviceError : the device has not the memory
 
-        >>> from gpumf import gpu
+        >>> from gpumf import backends
         >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
-        >>> DeviceRatings.of(ratings, gpu.device("emulator")).n_items
+        >>> DeviceRatings.of(ratings, backends.device("emulator")).n_items
         3
         """
         given = {field.name: getattr(ratings, field.name) for field in fields(Ratings)}
@@ -89,9 +89,9 @@ class DeviceRatings(Ratings):
     def where_they_fit(cls, ratings: Ratings, device: Any) -> Ratings:
         """The ratings on a device, or on the host where they and their orders do not fit the device's free memory.
 
-        >>> from gpumf import gpu
+        >>> from gpumf import backends
         >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
-        >>> DeviceRatings.where_they_fit(ratings, gpu.device("emulator")).device is gpu.device("emulator")
+        >>> DeviceRatings.where_they_fit(ratings, backends.device("emulator")).device is backends.device("emulator")
         True
         """
         if ratings.device is device:
@@ -102,9 +102,9 @@ class DeviceRatings(Ratings):
     def on_host(self) -> Ratings:
         """The same as `Ratings` on the host.
 
-        >>> from gpumf import gpu
+        >>> from gpumf import backends
         >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
-        >>> DeviceRatings.of(ratings, gpu.device("emulator")).on_host().users
+        >>> DeviceRatings.of(ratings, backends.device("emulator")).on_host().users
         array([0, 1, 1], dtype=int32)
         """
         given = {field.name: getattr(self, field.name) for field in fields(Ratings)}
@@ -114,9 +114,9 @@ class DeviceRatings(Ratings):
     def xp(self) -> Any:
         """What works on the columns, as NumPy does on the host.
 
-        >>> from gpumf import gpu
+        >>> from gpumf import backends
         >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
-        >>> there = DeviceRatings.of(ratings, gpu.device("emulator"))
+        >>> there = DeviceRatings.of(ratings, backends.device("emulator"))
         >>> there.xp.flatnonzero(there.values > 3).tolist()
         [0, 2]
         """

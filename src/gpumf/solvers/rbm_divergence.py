@@ -54,11 +54,15 @@ class RBMHyperparameters(Hyperparameters):
     n_levels: int
     scale: tuple[float, float] | None
 
-    def steps_in(self, epoch: int) -> int:
-        """Return T, the steps of Gibbs sampling in an epoch, counted from 0."""
-        if isinstance(self.gibbs_steps, int):
-            return self.gibbs_steps
-        return [steps for first, steps in self.gibbs_steps if first <= epoch][-1]
+
+def gibbs_steps_in(gibbs_steps, epoch):
+    """T, the steps of Gibbs sampling in an epoch, counted from 0.
+
+    gibbs_steps : int, or (first epoch, steps) in the order of the epochs, the first of epoch 0
+    """
+    if isinstance(gibbs_steps, int):
+        return gibbs_steps
+    return [steps for first, steps in gibbs_steps if first <= epoch][-1]
 
 
 class Divergence(Solver):
@@ -86,7 +90,10 @@ class Divergence(Solver):
     def keys(self, epoch, batch):
         """`draw_streams` of each step of Gibbs sampling, the second ones from the batch's first entry on."""
         first, _ = self.batches.entries(batch)
-        streams = (draw_streams(self._hyper.seed, epoch, step) for step in range(self._hyper.steps_in(epoch)))
+        streams = (
+            draw_streams(self._hyper.seed, epoch, step)
+            for step in range(gibbs_steps_in(self._hyper.gibbs_steps, epoch))
+        )
         return [(hidden, np.uint64((int(visible) + first) % 2**64)) for hidden, visible in streams]
 
     @abstractmethod

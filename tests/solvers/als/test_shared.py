@@ -42,7 +42,7 @@ MODELS = {
 
 
 @pytest.mark.emulator
-@pytest.mark.usefixtures("emulator")
+@pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("floats", "fewest"), [(2_000, 512), (10**9, 512), (10**9, 1)])
 def test_sums_of_two_workers_are_those_of_all_ratings(monkeypatch, name, floats, fewest):

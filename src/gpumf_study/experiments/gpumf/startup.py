@@ -38,7 +38,7 @@ _FIT = """
 import json, sys, time
 from importlib import import_module
 import numpy as np
-from gpumf import gpu
+from gpumf import backends
 from gpumf.ratings import Ratings
 
 module, device, factors = sys.argv[1:]
@@ -46,7 +46,7 @@ cells = np.random.default_rng(0).permutation(300 * 200)[:5_000]
 ratings = Ratings(cells // 200, cells % 200, np.arange(5_000) % 5 + 1, 300, 200)
 model = import_module(module).ALS(int(factors), 0.05, biases=False, solver="tensor_core", device=device)
 model.fit(ratings, 1)
-compiled, started = gpu.device(device).compile_seconds, time.perf_counter()
+compiled, started = backends.device(device).compile_seconds, time.perf_counter()
 model.recommend(0)
 seconds = {"compile": compiled, "prepare": model.times.prepare, "recommend": time.perf_counter() - started}
 print(json.dumps(seconds))
