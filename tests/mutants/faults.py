@@ -15,14 +15,15 @@ PLANTED = Path(__file__).with_name("planted.toml")
 
 # How many faults of Python are drawn where; the first prefix that a path begins with counts.
 GROUPS = {
-    "src/gpumf/datasets": 42,
-    "src/gpumf/models": 74,
-    "src/gpumf/cpu": 26,
+    "src/gpumf/ratings": 42,
+    "src/gpumf/solvers": 37,
+    "src/gpumf/models": 37,
+    "src/gpumf/backends/cpu": 26,
     "src/gpumf_study/experiments": 74,
     "src/gpumf_study/findings.py": 8,
     "src/gpumf_study/results.py": 8,
     "src/gpumf_study/figure_style.py": 12,
-    "src/gpumf/gpu": 20,
+    "src/gpumf/backends": 20,
     "src/gpumf": 12,
 }
 KERNELS = "kernels"

@@ -68,7 +68,7 @@ def tests_for(fault, tests, most_seconds):
     """The tests that may notice a fault, quick and small ones first, of at most so many seconds: ids, seconds."""
     like = {fault.path} if fault.path.endswith(".py") else included(fault.path)
     if fault.path.endswith(".cpp"):
-        like = {f"src/gpumf/cpu/{name}.py" for name in ("als", "sgd")} | {
+        like = {f"src/gpumf/backends/cpu/{name}.py" for name in ("als", "sgd")} | {
             "src/gpumf_study/experiments/gpumf/cpu_baselines.py"
         }
     reached, function = {node: test["reached"] for node, test in tests.items()}, fault.function

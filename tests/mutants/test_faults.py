@@ -39,7 +39,7 @@ def test_a_seed_draws_the_same_faults_and_each_changes_what_a_module_does():
 def test_planted_faults_are_of_all_families_and_stand_where_they_should():
     planted = faults.planted()
     families = {Path(fault.path).parts[1] for fault in planted if fault.path.startswith("kernels")}
-    assert {"als", "common", "datasets", "metrics", "models", "rbm", "sgd"} <= families
+    assert {"als", "common", "ratings", "metrics", "models", "rbm", "sgd"} <= families
     assert len(planted) >= 40 and len(planted) + sum(faults.GROUPS.values()) >= 300
     for fault in planted:
         assert fault.new.encode() in fault.applied((ROOT / fault.path).read_bytes())

@@ -76,7 +76,7 @@ def test_shape_keeps_empty_rows():
         ({"values": [1, 2, 1e39, 4], "scale": None}, "mine, row 2: rating 1e+39 is beyond the range of 32 bits"),
         ({"values": np.array([1, 2, 3, 4], "M8[s]")}, "mine, row 0: ratings of type datetime64[s] are not numbers"),
         ({"users": [1.0, 2.0, 1e300, 4.0]}, "mine, row 2: user id 1e+300 among others; give all as integers of 64"),
-        ({"users": np.array([1, 2, 2**24, 4], np.float32)}, "mine, row 2: user id 16777216.0 among others"),
+        ({"users": np.array([1, 2, 2**24, 4], np.float32)}, "mine, row 2: user id 1.6777216e+07 among others"),
         (
             {"users": [1, 2, 2**64, 4]},
             "mine, row 2: user id 18446744073709551616 among others; give all as integers of 64 bits",

@@ -67,7 +67,7 @@ def check_positions(train: Ratings, validation: Ratings | None) -> None:
         if ratings is None or ratings.device is not None:
             continue
         array(f"{name}: values", ratings.values, np.float32, (ratings.nnz,))
-        for side in ("users", "items"):
+        for side in {"users", "items"} & vars(ratings).keys():  # of presorted ratings no column is made for this
             column, n = getattr(ratings, side), getattr(ratings, f"n_{side}")
             array(f"{name}: {side}", column, np.int32, (ratings.nnz,))
             if column.min() < 0 or column.max() >= n:

@@ -156,7 +156,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
     def _assigned(self):
         assigned = super()._assigned()
         assigned.pop("solver", None)  # which `fit` chooses where none was given
-        if self._solver_given and not same(self._solver, self._given.get("solver")):
+        if self._solver_given and (self._solver is None or not same(self._solver, self._given.get("solver"))):
             assigned["solver"] = self._solver
         return assigned
 

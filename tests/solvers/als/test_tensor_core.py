@@ -74,15 +74,17 @@ def test_segments_are_longer_where_their_sums_would_take_much_memory():
 
 
 def test_all_parts_of_a_row_count(launcher):
-    ratings = ragged_ratings(n_users=6, n_items=160, longest=150, seed=2)
-    model, solved = ALS(20, 0.1, device=launcher.name, solver="tensor_core", biases=False), []
+    ratings, solved = ragged_ratings(n_users=6, n_items=160, longest=150, seed=2), []
+    # To the end: what rounding does in the first steps depends on the order of the sums.
+    to_the_end = {"cg_steps": 70, "cg_tolerance": 1e-7}
+    model = ALS(20, 0.1, device=launcher.name, solver="tensor_core", biases=False, **to_the_end)
     rng = np.random.default_rng(3)
     factors = [rng.random((n, 20), np.float32) for n in (ratings.n_users, ratings.n_items)]
     for longest in (8192, 64):
         trainer = model.make_solver(ratings, *factors, longest=longest)
         trainer.solve_users()
         solved.append(to_numpy(launcher.name, *trainer.factors())[0])
-    np.testing.assert_allclose(*solved, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(*solved, rtol=1e-4, atol=1e-4)
 
 
 def test_ratings_keep_the_digits_that_a_half_does_not_hold(launcher):
@@ -100,8 +102,8 @@ def test_a_row_that_is_near_enough_takes_no_step(launcher):
     start = [random_factors(n, 20, n) for n in (8, 30)]
     for tolerance in (1e3, 0.0):
         model = ALS(20, 0.05, solver="tensor_core", device=launcher.name, biases=False)
-        model.cg_tolerance = tolerance
         trainer = model.make_solver(ratings, *start)
+        trainer._steps = np.int32(4), np.float32(tolerance)  # above 1 no model asks for
         trainer.solve_users()
         solved.append(to_numpy(launcher.name, *trainer.factors())[0])
     # It stays where it started, or where it starts from zero, which is nearer, there.

@@ -18,12 +18,10 @@ _RECOMMENDED, _TOLD = 10, 10_000
 class _Timed(TensorCore):
     """Waits for each half-sweep, and notes by the host's clock, which sees copies too, what it takes."""
 
-    def __init__(self, model, *arrays, **parts):
-        super().__init__(model, *arrays, **parts)
-        self._noted = model.half_sweeps
+    noted: ClassVar[list] = []  # of each epoch, a dict side -> seconds
 
     def epoch(self, number):
-        self._noted.append({"users": self._seconds(self.solve_users), "items": self._seconds(self.solve_items)})
+        self.noted.append({"users": self._seconds(self.solve_users), "items": self._seconds(self.solve_items)})
 
     def _seconds(self, solve):
         started = time.perf_counter()
@@ -33,13 +31,7 @@ class _Timed(TensorCore):
 
 
 class _TimedALS(ALS):
-    """half_sweeps : of each epoch, a dict side -> seconds."""
-
     _solvers: ClassVar = {"tensor_core": _Timed}
-
-    def __init__(self, *arguments, **named):
-        super().__init__(*arguments, **named)
-        self.half_sweeps = []
 
 
 def fit(train, validation, factors, iterations, record, **options):
@@ -54,10 +46,11 @@ def fit(train, validation, factors, iterations, record, **options):
         'prepare' and 'transfer', its 'wall', and to 'recommend' ten items to each of at most 10,000 users
     **options : of `ALS`
     """
+    _Timed.noted.clear()
     model = _TimedALS(factors, 0.05, solver="tensor_core", biases=False, **options)
 
     def done(row):
-        halves = model.half_sweeps[-1]
+        halves = _Timed.noted[-1]
         for step, seconds in halves.items():
             record(row["epoch"], step, seconds, np.nan)
         record(row["epoch"], "iteration", sum(halves.values()), row["rmse"])
