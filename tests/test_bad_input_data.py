@@ -16,7 +16,7 @@ from gpumf.ratings import (
     DataError,
     Ratings,
     load_dataset,
-    mapped,
+    map_ratings,
     rating_times,
     read_ratings,
     sources,
@@ -146,11 +146,11 @@ PATHS = {
 
 
 @table(PATHS)
-@pytest.mark.parametrize("read_from", [read_ratings, mapped, Ratings.from_parquet])
+@pytest.mark.parametrize("read_from", [read_ratings, map_ratings, Ratings.from_parquet])
 def test_paths_that_lead_nowhere(read_from, case, tmp_path):
     path, error, words = case
     (tmp_path / "text").write_text(TABLE)
-    if read_from is mapped and error is DataError:
+    if read_from is map_ratings and error is DataError:
         words = "needs user.npy|give a Feather file"
     refused(lambda: read_from(path(tmp_path)), error, words)
 
@@ -187,7 +187,7 @@ SETS = {
 def test_sets_that_cannot_be_loaded(case, tmp_path, monkeypatch):
     name, place, words = case
     monkeypatch.setenv("GPUMF_DATA", str(tmp_path))
-    monkeypatch.setattr(sources.files.places, "home", lambda: tmp_path / "none")
+    monkeypatch.setattr(sources.files.paths, "home", lambda: tmp_path / "none")
     place(tmp_path)
     before = contents(tmp_path)
     refused(lambda: load_dataset(name), DataError, words)
@@ -243,7 +243,7 @@ MAPPED = {
 @table(MAPPED)
 def test_files_that_do_not_map(case, tmp_path):
     make, options, words = case
-    refused(lambda: mapped(make(tmp_path), **options), DataError, words)
+    refused(lambda: map_ratings(make(tmp_path), **options), DataError, words)
 
 
 A, B, V = [0, 1, 1], [0, 0, 1], [4, 2.5, 1]
@@ -279,7 +279,7 @@ ARRAYS = {
     "shape below zero": ((A, B, V), {"shape": (-1, 2)}, r"shape must be \(users, items\)"),
     "words of a shape": ((["a", "b", "b"], B, V), {"shape": (2, 2)}, "user . is not a position"),
     "twice": (([*A, 1], [*B, 1], [*V, 2]), {}, "row 3: user 1 rates item 1 again"),
-    "unknown duplicates": ((A, B, V), {"duplicates": None}, "duplicates must be"),
+    "unknown duplicates": ((A, B, V), {"duplicates": "first"}, "duplicates must be"),
     "times of another length": ((A, B, V), {"times": [1]}, "3 ratings and 1 times"),
     "times of words": ((A, B, V), {"times": ["a", "b", "c"]}, "times must be numbers"),
     "times nan": ((A, B, V), {"times": [1, 2, np.nan]}, "row 2: nan is no time"),

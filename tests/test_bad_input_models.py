@@ -151,13 +151,13 @@ FIT = {
     "validation, unknown": (
         FRAME, {"validation": FRAME.assign(item="new").head(1)}, ValueError, "validation: 1 items, such as 'new'"),
     "keep": (TRAIN, {"keep": "first"}, ValueError, "keep must be 'last' or 'best', not 'first'"),
-    "keep without validation": (TRAIN, {"keep": "best"}, ValueError, "keep='best' needs a validation set"),
+    "keep without validation": (TRAIN, {"keep": "best"}, ValueError, "keep='best'.* need a validation set"),
     "patience alone": (TRAIN, {"patience": 2}, ValueError, "patience goes with keep='best'"),
     "patience": (
         TRAIN, {"patience": 0, "keep": "best", "validation": TRAIN},
         ValueError, "patience must be an integer from 1"),
-    "stop": (TRAIN, {"stop": 3}, TypeError, "stop and callbacks must be functions .*not 3"),
-    "callbacks": (TRAIN, {"callbacks": [print, "x"]}, TypeError, "stop and callbacks must be functions .*not 'x'"),
+    "stop": (TRAIN, {"stop": 3}, TypeError, "stop and callbacks must be functions.*not 3"),
+    "callbacks": (TRAIN, {"callbacks": [print, "x"]}, TypeError, "stop and callbacks must be functions.*not 'x'"),
     "one callback": (TRAIN, {"callbacks": print}, TypeError, "callbacks must be a list of functions, not"),
     "callbacks None": (TRAIN, {"callbacks": None}, TypeError, "callbacks must be a list of functions, not None"),
     "warm start": (TRAIN, {"warm_start": "yes"}, ValueError, "warm_start must be True or False, not 'yes'"),

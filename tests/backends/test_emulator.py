@@ -12,7 +12,6 @@ import pytest
 from gpumf import ALS, backends
 from gpumf.backends import compile, sources
 from gpumf.backends import emulator as host_module
-from gpumf.solvers import als_thesis
 from support import FAULTS, KERNELS, NAMES, ragged_ratings, random_factors
 
 
@@ -283,7 +282,8 @@ def test_als_is_the_same_in_20_orders(host, factors, solver):
 )
 def test_the_sanitizers_of_make_test_sanitize_find(host, fault, finding):
     call = (
-        f"import numpy as np; from gpumf import backends; kernel = backends.device('emulator').kernel('{FAULTS}', '{fault}');"
+        "import numpy as np; from gpumf import backends; "
+        f"kernel = backends.device('emulator').kernel('{FAULTS}', '{fault}');"
         "kernel(1, 64, *[np.zeros(64, parameter.element) for parameter in kernel.signature.parameters])"
     )
     if "clang" in host.facts["compiler"]:

@@ -111,8 +111,8 @@ def test_where_tells_live_from_recorded(repository):
 )
 def test_results_go_to_a_folder_of_the_devices_whole_name(name, cards, folder, repository, monkeypatch):
     fake = SimpleNamespace(facts={"gpu": name})
-    monkeypatch.setattr(results.gpu, "available", lambda: True)
-    monkeypatch.setattr(results.gpu, "device", lambda: fake)
+    monkeypatch.setattr(results.backends, "available", lambda: True)
+    monkeypatch.setattr(results.backends, "device", lambda: fake)
     frame = pd.DataFrame({"a": [1]})
     frame.attrs["cards"] = cards
     results.store("x", frame, {}, results.provenance(), live=False, source="cumf")
@@ -300,7 +300,7 @@ def test_counters_are_read_from_nsight_computes_page():
 
 
 def test_without_nsight_compute_one_sentence_says_what_is_missing(monkeypatch):
-    monkeypatch.setattr(kernel_counters.gpu, "available", lambda: True)
+    monkeypatch.setattr(kernel_counters.backends, "available", lambda: True)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(backends.DeviceError, match="ncu was not found"):
         kernel_counters.run("ml-100k-synthetic", 16)

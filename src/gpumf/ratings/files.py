@@ -197,7 +197,7 @@ def sources(path, encoding="utf-8"):
     if "://" in text:
         return Path(text.split("?")[0]).stem, [DataFile(text, None, encoding, _fetched(text))]
     path = Path(path)
-    if not text or not path.is_dir():
+    if not text or not os.path.isdir(path):
         if not text:
             raise DataError("there is no file ''")
         return path.stem, [single(path, encoding)]

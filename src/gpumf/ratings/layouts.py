@@ -112,7 +112,7 @@ class Delimited:
         """The names of the fields, and how many lines end with them."""
         number, names = next(file.records(self.delimiter))
         names = [name.strip(" \t").encode(errors="replace").decode() for name in names]  # Arrow takes UTF-8 alone
-        for name in filter(None, (self.user, self.item, self.rating)):
+        for name in (one for one in (self.user, self.item, self.rating) if one is not None):
             if names.count(name) != 1:
                 problem = "several columns" if name in names else "no column"
                 raise DataError(

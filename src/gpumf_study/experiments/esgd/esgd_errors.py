@@ -194,7 +194,7 @@ FINDINGS = [
             f"esgd-table-2-{data}",
             "esgd",
             "Table 2",
-            f"The least RMSE on MovieLens {data.removeprefix("ml-").removesuffix("-synthetic").upper()} (synthetic).",
+            f"The least RMSE on MovieLens {data.removeprefix('ml-').removesuffix('-synthetic').upper()} (synthetic).",
             partial(_rmse, data=data),
             ByConstruction(),
         )

@@ -151,7 +151,7 @@ def _resident(device, train):
     sides = {"by_user": train.by_user, "by_item": train.by_item}
     arrays = {name: (rows.indptr, rows.indices, rows.values) for name, rows in sides.items()}
     there = {name: CompressedRows(*map(device.array, of)) for name, of in arrays.items()}
-    return SimpleNamespace(n_users=train.n_users, n_items=train.n_items, **there)
+    return SimpleNamespace(n_users=train.n_users, n_items=train.n_items, device=None, **there)
 
 
 def _taken(model, resident, factors, device, machine):

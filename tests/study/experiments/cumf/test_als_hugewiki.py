@@ -49,7 +49,7 @@ def test_what_is_held_is_what_is_no_longer_free(monkeypatch):
         train=ratings, test=held_out, **{k: getattr(ratings, k) for k in ("n_users", "n_items", "nnz")}
     )
     twin.name, twin.sha256 = "h", "0"
-    monkeypatch.setattr(als_hugewiki.gpu, "device", lambda name: device)
+    monkeypatch.setattr(als_hugewiki.backends, "device", lambda name: device)
     monkeypatch.setattr(als_hugewiki.gpu_twins, "twin", lambda name, device: twin)
 
     def fit(train, test, factors, iterations, record, device):

@@ -98,7 +98,7 @@ def test_the_figure_says_where_it_was_measured_and_what_its_axes_are(store):
 
 
 def test_a_scheme_runs_with_the_most_factors_that_it_takes(monkeypatch):
-    monkeypatch.setattr(crossover.gpu, "available", lambda: False)
+    monkeypatch.setattr(crossover.backends, "available", lambda: False)
     monkeypatch.setattr(crossover, "load_ratings", lambda name: ragged_ratings(n_users=80, seed=0))
     kernel, _ = crossover._ON_CPU["fastest"]["ALS"]
     monkeypatch.setattr(ALS.solver_classes()[kernel], "max_factors", 4)

@@ -119,7 +119,7 @@ def kinds(ratings, seed):
 @pytest.fixture
 def on_planted(monkeypatch):
     monkeypatch.setattr(experiment, "missing", lambda name: None)
-    monkeypatch.setattr(experiment.datasets, "load", lambda name: planted()[0])
+    monkeypatch.setattr(experiment, "load_dataset", lambda name: planted()[0])
     monkeypatch.setattr(experiment, "SPLITS", {"planted": [RANDOM, USERS]})
     monkeypatch.setattr(experiment, "FEATURES_OF", {"planted": kinds})
     monkeypatch.setattr(experiment, "_files", lambda name: [])
@@ -258,7 +258,7 @@ def test_what_is_missing_is_named_and_left_out(monkeypatch):
         raise metadata.PackageNotFoundError(name)
 
     present = pd.DataFrame({"present": {"ml-100k": True, "douban-monti": False}})
-    monkeypatch.setattr(experiment.datasets, "names", lambda: present)
+    monkeypatch.setattr(experiment, "dataset_names", lambda: present)
     monkeypatch.setattr(experiment.metadata, "distribution", lambda name: object())
     assert experiment.missing("ml-100k") is None and "douban-monti" in experiment.why_unavailable()
     monkeypatch.setattr(experiment.metadata, "distribution", absent)
