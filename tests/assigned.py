@@ -195,7 +195,7 @@ OF = {
     "again": "partial_fit",
     "explain": "explain",
     "similar": "similar_items",
-    "trainer": "trainer",
+    "make_solver": "make_solver",
 }
 OF |= {"rank": "rank_sampled", "shown": "get_params"}
 

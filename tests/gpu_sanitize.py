@@ -43,7 +43,7 @@ TESTS = {
     "ranking": ["models/test_ranking.py"],
     "emulator": ["backends/test_emulator.py", "backends/test_recording.py", "backends/test_signature.py"],
     "device": ["ratings/test_device.py"],
-    "results": ["test_results.py"],
+    "results": ["study/test_results.py"],
 }
 TIMEOUT = 600  # seconds; compute-sanitizer may wait for ever for a process that it has lost
 TOO_LONG = [

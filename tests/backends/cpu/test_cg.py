@@ -209,8 +209,12 @@ def test_numba_takes_the_place_of_the_compiler(model, monkeypatch):
 
 
 def test_numba_takes_the_place_of_c_where_there_is_no_compiler(monkeypatch):
-    monkeypatch.setattr(cg, "numba_half_sweep", lambda *what: ("Numba", *what))
-    monkeypatch.setattr(cg, "native_half_sweep", lambda *what: ("C++", *what))
-    assert cg.half_sweep(4, True, False) == ("C++", 4, True, False)
+    ran, rows = [], ragged_ratings(seed=1).by_user
+    arrays = cg.longest_first(rows.indptr), random_factors(int(rows.indices.max()) + 1, 4, 1)
+    for_numba = lambda *what: lambda *_: ran.append(("Numba", *what))  # noqa: E731
+    monkeypatch.setattr(cg, "numba_half_sweep", for_numba)
+    monkeypatch.setattr(cg, "native_half_sweep", lambda *what: lambda *_: ran.append(("C++", *what)))
+    cg.half_sweep(4, True, False)(rows, *arrays, random_factors(rows.n_rows, 4, 2))
     monkeypatch.setattr(cg, "native_half_sweep", lambda *what: None)
-    assert cg.half_sweep(4, False, True) == ("Numba", 4, False, True)
+    cg.half_sweep(4, False, True)(rows, *arrays, random_factors(rows.n_rows, 4, 2))
+    assert ran == [("C++", 4, True, False), ("Numba", 4, False, True)]

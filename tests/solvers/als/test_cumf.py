@@ -265,7 +265,7 @@ def test_conjugate_gradient_ends_early(launcher):
     case = case_of(launcher.name, "cumf_cg", ratings, 16, users=start)
 
     def solved(tolerance):
-        trainer = case.trainer()
+        trainer = case.make_solver()
         trainer._limits["cg_tolerance"] = tolerance  # of 1 and more, which no model takes
         trainer.solve_users()
         return to_numpy(launcher.name, *trainer.arrays())

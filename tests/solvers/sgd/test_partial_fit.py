@@ -20,7 +20,17 @@ def test_biases_and_schedule_are_saved(tmp_path):
     loaded = SGD.load(tmp_path / "model.npz", device="cpu")
     assert np.array_equal(loaded.predict(test.users, test.items), half.predict(test.users, test.items))
     resumed = SGD(**loaded._parameters, solver="sequential")
-    for name in ("user_factors", "item_factors", "history", "mean", "_user_known", "_item_counts"):
+    for name in (
+        "user_factors",
+        "item_factors",
+        "history",
+        "mean",
+        "scale",
+        "epoch",
+        "times",
+        "_user_known",
+        "_item_counts",
+    ):
         setattr(resumed, name, getattr(loaded, name))
     resumed.fit(train, 2, test, warm_start=True)
     columns = ["epoch", "rmse", "mae"]

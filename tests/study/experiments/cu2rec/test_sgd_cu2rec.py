@@ -41,7 +41,7 @@ def test_a_model_with_biases_is_trained_on_what_ratings_are_above_their_mean(hos
             return 0.5, 0.25
 
     monkeypatch.setattr(sgd_cu2rec, "load_ratings", lambda name: ratings)
-    monkeypatch.setattr(SGD, "trainer", lambda self, train: Solver(train))
+    monkeypatch.setattr(SGD, "make_solver", lambda self, train: Solver(train))
     frame = sgd_cu2rec.run("x", [4], steps=3, repeats=2, regularization=0.02, learning_rate=0.01)
     train, *steps = trained_on
     assert abs(train.mean) < 1e-5 and train.values.min() < 0 < train.values.max() and np.ptp(train.values) == 4

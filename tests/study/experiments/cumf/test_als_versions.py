@@ -129,7 +129,7 @@ def test_gathers_are_of_a_row_of_factors_for_every_rating_in_the_kernels_precisi
     model = ALS(8, solver=kernel, device="emulator", biases=False)
     train, ceilings = ragged_ratings(seed=0), {"copy_bytes_per_second": 16.0}
     steps = ["iteration", "users", "items", "users get_gram", "users solve", "users get_hermitian"]
-    monkeypatch.setattr(type(model), "trainer", lambda self, ratings: None)
+    monkeypatch.setattr(type(model), "make_solver", lambda self, ratings: None)
     monkeypatch.setattr(als_versions, "_steps", lambda *what: {step: np.array([0.5, 0.25]) for step in steps})
     monkeypatch.setattr(als_versions, "_work", lambda *what: dict.fromkeys(steps, (7, 9)))
     monkeypatch.setattr(als_versions._limits, "limit_seconds", lambda moved, flops, *what: 0.125)

@@ -100,7 +100,7 @@ def test_every_version_of_a_model_has_the_same_parameters(monkeypatch):
             made.append((name, options["solver"], *parameters))
             factors_ = np.zeros((12, 16), np.float32), np.zeros((9, 16), np.float32)
             trainer = SimpleNamespace(epoch=lambda number: None, factors=lambda: factors_)
-            return SimpleNamespace(trainer=lambda train: trainer)
+            return SimpleNamespace(make_solver=lambda train: trainer)
 
         return make
 

@@ -31,9 +31,9 @@ def fits(model, kernel, factors, data="netflix-synthetic", prepared="device", re
 def test_warm_fits_with_layouts_of_the_device_are_held_to_it(name, model, kernel, factors, column, times):
     for seconds, expected in zip(times, ("stretch", "target", "short"), strict=True):
         rows = fits(model, kernel, factors, **{column: seconds})
-        for other in ({"prepared": "emulator"}, {"repeats": (0,)}, {"data": "douban-synthetic"}):
+        for other in ({"prepared": "host"}, {"repeats": (0,)}, {"data": "douban-synthetic"}):
             rows += fits(model, kernel, factors, **{column: 9.0}, **other)
-        rows += fits("implicit", "gpu", factors, prepared="emulator", **{column: 9.0})
+        rows += fits("implicit", "gpu", factors, prepared="host", **{column: 9.0})
         assert word(name, pd.DataFrame(rows)) == expected
 
 
@@ -41,7 +41,7 @@ def test_warm_fits_with_layouts_of_the_device_are_held_to_it(name, model, kernel
     ("model", "core", "kernel", "least"), [("ALS", "sequential", "tensor_core", 100), ("SGD", "ordered", "fast", 40)]
 )
 def test_speed_ups_are_those_of_the_whole_fit_over_one_core(model, core, kernel, least):
-    of_core = fits(model, core, 16, "douban-synthetic", "emulator", wall=2.0 * least, train=7.0)
+    of_core = fits(model, core, 16, "douban-synthetic", "host", wall=2.0 * least, train=7.0)
     for wall, expected in ((0.1, "stretch"), (1.9, "target"), (2.1, "short")):
         rows = pd.DataFrame(of_core + fits(model, kernel, 16, "douban-synthetic", wall=wall, train=3.5))
         assert word(f"{model.lower()}-douban-wall-speedup", rows) == expected
@@ -53,9 +53,9 @@ def test_phases_are_drawn_for_layouts_of_the_host_and_of_the_device():
     unknown = dict.fromkeys(("prepare", "transfer", "train", "compile"))
     rows = [
         *fits("ALS", "tensor_core", 100, repeats=(0, 1), prepare=0.5, wall=4.0),
-        *fits("ALS", "tensor_core", 100, prepared="emulator", repeats=(0, 1), prepare=6.0, wall=10.0),
-        *fits("implicit", "gpu", 100, prepared="emulator", repeats=(0, 1), wall=5.0, **unknown),
-        *fits("ALS", "sequential", 16, "douban-synthetic", "emulator"),
+        *fits("ALS", "tensor_core", 100, prepared="host", repeats=(0, 1), prepare=6.0, wall=10.0),
+        *fits("implicit", "gpu", 100, prepared="host", repeats=(0, 1), wall=5.0, **unknown),
+        *fits("ALS", "sequential", 16, "douban-synthetic", "host"),
     ]
     axis = fit_seconds.figure(pd.DataFrame(rows)).axes[0]
     labels = [label.get_text().split(", ")[2] for label in axis.get_yticklabels()]
@@ -70,17 +70,17 @@ def test_layouts_are_made_where_they_are_wanted(host, monkeypatch):
     made = []
 
     class Here(ALS):
-        def __init__(self, *arguments, **named):
-            super().__init__(*arguments, device="emulator", **named)
+        def __init__(self, factors=16, regularization=0.1, device="emulator", **named):
+            super().__init__(factors, regularization, device="emulator", **named)
 
     def noted(plain, where):
         return lambda self, *arguments: made.append(where) or plain(self, *arguments)
 
     monkeypatch.setitem(fit_seconds.MODELS, "ALS", Here)
-    for of, where in ((DeviceRatings, "device"), (Ratings, "emulator")):
+    for of, where in ((DeviceRatings, "device"), (Ratings, "host")):
         monkeypatch.setattr(of, "_compress", noted(of._compress, where))
     train = ragged_ratings(seed=1)
-    for where in ("device", "emulator"):
+    for where in ("device", "host"):
         rows = list(fit_seconds._fits(train, "ALS", "tensor_core", 4, 1, [where], 1, recommends=True))
         assert [row[7] for row in rows] == [where] * 2
         assert set(made) == {where} and len(made) >= 4  # both orders of two fits
