@@ -66,7 +66,11 @@ PARAMETERS = {
     "nothing to transfer": (
         lambda: RBM(2, solver="sequential", weights="transfer", device="cpu"), ValueError, "it takes no 'transfer'"),
     "threads": (lambda: ALS(2, threads=0), ValueError, "threads must be an integer from 1"),
-    "threads without a solver": (lambda: SGD(2, threads=8), TypeError, "threads: for one solver alone"),
+    "threads without a solver": (
+        lambda: SGD(2, threads=8, device="emulator"),
+        TypeError,
+        "threads: for one solver alone",
+    ),
     "chunk on the CPU": (lambda: ALS(2, chunk=5, device="cpu"), ValueError, "it takes no chunk"),
     "chunk below 1": (lambda: ALS(2, chunk=0, device="cpu"), ValueError, "chunk must be an integer from 1"),
     "steps": (lambda: ALS(2, cg_steps=0), ValueError, "cg_steps must be an integer from 1"),

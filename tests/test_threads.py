@@ -9,9 +9,10 @@ import threading
 import numpy as np
 import pytest
 
-from gpumf import threads
+from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, threads
 from gpumf.backends import compile
 from gpumf.backends.cpu import metrics
+from gpumf.ratings import Ratings
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +114,7 @@ class Library:
 
 
 def test_every_call_of_cpp_takes_the_number_of_threads(monkeypatch):
-    from gpumf.backends.cpu import als, cg, order, sgd
+    from gpumf.backends.cpu import als, cg, order, ranking, sgd
 
     library = Library()
     monkeypatch.setattr(compile, "library", lambda *_, **__: library)
@@ -127,9 +128,165 @@ def test_every_call_of_cpp_takes_the_number_of_threads(monkeypatch):
         cg.native_half_sweep.__wrapped__(2, True, False)(rows, none, factors, factors)
         sgd.native_ordered.__wrapped__(2, 0, True)(none, none, values, factors, factors, values, row, row)
         order.compressed(np.zeros(9, np.int32), np.zeros(9, np.int32), np.zeros(9, np.float32), row)
-        assert library.calls == [3] * 5
+        best = np.zeros((1, 1), np.int32), np.zeros((1, 1), np.float32)
+        ranking.native_top_items.__wrapped__()(none, row, none, factors, factors, np.ones(1, bool), *best)
+        assert library.calls == [3] * 6
         als.native_half_sweep.__wrapped__(2, False)(row, none, values, factors, factors, 0.1, True)
     assert library.calls[-1] == 1
+
+
+class Noted:
+    """A function of C++ whose calls note their last argument, the number of threads."""
+
+    def __init__(self, function, handed):
+        vars(self).update(function=function, handed=handed)
+
+    def __getattr__(self, name):
+        return getattr(self.function, name)
+
+    def __setattr__(self, name, value):
+        setattr(self.function, name, value)
+
+    def __call__(self, *arguments):
+        self.handed.append(arguments[-1])
+        return self.function(*arguments)
+
+
+class Spied:
+    """Compiled C++ of `Noted` functions."""
+
+    def __init__(self, library, handed):
+        self._library, self._handed = library, handed
+
+    def __getattr__(self, name):
+        return Noted(getattr(self._library, name), self._handed)
+
+
+@pytest.fixture
+def handed(monkeypatch):
+    """The numbers of threads that C++ and Numba are told to run on, of a machine with 16 cores."""
+    import numba
+
+    from gpumf.backends.cpu import als, cg, order, ranking, sgd
+
+    found, library = [], compile.library
+    makers = als.native_half_sweep, als.native_sums, cg.native_half_sweep, sgd.native_ordered, order._compress
+    makers += (ranking.native_top_items,)
+    for maker in makers:
+        maker.cache_clear()
+
+    def spied(*arguments, **named):
+        made = library(*arguments, **named)
+        return made and Spied(made, found)
+
+    before = 1000  # told to restore
+    monkeypatch.setattr(compile, "library", spied)
+    monkeypatch.setattr(numba, "get_num_threads", lambda: before)
+    monkeypatch.setattr(numba, "set_num_threads", lambda n: n == before or found.append(n))
+    yield found
+    for maker in makers:
+        maker.cache_clear()
+
+
+TRAIN = Ratings(np.arange(400) // 10, np.arange(400) * 7 % 30, np.arange(400) % 5 + 1, 40, 30)
+NEW = Ratings([3], [4], [2], 40, 30)
+METHODS = {
+    "fit": lambda model: model.fit(TRAIN, 1, TRAIN),
+    "partial_fit": lambda model: model.partial_fit(NEW),
+    "recommend": lambda model: model.recommend(range(40), 3),
+    "recommend to a new user": lambda model: model.recommend(ratings={3: 4, 5: 1}, k=3),
+    "fold_in": lambda model: model.fold_in(TRAIN),
+    "rank": lambda model: model.rank(TRAIN, seen=()),
+    "similar_items": lambda model: model.similar_items(range(30), 3),
+    "similar_users": lambda model: model.similar_users(range(40), 3),
+    "variety": lambda model: model.variety(3),
+    "rank_sampled": lambda model: model.rank_sampled(TRAIN.select(np.arange(3)), 3, 5),
+    "score": lambda model: model.score(TRAIN),
+    "predict": lambda model: model.predict(range(30), range(30)),
+}
+KINDS = {
+    "ALS": lambda **given: ALS(3, device="cpu", **given),
+    "ALS, cg": lambda **given: ALS(3, device="cpu", solver="parallel_cg", **given),
+    "ImplicitALS": lambda **given: ImplicitALS(3, device="cpu", **given),
+    "ImplicitALS, exact": lambda **given: ImplicitALS(3, device="cpu", solver="parallel", **given),
+    "SGD": lambda **given: SGD(3, device="cpu", **given),
+    "SGD, ordered": lambda **given: SGD(3, device="cpu", solver="ordered_parallel", **given),
+    "RBM": lambda **given: RBM(3, device="cpu", **given),
+}
+
+
+def numbers_of(handed, work, model):
+    handed.clear()
+    work(model)
+    return set(handed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_method_of_every_model_runs_on_its_threads(kind, handed):
+    free, bound = (KINDS[kind](**given).fit(TRAIN, 1) for given in ({}, {"threads": 3}))
+    for name, work in METHODS.items():
+        alone, limited = (numbers_of(handed, work, model) for model in (free, bound))
+        assert all(n <= 3 for n in limited), name
+        assert (max(alone, default=0) > 3) == (max(limited, default=0) > 1), name
+        assert alone or name in ("predict", "rank_sampled"), name  # of factors, which NumPy multiplies on one thread
+
+
+def test_a_blend_and_what_assigns_threads_are_bound_too(handed, monkeypatch):
+    models = [kind(3, device="cpu").fit(TRAIN, 1) for kind in (ALS, RBM)]
+    blend = Blend(*models, weights=[0.5, 0.5], threads=3)
+    for work in ("fit", "recommend", "recommend to a new user", "rank", "score", "predict"):
+        made = (lambda one: one.fit(TRAIN)) if work == "fit" else METHODS[work]
+        assert numbers_of(handed, made, blend) <= {1, 2, 3}, work
+    model = models[0]
+    assert max(numbers_of(handed, METHODS["fit"], model)) == 16
+    model.threads = 2
+    assert max(numbers_of(handed, METHODS["fit"], model)) == 2
+    monkeypatch.setenv("GPUMF_NUM_THREADS", "1")
+    model.threads = 5
+    assert numbers_of(handed, METHODS["fit"], model) == {1}
+    model.threads = 0
+    with pytest.raises(ValueError, match="threads must be an integer from 1"):
+        model.recommend(1)
+
+
+def test_on_an_emulated_gpu_threads_are_those_of_the_grid():
+    assert ALS(3, device="emulator", threads=64).hyperparameters.threads == 64
+    with pytest.raises(TypeError, match="threads: for one solver alone"):
+        SGD(3, device="emulator", threads=64)
+
+
+def test_blas_runs_on_as_few_while_any_method_does(monkeypatch):
+    """With a stand-in for threadpoolctl: methods that overlap leave what was before."""
+    now = [16]
+
+    class Limited:
+        def __init__(self, limits):
+            self.before, now[0] = now[0], limits
+
+        def restore_original_limits(self):
+            now[0] = self.before
+
+    class ThreadpoolController:
+        def limit(self, *, limits, user_api):
+            assert user_api == "blas"
+            return Limited(limits)
+
+    stand_in = type(sys)("threadpoolctl")
+    stand_in.ThreadpoolController = ThreadpoolController
+    monkeypatch.setitem(sys.modules, "threadpoolctl", stand_in)
+    first, second = (threads._BLAS.limited_to(n) for n in (3, 2))
+    for step, expected in (
+        (first.__enter__, 3),
+        (second.__enter__, 2),
+        (lambda: first.__exit__(None, None, None), 2),
+        (lambda: second.__exit__(None, None, None), 16),
+    ):
+        step()
+        assert now == [expected]
+    model = ALS(2, device="cpu", threads=4)
+    seen = []
+    model.fit(TRAIN, 1, stop=lambda row: seen.append(now[0]))
+    assert seen == [4] and now == [16]
 
 
 OTHER_SYSTEM = """

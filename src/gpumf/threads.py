@@ -1,19 +1,32 @@
 """How many threads work on the CPU runs on: one setting for C++, Numba, the emulator and the readers of files.
 
 `limited_to` sets it for a block of code, the environment variable GPUMF_NUM_THREADS for a process. By default it is
-the number of cores that this process may use. OMP_NUM_THREADS and NUMBA_NUM_THREADS are upper bounds. Products of
-NumPy run on the threads of its BLAS, which has settings of its own (https://pypi.org/project/threadpoolctl).
+the number of cores that this process may use. OMP_NUM_THREADS and NUMBA_NUM_THREADS are upper bounds. A model's
+parameter `threads` sets it for the model's methods (`of_model`).
+
+Products of NumPy and SciPy run on the threads of their BLAS, which belong to all of the process. Where threadpoolctl
+is installed (https://pypi.org/project/threadpoolctl), these are as few while a method of a model with `threads`
+lasts; otherwise BLAS obeys its own settings alone, such as OMP_NUM_THREADS.
 """
+
+from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpumf._util.validation import integer
+
+if TYPE_CHECKING:
+    from typing import Any, Concatenate, ParamSpec, TypeVar
+
+    P, R, Model = ParamSpec("P"), TypeVar("R"), TypeVar("Model")
 
 _PROC, _CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _LIMIT: ContextVar[int | None] = ContextVar("limit", default=None)
@@ -47,6 +60,53 @@ def limited_to(threads: int | None) -> Iterator[None]:
         yield
     finally:
         _LIMIT.reset(before)
+
+
+def of_model(method: Callable[Concatenate[Model, P], R]) -> Callable[Concatenate[Model, P], R]:
+    """Decorate a method of a model: on the CPU it runs on the model's `threads` at most, bounds and limits kept."""
+
+    @wraps(method)
+    def limited(self: Model, /, *arguments: P.args, **named: P.kwargs) -> R:
+        given: Any = self
+        if given.threads is None or given.device != "cpu":
+            return method(self, *arguments, **named)
+        most = min(integer("threads", given.threads, 1), count())
+        with limited_to(most), _BLAS.limited_to(most):
+            return method(self, *arguments, **named)
+
+    return limited
+
+
+class _Blas:
+    """Threads of BLAS: as few as any method under way is to have, and after the last one those from before."""
+
+    def __init__(self):
+        self._lock, self._limits, self._first = threading.Lock(), [], None
+
+    @contextmanager
+    def limited_to(self, threads):
+        try:
+            from threadpoolctl import ThreadpoolController
+        except ImportError:
+            yield
+            return
+        with self._lock:
+            self._limits.append(threads)
+            limited = ThreadpoolController().limit(limits=min(self._limits), user_api="blas")
+            self._first = self._first or limited
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._limits.remove(threads)
+                if self._limits:
+                    ThreadpoolController().limit(limits=min(self._limits), user_api="blas")
+                else:
+                    self._first.restore_original_limits()
+                    self._first = None
+
+
+_BLAS = _Blas()
 
 
 def cores() -> int:

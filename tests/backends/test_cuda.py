@@ -1,6 +1,7 @@
 """What CudaDevice does around CuPy, with a stand-in for CuPy, so that it is seen without a GPU."""
 
 import importlib.util
+import os
 import sys
 from collections import defaultdict
 from types import ModuleType, SimpleNamespace
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from gpumf import backends
+from gpumf._util import paths
 from gpumf.backends import sources
 
 
@@ -36,7 +38,7 @@ class Function:
 @pytest.fixture
 def fake(monkeypatch):
     """The stand-in: its current device, whether its memory is full, and what was compiled and launched."""
-    fake = SimpleNamespace(number=0, full=False, compiled=[], launches=[])
+    fake = SimpleNamespace(number=0, full=False, compiled=[], in_memory=[], launches=[])
 
     def allocate(make):
         def made(*arguments):
@@ -48,6 +50,7 @@ def fake(monkeypatch):
 
     def module(code, options):
         fake.compiled.append((fake.number, code, options))
+        fake.in_memory.append(os.environ.get("CUPY_CACHE_IN_MEMORY"))
         return SimpleNamespace(get_function=lambda name: Function(fake, name))
 
     def properties(number):
@@ -111,6 +114,38 @@ def test_what_cupy_compiles_and_keeps_has_the_headers_in_it(device, fake, source
     (_, old, _), (_, new, options) = fake.compiled
     assert "VALUE = 3" in old and "VALUE = 4" in new and "#include" not in new
     assert not any(option.startswith("-I") for option in options)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows keeps users apart by other means")
+def test_cupys_cache_is_left_alone_where_others_could_write_there(device, fake, source, tmp_path, monkeypatch):
+    cache, value = tmp_path / "cupy/cache", source / "common/value.cuh"
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(cache))
+    monkeypatch.delenv("CUPY_CACHE_IN_MEMORY", raising=False)
+
+    def compiled_anew():
+        value.write_text(value.read_text() + "\n")
+        device.kernel("answer.cu", "answer")
+        assert "CUPY_CACHE_IN_MEMORY" not in os.environ
+        return fake.in_memory[-1]
+
+    assert compiled_anew() is None and not cache.exists()
+    cache.mkdir(parents=True)
+    for place in (cache, cache.parent):
+        place.chmod(0o755)
+    kept = cache / "0.cubin"
+    kept.write_bytes(b"")
+    kept.chmod(0o644)
+    assert compiled_anew() is None and cache.stat().st_mode & 0o777 == 0o755
+    for place, right in ((cache, 0o755), (kept, 0o644), (cache.parent, 0o755)):
+        place.chmod(0o777)
+        with pytest.warns(RuntimeWarning, match="can be written by others: compiled code in .* is not loaded"):
+            paths._warn.cache_clear()
+            assert compiled_anew() == "1"
+        place.chmod(right)
+        assert compiled_anew() is None
+    monkeypatch.setattr(os, "geteuid", lambda: cache.stat().st_uid + 1)
+    with pytest.warns(RuntimeWarning, match="belongs to another user"):
+        assert compiled_anew() == "1"
 
 
 def test_each_device_has_its_kernels_and_facts(device, fake, source):

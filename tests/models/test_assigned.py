@@ -117,7 +117,7 @@ PARAMETERS = [
     (ALS, "biases", None, None),
     (SGD, "learning_rate", np.nan, "learning_rate must be a number above 0"),
     (SGD, "schedule", "Power", "schedule must be one of"),
-    (SGD, "threads", 8, "threads: for one solver alone"),
+    (SGD, "threads", 0, "threads must be an integer from 1"),
     (ImplicitALS, "alpha", -1, "alpha must be a number above 0"),
     (RBM, "batch", 0, "batch must be an integer from 1"),
     (RBM, "weight_decay", 5.0, "must be below 1, not 0.4 . 5.0"),

@@ -65,14 +65,34 @@ def make_private(folder: Path) -> None:
     """
     for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
-    above = {*folder.absolute().parents, *folder.resolve().parents}
-    for why in (why_not_private(folder), *(_why_open(place) for place in sorted(above))):
-        if why:
-            _warn(f"{why}: compiled code is not kept in {folder}")
-            raise PermissionError(why)
+    if why := _why_others_could_write(folder):
+        _warn(f"{why}: compiled code is not kept in {folder}")
+        raise PermissionError(why)
     if hasattr(os, "geteuid") and folder.stat().st_mode & 0o077:
         folder.chmod(0o700)
     tempfile.TemporaryFile(dir=folder).close()
+
+
+def others_could_write(folder: Path) -> bool:
+    """Whether others than this user could have put files into a folder of another program's; a warning tells, once.
+
+    The folder need not exist, and stays as it is.
+    """
+    try:
+        places = [folder, *folder.iterdir()] if folder.exists() else []
+        why = next(filter(None, map(why_not_private, places)), None) or _why_others_could_write(folder)
+    except OSError as error:
+        why = str(error)
+    if why:
+        _warn(f"{why}: compiled code in {folder} is not loaded")
+    return why is not None
+
+
+def _why_others_could_write(folder):
+    """As `why_not_private`, of a folder and of those above it, as far as they exist."""
+    above = {*folder.absolute().parents, *folder.resolve().parents}
+    whys = [why_not_private(folder)] if folder.exists() else []
+    return next(filter(None, (*whys, *(_why_open(place) for place in sorted(above) if place.exists()))), None)
 
 
 def why_not_private(path: Path) -> str | None:

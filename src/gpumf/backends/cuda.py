@@ -1,21 +1,27 @@
 """One CUDA device through CuPy."""
 
+import os
+import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
+from pathlib import Path
 
 import cupy
 import cupyx
 import numpy as np
 
+from gpumf._util import paths
 from gpumf.backends import DeviceError, out_of_memory, sources, streaming
 from gpumf.backends.recording import Recorder
 from gpumf.backends.signature import Signature
 
 # A minute or more, after which a block that only occupies a multiprocessor gives it up.
 _MOST_POLLS = 100_000_000
+
+_COMPILING = threading.RLock()  # the environment is of all threads
 
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
@@ -76,6 +82,32 @@ class Kernel:
 def _stages(array):
     """Where the parts of a long array begin that are in pinned memory at a time, and its length."""
     return [*range(0, array.size, _STAGE // array.itemsize), array.size]
+
+
+@contextmanager
+def _cache_that_is_private():
+    """Have CuPy load nothing from its cache, nor write to it, while this lasts, where others could write there too.
+
+    CuPy runs whatever machine code it finds there. Its setting is read at every compilation.
+    """
+    with _COMPILING:
+        if not paths.others_could_write(_cupy_cache()):
+            yield
+            return
+        name = "CUPY_CACHE_IN_MEMORY"
+        before, os.environ[name] = os.environ.get(name), "1"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = before
+
+
+def _cupy_cache():
+    """Where CuPy keeps what it compiles."""
+    return Path(os.environ.get("CUPY_CACHE_DIR") or Path("~/.cupy/kernel_cache").expanduser())
 
 
 def _three(shape):
@@ -225,7 +257,8 @@ class CudaDevice(Recorder):
             started = time.perf_counter()
             signature = Signature(name, sources.kernels(path, **defines)[name])
             try:
-                function = cupy.RawModule(code=code, options=options).get_function(name)
+                with _cache_that_is_private():
+                    function = cupy.RawModule(code=code, options=options).get_function(name)
             except cupy.cuda.compiler.CompileException as error:
                 raise DeviceError(f"{source} does not compile with {defines}: {error}") from error
             self._kernels[key] = Kernel(name, signature, function, self)

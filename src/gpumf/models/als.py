@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from gpumf import threads
 from gpumf._util.validation import flag, integer, number
 from gpumf.models.explain import Explaining
 from gpumf.models.factorization import Factorization
@@ -95,6 +96,7 @@ class _LeastSquares(Factorization):
         exact = self._solvers["parallel"] if self.device == "cpu" else self.solver_class
         return solved_users(self, *of_rated_items(ratings, self.item_factors), exact)
 
+    @threads.of_model
     def partial_fit(self, new: RatingsLike) -> Self:
         """Learn from new ratings: solve their users, then their items, as they are now.
 
@@ -202,8 +204,9 @@ class ALS(_LeastSquares):
     solver : a name of `ALS.solvers()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
         checked)
-    threads : number of CUDA threads of the grid, which strides over the rows (thesis, section 6.4); as many as the
-        device holds at once by default. For the thesis's kernels alone.
+    threads : on the CPU, the most threads on which the model's methods run, all cores by default, see
+        `gpumf.threads`. On a GPU, number of CUDA threads of the grid, which strides over the rows (thesis, section
+        6.4); as many as the device holds at once by default. For the thesis's kernels alone.
     chunk : most ratings on the device at a time, those of a longer row together; by default all that fit. With less
         than all, the ratings stay on the host in both orders, and rows are copied while others are solved, with the
         same result. For `tensor_core` alone.
@@ -288,6 +291,8 @@ class ImplicitALS(Explaining, _LeastSquares):
     solver : a name of `ImplicitALS.solvers()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
         checked)
+    threads : on the CPU, the most threads on which the model's methods run, all cores by default, see
+        `gpumf.threads`. Without effect on a GPU
     chunk, cg_steps, cg_tolerance : as of `ALS`
     seed : int, None draws one, of the initial factors, which are uniform on [0, 0.01) as in `implicit`: few steps of
         conjugate gradient rank better from near zero than from where inner products are near 1
@@ -324,6 +329,7 @@ class ImplicitALS(Explaining, _LeastSquares):
         alpha: float = 1.0,
         solver: str | None = None,
         device: Device = "auto",
+        threads: int | None = None,
         chunk: int | None = None,
         cg_steps: int | None = None,
         cg_tolerance: float = 1e-4,
@@ -334,6 +340,7 @@ class ImplicitALS(Explaining, _LeastSquares):
             regularization,
             biases=False,
             weighted=False,
+            threads=threads,
             chunk=chunk,
             cg_steps=cg_steps,
             cg_tolerance=cg_tolerance,

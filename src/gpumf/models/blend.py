@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf._util.validation import flag
+from gpumf import threads
+from gpumf._util.validation import flag, integer
 from gpumf.models import rbm, sgd  # noqa: F401 - with them `load` knows all models
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
@@ -41,6 +42,7 @@ class Blend(Folding):
     *models : fitted models, or, but for `recommend` and `rank`, anything with their `predict`
     weights : one of each model, not negative, of sum one, where they are known, say from a blend of models that were
         trained on fewer ratings; else `fit` finds them
+    threads : the most threads on which the blend's methods run, see `gpumf.threads`; all cores by default
 
     Attributes
     ----------
@@ -62,8 +64,9 @@ class Blend(Folding):
 
     device = "cpu"  # where items are ranked
 
-    def __init__(self, *models: Any, weights: ArrayLike | None = None) -> None:
+    def __init__(self, *models: Any, weights: ArrayLike | None = None, threads: int | None = None) -> None:
         self.models, self.weights = models, weights
+        self.threads = None if threads is None else integer("threads", threads, 1)
         self._check_parts()
 
     def _check_parts(self):
@@ -84,6 +87,7 @@ class Blend(Folding):
                 raise ValueError(wanted)
         self.weights = weights
 
+    @threads.of_model
     def fit(self, held_out: RatingsLike, metric: Metric = "rmse") -> Self:
         """Find the weights with the least error on ratings that the models were not trained on.
 
@@ -115,6 +119,7 @@ class Blend(Folding):
         self.weights = convex_weights(np.stack(predictions, axis=1), held_out.values, metric)
         return self
 
+    @threads.of_model
     def predict(self, users: Ids, items: Ids, *, ids: bool | None = None) -> np.ndarray:
         """Predicted ratings, float32, for users and items (broadcast against each other).
 
@@ -158,6 +163,7 @@ class Blend(Folding):
                 model._check_fitted()
                 model._check_shape(ratings)
 
+    @threads.of_model
     def score(self, ratings: RatingsLike, *, unknown: Unknown = "error") -> dict[str, float]:
         """Errors on a set of ratings, as {"rmse": ..., "mae": ...} in rating units; ValueError if there are none.
 
@@ -272,7 +278,8 @@ class Blend(Folding):
         return np.any([personalized() for personalized in self._of_models("_personalized")], axis=0)
 
     def _with_users(self, users, named):
-        return Blend(*(fold(users, named) for fold in self._of_models("_with_users")), weights=self.weights)
+        folded = (fold(users, named) for fold in self._of_models("_with_users"))
+        return Blend(*folded, weights=self.weights, threads=self.threads)
 
     @property
     def ids(self) -> bool:

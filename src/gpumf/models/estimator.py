@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from gpumf import backends
+from gpumf import backends, threads
 from gpumf._util.progress import progress as shown
 from gpumf._util.validation import MOST_SEED, array, flag, integer, number
 from gpumf.models.checks import DivergedError, NotFittedError, check_finite, check_positions, check_training
@@ -84,7 +84,8 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
     _hyperparameters: ClassVar[type[Hyperparameters]]
     _remedy: str  # what to do where training diverges
 
-    def __init__(self, *, solver: str | None, device: Device, seed: int | None) -> None:
+    def __init__(self, *, solver: str | None, device: Device, threads: int | None, seed: int | None) -> None:
+        self.threads = None if threads is None else integer("threads", threads, 1)
         self.seed = secrets.randbits(64) if seed is None else integer("seed", seed, 0, MOST_SEED)
         self._solver, self.device = self._usable(solver, device)
         self._solver_given, self._default_solver = solver is not None, self._solver
@@ -239,6 +240,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
     def _initial(self, train):
         """The arrays before the first epoch, float32."""
 
+    @threads.of_model
     def fit(
         self,
         train: RatingsLike,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpumf import threads
 from gpumf._util.validation import integer
 from gpumf.models.fold_in import Folding
 
@@ -22,6 +23,7 @@ class Explaining(Folding):
     regularization: float
     item_factors: np.ndarray
 
+    @threads.of_model
     def explain(
         self,
         user: Any,

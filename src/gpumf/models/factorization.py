@@ -78,9 +78,8 @@ class Factorization(Model):
         self.factors = integer("factors", factors, 1, MAX_FACTORS)
         self.regularization = number("regularization", regularization, least=0)
         self.clip = flag("clip", clip)
-        self.threads = None if threads is None else integer("threads", threads, 1)
         self._forget_copies()
-        super().__init__(solver=solver, device=device, seed=seed)
+        super().__init__(solver=solver, device=device, threads=threads, seed=seed)
 
     @property
     def _misfit(self):

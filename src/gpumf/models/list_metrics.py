@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpumf import threads
 from gpumf._util.validation import MOST_SEED, integer
 from gpumf.models.neighbors import Similar, unit_rows
 from gpumf.models.ranking import Limits
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 class Lists(Similar):
     """Judges lists of recommendations, by the vectors of their items too."""
 
+    @threads.of_model
     def variety(
         self, k: int = 10, seen: Seen | None = None, users: Ids | None = None, *, ids: bool | None = None
     ) -> dict[str, float]:
@@ -71,6 +73,7 @@ class Lists(Similar):
             "novelty": float(-np.log2(counts[shown] / counts.sum()).mean()),
         }
 
+    @threads.of_model
     def rank_sampled(
         self, test: RatingsLike, k: int = 10, negatives: int = 100, seen: Seen | None = None, seed: int = 0
     ) -> dict[str, float]:

@@ -8,6 +8,7 @@ import numpy as np
 from gpumf import backends
 from gpumf.backends import sources
 from gpumf.backends.cpu import metrics as cpu_metrics
+from gpumf.backends.cpu import ranking as cpu_ranking
 from gpumf.ratings.csr import CompressedRows, row_offsets
 from gpumf.solvers.base import COLUMNS, shape_of
 
@@ -18,6 +19,7 @@ METRICS = ("precision", "recall", "map", "ndcg")
 MOST_ITEMS = 128  # of the longest list of a kernel
 _METRICS_BLOCK = 128  # CUDA threads, a warp a user
 _MOST_CELLS = 1 << 24  # users at a time, times items, of lists that are limited user by user
+_NATIVE_BATCH, _MOST_ENTRIES = 1 << 16, 1 << 20  # users at a time in C++, and entries of their lists
 
 
 class Ranking(ABC):
@@ -221,25 +223,31 @@ class InBatches(Ranking):
         """Metrics of a batch against the rows of test items."""
 
 
-class CpuRanking(InBatches):
-    """A matrix product for the scores of a batch, then Numba over all cores."""
+class ScoresRanking(InBatches):
+    """The items with the largest of scores that subclasses compute on the CPU, by Numba over all cores.
+
+    Parameters
+    ----------
+    shape : (users, items)
+    candidates, seen : as of `InBatches`
+    cells : scores at a time
+    """
 
     _array = staticmethod(lambda values: values)
     _to_numpy = staticmethod(lambda values, dtype=None: values.astype(dtype or values.dtype, copy=False))
 
-    def __init__(self, user_factors, item_factors, candidates, seen):
-        self._p, self._q, self._candidates = user_factors, item_factors, candidates
-        self._seen = _rows(seen, len(user_factors))
-        self._batch = max(1, (1 << 24) // len(item_factors))
+    def __init__(self, shape, candidates, seen, cells=1 << 24):
+        self._candidates, self._seen = candidates, _rows(seen, shape[0])
+        self._batch = max(1, cells // shape[1])
 
     def _top_items(self, users, k):
         items, best = np.empty((len(users), k), np.int32), np.empty((len(users), k), np.float32)
         cpu_metrics.top_items(self._scores(users), users, *self._seen, self._candidates, items, best)
         return items, best
 
+    @abstractmethod
     def _scores(self, users):
-        """Of all items, float32 (len(users), n_items)."""
-        return self._p[users] @ self._q.T
+        """Of all items, float32 (len(users), n_items), which may be overwritten."""
 
     def _metrics(self, users, indptr, indices, items):
         result = np.empty((len(users), len(METRICS)))
@@ -247,7 +255,31 @@ class CpuRanking(InBatches):
         return result
 
 
-class PredictedRanking(CpuRanking):
+class CpuRanking(ScoresRanking):
+    """By inner products of the factors, in C++; where it does not compile, by a matrix product for the scores."""
+
+    def __init__(self, user_factors, item_factors, candidates, seen):
+        super().__init__((len(user_factors), len(item_factors)), candidates, seen)
+        self._p, self._q, self._native = user_factors, item_factors, cpu_ranking.native_top_items()
+        if self._native:
+            self._batch = _NATIVE_BATCH
+
+    def _top_items(self, users, k):
+        if self._native is None:
+            return super()._top_items(users, k)
+        items, best = np.empty((len(users), k), np.int32), np.empty((len(users), k), np.float32)
+        at_a_time = max(1, _MOST_ENTRIES // k)
+        for first in range(0, len(users), at_a_time):
+            part = slice(first, first + at_a_time)
+            arrays = users[part], *self._seen, self._p, self._q, self._candidates
+            self._native(*arrays, items[part], best[part])
+        return items, best
+
+    def _scores(self, users):
+        return self._p[users] @ self._q.T
+
+
+class PredictedRanking(ScoresRanking):
     """The items with the highest predictions of anything that predicts.
 
     Parameters
@@ -258,9 +290,8 @@ class PredictedRanking(CpuRanking):
     """
 
     def __init__(self, predict, shape, candidates, seen):
-        self._predict, self._items, self._candidates = predict, np.arange(shape[1]), candidates
-        self._seen = _rows(seen, shape[0])
-        self._batch = max(1, (1 << 18) // shape[1])
+        super().__init__(shape, candidates, seen, 1 << 18)
+        self._predict, self._items = predict, np.arange(shape[1])
 
     def _scores(self, users):
         return self._predict(users[:, None], self._items)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from gpumf import threads
 from gpumf._util.validation import brief, choice, integer, number
 from gpumf.backends.cpu.rbm import expectations
 from gpumf.models.checks import NotFittedError
@@ -83,6 +84,8 @@ class RBM(Model):
         its update is done (thesis, section 4.2.2, both sides of Figure 4.5), with the same result
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
         checked)
+    threads : on the CPU, the most threads on which the model's methods run, all cores by default, see
+        `gpumf.threads`. Without effect on a GPU
     seed : int, None draws one, of the initial weights, the batches, and all draws; the same seed gives the same model
 
     Attributes
@@ -143,6 +146,7 @@ class RBM(Model):
         weights: Place = "device",
         batches: Place = "device",
         device: Device = "auto",
+        threads: int | None = None,
         seed: int | None = 0,
     ) -> None:
         self.hidden, self.batch = integer("hidden", hidden, 1, MAX_HIDDEN), integer("batch", batch, 1)
@@ -162,7 +166,7 @@ class RBM(Model):
         self.average, self.initial_biases, self.weights, self.batches = average, initial_biases, weights, batches
         self.schedule = schedules.from_dict(schedule)
         self.levels = None if levels is None else integer("levels", levels, 2, MOST_LEVELS)
-        super().__init__(solver=solver, device=device, seed=seed)
+        super().__init__(solver=solver, device=device, threads=threads, seed=seed)
         if "transfer" in (weights, batches) and not self._solvers[self.solver].transfers:
             raise ValueError(
                 f"the solver {self.solver!r} keeps weights and batches where it runs; it takes no 'transfer'"
@@ -289,6 +293,7 @@ class RBM(Model):
         solver.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])
         solver.epoch(number)
 
+    @threads.of_model
     def partial_fit(self, new: RatingsLike, epochs: int = 1, *, progress: bool = False) -> Self:
         """Go on with training on all ratings, those from before and new ones of known users and items.
 

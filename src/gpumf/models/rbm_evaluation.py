@@ -6,7 +6,7 @@ from gpumf import backends
 from gpumf.backends import sources
 from gpumf.backends.cpu.rbm import expectations
 from gpumf.models.evaluation import Errors, on_device, totals
-from gpumf.models.ranking import MOST_ITEMS, CpuRanking, ScoresKernelRanking
+from gpumf.models.ranking import MOST_ITEMS, ScoresKernelRanking, ScoresRanking
 from gpumf.solvers.rbm_levels import VARIANTS
 
 sources.declare("rbm/errors.cu", **VARIANTS)
@@ -46,7 +46,7 @@ def expected_sums(arrays, level_values, hidden, device):
     return sums
 
 
-class ExpectationRanking(CpuRanking):
+class ExpectationRanking(ScoresRanking):
     """The items with the largest expected ratings, whose inputs are a matrix product.
 
     Parameters
@@ -57,11 +57,12 @@ class ExpectationRanking(CpuRanking):
 
     def __init__(self, user_hidden, weights, visible_biases, level_values, candidates, seen):
         n_items, self._levels, hidden = weights.shape
-        super().__init__(user_hidden, weights.reshape(n_items * self._levels, hidden), candidates, seen)
+        super().__init__((len(user_hidden), n_items), candidates, seen, (1 << 24) // self._levels)
+        self._hidden, self._weights = user_hidden, weights.reshape(n_items * self._levels, hidden)
         self._biases, self._level_values = visible_biases, level_values
 
     def _scores(self, users):
-        return _expected(super()._scores(users), self._biases, self._level_values, np)
+        return _expected(self._hidden[users] @ self._weights.T, self._biases, self._level_values, np)
 
 
 class ExpectationKernelRanking(ScoresKernelRanking):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpumf import threads
 from gpumf._util.validation import integer
 from gpumf.models.ids import Identified
 from gpumf.models.ranking import METRICS, ByUser, Limited, Limits, popular_items
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
 class Recommender(Identified):
     """Recommends what it predicts the highest ratings for.
 
-    Subclasses have `device`, `_item_counts`, int64 (n_items,), the training ratings of each item, and `_training`,
-    the training set or None where it is not known.
+    Subclasses have `device`, `threads`, `_item_counts`, int64 (n_items,), the training ratings of each item, and
+    `_training`, the training set or None where it is not known.
     """
 
     device: str
+    threads: int | None
     _item_counts: np.ndarray
     _training: Ratings | None
     _seen_rows: CompressedRows | None = None  # without values, of a model from a file that kept it
@@ -122,6 +124,7 @@ class Recommender(Identified):
         """Positions of a list of items, which may be empty."""
         return self._positions(items, "item", ids)
 
+    @threads.of_model
     def rank(
         self,
         test: RatingsLike,

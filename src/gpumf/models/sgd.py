@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from gpumf import threads
 from gpumf._util.validation import brief, flag, integer, number
 from gpumf.models.als import ALS
 from gpumf.models.early_stopping import Ending
@@ -70,9 +71,10 @@ class SGD(Factorization):
     solver : a name of `SGD.solvers()`; by default the fastest for the device and the training set, see `choose`
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
         checked)
-    threads : number of CUDA threads of the grid, where the solver leaves it open. By default as many as
-        `safe_updates` lets be in flight: with more, updates of popular vectors overwrite each other and an epoch
-        learns less. Ignored on the CPU. Goes with a named solver.
+    threads : on the CPU, the most threads on which the model's methods run, all cores by default, see
+        `gpumf.threads`. On a GPU, number of CUDA threads of the grid, where the solver leaves it open; it goes with a
+        named solver. By default as many as `safe_updates` lets be in flight: with more, updates of popular vectors
+        overwrite each other and an epoch learns less.
     chunk : most ratings on the device at a time; by default all that fit. With less than all, the next ones are
         copied while these are worked on, with the same result. Not for `hogwild` and `cu2rec`, which draw from all,
         nor on the CPU.
@@ -83,7 +85,7 @@ class SGD(Factorization):
     Raises
     ------
     ValueError : a parameter out of range, a solver that does not fit the device
-    TypeError : an option that the solver has not, an option or threads without a solver
+    TypeError : an option that the solver has not; an option, or on a GPU threads, without a solver
     gpumf.backends.DeviceError : device='cuda' or 'emulator' where there is none
 
     >>> from gpumf import SGD
@@ -133,7 +135,7 @@ class SGD(Factorization):
         super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
         if not isinstance(biases, bool | str) or biases not in _BIAS_KINDS:
             raise ValueError(f"biases must be True, False or 'baseline', not {brief(biases)}")
-        if solver is None and (options or threads is not None):
+        if solver is None and (options or (threads is not None and self.device != "cpu")):
             alone = sorted(options) or ["threads"]
             raise TypeError(
                 f"{', '.join(alone)}: for one solver alone; name it with solver=, one of {list(self._solvers)}"
@@ -306,6 +308,7 @@ class SGD(Factorization):
             users[:, -2] *= unit
         return users
 
+    @threads.of_model
     def partial_fit(
         self, new: RatingsLike, epochs: int = 1, validation: RatingsLike | None = None, *, progress: bool = False
     ) -> Self:

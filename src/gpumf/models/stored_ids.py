@@ -70,6 +70,10 @@ def unpacked_rows(arrays, n_users, n_items):
     _check_offsets("seen", indptr, n_users, len(indices))
     if len(indices) and not (indices.min() >= 0 and indices.max() < n_items):
         raise ValueError(f"users rated items outside 0..{n_items - 1}")
+    inside = np.ones(len(indices) + 1, bool)
+    inside[indptr] = False
+    if (np.diff(indices, prepend=0) < 0)[inside[:-1]].any():
+        raise ValueError("what users rated is not in order")
     return CompressedRows(indptr, indices, None)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpumf import threads
 from gpumf.ratings import reading
 from gpumf.ratings.checks import DataError
 from gpumf.ratings.columns import Coded, Names
@@ -88,7 +89,7 @@ class Delimited:
                 pa.BufferReader(file.contents),
                 # Row numbers, which place the openings, are known only to a single thread.
                 read_options=arrow_csv.ReadOptions(
-                    column_names=names, skip_rows=header_lines, use_threads=self.block is None
+                    column_names=names, skip_rows=header_lines, use_threads=self.block is None and threads.count() > 1
                 ),
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=self.delimiter,

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpumf import threads
 from gpumf._util.sorting import stable_order
 from gpumf.backends import compile
 from gpumf.backends.cpu import als as cpu_als
@@ -203,7 +204,8 @@ class ImplicitParallel(ALSSolver):
     def _solve(self, rows, fixed, solved):
         arrays = rows.indptr, rows.indices, rows.values
         gram = fixed.T @ fixed if self._gram is None else self._gram
-        cpu_als.implicit_half_sweep(*arrays, fixed, gram, solved, *self._parameters)
+        with threads.limited_to(max(min(threads.count(), rows.n_rows), 1)):  # of one user no thread is to be awaited
+            cpu_als.implicit_half_sweep(*arrays, fixed, gram, solved, *self._parameters)
 
 
 class ConjugateGradient(ALSSolver):

@@ -52,23 +52,6 @@ struct Workspace {
   Row rows[ROWS];
 };
 
-// The sums over pairs of lanes at a distance: those of `a` where the bit of the lane's number is 0, else those of `b`.
-template <int distance, int... lane>
-static Vector folded(Vector a, Vector b, std::integer_sequence<int, lane...>) {
-  return __builtin_shufflevector(a, b, (lane & distance ? LANES + lane - distance : lane)...) +
-         __builtin_shufflevector(a, b, (lane & distance ? LANES + lane : lane + distance)...);
-}
-
-// The sum of each of LANES vectors, of which a distance takes every so many.
-template <int distance = 1>
-static Vector totals(const Vector* v) {
-  if constexpr (distance == LANES)
-    return *v;
-  else
-    return folded<distance>(totals<2 * distance>(v), totals<2 * distance>(v + distance),
-                            std::make_integer_sequence<int, LANES>{});
-}
-
 // `width` registers of sum += the rows of Q, four times `quads` of them, each times its coefficient.
 template <int width>
 static void add_columns(float* sum, const float* const* q, const float* coefficients, int quads, int k) {

@@ -22,3 +22,20 @@ constexpr Lanes LANE = numbered(std::make_integer_sequence<int, LANES>{});
 
 static inline Vector& at(float* p) { return *reinterpret_cast<Vector*>(p); }
 static inline const Vector& at(const float* p) { return *reinterpret_cast<const Vector*>(p); }
+
+// The sums over pairs of lanes at a distance: those of `a` where the bit of the lane's number is 0, else those of `b`.
+template <int distance, int... lane>
+static Vector folded(Vector a, Vector b, std::integer_sequence<int, lane...>) {
+  return __builtin_shufflevector(a, b, (lane & distance ? LANES + lane - distance : lane)...) +
+         __builtin_shufflevector(a, b, (lane & distance ? LANES + lane : lane + distance)...);
+}
+
+// The sum of each of LANES vectors, of which a distance takes every so many.
+template <int distance = 1>
+static Vector totals(const Vector* v) {
+  if constexpr (distance == LANES)
+    return *v;
+  else
+    return folded<distance>(totals<2 * distance>(v), totals<2 * distance>(v + distance),
+                            std::make_integer_sequence<int, LANES>{});
+}
