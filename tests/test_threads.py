@@ -211,7 +211,7 @@ KINDS = {
     "ImplicitALS, exact": lambda **given: ImplicitALS(3, device="cpu", solver="parallel", **given),
     "SGD": lambda **given: SGD(3, device="cpu", **given),
     "SGD, ordered": lambda **given: SGD(3, device="cpu", solver="ordered_parallel", **given),
-    "RBM": lambda **given: RBM(3, device="cpu", **given),
+    "RBM": lambda **given: RBM(4, device="cpu", **given),
 }
 
 

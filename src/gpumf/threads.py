@@ -2,7 +2,7 @@
 
 `limited_to` sets it for a block of code, the environment variable GPUMF_NUM_THREADS for a process. By default it is
 the number of cores that this process may use. OMP_NUM_THREADS and NUMBA_NUM_THREADS are upper bounds. A model's
-parameter `threads` sets it for the model's methods (`of_model`).
+parameter `threads` sets it for the model's methods (`obeys_threads`).
 
 Products of NumPy and SciPy run on the threads of their BLAS, which belong to all of the process. Where threadpoolctl
 is installed (https://pypi.org/project/threadpoolctl), these are as few while a method of a model with `threads`
@@ -19,14 +19,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gpumf._util.validation import integer
 
-if TYPE_CHECKING:
-    from typing import Any, Concatenate, ParamSpec, TypeVar
-
-    P, R, Model = ParamSpec("P"), TypeVar("R"), TypeVar("Model")
+P = ParamSpec("P")
+R = TypeVar("R")
+Model = TypeVar("Model")
 
 _PROC, _CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _LIMIT: ContextVar[int | None] = ContextVar("limit", default=None)
@@ -62,7 +61,7 @@ def limited_to(threads: int | None) -> Iterator[None]:
         _LIMIT.reset(before)
 
 
-def of_model(method: Callable[Concatenate[Model, P], R]) -> Callable[Concatenate[Model, P], R]:
+def obeys_threads(method: Callable[Concatenate[Model, P], R]) -> Callable[Concatenate[Model, P], R]:
     """Decorate a method of a model: on the CPU it runs on the model's `threads` at most, bounds and limits kept."""
 
     @wraps(method)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from gpumf import threads
 from gpumf._util.validation import flag, integer, number
 from gpumf.models.explain import Explaining
 from gpumf.models.factorization import Factorization
@@ -27,6 +26,7 @@ from gpumf.solvers.als_cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
 from gpumf.solvers.als_tensor_core import TensorCore
 from gpumf.solvers.als_thesis import ThesisGlobal, ThesisHybrid, ThesisShared
 from gpumf.solvers.base import MAX_FACTORS
+from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from typing import Any, Self
@@ -96,7 +96,7 @@ class _LeastSquares(Factorization):
         exact = self._solvers["parallel"] if self.device == "cpu" else self.solver_class
         return solved_users(self, *of_rated_items(ratings, self.item_factors), exact)
 
-    @threads.of_model
+    @obeys_threads
     def partial_fit(self, new: RatingsLike) -> Self:
         """Learn from new ratings: solve their users, then their items, as they are now.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf import threads
 from gpumf._util.validation import flag, integer
 from gpumf.models import rbm, sgd  # noqa: F401 - with them `load` knows all models
 from gpumf.models.checks import NotFittedError
@@ -15,6 +14,7 @@ from gpumf.models.fold_in import Folding
 from gpumf.models.ranking import PredictedRanking
 from gpumf.models.storage import damage_of, read, write
 from gpumf.ratings import Ratings
+from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -87,7 +87,7 @@ class Blend(Folding):
                 raise ValueError(wanted)
         self.weights = weights
 
-    @threads.of_model
+    @obeys_threads
     def fit(self, held_out: RatingsLike, metric: Metric = "rmse") -> Self:
         """Find the weights with the least error on ratings that the models were not trained on.
 
@@ -119,7 +119,7 @@ class Blend(Folding):
         self.weights = convex_weights(np.stack(predictions, axis=1), held_out.values, metric)
         return self
 
-    @threads.of_model
+    @obeys_threads
     def predict(self, users: Ids, items: Ids, *, ids: bool | None = None) -> np.ndarray:
         """Predicted ratings, float32, for users and items (broadcast against each other).
 
@@ -163,7 +163,7 @@ class Blend(Folding):
                 model._check_fitted()
                 model._check_shape(ratings)
 
-    @threads.of_model
+    @obeys_threads
     def score(self, ratings: RatingsLike, *, unknown: Unknown = "error") -> dict[str, float]:
         """Errors on a set of ratings, as {"rmse": ..., "mae": ...} in rating units; ValueError if there are none.
 

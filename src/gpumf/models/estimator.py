@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from gpumf import backends, threads
+from gpumf import backends
 from gpumf._util.progress import progress as shown
 from gpumf._util.validation import MOST_SEED, array, flag, integer, number
 from gpumf.models.checks import DivergedError, NotFittedError, check_finite, check_positions, check_training
@@ -32,6 +32,7 @@ from gpumf.ratings.checks import check_scale
 from gpumf.ratings.convert import ratings_like, ratings_of
 from gpumf.ratings.device import DeviceRatings
 from gpumf.solvers.base import Hyperparameters, Problem
+from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -240,7 +241,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
     def _initial(self, train):
         """The arrays before the first epoch, float32."""
 
-    @threads.of_model
+    @obeys_threads
     def fit(
         self,
         train: RatingsLike,

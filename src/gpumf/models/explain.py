@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf import threads
 from gpumf._util.validation import integer
 from gpumf.models.fold_in import Folding
+from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from typing import Any
@@ -23,7 +23,7 @@ class Explaining(Folding):
     regularization: float
     item_factors: np.ndarray
 
-    @threads.of_model
+    @obeys_threads
     def explain(
         self,
         user: Any,

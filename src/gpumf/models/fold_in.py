@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf import backends, threads
+from gpumf import backends
 from gpumf.models.recommender import Recommender
 from gpumf.ratings import Ratings
 from gpumf.ratings.convert import ratings_of
+from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from typing import Any, Self, TypeAlias
@@ -33,7 +34,7 @@ _MOST_SOLVES = 10
 class Folding(Recommender):
     """Recommends to new users, whose vectors it finds from their ratings, with everything else as it was learned."""
 
-    @threads.of_model
+    @obeys_threads
     def recommend(
         self,
         user: Ids | None = None,
@@ -108,7 +109,7 @@ class Folding(Recommender):
             users = folded.user_ids
         return folded._recommend(users, k, seen, candidates, filter_items, ids)
 
-    @threads.of_model
+    @obeys_threads
     def fold_in(self, ratings: NewRatings, *, ids: bool | None = None) -> Self:
         """This model with other users in the place of those it was trained on: new ones, known by their ratings.
 

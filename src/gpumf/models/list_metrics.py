@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf import threads
 from gpumf._util.validation import MOST_SEED, integer
 from gpumf.models.neighbors import Similar, unit_rows
 from gpumf.models.ranking import Limits
+from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from gpumf.models.ids import Ids
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Lists(Similar):
     """Judges lists of recommendations, by the vectors of their items too."""
 
-    @threads.of_model
+    @obeys_threads
     def variety(
         self, k: int = 10, seen: Seen | None = None, users: Ids | None = None, *, ids: bool | None = None
     ) -> dict[str, float]:
@@ -73,7 +73,7 @@ class Lists(Similar):
             "novelty": float(-np.log2(counts[shown] / counts.sum()).mean()),
         }
 
-    @threads.of_model
+    @obeys_threads
     def rank_sampled(
         self, test: RatingsLike, k: int = 10, negatives: int = 100, seen: Seen | None = None, seed: int = 0
     ) -> dict[str, float]:

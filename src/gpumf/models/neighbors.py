@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf import threads
 from gpumf.models.ranking import Limited, ranking_of
 from gpumf.models.recommender import Recommender
 from gpumf.ratings.csr import CompressedRows
+from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from gpumf.models.ids import Ids
@@ -27,7 +27,7 @@ class Similar(Recommender):
     def _vectors(self, side):
         """What is learned of each 'user' or 'item', float32 (n, f), without biases."""
 
-    @threads.of_model
+    @obeys_threads
     def similar_items(
         self,
         item: Ids,
@@ -66,7 +66,7 @@ class Similar(Recommender):
         """
         return self._similar("item", item, k, ids, candidates, filter_items)
 
-    @threads.of_model
+    @obeys_threads
     def similar_users(self, user: Ids, k: int = 10, *, ids: bool | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The k users whose vectors have the largest cosine with a user's: as `similar_items`, of users.
 

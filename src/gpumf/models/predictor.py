@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf import backends, threads
+from gpumf import backends
 from gpumf.models.fold_in import Folding
 from gpumf.models.list_metrics import Lists
+from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from typing import Any
@@ -54,7 +55,7 @@ class Predictor(Folding, Lists):
     def _errors(self, ratings):
         """A function of the model's arrays, where they are, that gives (rmse, mae) on these ratings."""
 
-    @threads.of_model
+    @obeys_threads
     def score(self, ratings: RatingsLike, *, unknown: Unknown = "error") -> dict[str, float]:
         """Errors on a set of ratings of the same shape, as {"rmse": ..., "mae": ...} in rating units.
 
@@ -89,7 +90,7 @@ class Predictor(Folding, Lists):
         rmse, mae = self._errors(self._placed(ratings))(*arrays)
         return {"rmse": rmse, "mae": mae}
 
-    @threads.of_model
+    @obeys_threads
     def predict(self, users: Ids, items: Ids, *, ids: bool | None = None) -> np.ndarray:
         """Predicted ratings, float32, for users and items (broadcast against each other).
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from gpumf import threads
 from gpumf._util.validation import brief, choice, integer, number
 from gpumf.backends.cpu.rbm import expectations
 from gpumf.models.checks import NotFittedError
@@ -19,6 +18,7 @@ from gpumf.solvers.rbm_divergence import Parallel, RBMHyperparameters, Sequentia
 from gpumf.solvers.rbm_fast import Fast
 from gpumf.solvers.rbm_levels import MAX_HIDDEN, MOST_LEVELS, level_values, n_levels_of, to_levels
 from gpumf.solvers.rbm_thesis import Thesis
+from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -293,7 +293,7 @@ class RBM(Model):
         solver.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])
         solver.epoch(number)
 
-    @threads.of_model
+    @obeys_threads
     def partial_fit(self, new: RatingsLike, epochs: int = 1, *, progress: bool = False) -> Self:
         """Go on with training on all ratings, those from before and new ones of known users and items.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from gpumf import threads
 from gpumf._util.validation import brief, flag, integer, number
 from gpumf.models.als import ALS
 from gpumf.models.early_stopping import Ending
@@ -26,6 +25,7 @@ from gpumf.solvers.sgd_hogwild import Hogwild
 from gpumf.solvers.sgd_kato_hosino import KatoHosino
 from gpumf.solvers.sgd_newgpusgd import NewGpuSgd
 from gpumf.solvers.sgd_ordered import Ordered, OrderedParallel
+from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from typing import Any, Literal, Self
@@ -308,7 +308,7 @@ class SGD(Factorization):
             users[:, -2] *= unit
         return users
 
-    @threads.of_model
+    @obeys_threads
     def partial_fit(
         self, new: RatingsLike, epochs: int = 1, validation: RatingsLike | None = None, *, progress: bool = False
     ) -> Self:
