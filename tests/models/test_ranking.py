@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from gpumf import ALS
+from gpumf import ALS, threads
+from gpumf.backends.cpu import ranking as cpu_ranking
 from gpumf.backends.cpu import reference
-from gpumf.models import factorization
+from gpumf.models import factorization, ranking
 from gpumf.models.ranking import CpuRanking, KernelRanking, ScoresKernelRanking, popular_items
 from gpumf.ratings import DeviceRatings, Ratings
 from support import kernels_on, ragged_ratings
@@ -44,6 +45,39 @@ def test_top_items_match_the_reference(device, n_items, factors, k):
     expected_items, expected_scores = reference.top_items(p, q, users, candidates, seen, k)
     assert np.array_equal(items, expected_items)
     assert np.array_equal(scores, expected_scores, equal_nan=True)
+
+
+def test_cpp_finds_what_numba_finds_on_any_number_of_threads(monkeypatch):
+    if cpu_ranking.native_top_items() is None:
+        pytest.skip("no C++ compiler")
+    rng = np.random.default_rng(3)
+    p, q = (rng.standard_normal((n, 17), np.float32) for n in (70, 5000))
+    seen, users = seen_ratings(70, 5000, 4).by_user, rng.permutation(70)
+    some = np.zeros(5000, bool)
+    some[rng.choice(5000, 60, replace=False)] = True
+    for candidates in (np.ones(5000, bool), rng.random(5000) < 0.8, some, np.zeros(5000, bool)):
+        found = []
+        for on in (1, 2, 7):
+            with threads.limited_to(on):
+                found.append(CpuRanking(p, q, candidates, seen).top_items(users, 100))
+        for other in found[1:]:
+            assert all(np.array_equal(*both, equal_nan=True) for both in zip(other, found[0], strict=True))
+        with monkeypatch.context() as patch:
+            patch.setattr(cpu_ranking, "native_top_items", lambda: None)
+            items, scores = CpuRanking(p, q, candidates, seen).top_items(users, 100)
+        assert np.array_equal(items < 0, found[0][0] < 0)
+        np.testing.assert_allclose(found[0][1], scores, rtol=1e-4, atol=1e-5)
+        # Scores that differ by rounding alone may come in another order.
+        assert (items == found[0][0]).mean() > 0.99
+
+
+def test_lists_of_all_items_are_ordered_and_few_at_a_time(monkeypatch):
+    p, q = integer_factors(40, 3, 1), integer_factors(700, 3, 2)
+    seen, candidates, users = seen_ratings(40, 700, 3).by_user, np.ones(700, bool), np.arange(40)
+    monkeypatch.setattr(ranking, "_MOST_ENTRIES", 5 * 700)
+    expected = reference.top_items(p, q, users, candidates, seen, 700)
+    for found, wanted in zip(CpuRanking(p, q, candidates, seen).top_items(users, 700), expected, strict=True):
+        assert np.array_equal(found, wanted, equal_nan=True)
 
 
 def test_blocks_are_narrower_where_shared_memory_is_short(host, monkeypatch):

@@ -173,6 +173,7 @@ def test_ids_and_what_was_seen_are_kept(suffix, names, sets, tmp_path):
         ("item_ids_text", lambda a: a[:-1]),
         ("item_ids_text", lambda a: a | 0x80),
         ("seen_indices", lambda a: a + 1000),
+        ("seen_indices", lambda a: a[::-1].copy()),
         ("seen_indptr", lambda a: a[1:]),
     ],
 )
