@@ -239,12 +239,15 @@ def _on_threads(parallel):
     before = numba.get_num_threads()
     # Numba's own threads, which it has where there is no OpenMP, end a process that uses them from two at a time.
     turn = _STATE.turn if numba.threading_layer() == "workqueue" else nullcontext()
-    numba.set_num_threads(min(threads.count(), before))
+    wanted = min(threads.count(), before)
+    if wanted < before:
+        numba.set_num_threads(wanted)
     try:
         with turn:
             yield
     finally:
-        numba.set_num_threads(before)
+        if wanted < before:
+            numba.set_num_threads(before)
 
 
 @cache
