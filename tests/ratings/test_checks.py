@@ -202,3 +202,15 @@ def test_official_split_needs_a_mask():
         make().official_split()
     train, test = make(test_mask=np.array([True, False, False, False])).official_split()
     assert (train.nnz, test.nnz) == (3, 1)
+
+
+def test_few_ratings_of_many_items_are_ordered_alike():
+    """By comparing them, and not by counting every item's: with a pair twice, in the order given."""
+    rng = np.random.default_rng(0)
+    users, items = rng.integers(4, size=60), rng.integers(9, size=60)
+    narrow, wide = (Ratings(users, items * step, np.arange(60), 4, 9 * step) for step in (1, 300))
+    for side in ("by_user", "by_item"):
+        rows, many = getattr(narrow, side), getattr(wide, side)
+        assert np.array_equal(rows.values, many.values)
+        assert np.array_equal(rows.indices * (300 if side == "by_user" else 1), many.indices)
+    assert np.array_equal(narrow.by_user.indptr, wide.by_user.indptr)

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_COLUMNS_A_RATING = 32
+"""Columns for each rating from which it takes less time to compare ratings than to count those of every column."""
+
+
 @dataclass(frozen=True, eq=False)
 class Ratings(Made):
     """A set of ratings r_ui as coordinate arrays (COO), with lazy compressed forms.
@@ -162,8 +166,11 @@ class Ratings(Made):
         offsets = row_offsets(counts)
         if self.nnz >= cpu_order.LEAST and (made := cpu_order.compressed(rows, columns, self.values, offsets)):
             return CompressedRows(offsets, *made)
-        by_column, _ = sorted_by(columns, n_columns)
-        order = by_column[grouped(rows[by_column], offsets)]
+        if self.nnz < n_columns // _COLUMNS_A_RATING:
+            order = np.lexsort((columns, rows))
+        else:
+            by_column, _ = sorted_by(columns, n_columns)
+            order = by_column[grouped(rows[by_column], offsets)]
         return CompressedRows(offsets, columns[order], self.values[order])
 
     def on_host(self) -> Ratings:

@@ -17,6 +17,8 @@ constexpr int ITEMS = LANES == 16 ? 12 : 6;  // at a time: with two registers of
 constexpr int USERS = 2 * LANES;             // of a panel
 constexpr int FEW = USERS / 4;               // users whom a panel would keep waiting for
 constexpr int64_t TILE_FLOATS = 1 << 15;     // of items, in a core's cache beside the users
+constexpr int AHEAD = 2 * LANES;             // items that are asked for from memory so many before their turn
+constexpr int A_LINE = 16;                   // floats of a cache line
 constexpr int A_THREAD = 1 << 20;            // products, which take longer than to start a thread
 
 struct Entry {
@@ -77,13 +79,18 @@ static bool any(Lanes found) {
   return result;
 }
 
-// One user and the items begin..end of the chosen ones.
-static void add_alone(const Given& given, Lists& lists, int64_t user, int64_t begin, int64_t end) {
+// One user and the items begin..end of the chosen ones; from_memory: nobody has read these before.
+static void add_alone(const Given& given, Lists& lists, int64_t user, int64_t begin, int64_t end, bool from_memory) {
   const float* const p = given.p + given.users[user] * given.factors;
   const int64_t whole = given.factors / LANES * LANES;
   for (int64_t first = begin; first < end; first += LANES) {
     const float* q[LANES];
     for (int t = 0; t < LANES; ++t) q[t] = given.row(first + t);
+    if (from_memory)
+      for (int t = 0; t < LANES; ++t) {
+        const float* const ahead = given.row(first + AHEAD + t);
+        for (int64_t k = 0; k < given.factors; k += A_LINE) __builtin_prefetch(ahead + k);
+      }
     Vector sums[LANES];
     for (int t = 0; t < LANES; t += 4) {
       Vector s[4] = {};
@@ -158,7 +165,8 @@ extern "C" void top_items(const float* p, const float* q, int64_t factors, const
       const int64_t end = std::min(begin + tile, n_chosen);
       for (int64_t user = 0; user < in_panels; user += USERS)
         add_panel(given, lists[thread], &panels[user * factors], user, begin, end);
-      for (int64_t user = in_panels; user < n_users; ++user) add_alone(given, lists[thread], user, begin, end);
+      for (int64_t user = in_panels; user < n_users; ++user)
+        add_alone(given, lists[thread], user, begin, end, user == 0);
     }
   });
   std::vector<Entry> found;
