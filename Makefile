@@ -77,7 +77,7 @@ test-all: test test-slow test-sanitize test-wheel ## run all tests, those of the
 test-sanitize: $(READY) ## run the kernels on the processor under AddressSanitizer and UBSan
 	GPUMF_EMULATOR_SANITIZE=1 ASAN_OPTIONS=detect_leaks=0 \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
-	$(RUN) -m pytest -m "host and not slow" $(PARALLEL) $(ARGS)
+	$(RUN) -m pytest -m "emulator and not slow" $(PARALLEL) $(ARGS)
 
 test-wheel: $(READY) ## build the sdist and from that the wheel, and train with what it installs, away from the checkout
 	$(RUN) tests/wheel.py $(ARGS)

@@ -173,7 +173,7 @@ def _iteration(model, solver, factors):
 def _fit(model, solver, factors, column, **options):
     """Of the fits after the first of a process, which also loads kernels."""
     where = {"data": "netflix-synthetic", "model": model, "kernel": solver, "factors": factors, "repeat": [1, 2, 3]}
-    prepared = "emulator" if model == "implicit" else "device"
+    prepared = "host" if model == "implicit" else "device"
     return Stored("fit_seconds", column, where | {"prepared": prepared}, **options)
 
 

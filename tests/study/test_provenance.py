@@ -40,7 +40,8 @@ def here(tmp_path, monkeypatch):
 def project(tmp_path, monkeypatch):
     """A repository that holds the package's sources, and where its results go."""
     folder = tmp_path / "project"
-    (folder / "src/gpumf").mkdir(parents=True)
+    for package in ("gpumf", "gpumf_study"):
+        (folder / "src" / package).mkdir(parents=True)
     for path in ("src/gpumf_study/results.py", "pyproject.toml", "data.py"):
         (folder / path).write_text("")
     git(folder, "init", "-q")
