@@ -20,8 +20,8 @@ EPOCHS = 20
 NOT_RECORDED = 3
 """The exit status where no values are recorded of a machine like this one."""
 
-_ALS = {"regularization": 0.05, "biases": False}
-_SGD = {"regularization": 0.05, "learning_rate": 0.01, "biases": False}
+_ALS = {"regularization": 0.05, "biases": False, "clip": False}
+_SGD = {"regularization": 0.05, "learning_rate": 0.01, "biases": False, "clip": False}
 CANARIES = {
     "als-f16": ("ml-10m-synthetic", ALS, {"factors": 16, "solver": "tensor_core", **_ALS}),
     "als-f100": ("ml-10m-synthetic", ALS, {"factors": 100, "solver": "tensor_core", **_ALS}),

@@ -46,6 +46,8 @@ def test_what_is_known_is_the_same_of_ratings_on_a_device(host):
         assert ratings.user_counts.tolist() == [1, 1, 1], "others' are added to a copy"
         with pytest.raises(DataError, match="off the scale 1 to 4"):
             sources.facts_of(Alone(), ratings, ids, (1, 4))
+        unknown = sources.facts_of(Alone(), ratings, ids, None)
+        assert (facts.bounds, unknown.bounds, unknown.scale) == ((1, 5), ratings.bounds, None)
 
 
 @pytest.mark.parametrize(("users", "named"), [([0, 3], 3), ([-1, 2], -1)])

@@ -256,10 +256,14 @@ def test_new_users_of_implicit_feedback_follow_the_item_factors(tmp_path):
     right(model.set_params(alpha=1.0).fit(TRAIN, 1))
 
 
-@pytest.mark.parametrize("kind", [ALS, ImplicitALS, SGD])
+@KINDS
 def test_no_ratings_give_a_user_without_any(kind):
     model = kind(3, device="cpu").fit(TRAIN, 1)
     assert np.isfinite(model.fold_in({}).predict(0, np.arange(20))).all()
+    assert len(model.recommend(ratings={}, k=5)[0]) == 5
+    if kind is RBM:  # as one beside whom another has ratings
+        wanted = model.fold_in(Ratings([1], [0], [3], 2, 20)).user_hidden[0]
+        np.testing.assert_allclose(model.fold_in(([], [])).user_hidden, [wanted], rtol=1e-6)
 
 
 def test_ids_are_found_after_they_were_replaced_or_changed():

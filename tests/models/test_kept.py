@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD
+from gpumf import ALS, RBM, SGD, Blend
 from gpumf.ratings import Ratings
 from support import kernels_on, planted, ragged_ratings
 
@@ -98,12 +98,40 @@ def test_predictions_and_errors_are_clipped_alike(device, model, biases):
         assert np.allclose(ranked, clipped.predict(user, found), atol=1e-6) and ranked.max() <= 3.25
 
 
-def test_without_a_scale_nothing_is_clipped():
+@pytest.mark.parametrize("model", [ALS, SGD])
+def test_without_a_scale_the_training_ratings_are_the_bounds(model, tmp_path):
     one = ragged_ratings(seed=5)
-    ratings = Ratings(one.users, one.items, one.values, one.n_users, one.n_items)
-    free, clipped = (ALS(4, clip=clip, solver="sequential").fit(ratings, 2, ratings) for clip in (False, True))
-    assert np.array_equal(free.predict(one.users, one.items), clipped.predict(one.users, one.items))
-    assert free.history.rmse.equals(clipped.history.rmse)
+    ratings = Ratings(one.users, one.items, np.clip(one.values, 2.75, 3.25), one.n_users, one.n_items)
+    same = {"solver": "sequential", "device": "cpu"} | ({"init_std": 0.5} if model is SGD else {})
+    free, clipped = (made.fit(ratings, 3) for made in (model(8, 1e-3, clip=False, **same), model(8, 1e-3, **same)))
+    users, items = np.arange(one.n_users)[:, None], np.arange(one.n_items)
+    outside = free.predict(users, items)
+    wanted = np.clip(outside, 2.75, 3.25)
+    assert clipped.clip and not np.array_equal(outside, wanted)
+    assert np.array_equal(clipped.predict(users, items), wanted)
+    assert np.array_equal(clipped.recommend(users[:, 0], 9)[0], free.recommend(users[:, 0], 9)[0])
+    for saved, of in ((free, outside), (clipped, wanted)):
+        saved.save(tmp_path / "m.npz")
+        assert np.array_equal(model.load(tmp_path / "m.npz", device="cpu").predict(users, items), of)
+    clipped.partial_fit(ratings.select(slice(1)).less(-1))  # a rating beyond those of before
+    assert clipped.predict(users, items).max() > 3.25 and clipped.scale[0] == np.float32(2.75)
+
+
+def test_sgd_from_a_model_that_is_not_clipped_has_bounds():
+    ratings = Ratings([0, 0, 1, 1], [0, 1, 0, 1], [1, 2, 3, 5], 2, 2)
+    model = SGD.from_model(ALS(2, clip=False, device="cpu").fit(ratings, 1), solver="sequential")
+    model.user_factors[:], model.item_factors[:] = 9, 9
+    assert (model.predict([0, 1], 0) == 5).all()
+
+
+def test_a_blend_ranks_by_what_is_not_clipped():
+    ratings = Ratings(*np.nonzero(np.ones((6, 8))), np.tile([2, 2, 2, 2, 3, 3, 3, 3], 6), 6, 8)
+    model = ALS(2, device="cpu").fit(ratings, 1)
+    model.item_factors[:, :-2] = 0
+    model.item_factors[:, -1] = np.arange(8)  # most of which are above the highest rating
+    (items, shown), wanted = Blend(model, weights=[1]).recommend(0, seen=()), [7, 6, 5, 4, 3, 2, 1, 0]
+    assert items.tolist() == model.recommend(0, seen=())[0].tolist() == wanted
+    assert np.array_equal(shown, model.predict(0, wanted)) and shown[0] == shown[1] == 3
 
 
 def test_a_machine_predicts_within_the_scale():

@@ -35,8 +35,6 @@ def test_what_is_no_inner_product_is_not_exported():
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
 def test_blends_are_kept_in_files(suffix, tmp_path):
-    if suffix == "safetensors":
-        pytest.importorskip("safetensors")
     path = tmp_path / f"blend.{suffix}"
     models = [kind(3, device="cpu").fit(TRAIN, 2) for kind in (ALS, RBM)]
     blend = Blend(*models).fit(TEST)

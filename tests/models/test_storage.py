@@ -142,11 +142,20 @@ def test_no_part_of_a_file_is_a_model(sets, tmp_path):
             RBM.load(path, device="cpu")
 
 
+def test_the_package_safetensors_reads_what_is_saved(sets, tmp_path):
+    numpy = pytest.importorskip("safetensors.numpy")
+    for model in (ALS(4, device="cpu").fit(sets[0], 1), RBM(4, device="cpu").fit(sets[0], 1)):
+        model.save(tmp_path / "m.safetensors", seen=True)
+        arrays = numpy.load_file(tmp_path / "m.safetensors")
+        for name in model._arrays:
+            assert arrays[name].dtype == np.float32 and np.array_equal(arrays[name], getattr(model, name))
+        assert np.array_equal(arrays["user_known"], model._user_known)
+        assert np.array_equal(arrays["item_counts"], model._item_counts)
+
+
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
 @pytest.mark.parametrize("names", [lambda n: n * 3 + 1, lambda n: np.array([f"é{k:03}" for k in n], object)])
 def test_ids_and_what_was_seen_are_kept(suffix, names, sets, tmp_path):
-    if suffix == "safetensors":
-        pytest.importorskip("safetensors")
     train, path = sets[0], tmp_path / f"model.{suffix}"
     model = ALS(4, device="cpu").fit((names(train.users), names(train.items), train.values), 1)
     model.save(path, seen=True)

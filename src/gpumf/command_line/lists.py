@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpumf.command_line.folders import ids_of, kept, place_of
-from gpumf.models import Blend, ImplicitALS
 from gpumf.models.neighbors import Similar
 
 if TYPE_CHECKING:
@@ -39,10 +38,10 @@ def recommend(options: Namespace) -> tuple[Any, Any]:
         places = [place_of(items, "item", item) for item, _ in pairs]
         ratings = places, [rating for _, rating in pairs]
         found = model.recommend(ratings=ratings, k=options.k, seen=seen, ids=False)
-        return _answer({"items": _listed(items, *found, _scale(model))}, "rating")
+        return _answer({"items": _listed(items, *found)}, "rating")
     place = place_of(ids_of(model, "user"), "user", options.user)
     found = model.recommend(place, k=options.k, seen=seen, ids=False)
-    return _answer({"user": options.user, "items": _listed(items, *found, _scale(model))}, "rating")
+    return _answer({"user": options.user, "items": _listed(items, *found)}, "rating")
 
 
 def similar(options: Namespace) -> tuple[dict, str]:
@@ -54,7 +53,7 @@ def similar(options: Namespace) -> tuple[dict, str]:
     ids = ids_of(model, side)
     place = place_of(ids, side, getattr(options, side))
     places, cosines = (model.similar_items if side == "item" else model.similar_users)(place, options.k, ids=False)
-    found = _listed(ids, places, cosines, None, "cosine", side)
+    found = _listed(ids, places, cosines, "cosine", side)
     return _answer({side: getattr(options, side), f"{side}s": found}, "cosine", side)
 
 
@@ -63,17 +62,8 @@ def shown(text: Any) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
-def _scale(model):
-    """The lowest and the highest rating, to which predictions are clipped where they are shown; None for none."""
-    if isinstance(model, Blend):
-        scales = {_scale(one) for one in model.models}
-        return scales.pop() if len(scales) == 1 else None
-    return None if isinstance(model, ImplicitALS) else model.scale
-
-
-def _listed(ids, places, numbers, scale, what="rating", side="item"):
+def _listed(ids, places, numbers, what="rating", side="item"):
     """A list as dicts of ids and numbers, without the places that are empty."""
-    numbers = np.clip(numbers, *scale) if scale else numbers
     there = places >= 0
     rows = zip(ids[places[there]].tolist(), numbers[there].tolist(), strict=True)
     return [{side: one, what: number} for one, number in rows]
@@ -86,12 +76,12 @@ def _answer(answer, what, side="item"):
 
 def _all_lists(model, k, seen) -> Iterator[tuple[Any, list]]:
     """(user, list) of all users, one after another."""
-    users, items, scale = ids_of(model, "user"), ids_of(model, "item"), _scale(model)
+    users, items = ids_of(model, "user"), ids_of(model, "item")
     for begin in range(0, len(users), _AT_ONCE):
         places = np.arange(begin, min(begin + _AT_ONCE, len(users)))
         found = model.recommend(places, k=min(k, len(items)), seen=seen, ids=False)
         for user, listed, ratings in zip(users[places].tolist(), *found, strict=True):
-            yield user, _listed(items, listed, ratings, scale)
+            yield user, _listed(items, listed, ratings)
 
 
 def _as_csv(rows) -> Iterator[str]:

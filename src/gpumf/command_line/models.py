@@ -3,7 +3,6 @@
 import inspect
 import json
 from argparse import Namespace
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,6 @@ def fit(options: Namespace) -> tuple[dict, str]:
     with output_folder(output) as save:
         model = kind(**_parameters(kind, options), seed=options.seed, device=options.device)
         ratings = _read(options.ratings, options)
-        if ratings.scale is None and kind is not ImplicitALS:  # which bounds predictions where they are shown
-            ratings = replace(ratings, scale=(float(ratings.values.min()), float(ratings.values.max())))
         train, test = (ratings, None) if options.test is None else ratings.split(options.test, options.seed)
         model.fit(train, options.epochs, test, progress=not options.json, ids=True)
         save(model, seen=options.ratings_kept)

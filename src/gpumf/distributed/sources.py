@@ -19,7 +19,7 @@ _COLUMNS = "user", "item", "rating"
 class Facts:
     """What all workers know of a training set: what a model asks of it, but for the ratings themselves.
 
-    nnz, mean, scale, n_users, n_items, user_counts, item_counts : as of `Ratings`
+    nnz, mean, scale, bounds, n_users, n_items, user_counts, item_counts : as of `Ratings`
     user_ids, item_ids : the id of each position
     device : of `gpumf.backends`, where initial factors are made; None for the host
     """
@@ -27,6 +27,7 @@ class Facts:
     nnz: int
     mean: float
     scale: tuple | None
+    bounds: tuple[float, float]
     user_counts: np.ndarray
     item_counts: np.ndarray
     user_ids: np.ndarray
@@ -243,13 +244,16 @@ def facts_of(comm, ratings, ids, scale):
     ids : (user ids, item ids); scale : (lowest, highest) possible rating or None
     """
     values = ratings.values
-    if scale is not None and ratings.nnz and not scale[0] <= float(values.min()) <= float(values.max()) <= scale[1]:
+    own = (float(values.min()), float(values.max())) if ratings.nnz else (np.inf, -np.inf)
+    if scale is not None and ratings.nnz and not scale[0] <= own[0] <= own[1] <= scale[1]:
         raise DataError(f"a rating is off the scale {scale[0]:g} to {scale[1]:g}; correct it, or check the columns")
     counts = ratings.user_counts.copy(), ratings.item_counts.copy()
     sums = np.array([ratings.nnz, float(values.sum(dtype=np.float64))])
     for array in (*counts, sums):
         comm.all_reduce(array)
-    return Facts(int(sums[0]), float(sums[1] / sums[0]), scale, *counts, *ids)
+    lows, highs = zip(*comm.all_gather_object(own), strict=True)
+    bounds = scale or (min(lows), max(highs))
+    return Facts(int(sums[0]), float(sums[1] / sums[0]), scale, bounds, *counts, *ids)
 
 
 def shuffled(carrier, ratings, bounds):

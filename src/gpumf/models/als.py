@@ -54,7 +54,7 @@ class _LeastSquares(Factorization):
         regularization: float = 0.15,
         *,
         biases: bool | None = None,
-        clip: bool = False,
+        clip: bool = True,
         weighted: bool = True,
         solver: str | None = None,
         device: Device = "auto",
@@ -137,6 +137,7 @@ class _LeastSquares(Factorization):
             if not self._solver_given:
                 self._solver = self.choose(whole)
             p, q = (array.copy() for array in self._learned)
+            self.scale = self._scale_with(new)
             grows = (whole.n_users, whole.n_items) != self._shape
             if grows:
                 p, q = self._grown(whole, p, q)
@@ -199,7 +200,7 @@ class ALS(_LeastSquares):
     factors : int, 1 to 256; the thesis's kernels take up to 32. Biases count as two of these
     regularization : lambda > 0, in squared factor units
     biases : bool, learn them; by default with up to 254 factors, which leave room for them on a GPU
-    clip : bool, clip predictions to the rating scale, and errors with them
+    clip : bool, clip predictions to the rating scale, and errors with them, see `Factorization`; by default they are
     weighted : bool, lambda times the row's number of ratings (ALS-WR) instead of lambda
     solver : a name of `ALS.solvers()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
@@ -339,6 +340,7 @@ class ImplicitALS(Explaining, _LeastSquares):
             factors,
             regularization,
             biases=False,
+            clip=False,
             weighted=False,
             threads=threads,
             chunk=chunk,

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 class Blend(Folding):
     """Predicts the weighted mean of what fitted models predict; the weights are not negative and sum to one.
 
+    For predicting ratings; for top-N lists take `ImplicitALS`.
+
     Where models err differently, their mean errs less than any of them: the reason why restricted Boltzmann machines
     were combined with factorizations (thesis, sections 1 and 7.1). `recommend` and `rank` work on the CPU; a user
     whom none of the models knows gets the items with the most training ratings first, and a new one, by
@@ -63,10 +65,12 @@ class Blend(Folding):
     """
 
     device = "cpu"  # where items are ranked
+    _scores_predict = False  # scores are means of what the models have not clipped
 
     def __init__(self, *models: Any, weights: ArrayLike | None = None, threads: int | None = None) -> None:
         self.models, self.weights = models, weights
         self.threads = None if threads is None else integer("threads", threads, 1)
+        self._forget_indexes()
         self._check_parts()
 
     def _check_parts(self):
@@ -146,6 +150,12 @@ class Blend(Folding):
 
     def _predict_at(self, users, items):
         parts = (w * _predicted(model, users, items) for w, model in zip(self.weights, self.models, strict=True))
+        return np.asarray(sum(parts), np.float32)
+
+    def _scores_at(self, users, items):
+        parts = (
+            w * scores(users, items) for w, scores in zip(self.weights, self._of_models("_scores_at"), strict=True)
+        )
         return np.asarray(sum(parts), np.float32)
 
     def _check_fitted(self):
@@ -322,7 +332,7 @@ class Blend(Folding):
 
     def _ranking_without(self, seen, k, candidates=None):
         candidates = self._item_counts > 0 if candidates is None else candidates
-        return PredictedRanking(self._predict_at, self._shape, candidates, seen)
+        return PredictedRanking(self._scores_at, self._shape, candidates, seen)
 
 
 def model_named(name: str) -> type[Model]:

@@ -46,7 +46,9 @@ class Ending:
         self.callbacks = tuple(callbacks)
         for one in (*self.callbacks, *(() if stop is None else (stop,))):
             if not callable(one):
-                raise TypeError(f"stop and callbacks must be functions, not {one!r}")
+                raise TypeError(
+                    f"stop and callbacks must be functions (of a row; of the model and a row), not {one!r}"
+                )
         if patience is not None and keep != "best":
             raise ValueError("patience goes with keep='best', so that the model is that of the best epoch")
         lists = isinstance(stop_metric, str) and re.fullmatch(rf"({'|'.join(METRICS)})@([1-9]\d*)", stop_metric)

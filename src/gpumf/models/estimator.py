@@ -93,6 +93,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
         self._resolved = {"seed": self.seed, "device": self.device}
         self.history = self.epoch = None
         self._facts_checked, self._state_checked = Once(), Once()
+        self._forget_indexes()
 
     def make_solver(self, train: Ratings, *arrays: np.ndarray, **parts: Any) -> Solver:
         """This model's solver at work on a training set: for what looks at its steps, or times them.
@@ -319,7 +320,8 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
             given = train
             ending = Ending(stop, patience, callbacks, keep, stop_metric)
             if validation is None and (keep == "best" or ending.judges_lists):
-                raise ValueError("keep='best' and a stop_metric of lists need a validation set")
+                needs = "keep='best'" if keep == "best" else f"stop_metric={stop_metric!r}"
+                raise ValueError(f"{needs} needs a validation set")
             clock, train, validation = self._taken(train, validation)
             with clock.spent_on("prepare"):
                 if warm_start:

@@ -34,8 +34,9 @@ class Factorization(Model):
     two more columns of the factors, (.., b_u, 1) and (.., 1, b_i), so that all else stays as it is. For a user
     without training ratings mu + b_i is predicted, for such an item mu + b_u.
 
-    Predictions, and with them all errors, are clipped to the rating scale where the model is to `clip` them and the
-    training set says its scale. The order of recommendations is that of predictions before.
+    Predictions, and with them all errors, are clipped where the model is to `clip` them: to the scale of the training
+    set, or to its lowest and highest rating where it has no scale. Recommendations are in the order of predictions
+    that are not clipped.
 
     Without biases, a user or item without a training rating has no factors worth using: the mean of the training
     ratings is predicted for it, and counted so in every error, and such a user is recommended the items with the most
@@ -73,7 +74,7 @@ class Factorization(Model):
         device: Device,
         threads: int | None,
         seed: int | None,
-        clip: bool = False,
+        clip: bool,
     ) -> None:
         self.factors = integer("factors", factors, 1, MAX_FACTORS)
         self.regularization = number("regularization", regularization, least=0)
@@ -134,6 +135,12 @@ class Factorization(Model):
     def _bounds(self):
         return self.scale if self.clip else None
 
+    def _scale_with(self, new):
+        """The scale, widened to that of new ratings where it bounds predictions."""
+        if not self._bounds:
+            return self.scale
+        return min(self.scale[0], new.bounds[0]), max(self.scale[1], new.bounds[1])
+
     @property
     def _parameters(self):
         return super()._parameters | {"factors": self.factors, "regularization": self.regularization}
@@ -172,6 +179,11 @@ class Factorization(Model):
     def _draw(self, train, rows, key):
         """Initial factors of so many users or items, without biases: a function of the key and of their positions."""
         return uniform_factors(rows, self.factors, self._target_mean(train), key, train.device)
+
+    def _set_training(self, train):
+        super()._set_training(train)
+        if self.clip and self.scale is None:
+            self.scale = train.bounds
 
     def _target_mean(self, train):
         """The mean of what the inner products of known users and items are to be."""
@@ -222,8 +234,7 @@ class Factorization(Model):
 
     def _predicted(self, users, items):
         dots = np.einsum("...k,...k->...", self.user_factors[users], self.item_factors[items])
-        predicted = dots + np.float32(self._offset)
-        return np.clip(predicted, *map(np.float32, self._bounds)) if self._bounds else predicted
+        return dots + np.float32(self._offset)
 
     def _kernel_ranks(self, k):
         """Whether lists of k items are found where the kernel runs."""

@@ -32,7 +32,7 @@ class Identified(ABC):
     A model speaks as its training data did: of a data frame, or columns, by ids; of `Ratings` and of matrices, which
     count positions, by positions. `fit(ids=..)` says otherwise, and so does `ids` of every method.
 
-    Subclasses have `_shape`, (users, items).
+    Subclasses have `_shape`, (users, items), and call `_forget_indexes` when they are made.
     """
 
     _shape: tuple[int, int]
@@ -77,6 +77,10 @@ class Identified(ABC):
             ids, _ = plain_ids(np.asarray(getattr(ratings, f"{side}_ids")))
             plain = ids.dtype.kind in "iu" and np.array_equal(ids, np.arange(len(ids)))
             setattr(self, f"{side}_ids", None if plain else ids)
+
+    def _forget_indexes(self):
+        """Have indexes of ids of its own, in a copy of the model too."""
+        self._user_index, self._item_index = Once(), Once()
 
     def _speaks(self, ids):
         return self.ids if ids is None else flag("ids", ids)
@@ -123,7 +127,7 @@ class Identified(ABC):
         def index():
             return pd.Index(known, dtype=known.dtype, copy=True)
 
-        kept = vars(self).setdefault(f"_{side}_index", Once())
+        kept = getattr(self, f"_{side}_index")
         places = positions_of(given, kept(index, known))
         if not np.array_equal(known[places], given):  # one is unknown, or ids were changed in place
             kept.forget()

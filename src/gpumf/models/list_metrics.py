@@ -127,8 +127,8 @@ class Lists(Similar):
             drawn[row, column] = known[rng.integers(len(known), size=len(row))]
         else:
             raise ValueError(f"user {test.users[row[0]]} has rated nearly all items, which leaves none to draw")
-        others = self._predict_at(test.users[:, None], drawn)
-        own = self._predict_at(test.users, test.items)[:, None]
+        others = self._scores_at(test.users[:, None], drawn)
+        own = self._scores_at(test.users, test.items)[:, None]
         ranks = 1 + (others > own).sum(axis=1) + (others == own).sum(axis=1) / 2
         hits = ranks <= k
         ndcg = np.where(hits, 1 / np.log2(ranks + 1), 0)

@@ -34,6 +34,7 @@ class Predictor(Folding, Lists):
     def _with_users(self, users, named):
         folded = copy.copy(self)
         folded._forget_copies()
+        folded._forget_indexes()
         folded._user_known, folded._training, folded._seen_rows = users.user_counts > 0, users, None
         folded.user_ids = users.user_ids if named else None
         rows = self._fold(users)
@@ -119,7 +120,7 @@ class Predictor(Folding, Lists):
         sides = self._positions(users, "user", ids), self._positions(items, "item", ids)
         return self._predict_at(*sides)
 
-    def _predict_at(self, users, items):
+    def _scores_at(self, users, items):
         try:
             users, items = map(np.array, np.broadcast_arrays(users, items))  # copies: Numba makes NumPy warn of views
         except ValueError as error:
@@ -129,7 +130,7 @@ class Predictor(Folding, Lists):
 
     @abstractmethod
     def _predicted(self, users, items):
-        """Predictions for positions of one shape, as if all were known."""
+        """Predictions for positions of one shape, as if all were known and nothing clipped."""
 
     def _known(self, users, items, xp=np):
         """Whether the model has learned enough of these positions, arrays of `xp`, to predict more than the mean."""

@@ -280,21 +280,21 @@ class CpuRanking(ScoresRanking):
 
 
 class PredictedRanking(ScoresRanking):
-    """The items with the highest predictions of anything that predicts.
+    """The items with the highest scores of anything that scores them.
 
     Parameters
     ----------
-    predict : function of positions of users and items, which it broadcasts
+    score : function of positions of users and items, which it broadcasts
     shape : (users, items)
     candidates, seen : as of `InBatches`
     """
 
-    def __init__(self, predict, shape, candidates, seen):
+    def __init__(self, score, shape, candidates, seen):
         super().__init__(shape, candidates, seen, 1 << 18)
-        self._predict, self._items = predict, np.arange(shape[1])
+        self._score, self._items = score, np.arange(shape[1])
 
     def _scores(self, users):
-        return self._predict(users[:, None], self._items)
+        return self._score(users[:, None], self._items)
 
 
 class _KernelRanking(InBatches):

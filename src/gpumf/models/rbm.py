@@ -36,6 +36,8 @@ _SMALL = np.float32(0.01)  # standard deviation of initial weights (thesis, sect
 class RBM(Model):
     """A restricted Boltzmann machine for ratings, trained by contrastive divergence.
 
+    For predicting ratings; for top-N lists take `ImplicitALS`.
+
     A user's rating of item i is one of K visible units, of which one is on; they share binary hidden units h_j:
 
         p(h_j = 1 | v) = sigmoid(b_j + sum_i W_i,v_i,j),    p(v_i = k | h) = softmax_k(a_ik + sum_j W_ikj h_j)
@@ -238,7 +240,7 @@ class RBM(Model):
 
     def _scale_and_levels(self, train):
         """The lowest and the highest level of a training set, and how many there are."""
-        scale = tuple(train.scale or (float(train.values.min()), float(train.values.max())))
+        scale = tuple(train.bounds)
         if not scale[0] < scale[1]:
             raise ValueError(f"a model of ratings needs two different ones; all are {scale[0]}")
         n_levels = self.levels or n_levels_of(train, scale)
@@ -330,6 +332,8 @@ class RBM(Model):
         return xp.asarray(self._item_known)[items]
 
     def _fold(self, ratings):
+        if not ratings.nnz:  # of which there are no batches
+            return np.tile(1 / (1 + np.exp(-self.hidden_biases)), (ratings.n_users, 1))
         there, users = self._placed(ratings), np.zeros((ratings.n_users, self.hidden), np.float32)
         arrays = users, *self._learned[1:]
         return self._to_host(self.solver_class(self._problem(there, arrays)).arrays())[0]

@@ -42,10 +42,18 @@ class Recommender(Identified):
 
     _offset = 0.0  # of predictions from the scores of rankings
     _bounds = None  # lowest and highest prediction, where they are clipped
+    _scores_predict = True  # whether scores of rankings are predictions, but for offset and bounds
 
     @abstractmethod
+    def _scores_at(self, users, items):
+        """Predicted ratings before they are clipped, float32, for positions of users and items (broadcast)."""
+
     def _predict_at(self, users, items):
         """Predicted ratings, float32, for positions of users and items (broadcast against each other)."""
+        return self._clipped(self._scores_at(users, items))
+
+    def _clipped(self, ratings):
+        return np.clip(ratings, *map(np.float32, self._bounds)) if self._bounds else ratings
 
     @abstractmethod
     def _check_fitted(self):
@@ -79,9 +87,8 @@ class Recommender(Identified):
         items, ratings = self._ranking(seen, k, limits).top_items(users, k)
         if self._offset:
             ratings += np.float32(self._offset)
-        if self._bounds:
-            np.clip(ratings, *map(np.float32, self._bounds), out=ratings)
-        alike = np.flatnonzero(~self._personalized()[users])
+        ratings = self._clipped(ratings)
+        alike = np.flatnonzero(~(self._personalized()[users] & self._scores_predict))
         if len(alike):
             found = items[alike] >= 0
             ratings[alike] = np.where(found, self._predict_at(users[alike, None], items[alike] * found), np.nan)

@@ -66,7 +66,7 @@ class SGD(Factorization):
     init_std : standard deviation of the initial factors of a model with biases, 0.1 by default. Predictions for who
         has few ratings keep some noise of them, which grows with the number of factors unless init_std falls as
         1 / sqrt(factors). Without effect on `esgd` and `cu2rec`, where they have initial factors of their own
-    clip : bool, clip predictions to the rating scale, and errors with them
+    clip : bool, clip predictions to the rating scale, and errors with them, see `Factorization`; by default they are
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.solvers.schedules`
     solver : a name of `SGD.solvers()`; by default the fastest for the device and the training set, see `choose`
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
@@ -123,7 +123,7 @@ class SGD(Factorization):
         item_bias_regularization: float | None = None,
         biases: bool | Literal["baseline"] = True,
         init_std: float | None = None,
-        clip: bool = False,
+        clip: bool = True,
         schedule: schedules.Schedule | dict[str, Any] = _CONSTANT,
         solver: str | None = None,
         device: Device = "auto",
@@ -234,6 +234,8 @@ class SGD(Factorization):
         result._set_learned((model.user_factors.copy(), model.item_factors.copy()))
         result._user_known, result._item_counts = model._user_known.copy(), model._item_counts.copy()
         result.mean, result.scale, result._training = model.mean, model.scale, model._training
+        if result.clip and result.scale is None and result._training is not None:
+            result.scale = result._training.bounds
         result.history, result.times, result.epoch = model.history.copy(), replace(model.times), model.epoch
         return result
 
@@ -350,7 +352,12 @@ class SGD(Factorization):
             if any(rows > wanted for rows, wanted in zip(old_rows, shape, strict=True)):
                 raise ValueError(f"the model has {old_rows} users and items, the new ratings only {shape}")
             known, counts = (self._user_known, self._item_known), self._item_counts
-            mean, scale, before, ids = self.mean, self.scale, self._training, (self.user_ids, self.item_ids)
+            mean, scale, before, ids = (
+                self.mean,
+                self._scale_with(new),
+                self._training,
+                (self.user_ids, self.item_ids),
+            )
             self._set_training(new)
             factors = self._continued(new, *known)
             self.mean, self.scale = mean, scale

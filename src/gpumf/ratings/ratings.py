@@ -125,6 +125,15 @@ class Ratings(Made):
         return float(self.values.mean(dtype=np.float64))
 
     @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """The scale, or the lowest and the highest rating where it is not known.
+
+        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).bounds
+        (3.0, 5.0)
+        """
+        return self.scale or (float(self.values.min()), float(self.values.max()))
+
+    @cached_property
     def user_counts(self) -> np.ndarray:
         """Ratings of each user, int64 (n_users,).
 

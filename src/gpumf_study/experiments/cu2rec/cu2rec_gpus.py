@@ -63,7 +63,7 @@ def run(data, part, factors, steps, repeats):
         train, _ = ratings.split(0.2)
         train = replace(train, values=train.values - np.float32(train.mean))  # as a model with biases counts them
         for f in tqdm(factors, desc=f"cu2rec_gpus {ratings.name}", leave=False):
-            model = SGD(f, biases=True, solver="cu2rec", device=device.name, **RATES)
+            model = SGD(f, biases=True, clip=False, solver="cu2rec", device=device.name, **RATES)
             trainer = model.make_solver(train)
             trainer.take_steps(0, 1)  # compiles and loads
             for machine, processors in machines.items():

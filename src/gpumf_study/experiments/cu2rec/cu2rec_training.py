@@ -71,7 +71,9 @@ def run(data, part, schemes, factors, epochs, longer, repeats):
                 continue
             device = "cpu" if devices[scheme] == "cpu" else there
             options = PUBLISHED_START if scheme == OURS else {}
-            model = SGD(factors, biases=True, solver=scheme, seed=repeat, device=device, **RATES, **options)
+            model = SGD(
+                factors, biases=True, clip=False, solver=scheme, seed=repeat, device=device, **RATES, **options
+            )
             what = {"data": name, "nnz": train.nnz, "scheme": scheme, "factors": factors, "device": device}
             history = _fits.history(model, train, epochs * longer.get(scheme, 1), test)
             yield history.assign(**what, repeat=repeat)

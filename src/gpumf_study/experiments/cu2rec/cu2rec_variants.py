@@ -55,7 +55,7 @@ def run(data, part, factors, epochs, repeats):
     def trainings(name, train, test, repeat):
         for f, version in product(factors, VERSIONS):
             options = RATES | {"initial": "normal"} | VERSIONS[version]
-            model = SGD(f, biases=True, solver="cu2rec", seed=repeat, device=device, **options)
+            model = SGD(f, biases=True, clip=False, solver="cu2rec", seed=repeat, device=device, **options)
             what = {"data": name, "nnz": train.nnz, "version": version, "factors": f, "device": device}
             if repeat == 0:
                 _fits.warm(model, train)

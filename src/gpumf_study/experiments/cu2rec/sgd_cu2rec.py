@@ -49,7 +49,15 @@ def run(data, factors, steps, repeats, regularization, learning_rate):
     updates = steps * int((train.by_user.counts > 0).sum())
     rows = []
     for f in tqdm(factors, desc="sgd_cu2rec", leave=False):
-        model = SGD(f, regularization, learning_rate=learning_rate, biases=True, solver="cu2rec", device=device.name)
+        model = SGD(
+            f,
+            regularization,
+            learning_rate=learning_rate,
+            biases=True,
+            clip=False,
+            solver="cu2rec",
+            device=device.name,
+        )
         trainer = model.make_solver(train)
         trainer.take_steps(0, 1)  # whatever the first launch has to do
         for repeat in range(repeats):

@@ -39,7 +39,7 @@ def run(data, factors, epochs, repeats):
     frames = []
     for kernel in [EXACT, "tensor_core"] if backends.available() else ["parallel"]:
         for repeat in range(repeats):
-            fitted = ALS(factors, 0.05, solver=kernel, seed=repeat, biases=False).fit(train, epochs, test)
+            fitted = ALS(factors, 0.05, solver=kernel, seed=repeat, biases=False, clip=False).fit(train, epochs, test)
             frames.append(fitted.history.assign(kernel=kernel, device=fitted.device, repeat=repeat))
     frame = pd.concat(frames, ignore_index=True)[["kernel", "device", "repeat", "epoch", "seconds", "rmse", "mae"]]
     frame.attrs["datasets"] = [identity(ratings)]

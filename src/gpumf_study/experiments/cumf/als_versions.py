@@ -69,7 +69,11 @@ def run(data, factors, implicit_factors, repeats):
         ratings = load_ratings(name)
         identities.append(identity(ratings))
         train = ratings if ratings.test_mask is None else ratings.official_split()[0]
-        models = [model for f in explicit for model in _models(ALS, f, device, regularization=0.05, biases=False)]
+        models = [
+            model
+            for f in explicit
+            for model in _models(ALS, f, device, regularization=0.05, biases=False, clip=False)
+        ]
         models += [model for f in implicit for model in _models(ImplicitALS, f, device, alpha=ALPHA)]
         for model in tqdm(models, desc=f"als_versions {ratings.name}", leave=False):
             # The kernels of cumf share get_hermitian: its loads are compared once.

@@ -72,7 +72,7 @@ def run(data, schemes, factors, epochs, repeats):
             if kind == "SGD":
                 options |= {"learning_rate": RATES[family], "schedule": schedules.from_dict(POWER)}
             for repeat in range(repeats if on_gpu else 1):
-                model = MODELS[kind](factors, seed=repeat, **options)
+                model = MODELS[kind](factors, clip=False, seed=repeat, **options)
                 reached = partial(_reached, target=target)
                 history = _fits.history(model, train, epochs[kind], test, stop=reached)
                 what = {"data": ratings.name, "model": kind, "scheme": scheme, "device": model.device}

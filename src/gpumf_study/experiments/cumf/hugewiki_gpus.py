@@ -99,7 +99,9 @@ def facts_of(train, device):
     from gpumf.distributed.sources import Facts
 
     counts = train.user_counts, train.item_counts
-    return Facts(train.nnz, train.mean, None, *counts, *map(np.arange, (train.n_users, train.n_items)), device)
+    return Facts(
+        train.nnz, train.mean, None, train.bounds, *counts, *map(np.arange, (train.n_users, train.n_items)), device
+    )
 
 
 def _train(comm, data, factors, iterations, device):
@@ -109,7 +111,7 @@ def _train(comm, data, factors, iterations, device):
     from gpumf.distributed.partition import balanced_bounds
 
     there = backends.device(device)
-    model = ALS(factors, REGULARIZATION, biases=False, solver="tensor_core", device=device)
+    model = ALS(factors, REGULARIZATION, biases=False, clip=False, solver="tensor_core", device=device)
     twin = synthetic_device.twin(data, device=device)
     train, test = twin.train, twin.test
     sides = train.by_user, train.by_item

@@ -59,7 +59,9 @@ def _train(comm, data, factors, parts, epochs, device):
     from gpumf.distributed.sgd import SGDWorker
 
     there = backends.device(device)
-    model = SGD(factors, REGULARIZATION, learning_rate=LEARNING_RATE, biases=False, solver="fast", device=device)
+    model = SGD(
+        factors, REGULARIZATION, learning_rate=LEARNING_RATE, biases=False, clip=False, solver="fast", device=device
+    )
     twin = synthetic_device.twin(data, device=device)
     facts, what = facts_of(twin.train, there), identity(twin)
     model._set_training(facts)

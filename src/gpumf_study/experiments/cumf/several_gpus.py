@@ -39,8 +39,8 @@ PROFILES = {
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "workers": [2]}
 _MODELS = {
-    "ALS": partial(ALS, regularization=0.05, biases=False),
-    "SGD": partial(SGD, regularization=0.05, learning_rate=0.03, biases=False),
+    "ALS": partial(ALS, regularization=0.05, biases=False, clip=False),
+    "SGD": partial(SGD, regularization=0.05, learning_rate=0.03, biases=False, clip=False),
 }
 
 

@@ -78,7 +78,7 @@ def run(data, part, factors, th_size, batches, epochs):
     machines = {WHOLE: None} | ({ONE: 1} if device.name == "cuda" else {})
     for machine, processors in machines.items():
         for solver, variant, options in tqdm(variants, desc=f"bsgd_comparison, {machine}", leave=False):
-            model = SGD(factors, solver=solver, biases="baseline", device=device.name, **RATES, **options)
+            model = SGD(factors, solver=solver, biases="baseline", clip=False, device=device.name, **RATES, **options)
             reached = _epochs(device, model, train, test, epochs, processors)
             what = ratings.name, train.nnz, machine, solver, variant, device.name
             rows += [(*what, epoch, *of_epoch) for epoch, of_epoch in enumerate(reached, 1)]

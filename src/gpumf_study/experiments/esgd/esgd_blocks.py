@@ -65,7 +65,7 @@ def run(data, part, factors, th_size, st, epochs, repeats):
         train, test = ratings.split(0.1, seed=repeat)
         for threads, steps in tqdm(pairs, desc="esgd_blocks", leave=False):
             options = {"th_size": threads, "st": steps, "shuffle": True, "biases": "baseline", **rates(data)}
-            model = SGD(factors, solver="esgd", seed=repeat, device=device, **options)
+            model = SGD(factors, solver="esgd", seed=repeat, device=device, clip=False, **options)
             what = {"data": ratings.name, "nnz": train.nnz, "th_size": threads, "st": steps, "device": device}
             frames.append(_fits.history(model, train, epochs, test).assign(**what, repeat=repeat))
     frame = pd.concat(frames, ignore_index=True)

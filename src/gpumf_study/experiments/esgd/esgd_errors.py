@@ -74,7 +74,7 @@ def run(data, part, factors, th_size, st, epochs, repeats):
     def trainings(name, train, test, repeat):
         for order, options in ORDERS.items():
             common = {"biases": "baseline", "seed": repeat, "device": device, **rates(name)}
-            model = SGD(factors, solver="esgd", th_size=th_size, st=st, **common, **options)
+            model = SGD(factors, solver="esgd", th_size=th_size, st=st, clip=False, **common, **options)
             what = {"data": name, "order": order, "users": train.n_users, "items": train.n_items}
             what |= {"nnz": train.nnz, "test_nnz": test.nnz, "device": device, "repeat": repeat, **rates(name)}
             yield _fits.history(model, train, epochs, test).assign(**what)

@@ -69,8 +69,8 @@ def run(data, part, factors, th_size, st, repeats):
                 **rates(name),
                 **options,
             }
-            model = SGD(factors, solver="esgd", **common)
-            streamed = SGD(factors, solver="esgd", chunk=max(train.nnz // _CHUNKS, 1), **common)
+            model = SGD(factors, solver="esgd", clip=False, **common)
+            streamed = SGD(factors, solver="esgd", chunk=max(train.nnz // _CHUNKS, 1), clip=False, **common)
             measured, finite = _parts(device, model, train, repeats)
             measured[STREAMED], still = _streamed(device, streamed, train, repeats)
             what = name, train.nnz, order, device.name

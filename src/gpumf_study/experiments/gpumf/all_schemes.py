@@ -29,8 +29,8 @@ ABOVE = 1.01  # of the larger error at which a reference ends: the error that sc
 _GPU = [f"{kind} {name}" for kind, model in MODELS.items() for name, at in model.solvers().items() if at == "cuda"]
 _CPU = ["ALS sequential", "ALS parallel", "ALS parallel_cg", "SGD ordered", "SGD ordered_parallel"]
 PARAMETERS = {
-    "ALS": {"regularization": cumf_convergence.LAMBDA["ml"], "biases": False},
-    "SGD": sgd_schemes.RATES["ml"] | {"schedule": sgd_schemes.POWER, "biases": False},
+    "ALS": {"regularization": cumf_convergence.LAMBDA["ml"], "biases": False, "clip": False},
+    "SGD": sgd_schemes.RATES["ml"] | {"schedule": sgd_schemes.POWER, "biases": False, "clip": False},
     "RBM": RBM.THESIS,
 }
 

@@ -45,7 +45,7 @@ def run(data, factors, epochs, parameters):
         arguments = chosen(parameters, name, "ALS")
         for kernel in tqdm(kernels, desc=f"als_convergence {ratings.name}", leave=False):
             if factors <= ALS.solver_classes()[kernel].max_factors:
-                fitted = ALS(factors, solver=kernel, biases=False, **arguments).fit(train, epochs, test)
+                fitted = ALS(factors, solver=kernel, biases=False, clip=False, **arguments).fit(train, epochs, test)
                 frames.append(fitted.history.assign(data=ratings.name, kernel=kernel, device=fitted.device))
     frame = pd.concat(frames, ignore_index=True)
     frame = frame[["data", "kernel", "device", "epoch", "seconds", "rmse", "mae"]]

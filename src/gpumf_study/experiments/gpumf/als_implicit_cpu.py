@@ -67,10 +67,10 @@ def run(data, factors, exact, seeds, iterations, k, alpha, regularization):
         for f in tqdm(factors, desc=f"als_implicit_cpu, seed {seed}", leave=False):
             models = {
                 OURS: ImplicitALS(f, regularization, alpha=alpha, solver="parallel_cg", device="cpu", seed=seed),
-                CG: ALS(f, EXPLICIT, solver="parallel_cg", device="cpu", seed=seed, biases=False),
+                CG: ALS(f, EXPLICIT, solver="parallel_cg", device="cpu", seed=seed, biases=False, clip=False),
             }
             if f <= exact:
-                models[EXACT] = ALS(f, EXPLICIT, solver="parallel", device="cpu", seed=seed, biases=False)
+                models[EXACT] = ALS(f, EXPLICIT, solver="parallel", device="cpu", seed=seed, biases=False, clip=False)
             models = {name: _with_steps(model) for name, model in models.items()}
             measured = _iterations(models, train, iterations) + _fits(models, train, test, iterations, k)
             chosen = _defaults(f, train)
@@ -83,7 +83,10 @@ def run(data, factors, exact, seeds, iterations, k, alpha, regularization):
 
 def _defaults(factors, train):
     """Those of the models that are timed which the classes choose by themselves."""
-    by_class = {"ImplicitALS": ImplicitALS(factors, device="cpu"), "ALS": ALS(factors, device="cpu", biases=False)}
+    by_class = {
+        "ImplicitALS": ImplicitALS(factors, device="cpu"),
+        "ALS": ALS(factors, device="cpu", biases=False, clip=False),
+    }
     return {f"{name}, {model.choose(train)}" for name, model in by_class.items()}
 
 

@@ -88,14 +88,18 @@ def _part(ratings, share):
 
 def _seconds(kernel, ratings, factors, repeats):
     """Of each iteration; what the trainer keeps on the device is freed when it returns."""
-    model = ALS(factors, solver=kernel, regularization=0.05, biases=False)
+    model = ALS(factors, solver=kernel, regularization=0.05, biases=False, clip=False)
     trainer = model.make_solver(ratings)
     return _limits.clock(model.device)(lambda: trainer.epoch(0), repeats, warmup=1)
 
 
 def _work(kernel, ratings, f):
     """(bytes, FLOP) of an iteration."""
-    steps = ALS(f, regularization=0.05, biases=False).cg_steps if kernel in _limits.CONJUGATE_GRADIENT else None
+    steps = (
+        ALS(f, regularization=0.05, biases=False, clip=False).cg_steps
+        if kernel in _limits.CONJUGATE_GRADIENT
+        else None
+    )
     shape = ratings.n_users, ratings.n_items
     return np.sum([_limits.half_sweep(*sides, ratings.nnz, f, steps) for sides in (shape, shape[::-1])], axis=0)
 

@@ -26,8 +26,8 @@ METRICS = "rmse", "mae"
 _FITTED_TO = "rmse"
 FIXED = {
     "RBM": {"momentum": 0.9, "average": "batch", "batch": 50},
-    "SGD": {"biases": True, "bias_regularization": 0.02},
-    "ALS": {"biases": False},
+    "SGD": {"biases": True, "clip": False, "bias_regularization": 0.02},
+    "ALS": {"biases": False, "clip": False},
 }
 """What every model of a kind has in common; `beta` in a grid is that of `schedules.Power`."""
 

@@ -51,9 +51,9 @@ def run(data, epochs, als_regularization, sgd_regularization, learning_rate):
     """
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)
-    sgd = partial(SGD, _FACTORS, sgd_regularization, learning_rate=learning_rate, device="cpu")
+    sgd = partial(SGD, _FACTORS, sgd_regularization, learning_rate=learning_rate, device="cpu", clip=False)
     models = {
-        "ALS": ALS(_FACTORS, als_regularization, solver="sequential", device="cpu", biases=False),
+        "ALS": ALS(_FACTORS, als_regularization, solver="sequential", device="cpu", biases=False, clip=False),
         "SGD": sgd(solver="ordered", biases=False),
     }
     drawn, biased = sgd(solver="sequential", biases=False), sgd(solver="ordered", biases=True)

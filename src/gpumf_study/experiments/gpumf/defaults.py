@@ -56,8 +56,8 @@ PROFILES = {
         "data": ["ml-100k"],
         "most": 150_000,
         "grids": {
-            "ALS": {"biases": [True], "regularization": [0.1, 0.2]},
-            "SGD": {"biases": [True], "regularization": [0.1], "learning_rate": [0.01, 0.02]},
+            "ALS": {"biases": [True], "clip": [True], "regularization": [0.1, 0.2]},
+            "SGD": {"biases": [True], "clip": [True], "regularization": [0.1], "learning_rate": [0.01, 0.02]},
         },
         "epochs": 10,
         "seeds": 2,
@@ -67,7 +67,7 @@ PROFILES = {
 PROFILES["smoke"] = {
     "data": ["ml-100k-synthetic"],
     "most": 30_000,
-    "grids": {"ALS": {"factors": [4], "biases": [True], "regularization": [0.1, 0.3]}},
+    "grids": {"ALS": {"factors": [4], "biases": [True], "clip": [True], "regularization": [0.1, 0.3]}},
     "epochs": 2,
     "seeds": 2,
     "device": "cpu",
@@ -83,7 +83,7 @@ class AfterBiases:
     """
 
     def __init__(self, **parameters):
-        self._factors = ALS(biases=False, **parameters)
+        self._factors = ALS(biases=False, clip=False, **parameters)
 
     @property
     def solver(self):

@@ -27,9 +27,15 @@ from gpumf_study.findings import Finding, Open, Target
 MODELS = {"ALS": ALS, "ImplicitALS": ImplicitALS, "SGD": SGD}
 PEER = "implicit"
 PHASES = {"prepare": "blue", "transfer": "orange", "train": "green", "compile": "grey"}
-_POWER = {"biases": False, "regularization": 0.05, "learning_rate": 0.03, "schedule": schedules.Power(0.1)}
+_POWER = {
+    "biases": False,
+    "clip": False,
+    "regularization": 0.05,
+    "learning_rate": 0.03,
+    "schedule": schedules.Power(0.1),
+}
 PARAMETERS = {
-    "ALS": {"biases": False, "regularization": 0.05},
+    "ALS": {"biases": False, "clip": False, "regularization": 0.05},
     "ImplicitALS": {"regularization": 0.1, "alpha": 40.0},
     "SGD": _POWER,
 }

@@ -115,7 +115,7 @@ def half_sweeps(data, factors):
     ratings = load_ratings(data)
     train = ratings if ratings.test_mask is None else ratings.official_split()[0]
     for kernel in KERNELS:
-        model = ALS(factors, solver=kernel, regularization=0.05, biases=False)
+        model = ALS(factors, solver=kernel, regularization=0.05, biases=False, clip=False)
         trainer = model.make_solver(train)
         trainer.epoch(0)
         trainer.synchronize()

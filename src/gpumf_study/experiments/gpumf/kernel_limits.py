@@ -61,7 +61,7 @@ def _steps(ratings, f, device):
     def trainers(model):
         for kernel, where in model.solvers().items():
             if where == device and (model is not SGD or kernel in SGD_KERNELS):
-                made = model(f, _REGULARIZATION[model], biases=False, solver=kernel)
+                made = model(f, _REGULARIZATION[model], biases=False, clip=False, solver=kernel)
                 yield made, kernel, made.make_solver(ratings)
 
     for made, kernel, trainer in trainers(ALS):

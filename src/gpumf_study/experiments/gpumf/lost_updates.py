@@ -186,7 +186,7 @@ def counts(side, /, factors, epochs, kernel, device, **options):
     rate = 2.0 ** np.floor(np.log2(_DRIFT / (factors * epochs * side.n_ratings.max())))
     start = [np.ones((n, factors), np.float32) for n in (ratings.n_users, ratings.n_items)]
     start[side.place][:] = 0
-    model = SGD(factors, 0, learning_rate=rate, solver=kernel, device=device, biases=False, **options)
+    model = SGD(factors, 0, learning_rate=rate, solver=kernel, device=device, biases=False, clip=False, **options)
     values = np.where(side.marked, np.float32(STEP / rate), np.float32(0))
     train = replace(ratings, values=values, test_mask=None)
     on = None if device == "cpu" else backends.device(device)

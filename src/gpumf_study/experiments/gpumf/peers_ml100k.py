@@ -140,7 +140,9 @@ def _trained(sets, job):
 def _ours(program, train, judge, seed, parameters):
     arguments = dict(parameters)
     epochs, lambda_ = arguments.pop("epochs"), arguments["regularization"]
-    model = SGD(biases=True, bias_regularization=lambda_, solver="ordered", device="cpu", seed=seed, **arguments)
+    model = SGD(
+        biases=True, clip=False, bias_regularization=lambda_, solver="ordered", device="cpu", seed=seed, **arguments
+    )
     model.fit(train, epochs)
     return model.predict(judge.users, judge.items), model.times.train, model.times.wall - model.times.compile
 

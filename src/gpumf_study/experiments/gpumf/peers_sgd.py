@@ -143,7 +143,15 @@ def _fitted(program, factors, train, judge, epochs, regularization, rate, seed, 
     if program == PEER:
         mean = np.load(train, mmap_mode="r")[:, 2].mean(dtype=np.float64)
         return [_libmf(factors, train, mean, judge, n, regularization, rate) for n in epochs]
-    model = SGD(factors, regularization, learning_rate=rate, init_std=0.3 * factors**-0.5, seed=seed, **OURS[program])
+    model = SGD(
+        factors,
+        regularization,
+        learning_rate=rate,
+        init_std=0.3 * factors**-0.5,
+        seed=seed,
+        clip=False,
+        **OURS[program],
+    )
     history = model.fit(train, max(epochs), judge).history.set_index("epoch")
     return [
         {

@@ -57,10 +57,18 @@ def run(data, factors, share, repeats, device):
         if share < 1:
             ratings = ratings.select(random_subset(ratings.nnz, round(share * ratings.nnz), seed=0))
         for f in tqdm(factors, desc=f"sgd_choice {name}", leave=False):
-            default = SGD(f, device=device, regularization=0.02, biases=False).choose(ratings)
+            default = SGD(f, device=device, regularization=0.02, biases=False, clip=False).choose(ratings)
             for kernel in KERNELS:
                 seconds = _seconds(
-                    SGD(f, learning_rate=RATE, solver=kernel, device=device, regularization=0.02, biases=False),
+                    SGD(
+                        f,
+                        learning_rate=RATE,
+                        solver=kernel,
+                        device=device,
+                        regularization=0.02,
+                        biases=False,
+                        clip=False,
+                    ),
                     ratings,
                     repeats,
                 )

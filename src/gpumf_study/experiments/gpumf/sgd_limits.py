@@ -40,7 +40,7 @@ def run(data, factors, repeats):
     rows = []
     kernels = ("hogwild", "cumf_sgd", "fast") if device == "cuda" else ("sequential", "parallel")
     for kernel in tqdm(kernels, desc="sgd_limits", leave=False):
-        model = SGD(factors, solver=kernel, regularization=0.02, biases=False)
+        model = SGD(factors, solver=kernel, regularization=0.02, biases=False, clip=False)
         trainer = model.make_solver(train)
         runs, row_bytes = plan(model, train)
         gather = (12 * train.nnz + row_bytes) / ceilings["copy_bytes_per_second"]

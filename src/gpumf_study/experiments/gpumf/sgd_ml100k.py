@@ -125,7 +125,9 @@ def at_edges(frame, names=_GRID):
 
 
 def _model(kernel, seed, factors, beta, **parameters):
-    return SGD(factors, solver=kernel, seed=seed, biases=True, schedule=schedules.Power(beta), **parameters)
+    return SGD(
+        factors, solver=kernel, seed=seed, biases=True, clip=False, schedule=schedules.Power(beta), **parameters
+    )
 
 
 def _row(fold, step, seed, fitted, parameters, epochs, errors):

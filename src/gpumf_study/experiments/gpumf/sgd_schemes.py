@@ -99,6 +99,7 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rat
                     schedule=schedules.from_dict(schedule),
                     threads=threads.get(label),
                     biases=False,
+                    clip=False,
                     **arguments,
                     **options,
                 )

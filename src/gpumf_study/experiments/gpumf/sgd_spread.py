@@ -62,7 +62,9 @@ def run(data, schemes, factors, folds, seeds, epochs, epochs_of_cu2rec):
         for label, (kernel, options) in tqdm(chosen.items(), desc=f"sgd_spread, fold {fold}", leave=False):
             rates, n = (RATES_OF_CU2REC, epochs_of_cu2rec) if kernel == "cu2rec" else (RATES, epochs)
             for seed in range(seeds):
-                fitted = SGD(factors, solver=kernel, seed=seed, biases=True, **rates, **options).fit(train, n)
+                fitted = SGD(factors, solver=kernel, seed=seed, biases=True, clip=False, **rates, **options).fit(
+                    train, n
+                )
                 errors = fitted.score(test)
                 rows.append((label, kernel, fitted.device, fold, seed, errors["rmse"], errors["mae"]))
     frame = pd.DataFrame(rows, columns=["scheme", "kernel", "device", "fold", "seed", "rmse", "mae"])

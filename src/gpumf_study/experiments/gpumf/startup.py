@@ -44,7 +44,7 @@ from gpumf.ratings import Ratings
 module, device, factors = sys.argv[1:]
 cells = np.random.default_rng(0).permutation(300 * 200)[:5_000]
 ratings = Ratings(cells // 200, cells % 200, np.arange(5_000) % 5 + 1, 300, 200)
-model = import_module(module).ALS(int(factors), 0.05, biases=False, solver="tensor_core", device=device)
+model = import_module(module).ALS(int(factors), 0.05, biases=False, clip=False, solver="tensor_core", device=device)
 model.fit(ratings, 1)
 compiled, started = backends.device(device).compile_seconds, time.perf_counter()
 model.recommend(0)

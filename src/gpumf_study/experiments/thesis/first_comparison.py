@@ -86,7 +86,7 @@ def run(data, als_epochs, sgd_epochs, repeats, parameters):
             train, test = ratings.split(0.2, seed=repeat)
             for model, kernel, epochs in tqdm(kernels, desc=f"first_comparison {ratings.name}", leave=False):
                 arguments = chosen(parameters, name, model.__name__)
-                fitted = model(FACTORS, biases=False, solver=kernel, seed=repeat, **arguments)
+                fitted = model(FACTORS, biases=False, clip=False, solver=kernel, seed=repeat, **arguments)
                 fitted.fit(train, epochs, test)
                 frames.append(
                     with_wall(fitted, train, threshold(ratings.name)).assign(

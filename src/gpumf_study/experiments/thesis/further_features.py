@@ -161,7 +161,7 @@ def _fits(features, factors, epochs, seed, device, train, judged, tried):
     rows = [row(BIASES, biases(judged))]
     for model, regularization, weight in tried:
         whole = joined(left, *features[model], weight * left.values.std()) if model in features else left
-        fitted = ALS(factors, regularization, biases=True, weighted=False, device=device, seed=seed)
+        fitted = ALS(factors, regularization, biases=True, clip=False, weighted=False, device=device, seed=seed)
         predicted = biases(judged) + fitted.fit(whole, epochs).predict(judged.users, judged.items, ids=False)
         what = {"regularization": regularization, "weight": weight, "kernel": fitted.solver}
         rows.append(row(model, predicted, **what, features=whole.nnz - train.nnz))

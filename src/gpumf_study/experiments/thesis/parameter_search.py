@@ -108,7 +108,7 @@ def run(data, sgd_regularization, learning_rate, als_regularization, updates, al
         for repeat in tqdm(range(repeats), desc=f"parameter_search {ratings.name}", leave=False):
             sets = _split(ratings, repeat)
             for value in als_regularization:
-                model = ALS(FACTORS, value, solver=als_kernel(), seed=repeat, biases=False)
+                model = ALS(FACTORS, value, solver=als_kernel(), seed=repeat, biases=False, clip=False)
                 rows.append(_row("regularization", model, sets, als_epochs, ratings.name, repeat))
             epochs = int(np.ceil(updates / sets[0].nnz))
             start = _published.value("Figure 6.1", "best regularization", ratings.name) or FIRST_REGULARIZATION
@@ -157,7 +157,16 @@ def _split(ratings, seed):
 
 def _hogwild(regularization, rate, seed):
     kernel, threads = ("hogwild", SGD_THREADS) if backends.available() else ("parallel", None)
-    return SGD(FACTORS, regularization, learning_rate=rate, solver=kernel, threads=threads, seed=seed, biases=False)
+    return SGD(
+        FACTORS,
+        regularization,
+        learning_rate=rate,
+        solver=kernel,
+        threads=threads,
+        seed=seed,
+        biases=False,
+        clip=False,
+    )
 
 
 class OverfittingStop:

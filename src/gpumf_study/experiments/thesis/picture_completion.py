@@ -105,10 +105,10 @@ def completed(original, known, seed, factors, regularizations, epochs):
 
     train, held_out = pixels.split(0.1, seed)
     pairs = [(f, regularization) for f in factors for regularization in regularizations]
-    models = [ALS(*pair, biases=False, seed=seed) for pair in pairs]
+    models = [ALS(*pair, biases=False, clip=False, seed=seed) for pair in pairs]
     errors = [model.fit(train, epochs, held_out).history.rmse.iloc[-1] for model in models]
     best = pairs[np.argmin(errors)]
-    fitted = ALS(*best, biases=False, seed=seed).fit(pixels, epochs)
+    fitted = ALS(*best, biases=False, clip=False, seed=seed).fit(pixels, epochs)
     found = np.where(is_known, values, np.clip(mean + fitted.predict(rows, columns), 0, 255))
     frame = pd.DataFrame({"row": rows, "column": columns, "original": values, "known": is_known, "completed": found})
     what = dict(zip(("factors", "regularization"), best, strict=True))

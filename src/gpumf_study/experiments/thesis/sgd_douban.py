@@ -68,7 +68,7 @@ def run(data, kernels, factors, regularization, learning_rate, schedule, epochs,
     parameters |= {"schedule": schedules.from_dict(schedule), "biases": True}
     frames = []
     for kernel, repeat in tqdm(list(_runs(kernels, repeats)), desc=f"sgd_douban {ratings.name}", leave=False):
-        model = SGD(solver=kernel, seed=repeat, **parameters)
+        model = SGD(solver=kernel, seed=repeat, clip=False, **parameters)
         fitted = model.fit(train, epochs, test, stop=lambda row: row["mae"] <= threshold)
         history = first_comparison.with_wall(fitted, train, threshold)
         frames.append(history.assign(kernel=kernel, device=fitted.device, repeat=repeat))

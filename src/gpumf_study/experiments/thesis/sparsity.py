@@ -116,7 +116,7 @@ def thinned(ratings, density, seed=0):
 
 def _model(name, regularization, parameters, seed):
     if name == "ALS":
-        return ALS(FACTORS, regularization, solver=parameter_search.als_kernel(), seed=seed, biases=False)
+        return ALS(FACTORS, regularization, solver=parameter_search.als_kernel(), seed=seed, biases=False, clip=False)
     if name == "RBM":
         units = {"batch": parameter_search.RBM_BATCH, **parameter_search.RBM_FIXED, "weight_decay": regularization}
         return RBM(parameter_search.RBM_HIDDEN, seed=seed, **units, **parameters)
@@ -127,6 +127,7 @@ def _model(name, regularization, parameters, seed):
         threads=threads,
         seed=seed,
         biases=False,
+        clip=False,
         **parameters | {"regularization": regularization},
     )
 

@@ -108,7 +108,9 @@ def run(data, als_epochs, updates, repeats, cpu_repeats, drawing_repeats, parame
                 arguments = _arguments(setting, name, model, parameters)
                 if device not in usable or (device == "cpu" and repeat >= cpu_runs) or arguments is None:
                     continue
-                fitted = model(FACTORS, biases=False, solver=kernel, threads=threads, seed=repeat, **arguments)
+                fitted = model(
+                    FACTORS, biases=False, clip=False, solver=kernel, threads=threads, seed=repeat, **arguments
+                )
                 epochs = als_epochs if model is ALS else int(np.ceil(updates / train.nnz))
                 # What one fit has ordered of a set the next one would not have to.
                 fresh = train.select(np.arange(train.nnz))

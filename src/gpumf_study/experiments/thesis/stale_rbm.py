@@ -98,7 +98,10 @@ def run(data, orders, first, chunks, every, factors, factor_epochs, hidden, hidd
         for seed in range(seeds):
             arrived = _arrived(ratings, order, seed)
             if arrived is not None:
-                models = SGD(factors, solver=kernel, seed=seed, **_SGD), RBM(hidden, solver=kernel, seed=seed, **_RBM)
+                models = (
+                    SGD(factors, solver=kernel, seed=seed, clip=False, **_SGD),
+                    RBM(hidden, solver=kernel, seed=seed, **_RBM),
+                )
                 epochs = factor_epochs, hidden_epochs
                 rows += [
                     {"order": order, "seed": seed, **row}

@@ -97,7 +97,10 @@ def run(data, threads, few, blocks, most_epochs, repeats, parameters):
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)
     arguments = chosen(parameters, data, "ALS")
-    resident, factors = _resident(device, train), ALS(FACTORS, biases=False, **arguments).initial_factors(train)
+    resident, factors = (
+        _resident(device, train),
+        ALS(FACTORS, biases=False, clip=False, **arguments).initial_factors(train),
+    )
     processors = device.facts["multiprocessors"]
     rows = []
     for kernel, (first, last, step) in threads.items():
@@ -134,7 +137,7 @@ def run(data, threads, few, blocks, most_epochs, repeats, parameters):
 
 
 def _model(kernel, device, threads, arguments):
-    return ALS(FACTORS, biases=False, solver=kernel, device=device.name, threads=threads, **arguments)
+    return ALS(FACTORS, biases=False, clip=False, solver=kernel, device=device.name, threads=threads, **arguments)
 
 
 def _epochs_to_threshold(kernel, device, train, test, arguments, most):
