@@ -155,7 +155,7 @@ FIT = {
     "validation, unknown": (
         FRAME, {"validation": FRAME.assign(item="new").head(1)}, ValueError, "validation: 1 items, such as 'new'"),
     "keep": (TRAIN, {"keep": "first"}, ValueError, "keep must be 'last' or 'best', not 'first'"),
-    "keep without validation": (TRAIN, {"keep": "best"}, ValueError, "keep='best'.* need a validation set"),
+    "keep without validation": (TRAIN, {"keep": "best"}, ValueError, "keep='best' needs a validation set"),
     "patience alone": (TRAIN, {"patience": 2}, ValueError, "patience goes with keep='best'"),
     "patience": (
         TRAIN, {"patience": 0, "keep": "best", "validation": TRAIN},

@@ -61,7 +61,7 @@ def test_idle_threads_of_numba_do_not_spin_unless_told_to(given, expected):
 def test_what_a_first_fit_of_als_does_without_is_imported_late():
     assert (
         loaded(
-            "from gpumf import ALS; from gpumf.ratings import load_dataset, Ratings; Ratings; ALS(8, device='cpu')",
+            "from gpumf import ALS; from gpumf.ratings import Ratings; ALS(8, device='cpu')",
             LATE,
         )
         == []

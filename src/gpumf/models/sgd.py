@@ -46,9 +46,10 @@ _LEAST_GROUPS, _LEAST_THREADS = 512, 4096
 class SGD(Factorization):
     """Stochastic gradient descent on sum (r_ui - p_u . q_i)^2 / 2 + lambda/2 (|p_u|^2 + |q_i|^2) per rating.
 
-    With the default solver of the CPU, `parallel`, two runs of the same seed differ slightly, as with any kernel that
-    updates in parallel without locks (Recht et al. 2011). `sequential`, `ordered` and `ordered_parallel` give the
-    same factors, bit for bit. For predicting ratings; for top-N lists take `ImplicitALS`.
+    With the default solver of the CPU, `ordered_parallel`, the same seed gives the same factors, bit for bit, as with
+    `sequential` and `ordered`. With the defaults of a GPU, `fast` and `kato_hosino`, and with `parallel`, two runs of
+    a seed differ slightly: they update in parallel without locks (Recht et al. 2011). For predicting ratings; for
+    top-N lists take `ImplicitALS`.
 
     An epoch is nnz updates: `sequential`, `parallel` and `hogwild` draw ratings with replacement (thesis, sections
     2.3.2 and 4.1, Algorithm 4.1), `cu2rec` one of each user's at a time, the others take every rating once.
@@ -99,8 +100,8 @@ class SGD(Factorization):
     _solvers: ClassVar = {
         "sequential": Sequential,
         "ordered": Ordered,
-        "ordered_parallel": OrderedParallel,
         "parallel": Parallel,
+        "ordered_parallel": OrderedParallel,
         "kato_hosino": KatoHosino,
         "gpusgd": GpuSgd,
         "newgpusgd": NewGpuSgd,
@@ -186,7 +187,7 @@ class SGD(Factorization):
         >>> from gpumf.ratings import Ratings
         >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
         >>> SGD(2, device="cpu").choose(ratings)
-        'parallel'
+        'ordered_parallel'
         """
         if self.device == "cpu":
             return super().choose(train)
