@@ -1,6 +1,7 @@
 // Sums of absolute and squared errors of p_u . q_i over a set of ratings, in one pass.
 // MAE and RMSE (thesis, equation 6.1) follow from the two sums, without a copy of single errors to the host. Products
-// are clipped to low..high, which may be infinite; what is not a number stays so.
+// are clipped to low..high, which may be infinite; what is not finite stays so:
+// a model that diverged has no error.
 //
 //   1. errors: a group of lanes a rating, sums of each group in double, then of each block in shared memory.
 //   2. total_errors: the sum over the blocks, by one block.
@@ -17,7 +18,7 @@ extern "C" __global__ void errors(const int* __restrict__ users, const int* __re
         float p[FACTORS_PER_LANE], q[FACTORS_PER_LANE];
         load_factors(p, user_factors, users[t]);
         load_factors(q, item_factors, items[t]);
-        const float dot = group_dot(p, q), clipped = dot < low ? low : dot > high ? high : dot;
+        const float dot = group_dot(p, q), clipped = !isfinite(dot) ? dot : dot < low ? low : dot > high ? high : dot;
         if (group_lane() == 0) sums.add((double)clipped - (double)values[t]);
     }
     sums.store_of_block(partial + 2 * blockIdx.x);

@@ -41,7 +41,7 @@ def test_unknown_users_and_items_count_with_the_mean(device):
     assert rmse == pytest.approx(np.sqrt((error**2).mean()), rel=1e-5)
 
 
-def test_products_are_clipped_and_what_is_no_number_is_not(device):
+def test_products_are_clipped_and_what_is_not_finite_is_not(device):
     ratings = Ratings([0, 0, 0, 1], [0, 1, 2, 0], [1, 2, 3, 4], 2, 3)
     p, q = np.float32([[1], [np.nan]]), np.float32([[-7], [3], [9]])
     p, q = (p, q) if device == "cpu" else map(backends.device(device).array, (p, q))
@@ -49,6 +49,10 @@ def test_products_are_clipped_and_what_is_no_number_is_not(device):
     rmse, mae = Errors(ratings, known, 4.0, 1, device, bounds=(1.5, 5.0))(p, q)
     assert (rmse, mae) == (pytest.approx(np.sqrt((0.25 + 1 + 4) / 4)), pytest.approx(3.5 / 4))
     assert np.isnan(Errors(ratings, ~known | known, 4.0, 1, device, bounds=(1.5, 5.0))(p, q)[0])
+    for sign in (-1, 1):
+        large = np.float32([[1], [sign * 1e30]]), np.full((3, 1), 1e30, np.float32)
+        p, q = large if device == "cpu" else map(backends.device(device).array, large)
+        assert np.isinf(Errors(ratings, ~known, 4.0, 1, device, bounds=(1.5, 5.0))(p, q)[0])
 
 
 def test_nothing_known_at_all(device):

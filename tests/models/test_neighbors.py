@@ -52,7 +52,7 @@ def test_ranks_among_drawn_items():
     assert 0 < found["ndcg"] <= found["hit_rate"] < 1 and 0 < found["mrr"] < 1
     assert model.rank_sampled(test, 51, negatives=50)["hit_rate"] == 1
     # A model that knows the answers ranks each test item first.
-    model._predict_at = lambda users, items: (np.isin(users * 20 + items, test.users * 20 + test.items)) * 1.0
+    model._scores_at = lambda users, items: (np.isin(users * 20 + items, test.users * 20 + test.items)) * 1.0
     assert model.rank_sampled(test, 1) == {"hit_rate": 1, "ndcg": 1, "mrr": 1}
 
 

@@ -46,10 +46,10 @@ _LEAST_GROUPS, _LEAST_THREADS = 512, 4096
 class SGD(Factorization):
     """Stochastic gradient descent on sum (r_ui - p_u . q_i)^2 / 2 + lambda/2 (|p_u|^2 + |q_i|^2) per rating.
 
-    With the default solver of the CPU, `ordered_parallel`, the same seed gives the same factors, bit for bit, as with
-    `sequential` and `ordered`. With the defaults of a GPU, `fast` and `kato_hosino`, and with `parallel`, two runs of
-    a seed differ slightly: they update in parallel without locks (Recht et al. 2011). For predicting ratings; for
-    top-N lists take `ImplicitALS`.
+    The default solvers of the CPU, `ordered_parallel`, and of a GPU for few ratings, `kato_hosino`, give the same
+    factors for the same seed, bit for bit. With `fast`, the default of a GPU for many, two runs of a seed differ
+    slightly, as with `parallel`: they update in parallel without locks (Recht et al. 2011). For predicting ratings;
+    for top-N lists take `ImplicitALS`.
 
     An epoch is nnz updates: `sequential`, `parallel` and `hogwild` draw ratings with replacement (thesis, sections
     2.3.2 and 4.1, Algorithm 4.1), `cu2rec` one of each user's at a time, the others take every rating once.

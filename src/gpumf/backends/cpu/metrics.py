@@ -13,7 +13,10 @@ _CHUNK = 1 << 14
 @takes("int32 nnz", "int32 nnz", "float32 nnz", "float32 users f", "float32 items f")
 @cached_njit(nogil=True, parallel=True, fastmath=SUMS_IN_ANY_ORDER)
 def sum_errors(users, items, values, user_factors, item_factors, low, high):
-    """(sum |e|, sum e^2) as float64 over e = p_u . q_i, clipped to float32 low..high, - r_ui; products in FP32."""
+    """(sum |e|, sum e^2) as float64 over e = p_u . q_i, clipped to float32 low..high, - r_ui; products in FP32.
+
+    What is not finite stays so: a model that diverged has no error.
+    """
     n_chunks = (len(values) + _CHUNK - 1) // _CHUNK
     sums = np.zeros((n_chunks, 2))
     for chunk in prange(n_chunks):
@@ -22,7 +25,7 @@ def sum_errors(users, items, values, user_factors, item_factors, low, high):
             dot = np.float32(0)
             for k in range(len(p)):
                 dot += p[k] * q[k]
-            clipped = low if dot < low else high if dot > high else dot  # what is not a number stays so
+            clipped = low if -np.inf < dot < low else high if high < dot < np.inf else dot
             error = np.float64(clipped) - np.float64(values[t])
             sums[chunk, 0] += abs(error)
             sums[chunk, 1] += error * error
