@@ -99,7 +99,7 @@ def run(data, orders, first, chunks, every, factors, factor_epochs, hidden, hidd
             arrived = _arrived(ratings, order, seed)
             if arrived is not None:
                 models = (
-                    SGD(factors, solver=kernel, seed=seed, clip=False, **_SGD),
+                    SGD(factors, solver=kernel, seed=seed, **_SGD),
                     RBM(hidden, solver=kernel, seed=seed, **_RBM),
                 )
                 epochs = factor_epochs, hidden_epochs
