@@ -46,7 +46,7 @@ def defined(attribute):
     """The classes of all schemes that define a method themselves."""
     schemes = {scheme for model in (ALS, ImplicitALS, SGD, RBM) for scheme in model.solver_classes().values()}
     classes = {base for scheme in schemes for base in scheme.__mro__ if attribute in vars(base)}
-    found = [of for of in classes if of.__module__.startswith("gpumf.models.")]
+    found = [of for of in classes if of.__module__.startswith("gpumf.solvers.")]
     assert found
     return found
 
@@ -75,7 +75,7 @@ def clock(monkeypatch):
     replace("train_batch", lambda *_: BATCH)
     replace("take_steps", lambda first, count: 2.0 * count)
     for of in defined("epoch"):
-        if not of.__module__.startswith(("gpumf.models.als", "gpumf.models.rbm", "gpumf.solvers.base")):
+        if not of.__module__.startswith(("gpumf.solvers.als_", "gpumf.solvers.rbm_", "gpumf.solvers.base")):
             monkeypatch.setattr(of, "epoch", lambda trainer, number: spend(trainer, 1.0))
 
     def lengthened(of, attribute, seconds):

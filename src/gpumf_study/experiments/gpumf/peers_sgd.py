@@ -199,7 +199,9 @@ def _rmse(users, items, mean, ratings):
     known = np.ones(ratings.nnz, bool)
     for factors, of in ((users, ratings.users), (items, ratings.items)):
         known &= np.isin(of, np.flatnonzero(np.isfinite(factors).all(axis=1)))
-    return Errors(ratings, known, mean, users.shape[1], "cpu")(users, items)[0]
+    return Errors(ratings, known, mean, users.shape[1], "cpu")(
+        *(np.ascontiguousarray(of, np.float32) for of in (users, items))
+    )[0]
 
 
 def summary(frame):
