@@ -5,8 +5,8 @@ the number of cores that this process may use. OMP_NUM_THREADS and NUMBA_NUM_THR
 parameter `threads` sets it for the model's methods (`obeys_threads`).
 
 Products of NumPy and SciPy run on the threads of their BLAS, which belong to all of the process. Where threadpoolctl
-is installed (https://pypi.org/project/threadpoolctl), these are as few while a method of a model with `threads`
-lasts; otherwise BLAS obeys its own settings alone, such as OMP_NUM_THREADS.
+is installed (https://pypi.org/project/threadpoolctl), those of every BLAS that is loaded by then are as few while a
+method of a model with `threads` lasts; otherwise BLAS obeys its own settings alone, such as OMP_NUM_THREADS.
 """
 
 from __future__ import annotations
