@@ -175,7 +175,7 @@ def explain(model):
     assert np.isfinite(model.explain(3, 2, ids=False)[0])
 
 
-def trainer(model):
+def make_solver(model):
     given = [vars(model)[name] for name in model._arrays if name in vars(model)]
     model.make_solver(TRAIN, *given).arrays()
 
@@ -187,7 +187,7 @@ def shown(model):
 
 USES = [
     predict, recommend, recommend_to_new, rank, score, similar, fold_in, partial_fit, warm, again, stored, explain,
-    trainer, shown,
+    make_solver, shown,
 ]  # fmt: skip
 OF = {
     "partial_fit": "partial_fit",
