@@ -46,7 +46,7 @@ def overview(ids="", source=None, artefact=None):
     ------
     ValueError : where there is none
     """
-    wanted = {"source": source, "artefact": artefact}
+    wanted = {"publication": source, "figure_or_table": artefact}
     wanted = {key: value for key, value in wanted.items() if value is not None}
     pairs = [
         (experiment, finding)
