@@ -43,7 +43,7 @@ def map_ratings(
     >>> for name, column in {"user": [0, 1], "item": [0, 2]}.items():
     ...     np.save(f"folder/{name}.npy", np.array(column, np.int32))
     >>> np.save("folder/rating.npy", np.array([4, 5], np.float32))
-    >>> ratings = mapped("folder", scale=(1, 5))
+    >>> ratings = map_ratings("folder", scale=(1, 5))
     >>> ratings.n_users, ratings.n_items, ratings.nnz
     (2, 3, 2)
     """

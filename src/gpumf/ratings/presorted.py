@@ -71,9 +71,9 @@ def presort(
     ------
     DataError : orders of other numbers of ratings
 
-    >>> from gpumf.ratings import Ratings, ordered
+    >>> from gpumf.ratings import Ratings, presort
     >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
-    >>> again = ordered(ratings.by_user, ratings.by_item)
+    >>> again = presort(ratings.by_user, ratings.by_item)
     >>> again.users, again.items
     (array([0, 1, 1], dtype=int32), array([0, 0, 2], dtype=int32))
     """

@@ -256,7 +256,7 @@ def rating_times(name: str) -> np.ndarray:
 def item_titles(name: str) -> pd.Series | None:
     """What the items of a data set are called: a Series of str by original id, or None where no file says.
 
-    >>> print(titles("jester1"))
+    >>> print(item_titles("jester1"))
     None
     """
     source = SOURCES.get(name)
@@ -365,7 +365,7 @@ def dataset_names() -> pd.DataFrame:
     Columns: description; present, whether its files are found or it is generated; download, whether
     `python -m gpumf.ratings <name>` fetches it.
 
-    >>> bool(names().loc["ml-100k-synthetic", "present"])
+    >>> bool(dataset_names().loc["ml-100k-synthetic", "present"])
     True
     """
     import pandas as pd

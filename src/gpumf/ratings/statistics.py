@@ -66,7 +66,7 @@ def describe(*ratings: Ratings) -> pd.DataFrame:
 def published_shapes() -> pd.DataFrame:
     """The statistics that are published, as `describe` gives them; NaN where a number is not.
 
-    >>> int(published().loc["netflix", "users"])
+    >>> int(published_shapes().loc["netflix", "users"])
     480189
 
     Douban and Jester: the thesis, section 6.1. MovieLens: GroupLens's descriptions of the sets. Netflix,
