@@ -312,7 +312,7 @@ def read_ratings(
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "mine.csv")
     ...     _ = path.write_text("who,what,stars\\nann,x,4\\nbob,x,5\\nbob,y,3\\n")
-    ...     ratings = read(path, "who", "what", "stars", scale=(1, 5))
+    ...     ratings = read_ratings(path, "who", "what", "stars", scale=(1, 5))
     >>> ratings.name, ratings.nnz, list(ratings.user_ids)
     ('mine', 3, ['ann', 'bob'])
     """
