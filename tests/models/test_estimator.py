@@ -226,7 +226,7 @@ def test_the_kernel_is_chosen_by_the_training_set(host, monkeypatch, n_users, n_
 
 def test_fit_chooses_where_no_kernel_was_given(device, sets, monkeypatch):
     train, _ = sets
-    small, large = ("parallel", "parallel") if device == "cpu" else ("kato_hosino", "fast")
+    small, large = ("ordered_parallel", "ordered_parallel") if device == "cpu" else ("kato_hosino", "fast")
     model = SGD(8, device=device, biases=False).fit(train, 1)
     assert model.solver == small and model.options == SGD(8, solver=small, device=device, biases=False).options
     monkeypatch.setattr(sgd, "_LEAST_GROUPS", 1)

@@ -234,7 +234,7 @@ def rating_times(name: str) -> np.ndarray:
     ------
     DataError : an unknown or absent set, one whose files do not say, or a rating without a time
 
-    >>> times("jester1")
+    >>> rating_times("jester1")
     Traceback (most recent call last):
         ...
     gpumf.ratings.checks.DataError: jester1 does not say when its ratings were given

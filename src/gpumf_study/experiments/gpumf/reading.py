@@ -18,7 +18,6 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import threads
-from gpumf.ratings import read_ratings
 from gpumf_study import figure_style as style
 from gpumf_study.findings import Finding, Target, median
 
@@ -32,15 +31,15 @@ _IDS = "integers", "strings"
 # VmHWM starts anew with the program; what getrusage says begins with what the process that started it had.
 _READ = """
 import json, re, sys, time
-from importlib import import_module
 from pathlib import Path
+
+from gpumf import read_ratings
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 
-read = import_module(sys.argv[2]).read
 before, started = peak(), time.perf_counter()
-ratings = read(sys.argv[1], scale=(0.5, 5))
+ratings = read_ratings(sys.argv[1], scale=(0.5, 5))
 seconds = time.perf_counter() - started
 arrays = sum(a.nbytes for a in (ratings.users, ratings.items, ratings.values))
 print(json.dumps({"nnz": ratings.nnz, "seconds": seconds, "peak": peak() - before, "arrays": arrays}))
@@ -74,7 +73,7 @@ def run(nnz, users, items, repeats):
                 _write(table, path)
                 times = repeats if ids == "integers" else 1
                 for repeat in tqdm(range(times), desc=f"{format} with {ids}", leave=False):
-                    command = [sys.executable, "-c", _READ, str(path), read_ratings.__module__]
+                    command = [sys.executable, "-c", _READ, str(path)]
                     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
                     rows.append((format, ids, found.pop("nnz"), threads.count(), repeat, *found.values()))
                 path.unlink()
