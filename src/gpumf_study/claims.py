@@ -70,7 +70,8 @@ class Claim:
     table : the function of the experiment that makes the table of which `select` takes rows, from its frame; None for
         the frame itself
     missing : what would be needed to test it, where that is not to be had
-    device : folder of the result; None for that of `results.reference`
+    device : folder of the result, or several, whose frames follow one another and are told apart by a column
+        `machine` with that name; None for that of `results.reference`
     """
 
     id: str
@@ -84,7 +85,7 @@ class Claim:
     evidence: str = "real"
     table: Callable[[pd.DataFrame], pd.DataFrame] | None = None
     missing: str | None = None
-    device: str | None = None
+    device: str | tuple[str, ...] | None = None
 
     def __post_init__(self):
         if self.evidence not in ("real", "synthetic", "built in"):
@@ -139,12 +140,18 @@ def evaluate(claim: Claim, experiment: str) -> dict[str, Any]:
     dict of COLUMNS; the verdict is 'missing' where no full run is recorded
     """
     device = claim.device or results.reference(experiment)
-    result = None if claim.missing else results.recorded(experiment, device)
-    found = claim.estimate(result.frame) if result else NOTHING
+    devices = (device,) if isinstance(device, str) else device
+    stored = [] if claim.missing else [results.recorded(experiment, name) for name in devices]
+    there = [result for result in stored if result is not None]
+    result = there[0] if len(there) == len(devices) else None
+    frames = (
+        [one.frame.assign(machine=one.device) for one in there] if len(devices) > 1 else [one.frame for one in there]
+    )
+    found = claim.estimate(pd.concat(frames, ignore_index=True)) if result else NOTHING
     row = {key: getattr(claim, key) for key in ("id", "publication", "figure_or_table", "published")}
     row["statement"] = claim.statement + (f" Missing: {claim.missing}." if claim.missing else "")
     row |= {
-        "device": device,
+        "device": " ".join(devices),
         "value": found.value,
         "n": found.n,
         "unit": found.unit,
@@ -155,9 +162,16 @@ def evaluate(claim: Claim, experiment: str) -> dict[str, Any]:
     if claim.criterion is not None:
         row |= {"at_least": claim.criterion.low, "at_most": claim.criterion.high}
     if result and not np.isnan(found.value):
-        row["source_file"] = result.path.relative_to(results.repository()).as_posix()
-        row["commit"] = result.provenance["commit"]
+        row["source_file"] = " ".join(one.path.relative_to(results.repository()).as_posix() for one in there)
+        row["commit"] = " ".join(dict.fromkeys(one.provenance["commit"] for one in there))
     return {key: row.get(key) for key in COLUMNS}
+
+
+def _together(found):
+    """The frame of a result, or those of several, told apart by the column machine."""
+    if len(found) == 1:
+        return found[0].frame
+    return pd.concat([one.frame.assign(machine=one.device) for one in found], ignore_index=True)
 
 
 def table(pairs: Iterable[tuple[str, Claim]]) -> pd.DataFrame:

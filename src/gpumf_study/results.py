@@ -25,6 +25,7 @@ import pandas as pd
 from gpumf import __version__, backends, suggestion, threads
 from gpumf._util import paths
 from gpumf.backends import sources
+from gpumf_study import schema
 
 # Folders of the machines whose results the book and the README show where none is named: of each experiment those of
 # the first that has it. Only what uses several cards is recorded under a name with their number.
@@ -194,6 +195,8 @@ def store(
     live : see `Result`
     source : the folder of the experiment, as 'thesis'
     """
+    if name not in schema.UNCONVERTED:
+        frame = schema.validated(frame)
     duration = datetime.now(UTC) - datetime.fromisoformat(before["started"])
     csv = frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
     facts = before | {

@@ -58,7 +58,7 @@ def test_who_has_first_ratings_now_starts_as_in_one_process(client, sets):
     assert np.allclose(several.item_factors, one.item_factors, atol=1e-5)
 
 
-OVERFITS = partial(ALS, 12, 1e-3, device="cpu", solver="parallel")
+OVERFITS = partial(ALS, 12, 1e-3, clip=False, device="cpu", solver="parallel")
 
 
 @pytest.mark.parametrize(("make", "before", "best"), [(OVERFITS, 1, 4), (MODELS["sgd"], 2, 2)])

@@ -185,3 +185,15 @@ def test_a_row_names_the_result_and_leaves_out_ends_that_are_unknown(store):
     assert claims.evaluate(of, "nothing")["verdict"] == "missing"
     frame = claims.table([("measured", of), ("measured", claim(above(1.0)))])
     assert list(frame) == claims.COLUMNS and not np.isinf(frame.at_most.astype(float)).any()
+
+
+def test_a_claim_over_several_machines_has_the_rows_of_all(store):
+    for device, seconds in (("nvidia-h100", 3.0), ("nvidia-h200", 2.0)):
+        store("measured", pd.DataFrame({"repeat": [0, 1], "seconds": seconds}), device=device)
+    compared = {"over": {"machine": "nvidia-h100"}, "under": {"machine": "nvidia-h200"}}
+    of = claim(above(1.0), select={"column": "seconds"} | compared, device=("nvidia-h100", "nvidia-h200"))
+    row = claims.evaluate(of, "measured")
+    assert row["value"] == 1.5 and row["device"] == "nvidia-h100 nvidia-h200"
+    assert row["source_file"].split()[1].startswith("data/results/nvidia-h200/") and row["commit"] == "c0ffee"
+    absent = claim(above(1.0), select={"column": "seconds"} | compared, device=("nvidia-h100", "nvidia-b200"))
+    assert claims.evaluate(absent, "measured")["verdict"] == "missing"

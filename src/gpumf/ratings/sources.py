@@ -190,7 +190,7 @@ def load_dataset(
     DataError : an unknown or absent set; a file that cannot be read; ratings that `Ratings.from_arrays` refuses;
         another number of users, items or ratings than the publisher's
 
-    >>> load("ml-100k-synthetic", seed=1).nnz
+    >>> load_dataset("ml-100k-synthetic", seed=1).nnz
     100000
     """
     if isinstance(name, str) and name.endswith("-synthetic"):

@@ -1,0 +1,172 @@
+"""Trainings as rows of the schema, and what is read off them: time to an error, last and best epochs, seconds.
+
+Functions that read a frame return one row a run (see `gpumf_study.schema`), with the columns of the run and `epoch`,
+`seconds` and `value` of what they look for. They fit `table=` of a Claim.
+"""
+
+from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import asdict, replace
+from typing import Any
+
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import Ratings
+from gpumf.models import Model
+from gpumf_study import schema
+from gpumf_study.experiments import identity, load_ratings, trained
+
+_PHASES = {"prepare": "preprocess", "transfer": "transfer", "train": "train", "compile": "compile"}
+_PHASES |= {"wall": "end_to_end"}
+
+
+def sweep(
+    models: Callable[[Ratings, int], Iterable[tuple[dict[str, Any], Model]]],
+    data: Iterable[str],
+    epochs: int,
+    repeats: int,
+    *,
+    held_out: float = 0.1,
+    part: tuple[int, int] | None = None,
+    official: bool = False,
+    metrics: tuple[str, ...] = ("rmse",),
+) -> pd.DataFrame:
+    """Train models on data sets, once a repeat.
+
+    Parameters
+    ----------
+    models : function (training ratings, repeat) -> pairs of (columns, unfitted model); 'epochs' among the columns
+        replaces `epochs`, and is no column of the result
+    data : names of data sets
+    epochs : int
+    repeats : int; repeat k splits the ratings with seed k
+    held_out : share of the ratings that are for testing
+    part : (users, items) of each that are taken, or None for all
+    official : split a data set that has a split of its own so instead
+    metrics : of 'rmse' and 'mae', those kept
+
+    Returns
+    -------
+    DataFrame with the rows of `rows`, and x_nnz, the training ratings
+    """
+    frames, identities = [], []
+    for name in data:
+        ratings = corner(load_ratings(name), part)
+        identities.append(identity(ratings))
+        for repeat in range(repeats):
+            published = official and ratings.test_mask is not None
+            train, test = ratings.official_split() if published else ratings.split(held_out, seed=repeat)
+            running = models(train, repeat)
+            for columns, model in tqdm(running, desc=f"{name}, repeat {repeat}", unit=" trainings", leave=False):
+                labels = {"data": name, **columns, "repeat": repeat, "x_nnz": train.nnz}
+                fitted = trained(model, train, labels.pop("epochs", epochs), test)
+                frames.append(rows(fitted, metrics).assign(**labels))
+    frame = pd.concat(frames, ignore_index=True)
+    frame.attrs["datasets"] = identities
+    return frame
+
+
+def rows(model: Model, metrics: tuple[str, ...] = ("rmse",)) -> pd.DataFrame:
+    """Return a fitted model's history and times as rows: task, model, solver, device, factors, epoch, phase, ..."""
+    history = model.history.melt(["epoch", "seconds"], list(metrics), "metric", "value").assign(phase="train")
+    times = pd.DataFrame(
+        [(_PHASES[name], seconds) for name, seconds in asdict(model.times).items()], columns=["phase", "seconds"]
+    )
+    size = getattr(model, "factors", None) or getattr(model, "hidden", None)
+    labels = {"task": "fit", "model": type(model).__name__, "solver": model.solver, "device": model.device}
+    return pd.concat([history, times], ignore_index=True).assign(**labels, factors=size)
+
+
+def corner(ratings: Ratings, part: tuple[int, int] | None) -> Ratings:
+    """Return the ratings of the first users and items as a data set of its own; all of them where `part` is None."""
+    if part is None:
+        return ratings
+    users, items = (int(min(most, n)) for most, n in zip(part, (ratings.n_users, ratings.n_items), strict=True))
+    inside = ratings.select((ratings.users < users) & (ratings.items < items), f"{ratings.name}, {users} x {items}")
+    return replace(
+        inside,
+        n_users=users,
+        n_items=items,
+        user_ids=ratings.user_ids[:users],
+        item_ids=ratings.item_ids[:items],
+    )
+
+
+def warm(model: Model, train: Ratings) -> None:
+    """Train a copy for an epoch, so that a timed training pays for nothing that a process does once."""
+    trained(copy(model), train, 1, None)
+
+
+def course(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the rows that a metric has after each epoch."""
+    return frame[(frame.metric == metric) & frame.epoch.notna()]
+
+
+def diverged(frame: pd.DataFrame) -> pd.Series:
+    """Return whether the run of each row diverged: a metric is missing after one of its epochs."""
+    missing = frame.metric.notna() & frame.value.isna()
+    return missing.groupby(_runs(frame)).transform("any")
+
+
+def converged(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of runs that did not diverge."""
+    return frame[~diverged(frame)]
+
+
+def last_epoch(frame: pd.DataFrame, metric: str = "rmse") -> pd.DataFrame:
+    """Return the last epoch of each run that converged."""
+    return _one_a_run(course(converged(frame), metric), lambda runs: runs.tail(1))
+
+
+def best_epoch(frame: pd.DataFrame, metric: str = "rmse") -> pd.DataFrame:
+    """Return of each run that converged the epoch of the lowest value."""
+    taken = course(converged(frame), metric)
+    return taken.loc[taken.groupby(_runs(taken)).value.idxmin(), _kept(frame)].reset_index(drop=True)
+
+
+def time_to_error(frame: pd.DataFrame, error: float | pd.Series, metric: str = "rmse") -> pd.DataFrame:
+    """Return the first epoch of each run that reaches an error; a run that never does has no row.
+
+    Parameters
+    ----------
+    error : float, or Series of data set -> float
+    """
+    taken = course(converged(frame), metric)
+    taken = taken[taken.epoch > 0]
+    bound = taken.data.map(error) if isinstance(error, pd.Series) else error
+    return _one_a_run(taken[taken.value <= bound], lambda runs: runs.head(1))
+
+
+def epoch_seconds(frame: pd.DataFrame, metric: str = "rmse") -> pd.DataFrame:
+    """Return what each epoch but the first recorded added to the seconds of its run; a row an epoch."""
+    taken = course(converged(frame), metric)
+    added = taken.seconds - taken.groupby(_runs(taken)).seconds.shift()
+    return taken.assign(seconds=added)[_kept(frame)].dropna(subset="seconds").reset_index(drop=True)
+
+
+def phase_seconds(frame: pd.DataFrame, phase: str = "end_to_end", without: tuple[str, ...] = ()) -> pd.DataFrame:
+    """Return the seconds of a phase of each run that converged, less those of other phases, as 'compile'."""
+    taken = converged(frame)
+    taken = taken[taken.epoch.isna()] if "epoch" in taken else taken
+    runs = _runs(taken)
+    seconds = {
+        name: taken[taken.phase == name].set_index(runs[taken.phase == name]).seconds for name in (phase, *without)
+    }
+    found = taken[taken.phase == phase]
+    less = sum((seconds[name] for name in without), start=0.0 * seconds[phase]).reindex(runs[found.index])
+    found = found.assign(seconds=found.seconds - less.to_numpy())
+    return found[[*schema.run_columns(frame), "seconds"]].reset_index(drop=True)
+
+
+def _runs(frame):
+    """A number for the run of each row."""
+    return frame.groupby(schema.run_columns(frame), dropna=False, sort=False).ngroup()
+
+
+def _kept(frame):
+    return [*schema.run_columns(frame), "epoch", "seconds", "value"]
+
+
+def _one_a_run(rows, take):
+    return take(rows.groupby(_runs(rows), sort=False))[_kept(rows)].reset_index(drop=True)
