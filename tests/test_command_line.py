@@ -366,7 +366,7 @@ def test_predictions_are_shown_within_the_scale(tmp_path, capsys):
     assert pd.read_csv(io.StringIO(capsys.readouterr().out)).rating.between(1, 5).all()
 
 
-def test_ids_cannot_steer_a_terminal(tmp_path, capsys):
+def test_ids_cannot_steer_a_terminal(tmp_path, capsys, monkeypatch):
     evil = "i\x1b]0;owned\x07\x1b[2J"
     rows = [f"u{u},{evil if i == 0 else i},{(u + i) % 5}" for u in range(9) for i in range(9) if u != 3 or i]
     (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]))
@@ -381,6 +381,13 @@ def test_ids_cannot_steer_a_terminal(tmp_path, capsys):
     assert main(["recommend", folder, "--user", "u3", "--json"]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out and evil in {row["item"] for row in json.loads(out)["items"]}
+    of_all = ["recommend", folder, "--all-users", "-k", "9"]
+    assert main(of_all) == 0
+    assert evil in capsys.readouterr().out, "a file or a pipe has ids as they are"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(of_all) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "\\x1b]0;owned\\x07" in out
 
 
 def test_help_leads_to_the_model_that_makes_lists(capsys):

@@ -237,3 +237,17 @@ def test_a_library_that_others_can_write_is_compiled_again(monkeypatch, tmp_path
     library.parent.chmod(0o777)
     with pytest.warns(RuntimeWarning, match="can be written by others"), pytest.raises(PermissionError):
         compiled()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_a_library_of_another_user_is_compiled_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = 'extern "C" int one() { return 1; }', ["-fPIC"], []
+    library = compile.compiled("cpu/one", *source)
+    os.chown(library, 65534, 65534)
+    first = library.stat().st_ino
+    assert compile.compiled("cpu/one", *source) == library and library.stat().st_ino != first
+    assert library.stat().st_uid == os.geteuid()
+    os.chown(library.parent, 65534, 65534)
+    with pytest.warns(RuntimeWarning, match="belongs to another user"), pytest.raises(PermissionError):
+        compile.compiled("cpu/one", *source)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,12 +86,16 @@ def _all_lists(model, k, seen) -> Iterator[tuple[Any, list]]:
 
 
 def _as_csv(rows) -> Iterator[str]:
-    """The lines of a CSV file, its ids as they are."""
+    """The lines of a CSV file: ids as they are for a file or a pipe, as `shown` on a terminal."""
+    written = shown if sys.stdout.isatty() else lambda one: one
     yield "user,item,rank,rating"
     for user, found in rows:
         lines = io.StringIO()
         writer = csv.writer(lines, lineterminator="\n")
-        writer.writerows((user, row["item"], rank, f"{row['rating']:.6g}") for rank, row in enumerate(found, 1))
+        user = written(user)
+        writer.writerows(
+            (user, written(row["item"]), rank, f"{row['rating']:.6g}") for rank, row in enumerate(found, 1)
+        )
         if found:
             yield lines.getvalue().removesuffix("\n")
 
