@@ -56,6 +56,9 @@ LOOKS = {
 MODELS = {"ALS": ("green", "-o"), "SGD": ("purple", "-s"), "RBM": ("orange", "-^")}
 """Colour and line of a model, where its schemes are not told apart."""
 
+_WORDS = {"ml": "MovieLens", "yahoomusic": "Yahoo! Music", "msd": "Million Song Dataset", "1": "part 1"}
+_WORDS |= {"monti": "(Monti)", "latest": "latest", "small": "small", "synthetic": "(synthetic)"}
+
 WIDTH = 9.0  # inches; as wide as a page of the book
 NARROW = 3.9  # inches; as wide as a phone
 _PANELS = "panels"  # the label of figures that this module lays out, and may lay out anew
@@ -245,6 +248,17 @@ def log_scale(axis):
         axis.set_major_locator(LogLocator(subs=(1, 3)))
     if low > 5e-4 and high < 2e4:
         axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
+def data_name(name: str) -> str:
+    """Return what readers call a data set.
+
+    >>> [data_name(name) for name in ("ml-10m-synthetic", "netflix-synthetic, 500 x 20", "jester-1")]
+    ['MovieLens 10M (synthetic)', 'Netflix (synthetic), 500 x 20', 'Jester part 1']
+    """
+    name, *part = name.split(", ", 1)
+    words = [_WORDS.get(word, word.upper() if word[0].isdigit() else word.title()) for word in name.split("-")]
+    return ", ".join([" ".join(words), *part])
 
 
 def curve(axis, series, model, scheme, label=None):
