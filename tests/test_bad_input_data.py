@@ -146,7 +146,7 @@ PATHS = {
 
 
 @table(PATHS)
-@pytest.mark.parametrize("read_from", [read_ratings, map_ratings, Ratings.from_parquet])
+@pytest.mark.parametrize("read_from", [read_ratings, map_ratings])
 def test_paths_that_lead_nowhere(read_from, case, tmp_path):
     path, error, words = case
     (tmp_path / "text").write_text(TABLE)

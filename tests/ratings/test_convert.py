@@ -182,7 +182,7 @@ def test_files_without_a_header(tmp_path, delimiter):
 
 def test_parquet_with_times(tmp_path):
     FRAME.to_parquet(tmp_path / "mine.parquet")
-    ratings = Ratings.from_parquet(tmp_path / "mine.parquet", time="timestamp")
+    ratings = read_ratings(tmp_path / "mine.parquet", time="timestamp")
     assert as_pairs(ratings) == PAIRS and ratings.times.tolist() == [5, 4, 6]
 
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, Literal, TypeAlias
 
-    from gpumf.models.estimator import Model
     from gpumf.ratings import Ratings
 
     Row: TypeAlias = dict[str, float]  # of a history
@@ -35,7 +34,7 @@ class Ending:
         self,
         stop: Callable[[Row], Any] | None = None,
         patience: int | None = None,
-        callbacks: Iterable[Callable[[Model, Row], Any]] = (),
+        callbacks: Iterable[Callable[[Any, Row], Any]] = (),
         keep: Keep = "last",
         stop_metric: str = "rmse",
     ) -> None:
@@ -62,15 +61,15 @@ class Ending:
 
     @property
     def judges_lists(self) -> bool:
-        """Whether `measured` needs the model."""
+        """Whether `measured` ranks."""
         return self._of_lists is not None
 
-    def measured(self, model: Model, validation: Ratings) -> Row:
-        """The metric of the model's lists, as a further column of the history."""
+    def measured(self, rank: Callable[[Ratings, int], Row], validation: Ratings) -> Row:
+        """The metric of lists, as a further column of the history, of a model's method that ranks."""
         if self._of_lists is None:
             return {}
         name, k = self._of_lists
-        return {self._metric: model.rank(validation, k)[name]}
+        return {self._metric: rank(validation, k)[name]}
 
     def quality(self, row: Row) -> float:
         """The metric of a row, larger where it is better."""

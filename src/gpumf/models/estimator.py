@@ -438,7 +438,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
             return copies, [*rows, row], best
 
         def measured(copies, rows):
-            return ending.measured(self._as_of(copies, rows, clock), validation) if ending.judges_lists else {}
+            return ending.measured(self._as_of(copies, rows, clock).rank, validation) if ending.judges_lists else {}
 
         # One assignment an epoch: whenever an interrupt comes, factors and history belong together.
         if rows:

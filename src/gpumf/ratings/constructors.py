@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
+import numpy as np
+
 from gpumf._util.validation import brief
 from gpumf.ratings.checks import DataError, checked
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
     from typing import Any
 
-    import numpy as np
     import pandas as pd
     from numpy.typing import ArrayLike
 
-    from gpumf.ratings.ratings import Ratings
 
 Duplicates: TypeAlias = Literal["error", "mean", "last", "sum"]
 """What is done where a user has rated an item twice."""
@@ -125,11 +124,9 @@ class Made:
         >>> ratings.user_ids, ratings.values
         (array(['ann', 'bob'], dtype=object), array([5., 3.], dtype=float32))
         """
-        from gpumf.ratings.convert import column_of
-
         wanted = (user, "users"), (item, "items"), (rating, "ratings")
-        columns = [column_of(frame, name, what) for name, what in wanted if name is not None]
-        times = None if time is None else column_of(frame, time, "times")
+        columns = [_column_of(frame, name, what) for name, what in wanted if name is not None]
+        times = None if time is None else _column_of(frame, time, "times")
         source = parameters.get("name", "the data frame")
         given = {"source": source, "locate": lambda k: f"{source}, row {brief(frame.index[k])}"}
         return cls.from_arrays(*columns, times=times, **given | parameters)
@@ -161,24 +158,30 @@ class Made:
         stored = matrix.tocoo()
         return cls.from_arrays(stored.row, stored.col, stored.data, shape=stored.shape, **parameters)
 
-    @staticmethod
-    def from_parquet(
-        path: str | os.PathLike,
-        user: str = "user",
-        item: str = "item",
-        rating: str | None = "rating",
-        **parameters: Any,
-    ) -> Ratings:
-        """Ratings of a Parquet file: `gpumf.ratings.read_ratings` with its parameters, which takes text as well.
 
-        >>> import pandas as pd
-        >>> from gpumf.ratings import Ratings
-        >>> frame = pd.DataFrame({"user": ["ann", "bob", "bob"], "item": [7, 7, 9], "rating": [4.0, 5.0, 3.0]})
-        >>> frame.to_parquet("ratings.parquet")
-        >>> ratings = Ratings.from_parquet("ratings.parquet", scale=(1, 5))
-        >>> ratings.user_ids, ratings.items
-        (array(['ann', 'bob'], dtype=object), array([0, 0, 1], dtype=int32))
-        """
-        from gpumf.ratings.sources import read_ratings
+def _column_of(frame: pd.DataFrame, name: str, what: str) -> Any:
+    """A column of a data frame as `Ratings.from_arrays` takes it; DataError for none, several, or dates."""
+    import pandas as pd
 
-        return read_ratings(path, user, item, rating, **parameters)
+    if not hasattr(frame, "columns") or not hasattr(frame, "iloc"):
+        raise TypeError(f"the ratings must be a pandas DataFrame, not {type(frame).__name__}")
+    names = list(frame.columns)
+    if names.count(name) != 1:
+        problem = "several columns" if name in names else "no column"
+        raise DataError(
+            f"the data frame has {problem} {name!r} among {names}; say which one has the {what}: "
+            f"Ratings.from_pandas(frame, user=.., item=.., rating=..)"
+        )
+    column = frame[name]
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.array
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        if what != "times":
+            raise DataError(f"the column {name!r} of the {what} has dates; they belong to time=")
+        zone = getattr(column.dtype, "tz", None)
+        return ((column - pd.Timestamp(0, tz=zone)) / pd.Timedelta(seconds=1)).to_numpy(np.float64)
+    if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
+        return column.to_numpy(np.int64)
+    if pd.api.types.is_float_dtype(column.dtype):
+        return column.to_numpy(np.float64, na_value=np.nan)
+    return column.to_numpy(object)

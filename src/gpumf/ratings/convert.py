@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _WAYS = (
     "Ratings, a data frame with the columns user, item and rating, a scipy.sparse or CuPy sparse matrix of users x "
     "items, or (users, items, ratings), of implicit feedback without ratings; see Ratings.from_pandas, from_scipy, "
-    "from_arrays, from_parquet and gpumf.ratings.read_ratings"
+    "from_arrays and gpumf.read_ratings"
 )
 
 
@@ -172,31 +172,3 @@ def positions_of(ids: ArrayLike, known: ArrayLike | pd.Index) -> np.ndarray:
         except TypeError as error:
             raise TypeError(f"ids must be integers or strings ({error})") from error
     return found
-
-
-def column_of(frame: pd.DataFrame, name: str, what: str) -> Any:
-    """A column of a data frame as `Ratings.from_arrays` takes it; DataError for none, several, or dates."""
-    import pandas as pd
-
-    if not hasattr(frame, "columns") or not hasattr(frame, "iloc"):
-        raise TypeError(f"the ratings must be a pandas DataFrame, not {type(frame).__name__}: {_WAYS}")
-    names = list(frame.columns)
-    if names.count(name) != 1:
-        problem = "several columns" if name in names else "no column"
-        raise DataError(
-            f"the data frame has {problem} {name!r} among {names}; say which one has the {what}: "
-            f"Ratings.from_pandas(frame, user=.., item=.., rating=..)"
-        )
-    column = frame[name]
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.array
-    if pd.api.types.is_datetime64_any_dtype(column.dtype):
-        if what != "times":
-            raise DataError(f"the column {name!r} of the {what} has dates; they belong to time=")
-        zone = getattr(column.dtype, "tz", None)
-        return ((column - pd.Timestamp(0, tz=zone)) / pd.Timedelta(seconds=1)).to_numpy(np.float64)
-    if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
-        return column.to_numpy(np.int64)
-    if pd.api.types.is_float_dtype(column.dtype):
-        return column.to_numpy(np.float64, na_value=np.nan)
-    return column.to_numpy(object)
