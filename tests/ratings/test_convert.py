@@ -72,7 +72,7 @@ def test_times_go_along_with_ratings():
     ("data", "error", "message"),
     [
         (np.eye(3), TypeError, "coo_array"),
-        ("ratings.csv", TypeError, "gpumf.ratings.read_ratings"),
+        ("ratings.csv", TypeError, "gpumf.read_ratings"),
         (FRAME.rename(columns={"user": "who"}), DataError, "Ratings.from_pandas"),
         (FRAME.assign(user=["a", None, "b"]), DataError, "row 1: the user id is missing"),
         (FRAME.set_axis(["x", "y", "z"]).assign(rating=[1, np.inf, 2]), DataError, "row 'y'"),
