@@ -1,7 +1,7 @@
 // ALS on the tensor cores: gather in half precision, multiply, and solve, without the matrix leaving the chip.
 //
 // For every row with ratings r over columns S, solve (F_S^T F_S + lambda n I) x = F_S^T r as in als/thesis.cu.
-// With IMPLICIT (Hu, Koren and Volinsky 2008; cumf, section 5.6): (F^T F + sum w f f^T + lambda I) x = sum (1 + w) f
+// With IMPLICIT (Hu, Koren and Volinsky 2008; cumf, section 5.6): (F^T F + sum w f f^T + ridge I) x = sum (1 + w) f
 // with w = alpha |r|, on the right over the ratings above zero, and F^T F, over all columns, from the kernel `gram`.
 //
 // What it changes against thesis_shared and cumf's kernels, and why:
@@ -561,13 +561,13 @@ __device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, fl
 }
 
 // Grid: a team a segment, or fewer where blocks are PERSISTENT. Block: TEAMS teams of THREADS, with dynamic shared memory
-// of a Work each. largest: for each row the magnitude of its largest rating. unit: the
+// of a Work each. largest, ridges: for each row the magnitude of its largest rating, and lambda n or lambda. unit: the
 // power of two by which `fixed` is divided, and its reciprocal. gram: with IMPLICIT F^T F.
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
     tensor_core(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
                 const float* __restrict__ values, const half_bits* __restrict__ fixed, const float* __restrict__ unit,
                 const float* __restrict__ largest, float* __restrict__ solved, Quads* __restrict__ partial,
-                int* __restrict__ arrived, float regularization, int weighted, int cg_steps, float cg_tolerance,
+                int* __restrict__ arrived, const float* __restrict__ ridges, int cg_steps, float cg_tolerance,
                 float root_of_alpha, const Quads* __restrict__ gram) {
     int number = Team::index();
     if (number >= n_segments) return;
@@ -592,8 +592,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
         Sums sums;
         if (!sum_products(sums, pipeline, segment, partial, arrived)) continue;
         const float per_unit = unit[1], ratings = IMPLICIT ? 1.0f : scales.ratings;
-        float ridge = weighted ? regularization * (float)segment.count : regularization;
-        ridge = ridge * per_unit * per_unit * (scales.root * scales.root);
+        const float ridge = ridges[segment.row] * per_unit * per_unit * (scales.root * scales.root);
 #if IMPLICIT
 #pragma unroll
         for (int q = 0; q < QUADS; ++q) {

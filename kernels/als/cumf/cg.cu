@@ -68,11 +68,11 @@ __device__ inline float times_row(const element* matrix, int i, const float* p) 
 }
 
 // Grid: a block a row. Block: a thread a factor, in whole warps. Starts from `solved`, ends after cg_steps or where the
-// residual's length is below cg_tolerance.
+// residual's length is below cg_tolerance. ridges: for each row lambda n, or lambda.
 extern "C" __global__ void __launch_bounds__(32 * CG_WARPS)
     solve_cg(const element* __restrict__ matrices, const float* __restrict__ scales, const float* __restrict__ biases,
-             const long long* __restrict__ indptr, float* __restrict__ solved, int n_rows, float regularization,
-             int weighted, int cg_steps, float cg_tolerance) {
+             const long long* __restrict__ indptr, const float* __restrict__ ridges,
+             float* __restrict__ solved, int n_rows, int cg_steps, float cg_tolerance) {
     __shared__ float direction[TILE_ROWS * SIDE];
     __shared__ float scratch[2][CG_WARPS];
     const int row = blockIdx.x, i = threadIdx.x;
@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(32 * CG_WARPS)
     }
     const element* const matrix = matrices + row * (long long)MATRIX;
     const float scale = A_HALF ? scales[row] : 1.0f;
-    const float ridge = weighted ? regularization * (float)count : regularization;
+    const float ridge = ridges[row];
     auto times_a = [&](float p) {
         if (mine) direction[i] = p;
         __syncthreads();

@@ -189,8 +189,7 @@ __device__ inline void substitute_back(const float* triangle, float* x) {
 
 // Solves the systems of rows blockIdx.x, blockIdx.x + gridDim.x, ... in this block's own `lower` and `upper`.
 __device__ inline void solve_rows(float* lower, float* upper, const float* matrices, const float* biases,
-                                  const long long* indptr, float* solved, int n_rows, float regularization,
-                                  int weighted) {
+                                  const long long* indptr, const float* ridges, float* solved, int n_rows) {
     __shared__ float x[TILE_ROWS * SIDE];
     for (int row = blockIdx.x; row < n_rows; row += gridDim.x) {
         float* const solution = solved + row * (long long)FACTORS;
@@ -201,7 +200,7 @@ __device__ inline void solve_rows(float* lower, float* upper, const float* matri
         }
         // x stores the least pivots until the solution replaces them.
         load_system(lower, upper, x, matrices + row * (long long)MATRIX, biases + row * (long long)FACTORS,
-                    weighted ? regularization * (float)count : regularization);
+                    ridges[row]);
         __syncthreads();
         factor_system(lower, upper, x);
         substitute_back(upper, x);
@@ -214,10 +213,10 @@ __device__ inline void solve_rows(float* lower, float* upper, const float* matri
 // `workspace` for each block: 2 SYSTEM floats for LU, SYSTEM floats for Cholesky.
 extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
     solve_direct(const float* __restrict__ matrices, const float* __restrict__ biases,
-                 const long long* __restrict__ indptr, float* __restrict__ solved, int n_rows, float regularization,
-                 int weighted, float* workspace) {
+                 const long long* __restrict__ indptr, const float* __restrict__ ridges, float* __restrict__ solved,
+                 int n_rows, float* workspace) {
     extern __shared__ __align__(16) float shared[];
     constexpr int sets = CHOLESKY ? 1 : 2;
     float* const lower = IN_GLOBAL ? workspace + blockIdx.x * (long long)(sets * SYSTEM) : shared;
-    solve_rows(lower, lower + (sets - 1) * SYSTEM, matrices, biases, indptr, solved, n_rows, regularization, weighted);
+    solve_rows(lower, lower + (sets - 1) * SYSTEM, matrices, biases, indptr, ridges, solved, n_rows);
 }

@@ -4,7 +4,7 @@
 // For every row u with ratings r over the columns S, n = |S|, and theta_v the factors of the other side, solve A x = b:
 //     A = sum theta_v theta_v^T + lambda n I,  b = sum r theta_v        (lambda I alone if not weighted)
 // and for implicit feedback (section 5.6; Hu, Koren, Volinsky 2008), where only ratings r > 0 are preferred,
-//     A = G + sum alpha r theta_v theta_v^T + lambda I,  b = sum (1 + alpha r) theta_v,
+//     A = G + sum alpha r theta_v theta_v^T + lambda_u I,  b = sum (1 + alpha r) theta_v,
 //     G = Theta^T Theta over all v.
 // This kernel stops before lambda, which the solvers add: bias.cu computes b alone, as published, direct.cu and cg.cu
 // solve the systems.

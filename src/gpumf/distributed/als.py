@@ -173,24 +173,22 @@ class ALSWorker(Worker):
 
     def _reduced(self, rows, fixed, solved):
         """Solve this worker's items by the sums of all workers' parts of their equations, on the processor."""
-        model, f = self._model, fixed.shape[1]
-        ridge = np.float64(model.regularization) * np.eye(f)
-        if model.alpha is not None:
+        hyper, f = self._model.hyperparameters, fixed.shape[1]
+        gram = np.zeros((f, f))
+        if hyper.alpha is not None:
             own = fixed[self._own[0]].astype(np.float64)
             gram = own.T @ own
             self._carrier.all_reduce(gram)
-            ridge = ridge + gram
         step = max(_MOST_BYTES // (4 * system_size(f)), 1)
         for first in range(0, rows.n_rows, step):
             end = min(first + step, rows.n_rows)
-            systems = added_up(rows, first, end, fixed, model.alpha)
+            systems = added_up(rows, first, end, fixed, hyper.confidence)
             bounds = np.clip(self._bounds[1], first, end) - first
             sums = self._carrier.reduce_scatter(systems, bounds)
             begin = first + int(bounds[self._carrier.rank])
             mine = slice(begin, begin + len(sums))
             counts = self._facts.item_counts[mine]
-            weights = counts if model.weighted else np.ones(len(sums))
-            solved[mine] = solutions(sums, ridge, weights, counts > 0)
+            solved[mine] = solutions(sums, gram, hyper.ridges(np.maximum(counts, 1), len(fixed)), counts > 0)
 
     def own_arrays(self):
         """(user_factors, item_factors) of this worker's users and items."""
@@ -263,23 +261,23 @@ def _sums(indptr, indices, values, scales, fixed, systems):
         system[:-f], system[-f:] = (v.T @ v)[lower], v.T @ values[own]
 
 
-def solutions(systems, ridge, weights, present):
+def solutions(systems, gram, ridges, present):
     """Solve the normal equations of items.
 
     Parameters
     ----------
     systems : float32 (items, system_size), as added up
-    ridge : float64 (f, f), times the item's weight, (items,), it is added to its matrix
+    gram, ridges : float64 (f, f), and float32 (items,) for the diagonal, which are added to each item's matrix
     present : bool (items,), whether an item has a rating; without one its factors are zero
 
     Returns
     -------
     float32 (items, f)
     """
-    f = len(ridge)
+    f = len(gram)
     a = np.empty((len(systems), f, f))
     lower = np.tril_indices(f)
     a[:, lower[0], lower[1]] = a[:, lower[1], lower[0]] = systems[:, :-f]
-    a += ridge * np.maximum(weights, 1)[:, None, None]
+    a += gram + ridges[:, None, None] * np.eye(f)
     found = np.linalg.solve(a, systems[:, -f:, None].astype(np.float64))[..., 0]
     return (found * present[:, None]).astype(np.float32)

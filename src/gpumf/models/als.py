@@ -11,6 +11,7 @@ from gpumf._util.validation import flag, integer, number
 from gpumf.models.explain import Explaining
 from gpumf.models.factorization import Factorization
 from gpumf.models.fold_in import of_rated_items, solved_users
+from gpumf.models.initial import normal_factors
 from gpumf.models.once import Once
 from gpumf.models.updating import with_new
 from gpumf.ratings import Ratings
@@ -39,14 +40,16 @@ _MOST_EXACT = 16
 gradient: the sums are 16 registers. Measured by experiments/gpumf/als_implicit_cpu.py."""
 
 _MOST_WITH_BIASES = 254  # factors, of the solvers on a GPU
-_LARGEST_START = 0.01  # of implicit feedback's initial factors
+_START_DEVIATION = 0.1  # of the initial factors' lengths, of implicit feedback (Rendle et al. 2022)
 
 
 class _LeastSquares(Factorization):
     """What explicit and implicit feedback share: lambda, and the parameters of conjugate gradient."""
 
     _hyperparameters = ALSHyperparameters
-    alpha: Any = None  # of implicit feedback
+    alpha: Any = None  # of implicit feedback, as the next two
+    unobserved_weight: Any = None
+    regularization_exponent: Any = None
 
     def __init__(
         self,
@@ -268,14 +271,20 @@ class ALS(_LeastSquares):
 class ImplicitALS(Explaining, _LeastSquares):
     """Alternating least squares on implicit feedback: how often or how long, not how much it was liked.
 
-    A rating r says how sure it is, c = 1 + alpha |r|, that the user prefers the item, p = 1 where r > 0, or does not,
-    p = 0 where r < 0: a dislike weighs more than a pair that nobody has seen. A rating of 0 and the pairs without one
-    are p = 0 with c = 1. Over all pairs,
+    A rating r says how sure it is, c = w0 + alpha |r|, that the user prefers the item, p = 1 where r > 0, or does
+    not, p = 0 where r < 0: a dislike weighs more than a pair that nobody has seen. A rating of 0 and the pairs
+    without one are p = 0 with c = w0, the `unobserved_weight`. Over all pairs,
 
-        sum c_ui (p_ui - x_u . y_i)^2 + lambda (sum |x_u|^2 + sum |y_i|^2)
+        sum c_ui (p_ui - x_u . y_i)^2 + sum lambda_u |x_u|^2 + sum lambda_i |y_i|^2
+        lambda_u = lambda (n_u + w0 m)^nu,    lambda_i = lambda (n_i + w0 n)^nu
 
-    is made small. With Y^T Y for all items and a correction for the rated ones, a half-sweep costs no more than with
-    explicit ratings (Hu, Koren and Volinsky 2008; cumf, section 5.6).
+    is made small, for n users and m items, of which n_i users have rated item i and user u has rated n_u items. nu is
+    the `regularization_exponent` (Rendle et al. 2022). With Y^T Y for all items and a correction for the rated ones,
+    a half-sweep costs no more than with explicit ratings (Hu, Koren and Volinsky 2008; cumf, section 5.6).
+
+    w0 = 1 and nu = 0 make the objective of Hu et al. That of Rendle et al. has alpha = 1, ratings of 1, and a second
+    sum, w0 times the square of all predictions. Their lambda is this one over 1 + w0, and their predictions are these
+    over 1 + w0: the same order.
 
     Data need no ratings: of a data frame with the columns user and item alone, or of (users, items), each
     row counts 1. For top-N lists this is the model to take; `ALS` and `SGD` predict ratings.
@@ -287,16 +296,20 @@ class ImplicitALS(Explaining, _LeastSquares):
     Parameters
     ----------
     factors : int, 1 to 256
-    regularization : lambda > 0, in squared factor units, not weighted
+    regularization : lambda > 0, in squared factor units
     alpha : > 0, confidence that a rating of 1 adds
+    unobserved_weight : w0 > 0, of a pair without a rating
+    regularization_exponent : nu from 0, 0 for the same lambda for all, 1 for one in proportion to the weights of a
+        user's pairs
     solver : a name of `ImplicitALS.solvers()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
         checked)
     threads : on the CPU, the most threads on which the model's methods run, all cores by default, see
         `gpumf.threads`. Without effect on a GPU
     chunk, cg_steps, cg_tolerance : as of `ALS`
-    seed : int, None draws one, of the initial factors, which are uniform on [0, 0.01) as in `implicit`: few steps of
-        conjugate gradient rank better from near zero than from where inner products are near 1
+    seed : int, None draws one, of the initial factors, which are normal with the deviation 0.1 / sqrt(factors)
+        (Rendle et al. 2022): few steps of conjugate gradient rank better from near zero than from where inner
+        products are near 1
 
     Raises
     ------
@@ -328,6 +341,8 @@ class ImplicitALS(Explaining, _LeastSquares):
         regularization: float = 0.1,
         *,
         alpha: float = 1.0,
+        unobserved_weight: float = 1.0,
+        regularization_exponent: float = 0.0,
         solver: str | None = None,
         device: Device = "auto",
         threads: int | None = None,
@@ -351,13 +366,21 @@ class ImplicitALS(Explaining, _LeastSquares):
             seed=seed,
         )
         self.alpha = number("alpha", alpha, above=0)
+        self.unobserved_weight = number("unobserved_weight", unobserved_weight, above=0)
+        self.regularization_exponent = number("regularization_exponent", regularization_exponent, least=0)
 
     @property
     def _parameters(self):
-        return super()._parameters | {"alpha": self.alpha}
+        names = "alpha", "unobserved_weight", "regularization_exponent"
+        return super()._parameters | {name: getattr(self, name) for name in names}
 
-    def _target_mean(self, train):
-        return self.factors * (_LARGEST_START / 2) ** 2
+    @classmethod
+    def _of_content(cls, header, arrays, device, numbers=True):
+        before = {"unobserved_weight": 1.0, "regularization_exponent": 0.0}  # of files that do not have them
+        return super()._of_content(header | {"parameters": before | header["parameters"]}, arrays, device, numbers)
+
+    def _draw(self, train, rows, key):
+        return normal_factors(rows, self.factors, _START_DEVIATION / self.factors**0.5, key, train.device)
 
     def _forget_copies(self):
         super()._forget_copies()
@@ -373,7 +396,8 @@ class ImplicitALS(Explaining, _LeastSquares):
             return every.T @ every
 
         of_rated = of_rated_items(ratings, every)
-        return solved_users(self, *of_rated, self._solvers["parallel"], gram=self._gram(gram, every))
+        parts = {"gram": self._gram(gram, every), "n_items": len(every)}
+        return solved_users(self, *of_rated, self._solvers["parallel"], **parts)
 
     def _set_training(self, train):
         super()._set_training(train)

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from gpumf.solvers.als_base import ALSHyperparameters
+
 
 class Explaining(Folding):
     """Explains the preferences of `ImplicitALS`."""
 
-    alpha: float
-    regularization: float
+    hyperparameters: ALSHyperparameters
     item_factors: np.ndarray
 
     @obeys_threads
@@ -36,7 +37,7 @@ class Explaining(Folding):
         """The rated items that contribute most to a user's preference for an item.
 
         With the items as they are, the user's half-step predicts x_u . y_i = sum over rated j of s_ij c_uj, where
-        s_ij = y_i . W_u y_j and W_u = (Y^T C_u Y + lambda I)^-1 (Hu, Koren and Volinsky 2008, section 5).
+        s_ij = y_i . W_u y_j and W_u = (Y^T C_u Y + lambda_u I)^-1 (Hu, Koren and Volinsky 2008, section 5).
 
         Parameters
         ----------
@@ -74,11 +75,12 @@ class Explaining(Folding):
             rows, row = self._training.on_host().by_user, self._only(user, "user", ids)
         part = slice(rows.indptr[row], rows.indptr[row + 1])
         rated, values = rows.indices[part], rows.values[part].astype(np.float64)
-        weights, preferred = self.alpha * np.abs(values), values > 0
+        hyper = self.hyperparameters
+        weights, preferred = hyper.confidence * np.abs(values), values > 0
         every = self.item_factors.astype(np.float64)
         of_rated = every[rated]
         system = every.T @ every + of_rated.T @ (weights[:, None] * of_rated)
-        system += self.regularization * np.eye(len(system))
+        system += hyper.ridges(np.array([len(rated)]), len(every)) * np.eye(len(system))
         rated, weights, of_rated = rated[preferred], weights[preferred], of_rated[preferred]
         contributions = of_rated @ np.linalg.solve(system, every[place]) * (1 + weights)
         best = np.argsort(-contributions, kind="stable")[:k]

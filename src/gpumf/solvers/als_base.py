@@ -30,10 +30,50 @@ class ALSHyperparameters(Hyperparameters):
     regularization: float
     weighted: bool
     alpha: float | None
+    unobserved_weight: float | None
+    regularization_exponent: float | None
     cg_steps: int
     cg_tolerance: float
     threads: int | None
     chunk: int | None
+
+    @property
+    def confidence(self):
+        """What a rating of 1 adds to the weight of a pair, in units of the weight of one without a rating.
+
+        Solvers divide the equations of implicit feedback by that weight, which leaves Y^T Y as it is. None where
+        ratings are explicit.
+        """
+        return None if self.alpha is None else self.alpha / self.unobserved_weight
+
+    def ridges(self, counts, columns):
+        """Return what each row's matrix has on its diagonal besides products of factors, in the solvers' units.
+
+        Parameters
+        ----------
+        counts : int (rows,), of the rows' ratings
+        columns : int, users or items of the other side
+
+        Returns
+        -------
+        float32 (rows,)
+
+        Raises
+        ------
+        ValueError : one exceeds float32
+        """
+        if self.alpha is None:
+            return np.float32(self.regularization) * (counts if self.weighted else counts**0).astype(np.float32)
+        weight = self.unobserved_weight
+        with np.errstate(over="ignore"):
+            found = self.regularization * (counts + weight * columns) ** self.regularization_exponent / weight
+            found = found.astype(np.float32)
+        if not np.isfinite(found).all():
+            raise ValueError(
+                f"with regularization={self.regularization} and regularization_exponent="
+                f"{self.regularization_exponent} the regularization of a user or an item exceeds the range of float32"
+            )
+        return found
 
 
 class ALSSolver(FactorSolver):
@@ -184,7 +224,8 @@ class Parallel(Sequential):
 class ImplicitParallel(ALSSolver):
     """Numba and BLAS, rows over all cores, for implicit feedback.
 
-    gram : float32 (f, f), of all items, where `item_factors` are those of some and users alone are solved
+    gram, n_items : float32 (f, f) and int, of all items, where `item_factors` are those of some and users alone are
+        solved
     """
 
     adds_up = True
@@ -195,17 +236,18 @@ class ImplicitParallel(ALSSolver):
     def compile(cls, hyper):
         return cpu_als.implicit_half_sweep
 
-    def __init__(self, problem, gram=None):
+    def __init__(self, problem, gram=None, n_items=None):
         hyper, train, (user_factors, item_factors) = problem
         self._users, self._items, self._gram = train.by_user, train.by_item, gram
         self._p, self._q = user_factors.copy(), item_factors.copy()
-        self._parameters = np.float32(hyper.regularization), np.float32(hyper.alpha)
+        self._hyper, self._n_items = hyper, n_items
 
     def _solve(self, rows, fixed, solved):
         arrays = rows.indptr, rows.indices, rows.values
         gram = fixed.T @ fixed if self._gram is None else self._gram
+        ridges = self._hyper.ridges(rows.counts, self._n_items or len(fixed))
         with threads.limited_to(max(min(threads.count(), rows.n_rows), 1)):  # of one user no thread is to be awaited
-            cpu_als.implicit_half_sweep(*arrays, fixed, gram, solved, *self._parameters)
+            cpu_als.implicit_half_sweep(*arrays, fixed, gram, solved, ridges, np.float32(self._hyper.confidence))
 
 
 class ConjugateGradient(ALSSolver):
@@ -222,16 +264,18 @@ class ConjugateGradient(ALSSolver):
     def __init__(self, problem):
         hyper, train, (user_factors, item_factors) = problem
         self._half_sweep = self.compile(hyper)
-        sides = train.by_user, train.by_item
-        self._users, self._items = ((rows, cpu_cg.longest_first(rows.indptr)) for rows in sides)
+        sides = (train.by_user, len(item_factors)), (train.by_item, len(user_factors))
+        self._users, self._items = (
+            (rows, cpu_cg.longest_first(rows.indptr), hyper.ridges(rows.counts, columns)) for rows, columns in sides
+        )
         self._p, self._q = compile.aligned(user_factors), compile.aligned(item_factors)
-        self._parameters = hyper.regularization, hyper.weighted, hyper.alpha or 0, hyper.cg_steps, hyper.cg_tolerance
+        self._parameters = hyper.confidence or 0, hyper.cg_steps, hyper.cg_tolerance
         self._biases = Biases.of(hyper, train)
 
     def _solve(self, side, fixed, solved):
-        rows, order = side
+        rows, order, ridges = side
         rows = replace(rows, values=self._targets(rows.indices, rows.values))
-        self._half_sweep(rows, order, fixed, solved, *self._parameters)
+        self._half_sweep(rows, order, fixed, solved, ridges, *self._parameters)
 
 
 class ParallelConjugateGradient(ConjugateGradient):

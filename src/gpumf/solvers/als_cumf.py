@@ -45,6 +45,7 @@ class Batch:
     biases: Any
     partial: Any
     arrived: Any
+    ridges: Any = None
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,7 @@ class Cumf(SharedSums, KernelSolver, ALSSolver):
         self._device = device
         self._kernels = self.compile(hyper, load)
         self._factors, self._shape = hyper.columns, _shape(hyper.device, hyper.columns)
-        alpha = hyper.alpha
-        self._alpha = 0 if alpha is None else alpha
-        self._ridge = {"regularization": hyper.regularization, "weighted": int(hyper.weighted)}
+        self._hyper, self._alpha = hyper, hyper.confidence or 0
 
         self._p, self._q = device.array(user_factors), device.array(item_factors)
         self._nothing = device.empty(1, np.float32)
@@ -91,8 +90,16 @@ class Cumf(SharedSums, KernelSolver, ALSSolver):
         sides = train.by_user, train.by_item
         ratings = [(device.array(rows.indices), device.array(rows.values)) for rows in sides]
         self._biases = Biases.of(hyper, train, device)
-        grams = [self._gram(n) if alpha is not None else None for n in (len(self._q), len(self._p))]
-        batches = self._batches([rows.indptr for rows in sides], longest)
+        grams = [self._gram(n) if hyper.alpha is not None else None for n in (len(self._q), len(self._p))]
+        batches = [
+            [self._with_ridges(batch, rows.counts, n) for batch in of_side]
+            for of_side, rows, n in zip(
+                self._batches([rows.indptr for rows in sides], longest),
+                sides,
+                (len(self._q), len(self._p)),
+                strict=True,
+            )
+        ]
         self._users, self._items = (Side(*r, b, g) for r, b, g in zip(ratings, batches, grams, strict=True))
 
     @classmethod
@@ -145,7 +152,7 @@ class Cumf(SharedSums, KernelSolver, ALSSolver):
         parts = [np.maximum(-(-np.diff(indptr) // longest), 1) for indptr in indptrs]
         matrix_bytes = self._shape.matrix * (2 if self.a_half else 4) + 4 * (self._factors + 1)
         costs = [matrix_bytes + np.where(p > 1, p * self._shape.sums * 4, 0) for p in parts]
-        lists = sum(40 * len(p) + 36 * int(p.sum()) for p in parts)  # indptr, segments and counters, of all batches
+        lists = sum(44 * len(p) + 36 * int(p.sum()) for p in parts)  # indptr, ridges, segments, counters
         budget = _SHARE * self._device.free_bytes() - lists
         if budget < (needed := max(int(cost.max()) for cost in costs)):
             raise backends.DeviceError(
@@ -178,6 +185,10 @@ class Cumf(SharedSums, KernelSolver, ALSSolver):
             partial=partial,
             arrived=self._device.array(np.zeros(max(slots, 1), np.int32)),
         )
+
+    def _with_ridges(self, batch, counts, columns):
+        """The batch with what is added to the diagonals of its rows, of all of which these are the counts."""
+        return replace(batch, ridges=self._device.array(self._hyper.ridges(counts[batch.rows], columns)))
 
     def _gram(self, columns):
         """One row that has every column: its matrix is Theta^T Theta."""
@@ -275,8 +286,8 @@ class Cumf(SharedSums, KernelSolver, ALSSolver):
             biases=batch.biases,
             indptr=batch.indptr,
             solved=solved[batch.rows],
+            ridges=batch.ridges,
             n_rows=n_rows,
-            **self._ridge,
             **further,
         )
 

@@ -53,6 +53,7 @@ class SharedSums:
             own = parts.get(carrier.rank)
             if own is not None:
                 own = replace(own, indptr=device.array(row_offsets(counts[own.rows])))
+                own = self._with_ridges(own, counts, len(self._p))
             self._chunks_shared.append((list(parts.values()), own))
 
     def _most_shared(self, bounds, indptr):

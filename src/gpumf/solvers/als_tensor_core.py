@@ -168,10 +168,14 @@ class TensorCore(KernelSolver, ALSSolver):
                 every, ones = np.arange(n, dtype=np.int32), np.ones(n, np.float32)
                 row = CompressedRows(np.array([0, n]), device.array(every), device.array(ones))
                 grams[k] = _Rows(device, row, _LONGEST_OF_GRAM, part_bytes)
-        self._users, self._items = zip(ratings, largest, grams, strict=True)
-        self._ridge = np.float32(hyper.regularization), np.int32(hyper.weighted)
+        columns = len(self._q), len(self._p)
+        ridges = [device.array(hyper.ridges(rows.counts, n)) for rows, n in zip(sides, columns, strict=True)]
+        # Of a row of one rating, the least there can be, whichever rows are here.
+        least = [hyper.ridges(np.ones(1, np.int64), n)[0] for n in columns]
+        self._users, self._items = zip(ratings, largest, grams, ridges, least, strict=True)
+        self._weighted = np.float32(hyper.regularization), np.int32(hyper.weighted)
         self._steps = np.int32(hyper.cg_steps), np.float32(hyper.cg_tolerance)
-        self._root_of_alpha = np.float32(np.sqrt(hyper.alpha or 1))
+        self._root_of_alpha = np.float32(np.sqrt(hyper.confidence or 1))
 
     def _largest_ratings(self, rows):
         """The magnitude of each row's largest rating."""
@@ -183,9 +187,10 @@ class TensorCore(KernelSolver, ALSSolver):
     def _add_largest(self, segments, values, largest):
         self._entry["largest_ratings"](-(-segments[1] // 8), 256, *segments, values, largest.view(np.uint32))
 
-    def _round(self, factors, halves=None, carrier=None):
+    def _round(self, factors, least, halves=None, carrier=None):
         """The factors in half precision, and the power of two that they were divided by for its range.
 
+        least : the least that is added to a diagonal of what is solved with them
         carrier : of workers, each with some of the rows, who divide by the same
         """
         n_rows, blocks = np.int32(len(factors)), min(-(-factors.size // _BLOCK), _MOST_BLOCKS)
@@ -196,7 +201,7 @@ class TensorCore(KernelSolver, ALSSolver):
             largest, first = self._device.zeros(n_largest, np.float32), carrier.rank * _MOST_BLOCKS
             largest[first : first + blocks] = self._largest[:blocks]
             carrier.all_gather(largest, np.arange(carrier.size + 1) * _MOST_BLOCKS)
-        scaled = largest, np.int32(n_largest), self._ridge[0], self._unit
+        scaled = largest, np.int32(n_largest), least, self._unit
         halves = self._halves if halves is None else halves
         self._entry["round_factors"](blocks, _BLOCK, factors, halves, n_rows, *scaled)
 
@@ -206,7 +211,7 @@ class TensorCore(KernelSolver, ALSSolver):
             super().gather_users(carrier, bounds)
             return
         own = slice(*map(int, bounds[carrier.rank : carrier.rank + 2]))
-        self._round(self._p[own], self._halves[own], carrier)
+        self._round(self._p[own], self._items[-1], self._halves[own], carrier)
         carrier.all_gather(self._halves[: len(self._p)], bounds)
         self._gathered = True
 
@@ -223,14 +228,14 @@ class TensorCore(KernelSolver, ALSSolver):
         )
 
     def _solve(self, side, fixed, solved):
-        rows, largest, every = side
+        rows, largest, every, ridges, least = side
         if not self._gathered:
-            self._round(fixed)
+            self._round(fixed, least)
         self._gathered = False
         if every is not None:
             ((_, segments, *given),) = every
             self._launch("gram", segments["all"], *given, *every.meeting, self._gram)
-        parameters = *self._ridge, *self._steps, self._root_of_alpha, self._gram
+        parameters = *self._steps, self._root_of_alpha, self._gram
         for chosen, segments, indices, values in rows:
             targets = self._targets(indices, values)
             if targets is not values:
@@ -239,9 +244,10 @@ class TensorCore(KernelSolver, ALSSolver):
             of_chunk = self._unit, largest[chosen], solved[chosen]
             for limit, of_length in segments.items():
                 if limit is None:
-                    self._launch(self.entry, of_length, indices, targets, *of_chunk, *rows.meeting, *parameters)
+                    of_rows = *of_chunk, *rows.meeting, ridges[chosen]
+                    self._launch(self.entry, of_length, indices, targets, *of_rows, *parameters)
                 elif limit != "all":
-                    given = self._halves, *of_chunk, *self._ridge, *self._steps
+                    given = self._halves, *of_chunk, *self._weighted, *self._steps
                     self._short.solve(limit, of_length, indices, targets, *given)
 
     def factors(self):

@@ -42,7 +42,9 @@ def test_weights_that_leave_nothing_of_the_ridge_have_a_solution():
     gram, solved = fixed.T @ fixed, np.full((1, 3), np.nan, np.float32)
     indptr, indices = np.array([0, 6]), np.arange(6, dtype=np.int32)
     values, alpha = np.full(6, 1e9, np.float32), np.float32(1e9)
-    als.implicit_half_sweep._function(indptr, indices, values, fixed, gram, solved, np.float32(1e-3), alpha)
+    als.implicit_half_sweep._function(
+        indptr, indices, values, fixed, gram, solved, np.full(1, 1e-3, np.float32), alpha
+    )
     # All three are alike: every chosen column is predicted to be 1, as nearly as one unknown can.
     best = np.linalg.lstsq(fixed.astype(np.float64), np.ones(6), rcond=None)[0]
     np.testing.assert_allclose(fixed @ solved[0], fixed @ best, rtol=1e-3)

@@ -26,13 +26,26 @@ def implicit(request):
     return request.param
 
 
+def ridges(rows, regularization, weighted):
+    """Lambda, or lambda n, of each row."""
+    return np.float32(regularization) * (rows.counts if weighted else np.ones(rows.n_rows)).astype(np.float32)
+
+
 def half_sweep(make, ratings, fixed, start, implicit, *, regularization=0.05, weighted=None, parallel=0, **limits):
     """(what is solved from `start`, the reference's solution or None where there is none)."""
     rows, solved = ratings.by_user, start.copy()
     weighted = not implicit if weighted is None else weighted
     run = make(fixed.shape[1], parallel, implicit)
     given = {"steps": 3 * fixed.shape[1] + 50, "tolerance": 1e-7} | limits
-    run(rows, cg.longest_first(rows.indptr), fixed, solved, regularization, weighted, ALPHA, *given.values())
+    run(
+        rows,
+        cg.longest_first(rows.indptr),
+        fixed,
+        solved,
+        ridges(rows, regularization, weighted),
+        ALPHA,
+        *given.values(),
+    )
     try:
         if implicit:
             return solved, reference.implicit_half_sweep(rows, fixed, regularization, ALPHA)
@@ -111,7 +124,7 @@ def test_rows_may_begin_anywhere_in_a_cache_line(implicit, factors):
         fixed = whole.reshape(-1)[first : first + ratings.n_items * factors].reshape(-1, factors)
         fixed[...] = random_factors(ratings.n_items, factors, 1)
         solved = random_factors(ratings.n_users, factors, 2)
-        run(rows, cg.longest_first(rows.indptr), fixed, solved, 0.05, not implicit, ALPHA, 3, 0.0)
+        run(rows, cg.longest_first(rows.indptr), fixed, solved, ridges(rows, 0.05, not implicit), ALPHA, 3, 0.0)
         found.add(solved.tobytes())
     assert len(found) == 1
 
@@ -124,7 +137,7 @@ def test_the_order_of_rows_changes_no_bit(implicit):
     found = set()
     for order in (cg.longest_first(rows.indptr), *(np.random.default_rng(k).permutation(50) for k in range(3))):
         solved = random_factors(50, 20, 2)
-        run(rows, order.astype(np.int32), fixed, solved, 0.05, not implicit, ALPHA, 3, 0.0)
+        run(rows, order.astype(np.int32), fixed, solved, ridges(rows, 0.05, not implicit), ALPHA, 3, 0.0)
         found.add(solved.tobytes())
     assert len(found) == 1
 
@@ -211,10 +224,11 @@ def test_numba_takes_the_place_of_the_compiler(model, monkeypatch):
 def test_numba_takes_the_place_of_c_where_there_is_no_compiler(monkeypatch):
     ran, rows = [], ragged_ratings(seed=1).by_user
     arrays = cg.longest_first(rows.indptr), random_factors(int(rows.indices.max()) + 1, 4, 1)
+    solved = random_factors(rows.n_rows, 4, 2), ridges(rows, 0.05, True)
     for_numba = lambda *what: lambda *_: ran.append(("Numba", *what))  # noqa: E731
     monkeypatch.setattr(cg, "numba_half_sweep", for_numba)
     monkeypatch.setattr(cg, "native_half_sweep", lambda *what: lambda *_: ran.append(("C++", *what)))
-    cg.half_sweep(4, True, False)(rows, *arrays, random_factors(rows.n_rows, 4, 2))
+    cg.half_sweep(4, True, False)(rows, *arrays, *solved)
     monkeypatch.setattr(cg, "native_half_sweep", lambda *what: None)
-    cg.half_sweep(4, False, True)(rows, *arrays, random_factors(rows.n_rows, 4, 2))
+    cg.half_sweep(4, False, True)(rows, *arrays, *solved)
     assert ran == [("C++", 4, True, False), ("Numba", 4, False, True)]

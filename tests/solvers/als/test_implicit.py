@@ -1,11 +1,14 @@
 """Implicit feedback: every kernel against the float64 reference, and what the estimator makes of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from cases import HALF, als_case, als_tolerance
 from gpumf import ImplicitALS
+from gpumf.backends.cpu import reference
 from gpumf.ratings import Ratings
 from support import kernels_on, ragged_ratings, random_factors, slow
 
@@ -37,6 +40,51 @@ def test_half_sweep_matches_the_reference(device, factors, alpha):
         learned = case.run(HALF)
         case.assert_close(tolerance(kernel), HALF, learned, floor=1e-3)  # of users who like nothing
         assert not learned[0][ratings.by_user.counts == 0].any()
+
+
+@pytest.mark.parametrize(("weight", "exponent"), [(0.1, 1.0), (3.0, 0.5), (0.02, 1.7), (1.0, 0.0)])
+def test_regularization_by_frequency_matches_the_reference(device, weight, exponent):
+    ratings = implicit_ratings(seed=4)
+    given = {"unobserved_weight": weight, "regularization_exponent": exponent}
+    start = random_factors(ratings.n_users, 12, 2), random_factors(ratings.n_items, 12, 1)
+    for kernel in kernels_on(ImplicitALS, device):
+        case = als_case(device, kernel, ratings, 12, 2.0, 0.5, start, **given)
+        case.assert_close(10 * tolerance(kernel), 1, floor=1e-3)
+
+
+def test_an_exponent_of_zero_and_a_weight_of_one_are_the_objective_of_hu_et_al():
+    hyper = ImplicitALS(4, 0.3, alpha=7.0, device="cpu").hyperparameters
+    hyper = replace(hyper, unobserved_weight=1.0, regularization_exponent=0.0)
+    assert hyper.confidence == 7.0 and (hyper.ridges(np.arange(5), 100) == np.float32(0.3)).all()
+
+
+def test_the_objective_of_rendle_et_al_has_the_same_order():
+    """Theirs: a sum over rated pairs of (1 - x . y)^2, w0 times one over all pairs of (x . y)^2, and their lambda."""
+    ratings, weight = blocks(), 0.2
+    ratings = replace(ratings, values=np.ones(ratings.nnz, np.float32))
+    given = {"unobserved_weight": weight, "regularization_exponent": 1.0, "solver": "parallel", "device": "cpu"}
+    model = ImplicitALS(6, 0.05 * (1 + weight), **given).fit(ratings, 200)
+    p, q = (side.astype(np.float64) / (1 + weight) ** 0.5 for side in (model.user_factors, model.item_factors))
+    rated = np.zeros((80, 60))
+    rated[ratings.users, ratings.items] = 1
+    for factors, other, seen in ((p, q, rated), (q, p, rated.T)):
+        error = seen * (factors @ other.T - 1) + weight * (factors @ other.T)
+        ridges = 0.05 * (seen.sum(axis=1) + weight * len(other))
+        gradient = error @ other + ridges[:, None] * factors
+        np.testing.assert_allclose(gradient, 0, atol=2e-3)
+
+
+def test_new_users_are_solved_with_the_regularization_of_training(device):
+    train = blocks()
+    given = {"unobserved_weight": 0.1, "regularization_exponent": 1.0, "cg_steps": 50, "cg_tolerance": 1e-7}
+    for kernel in kernels_on(ImplicitALS, device)[-1:]:
+        model = ImplicitALS(6, 0.01, solver=kernel, device=device, **given).fit(train, 3)
+        expected = reference.implicit_half_sweep(train.by_user, model.item_factors, 0.01, 1.0, 0.1, 1.0)
+        folded = model.fold_in(train).user_factors
+        assert np.linalg.norm(folded - expected) < 2 * tolerance(kernel) * np.linalg.norm(expected)
+        row = train.by_user.indices[: train.by_user.indptr[1]]
+        preference, _, _ = model.explain(0, int(row[0]))
+        assert preference == pytest.approx(expected[0] @ model.item_factors[row[0]], abs=0.02)
 
 
 def test_second_epochs_and_second_fits_go_on_from_the_first(device):
@@ -119,21 +167,39 @@ def test_the_cost_falls_in_every_epoch():
 @pytest.mark.parametrize("factors", [1, 64])
 def test_it_starts_near_zero(factors):
     for start in ImplicitALS(factors, device="cpu").initial_factors(blocks()):
-        assert 0 <= start.min() < 0.001 and 0.009 < start.max() < 0.01
+        assert abs(start.mean()) < 0.02 and start.std() == pytest.approx(0.1 / factors**0.5, rel=0.3)
 
 
 def test_parameters_are_checked():
-    for wrong in (0, -1, float("nan")):
-        with pytest.raises(ValueError, match="alpha"):
-            ImplicitALS(8, alpha=wrong)
+    for name in ("alpha", "unobserved_weight", "regularization_exponent"):
+        for wrong in (*(0,) * (name != "regularization_exponent"), -1, float("nan"), float("inf")):
+            with pytest.raises(ValueError, match=f"^{name} must be a number"):
+                ImplicitALS(8, **{name: wrong})
+    with pytest.raises(ValueError, match=r"regularization_exponent=30\.0 .* exceeds the range of float32"):
+        ImplicitALS(8, regularization_exponent=30, device="cpu").fit(blocks(), 1)
     assert ImplicitALS(8, alpha=3.0, device="cpu")._parameters["alpha"] == 3.0
 
 
 def test_save_and_load(tmp_path):
-    model = ImplicitALS(4, alpha=3.0, device="cpu").fit(blocks(), 2)
+    given = {"unobserved_weight": 0.5, "regularization_exponent": 0.25}
+    model = ImplicitALS(4, alpha=3.0, device="cpu", **given).fit(blocks(), 2)
     model.save(tmp_path / "model.npz")
     loaded = ImplicitALS.load(tmp_path / "model.npz", device="cpu")
+    assert (
+        loaded.hyperparameters.ridges(np.arange(3), 5).tolist()
+        == model.hyperparameters.ridges(np.arange(3), 5).tolist()
+    )
     assert loaded.alpha == 3.0 and np.array_equal(loaded.predict(0, [1, 2]), model.predict(0, [1, 2]))
+
+
+def test_files_without_the_newer_parameters_keep_their_objective():
+    model = ImplicitALS(4, alpha=3.0, unobserved_weight=1.0, regularization_exponent=0.0, device="cpu").fit(
+        blocks(), 2
+    )
+    header, arrays = model._content()
+    for name in ("unobserved_weight", "regularization_exponent"):
+        del header["parameters"][name]
+    assert ImplicitALS._of_content(header, arrays, "cpu").hyperparameters == model.hyperparameters
 
 
 def test_pairs_without_ratings_count_one():

@@ -190,14 +190,13 @@ def _row_solver(factors):
     return solve_row
 
 
-@takes(*_ROWS, "float32 columns f", "float32 f f", "float32 rows f")
+@takes(*_ROWS, "float32 columns f", "float32 f f", "float32 rows f", "float32 rows")
 @cached_njit(nogil=True, parallel=True)
-def implicit_half_sweep(indptr, indices, values, fixed, gram, solved, regularization, alpha):
+def implicit_half_sweep(indptr, indices, values, fixed, gram, solved, ridges, alpha):
     """Half a sweep on implicit feedback, rows over all cores: see `gpumf.ImplicitALS`.
 
-    gram : float32 (f, f), fixed^T fixed; the others as of `half_sweep`
+    gram : float32 (f, f), fixed^T fixed; ridges : float32 (rows,), lambda of each; the others as of `half_sweep`
     """
-    ridge = gram + regularization * np.eye(fixed.shape[1], dtype=np.float32)
     for row in prange(len(indptr) - 1):
         seen = indices[indptr[row] : indptr[row + 1]]
         given = values[indptr[row] : indptr[row + 1]]
@@ -206,8 +205,9 @@ def implicit_half_sweep(indptr, indices, values, fixed, gram, solved, regulariza
         if preferred.any():
             v = fixed[seen]
             weighted = v * weights.reshape(-1, 1)
-            system = ridge + v.T @ weighted
+            system = gram + v.T @ weighted
             for k in range(len(system)):  # weights that leave nothing of the ridge would make it singular
+                system[k, k] += ridges[row]
                 system[k, k] += _ROUNDING * system[k, k]
             solved[row] = np.linalg.solve(system, (weighted + v)[preferred].sum(axis=0))
         else:

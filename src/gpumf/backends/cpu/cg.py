@@ -5,7 +5,7 @@ where the matrix costs f^2 (Takács, Pilászy and Tikk 2011). Numba takes the pl
 both do the same arithmetic in FP32, summed up by chunks of ratings, with scalars in FP64.
 """
 
-from ctypes import c_bool, c_float, c_int, c_int64
+from ctypes import c_float, c_int, c_int64
 from functools import cache
 
 import numpy as np
@@ -24,7 +24,7 @@ def longest_first(indptr):
 
 
 def half_sweep(factors, parallel, implicit):
-    """Compile half_sweep(rows, order, fixed, solved, regularization, weighted, alpha, steps, tolerance).
+    """Compile half_sweep(rows, order, fixed, solved, ridges, alpha, steps, tolerance).
 
     Parameters
     ----------
@@ -36,17 +36,19 @@ def half_sweep(factors, parallel, implicit):
     -------
     A function that improves `solved`, float32 (rows, f), by at most `steps` steps of conjugate gradient on the rows'
     normal equations (`gpumf.backends.cpu.reference.als_half_sweep` and `implicit_half_sweep`), given the
-    CompressedRows, their order (`longest_first`) and `fixed`, float32 (columns, f), the factors of the other side. A
-    row ends early where its residual's length is at most `tolerance` times the right side's, and starts from zero
-    where that is nearer than `solved`. A row without ratings gets zeros, as does one whose right side is zero.
+    CompressedRows, their order (`longest_first`), `fixed`, float32 (columns, f), the factors of the other side, and
+    `ridges`, float32 (rows,), what is added to the diagonals of the rows' matrices. A row ends early where its
+    residual's length is at most `tolerance` times the right side's, and starts from zero where that is nearer than
+    `solved`. A row without ratings gets zeros, as does one whose right side is zero.
     """
     run = native_half_sweep(factors, parallel, implicit) or numba_half_sweep(factors, parallel, implicit)
     arrays = "int64 rows+1", "int32 nnz", "float32 nnz", "int32 rows", "float32 columns f", "float32 rows f"
+    arrays += ("float32 rows",)
     check = takes(*arrays, f=factors)(lambda *_: None)
 
-    def half_sweep(rows, order, fixed, solved, *parameters):
-        check(rows.indptr, rows.indices, rows.values, order, fixed, solved)
-        run(rows, order, fixed, solved, *parameters)
+    def half_sweep(rows, order, fixed, solved, ridges, *parameters):
+        check(rows.indptr, rows.indices, rows.values, order, fixed, solved, ridges)
+        run(rows, order, fixed, solved, ridges, *parameters)
 
     return half_sweep
 
@@ -58,11 +60,11 @@ def native_half_sweep(factors, parallel, implicit):
     if library is None:
         return None
     run, floats, integers = library.half_sweep, compile.array(np.float32), compile.array(np.int32)
-    run.argtypes = [compile.array(np.int64), integers, floats, integers, floats, floats, c_int64, c_int64]
-    run.argtypes += [c_float, c_bool, c_float, c_int, c_float, c_int]
+    run.argtypes = [compile.array(np.int64), integers, floats, integers, floats, floats, floats, c_int64, c_int64]
+    run.argtypes += [c_float, c_int, c_float, c_int]
 
-    def half_sweep(rows, order, fixed, solved, *parameters):
-        arrays = rows.indptr, rows.indices, rows.values, order, fixed, solved
+    def half_sweep(rows, order, fixed, solved, ridges, *parameters):
+        arrays = rows.indptr, rows.indices, rows.values, order, fixed, solved, ridges
         run(*arrays, rows.n_rows, len(fixed), *parameters, threads.count() if parallel else 1)
 
     return half_sweep
@@ -72,11 +74,8 @@ def numba_half_sweep(factors, parallel, implicit):
     """As `half_sweep`, by Numba."""
     run = _all_rows if parallel else _each_row
 
-    def half_sweep(rows, order, fixed, solved, regularization, weighted, alpha, steps, tolerance):
+    def half_sweep(rows, order, fixed, solved, ridges, alpha, steps, tolerance):
         gram = fixed.T @ fixed if implicit else np.zeros((0, 0), np.float32)
-        ridges = np.full(rows.n_rows, regularization, np.float32)
-        if weighted:
-            ridges *= rows.counts.astype(np.float32)
         arrays = rows.indptr, rows.indices, rows.values, order, fixed, gram, solved, ridges
         run(*arrays, np.float32(alpha), steps, np.float32(tolerance))
 

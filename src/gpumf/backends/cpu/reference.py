@@ -39,11 +39,12 @@ def als_half_sweep(rows, fixed, regularization, weighted=True, pinned=None):
     return solved
 
 
-def implicit_half_sweep(rows, fixed, regularization, alpha):
+def implicit_half_sweep(rows, fixed, regularization, alpha, unobserved_weight=1.0, exponent=0.0):
     """Solve every row's normal equations for implicit feedback (Hu, Koren, Volinsky 2008; cumf, section 5.6).
 
-    A rating r > 0 says that the column was chosen, any other that it was not, with confidence 1 + alpha |r|; every
-    column without a rating was not, with confidence 1.
+    A rating r > 0 says that the column was chosen, any other that it was not, with the weight w0 + alpha |r|; every
+    column without a rating was not, with the weight w0. A row with n ratings has lambda (n + w0 columns)^exponent
+    (Rendle et al. 2022).
 
     Parameters
     ----------
@@ -51,20 +52,23 @@ def implicit_half_sweep(rows, fixed, regularization, alpha):
     fixed : (columns, f), the factors of the other side
     regularization : lambda
     alpha : confidence a rating
+    unobserved_weight, exponent : w0 and the exponent of lambda
 
     Returns
     -------
     float64 (rows, f); zeros for a row without ratings
     """
     fixed = np.asarray(fixed, np.float64)
-    everything = fixed.T @ fixed + regularization * np.eye(fixed.shape[1])
+    everything, eye = unobserved_weight * fixed.T @ fixed, np.eye(fixed.shape[1])
     solved = np.zeros((rows.n_rows, fixed.shape[1]))
     for row, (begin, end) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):
         chosen = rows.values[begin:end] > 0
         if chosen.any():
             v = fixed[rows.indices[begin:end]]
             weights = alpha * np.abs(rows.values[begin:end].astype(np.float64))
-            solved[row] = np.linalg.solve(everything + (v.T * weights) @ v, v.T @ (chosen * (1 + weights)))
+            ridge = regularization * (end - begin + unobserved_weight * len(fixed)) ** exponent
+            system = everything + (v.T * weights) @ v + ridge * eye
+            solved[row] = np.linalg.solve(system, v.T @ (chosen * (unobserved_weight + weights)))
     return solved
 
 

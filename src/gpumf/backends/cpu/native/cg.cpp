@@ -27,13 +27,13 @@ struct Rows {
   const int32_t* indices;
   const float* values;
   const int32_t* order;  // in which they are taken, the longest first
+  const float* ridges;   // what is added to the diagonal of each one's A
   int64_t n;
   const float *q, *gram;  // (columns, PADDED); in TILES columns of (PADDED, LANES), as it is read
 };
 
 struct Parameters {
-  float regularization, alpha;
-  bool weighted;
+  float alpha;
   int steps;
   double tolerance;
 };
@@ -212,7 +212,7 @@ static void solve_block(Workspace& w, const Rows& rows, int64_t first, float* so
     row.begin = begin;
     row.length = rows.indptr[number + 1] - begin;
     row.solution = solved + number * FACTORS;
-    row.ridge = given.weighted ? given.regularization * static_cast<float>(row.length) : given.regularization;
+    row.ridge = rows.ridges[number];
     std::memcpy(w.p[r], row.solution, FACTORS * sizeof(float));
     std::memcpy(w.x[r], w.p[r], sizeof w.x[r]);
   }
@@ -282,8 +282,8 @@ using Floats = std::unique_ptr<float, Freed>;
 // Improves `solved` (rows, FACTORS) given the CSR rows, their order and `fixed` (columns, FACTORS), which is read faster
 // where it begins at a cache line. Every row is one thread's work: the result does not depend on how many there are.
 extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const float* values, const int32_t* order,
-                           const float* fixed, float* solved, int64_t n_rows, int64_t n_columns, float regularization,
-                           bool weighted, float alpha, int steps, float tolerance, int threads) {
+                           const float* fixed, float* solved, const float* ridges, int64_t n_rows, int64_t n_columns,
+                           float alpha, int steps, float tolerance, int threads) {
   Floats padded;
   if (PADDED != FACTORS) {
     padded.reset(aligned_floats(n_columns * PADDED));
@@ -299,8 +299,8 @@ extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const 
   if (IMPLICIT) multiply(q, n_columns, gram.get(), busy(threads, n_columns * PADDED * PADDED / 16, A_THREAD));
 
   threads = busy(threads, (indptr[n_rows] - indptr[0] + (IMPLICIT ? n_rows * FACTORS / ROWS : 0)) * PADDED, A_THREAD);
-  const Rows rows = {indptr, indices, values, order, n_rows, q, gram.get()};
-  const Parameters given = {regularization, alpha, weighted, steps, tolerance};
+  const Rows rows = {indptr, indices, values, order, ridges, n_rows, q, gram.get()};
+  const Parameters given = {alpha, steps, tolerance};
   std::atomic<int64_t> next{0};
   on_threads(threads, [&](int) {
     auto w = std::make_unique<Workspace>();  // all zeros: the lanes behind FACTORS stay so
