@@ -196,8 +196,8 @@
   };
 
   kinds.convergence = (host, data) => {
-    const names = Object.keys(data.sets), labels = { seconds: "seconds of training", wall: "wall seconds", epochs: "epochs" };
-    const axes = Object.keys(labels).filter((name) => name in data.sets[names[0]][0]);
+    const names = Object.keys(data.sets), labels = { seconds: "seconds of training", epochs: "epochs" };
+    const axes = Object.keys(labels);
     let set = names[0], by = "seconds";
     const lines = () => data.sets[set];
     const chosen = new Set(lines().filter((line) => line.main).map((line) => line.name));

@@ -12,7 +12,7 @@ import pandas as pd
 from IPython.display import Markdown, display
 
 from gpumf.backends import sources
-from gpumf_study import experiments, findings, reports, results
+from gpumf_study import claims, experiments, findings, reports, results
 from gpumf_study import figure_style as style
 
 
@@ -100,6 +100,33 @@ def expects(claim, verdict):
     found = findings.table([pair for pair in experiments.findings() if pair[1].id == claim])
     if found.word.tolist() != [verdict]:
         raise ValueError(f"{claim} is {found.word.tolist()}, not {verdict!r}: revise what this page concludes of it")
+
+
+def verdicts(ids):
+    """Return a table of claims to be shown: statement, published, measured, 95 % interval, repeats, verdict.
+
+    Parameters
+    ----------
+    ids : str or tuple of str that begin the ids of the claims
+    """
+    frame = claims.table([pair for pair in reports.claimed() if pair[1].id.startswith(ids)])
+    units = frame.unit.map(lambda unit: f" {unit}" if isinstance(unit, str) and unit else "")
+    ends = zip(frame.low.map(_digits), frame.high.map(_digits), strict=True)
+    table = pd.DataFrame(
+        {
+            "statement": frame.statement,
+            "published": frame.published.map(_digits),
+            "measured": frame.value.map(_digits) + units.where(frame.value.notna(), ""),
+            "95 % interval": [" to ".join(pair) if "–" not in pair else "–" for pair in ends],
+            "repeats": frame.n.where(frame.value.notna()).map(_digits),
+            "verdict": frame.verdict.replace(claims.MISSING, "not measured yet"),
+        }
+    )
+    return table.style.hide()
+
+
+def _digits(value):
+    return "–" if pd.isna(value) else f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.3g}"
 
 
 def show(name, profile):

@@ -52,14 +52,15 @@ def sweep(
     """
     frames, identities = [], []
     for name in data:
-        ratings = corner(load_ratings(name), part)
+        loaded = load_ratings(name)  # or what stands in for it
+        ratings = corner(loaded, part)
         identities.append(identity(ratings))
         for repeat in range(repeats):
             published = official and ratings.test_mask is not None
             train, test = ratings.official_split() if published else ratings.split(held_out, seed=repeat)
             running = models(train, repeat)
             for columns, model in tqdm(running, desc=f"{name}, repeat {repeat}", unit=" trainings", leave=False):
-                labels = {"data": name, **columns, "repeat": repeat, "x_nnz": train.nnz}
+                labels = {"data": loaded.name, **columns, "repeat": repeat, "x_nnz": train.nnz}
                 fitted = trained(model, train, labels.pop("epochs", epochs), test)
                 frames.append(rows(fitted, metrics).assign(**labels))
     frame = pd.concat(frames, ignore_index=True)

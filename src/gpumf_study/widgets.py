@@ -125,23 +125,19 @@ def _replayed(order):
 
 
 def convergence(frame: pd.DataFrame, model: str, static: Figure, metric: str = "rmse") -> Widget:
-    """Test error of every scheme against epochs, seconds of training or of the whole, medians over the repeats.
+    """Test error of every scheme against epochs or seconds of training, medians over the repeats.
 
     Parameters
     ----------
-    frame : DataFrame with a row an epoch: data, scheme, repeat, epoch, seconds, and the metric; where it also has the
-        times of each whole training (prepare, transfer, compile, wall), wall seconds can be chosen
+    frame : DataFrame with a row an epoch: data, scheme, repeat, epoch, seconds, and the metric
     model : 'SGD', 'ALS' or 'RBM', whose schemes they are
     static : Figure of the same
     metric : 'rmse' or 'mae'
     """
     sets: dict[str, list[dict[str, Any]]] = {}
-    if "wall" in frame:
-        frame = frame.assign(wall=_wall_until(frame))
-    times = [column for column in ("seconds", "wall") if column in frame]
     for (data, scheme), runs in frame.groupby(["data", "scheme"], sort=False):
         look = style.LOOKS[model, scheme]
-        median = runs[runs.epoch > 0].groupby("epoch")[[*times, metric]].median()
+        median = runs[runs.epoch > 0].groupby("epoch")[["seconds", metric]].median()
         line = {
             "name": look.name,
             "colour": style.COLOURS[look.colour],
@@ -149,19 +145,13 @@ def convergence(frame: pd.DataFrame, model: str, static: Figure, metric: str = "
             "main": "," not in scheme,
             "on": str(runs.device.iloc[0]),
             "epochs": median.index.tolist(),
+            "seconds": _rounded(median.seconds),
             "errors": _rounded(median[metric]),
-        } | {column: _rounded(median[column]) for column in times}
+        }
         sets.setdefault(str(data), []).append(line)
     names = ", ".join(sets)
     alt = f"Test {metric.upper()} of the schemes of {model} on {names}, against epochs and seconds of training."
     return Widget("convergence", {"metric": metric.upper(), "sets": sets}, static, alt)
-
-
-def _wall_until(frame):
-    """Seconds of a whole training that ends with a row's epoch: what precedes the epochs, their share of the rest."""
-    before = frame["prepare"] + frame["transfer"]
-    epochs = frame.groupby(["data", "scheme", "repeat"]).epoch.transform("max")
-    return before + (frame["wall"] - frame["compile"] - before) * frame["epoch"] / epochs
 
 
 def crossover(frame: pd.DataFrame, static: Figure) -> Widget:

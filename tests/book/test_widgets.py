@@ -153,21 +153,6 @@ def test_schemes_sets_and_axes_are_chosen(page, made):
     assert drawn.count() == len(main)
 
 
-def test_wall_seconds_are_chosen_where_they_are_known(browser, tmp_path):
-    frame = results.load("cu2rec_training").frame
-    static = sgd_schemes.figure(results.load("sgd_schemes").frame, ["ml-100k"], labels=["hogwild"])
-    file = written(tmp_path / "page.html", [widgets.convergence(frame, "SGD", static)])
-    with browser.new_context(offline=True, viewport=DESK) as context:
-        context.set_default_timeout(120_000)
-        page = context.new_page()
-        page.goto(file.as_uri())
-        host = part(page, "convergence")
-        before = host.locator("path[data-scheme]").first.get_attribute("d")
-        host.get_by_label("Against:").select_option(label="wall seconds")
-        assert host.locator("path[data-scheme]").first.get_attribute("d") != before
-        assert "against wall seconds" in host.get_by_role("img").get_attribute("aria-label")
-
-
 def test_sliders_ask_for_the_nearest_setting(page, made):
     host, settings = part(page, "crossover"), made["crossover"].data["settings"]
     density, factors, users, items = (host.locator("input[type=range]").nth(k) for k in range(4))

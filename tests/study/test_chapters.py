@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from gpumf.backends import sources
-from gpumf_study import experiments, reports, results
+from gpumf_study import claims, experiments, reports, results
 from gpumf_study.results import Result
 from support import ROOT
 
@@ -127,3 +127,15 @@ def test_an_experiment_is_named_by_code_alone(tmp_path):
 def test_every_experiment_with_findings_on_publications_has_a_chapter():
     asked = {name for name, finding in experiments.findings() if name and finding.publication != "gpumf"}
     assert asked <= set(chapters.pages())
+
+
+def test_verdicts_are_shown_with_their_intervals(monkeypatch):
+    columns = ["statement", "published", "value", "low", "high", "n", "unit", "verdict"]
+    rows = [("A", 2.0, 2.5, 2.25, 2.75, 5, "x", "replicated"), ("B", None, 1.0, None, None, 1, "", "inconclusive")]
+    rows.append(("C", None, None, None, None, 0, "", claims.MISSING))
+    monkeypatch.setattr(claims, "table", lambda pairs: pd.DataFrame(rows, columns=columns))
+    assert chapters.verdicts("cu2rec").data.to_numpy().tolist() == [
+        ["A", "2", "2.5 x", "2.25 to 2.75", "5", "replicated"],
+        ["B", "–", "1", "–", "1", "inconclusive"],
+        ["C", "–", "–", "–", "–", "not measured yet"],
+    ]

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from gpumf_study import figure_style as style
 from gpumf_study import results, widgets
 from gpumf_study.experiments.gpumf import race_steps
 from gpumf_study.experiments.thesis import crossover
@@ -79,18 +78,6 @@ def test_lines_are_medians_over_repeats():
     assert line["errors"][at] == pytest.approx(expected.mae, rel=1e-4)
     assert line["seconds"][at] == pytest.approx(expected.seconds, rel=1e-4)
     assert line["main"] and line["epochs"][0] == 1 and line["on"] == "cuda"
-
-
-def test_wall_seconds_are_those_of_a_training_that_ends_there():
-    runs = frame("cu2rec_training")
-    lines = widgets.convergence(runs, "SGD", EMPTY).data["sets"]["ml-20m-synthetic"]
-    (line,) = [line for line in lines if line["name"] == style.LOOKS["SGD", "ordered"].name]
-    of_line = runs[(runs.data == "ml-20m-synthetic") & (runs.scheme == "ordered")]
-    last = of_line[of_line.epoch == of_line.epoch.max()]
-    whole = last.wall - last["compile"]
-    assert line["wall"][-1] == pytest.approx(whole.median(), rel=1e-4)
-    assert (last["prepare"] + last["transfer"]).min() < line["wall"][0] < line["wall"][-1]
-    assert "wall" not in widgets.convergence(frame("sgd_schemes"), "SGD", EMPTY).data["sets"]["ml-100k"][0]
 
 
 def test_what_diverged_is_missing():

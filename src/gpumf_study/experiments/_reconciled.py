@@ -15,7 +15,6 @@ import pandas as pd
 from gpumf.solvers import schedules
 from gpumf_study import results
 from gpumf_study.experiments import _published
-from gpumf_study.experiments.cu2rec import cu2rec_training
 from gpumf_study.experiments.cumf import cumf_convergence
 from gpumf_study.experiments.gpumf import all_schemes, fit_seconds
 from gpumf_study.experiments.thesis import first_comparison, speedups
@@ -44,7 +43,6 @@ def table(device=None):
         "first_comparison": _first,
         "sgd_douban": _first,  # whose frame is the same
         "speedups": _speedups,
-        "cu2rec_training": _cu2rec,
         "cumf_convergence": _cumf,
         "all_schemes": _all_schemes,
         "fit_seconds": _fits,
@@ -103,24 +101,6 @@ def _first(result):
         wall=seconds.wall_to_threshold,
     )
     yield from _pairs(result, seconds)
-
-
-def _cu2rec(result):
-    """The rows of `cu2rec_training`, of cu2rec alone: to what all schemes reach, and near its own lowest RMSE."""
-    frame, ours = result.frame, cu2rec_training.OURS
-    easy = cu2rec_training.summary(frame).reset_index()
-    # Its page tells the second error, and of that the seconds of training alone.
-    after = frame[frame.epoch > 0]
-    lowest = after[after.scheme == ours].groupby(["data", "repeat"]).rmse.min().groupby("data").median()
-    near = after[after.rmse <= 1.005 * after.data.map(lowest)]
-    of_training = near.groupby(["data", "scheme", "repeat"]).seconds.first().groupby(["data", "scheme"]).median()
-    hard = easy.set_index(["data", "scheme"]).assign(train=of_training, wall=np.nan).reset_index()
-    hard["level"] = 1.005 * hard.data.map(lowest)
-    seconds = pd.concat([easy, hard]).merge(frame[["data", "scheme", "device", "factors"]].drop_duplicates())
-    seconds = seconds[(seconds.device == "cpu") | (seconds.scheme == ours)].rename(columns={"scheme": "kernel"})
-    training = "a rate that falls on patience (on cores a constant one), biases"
-    until = [_error("RMSE", rmse) for rmse in seconds["level"]]
-    yield from _pairs(result, seconds.assign(model="SGD", training=training, until=until))
 
 
 def _cumf(result):

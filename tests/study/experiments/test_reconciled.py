@@ -96,26 +96,6 @@ def trainings(rows, **columns):
     return frame.assign(train=frame.seconds, **columns)
 
 
-def test_cu2rec_stands_beside_cores_until_the_error_of_all_and_until_its_own_lowest(recorded):
-    rows = [
-        (scheme, "cuda" if scheme in ("cu2rec", "fast") else "cpu", 0, epoch, epoch * each, rmse, 1 + 2 * each)
-        for scheme, each, errors in (
-            ("sequential", 40.0, (2, 1.0, 0.9)), ("ordered", 10.0, (2, 1.0, 0.9)),
-            ("cu2rec", 2.0, (2, 0.94, 1.0)), ("fast", 1.0, (2, 0.9, 0.9)),
-        )
-        for epoch, rmse in enumerate(errors)
-    ]  # fmt: skip
-    recorded["cu2rec_training"] = Stored(trainings(rows, data="ml-1m-synthetic", factors=50))
-    table = _reconciled.table().query("page == 'cu2rec_training'").set_index(["until", "baseline"])
-    drawing = "one core, drawing with replacement"
-    assert set(table.version) == {"cu2rec"} and set(table.factors) == {50}
-    assert table.train.to_dict() == {
-        ("RMSE 1.005", "one core"): 5, ("RMSE 1.005", drawing): 20,
-        ("RMSE 0.9447", "one core"): 10, ("RMSE 0.9447", drawing): 40,
-    }  # fmt: skip
-    assert table.wall["RMSE 1.005", "one core"] == 11 / 3 and table.wall["RMSE 0.9447"].isna().all()
-
-
 def test_of_cumf_a_model_stands_beside_cores_with_the_other_model_too(recorded):
     frames = [
         trainings([(scheme, device, 0, 3, seconds, 0.91, seconds + 1)], model=model)

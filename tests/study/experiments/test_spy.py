@@ -22,7 +22,7 @@ APART |= {"further_features"}
 def fits(name):
     """Whether an experiment trains models."""
     source = inspect.getsource(experiments.module(name))
-    return any(call in source for call in (".fit(", "trained(", "_fits.history("))
+    return any(call in source for call in (".fit(", "trained(", "_fits.history(", "sweep.sweep("))
 
 
 TRAINING = [name for name in experiments.names() if (fits(name) or name in PARAMETERS) and name not in APART]
@@ -50,8 +50,8 @@ EXPECTED = {
     "block_times": {("SGD", f, 0.03, 0.005, epochs, 0) for f in (2, 4, 8) for epochs in (1, 2)},
     "cumf_convergence": {("ALS", 4, 0.05, None, 2, 0), ("SGD", 4, 0.05, 0.02, 2, 0)},
     "implicit_seconds": {("ImplicitALS", 4, 0.1, None, 2, 0)},
-    "cu2rec_training": {("SGD", 4, 0.02, 0.02, epochs, seed) for epochs in (2, 4) for seed in (0, 1)},
-    "cu2rec_variants": {("SGD", 4, 0.02, 0.02, epochs, seed) for epochs, seed in ((1, 0), (2, 0), (2, 1))},
+    "cu2rec_training": {("SGD", 4, 0.02, 0.01, 8, seed) for seed in (0, 1)},
+    "cu2rec_variants": {("SGD", 4, 0.02, 0.01, epochs, seed) for epochs, seed in ((1, 0), (2, 0), (2, 1))},
     "esgd_blocks": {("SGD", 4, 0.05, 0.01, 2, 0)},
     "esgd_errors": {("SGD", 4, 0.05, 0.01, 3, seed) for seed in (0, 1)},
     "gpusgd_comparison": {("SGD", 4, 0.03, 0.005, epochs, 0) for epochs in (1, 2)},
