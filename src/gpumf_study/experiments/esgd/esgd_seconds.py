@@ -1,8 +1,8 @@
 """Seconds of an iteration of ESGD in its three parts: data to the GPU, updates, factors back.
 
 After Nassar et al., section 4: t = t_hd + t_GPU + t_dh. Its Algorithm 1 copies ratings, factors and permutation to
-the device before every launch and the factors back after it. Beside that what its section 5 asks for: ratings that
-are copied while the ones before are worked on (`streamed`; the factors stay).
+the device before every launch and the factors back after it. Its section 5 asks for pipelining: `streamed` copies
+ratings while earlier ones are worked on, and leaves the factors on the device.
 """
 
 import time
@@ -14,12 +14,14 @@ from tqdm import tqdm
 
 from gpumf import SGD, backends
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import _fits, identity, kernels_unavailable, load_ratings
-from gpumf_study.experiments.esgd.esgd_errors import ORDERS, published, rates
-from gpumf_study.findings import Finding, Near, Open, ratio
+from gpumf_study import sweep
+from gpumf_study.claims import Claim, Criterion
+from gpumf_study.experiments import identity, kernels_unavailable, load_ratings
+from gpumf_study.experiments.esgd.esgd_errors import FILE, ORDERS, published, rates
 
-PARTS = ["t_hd", "t_GPU", "t_dh"]
-STREAMED = "streamed"
+PARTS = {"t_hd": "transfer", "t_GPU": "train", "t_dh": "transfer"}  # and the phase of each
+STREAMED, APART, WHOLE = "streamed", "t_hd + t_GPU", "iteration"
+_CHUNKS = 8  # of the ratings, where they are streamed
 
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100], "factors": 4, "th_size": 40, "st": 2, "repeats": 3},
@@ -33,170 +35,143 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "repeats": 2}
-_CHUNKS = 8  # of the ratings, where they are streamed
 
 why_unavailable = kernels_unavailable
 
 
 def run(data, part, factors, th_size, st, repeats):
-    """Time the parts of iterations.
-
-    Parameters
-    ----------
-    data : names of data sets of Table 1, or of their twins
-    part : (users, items) of each that are taken, or None for all
-    factors, th_size, st : int
-    repeats : int, iterations, one behind the other
-
-    Returns
-    -------
-    DataFrame with a row a measurement: data, nnz, order (of ORDERS), device, part (of PARTS, or STREAMED), repeat,
-    seconds, finite (whether the factors still are)
-    """
+    """Time the parts of so many iterations; an order of the ratings in which training diverges has no rows."""
     device = backends.device("cuda" if backends.available() else "emulator")
     rows, identities = [], []
     for name in data:
-        ratings = _fits.corner(load_ratings(name), part)
+        ratings = sweep.corner(load_ratings(name), part)
         identities.append(identity(ratings))
         train, _ = ratings.split(0.1)
         train = replace(train, values=train.values - np.float32(train.mean))  # as a model with biases counts them
         for order, options in tqdm(ORDERS.items(), desc=f"esgd_seconds {ratings.name}", leave=False):
-            common = {
-                "biases": "baseline",
-                "device": device.name,
-                "th_size": th_size,
-                "st": st,
-                **rates(name),
-                **options,
+            options = options | rates(name) | {"th_size": th_size, "st": st, "biases": "baseline", "clip": False}
+            model = SGD(factors, solver="esgd", device=device.name, **options)
+            streamed = SGD(factors, solver="esgd", device=device.name, chunk=max(train.nnz // _CHUNKS, 1), **options)
+            trainers = model.make_solver(train), streamed.make_solver(train)
+            to_device, back = copies(device, model, train, trainers[0])
+            works = {
+                "t_hd": lambda k, copy=to_device: copy(),
+                "t_GPU": trainers[0].epoch,
+                "t_dh": lambda k, copy=back: copy(),
+                STREAMED: trainers[1].epoch,
             }
-            model = SGD(factors, solver="esgd", clip=False, **common)
-            streamed = SGD(factors, solver="esgd", chunk=max(train.nnz // _CHUNKS, 1), clip=False, **common)
-            measured, finite = _parts(device, model, train, repeats)
-            measured[STREAMED], still = _streamed(device, streamed, train, repeats)
-            what = name, train.nnz, order, device.name
-            for of, seconds in measured.items():
-                rows += [(*what, of, k, s, finite and still) for k, s in enumerate(seconds)]
-    columns = ["data", "nnz", "order", "device", "part", "repeat", "seconds", "finite"]
-    frame = pd.DataFrame(rows, columns=columns)
+            seconds = {what: [_seconds(device, work, k) for k in range(repeats + 1)] for what, work in works.items()}
+            if all(np.isfinite(device.to_numpy(array)).all() for trainer in trainers for array in trainer.factors()):
+                # The first pays for what a process does once.
+                rows += [
+                    (name, order, k, PARTS.get(what, "end_to_end"), of[k + 1], what, train.nnz)
+                    for what, of in seconds.items()
+                    for k in range(repeats)
+                ]
+    frame = pd.DataFrame(rows, columns=["data", "variant", "repeat", "phase", "seconds", "x_part", "x_nnz"])
+    frame = frame.assign(task="iteration", model="SGD", solver="esgd", device=device.name, factors=factors)
     frame.attrs["datasets"] = identities
     return frame
 
 
-def _parts(device, model, train, repeats):
-    """Seconds of the three parts, a dict of lists, and whether the factors are finite in the end."""
-    trainer, scheme = model.make_solver(train), model.solver_class
-    p, q = map(device.to_numpy, trainer.factors())
-    arrays = train.users, train.items, train.values, p[:, : model.factors], q[:, : model.factors]
-    arrays = [np.ascontiguousarray(a) for a in (*arrays, scheme.permutation(model.hyperparameters))]
-    measured = {part: [] for part in PARTS}
-    for k in range(-1, repeats):  # one before those that count
-        times = (
-            _seconds(device, lambda: [device.array(a) for a in arrays]),
-            _seconds(device, lambda k=k: trainer.epoch(k + 1)),
-            _seconds(device, lambda: [device.to_numpy(a) for a in trainer.arrays()]),
-        )
-        if k >= 0:
-            for part, seconds in zip(PARTS, times, strict=True):
-                measured[part].append(seconds)
-    return measured, _finite(device, trainer)
+def copies(device, model, train, trainer):
+    """Return two functions: what an iteration as published copies to the device, and what it copies back."""
+    permutation = getattr(model.solver_class, "permutation", None)
+    factors = (device.to_numpy(array)[:, : model.factors] for array in trainer.factors())
+    arrays = [train.users, train.items, train.values, *map(np.ascontiguousarray, factors)]
+    arrays += [permutation(model.hyperparameters)] if permutation else []
+    return (
+        lambda: [device.array(array) for array in arrays],
+        lambda: [device.to_numpy(array) for array in trainer.arrays()],
+    )
 
 
-def _streamed(device, model, train, repeats):
-    trainer = model.make_solver(train)
-    seconds = [_seconds(device, lambda k=k: trainer.epoch(k)) for k in range(repeats + 1)]
-    return seconds[1:], _finite(device, trainer)
-
-
-def _seconds(device, work):
-    """Of the host's clock, from a device that is idle to one that is again."""
+def _seconds(device, work, number):
+    """Return the seconds of the host's clock from a device that is idle to one that is again."""
     device.synchronize()
     started = time.perf_counter()
-    work()
+    work(number)
     device.synchronize()
     return time.perf_counter() - started
 
 
-def _finite(device, trainer):
-    return all(np.isfinite(device.to_numpy(array)).all() for array in trainer.factors())
+def iterations(frame):
+    """Return seconds by data, variant and repeat, of `what`: WHOLE (all PARTS), APART (without t_dh) or STREAMED."""
+    by = ["data", "variant", "repeat"]
+    sums = {WHOLE: [*PARTS], APART: ["t_hd", "t_GPU"], STREAMED: [STREAMED]}
+    lots = {
+        what: frame[frame.x_part.isin(parts)].groupby(by, sort=False).seconds.sum() for what, parts in sums.items()
+    }
+    table = pd.concat(lots, names=["what"]).reset_index()
+    stated = table.data.map(lambda name: published("time of an iteration", name, "Section 4"))
+    return table.assign(published_over_ours=stated / table.seconds)
 
 
 def summary(frame):
-    """The parts side by side.
-
-    Returns
-    -------
-    DataFrame with the index (data, order): t_hd, t_GPU, t_dh, streamed (medians), iteration (the three together),
-    published (seconds of an iteration), finite
-    """
-    table = frame.pivot_table(index=["data", "order"], columns="part", values="seconds", aggfunc="median", sort=False)
-    finite = frame.groupby(["data", "order"]).finite.all()
-    stated = [published("time of an iteration", data, "Section 4") for data, _ in table.index]
-    return table[[*PARTS, STREAMED]].assign(iteration=table[PARTS].sum(axis=1), published=stated, finite=finite)
+    """Return the medians by data and variant: PARTS, STREAMED, WHOLE, and the published seconds."""
+    table = frame.groupby(["data", "variant", "x_part"], sort=False).seconds.median().unstack(sort=False)
+    stated = [published("time of an iteration", data, "Section 4") for data in table.index.get_level_values("data")]
+    return table.assign(iteration=table[[*PARTS]].sum(axis=1), published=stated)
 
 
 def figure(frame):
-    """The three parts of an iteration, a bar a set, in the order of the ratings; a mark: with transfers hidden."""
-    table = summary(frame)
-    table = table.xs(next(iter(ORDERS)), level="order")[::-1]
+    """Draw the parts of an iteration in file order, a bar a data set; a mark: with the ratings streamed."""
+    table = summary(frame).xs(FILE, level="variant")[::-1]
     figure, ((axis,),) = style.panels(height=1.4 + 0.5 * len(table))
     place, left = np.arange(len(table)), np.zeros(len(table))
     for part, colour in zip(PARTS, ("sky", "wine", "orange"), strict=True):
-        axis.barh(place, table[part], 0.5, left=left, color=style.COLOURS[colour], label=part)
-        left += table[part]
-    axis.plot(table[STREAMED], place, "|", color=style.COLOURS["black"], markersize=24, label="ratings streamed")
-    axis.set_yticks(place, table.index)
-    axis.set(xlabel="seconds an iteration")
+        axis.barh(place, 1e3 * table[part], 0.5, left=left, color=style.COLOURS[colour], label=part)
+        left += 1e3 * table[part]
+    axis.plot(
+        1e3 * table[STREAMED], place, "|", color=style.COLOURS["black"], markersize=24, label="ratings streamed"
+    )
+    for y, (row, end) in enumerate(zip(table.itertuples(), left, strict=True)):
+        text = f"together {end:.2g} ms; published: {1e3 * row.published:,.0f} ms"
+        axis.annotate(text, (max(end, 1e3 * row.streamed), y), (6, 0), textcoords="offset points", va="center")
+    axis.set_yticks(place, map(style.data_name, table.index))
+    axis.set(xlabel="milliseconds an iteration", xlim=(0, 1.5 * max(left.max(), 1e3 * table[STREAMED].max())))
     style.legend(figure, axis, 4)
     return figure
 
 
-def _iterations(frame, data, parts=PARTS):
-    """The seconds of the iterations of a set, of these parts, in an order in which it converges."""
-    rows = frame[(frame.data == data) & frame.finite.astype(bool) & frame.part.isin(parts)]
-    chosen = next((order for order in ORDERS if (rows.order == order).any()), None)
-    return rows[rows.order == chosen].groupby("repeat").seconds.sum()
+def _ratio(over, under):
+    return {"column": "seconds", "where": {"variant": FILE}, "over": over, "under": under}
 
 
-def _growth(frame):
-    """How many times as long an iteration takes with a hundred times the ratings."""
-    return *ratio(_iterations(frame, "ml-10m-synthetic"), _iterations(frame, "ml-100k")), "x"
-
-
-def _since(frame):
-    """The published seconds over those of an iteration of MovieLens 10M, its transfers included."""
-    stated = published("time of an iteration", "ml-10m", "Section 4")
-    return *ratio([stated], _iterations(frame, "ml-10m-synthetic")), "x"
-
-
-def _hidden(frame):
-    """Transfer and updates one after another, over those of which one hides the other, on MovieLens 10M."""
-    apart = _iterations(frame, "ml-10m-synthetic", ["t_hd", "t_GPU"])
-    return *ratio(apart, _iterations(frame, "ml-10m-synthetic", [STREAMED])), "x"
-
-
-FINDINGS = [
-    Finding(
+CLAIMS = [
+    Claim(
         "esgd-section-4-growth",
         "esgd",
         "Section 4",
-        "An iteration on MovieLens 10M takes 114.5 times as long as one on MovieLens 100K, 2.29 s against 0.02 s.",
-        _growth,
-        Near(2.29 / 0.02, 2.0),
+        "Seconds of an iteration on MovieLens 10M (synthetic) over those on MovieLens 100K.",
+        2.29 / 0.02,
+        "ratio",
+        _ratio({"what": WHOLE, "data": "ml-10m-synthetic"}, {"what": WHOLE, "data": "ml-100k"}),
+        Criterion(57.25, 229.0),
+        "synthetic",
+        iterations,
     ),
-    Finding(
+    Claim(
         "esgd-section-4-since",
         "esgd",
         "Section 4",
-        "How many times as fast is an iteration on MovieLens 10M, with its transfers, as the published 2.29 s?",
-        _since,
-        Open(),
+        "Published seconds of an iteration with its transfers over ours, MovieLens 10M (synthetic).",
+        metric="median",
+        select={
+            "column": "published_over_ours",
+            "where": {"what": WHOLE, "data": "ml-10m-synthetic", "variant": FILE},
+        },
+        evidence="synthetic",
+        table=iterations,
     ),
-    Finding(
+    Claim(
         "esgd-transfers-hidden",
         "esgd",
         "Section 4",
-        "How much faster is an iteration whose ratings are copied while others are worked on?",
-        _hidden,
-        Open(),
+        "Speed-up of copying ratings while others are worked on over one after the other, MovieLens 10M (synthetic).",
+        metric="ratio",
+        select=_ratio({"what": APART, "data": "ml-10m-synthetic"}, {"what": STREAMED, "data": "ml-10m-synthetic"}),
+        evidence="synthetic",
+        table=iterations,
     ),
 ]

@@ -1,10 +1,10 @@
-"""How often updates meet: ESGD's formulas, what is drawn, and the share of updates lost in runs of Hogwild.
+"""How often updates conflict: ESGD's formulas, sampled ratings, and the share of updates lost in runs of Hogwild.
 
 For a number of updates at a time, four shares of those that share their user or item with another one at that time:
-by the probability that esgd publishes (section 3: independent entries of a matrix that is taken to be square), by the
-same count for the true shape, among ratings of a real set (whose popular rows both forget), and, of updates that the
-kernel of the SGD chapters makes, how many are in fact overwritten, in random orders of its memory accesses on the
-processor (see `race_demonstration`).
+by the probability that ESGD publishes (section 3: independent entries of a matrix that is taken to be square), by the
+same count for the true shape, among sampled ratings of a data set (whose popular users and items both forget), and
+the share of writes of Hogwild's kernel that are lost, in random orders of its memory accesses on the emulator (see
+`race_demonstration`).
 """
 
 from functools import partial
@@ -46,20 +46,13 @@ why_unavailable = partial(backends.why_unavailable, "emulator")
 
 
 def run(data, at_once, draws, seeds, traced):
-    """Count meetings.
+    """Count the share of samples in which any two updates conflict; of the variant 'overwritten', of writes lost.
 
     Parameters
     ----------
-    data : names of data sets
     at_once : list of int, 2 to 64: updates at a time
-    draws : int, sets of so many ratings that are drawn with replacement
-    seeds, traced : int, runs of the kernel with so many groups, and updates of each
-
-    Returns
-    -------
-    DataFrame with a row a share: data, at_once, how ('published', 'true shape', 'drawn', 'overwritten'), seed (of a
-    run of the kernel; 0 elsewhere), share. Of the first three: the share of sets in which any two updates meet; of
-    the last one: the share of the writes of a factor that are over another group's.
+    draws : samples of so many ratings, with replacement
+    seeds, traced : runs of the kernel with so many groups, and updates of each
     """
     rows, identities = [], []
     for name in data:
@@ -67,18 +60,19 @@ def run(data, at_once, draws, seeds, traced):
         identities.append(identity(ratings))
         shape = ratings.n_users, ratings.n_items
         for n in at_once:
-            rows.append((ratings.name, n, "published", 0, 1 - independence_probability(*shape, n)))
-            rows.append((ratings.name, n, "true shape", 0, 1 - independence_probability(*shape, n, square=False)))
-            rows.append((ratings.name, n, "drawn", 0, _share_that_meets(ratings, n, draws)))
+            rows.append((ratings.name, "published", 0, 1 - independence_probability(*shape, n), n))
+            rows.append((ratings.name, "true shape", 0, 1 - independence_probability(*shape, n, square=False), n))
+            rows.append((ratings.name, "drawn", 0, _share_that_conflicts(ratings, n, draws), n))
             for seed in range(seeds):
-                rows.append((ratings.name, n, "overwritten", seed, _overwritten(ratings, n, traced, seed)))
-    frame = pd.DataFrame(rows, columns=["data", "at_once", "how", "seed", "share"])
+                rows.append((ratings.name, "overwritten", seed, _overwritten(ratings, n, traced, seed), n))
+    frame = pd.DataFrame(rows, columns=["data", "variant", "repeat", "value", "x_at_once"])
+    frame = frame.assign(task="count conflicts", metric="share")
     frame.attrs["datasets"] = identities
     return frame
 
 
-def _share_that_meets(ratings, n, draws):
-    """The share of sets of n drawn ratings in which two share a user or an item."""
+def _share_that_conflicts(ratings, n, draws):
+    """The share of samples of n ratings in which two share a user or an item."""
     drawn = np.random.default_rng(n).integers(0, ratings.nnz, (draws, n))
     repeated = (np.diff(np.sort(rows[drawn], axis=1), axis=1) == 0 for rows in (ratings.users, ratings.items))
     return float(np.logical_or(*(r.any(axis=1) for r in repeated)).mean())
@@ -92,25 +86,25 @@ def _overwritten(ratings, groups, n_updates, seed):
     return race_demonstration.lost_share(trace)
 
 
-_MEETINGS = {
+_WAYS = {
     "published": ("formula as published", "black", "--"),
     "true shape": ("formula, true shape", "sky", "-"),
-    "drawn": ("ratings drawn", "blue", "-o"),
-    "overwritten": ("writes overwritten", "red", "-s"),
+    "drawn": ("sampled ratings", "blue", "-o"),
+    "overwritten": ("lost writes", "red", "-s"),
 }
 
 
 def figure(frame):
-    """How often updates meet, against how many are made at a time: by formula, as drawn, and overwritten."""
+    """Draw how often updates conflict, against how many are made at a time: by formula, as sampled, and lost."""
     names = frame.data.unique()
     figure, (axes,) = style.panels(columns=len(names), height=3.8, sharey=True)
     for axis, name in zip(axes, names, strict=True):
-        shares = frame[frame.data == name].groupby(["how", "at_once"]).share.mean()
-        for how, (label, colour, line) in _MEETINGS.items():
+        shares = frame[frame.data == name].groupby(["variant", "x_at_once"]).value.mean()
+        for how, (label, colour, line) in _WAYS.items():
             # A logarithmic axis has no place for a share of nothing.
             positive = shares[how].where(shares[how] > 0)
             axis.plot(positive, line, color=style.COLOURS[colour], label=label, markersize=4)
-        axis.set(xlabel="updates at a time", ylabel="share", title=name)
+        axis.set(xlabel="updates at a time", ylabel="share", title=style.data_name(name))
         axis.set_xscale("log", base=2)
         style.log_scale(axis.yaxis)
     style.legend(figure, axes[0], 4)
@@ -118,8 +112,10 @@ def figure(frame):
 
 
 def summary(frame):
-    """The shares, means over the seeds: a DataFrame with the index (data, at_once) and a column a way to count."""
-    return frame.groupby(["data", "at_once", "how"]).share.mean().unstack()
-
-
-FINDINGS = []
+    """Return the shares, means over the seeds: the index is (data, updates at a time), a column a way to count."""
+    return (
+        frame.groupby(["data", "x_at_once", "variant"])
+        .value.mean()
+        .unstack()
+        .rename_axis(index={"x_at_once": "at_once"})
+    )

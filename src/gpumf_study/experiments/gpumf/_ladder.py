@@ -83,7 +83,7 @@ def _esgd():
     seconds = _published.value("Section 4", "time of an iteration", "ml-10m", source="esgd")
     yield _ESGD, "published", "ESGD", _LAPTOP, seconds, np.nan
     if result := results.recorded("esgd_seconds"):
-        seconds = esgd_seconds.summary(result.frame).iteration["ml-10m-synthetic", "esgd"]
+        seconds = esgd_seconds.summary(result.frame).iteration["ml-10m-synthetic", esgd_seconds.FILE]
         yield _ESGD, "same", "esgd", result.provenance["gpu"], seconds, np.nan
 
 

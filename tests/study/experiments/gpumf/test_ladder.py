@@ -30,7 +30,7 @@ def test_hugewiki_takes_the_iterations_until_the_acceptable_error(monkeypatch, s
     monkeypatch.setattr(
         _ladder.als_hugewiki, "summary", lambda f: f.set_index("iteration").assign(iteration=f.seconds.to_numpy())
     )
-    result = stored(frame)
+    result = stored(frame, name="als_hugewiki")
     result.provenance["gpu"] = "a GPU"
     monkeypatch.setattr(results, "recorded", lambda name: result if name == "als_hugewiki" else None)
     table = _ladder.table()
