@@ -278,6 +278,15 @@ extern "C" __global__ void ranking_metrics(const int* __restrict__ users, int n_
     }
 }
 
+// columns: (PADDED, width), as top_items takes the items' factors, (n_items, FACTORS). Grid and block: a thread an entry.
+extern "C" __global__ void transpose_items(const float* __restrict__ factors, int n_items, int width,
+                                           float* __restrict__ columns) {
+    const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (k >= (long long)PADDED * width) return;
+    const int factor = (int)(k / width), item = (int)(k % width);
+    columns[k] = factor < FACTORS && item < n_items ? factors[item * (long long)FACTORS + factor] : 0.0f;
+}
+
 // The geometry of top_items for the host. Grid: 1. Block: 1. Threads and users of a block, items of a tile, PADDED, bytes
 // of shared memory of a block without its lists, of an entry of a list.
 extern "C" __global__ void shape(int* __restrict__ block, int* __restrict__ users, int* __restrict__ tile,

@@ -9,7 +9,10 @@ class Recorded:
     """Stands in for a device and notes what is to be compiled."""
 
     def __init__(self):
-        self.asked = []
+        self.asked, self.ahead = [], []
+
+    def compile_ahead(self, variants):
+        self.ahead.extend((source, tuple(sorted(defines.items()))) for source, defines in variants)
 
     def kernel(self, source, name, **defines):
         assert name in sources.kernels(sources.path(source, defines))
@@ -21,7 +24,7 @@ def test_all_that_models_launch_is_compiled_once(monkeypatch):
     monkeypatch.setattr(backends, "why_unavailable", lambda: None)
     monkeypatch.setattr(backends, "device", lambda: device)
     assert ahead.main(["5", "7", "5"]) == 0
-    assert len(device.asked) == len(set(device.asked))
+    assert len(device.asked) == len(set(device.asked)) and device.ahead == device.asked
     for factors in (5, 7):
         for rows in (64, 32):
             defines = {"FACTORS": factors, "IMPLICIT": 0, "STAGE_ROWS": rows}

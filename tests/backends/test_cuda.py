@@ -4,6 +4,9 @@ import importlib.util
 import os
 import sys
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from threading import Barrier
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -60,7 +63,7 @@ def fake(monkeypatch):
     cupy.ndarray, cupy.__version__ = np.ndarray, "0"
     cupy.asarray, cupy.empty, cupy.zeros = map(allocate, (np.asarray, np.empty, np.zeros))
     cupy.ascontiguousarray = np.ascontiguousarray
-    cupy.RawModule = module
+    fake.module, cupy.RawModule = module, lambda **given: fake.module(**given)
     cupy.get_default_memory_pool = lambda: SimpleNamespace(free_bytes=lambda: 1 << 29)
     runtime = SimpleNamespace(
         getDevice=lambda: fake.number,
@@ -70,6 +73,7 @@ def fake(monkeypatch):
         memGetInfo=lambda: (1 << 29, 1 << 40),
     )
     cupy.cuda = SimpleNamespace(
+        Device=lambda number: nullcontext(),
         runtime=runtime,
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         driver=SimpleNamespace(CUDADriverError=CUDADriverError),
@@ -114,6 +118,40 @@ def test_what_cupy_compiles_and_keeps_has_the_headers_in_it(device, fake, source
     (_, old, _), (_, new, options) = fake.compiled
     assert "VALUE = 3" in old and "VALUE = 4" in new and "#include" not in new
     assert not any(option.startswith("-I") for option in options)
+
+
+def test_sources_are_compiled_side_by_side_and_only_waiting_counts(device, fake, source, monkeypatch):
+    (source / "other.cu").write_text('extern "C" __global__ void other(int* out) { out[0] = 1; }\n')
+    both, module = Barrier(2), fake.module
+
+    def together(code, options):
+        both.wait(120)  # of a compilation that waits for another one, this is the end
+        return module(code, options)
+
+    fake.module = together
+    with ThreadPoolExecutor(2) as pool:
+        monkeypatch.setattr(sys.modules[type(device).__module__], "_compilers", lambda process: pool)
+        device.compile_ahead([("answer.cu", {}), ("other.cu", {}), ("answer.cu", {})])
+        assert device.compile_seconds == 0
+        device.kernel("other.cu", "other")
+        waited = device.compile_seconds
+        device.kernel("other.cu", "other")
+        assert waited > 0 and device.compile_seconds == waited
+        device.kernel("answer.cu", "answer")
+    assert len(fake.compiled) == 2
+
+
+def test_what_did_not_compile_is_tried_again(device, fake, source):
+    module = fake.module
+
+    def fails(code, options):
+        raise RuntimeError("line 3")
+
+    fake.module = fails
+    with pytest.raises(backends.DeviceError, match=r"answer\.cu does not compile .*: line 3"):
+        device.kernel("answer.cu", "answer")
+    fake.module = module
+    assert device.kernel("answer.cu", "answer")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows keeps users apart by other means")

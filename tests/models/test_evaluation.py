@@ -12,7 +12,7 @@ from support import fewer, ragged_ratings, random_factors
 
 
 def errors_of(device, ratings, p, q, known=None, mean=0.0):
-    known = np.ones(ratings.nnz, bool) if known is None else known
+    known = known or [np.ones(n, bool) for n in (ratings.n_users, ratings.n_items)]
     if device != "cpu":
         p, q = map(backends.device(device).array, (p, q))
     return Errors(ratings, known, mean, p.shape[1], device)(p, q)
@@ -34,8 +34,11 @@ def test_errors_match_the_reference(device, factors, nnz):
 def test_unknown_users_and_items_count_with_the_mean(device):
     ratings = ragged_ratings(seed=1)
     p, q = random_factors(ratings.n_users, 8, 1), random_factors(ratings.n_items, 8, 2)
-    known = np.random.default_rng(3).random(ratings.nnz) < 0.6
-    error = np.where(known, np.einsum("tk,tk->t", p[ratings.users], q[ratings.items]), 3.25) - ratings.values
+    rng = np.random.default_rng(3)
+    known = [rng.random(n) < 0.6 for n in (ratings.n_users, ratings.n_items)]
+    both = known[0][ratings.users] & known[1][ratings.items]
+    assert both.any() and not both.all()
+    error = np.where(both, np.einsum("tk,tk->t", p[ratings.users], q[ratings.items]), 3.25) - ratings.values
     rmse, mae = errors_of(device, ratings, p, q, known, mean=3.25)
     assert mae == pytest.approx(np.abs(error).mean(), rel=1e-5)
     assert rmse == pytest.approx(np.sqrt((error**2).mean()), rel=1e-5)
@@ -45,20 +48,20 @@ def test_products_are_clipped_and_what_is_not_finite_is_not(device):
     ratings = Ratings([0, 0, 0, 1], [0, 1, 2, 0], [1, 2, 3, 4], 2, 3)
     p, q = np.float32([[1], [np.nan]]), np.float32([[-7], [3], [9]])
     p, q = (p, q) if device == "cpu" else map(backends.device(device).array, (p, q))
-    known = ratings.users == 0
+    known, every = (np.arange(2) == 0, np.ones(3, bool)), (np.ones(2, bool), np.ones(3, bool))
     rmse, mae = Errors(ratings, known, 4.0, 1, device, bounds=(1.5, 5.0))(p, q)
     assert (rmse, mae) == (pytest.approx(np.sqrt((0.25 + 1 + 4) / 4)), pytest.approx(3.5 / 4))
-    assert np.isnan(Errors(ratings, ~known | known, 4.0, 1, device, bounds=(1.5, 5.0))(p, q)[0])
+    assert np.isnan(Errors(ratings, every, 4.0, 1, device, bounds=(1.5, 5.0))(p, q)[0])
     for sign in (-1, 1):
         large = np.float32([[1], [sign * 1e30]]), np.full((3, 1), 1e30, np.float32)
         p, q = large if device == "cpu" else map(backends.device(device).array, large)
-        assert np.isinf(Errors(ratings, ~known, 4.0, 1, device, bounds=(1.5, 5.0))(p, q)[0])
+        assert np.isinf(Errors(ratings, (~known[0], known[1]), 4.0, 1, device, bounds=(1.5, 5.0))(p, q)[0])
 
 
 def test_nothing_known_at_all(device):
     ratings = Ratings([0, 1], [0, 1], [1, 4], 2, 2)
     p = random_factors(2, 16)
-    assert errors_of(device, ratings, p, p, np.zeros(2, bool), mean=2.0) == pytest.approx((np.sqrt(2.5), 1.5))
+    assert errors_of(device, ratings, p, p, 2 * [np.zeros(2, bool)], mean=2.0) == pytest.approx((np.sqrt(2.5), 1.5))
 
 
 def test_same_bits_every_time(device):

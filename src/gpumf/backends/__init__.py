@@ -1,8 +1,9 @@
 """Compile, cache and launch `kernels/`; time them; say what the device is. The only place that imports CuPy.
 
-A device is an object with `array`, `arrays`, `empty`, `zeros`, `to_numpy`, `free_bytes`, `stream`, `kernel`,
-`recorded`, `synchronize`, `time` and `facts`, and has the module `xp` that works on its arrays, CuPy or NumPy; the
-rest of the package sees nothing else of it. 'cuda' is the GPU, 'emulator' this machine's processor in its place.
+A device is an object with `array`, `arrays`, `empty`, `zeros`, `to_numpy`, `free_bytes`, `stream`, `compile_ahead`,
+`kernel`, `recorded`, `synchronize`, `time` and `facts`, and has the module `xp` that works on its arrays, CuPy or
+NumPy; the rest of the package sees nothing else of it. 'cuda' is the GPU, 'emulator' this machine's processor in its
+place.
 """
 
 import os

@@ -6,11 +6,10 @@ data set's rating scale too, are left to their first use.
 
 import argparse
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 from tqdm import tqdm
 
-from gpumf import ALS, RBM, SGD, ImplicitALS, backends, threads
+from gpumf import ALS, RBM, SGD, ImplicitALS, backends
 from gpumf.backends import sources
 
 
@@ -35,15 +34,10 @@ def main(arguments=None):
     device = backends.device()
     wanted = list({repr(variant): variant for f in chosen.factors for variant in variants(f)}.values())
 
-    def compiled(variant):
-        source, defines = variant
+    device.compile_ahead(wanted)
+    for source, defines in tqdm(wanted, unit="source"):
         # Each compilation has all kernels of a source.
         device.kernel(source, next(iter(sources.kernels(sources.path(source, defines)))), **defines)
-
-    # The compiler lets go of the GIL.
-    with ThreadPoolExecutor(threads.count()) as pool:
-        for _ in tqdm(pool.map(compiled, wanted), total=len(wanted), unit="source"):
-            pass
     return 0
 
 

@@ -3,9 +3,10 @@
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import cupy
 import cupyx
 import numpy as np
 
+from gpumf import threads
 from gpumf._util import paths
 from gpumf.backends import DeviceError, out_of_memory, sources, streaming
 from gpumf.backends.recording import Recorder
@@ -21,7 +23,19 @@ from gpumf.backends.signature import Signature
 # A minute or more, after which a block that only occupies a multiprocessor gives it up.
 _MOST_POLLS = 100_000_000
 
-_COMPILING = threading.RLock()  # the environment is of all threads
+_LOCK = threading.RLock()  # the environment is of all threads
+
+_MOST_COMPILERS = 8  # sources that are compiled at a time: a model has about as many
+
+
+@cache
+def _compilers(process):
+    """The threads that compile in this process: NVRTC lets go of the GIL, and compiles sources side by side."""
+    return ThreadPoolExecutor(min(_MOST_COMPILERS, threads.cores()), "gpumf-compile")
+
+
+# The second changes no instruction; compute-sanitizer and the profilers name lines by it.
+_OPTIONS = "-std=c++17", "-lineinfo"
 
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
@@ -79,6 +93,14 @@ class Kernel:
             self.function.max_dynamic_shared_size_bytes = shared
 
 
+def _compiled(number, code, first):
+    """A module of CuPy for a device, by its number, that has compiled when asked for its first kernel."""
+    with cupy.cuda.Device(number), _cache_that_is_private():
+        module = cupy.RawModule(code=code, options=_OPTIONS)
+        module.get_function(first)
+        return module
+
+
 def _stages(array):
     """Where the parts of a long array begin that are in pinned memory at a time, and its length."""
     return [*range(0, array.size, _STAGE // array.itemsize), array.size]
@@ -90,10 +112,10 @@ def _cache_that_is_private():
 
     CuPy runs whatever machine code it finds there. Its setting is read at every compilation.
     """
-    with _COMPILING:
-        if not paths.others_could_write(_cupy_cache()):
-            yield
-            return
+    if not paths.others_could_write(_cupy_cache()):
+        yield
+        return
+    with _LOCK:
         name = "CUPY_CACHE_IN_MEMORY"
         before, os.environ[name] = os.environ.get(name), "1"
         try:
@@ -132,13 +154,13 @@ class CudaDevice(Recorder):
 
     Attributes
     ----------
-    compile_seconds : spent on kernels that were not compiled yet, or not loaded from CuPy's cache
+    compile_seconds : that callers of `kernel` waited for what was not compiled yet, or not loaded from CuPy's cache
     """
 
     name, xp = "cuda", cupy
 
     def __init__(self):
-        self._kernels, self._facts = {}, {}
+        self._modules, self._kernels, self._facts = {}, {}, {}
         self.compile_seconds = 0.0
 
     def array(self, values):
@@ -237,6 +259,14 @@ class CudaDevice(Recorder):
             kernels, copies = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
             yield from streaming.parts(pieces, slots, kernels, copies)
 
+    def compile_ahead(self, variants):
+        """Start to compile sources on other threads, in this order; `kernel` waits for what it needs of them.
+
+        variants : list of (source, dict of its preprocessor definitions)
+        """
+        for source, defines in variants:
+            self._module(source, defines)
+
     def kernel(self, source, name, **defines):
         """Compile the kernel `name` of `kernels/<source>` with preprocessor definitions, once for each device.
 
@@ -244,26 +274,33 @@ class CudaDevice(Recorder):
         ------
         DeviceError : with the compiler's message, where it does not compile
         """
-        path = sources.path(source, defines)
-        code = sources.text(path)
-        options = (
-            "-std=c++17",
-            "-lineinfo",  # changes no instruction; compute-sanitizer and the profilers name lines by it
-            *(f"-D{key}={value}" for key, value in sorted(defines.items())),
-        )
-        # CuPy keeps what it compiled by code and options, and the code has all that it includes.
-        key = cupy.cuda.runtime.getDevice(), name, code, options
-        if key not in self._kernels:
-            started = time.perf_counter()
-            signature = Signature(name, sources.kernels(path, **defines)[name])
+        started = time.perf_counter()
+        key, module = self._module(source, defines)
+        if (key, name) not in self._kernels:
             try:
-                with _cache_that_is_private():
-                    function = cupy.RawModule(code=code, options=options).get_function(name)
-            except cupy.cuda.compiler.CompileException as error:
-                raise DeviceError(f"{source} does not compile with {defines}: {error}") from error
-            self._kernels[key] = Kernel(name, signature, function, self)
+                function = module.result().get_function(name)
+            except BaseException as error:
+                self._modules.pop(key, None)  # so that another call tries again
+                if isinstance(error, cupy.cuda.compiler.CompileException):
+                    raise DeviceError(f"{source} does not compile with {defines}: {error}") from error
+                raise
+            signature = Signature(name, sources.kernels(sources.path(source, defines), **defines)[name])
+            self._kernels[key, name] = Kernel(name, signature, function, self)
             self.compile_seconds += time.perf_counter() - started
-        return self._kernels[key]
+        return self._kernels[key, name]
+
+    def _module(self, source, defines):
+        """(key, future of the CuPy module) of a source with definitions, for the current device."""
+        path = sources.path(source, defines)
+        # CuPy keeps what it compiled by code and options, and the code has all that it includes. With the definitions
+        # in it the options are always the same, for which CuPy asks the compiler once who it is.
+        lines = [f"#define {key} {value}" for key, value in sorted(defines.items())]
+        key = cupy.cuda.runtime.getDevice(), "\n".join([*lines, sources.text(path)])
+        with _LOCK:
+            if key not in self._modules:
+                first = next(iter(sources.kernels(path, **defines)))
+                self._modules[key] = _compilers(os.getpid()).submit(_compiled, *key, first)
+            return key, self._modules[key]
 
     def launched(self, arguments):
         """Note the arguments of a launch where launches are recorded: a graph has no hold on its arrays."""

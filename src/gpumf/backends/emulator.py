@@ -228,6 +228,9 @@ class EmulatorDevice(Recorder):
             for array in part:  # a GPU overwrites it
                 array.view(np.uint8).fill(0xFF)
 
+    def compile_ahead(self, variants):
+        """Nothing: each is compiled when it is first asked for, so that tests wait for no other."""
+
     def kernel(self, source, name, **defines):
         """Compile (once) the kernel `name` of `kernels/<source>` with preprocessor definitions.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -404,4 +403,4 @@ class ImplicitALS(Explaining, _LeastSquares):
         self.mean, self.scale = 0.0, (0.0, 1.0)  # without ratings, nothing is preferred
 
     def _errors(self, ratings):
-        return super()._errors(replace(ratings, values=(ratings.values > 0).astype(np.float32)))
+        return super()._errors(ratings.preferences())

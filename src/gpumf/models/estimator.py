@@ -355,12 +355,21 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
         check_training(train, validation)
         if not self._solver_given:
             self._solver = self.choose(train)
+        if self.device != "cpu":
+            backends.device(self.device).compile_ahead(self._sources(train, validation is not None))
         with clock.spent_on("transfer"):
             train, validation = self._placed(train), validation and self._placed(validation)
         with clock.spent_on("prepare"):
             check_positions(train, validation)
             check_finite(train, validation)
         return clock, train, validation
+
+    def _sources(self, train, validates):
+        """What a training on a device and the first list compile: (source, definitions), what takes longest first.
+
+        validates : whether there is a validation set
+        """
+        return []
 
     def _placed(self, ratings):
         """The ratings where the kernel takes them from: on the device, or on the host where they do not fit it."""

@@ -7,7 +7,8 @@ from gpumf.backends import sources
 from gpumf.backends.cpu.metrics import sum_errors
 from gpumf.solvers.base import COLUMNS
 
-sources.declare("metrics/errors.cu", FACTORS=COLUMNS)
+SOURCE = "metrics/errors.cu"
+sources.declare(SOURCE, FACTORS=COLUMNS)
 
 # Few enough blocks that the second reduction is one block's work.
 _MOST_BLOCKS, _THREADS = 1024, 256
@@ -18,8 +19,16 @@ UNBOUNDED = -np.inf, np.inf
 class Errors:
     """The errors of p_u . q_i on fixed ratings; call it with the factors to get (rmse, mae).
 
-    Ratings whose user or item is not known from training are predicted the training mean: their part of the sums
-    does not depend on the factors and is computed once. bounds : to which p_u . q_i is clipped
+    Ratings whose user or item is not known from training are predicted the training mean.
+
+    Parameters
+    ----------
+    ratings : Ratings
+    known : (users, items), bool (n_users,) and (n_items,), who is known
+    mean : of the training ratings
+    factors : columns of the factors
+    device : name, of where the factors are
+    bounds : to which p_u . q_i is clipped
 
     Attributes
     ----------
@@ -28,16 +37,28 @@ class Errors:
 
     def __init__(self, ratings, known, mean, factors, device, bounds=UNBOUNDED):
         self.nnz, self._bounds = ratings.nnz, bounds
-        unknown = ratings.values[~known].astype(np.float64) - float(mean)
-        self._unknown = np.array([float(abs(unknown).sum()), float((unknown**2).sum())])
-        chosen = ratings if known.all() else ratings.select(known)
-        # Ordered by user, neighbouring groups share a user's factors; the sums then meet the cache, not memory.
-        order = chosen.order(chosen.users, chosen.n_users)
-        arrays = chosen.users[order], chosen.items[order], chosen.values[order]
-        self._sums = self._summing(arrays, factors, device)
+        self._unknown = np.zeros(2)
+        if device == "cpu":
+            self._sums = self._summing(self._of_known(ratings, known, float(mean)), factors, device)
+        else:
+            # Ordered by user, neighbouring groups share a user's factors; the sums then meet the cache, not memory.
+            arrays = ratings.in_order(ratings.order(ratings.users, ratings.n_users))
+            self._sums = self._summing((*arrays, *known, float(mean)), factors, device)
+
+    def _of_known(self, ratings, known, mean):
+        """The columns of the ratings whose user and item are known, ordered by user; the others are summed up."""
+        of_users, of_items = known
+        chosen = of_users[ratings.users] & of_items[ratings.items]
+        unknown = ratings.values[~chosen].astype(np.float64) - mean
+        self._unknown = np.array([np.abs(unknown).sum(), (unknown**2).sum()])
+        ratings = ratings if chosen.all() else ratings.select(chosen)
+        return ratings.in_order(ratings.order(ratings.users, ratings.n_users))
 
     def _summing(self, arrays, factors, device):
-        """A function of the model's arrays that gives the sums of absolute and squared errors, float64 (2,)."""
+        """A function of the model's arrays that gives the sums of absolute and squared errors, float64 (2,).
+
+        arrays : users, items, values; of a kernel's device then user_known, item_known and mean, too
+        """
         if device == "cpu":
             return _cpu_sums(arrays, self._bounds)
         return kernel_sums(arrays, factors, backends.device(device), self._bounds)
@@ -59,13 +80,12 @@ def _cpu_sums(arrays, bounds):
 def kernel_sums(arrays, factors, device, bounds=UNBOUNDED):
     """A function of factors on a device that gives the sums of absolute and of squared errors, float64 (2,).
 
-    Launches kernels/metrics/errors.cu. arrays : users, items and values of the ratings, on the host or the device;
-    bounds : to which p_u . q_i is clipped
+    Launches kernels/metrics/errors.cu. arrays : as of `on_device`; bounds : to which p_u . q_i is clipped
     """
     low, high = bounds
-    errors = device.kernel("metrics/errors.cu", "errors", FACTORS=factors)
+    errors = device.kernel(SOURCE, "errors", FACTORS=factors)
     ratings = on_device(arrays, device)
-    blocks, threads, partial, total = totals(device)
+    blocks, threads, partial, total = totals(device, factors)
 
     def sums(p, q):
         errors(blocks, threads, **ratings, user_factors=p, item_factors=q, low=low, high=high, partial=partial)
@@ -75,17 +95,25 @@ def kernel_sums(arrays, factors, device, bounds=UNBOUNDED):
 
 
 def on_device(arrays, device):
-    """What kernels that sum up errors take of ratings, by name: users, items, values, which go there, and nnz."""
-    return dict(zip(("users", "items", "values"), map(device.array, arrays), strict=True)) | {"nnz": len(arrays[0])}
+    """What kernels that sum up errors take of ratings, by name: each array on the device, nnz and mean.
+
+    arrays : users, items and values of the ratings, on the host or the device; bool arrays of the users and of the
+    items that are known, on the host; the mean that is predicted for the others
+    """
+    *columns, user_known, item_known, mean = arrays
+    ratings = dict(zip(("users", "items", "values"), map(device.array, columns), strict=True))
+    known = (device.array(np.ascontiguousarray(of).view(np.uint8)) for of in (user_known, item_known))
+    ratings |= dict(zip(("user_known", "item_known"), known, strict=True))
+    return ratings | {"nnz": len(columns[0]), "mean": mean}
 
 
-def totals(device):
+def totals(device, factors=1):
     """For a kernel that sums up errors: its blocks, its threads, float64 (blocks, 2) for its sums, and their total.
 
-    That is a function without arguments that returns float64 (2,) on the host.
+    That is a function without arguments that returns float64 (2,) on the host. Its kernel is the same for any number
+    of factors; given those of the kernel that sums up, the source is compiled once.
     """
-    # The number of factors is nothing to this kernel.
-    total_errors = device.kernel("metrics/errors.cu", "total_errors", FACTORS=1)
+    total_errors = device.kernel(SOURCE, "total_errors", FACTORS=factors)
     resident = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
     blocks = min(_MOST_BLOCKS, resident // _THREADS)
     partial, sums = device.empty((blocks, 2), np.float64), device.empty(2, np.float64)

@@ -10,11 +10,16 @@ from gpumf import backends
 from gpumf._util.counter_rng import splitmix64
 from gpumf._util.validation import flag, integer, number
 from gpumf.models.estimator import Model
+from gpumf.models.evaluation import SOURCE as ERRORS
 from gpumf.models.evaluation import UNBOUNDED, Errors
+from gpumf.models.finite import SOURCE as FINITE
+from gpumf.models.initial import SOURCE as INITIAL
 from gpumf.models.initial import uniform_factors, with_bias_columns
 from gpumf.models.once import Once
 from gpumf.models.ranking import MOST_ITEMS, ranking_of
+from gpumf.models.ranking import SOURCE as RANKING
 from gpumf.ratings.csr import CompressedRows
+from gpumf.ratings.device import SOURCE as RATINGS
 from gpumf.ratings.device import DeviceRatings
 from gpumf.solvers.base import MAX_FACTORS
 
@@ -215,11 +220,19 @@ class Factorization(Model):
     def _shapes(self, users, items, found):
         return (users, self.columns), (items, self.columns)
 
-    def _known(self, users, items, xp=np):
-        return xp.ones(users.shape, bool) if self.biases else super()._known(users, items, xp)
+    def _known_sides(self):
+        known = super()._known_sides()
+        return tuple(np.broadcast_to(True, len(side)) for side in known) if self.biases else known
 
     def _personalized(self):
         return np.ones_like(self._user_known) if self.biases else super()._personalized()
+
+    def _sources(self, train, validates):
+        found = self.solver_class.sources(self.hyperparameters, train)
+        found += [(RATINGS, {}), (INITIAL, {}), (FINITE, {})]
+        if validates:
+            found.append((ERRORS, {"FACTORS": self.columns}))
+        return [*found, (RANKING, {"FACTORS": self.columns, "WARPS": 4})]
 
     def _forget_copies(self):
         self._factors_there, self._rows_there = Once(), Once()  # on the device, of the training set
@@ -228,9 +241,9 @@ class Factorization(Model):
         return getattr(self, f"{side}_factors")[:, : self.factors]
 
     def _errors(self, ratings):
-        known = self._known(ratings.users, ratings.items, ratings.xp)
+        known, mean = self._known_sides(), self.mean - self._offset
         bounds = tuple(bound - self._offset for bound in self._bounds or UNBOUNDED)
-        return Errors(self._as_trained(ratings), known, self.mean - self._offset, self.columns, self.device, bounds)
+        return Errors(self._as_trained(ratings), known, mean, self.columns, self.device, bounds)
 
     def _predicted(self, users, items):
         dots = np.einsum("...k,...k->...", self.user_factors[users], self.item_factors[items])

@@ -6,6 +6,7 @@ from gpumf import backends
 from gpumf.backends.cpu.metrics import copy_finite
 from gpumf.backends.cpu.order import LEAST
 
+SOURCE = "metrics/finite.cu"
 _BLOCKS_A_MULTIPROCESSOR, _THREADS = 8, 256
 
 
@@ -20,7 +21,7 @@ class FiniteCheck:
     def __init__(self, device):
         self._device, self._copies = None if device == "cpu" else backends.device(device), [None, None]
         if self._device:
-            self._copy = self._device.kernel("metrics/finite.cu", "copy_finite")
+            self._copy = self._device.kernel(SOURCE, "copy_finite")
             self._blocks = self._device.facts["multiprocessors"] * _BLOCKS_A_MULTIPROCESSOR
             self._found = self._device.zeros(1, np.int32)
 

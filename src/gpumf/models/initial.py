@@ -6,6 +6,7 @@ from gpumf._util.counter_rng import splitmix64
 from gpumf.backends.jit import cached_njit, prange
 from gpumf.ratings.synthetic.numbers import normal
 
+SOURCE = "models/initial.cu"
 _BLOCK = 256  # CUDA threads
 
 
@@ -60,7 +61,7 @@ def with_bias_columns(train, users, items, device=None):
             rows = device.empty((n, width), np.float32)
             given = {"factors": factors, "bias": bias, "known": device.array(known.view(np.uint8))}
             given |= {"n": rows.size, "width": width, "column": width + column}
-            kernel = device.kernel("models/initial.cu", "add_bias_columns")
+            kernel = device.kernel(SOURCE, "add_bias_columns")
             kernel(-(-rows.size // _BLOCK), _BLOCK, **given, rows=rows)
         made.append(rows)
     return tuple(made)
@@ -73,7 +74,7 @@ def _made(rows, factors, device, draw, **parameters):
         draw(made.reshape(-1), *parameters.values())
     else:
         made = device.empty((rows, factors), np.float32)
-        kernel = device.kernel("models/initial.cu", draw.__name__.strip("_"))
+        kernel = device.kernel(SOURCE, draw.__name__.strip("_"))
         kernel(-(-made.size // _BLOCK), _BLOCK, factors=made, n=made.size, **parameters)
     return made
 

@@ -126,15 +126,16 @@ class Predictor(Folding, Lists):
         except ValueError as error:
             shapes = f"users {np.shape(users)} and items {np.shape(items)}"
             raise ValueError(f"{shapes} do not broadcast against each other; give as many") from error
-        return np.where(self._known(users, items), self._predicted(users, items), np.float32(self.mean))
+        of_users, of_items = self._known_sides()
+        return np.where(of_users[users] & of_items[items], self._predicted(users, items), np.float32(self.mean))
 
     @abstractmethod
     def _predicted(self, users, items):
         """Predictions for positions of one shape, as if all were known and nothing clipped."""
 
-    def _known(self, users, items, xp=np):
-        """Whether the model has learned enough of these positions, arrays of `xp`, to predict more than the mean."""
-        return xp.asarray(self._user_known)[users] & xp.asarray(self._item_known)[items]
+    def _known_sides(self):
+        """(users, items), bool (n_users,) and (n_items,): of whom enough is learned to predict more than the mean."""
+        return self._user_known, self._item_known
 
     def _personalized(self):
         return self._user_known

@@ -12,8 +12,8 @@ from gpumf.backends.cpu import ranking as cpu_ranking
 from gpumf.ratings.csr import CompressedRows, row_offsets
 from gpumf.solvers.base import COLUMNS, shape_of
 
-_SOURCE = "metrics/ranking.cu"
-sources.declare(_SOURCE, FACTORS=COLUMNS, WARPS=[4, 2])
+SOURCE = "metrics/ranking.cu"
+sources.declare(SOURCE, FACTORS=COLUMNS, WARPS=[4, 2])
 
 METRICS = ("precision", "recall", "map", "ndcg")
 MOST_ITEMS = 128  # of the longest list of a kernel
@@ -302,7 +302,7 @@ class _KernelRanking(InBatches):
 
     def __init__(self, device, entry, defines, candidates, seen, n_users):
         self._device, self._array, self._to_numpy = device, device.array, device.to_numpy
-        self._kernels = [device.kernel(_SOURCE, name, **defines) for name in (entry, "ranking_metrics")]
+        self._kernels = [device.kernel(SOURCE, name, **defines) for name in (entry, "ranking_metrics")]
         indptr, items = map(device.array, _rows(seen, n_users))
         self._given = {
             "seen_indptr": indptr,
@@ -339,14 +339,15 @@ class KernelRanking(_KernelRanking):
         # The widest block whose users and lists of MOST_ITEMS fit the shared memory.
         for warps in (4, 2):
             defines = {"FACTORS": factors, "WARPS": warps}
-            self._shape = shape_of(device, _SOURCE, **defines)
+            self._shape = shape_of(device, SOURCE, **defines)
             if self._shared(MOST_ITEMS) <= device.facts["shared_bytes_per_block"]:
                 break
         super().__init__(device, "top_items", defines, candidates, seen, len(user_factors))
         n_items, tile = len(candidates), self._shape.tile
         n_tiles = -(-n_items // tile)
-        columns = device.zeros((self._shape.padded, n_tiles * tile), np.float32)
-        columns[:factors, :n_items] = device.array(item_factors).T
+        columns = device.empty((self._shape.padded, n_tiles * tile), np.float32)
+        transpose, items = device.kernel(SOURCE, "transpose_items", **defines), device.array(item_factors)
+        transpose(-(-columns.size // 256), 256, factors=items, n_items=n_items, width=n_tiles * tile, columns=columns)
         self._given |= {"n_tiles": n_tiles, "user_factors": device.array(user_factors), "item_columns": columns}
 
     def _shared(self, k):
@@ -365,7 +366,7 @@ class ScoresKernelRanking(_KernelRanking):
         device, defines = backends.device(device), {"FACTORS": 1, "WARPS": 4}
         super().__init__(device, "top_scores", defines, candidates, seen, shape[0])
         self._batch = max(1, (1 << 24) // shape[1])
-        self._entry_bytes = shape_of(device, _SOURCE, **defines).entry_bytes
+        self._entry_bytes = shape_of(device, SOURCE, **defines).entry_bytes
 
     @abstractmethod
     def _scores(self, users):

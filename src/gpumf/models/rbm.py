@@ -328,8 +328,8 @@ class RBM(Model):
 
     # Use
 
-    def _known(self, users, items, xp=np):
-        return xp.asarray(self._item_known)[items]
+    def _known_sides(self):
+        return np.broadcast_to(True, len(self._user_known)), self._item_known
 
     def _fold(self, ratings):
         if not ratings.nnz:  # of which there are no batches
@@ -342,8 +342,7 @@ class RBM(Model):
         return self.user_hidden if side == "user" else self.item_weights.reshape(len(self.item_weights), -1)
 
     def _errors(self, ratings):
-        known = self._known(ratings.users, ratings.items)
-        return ExpectationErrors(ratings, known, self.mean, self.level_values, self.hidden, self.device)
+        return ExpectationErrors(ratings, self._known_sides(), self.mean, self.level_values, self.hidden, self.device)
 
     def _predicted(self, users, items):
         learned = self.user_hidden, self.item_weights, self.visible_biases, self.level_values

@@ -1,6 +1,6 @@
 """Ratings on a device: put there once, as they are, and every order of them made there."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ from gpumf.ratings.checks import DataError
 from gpumf.ratings.csr import CompressedRows, row_offsets
 from gpumf.ratings.ratings import Ratings
 
+SOURCE = "ratings/ratings.cu"  # of its kernels
 _BLOCK, _MOST_BLOCKS = 256, 1024  # CUDA threads, and blocks of them that add up values
 _KEY_BITS = 63
 _COLUMNS = {"users": np.int32, "items": np.int32, "values": np.float32}
@@ -62,7 +63,7 @@ class DeviceRatings(Ratings):
             positions, count, ids = (getattr(self, name) for name in (f"{side}s", f"n_{side}s", f"{side}_ids"))
             if not 0 < count < 2**31:
                 raise DataError(f"{self.name}: n_{side}s must be from 1 to {2**31 - 1}, not {count!r}")
-            if self.nnz and not (int(positions.min()) >= 0 and int(positions.max()) < count):
+            if self._outside(positions, count):
                 raise DataError(f"{self.name}: {side}s must lie in 0..{count - 1}")
             if ids is None:
                 object.__setattr__(self, f"{side}_ids", np.arange(count))
@@ -137,33 +138,82 @@ class DeviceRatings(Ratings):
         self._kernel("sum_values")(blocks, _BLOCK, self.values, self.nnz, sums)
         return float(self.device.to_numpy(sums).sum() / self.nnz)
 
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        if self.scale:
+            return self.scale
+        blocks = max(min(-(-self.nnz // _BLOCK), _MOST_BLOCKS), 1)
+        found = self.device.empty((2, blocks), np.float32)
+        self._kernel("range_of_values")(blocks, _BLOCK, self.values, self.nnz, found)
+        lowest, highest = self.device.to_numpy(found)
+        return float(lowest.min()), float(highest.max())
+
     def _kernel(self, name):
-        # CuPy's bincount and mean would compile reductions, with CUB's headers, where a machine first needs them.
-        return self.device.kernel("ratings/ratings.cu", name)
+        return self.device.kernel(SOURCE, name)
+
+    def _launch(self, name, n, *arguments):
+        """Launch a kernel with a thread for each of n."""
+        self._kernel(name)(max(-(-n // _BLOCK), 1), _BLOCK, *arguments)
+
+    def _outside(self, positions, n):
+        found = self.device.zeros(1, np.int32)
+        self._launch("count_outside", len(positions), positions, len(positions), n, found)
+        return self.device.to_numpy(found)[0] > 0
 
     def _count(self, keys, n):
-        counts, grid = self.device.zeros(n, np.int64), max(-(-len(keys) // _BLOCK), 1)
-        self._kernel("count_keys")(grid, _BLOCK, keys, len(keys), counts)
+        counts = self.device.zeros(n, np.int64)
+        self._launch("count_keys", len(keys), keys, len(keys), counts)
         return self.device.to_numpy(counts)
 
     def _compress(self, rows, columns, counts, n_columns):
         n, bits = self.nnz, max(self.nnz - 1, 0).bit_length()
         if (len(counts) * n_columns - 1).bit_length() + bits > _KEY_BITS:
             bits = 0  # the cells alone
-        grid, order = max(-(-n // _BLOCK), 1), self.device.empty(n, np.int64)
-        self._kernel("pack_cells")(grid, _BLOCK, rows, columns, n, n_columns, bits, order)
+        order = self.device.empty(n, np.int64)
+        self._launch("pack_cells", n, rows, columns, n, n_columns, bits, order)
         if bits:
             order.sort()
         else:
             order = order.argsort(kind="stable")
         positions = (1 << bits) - 1 if bits else -1
         indices, values = self.device.empty(n, np.int32), self.device.empty(n, np.float32)
-        self._kernel("take_in_order")(grid, _BLOCK, order, n, positions, columns, self.values, indices, values)
+        self._launch("take_in_order", n, order, n, positions, columns, self.values, indices, values)
         return CompressedRows(row_offsets(counts), indices, values)
 
+    def order(self, keys: Any, n: int) -> Any:
+        bits = max(len(keys) - 1, 0).bit_length()
+        if keys.dtype != np.int32 or max(n - 1, 0).bit_length() + bits > _KEY_BITS:
+            return stable_order(keys, n, self.xp)
+        order = self.device.empty(len(keys), np.int64)
+        self._launch("pack_cells", len(keys), keys, keys, len(keys), 0, bits, order)
+        order.sort()
+        self._launch("keep_positions", len(keys), order, len(keys), (1 << bits) - 1)
+        return order
+
     def sorted_by(self, keys: Any, n: int) -> tuple[Any, np.ndarray]:
-        counts = self._count(keys.astype(np.int32, copy=False), n)
-        return stable_order(keys, n, self.xp), row_offsets(counts)
+        return self.order(keys, n), row_offsets(self._count(keys.astype(np.int32, copy=False), n))
+
+    def in_order(self, order: Any) -> tuple[Any, Any, Any]:
+        columns = self.users, self.items, self.values
+        ordered = [self.device.empty(len(order), dtype) for dtype in _COLUMNS.values()]
+        self._launch("take_ratings", len(order), order, len(order), *columns, *ordered)
+        return tuple(ordered)
+
+    def take(self, table: Any, places: Any) -> Any:
+        found = self.device.empty(len(places), table.dtype)
+        name = "take" if table.dtype == np.int32 else "take_positions"
+        self._launch(name, len(places), table, places, len(places), found)
+        return found
+
+    def _less(self, values, offset):
+        left = self.device.empty(len(values), np.float32)
+        self._launch("subtract", len(values), values, len(values), offset, left)
+        return left
+
+    def preferences(self) -> Self:
+        values = self.device.empty(self.nnz, np.float32)
+        self._launch("above_zero", self.nnz, self.values, self.nnz, values)
+        return replace(self, values=values)
 
     def random_order(self, n: int, seed: int) -> Any:
         hashes, key, grid = self.device.empty(n, np.uint64), splitmix64(np.uint64(seed)), -(-n // _BLOCK)

@@ -1,5 +1,6 @@
 """Ratings that come in both orders: none is made again, and no column is stored twice."""
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +28,8 @@ class _Ordered:
 
     def less(self, offset):
         """The same ratings, each less a number, in both orders."""
-        return presort(self.by_user.less(offset), self.by_item.less(offset), device=self.device, **self._facts)
+        sides = (replace(rows, values=self._less(rows.values, offset)) for rows in (self.by_user, self.by_item))
+        return presort(*sides, device=self.device, **self._facts)
 
     @property
     def _facts(self):

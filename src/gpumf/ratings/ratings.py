@@ -214,6 +214,25 @@ class Ratings(Made):
         """
         return sorted_by(keys, n)
 
+    def in_order(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(users, items, values) of the ratings at these positions, int64, in their order.
+
+        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
+        >>> users, items, values = ratings.in_order(np.array([2, 0]))
+        >>> items, values
+        (array([0, 2], dtype=int32), array([3., 5.], dtype=float32))
+        """
+        return self.users[order], self.items[order], self.values[order]
+
+    def take(self, table: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """What a table has at each place: both int32, or both int64, and where the columns are.
+
+        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
+        >>> ratings.take(np.array([7, 8]), np.array([1, 1, 0]))
+        array([8, 8, 7])
+        """
+        return table[places]
+
     def random_order(self, n: int, seed: int) -> np.ndarray:
         """`gpumf._util.counter_rng.random_order`, where the columns are.
 
@@ -247,11 +266,22 @@ class Ratings(Made):
         >>> Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3).less(4).values
         array([ 1.,  0., -1.], dtype=float32)
         """
-        made = replace(self, values=self.values - np.float32(offset))
-        vars(made).update(
-            {side: vars(self)[side].less(offset) for side in ("by_user", "by_item") if side in vars(self)}
-        )
+        made = replace(self, values=self._less(self.values, offset))
+        for side in {"by_user", "by_item"} & vars(self).keys():
+            rows = vars(self)[side]
+            vars(made)[side] = replace(rows, values=self._less(rows.values, offset))
         return made
+
+    def _less(self, values, offset):
+        return values - np.float32(offset)
+
+    def preferences(self) -> Self:
+        """The same ratings, 1 where they were above 0 and 0 elsewhere.
+
+        >>> Ratings([1, 0, 1], [2, 0, 0], [5, 0, -3], n_users=2, n_items=3).preferences().values
+        array([1., 0., 0.], dtype=float32)
+        """
+        return replace(self, values=(self.values > 0).astype(np.float32))
 
     def split(self, test: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
         """Two disjoint random sets, train and test, as in the thesis (section 6.1: 80 % and 20 %).

@@ -131,6 +131,7 @@ class ALSSolver(FactorSolver):
         return self._p, self._q
 
 
+SEGMENTS = "als/segments.cu"
 _BLOCK = 256  # CUDA threads
 _SEGMENT = np.dtype([("begin", "i8")] + [(n, "i4") for n in ("length", "row", "part", "parts", "slot", "count")])
 
@@ -181,7 +182,7 @@ def segments_on(device, indptr, longest):
     indptr, long_rows, firsts = map(device.array, (indptr, several.astype(np.int32), slots))
     rows = {"indptr": indptr, "n_rows": len(counts), "longest": longest}
     rows |= {"long_rows": long_rows, "n_long": len(several), "slots": firsts, "bits": bits}
-    cut_rows, order = (device.kernel("als/segments.cu", name) for name in ("cut_rows", "order_segments"))
+    cut_rows, order = (device.kernel(SEGMENTS, name) for name in ("cut_rows", "order_segments"))
     cut_rows(-(-len(counts) // _BLOCK), _BLOCK, **rows, keys=keys, segments=segments)
     keys.sort()
     ordered = device.empty(segments.shape, np.uint8)

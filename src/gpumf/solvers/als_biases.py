@@ -7,7 +7,8 @@ import numpy as np
 from gpumf.backends import sources
 from gpumf.backends.jit import cached_njit, prange
 
-sources.declare("als/biases.cu")
+SOURCE = "als/biases.cu"
+sources.declare(SOURCE)
 
 _BLOCK = 256  # CUDA threads
 
@@ -33,7 +34,7 @@ class Biases:
         empty = np.empty if device is None else device.empty
         self._memory, self._left = empty(rows, np.float32), empty(ratings, np.float32)
         names = "subtract_biases", "set_biases_aside", "put_biases_back"
-        self._kernels = device and [device.kernel("als/biases.cu", name) for name in names]
+        self._kernels = device and [device.kernel(SOURCE, name) for name in names]
         if device is None:
             _subtract(*(np.empty(0, kind) for kind in (np.int32, np.float32, np.float32, np.float32)))  # compiled
 

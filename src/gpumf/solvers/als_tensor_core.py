@@ -1,5 +1,6 @@
 """Launches kernels/als/tensor_core.cu and, for rows with few ratings, short_rows.cu."""
 
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -7,7 +8,8 @@ import numpy as np
 from gpumf import backends
 from gpumf.backends import sources
 from gpumf.ratings.csr import CompressedRows
-from gpumf.solvers.als_base import ALSSolver, segments_on
+from gpumf.solvers.als_base import SEGMENTS, ALSSolver, segments_on
+from gpumf.solvers.als_biases import SOURCE as BIASES
 from gpumf.solvers.als_biases import Biases
 from gpumf.solvers.base import KernelSolver, Version, shape_of
 from gpumf.solvers.chunks import Chunks
@@ -58,13 +60,20 @@ class _Short:
 
     def __init__(self, device, factors, most=None):
         self._device, self._factors = device, factors
-        self._fewest = _FEWEST_SHORT if most is None else 0
+        self._fewest = _FEWEST_SHORT if most is None else 1
         most = _most_short(factors) if most is None else most
-        shape = vars(shape_of(device, _SHORT, FACTORS=factors))
-        self._shared = {n: shape[f"bytes_{n}"] + n * shape["row_bytes"] for n in _SHORT_LIMITS if n <= most}
+        self._limits = [n for n in _SHORT_LIMITS if n <= most]
+
+    @cached_property
+    def _shared(self):
+        """Bytes of shared memory of a block, by the most ratings of a row."""
+        shape = vars(shape_of(self._device, _SHORT, FACTORS=self._factors))  # which compiles the source
+        return {n: shape[f"bytes_{n}"] + n * shape["row_bytes"] for n in self._limits}
 
     def limits(self, counts, longest):
         """Ratings up to which rows are launched together, of a side whose rows have `counts`, ascending."""
+        if not self._limits or np.count_nonzero(counts <= self._limits[-1]) < self._fewest:
+            return []
         # A part of a long row has at least half as many ratings as the longest segment: short rows come last.
         has = self._device.facts["shared_bytes_per_block"]
         found = [n for n, shared in self._shared.items() if shared <= has and 2 * n < longest]
@@ -139,6 +148,13 @@ class TensorCore(KernelSolver, ALSSolver):
         has = backends.device(hyper.device).facts["shared_bytes_per_block"]
         rows = next(rows for rows in (64, 32) if _most_shared_bytes(hyper.columns, rows) <= has or rows == 32)
         return {"FACTORS": hyper.columns, "IMPLICIT": int(hyper.alpha is not None), "STAGE_ROWS": rows}
+
+    @classmethod
+    def sources(cls, hyper, train):
+        found = [(cls.source, cls.defines(hyper))]
+        if hyper.alpha is None and _most_short(hyper.columns) and max(train.n_users, train.n_items) >= _FEWEST_SHORT:
+            found.append((_SHORT, {"FACTORS": hyper.columns}))
+        return [*found, (SEGMENTS, {}), *[(BIASES, {})] * hyper.biases]
 
     def __init__(self, problem, longest=None, short=None):
         hyper, train, (user_factors, item_factors) = problem

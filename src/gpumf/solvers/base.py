@@ -115,6 +115,11 @@ class Solver(ABC):
     def compile(cls, hyper):
         """The kernel compiled for these hyperparameters, once; called before anything is timed."""
 
+    @classmethod
+    def sources(cls, hyper, train):
+        """What it compiles for a training set and is worth a start ahead: a list of (source, definitions)."""
+        return []
+
     @abstractmethod
     def epoch(self, number):
         """Start epoch `number`, counted from 0."""

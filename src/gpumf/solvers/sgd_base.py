@@ -15,8 +15,8 @@ from gpumf.solvers.base import COLUMNS, FactorSolver, Hyperparameters, KernelSol
 from gpumf.solvers.chunks import Chunks
 from gpumf.solvers.options import chosen
 
-_SHAPE = "sgd/launch_config.cu"
-sources.declare(_SHAPE, FACTORS=COLUMNS)
+SHAPE = "sgd/launch_config.cu"
+sources.declare(SHAPE, FACTORS=COLUMNS)
 
 SMALL = np.float32(0.1)  # standard deviation of initial factors of models with biases
 
@@ -130,7 +130,7 @@ class DescentKernel(KernelSolver, Descent):
     @classmethod
     def geometry(cls, hyper):
         """The geometry of the kernels of kernels/sgd for the model's columns, by the names in its shape.cu."""
-        return shape_of(backends.device(hyper.device), _SHAPE, FACTORS=hyper.columns)
+        return shape_of(backends.device(hyper.device), SHAPE, FACTORS=hyper.columns)
 
     @classmethod
     def kernel(cls, hyper, entry):

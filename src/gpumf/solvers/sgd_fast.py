@@ -5,12 +5,17 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpumf import backends
 from gpumf._util.counter_rng import splitmix64
 from gpumf.solvers.base import Version, whole_warps
 from gpumf.solvers.chunks import Chunks
 from gpumf.solvers.options import Option
-from gpumf.solvers.sgd_base import DescentKernel, with_quads
+from gpumf.solvers.sgd_base import SHAPE, DescentKernel
+from gpumf.solvers.sgd_partition import SOURCE as TILES
 from gpumf.solvers.sgd_partition import tiled
+
+_ROWS = "sgd/stored_rows.cu"
+_BLOCK = 256  # CUDA threads that convert rows
 
 # Users for each group of lanes in flight: with fewer, two blocks often hold the same user's row, and lose a run.
 _USERS_A_GROUP = 16
@@ -69,22 +74,32 @@ class Fast(DescentKernel):
         whether = {name.upper(): int(hyper.options[name]) for name in ("locked", "row_rates")}
         return super().defines(hyper) | {"STORED": stored} | whether
 
+    @classmethod
+    def sources(cls, hyper, train):
+        return [(cls.source, cls.defines(hyper)), (SHAPE, {"FACTORS": hyper.columns}), (_ROWS, {}), (TILES, {})]
+
     def __init__(self, problem):
         hyper, train, (user_factors, item_factors) = problem
         stored = {16: np.float16, 32: np.float32}[hyper.options["precision"]]
-        self._turned, self._biases = self.turned(hyper, train), bool(hyper.bias_kind)
+        self._turned, self._columns = self.turned(hyper, train), hyper.columns
+        self._exchanged = int(self._turned and bool(hyper.bias_kind))
+        self._device = device = backends.device(hyper.device)
         if self._turned:
             train = train.transposed()
-        rows, resident = self._in_places(user_factors, item_factors)
         shape = self.geometry(hyper)
-        super().__init__(hyper, with_quads(rows, shape.quads, stored), resident)
+        super().__init__(
+            hyper,
+            device.empty((train.n_users, 4 * shape.quads), stored),
+            device.empty((train.n_items, hyper.columns), np.float32),
+        )
+        self.set_factors(user_factors, item_factors)
         blocks, self._groups, n_tiles, most, n_parts = self.shape(hyper, train, self._device)
         tiles = tiled(train, n_tiles, most, n_parts, hyper.options["longest"], hyper.seed)
-        self._blocks, self._columns = blocks, hyper.columns
+        self._blocks = blocks
         # Whole warps, as the groups of a warp go in step; those that are too many have nothing to do.
         self._block = whole_warps(self._groups * shape.quad_lanes)
         self._shared = _item_bytes(hyper, shape) * int(np.diff(tiles.tile_rows).max())
-        arrays = train.users[tiles.order], tiles.rows, train.values[tiles.order]
+        arrays = tiles.users, tiles.rows, tiles.values
         self._chunks = Chunks(self._device, arrays, tiles.parts, hyper.chunk)
         self._tiles = {
             "segments": self._device.array(tiles.segments),
@@ -110,9 +125,16 @@ class Fast(DescentKernel):
 
     def _in_places(self, p, q):
         """Factors of users and items, or of items and users where these change places; and back."""
-        if not self._turned:
-            return p, q
-        return (_biases_exchanged(q), _biases_exchanged(p)) if self._biases else (q, p)
+        return (q, p) if self._turned else (p, q)
+
+    def _convert(self, pad, factors, rows):
+        """Write factors to rows as the kernel has them, or the other way round, both on the device."""
+        kind = "half" if rows.dtype == np.float16 else "float"
+        kernel = self._device.kernel(_ROWS, f"{'pad' if pad else 'unpad'}_{kind}")
+        (n_rows, columns), width = factors.shape, rows.shape[1]
+        given = {"n_rows": n_rows, "columns": columns, "width": width, "exchanged": self._exchanged}
+        blocks = -(-(rows if pad else factors).size // _BLOCK)
+        kernel(blocks, _BLOCK, factors=factors, rows=rows, **given)
 
     def set_steps(self, hyper):
         super().set_steps(hyper)
@@ -217,21 +239,19 @@ class Fast(DescentKernel):
             self._p = self._learned["user_factors"] = other._p[: len(self._p)]
 
     def set_factors(self, user_factors, item_factors):
-        rows, resident = self._in_places(user_factors, item_factors)
-        self._p[:, : self._columns], self._q[...] = rows, resident
+        for factors, rows in zip(self._in_places(user_factors, item_factors), (self._p, self._q), strict=True):
+            self._convert(True, self._device.array(factors), rows)
 
     def factors(self):
-        return self._in_places(self._p[:, : self._columns].astype(np.float32), self._q)
+        learned = []
+        for rows in (self._p, self._q):
+            factors = self._device.empty((len(rows), self._columns), np.float32)
+            self._convert(False, factors, rows)
+            learned.append(factors)
+        return self._in_places(*learned)
 
 
 def _item_bytes(hyper, shape):
     """Shared memory of an item: its row, its lock and its rate."""
     options = hyper.options
     return shape.fast_row + shape.fast_lock * options["locked"] + shape.fast_rate * options["row_rates"]
-
-
-def _biases_exchanged(factors):
-    """A copy whose last two columns, which belong to the biases, have changed places."""
-    result = factors.copy()
-    result[:, -2], result[:, -1] = factors[:, -1], factors[:, -2]
-    return result

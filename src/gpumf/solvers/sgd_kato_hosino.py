@@ -9,7 +9,7 @@ import numpy as np
 from gpumf import backends
 from gpumf.solvers.base import Publication, Version, launch_shape
 from gpumf.solvers.chunks import Chunks
-from gpumf.solvers.sgd_base import DescentKernel
+from gpumf.solvers.sgd_base import SHAPE, DescentKernel
 
 
 class KatoHosino(DescentKernel):
@@ -26,6 +26,11 @@ class KatoHosino(DescentKernel):
         """The kernels that move the items and the users."""
         kernel = partial(backends.device(hyper.device).kernel, cls.source, cls.entry, **cls.defines(hyper))
         return [kernel(MOVED_USERS=users) for users in range(2)]
+
+    @classmethod
+    def sources(cls, hyper, train):
+        moves = [(cls.source, cls.defines(hyper) | {"MOVED_USERS": users}) for users in range(2)]
+        return [*moves, (SHAPE, {"FACTORS": hyper.columns})]
 
     def __init__(self, problem):
         hyper, train, (user_factors, item_factors) = problem

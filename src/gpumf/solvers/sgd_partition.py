@@ -13,7 +13,10 @@ from gpumf import threads
 from gpumf._util.counter_rng import positional_hash, splitmix64
 from gpumf.backends.cpu import sgd as cpu_sgd
 from gpumf.backends.jit import cached_njit
-from gpumf.ratings.csr import sorted_by
+from gpumf.ratings.csr import row_offsets, sorted_by
+
+SOURCE = "ratings/segments.cu"
+_CHUNK = 256  # users of a block, CHUNK of the source
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,7 @@ class Tiles:
     """The ratings as kernels/sgd/fast.cu takes them: by part (of the users), tile (of the items), and user.
 
     order : int64 (nnz,), positions of the ratings
-    rows : int32 (nnz,), the row of its tile that each rating of the order is of
+    users, rows, values : (nnz,), of the ratings in this order: int32, int32 the row of its tile, float32
     segments : int64, where segments begin in the order, and its length: whole runs of a user within a tile
     tile_segments : int32 (parts * tiles + 1,), the segments of each part and tile
     items : int32 (n_items,), tile after tile
@@ -168,7 +171,9 @@ class Tiles:
     """
 
     order: np.ndarray
+    users: np.ndarray
     rows: np.ndarray
+    values: np.ndarray
     segments: np.ndarray
     tile_segments: np.ndarray
     items: np.ndarray
@@ -191,49 +196,84 @@ def tiled(ratings, n_tiles, most, n_parts, longest, seed):
     -------
     Tiles
     """
-    xp = ratings.xp
     tile_of = balanced_tiles(ratings.item_counts, n_tiles, most)
     items, tile_rows = sorted_by(tile_of, n_tiles)
     row_of = np.empty(ratings.n_items, np.int32)
     row_of[items] = np.arange(ratings.n_items) - tile_rows[tile_of[items]]
+    there = ratings.device.array if ratings.device else np.asarray
 
-    shuffled = ratings.random_order(ratings.n_users, seed)
-    rank = xp.empty(ratings.n_users, np.int32)
-    rank[shuffled] = xp.arange(ratings.n_users, dtype=np.int32)
-    counts = xp.asarray(ratings.user_counts)[shuffled]
-    before = xp.cumsum(counts) - counts
-    part_of = (before * n_parts // ratings.nnz).astype(np.int32)  # of a user by rank
-
-    ranks = rank[ratings.users]
-    order, _ = ratings.sorted_by(ranks, ratings.n_users)
-    keys = (part_of[ranks] * np.int32(n_tiles) + xp.asarray(tile_of)[ratings.items])[order]
-    by_tile, offsets = ratings.sorted_by(keys, n_parts * n_tiles)
-    order = order[by_tile]
-    segments = _segments(ratings, ratings.users[order], offsets, longest)
+    rank, part_of = _dealt(ratings, n_parts, seed)
+    order = ratings.order(ratings.take(rank, ratings.users), ratings.n_users)
+    by_tile, offsets = ratings.sorted_by(
+        _keys_of(ratings, order, part_of, there(tile_of), n_tiles), n_parts * n_tiles
+    )
+    order = ratings.take(order, by_tile)
+    users, of_items, values = ratings.in_order(order)
+    segments, firsts = _segments(ratings, users, offsets, longest)
     return Tiles(
         order,
-        xp.asarray(row_of)[ratings.items[order]],
+        users,
+        ratings.take(there(row_of), of_items),
+        values,
         segments,
-        xp.searchsorted(segments, xp.asarray(offsets)).astype(np.int32),
+        firsts,
         items.astype(np.int32),
         tile_rows.astype(np.int32),
         offsets[::n_tiles],
     )
 
 
+def _dealt(ratings, n_parts, seed):
+    """(rank, part): of each user, int32, the place in a random order, and the part that this place is in."""
+    n, order = ratings.n_users, ratings.random_order(ratings.n_users, seed)
+    if ratings.device is None:
+        rank, part_of = np.empty(n, np.int32), np.empty(n, np.int32)
+        counts = ratings.user_counts[order]
+        rank[order], part_of[order] = np.arange(n), (np.cumsum(counts) - counts) * n_parts // ratings.nnz
+        return rank, part_of
+    device, chunks = ratings.device, -(-n // _CHUNK)
+    given = {"order": order, "n": n, "counts": device.array(ratings.user_counts)}
+    sums = device.zeros(chunks, np.uint64)
+    device.kernel(SOURCE, "sum_counts")(chunks, _CHUNK, **given, sums=sums)
+    given["before"] = device.array(row_offsets(device.to_numpy(sums))[:-1])
+    rank, part_of = (device.empty(n, np.int32) for _ in range(2))
+    dealt = {"n_parts": n_parts, "nnz": ratings.nnz, "rank": rank, "part_of": part_of}
+    device.kernel(SOURCE, "deal_users")(chunks, _CHUNK, **given, **dealt)
+    return rank, part_of
+
+
+def _keys_of(ratings, order, part_of, tile_of, n_tiles):
+    """The part and tile of each rating of an order, as one number, int32."""
+    if ratings.device is None:
+        return part_of[ratings.users[order]] * np.int32(n_tiles) + tile_of[ratings.items[order]]
+    keys = ratings.device.empty(ratings.nnz, np.int32)
+    given = {"order": order, "n": len(order), "users": ratings.users, "items": ratings.items}
+    given |= {"part_of": part_of, "tile_of": tile_of, "n_tiles": n_tiles}
+    ratings.device.kernel(SOURCE, "key_of_ratings")(-(-len(order) // _CHUNK), _CHUNK, **given, keys=keys)
+    return keys
+
+
 def _segments(ratings, users, offsets, longest):
-    """Where the segments begin, and the number of ratings, int64, where these are; as kernels/ratings/segments.cu.
+    """(segments, firsts) of `Tiles`, `firsts` on the host; as kernels/ratings/segments.cu.
 
     users : of the ratings in their order, where offsets (on the host) say where each part and tile begins
     """
-    begins = ratings.xp.zeros(ratings.nnz + 1, np.uint8)
-    begins[-1] = 1
     if ratings.device is None:
+        begins = np.zeros(ratings.nnz + 1, bool)
+        begins[-1] = True
         _cut_segments(users, offsets, longest, begins)
-    else:
-        n, cut = len(offsets) - 1, ratings.device.kernel("ratings/segments.cu", "cut_segments")
-        cut(-(-n // 32), 32, users, ratings.device.array(offsets), n, longest, begins)
-    return ratings.xp.flatnonzero(begins)
+        segments = np.flatnonzero(begins)
+        return segments, np.searchsorted(segments, offsets).astype(np.int32)
+    device, n = ratings.device, len(offsets) - 1
+    # Of two segments that follow each other one could not take the other in: they have more than `longest` ratings.
+    room = row_offsets(2 * (np.diff(offsets) // (longest + 1)) + 1)
+    begins, cut = device.empty(int(room[-1]), np.int64), device.empty(n, np.int32)
+    room, offsets = map(device.array, (room, offsets))
+    device.kernel(SOURCE, "cut_segments")(-(-n // 32), 32, users, offsets, n, longest, room, begins, cut)
+    firsts = row_offsets(device.to_numpy(cut)).astype(np.int32)
+    segments = device.empty(int(firsts[-1]) + 1, np.int64)
+    device.kernel(SOURCE, "join_segments")(n, _CHUNK, begins, room, device.array(firsts), ratings.nnz, segments)
+    return segments, firsts
 
 
 @cached_njit()

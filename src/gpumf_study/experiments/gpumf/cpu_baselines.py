@@ -70,11 +70,11 @@ def run(data, epochs, als_regularization, sgd_regularization, learning_rate):
         ("SGD", f"plain C{_WITH_BIASES}"): _PlainSGD(biased, centred),
         ("SGD", f"ordered{_WITH_BIASES}"): biased.make_solver(centred),
     }
-    known = (np.bincount(train.users, minlength=train.n_users) > 0)[test.users]
-    known &= (np.bincount(train.items, minlength=train.n_items) > 0)[test.items]
+    known = train.user_counts > 0, train.item_counts > 0
     errors = Errors(test, known, train.mean, _FACTORS, "cpu")
     # Where a user or an item has no training ratings, the other one's bias is predicted.
-    errors_with_biases = Errors(test.less(train.mean), np.ones(test.nnz, bool), 0.0, _FACTORS + 2, "cpu")
+    everyone = tuple(np.ones(n, bool) for n in (train.n_users, train.n_items))
+    errors_with_biases = Errors(test.less(train.mean), everyone, 0.0, _FACTORS + 2, "cpu")
     rows = []
     for epoch in tqdm(range(epochs), desc="cpu_baselines", leave=False):
         for (model, version), trainer in versions.items():

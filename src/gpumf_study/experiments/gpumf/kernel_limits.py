@@ -73,7 +73,7 @@ def _steps(ratings, f, device):
     for _, kernel, updates in trainers(SGD):
         yield f"SGD {kernel}", "epoch", partial(updates.epoch, 0), *epoch
 
-    errors = Errors(ratings, np.ones(nnz, bool), 0.0, f, device)
+    errors = Errors(ratings, [np.ones(n, bool) for n in rows.values()], 0.0, f, device)
     factors = trainer.factors()
     yield "errors", "all ratings", lambda: errors(*factors), 12 * nnz + factor_bytes, nnz * (2 * f + 4)
 

@@ -196,9 +196,7 @@ def _apart(function, *arguments):
 
 def _rmse(users, items, mean, ratings):
     """Of these factors; the mean where LIBMF has none of a user or item, or numbers that are none."""
-    known = np.ones(ratings.nnz, bool)
-    for factors, of in ((users, ratings.users), (items, ratings.items)):
-        known &= np.isin(of, np.flatnonzero(np.isfinite(factors).all(axis=1)))
+    known = [np.isfinite(factors).all(axis=1) for factors in (users, items)]
     return Errors(ratings, known, mean, users.shape[1], "cpu")(
         *(np.ascontiguousarray(of, np.float32) for of in (users, items))
     )[0]
