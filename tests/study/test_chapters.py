@@ -26,7 +26,7 @@ def lines_of(path):
     [
         ("als/thesis.cu", "decompose", "// Equations 5.6 to 5.9", "}"),
         ("als/cumf/cg.cu", "solve_cg", "// Grid: a block a row.", "}"),  # declared over several lines
-        ("als/tensor_core.cu", "copy", "", "    }"),  # a member
+        ("als/gather.cuh", "copy", "", "    }"),  # a member
     ],
 )
 def test_a_kernel_is_shown_as_it_stands_in_its_file(path, name, first, last):

@@ -25,6 +25,7 @@ from gpumf.solvers.als_base import (
 from gpumf.solvers.als_cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
 from gpumf.solvers.als_tensor_core import TensorCore
 from gpumf.solvers.als_thesis import ThesisGlobal, ThesisHybrid, ThesisShared
+from gpumf.solvers.als_wmma_simple import WmmaSimple
 from gpumf.solvers.base import MAX_FACTORS
 from gpumf.threads import obeys_threads
 
@@ -243,6 +244,7 @@ class ALS(_LeastSquares):
         "thesis_global": ThesisGlobal,
         "thesis_hybrid": ThesisHybrid,
         "thesis_shared": ThesisShared,
+        "wmma_simple": WmmaSimple,
         "cumf_lu": CumfLu,
         "cumf_cholesky": CumfCholesky,
         "cumf_cg": CumfCg,

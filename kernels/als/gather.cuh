@@ -1,0 +1,271 @@
+// The first part of tensor_core.cu: what a team of warps is, and the pipeline that brings a segment's ratings and their
+// rows of factors to shared memory, stages ahead of the products (products.cuh).
+#pragma once
+
+#include "als/plan.cuh"
+#include "common/segments.cuh"
+#include "common/async_mma.cuh"
+
+#if !defined(FACTORS) || !defined(IMPLICIT) || !defined(STAGE_ROWS)
+#error "compile with -DFACTORS=f, -DIMPLICIT=0 or 1, -DSTAGE_ROWS=64, or 32 for less shared memory"
+#endif
+
+// A block that has a multiprocessor for itself takes segments one after another, and fetches the next one's ratings and
+// factors while it solves: no other block would meanwhile.
+constexpr bool PERSISTENT = BLOCKED;
+
+constexpr int THREADS = 32 * WARPS;         // of a team
+constexpr int TEAMS = WARPS == 1 ? 4 : 1;   // independent teams of a block: the number of resident blocks is limited
+
+constexpr int STAGE = WARPS == 1 ? 32 : STAGE_ROWS;  // ratings fetched together
+// Stages being copied while one is used; where blocks are PERSISTENT, while a row is solved too.
+#if __CUDA_ARCH__ < 800 && defined(__CUDA_ARCH__)  // copies are not asynchronous
+constexpr int AHEAD = 1;
+#else
+constexpr int AHEAD = PERSISTENT ? 3 : 1;
+#endif
+constexpr int STAGES = AHEAD + 2;
+constexpr int CHUNKS = PADDED / 8;  // of 16 bytes, in a row of factors
+constexpr int ROW_LANES = CHUNKS <= 2 ? 2 : CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32;
+constexpr int ROWS = THREADS / ROW_LANES;              // copied at a time
+constexpr int COPIES = (STAGE + ROWS - 1) / ROWS;  // consecutive rows of which a thread copies a chunk
+constexpr int READS = (STAGE + THREADS - 1) / THREADS;
+
+// A thread's sums, in quads as the tensor cores distribute them: the lane's share of the warp's 16 x 16 tiles, two of
+// 16 x 8 each; then of F_S^T r, 16 x 8 of which two columns are used.
+constexpr int QUADS = PLAN.quads;
+using Sums = float[QUADS][4];
+using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
+
+// Registers of a thread in addition to its sums: operands, addresses. On Hopper teams of one warp are faster with
+// fewer, since more of them are resident; on other architectures they would spill.
+#if __CUDA_ARCH__ == 900
+constexpr int OTHER_REGISTERS = WARPS == 1 ? 48 : TILES == 12 ? 56 : 64;
+#else
+constexpr int OTHER_REGISTERS = 64;
+#endif
+constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + 16 * IMPLICIT;
+constexpr int BLOCKS = REGISTERS * THREADS * TEAMS < 65536 ? 65536 / (REGISTERS * THREADS * TEAMS) : 1;
+
+// Shared memory of a team.
+
+using Stage = half_bits[STAGE][PADDED + 8];  // eight rows in different banks
+struct Ratings {  // of a stage
+    half_bits right[2][STAGE];  // the right side's values in FP16, and their rounding errors
+#if IMPLICIT
+    half_bits roots[STAGE];  // of the weights
+#endif
+    int columns[STAGE];
+};
+struct __align__(16) Buffers {
+    Stage stages[STAGES];
+    Ratings ratings[STAGES + 1];  // one more: written while a slow warp still reads its last stage
+};
+struct Solver {
+    float direction[PADDED];
+    float right[PADDED];
+    float parts[PARTS][PADDED];  // of a product, see part_of
+    float sums[2][WARPS];
+};
+union __align__(16) OneAfterTheOther {
+    Buffers buffers;
+    Solver solver;  // after the last stage
+};
+struct __align__(16) Together {
+    Buffers buffers;
+    Solver solver;
+};
+template <bool together>
+struct WorkOf {
+    using Type = OneAfterTheOther;
+};
+template <>
+struct WorkOf<true> {
+    using Type = Together;
+};
+using Work = WorkOf<PERSISTENT>::Type;
+
+struct Team {
+    Work& work;
+    bool& last;
+    int thread, warp, lane;
+    int origins[2];  // see `origin`
+
+    __device__ static Team here() {
+        extern __shared__ __align__(16) float shared[];
+        __shared__ bool last[TEAMS];
+        const int team = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
+        // Read from lane 0, so that the compiler knows it to be uniform in the warp.
+        const int warp = __shfl_sync(0xffffffffu, thread / 32, 0);
+        return {reinterpret_cast<Work*>(shared)[team], last[team],           thread, warp,
+                (int)threadIdx.x % 32,                 {origin(warp, false), origin(warp, true)}};
+    }
+
+    // The 16 factors that are number t of the warp's body.
+    template <int t>
+    __device__ int row() const {
+        return t + origins[t >= FIRST];
+    }
+
+    __device__ static int index() { return blockIdx.x * TEAMS + threadIdx.x / THREADS; }
+
+    __device__ void sync() const {
+        if (WARPS == 1)
+            __syncwarp();
+        else
+            __syncthreads();
+    }
+};
+
+// The columns and values of all ratings, and the factors that the columns point to.
+struct Rows {
+    const int* indices;
+    const float* values;
+    const half_bits* fixed;
+};
+
+// The segments that a PERSISTENT block works on, from `next` on, and what their scales depend on.
+struct List {
+    const Segment* segments;
+    int next, n_segments;
+    const float* largest;  // of each row
+    float root_of_alpha;
+};
+
+// A pipeline of stages: ratings of stage s + AHEAD + 2 are read to registers while the factors of stage s + AHEAD are
+// copied to shared memory and those of stage s are multiplied. Where blocks are PERSISTENT it goes on from segment to
+// segment, with a stage at least of each.
+struct Pipeline {
+    const Team& team;
+    Rows rows;
+    Scales scales;    // of the row that is read
+    long long begin;  // of its segment; PERSISTENT: of the stage
+    int length;       // of its segment; PERSISTENT: from the stage on
+    List list;
+    int used;            // PERSISTENT: stages, of all segments so far
+    Segment coming;      // PERSISTENT: loaded early, to hide the latency
+    int column[READS];  // of this thread's ratings, in registers
+    float value[READS];
+
+    __device__ Stage& stage(int s) const { return team.work.buffers.stages[s % STAGES]; }
+    __device__ Ratings& ratings(int s) const { return team.work.buffers.ratings[s % (STAGES + 1)]; }
+
+    // PERSISTENT: `left` of stage s, for all threads.
+    __device__ static int& shared_left(int s) {
+        __shared__ int left[STAGES + 1];
+        return left[s % (STAGES + 1)];
+    }
+
+    // The ratings of the segment of stage s from that stage on.
+    __device__ int left(int s) const {
+        if constexpr (PERSISTENT)
+            return shared_left(s);
+        else
+            return length - s * STAGE;
+    }
+
+    __device__ void load_coming() {
+        coming.length = 0;
+        if (list.next < list.n_segments) coming = list.segments[list.next];
+    }
+
+    // To the next stage that is read.
+    __device__ void advance() {
+        if (length > STAGE) {
+            begin += STAGE;
+            length -= STAGE;
+            return;
+        }
+        begin = coming.begin;
+        length = coming.length;
+        if (list.largest && list.next < list.n_segments)
+            scales = scales_of<IMPLICIT>(list.largest[coming.row], list.root_of_alpha);
+        list.next += gridDim.x;
+        load_coming();
+    }
+
+    __device__ void read(int s) {
+        if constexpr (PERSISTENT) advance();
+#pragma unroll
+        for (int k = 0; k < READS; ++k) {
+            const int t = team.thread + k * THREADS, rating = (PERSISTENT ? 0 : s * STAGE) + t;
+            const bool valid = t < STAGE && rating < length;
+            column[k] = valid ? rows.indices[begin + rating] : 0;
+            value[k] = valid ? rows.values[begin + rating] : 0.0f;
+        }
+    }
+
+    __device__ void store(int s) {
+        Ratings& to = ratings(s);
+        if constexpr (PERSISTENT)
+            if (team.thread == 0) shared_left(s) = length;
+#pragma unroll
+        for (int k = 0; k < READS; ++k) {
+            const int t = team.thread + k * THREADS;
+            if (t >= STAGE) break;
+            float right = value[k];
+#if IMPLICIT
+            // Weights below 2^-12 count as 2^-12, small against the 1 that is added, so that FP16 has digits for their
+            // root.
+            const float scaled = scales.ratings * scales.ratings * fabsf(value[k]);  // alpha |r|, scaled
+            const float least = max(scales.root * 0x1p-6f, 0x1p-24f);
+            const bool seen = value[k] != 0.0f;
+            const half_bits root = to_half(max(scaled * rsqrtf(max(scaled, 0x1p-100f)), least));
+            to.roots[t] = seen ? root : 0;
+            right = value[k] > 0.0f ? __fdividef(scales.root * scales.root + scaled, from_half(root)) : 0.0f;
+#else
+            right *= scales.ratings;
+#endif
+            const half_bits whole = to_half(right);
+            to.columns[t] = column[k];
+            to.right[0][t] = whole;
+            to.right[1][t] = to_half(right - from_half(whole));
+        }
+    }
+
+    __device__ void copy(int s) {
+        const int chunk = team.thread % ROW_LANES, first = team.thread / ROW_LANES * COPIES;
+        const int left = min(STAGE, this->left(s));
+        if (chunk < CHUNKS && first < STAGE) {
+            const char* const from = reinterpret_cast<const char*>(rows.fixed) + chunk * 16;
+            int columns[COPIES];  // of all before any is copied: no load is moved across a copy, and each takes a while
+#pragma unroll
+            for (int k = 0; k < COPIES; ++k) columns[k] = ratings(s).columns[first + k];
+            auto copy_row = [&](int k, bool valid) {
+                copy_async(stage(s)[first + k] + chunk * 8, from + columns[k] * (long long)(2 * PADDED), valid);
+            };
+            if (first + COPIES <= left) {
+#pragma unroll
+                for (int k = 0; k < COPIES; ++k) copy_row(k, true);
+            } else {
+                const int padded = (left + 15) / 16 * 16;  // to whole products, with zeros
+#pragma unroll
+                for (int k = 0; k < COPIES; ++k)
+                    if (first + k < padded) copy_row(k, first + k < left);
+            }
+        }
+        copy_commit();
+    }
+
+    // The first stages, before any is used.
+    __device__ void start() {
+#pragma unroll
+        for (int s = 0; s <= AHEAD; ++s) {
+            read(s);
+            store(s);
+        }
+        read(AHEAD + 1);
+        team.sync();
+#pragma unroll
+        for (int s = 0; s < AHEAD; ++s) copy(s);
+    }
+
+    // Stage s can be used.
+    __device__ void step(int s) {
+        copy(s + AHEAD);
+        store(s + AHEAD + 1);
+        read(s + AHEAD + 2);
+        copy_wait<AHEAD>();
+        team.sync();
+    }
+};

@@ -1,0 +1,120 @@
+// The second part of tensor_core.cu: A = F_S^T F_S and F_S^T r of a segment, or of a row of several, by tensor cores, in
+// the registers of a team, from the stages of gather.cuh.
+#pragma once
+
+#include "als/gather.cuh"
+
+// sums += the products of ratings k to k + 15 of a stage, for one warp's tiles.
+template <int body>
+__device__ __forceinline__ void multiply(Number<body>, Sums& sums, const Stage& stage, const Ratings& given, int k,
+                                         const Team& team) {
+    const int lane = team.lane;
+    // The same four 8 x 8 parts, in the register order of left and of right operands.
+    const half_bits* as_left = &stage[k + lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8];
+    const half_bits* as_right = &stage[k + lane % 16][lane / 16 * 8];
+    unsigned ratings[2] = {};
+    for (int h = 0; h < 2 && lane < 8; ++h)
+        ratings[h] = *reinterpret_cast<const unsigned*>(&given.right[lane / 4][k + h * 8 + lane % 4 * 2]);
+#if IMPLICIT
+    unsigned roots[2];
+    for (int h = 0; h < 2; ++h)
+        roots[h] = *reinterpret_cast<const unsigned*>(&given.roots[k + h * 8 + lane % 4 * 2]);
+#endif
+    unsigned left[OPERANDS][4], right[OPERANDS][4];
+    // step: distance between two of a tile's four registers with the same ratings.
+    auto load = [&](unsigned (&to)[4], const half_bits* from, auto step) {
+        load_transposed(to, from);
+#if IMPLICIT
+#pragma unroll
+        for (int j = 0; j < 4; ++j) to[j] = multiply_halves(to[j], roots[step.value == 1 ? j / 2 : j % 2]);
+#endif
+    };
+    auto reorder = [](unsigned (&to)[4], const unsigned (&from)[4]) {
+        to[0] = from[0], to[1] = from[2], to[2] = from[1], to[3] = from[3];
+    };
+    auto times_ratings = [&](auto t) {
+        if constexpr (PLAN.right_place[body][t.value] >= 0)
+            multiply_add(sums[right_quad(body, t.value)], left[t.value], ratings[0], ratings[1]);
+    };
+    for_each<n_tiles(body)>([&](auto n) {
+        constexpr int tile = PLAN.first[body] + n.value, row = PLAN.row[tile], column = PLAN.column[tile];
+        if constexpr (PLAN.new_row[tile]) {
+            if constexpr (PLAN.known_row[tile])
+                reorder(left[row], right[row]);
+            else
+                load(left[row], as_left + team.row<row>() * 16, Number<1>{});
+            if constexpr (!BLOCKED) times_ratings(Number<row>{});
+        }
+        if constexpr (PLAN.new_column[tile]) {
+            if constexpr (PLAN.known_column[tile])
+                reorder(right[column], left[column]);
+            else
+                load(right[column], as_right + team.row<column>() * 16, Number<2>{});
+        }
+        multiply_add(sums[2 * n.value], left[row], right[column][0], right[column][1]);
+        multiply_add(sums[2 * n.value + 1], left[row], right[column][2], right[column][3]);
+    });
+    if constexpr (BLOCKED)
+        if (has_ratings(team.warp)) for_each<OPERANDS>(times_ratings);
+}
+
+__device__ __forceinline__ void clear(float (&quad)[4]) { quad[0] = quad[1] = quad[2] = quad[3] = 0.0f; }
+
+__device__ __forceinline__ void clear(Sums& sums) {
+#pragma unroll
+    for (int q = 0; q < QUADS; ++q) clear(sums[q]);
+}
+
+__device__ __forceinline__ void add(float (&quad)[4], float4 more) {
+    quad[0] += more.x;
+    quad[1] += more.y;
+    quad[2] += more.z;
+    quad[3] += more.w;
+}
+
+// sums = the segment's products; for a row of several segments, those of the whole row in the last team to arrive,
+// which alone returns true.
+__device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, const Segment& segment, Quads* partial,
+                                             int* arrived) {
+    const Team& team = pipeline.team;
+    clear(sums);
+    auto use = [&](int s) {
+        pipeline.step(s);
+        const Stage& stage = pipeline.stage(s);
+        const Ratings& given = pipeline.ratings(s);
+        const int here = min(STAGE, pipeline.left(s));
+        as_warp(team.warp, [&](auto body) {
+#pragma unroll 1  // operands of two rounds exceed the registers
+            for (int k = 0; k < here; k += 16) multiply(body, sums, stage, given, k, team);
+        });
+    };
+    if constexpr (PERSISTENT) {
+        do use(pipeline.used);
+        while (pipeline.left(pipeline.used++) > STAGE);
+    } else {
+        const int n_stages = (segment.length + STAGE - 1) / STAGE;
+        pipeline.start();
+        for (int s = 0; s < n_stages; ++s) use(s);
+        copy_wait<0>();
+        team.sync();
+    }
+    if (segment.parts == 1) return true;
+
+    Quads* const parts = partial + segment.slot;
+#pragma unroll
+    for (int q = 0; q < QUADS; ++q) parts[segment.part][q][team.thread] = {sums[q][0], sums[q][1], sums[q][2], sums[q][3]};
+    if (!last_of_row(segment, arrived, team.thread, team.last, [&] { team.sync(); })) return false;
+    clear(sums);
+#pragma unroll
+    for (int first = 0; first < QUADS; first += 4)  // four loads pending at a time, limited by registers
+        for (int part = 0; part < segment.parts; ++part)
+#pragma unroll
+            for (int q = first; q < first + 4 && q < QUADS; ++q) add(sums[q], __ldcg(&parts[part][q][team.thread]));
+    return true;
+}
+
+template <int body>
+__device__ __forceinline__ void clear_right(Number<body>, Sums& sums) {
+#pragma unroll
+    for (int q = 2 * n_tiles(body); q < QUADS; ++q) clear(sums[q]);
+}
