@@ -87,8 +87,8 @@ MODELS = {
     "ALS without biases": (ALS, {"biases": False, "clip": False}, 7),
     "ImplicitALS": (ImplicitALS, {}, 7),
     "SGD": (SGD, {}, 8),
-    "SGD on large sets": (SGD, {"solver": "fast"}, 9),
-    "SGD without biases": (SGD, {"biases": False, "solver": "fast", "precision": 32}, 9),
+    "SGD on large sets": (SGD, {"solver": "fast"}, 10),
+    "SGD without biases": (SGD, {"biases": False, "solver": "fast", "precision": 32}, 10),
 }
 
 

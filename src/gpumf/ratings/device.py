@@ -12,7 +12,7 @@ from gpumf.ratings.checks import DataError
 from gpumf.ratings.csr import CompressedRows, row_offsets
 from gpumf.ratings.ratings import Ratings
 
-SOURCE = "ratings/ratings.cu"  # of its kernels
+SOURCE, ORDER = "ratings/ratings.cu", "ratings/order.cu"  # of its kernels
 _BLOCK, _MOST_BLOCKS = 256, 1024  # CUDA threads, and blocks of them that add up values
 _KEY_BITS = 63
 _COLUMNS = {"users": np.int32, "items": np.int32, "values": np.float32}
@@ -217,9 +217,9 @@ class DeviceRatings(Ratings):
 
     def random_order(self, n: int, seed: int) -> Any:
         hashes, key, grid = self.device.empty(n, np.uint64), splitmix64(np.uint64(seed)), -(-n // _BLOCK)
-        self.device.kernel("ratings/order.cu", "hash_positions")(grid, _BLOCK, hashes, np.int64(n), key)
+        self.device.kernel(ORDER, "hash_positions")(grid, _BLOCK, hashes, np.int64(n), key)
         hashes.sort()
-        self.device.kernel("ratings/order.cu", "positions_of_hashes")(grid, _BLOCK, hashes, np.int64(n), key)
+        self.device.kernel(ORDER, "positions_of_hashes")(grid, _BLOCK, hashes, np.int64(n), key)
         return hashes.view(np.int64)
 
     def select(self, chosen: Any, name: str | None = None) -> Self:

@@ -7,6 +7,7 @@ import numpy as np
 
 from gpumf import backends
 from gpumf._util.counter_rng import splitmix64
+from gpumf.ratings.device import ORDER
 from gpumf.solvers.base import Version, whole_warps
 from gpumf.solvers.chunks import Chunks
 from gpumf.solvers.options import Option
@@ -76,7 +77,8 @@ class Fast(DescentKernel):
 
     @classmethod
     def sources(cls, hyper, train):
-        return [(cls.source, cls.defines(hyper)), (SHAPE, {"FACTORS": hyper.columns}), (_ROWS, {}), (TILES, {})]
+        of_factors = (cls.source, cls.defines(hyper)), (SHAPE, {"FACTORS": hyper.columns})
+        return [*of_factors, *((source, {}) for source in (_ROWS, TILES, ORDER))]
 
     def __init__(self, problem):
         hyper, train, (user_factors, item_factors) = problem
