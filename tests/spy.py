@@ -55,7 +55,7 @@ PARAMETERS = {
         "epochs": {"ALS": 2, "SGD": 3, "RBM": 1},
         "parameters": TUNED,
     },
-    "speedups": {"repeats": 2, "cpu_repeats": 2, "parameters": TUNED},
+    "speedups": {"repeats": 2},
     "stale_rbm": {"seeds": 2},
 }
 

@@ -88,7 +88,6 @@ UNCONVERTED = {
     "sgd_spread",
     "sgd_thread_scaling",
     "sparsity",
-    "speedups",
     "stale_rbm",
     "startup",
     "theoretical_flops",

@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
@@ -37,7 +38,7 @@ def sweep(
     Parameters
     ----------
     models : function (training ratings, repeat) -> pairs of (columns, unfitted model); 'epochs' among the columns
-        replaces `epochs`, and is no column of the result
+        replaces `epochs`, 'stop' is that of `fit`, and neither is a column of the result
     data : names of data sets
     epochs : int
     repeats : int; repeat k splits the ratings with seed k
@@ -61,7 +62,9 @@ def sweep(
             running = models(train, repeat)
             for columns, model in tqdm(running, desc=f"{name}, repeat {repeat}", unit=" trainings", leave=False):
                 labels = {"data": loaded.name, **columns, "repeat": repeat, "x_nnz": train.nnz}
-                fitted = trained(model, train, labels.pop("epochs", epochs), test)
+                length, options = labels.pop("epochs", epochs), {"stop": labels.pop("stop", None)}
+                # A copy, as what one training has put in order the next one would find.
+                fitted = trained(model, train.select(np.arange(train.nnz)), length, test, **options)
                 frames.append(rows(fitted, metrics).assign(**labels))
     frame = pd.concat(frames, ignore_index=True)
     frame.attrs["datasets"] = identities
@@ -137,6 +140,16 @@ def time_to_error(frame: pd.DataFrame, error: float | pd.Series, metric: str = "
     taken = taken[taken.epoch > 0]
     bound = taken.data.map(error) if isinstance(error, pd.Series) else error
     return _one_a_run(taken[taken.value <= bound], lambda runs: runs.head(1))
+
+
+def end_to_end(found: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return epochs of a frame's runs with `end_to_end`, their seconds with those of preprocessing and transfer."""
+    columns = schema.run_columns(frame)
+    before = (
+        frame[frame.phase.isin(["preprocess", "transfer"])].groupby(columns, dropna=False, sort=False).seconds.sum()
+    )
+    added = found[columns].merge(before.reset_index(), how="left").seconds.to_numpy()
+    return found.assign(end_to_end=found.seconds + added)
 
 
 def epoch_seconds(frame: pd.DataFrame, metric: str = "rmse") -> pd.DataFrame:

@@ -13,7 +13,7 @@ from gpumf_study import experiments, results
 from gpumf_study import figure_style as style
 from gpumf_study.experiments.gpumf import sgd_schemes
 from gpumf_study.experiments.gpumf.sgd_schemes import ONCE_EACH
-from gpumf_study.experiments.thesis import _decade, elementwise_cube
+from gpumf_study.experiments.thesis import elementwise_cube
 from outcomes import assert_shows
 from support import ROOT
 
@@ -69,8 +69,6 @@ TOLD = {
     "thesis/rbm_speed_updates": part("figure_updates"),
     "thesis/rbm_tuning": part("figure", "jester-1"),
     "thesis/rbm_tuning_ml100k": part("figure", "ml-100k"),
-    "thesis/speedups_decade": lambda module, result: _decade.figure(result.frame),
-    "thesis/speedups_gpu": part("figure", on_gpu=True),
     "thesis/thread_scaling_blocks": lambda module, result: module.figure_blocks(result.frame, result.provenance),
 }
 FIGURES = [path for path in ROOT.glob("figures/*/*.svg") if path.parent.name != "drawings"]

@@ -1,7 +1,7 @@
 """A decade in seconds: what publications state of their GPUs, the same schemes today, and the soonest of this study.
 
 Seconds of training alone, and of the whole fit where it was measured; a task is one data set and one error, or one
-iteration. Speed-ups over a processor of its time, all that the thesis states, are in `thesis._decade`.
+iteration. Speed-ups over a processor of its time, all that the thesis states, are in `thesis.speedups`.
 """
 
 import numpy as np

@@ -1,160 +1,86 @@
 """Speed-ups of versions to the same error."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf import SGD
-from gpumf_study.experiments import _published
+from gpumf import ALS, SGD
+from gpumf_study import schema
 from gpumf_study.experiments.thesis import speedups
-from outcomes import FINDINGS, assert_drawn, word
+from outcomes import FINDINGS, word
 from support import ragged_ratings
 
-
-def timed(seconds, last_mae, data="jester-1", repeats=2, prepare=0.0):
-    """Repeats of ten epochs of each version, ending at an MAE; SGD on cores has `prepare` seconds before one."""
-    rows = []
-    for version, of_epoch in seconds.items():
-        model, kernel, _ = speedups.VERSIONS[version]
-        device = model.solvers()[kernel]
-        before = prepare if device == "cpu" and model is SGD else 0.0
-        for repeat in range(repeats):
-            for epoch in range(11):
-                mae = last_mae.get(version, _published.threshold(data) - 0.0105) + (10 - epoch) / 100
-                times = epoch * of_epoch, before + epoch * of_epoch
-                rows.append((data, version, model.__name__, kernel, device, repeat, epoch, *times, mae))
-    return pd.DataFrame(
-        rows, columns=["data", "version", "model", "kernel", "device", "repeat", "epoch", "seconds", "wall", "mae"]
-    )
-
-
 SECONDS = {
-    "ALS, one core": 100.0,
-    "ALS, all cores": 10.0,
-    "ALS (32/128)": 1.0,
-    "ALS, tensor cores": 0.1,
-    "SGD, one core": 100.0,
-    "SGD, all cores": 20.0,
-    "SGD (32/128)": 2.0,
-    "SGD (128/128)": 0.5,
+    ("ALS", "sequential", None): 100.0,
+    ("ALS", "parallel", None): 10.0,
+    ("ALS", "thesis_shared", "32 x 128"): 1.0,
+    ("ALS", "tensor_core", None): 0.1,
+    ("SGD", "sequential", None): 100.0,
+    ("SGD", "ordered", None): 10.0,
+    ("SGD", "ordered_parallel", None): 1.0,
+    ("SGD", "hogwild", "32 x 128"): 2.0,
+    ("SGD", "hogwild", "128 x 128"): 0.5,
 }
-EACH_ONCE = SECONDS | {"SGD, one core, each once": 10.0, "SGD, all cores, each once": 1.0}
-SLOW_GPU = {"SGD (32/128)": 200.0, "ALS (32/128)": 200.0}
+SOLVERS = {"ALS": ALS.solvers(), "SGD": SGD.solvers()}
 
 
-def test_versions_are_compared_at_the_published_error_and_at_one_that_all_reach():
-    frame = timed(SECONDS, {"SGD (32/128)": 0.72})
-    assert list(speedups.levels(frame).itertuples(index=False, name=None)) == [
-        ("jester-1", "published", 0.71),
-        ("jester-1", "reached by all", 0.72),
-    ]
-    table = speedups.summary(frame).set_index(["level", "version"])
-    als = table.loc[("published", "ALS (32/128)")]
-    assert (als.epochs, als.seconds, als.speedup, als.over_all_cores) == (9, 9, 100, 10)
-    assert table.loc[("published", "SGD (32/128)")].isna()[["seconds", "speedup"]].all()
-    assert table.loc[("reached by all", "SGD (32/128)")].seconds == 20
-    shown = speedups.table(frame).set_index(["level", "column"])
-    assert shown.published["published", "ALS"] == 131.3 and shown.speedup["published", "ALS"] == 100
-    assert list(speedups.fastest(frame, "ALS").version.unique()) == ["ALS, tensor cores"]
-    theirs = speedups.fastest(frame, "ALS", speedups.PUBLISHED_KERNELS)
-    assert list(theirs.version.unique()) == ["ALS (32/128)"] and list(theirs.level) == ["published", "reached by all"]
+def frame_of(seconds, least=None, data="jester-1", repeats=2):
+    """Ten epochs of each version, that end at `least` of the solver, or else below the threshold; 5 s before."""
+    lots = []
+    for (model, solver, variant), of_epoch in seconds.items():
+        for repeat in range(repeats):
+            labels = {"data": data, "model": model, "solver": solver, "variant": variant, "repeat": repeat}
+            labels |= {"device": SOLVERS[model][solver], "x_setting": "published"}
+            epochs = np.arange(11)
+            values = (least or {}).get(solver, 0.6995) + (10 - epochs) / 100
+            course = {"epoch": epochs, "phase": "train", "seconds": epochs * of_epoch, "metric": "mae"}
+            lots += [
+                pd.DataFrame(labels | course | {"value": values}),
+                pd.DataFrame(labels | {"phase": ["preprocess"], "seconds": 5.0}),
+            ]
+    return schema.validated(pd.concat(lots, ignore_index=True))
 
 
-def test_a_version_that_never_reaches_the_error_enters_no_ratio():
-    frame = timed(SECONDS, {"SGD (32/128)": np.nan})
-    value, _, _ = FINDINGS["thesis-table-6.3-sgd-32-128-jester-1"].value(frame)
-    assert np.isnan(value)
-    assert word("thesis-table-6.3-als-jester-1", frame) == "reproduced", "the others are compared all the same"
+def test_versions_are_compared_at_the_threshold_or_at_what_all_reach():
+    table = speedups.summary(frame_of(SECONDS, {"hogwild": 0.72})).set_index(["model", "solver", "variant"])
+    als, sgd = table.loc[("ALS", "thesis_shared", "32 x 128")], table.loc[("SGD", "hogwild", "32 x 128")]
+    assert (als.level, als.epoch, als.seconds, als.single, als.multi) == (0.71, 9, 9, 100, 10)
+    assert als.end_to_end == 14 and als.single_end_to_end == 905 / 14
+    assert (sgd.level, sgd.epoch, sgd.single) == (0.72, 10, 8 * 10 / 20)
+    assert table.loc["SGD"].loc["sequential"].single.iloc[0] == 0.1, "shuffled epochs are the baseline"
 
 
-def test_the_gpu_alone_is_drawn_to_the_errors_that_all_versions_are_compared_at():
-    frame = timed(SECONDS, {"SGD, one core": 0.72})
-    for on_gpu in (False, True):
-        (axis,) = speedups.figure(frame, on_gpu=on_gpu).axes
-        assert axis.get_xlabel() == "seconds to MAE 0.72"
-        names = [label.get_text() for label in axis.get_yticklabels()]
-        assert ("SGD, one core" in names) is not on_gpu and len(axis.collections[0].get_offsets()) == len(names)
+def test_both_models_are_compared_at_one_level():
+    found = speedups.reached_by_both(frame_of(SECONDS, {"hogwild": 0.72}))
+    assert set(found.level) == {0.72} and set(found[found.model == "ALS"].epoch) == {8}
+    assert word("thesis-fig-6.12-jester-1", frame_of(SECONDS, {"hogwild": 0.72})) == "replicated"
 
 
-@pytest.mark.parametrize(
-    ("name", "frame", "expected"),
-    [
-        ("thesis-table-6.3-als-jester-1", timed(SECONDS, {}), "reproduced"),
-        ("thesis-table-6.3-sgd-32-128-jester-1", timed(SECONDS | {"SGD (32/128)": 50.0}, {}), "same direction"),
-        ("thesis-table-6.3-sgd-32-128-jester-1", timed(SECONDS | SLOW_GPU, {}), "contradicted"),
-        ("thesis-fig-6.11-als-one-core", timed(SECONDS, {}), "reproduced"),
-        ("thesis-fig-6.11-als-one-core", timed(SECONDS | SLOW_GPU, {}), "contradicted"),
-        ("thesis-fig-6.11-sgd-all-cores", timed(SECONDS, {}), "reproduced"),
-        ("thesis-fig-6.11-sgd-all-cores", timed(SECONDS | {"SGD (32/128)": 50.0}, {}), "contradicted"),
-        ("thesis-fig-6.12-jester-1", timed(SECONDS, {}), "reproduced"),
-        ("thesis-fig-6.12-jester-1", timed(SECONDS | {"SGD (32/128)": 0.7}, {}), "contradicted"),
-        ("thesis-fig-6.12-jester-1-own", timed(SECONDS, {}), "contradicted"),
-        ("thesis-fig-6.12-douban-synthetic-own", timed(SECONDS, {}, "douban-synthetic"), "reproduced"),
-    ],
-)
-def test_a_word_follows_from_the_numbers(name, frame, expected):
-    assert word(name, frame) == expected
+def test_the_least_speed_up_is_over_all_data_sets():
+    slow = {("ALS", "thesis_shared", "32 x 128"): 200.0}
+    both = pd.concat([frame_of(SECONDS), frame_of(SECONDS | slow, data="jester-synthetic")])
+    found = FINDINGS["thesis-fig-6.11-als-one-core"].estimate(both)
+    assert found.value == 0.5 and word("thesis-fig-6.11-als-one-core", frame_of(SECONDS)) == "replicated"
 
 
-@pytest.mark.parametrize(
-    ("name", "seconds", "prepare", "expected"),
-    [
-        ("lost-each-once", {}, 0.0, "contradicted"),
-        ("lost-each-once", {"SGD, all cores, each once": 4.0}, 0.0, "reproduced"),
-        ("sgd-all-cores-each-once", {}, 0.0, "contradicted"),
-        ("sgd-all-cores-each-once", {"SGD, all cores, each once": 4.0}, 0.0, "reproduced"),
-        ("lost-each-once", {}, 100.0, "contradicted"),
-        ("lost-each-once-wall", {}, 100.0, "reproduced"),
-        ("sgd-all-cores-each-once-wall", {}, 100.0, "reproduced"),
-        ("lost-each-once-wall", {}, 0.0, "contradicted"),
-    ],
-)
-def test_cores_that_take_each_rating_once_have_words_of_their_own(name, seconds, prepare, expected):
-    frame = timed(EACH_ONCE | seconds, {}, repeats=3, prepare=prepare)
-    assert word("thesis-fig-6.11-lost", frame) == "reproduced", "those that draw are slow"
-    assert word(f"thesis-fig-6.11-{name}", frame) == expected
+def test_the_rate_is_tuned_for_the_epochs_to_the_error(monkeypatch):
+    courses = {0.1: [0.9, 0.7, 0.6, 0.6], 0.01: [0.9, 0.8, 0.65, 0.5], 0.001: [0.9, 0.9, 0.9, 0.9]}
+
+    def trained(model, part, epochs, held_out, stop):
+        return SimpleNamespace(history=pd.DataFrame({"epoch": range(4), "mae": courses[model.learning_rate]}))
+
+    monkeypatch.setattr(speedups, "trained", trained)
+    train = ragged_ratings(seed=0)
+    assert speedups._fastest(train, [*courses], {"regularization": 0.1}, 3, 0.7) == 0.1
+    assert speedups._fastest(train, [*courses], {"regularization": 0.1}, 3, None) == 0.01, "no error to reach"
 
 
-@pytest.mark.parametrize("suffix", ["", "-wall"])
-@pytest.mark.parametrize("name", ["lost-each-once", "sgd-all-cores-each-once"])
-def test_they_are_judged_where_they_ran_three_times_on_every_set(name, suffix):
-    thrice, twice = (timed(EACH_ONCE, {}, repeats=repeats) for repeats in (3, 2))
-    of_twin = timed(EACH_ONCE, {}, "jester-synthetic", repeats=3)
-    for frame, judged in (
-        (thrice, True),
-        (pd.concat([thrice, of_twin]), True),
-        (twice, False),
-        (timed(SECONDS, {}, repeats=3), False),
-        (pd.concat([twice, of_twin]), False),
-        (pd.concat([thrice, of_twin[~of_twin.version.str.endswith("each once")]]), False),
-    ):
-        assert (word(f"thesis-fig-6.11-{name}{suffix}", frame) != "missing") == judged
-
-
-def test_speedups_over_cores_that_take_each_rating_once_are_to_the_same_errors():
-    frame = timed(EACH_ONCE, {"SGD, one core, each once": 0.72})
-    once = speedups.each_once(frame)
-    assert speedups.levels(once).equals(speedups.levels(frame)) and speedups.each_once(once).equals(frame)
-    for changed, cores in ((frame, 20.0), (once, 1.0)):
-        table = speedups.table(changed).set_index(["level", "column"])
-        assert table.over_all_cores["published", "SGD, 32/128"] == pytest.approx(cores / 2)
-        assert table.over_all_cores["published", "ALS"] == 10
-    assert np.isnan(speedups.table(once).set_index(["level", "column"]).speedup["published", "SGD, 32/128"])
-
-
-def test_cores_run_as_often_as_is_asked_and_with_the_published_parameters_once(monkeypatch):
-    monkeypatch.setattr(speedups, "usable_devices", lambda: {"cpu"})
-    monkeypatch.setattr(speedups, "load_ratings", lambda name: ragged_ratings(seed=0, name=name))
-    asked = {"data": ["jester-1"], "updates": 5e3, "repeats": 3, "cpu_repeats": 3, "drawing_repeats": 2}
-    frame = speedups.run(**speedups.PROFILES["smoke"] | asked)
-    runs = frame.groupby(["setting", "version"]).repeat.nunique()
-    drawing = ["SGD, one core", "SGD, all cores"]
-    others = ["ALS, one core", "ALS, all cores", *(f"{version}, each once" for version in drawing)]
-    assert runs["tuned"].to_dict() == dict.fromkeys(others, 3) | dict.fromkeys(drawing, 2)
-    assert runs["published"].to_dict() == dict.fromkeys([*others, *drawing], 1)
-
-
-@pytest.mark.parametrize("on_gpu", [False, True])
-def test_the_figure_says_where_it_was_measured_and_what_its_axes_are(store, on_gpu):
-    result = store("speedups", timed(SECONDS, {} if on_gpu else {"SGD (32/128)": 0.72}))
-    assert_drawn(speedups.figure(result.frame, on_gpu=on_gpu), result, 1)
+@pytest.mark.slow
+def test_the_figure_names_what_it_shows(stored):
+    result = stored(frame_of(SECONDS), name="speedups")
+    figure = speedups.figure(result.frame)
+    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert names == ["ALS, Jester part 1,\nto MAE 0.71", "SGD, Jester part 1,\nto MAE 0.71"]
+    assert "100" in {text.get_text() for text in figure.axes[0].texts}
