@@ -1,12 +1,16 @@
-"""kernels/README.md: what each version of a kernel gained, from the recorded results, and rows for new sources."""
+"""What each version of a kernel gained, from recorded results, in kernels/README.md and the kernels' headers."""
 
 import re
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
 from gpumf import ALS, RBM, SGD
 from gpumf.backends import sources
+from gpumf.ratings.synthetic.recipes import TWINS
 from gpumf_study import results
+from gpumf_study.experiments import _limits
 from gpumf_study.experiments.cumf import als_versions
 from gpumf_study.experiments.gpumf import sgd_netflix
 
@@ -15,9 +19,11 @@ VERSIONS = [
     ("als/thesis.cu", "thesis_shared", None, "a half-warp a row, its two matrices in shared memory"),
     ("als/thesis.cu", "thesis_global", "thesis_shared", "both matrices in global memory"),
     ("als/thesis.cu", "thesis_hybrid", "thesis_global", "the sum in global, the solve in shared memory"),
+    ("als/wmma_simple.cu", "wmma_simple", None, "products on the tensor cores, exact solutions in shared memory"),
     ("als/cumf/hermitian.cu", "LOAD=1", None, "non-coalesced loads through L1, as published"),
     ("als/cumf/hermitian.cu", "LOAD=2", "LOAD=1", "the same bypassing L1"),
     ("als/cumf/hermitian.cu", "LOAD=0", "LOAD=1", "coalesced loads"),
+    ("als/cumf/bias.cu", "get_bias", None, "the right sides as a phase of its own"),
     ("als/cumf/direct.cu", "CHOLESKY=0", None, "a batched LU"),
     ("als/cumf/direct.cu", "CHOLESKY=1", "CHOLESKY=0", "symmetry: half the work and memory"),
     ("als/cumf/cg.cu", "A_HALF=0", "CHOLESKY=1", "conjugate gradient: O(f^2), approximate"),
@@ -45,21 +51,42 @@ VERSIONS = [
 
 RESULTS = "als_versions", "sgd_netflix", "rbm_speed"
 
+_MEASURED = re.compile(r"// Measured \(make gains\).*\n(?://  .*\n)*")  # in a header
 
-def seconds():
-    """What is recorded of each version: a dict version -> (what was timed, median seconds)."""
+
+class Measured(NamedTuple):
+    """A recorded version.
+
+    what : was timed
+    seconds : median
+    limit : the roofline bound of the same, in seconds, see `gpumf_study.experiments._limits`
+    result : of RESULTS
+    """
+
+    what: str
+    seconds: float
+    limit: float
+    result: str
+
+
+@cache
+def measured():
+    """What is recorded: a dict version -> `Measured`."""
     als = results.load("als_versions").frame
     found = {}
     of_thesis = als[(als.data == "douban-synthetic") & (als.factors == 16) & als.kernel.str.startswith("thesis")]
-    found |= _medians(of_thesis[of_thesis.step == "iteration"], "Douban twin, 16 factors, an iteration")
+    found |= _medians(of_thesis[of_thesis.step == "iteration"], "Douban (synthetic), 16 factors, an iteration")
     netflix = als[(als.data == "netflix-synthetic") & (als.factors == 100) & (als.model == "ALS")]
-    fused = netflix[(netflix.step == "iteration") & netflix.kernel.isin(["cumf_cg_fp16", "tensor_core"])]
+    names = ["wmma_simple", "cumf_cg_fp16", "tensor_core"]
+    fused = netflix[(netflix.step == "iteration") & netflix.kernel.isin(names)]
     # tensor_core with fewer steps than by default is another version.
-    fused = fused[fused.cg_steps == fused.groupby("kernel").cg_steps.transform("max")]
-    found |= _medians(fused, "Netflix twin, 100 factors, an iteration")
+    fused = fused[fused.cg_steps.isna() | (fused.cg_steps == fused.groupby("kernel").cg_steps.transform("max"))]
+    found |= _medians(fused, "Netflix (synthetic), 100 factors, an iteration")
     hermitians = netflix[(netflix.kernel == "cumf_cholesky") & netflix.step.str.endswith("get_hermitian")]
     loads = {load: f"LOAD={k}" for k, load in enumerate(als_versions.LOADS)}
-    found |= _medians(hermitians.assign(kernel=hermitians.load.map(loads)), "Netflix twin, 100 factors, all A")
+    found |= _medians(hermitians.assign(kernel=hermitians.load.map(loads)), "Netflix (synthetic), 100 factors, all A")
+    biases = netflix[(netflix.kernel == "cumf_cholesky") & netflix.step.str.endswith("get_bias")]
+    found |= _medians(biases.assign(kernel="get_bias"), "Netflix (synthetic), 100 factors, all right sides")
     solvers = {
         "cumf_lu": "CHOLESKY=0",
         "cumf_cholesky": "CHOLESKY=1",
@@ -67,24 +94,38 @@ def seconds():
         "cumf_cg_fp16": "A_HALF=1",
     }
     solves = netflix[netflix.kernel.isin(solvers) & netflix.step.str.endswith("solve")]
-    found |= _medians(solves.assign(kernel=solves.kernel.map(solvers)), "Netflix twin, 100 factors, all systems")
+    found |= _medians(
+        solves.assign(kernel=solves.kernel.map(solvers)), "Netflix (synthetic), 100 factors, all systems"
+    )
 
     sgd = results.load("sgd_netflix").frame
-    per_epoch = sgd.nnz.iloc[0] / sgd_netflix.summary(sgd).set_index("scheme").updates_per_second
-    what = "Netflix twin, 128 factors, as many updates as ratings"
-    found |= {scheme: (what, value) for scheme, value in per_epoch.items()}
+    nnz = sgd.nnz.iloc[0]
+    per_epoch = nnz / sgd_netflix.summary(sgd).set_index("scheme").updates_per_second
+    what = "Netflix (synthetic), 128 factors, as many updates as ratings"
+    shape = TWINS["netflix"]
+    limit = _bound(*_limits.epoch_of_updates(shape.users, shape.items, nnz, 128))
+    found |= {scheme: Measured(what, value, limit, "sgd_netflix") for scheme, value in per_epoch.items()}
 
     rbm = results.load("rbm_speed").frame
     epochs = rbm[(rbm.device == "cuda") & (rbm.weights == "device") & (rbm.part == "epoch")]
     names = epochs.kernel.replace("fast", "fast (RBM)")
-    found |= _medians(epochs.assign(kernel=names, seconds=epochs.epoch_seconds), "Douban twin, 128 units, an epoch")
-    return found
+    what = "Douban (synthetic), 128 units, an epoch"
+    return found | _medians(epochs.assign(kernel=names, seconds=epochs.epoch_seconds), what, "rbm_speed")
 
 
-def _medians(frame, what):
-    """For each kernel the sum over its steps of the median seconds."""
-    medians = frame.groupby(["kernel", "step" if "step" in frame else "part"]).seconds.median()
-    return {kernel: (what, value) for kernel, value in medians.groupby("kernel").sum().items()}
+def _medians(frame, what, result="als_versions"):
+    """For each kernel the sum over its steps of the medians."""
+    steps = frame.groupby(["kernel", "step" if "step" in frame else "part"])[["seconds", "limit_seconds"]].median()
+    sums = steps.groupby("kernel").sum()
+    return {row.Index: Measured(what, row.seconds, row.limit_seconds, result) for row in sums.itertuples()}
+
+
+def _bound(moved, flops):
+    """Seconds of these bytes and operations at the ceilings that were measured with the recorded limits."""
+    frame = results.load("kernel_limits").frame
+    frame = frame[~frame.kernel.str.contains("tensor_core")]
+    # A limit is the longer one of two times, so that the largest quotient is the ceiling.
+    return max(moved / (frame.bytes / frame.limit_seconds).max(), flops / (frame.flops / frame.limit_seconds).max())
 
 
 def diverged():
@@ -103,27 +144,60 @@ def publications():
             found |= dict.fromkeys(files, scheme.publication)
         of_versions = {version: schemes.get(kernel) for version, (kernel, _) in model.versions().items()}
         found |= {version: scheme.publication for version, scheme in of_versions.items() if scheme}
-    return found
+    return found | {"als/cumf/bias.cu": found["als/cumf/hermitian.cu"]}  # a phase of the same schemes
 
 
 def table():
     """The table in Markdown: a row a version, with its factor over the version that it is compared with."""
-    found, without, published = seconds(), diverged(), publications()
+    found, published = measured(), publications()
     columns = "file", "version", "what it changes", "timed", "seconds", "gain", "over", "source of the scheme"
     lines = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
     for file, version, baseline, changes in VERSIONS:
-        what, value = found[version]
-        gain = "–"
-        if version in without:
-            gain = "diverged"
-        elif baseline and found[baseline][0] == what:
-            gain = f"{found[baseline][1] / value:.3g} x"
+        what, taken, gain = "–", "–", "–"
+        if version in found:
+            what, gain = found[version].what, _gain(version, baseline) or "–"
+            taken = "–" if np.isnan(found[version].seconds) else f"{found[version].seconds:.4g}"
         of = published.get(version, published[file])
         source = f"{of.key}, {of.section}" if of else "–"
-        over, taken = f"`{baseline}`" if baseline else "–", "–" if np.isnan(value) else f"{value:.4g}"
+        over = f"`{baseline}`" if baseline else "–"
         lines.append(f"| `{file}` | `{version}` | {changes} | {what} | {taken} | {gain} | {over} | {source} |")
     where = [f"`{name}`: {results.load(name).where}" for name in RESULTS]
     return "\n".join([*lines, "", *where, ""])
+
+
+def _gain(version, baseline):
+    """The speed-up of a version, in words, or nothing where it has no baseline that was timed alike."""
+    found = measured()
+    if version in diverged():
+        return "diverged"
+    if baseline and found[baseline].what == found[version].what:
+        return f"{found[baseline].seconds / found[version].seconds:.3g} x"
+    return ""
+
+
+def with_measured(text, file):
+    """The text of a source with what is recorded of its versions where its header says `Measured`."""
+    return _MEASURED.sub(lambda match: header(file), text, count=1)
+
+
+def header(file):
+    """The lines of a source's header that say what its versions take, gain, and reach of the roofline bound."""
+    rows = [(version, baseline) for of, version, baseline, _ in VERSIONS if of == file and version in measured()]
+    if not rows:
+        return "// Measured (make gains): not recorded yet.\n"
+    first = measured()[rows[0][0]]
+    machine = results.load(first.result).where.split(",")[0].removeprefix("Recorded on ")
+    lines = [f"// Measured (make gains), {machine}, {first.what}:"]
+    table = [("", "seconds", "% of roofline", "gain")]
+    for version, baseline in rows:
+        one, gain = measured()[version], _gain(version, baseline)
+        numbers = (
+            ("–", "–") if np.isnan(one.seconds) else (f"{one.seconds:.3g}", f"{100 * one.limit / one.seconds:.2g}")
+        )
+        table.append((version, *numbers, f"{gain} over {baseline}" if gain.endswith("x") else gain or "–"))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines += ["//     " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+    return "\n".join(lines) + "\n"
 
 
 def with_every_source(text):

@@ -272,6 +272,13 @@ TEXTS = {
 }
 
 
+def _replaced(path, old, new, check):
+    """Whether a file's text is another one; it is written unless `check`."""
+    if new != old and not check:
+        path.write_text(new, encoding="utf-8")
+    return new != old
+
+
 def main(arguments):
     """Rewrite the marked parts of the named files, of all by default; return the exit status."""
     check = "--check" in arguments
@@ -282,9 +289,10 @@ def main(arguments):
         new = _MARKED.sub(lambda m, parts=parts: m[1] + parts[m["part"]] + m[3], old)
         if name == "kernels/README.md":
             new = gains.with_every_source(new)
-        if not check:
-            (ROOT / name).write_text(new, encoding="utf-8")
-        status |= new != old
+        status |= _replaced(ROOT / name, old, new, check)
+        for path in sorted((ROOT / "kernels").rglob("*.cu")) if name == "kernels/README.md" else ():
+            old, file = path.read_text(encoding="utf-8"), path.relative_to(ROOT / "kernels").as_posix()
+            status |= _replaced(path, old, gains.with_measured(old, file), check)
     return int(status) if check else 0
 
 

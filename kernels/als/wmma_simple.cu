@@ -12,6 +12,7 @@
 // What it leaves to tensor_core.cu: nothing is copied while something else is multiplied; an operand is loaded again for
 // every tile; a long row keeps one block busy while the others are done (segments); the exact solution takes f^3 / 6
 // steps where few steps of conjugate gradient do. The same bits in every run.
+// Measured (make gains): not recorded yet.
 #include "als/half_rows.cuh"
 #include "common/async_mma.cuh"
 

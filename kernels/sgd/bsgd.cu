@@ -10,7 +10,9 @@
 // addition is lost.
 //
 // Where the source is silent: how k threads form a sum; here with the tree of newgpusgd.cu.
-// What it gains is measured in book/gpumf/sgd_speed.ipynb.
+// Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
+//           seconds  % of roofline  gain
+//     bsgd  0.345    0.58           –
 #include "common/sgd.cuh"
 #include "common/tree_sum.cuh"
 

@@ -7,7 +7,9 @@
 //
 // Who races on what: all groups, on the rows of users and items. An overwritten update is lost, which is rare where the
 // matrix is sparse; which ones depends on timing, so two runs differ.
-// What it gains is measured in book/gpumf/sgd_speed.ipynb.
+// Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
+//              seconds  % of roofline  gain
+//     hogwild  0.0527   3.8            –
 #include "common/group.cuh"
 #include "common/random.cuh"
 #include "common/sgd.cuh"

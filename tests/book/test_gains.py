@@ -71,6 +71,23 @@ def test_an_old_table_is_noticed_and_written_again(readme, monkeypatch, tmp_path
     assert readme.main(["--check", name]) == 0
 
 
+def test_headers_have_the_recorded_gains(readme):
+    for file in sorted({file for file, *_ in readme.gains.VERSIONS}):
+        text = (KERNELS / file).read_text(encoding="utf-8")
+        assert "// Measured (make gains)" in text and readme.gains.with_measured(text, file) == text
+        old = re.sub(r"(// Measured .*\n(?:// .*\n)?)(// .*)?", r"\1//     fast  9 s", text, count=1)
+        assert readme.gains.with_measured(old, file).count("9 s") == 0
+
+
+def test_what_a_roofline_leaves_is_recorded_or_reckoned_for_the_same_work(readme):
+    found, frame = readme.gains.measured(), results.load("als_versions").frame
+    chosen = frame[(frame.data == "netflix-synthetic") & (frame.kernel == "tensor_core") & (frame.factors == 100)]
+    chosen = chosen[(chosen.step == "iteration") & (chosen.model == "ALS")]
+    share = found["tensor_core"].limit / found["tensor_core"].seconds
+    assert share == pytest.approx(chosen.fraction_of_limit.median(), rel=0.05)
+    assert found["fast"].limit == found["hogwild"].limit and 0 < found["fast"].limit < found["fast"].seconds
+
+
 def test_a_source_without_a_row_gets_one_behind_those_of_its_folder(readme):
     text = (KERNELS / "README.md").read_text(encoding="utf-8")
     assert readme.gains.with_every_source(text) == text
