@@ -7,7 +7,7 @@ where : dict of column -> value, or list of values, of the rows taken
 over, under : the same, of the two lots of rows that are compared
 best : the column that names alternatives in `under` (of `ratio`: in `over`); the one with the lowest median is taken
 each : list of columns; the metric is taken in each of their groups that has both lots
-across : 'median', 'max' or 'min' of the groups; needed with `each`
+across : 'median', 'max' or 'min' of the groups, needed with `each`; of `exact`, 'max' or 'min' of the values
 
 The value is computed of medians of all rows. The interval is Student's t with the repeats as units: rows of one
 repeat count as one, by their median. With one repeat alone the interval is unknown, which is one without ends.
@@ -133,6 +133,15 @@ def _median(frame, select):
     return Estimate(value, value - half, value + half, len(of_repeats))
 
 
+def _exact(frame, select):
+    """The largest or least of values that are counted, and have no spread."""
+    values = frame[select["column"]].dropna()
+    if values.empty:
+        return NOTHING
+    value = float({"max": np.max, "min": np.min}[select["across"]](values))
+    return Estimate(value, value, value, len(values))
+
+
 def _ratio(frame, select):
     return _in_groups(frame, select, lambda group, level: _compared(group, select, level, relative=True))
 
@@ -162,6 +171,7 @@ def _ratio_of_ratios(frame, select):
 
 METRICS: dict[str, Callable[[pd.DataFrame, dict[str, Any]], Estimate]] = {
     "median": _median,
+    "exact": _exact,
     "ratio": _ratio,
     "difference": _difference,
     "percent_more": _percent_more,

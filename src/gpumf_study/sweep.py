@@ -42,10 +42,10 @@ def sweep(
     data : names of data sets
     epochs : int
     repeats : int; repeat k splits the ratings with seed k
-    held_out : share of the ratings that are for testing
+    held_out : share of the ratings that are for testing; 0 trains on all, and then there are no metrics
     part : (users, items) of each that are taken, or None for all
     official : split a data set that has a split of its own so instead
-    metrics : of 'rmse' and 'mae', those kept
+    metrics : of 'rmse' and 'mae', those kept; with none, epochs have seconds alone
 
     Returns
     -------
@@ -58,7 +58,9 @@ def sweep(
         identities.append(identity(ratings))
         for repeat in range(repeats):
             published = official and ratings.test_mask is not None
-            train, test = ratings.official_split() if published else ratings.split(held_out, seed=repeat)
+            train, test = ratings, None
+            if published or held_out:
+                train, test = ratings.official_split() if published else ratings.split(held_out, seed=repeat)
             running = models(train, repeat)
             for columns, model in tqdm(running, desc=f"{name}, repeat {repeat}", unit=" trainings", leave=False):
                 labels = {"data": loaded.name, **columns, "repeat": repeat, "x_nnz": train.nnz}
@@ -73,7 +75,10 @@ def sweep(
 
 def rows(model: Model, metrics: tuple[str, ...] = ("rmse",)) -> pd.DataFrame:
     """Return a fitted model's history and times as rows: task, model, solver, device, factors, epoch, phase, ..."""
-    history = model.history.melt(["epoch", "seconds"], list(metrics), "metric", "value").assign(phase="train")
+    history = model.history[["epoch", "seconds", *metrics]]
+    if metrics:
+        history = history.melt(["epoch", "seconds"], list(metrics), "metric", "value")
+    history = history.assign(phase="train")
     times = pd.DataFrame(
         [(_PHASES[name], seconds) for name, seconds in asdict(model.times).items()], columns=["phase", "seconds"]
     )
@@ -109,7 +114,7 @@ def course(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 def diverged(frame: pd.DataFrame) -> pd.Series:
     """Return whether the run of each row diverged: a metric is missing after one of its epochs."""
-    missing = frame.metric.notna() & frame.value.isna()
+    missing = frame.metric.notna() & frame.value.isna() if "metric" in frame else pd.Series(False, frame.index)
     return missing.groupby(_runs(frame)).transform("any")
 
 
@@ -152,11 +157,12 @@ def end_to_end(found: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     return found.assign(end_to_end=found.seconds + added)
 
 
-def epoch_seconds(frame: pd.DataFrame, metric: str = "rmse") -> pd.DataFrame:
+def epoch_seconds(frame: pd.DataFrame) -> pd.DataFrame:
     """Return what each epoch but the first recorded added to the seconds of its run; a row an epoch."""
-    taken = course(converged(frame), metric)
+    taken = converged(frame).dropna(subset="epoch")
+    taken = taken.drop_duplicates([*schema.run_columns(frame), "epoch"])  # as each metric has a row
     added = taken.seconds - taken.groupby(_runs(taken)).seconds.shift()
-    return taken.assign(seconds=added)[_kept(frame)].dropna(subset="seconds").reset_index(drop=True)
+    return taken.assign(seconds=added)[_kept(taken)].dropna(subset="seconds").reset_index(drop=True)
 
 
 def phase_seconds(frame: pd.DataFrame, phase: str = "end_to_end", without: tuple[str, ...] = ()) -> pd.DataFrame:
@@ -179,7 +185,7 @@ def _runs(frame):
 
 
 def _kept(frame):
-    return [*schema.run_columns(frame), "epoch", "seconds", "value"]
+    return [*schema.run_columns(frame), *(name for name in ("epoch", "seconds", "value") if name in frame)]
 
 
 def _one_a_run(rows, take):

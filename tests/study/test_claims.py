@@ -155,10 +155,11 @@ def test_a_ratio_of_ratios_has_the_spread_of_all_four():
 @pytest.mark.parametrize(("experiment", "of"), CLAIMED, ids=[of.id for _, of in CLAIMED])
 def test_what_a_claim_takes_is_there(experiment, of):
     """Each selection has rows in the recorded frame, and two that are compared share none."""
-    if of.missing:
-        return
-    result = results.recorded(experiment, of.device)
-    frame = result.frame if of.table is None else of.table(result.frame)
+    if claims.evaluate(of, experiment)["verdict"] in (claims.MISSING, "not testable"):
+        pytest.skip("not recorded, or not to be had")
+    devices = [of.device] if of.device is None or isinstance(of.device, str) else of.device
+    frame = claims._together([results.recorded(experiment, device) for device in devices])
+    frame = frame if of.table is None else of.table(frame)
     taken = metrics.rows(frame, of.select.get("where", {}))
     lots = [metrics.rows(taken, of.select[side]) for side in ("over", "under", "here", "there") if side in of.select]
     assert all(len(lot) for lot in [taken, *lots])
@@ -197,3 +198,9 @@ def test_a_claim_over_several_machines_has_the_rows_of_all(store):
     assert row["source_file"].split()[1].startswith("data/results/nvidia-h200/") and row["commit"] == "c0ffee"
     absent = claim(above(1.0), select={"column": "seconds"} | compared, device=("nvidia-h100", "nvidia-b200"))
     assert claims.evaluate(absent, "measured")["verdict"] == "missing"
+
+
+def test_counts_have_no_spread():
+    frame = pd.DataFrame({"share": [0.25, 0.5, np.nan]})
+    assert estimate(frame, "exact", {"column": "share", "across": "max"}) == Estimate(0.5, 0.5, 0.5, 2)
+    assert estimate(frame.iloc[2:], "exact", {"column": "share", "across": "min"}) is metrics.NOTHING

@@ -87,3 +87,14 @@ def test_a_diverged_training_ends_with_missing_values():
     with np.errstate(all="ignore"):
         frame = sweep.sweep(models, ["ml-100k-synthetic"], 3, 1, part=(60, 50))
     assert sweep.diverged(frame).all() and schema.validated(frame).value.isna().any()
+
+
+def test_without_a_test_set_epochs_have_seconds_alone():
+    def models(train, repeat):
+        yield {}, SGD(2, solver="sequential", device="cpu", seed=repeat)
+
+    frame = sweep.sweep(models, ["ml-100k-synthetic"], 2, 2, held_out=0, part=(60, 50), metrics=())
+    frame = schema.validated(frame)
+    assert "metric" not in frame and not sweep.diverged(frame).any()
+    assert sweep.epoch_seconds(frame).groupby("repeat").epoch.agg(list).tolist() == [[1, 2], [1, 2]]
+    assert len(sweep.phase_seconds(frame)) == 2
