@@ -15,7 +15,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
 from pathlib import Path
@@ -106,6 +106,11 @@ class _Blas:
 
 
 _BLAS = _Blas()
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Within it, run each product of NumPy on one thread, for work that is on several itself."""
+    return _BLAS.limited_to(1)
 
 
 def cores() -> int:

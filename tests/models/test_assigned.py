@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -107,7 +106,7 @@ def test_arrays_of_the_same_shape_may_be_assigned_and_read_only_ones():
 
 
 PARAMETERS = [
-    (ALS, "factors", 0, "factors must be an integer from 1 to 300, not 0"),
+    (ALS, "factors", 0, "factors must be an integer from 1 to 2147483645, not 0"),
     (ALS, "regularization", 0, "regularization must be positive"),
     (ALS, "regularization", "0.1", "regularization must be a number"),
     (ALS, "cg_steps", 10**400, "cg_steps must be an integer"),
@@ -240,21 +239,12 @@ def test_native_functions_say_what_they_take():
     assert len(called) == 1
 
 
-def test_models_that_no_gpu_takes_say_that_they_run_on_the_cpu(monkeypatch):
+@pytest.mark.parametrize("model", [ALS, ImplicitALS])
+def test_no_number_of_factors_takes_a_model_off_the_gpu(model, monkeypatch):
     monkeypatch.setattr(backends, "available", lambda: True)
-    with pytest.warns(
-        UserWarning, match="ALS runs on the CPU: no solver on a GPU takes factors=300.*device='cpu'"
-    ) as told:
-        model = ALS(300)
-    assert model.device == "cpu" and told[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ALS(300, device="cpu")
-        ALS(300, solver="parallel_cg")
-        model.get_params()
     monkeypatch.setattr(backends, "device", lambda name=None: None)
-    with pytest.raises(ValueError, match="ALS has no solver for solver=None, device='cuda', factors=300"):
-        ALS(300, device="cuda")
+    found = [model(5000, device=device) for device in ("auto", "cuda")]
+    assert {(one.device, one.solver) for one in found} == {("cuda", "dense_cuda")}
 
 
 class OnGpu:

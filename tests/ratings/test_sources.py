@@ -102,6 +102,31 @@ def test_duplicates_are_counted_as_the_publisher_does(data, monkeypatch):
     assert load_dataset("ml-100k", duplicates="last").nnz == 4
 
 
+def test_a_line_a_user_with_the_second_file_as_test_set(data):
+    write(data / "gowalla/train.txt", "0 0 1\n1 2\n")
+    write(data / "gowalla/test.txt", "0 2\n1\n")
+    loaded = load("gowalla")
+    train, test = loaded.official_split()
+    assert (
+        list(zip(train.users, train.items, strict=True)) == [(0, 0), (0, 1), (1, 2)]
+        and train.values.tolist() == [1] * 3
+    )
+    assert list(zip(test.users, test.items, strict=True)) == [(0, 2)] and loaded.scale is None
+    write(data / "gowalla/test.txt", "0 2 x\n")
+    with pytest.raises(DataError, match=r"test\.txt.*a line must have ids"):
+        load("gowalla")
+
+
+def test_pairs_that_were_left_out_count_in_the_order_of_the_ratings(data):
+    write(data / "ml-1m/ratings.csv", "user,item,rating\n7,30,5\n7,10,3\n9,30,4\n9,20,1\n")
+    write(data / "ncf-ml-1m/ml-1m.test.rating", "0\t1\t3\t0\n1\t2\t1\t0\n")
+    train, test = load("ncf-ml-1m").official_split()
+    assert train.values.tolist() == [5, 4] and test.values.tolist() == [3, 1]
+    write(data / "ncf-ml-1m/ml-1m.test.rating", "0\t2\t3\t0\n")
+    with pytest.raises(DataError, match="0 of its 1 pairs are rated"):
+        load("ncf-ml-1m")
+
+
 def test_every_set_is_held_to_its_published_counts():
     for name, source in sources.SOURCES.items():
         users, items, ratings = source.counts
@@ -118,6 +143,8 @@ def test_every_set_is_held_to_its_published_counts():
         ("jester-1", 24_983, 100, 1_810_455, 3.17818),
         ("douban-monti", 3_000, 3_000, 136_891, 3.69321),
         ("ml-1m", 6_040, 3_706, 1_000_209, 3.58156),
+        ("ncf-ml-1m", 6_040, 3_706, 1_000_209, 3.58156),
+        ("gowalla", 29_858, 40_981, 1_027_370, 1.0),
         ("jester", 73_421, 100, 4_136_360, None),
         ("douban", 129_490, 58_541, 16_830_839, None),
     ],

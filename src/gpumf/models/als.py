@@ -23,10 +23,10 @@ from gpumf.solvers.als_base import (
     Sequential,
 )
 from gpumf.solvers.als_cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
+from gpumf.solvers.als_dense import Dense, DenseCuda
 from gpumf.solvers.als_tensor_core import TensorCore
 from gpumf.solvers.als_thesis import ThesisGlobal, ThesisHybrid, ThesisShared
 from gpumf.solvers.als_wmma_simple import WmmaSimple
-from gpumf.solvers.base import MAX_FACTORS
 from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _START_DEVIATION = 0.1  # of the initial factors' lengths, of implicit feedback 
 class _LeastSquares(Factorization):
     """What explicit and implicit feedback share: lambda, and the parameters of conjugate gradient."""
 
-    _hyperparameters = ALSHyperparameters
+    _hyperparameters, _most_factors = ALSHyperparameters, Dense.max_factors - 2  # columns of biases
     alpha: Any = None  # of implicit feedback, as the next two
     unobserved_weight: Any = None
     regularization_exponent: Any = None
@@ -68,7 +68,7 @@ class _LeastSquares(Factorization):
         seed: int | None = 0,
     ) -> None:
         self.biases = (
-            integer("factors", factors, 1, MAX_FACTORS) <= _MOST_WITH_BIASES
+            integer("factors", factors, 1, self._most_factors) <= _MOST_WITH_BIASES
             if biases is None
             else flag("biases", biases)
         )
@@ -96,7 +96,8 @@ class _LeastSquares(Factorization):
         return super()._takes_from_device() and self.chunk is None
 
     def _fold(self, ratings):
-        exact = self._solvers["parallel"] if self.device == "cpu" else self.solver_class
+        name = "parallel" if self.columns <= Parallel.max_factors else "dense"
+        exact = self._solvers[name] if self.device == "cpu" else self.solver_class
         return solved_users(self, *of_rated_items(ratings, self.item_factors), exact)
 
     @obeys_threads
@@ -200,7 +201,8 @@ class ALS(_LeastSquares):
 
     Parameters
     ----------
-    factors : int, 1 to 256; the thesis's kernels take up to 32. Biases count as two of these
+    factors : int from 1, as many as fit the memory. The thesis's kernels take up to 32, the other ones up to 256, of
+        which biases count as two, and the solvers on CPUs up to 300; `dense` and `dense_cuda` take any number
     regularization : lambda > 0, in squared factor units
     biases : bool, learn them; by default with up to 254 factors, which leave room for them on a GPU
     clip : bool, clip predictions to the rating scale, and errors with them, see `Factorization`; by default they are
@@ -239,8 +241,10 @@ class ALS(_LeastSquares):
     _solvers: ClassVar = {
         "sequential": Sequential,
         "parallel": Parallel,
+        "dense": Dense,
         "cg": ConjugateGradient,
         "parallel_cg": ParallelConjugateGradient,
+        "dense_cuda": DenseCuda,
         "thesis_global": ThesisGlobal,
         "thesis_hybrid": ThesisHybrid,
         "thesis_shared": ThesisShared,
@@ -296,7 +300,8 @@ class ImplicitALS(Explaining, _LeastSquares):
 
     Parameters
     ----------
-    factors : int, 1 to 256
+    factors : int from 1, as many as fit the memory; above 256 on a GPU, and above 300 on the CPU, for the solvers
+        `dense_cuda` and `dense` alone
     regularization : lambda > 0, in squared factor units
     alpha : > 0, confidence that a rating of 1 adds
     unobserved_weight : w0 > 0, of a pair without a rating
@@ -327,8 +332,10 @@ class ImplicitALS(Explaining, _LeastSquares):
 
     _solvers: ClassVar = {
         "parallel": ImplicitParallel,
+        "dense": Dense,
         "cg": ConjugateGradient,
         "parallel_cg": ParallelConjugateGradient,
+        "dense_cuda": DenseCuda,
         "cumf_lu": CumfLu,
         "cumf_cholesky": CumfCholesky,
         "cumf_cg": CumfCg,
@@ -388,8 +395,10 @@ class ImplicitALS(Explaining, _LeastSquares):
         self._gram = Once()  # Y^T Y of the item factors, for new users
 
     def _fold(self, ratings):
-        if self.device != "cpu":
-            return solved_users(self, ratings, self.item_factors, self.solver_class)
+        exact = self._solvers["parallel" if self.columns <= Parallel.max_factors else "dense"]
+        if self.device != "cpu" or exact is Dense:
+            exact = exact if self.device == "cpu" else self.solver_class
+            return solved_users(self, ratings, self.item_factors, exact)
         every = self.item_factors
 
         def gram():
@@ -398,7 +407,7 @@ class ImplicitALS(Explaining, _LeastSquares):
 
         of_rated = of_rated_items(ratings, every)
         parts = {"gram": self._gram(gram, every), "n_items": len(every)}
-        return solved_users(self, *of_rated, self._solvers["parallel"], **parts)
+        return solved_users(self, *of_rated, exact, **parts)
 
     def _set_training(self, train):
         super()._set_training(train)

@@ -12,6 +12,7 @@ sources.declare(SOURCE, FACTORS=COLUMNS)
 
 # Few enough blocks that the second reduction is one block's work.
 _MOST_BLOCKS, _THREADS = 1024, 256
+_FLOATS = 1 << 26  # of gathered factors at a time
 
 UNBOUNDED = -np.inf, np.inf
 
@@ -61,6 +62,8 @@ class Errors:
         """
         if device == "cpu":
             return _cpu_sums(arrays, self._bounds)
+        if factors > COLUMNS[-1]:
+            return _array_sums(arrays, backends.device(device), self._bounds)
         return kernel_sums(arrays, factors, backends.device(device), self._bounds)
 
     def totals(self, *learned):
@@ -75,6 +78,22 @@ class Errors:
 def _cpu_sums(arrays, bounds):
     low, high = map(np.float32, bounds)
     return lambda p, q: np.array(sum_errors(*arrays, p, q, low, high))
+
+
+def _array_sums(arrays, device, bounds):
+    """As `kernel_sums`, of more factors than the kernel takes."""
+    xp, (users, items, values) = device.xp, map(device.array, arrays)
+
+    def sums(p, q):
+        total, step = np.zeros(2), max(_FLOATS // p.shape[1], 1)
+        for first in range(0, len(values), step):
+            part = slice(first, first + step)
+            predicted = xp.clip((p[users[part]] * q[items[part]]).sum(axis=1), *bounds)
+            errors = (values[part] - predicted).astype(np.float64)
+            total += float(abs(errors).sum()), float((errors**2).sum())
+        return total
+
+    return sums
 
 
 def kernel_sums(arrays, factors, device, bounds=UNBOUNDED):

@@ -9,6 +9,7 @@ import numpy as np
 from gpumf import backends
 from gpumf._util.counter_rng import splitmix64
 from gpumf._util.validation import flag, integer, number
+from gpumf.backends.cpu.machine import free_bytes
 from gpumf.models.estimator import Model
 from gpumf.models.evaluation import SOURCE as ERRORS
 from gpumf.models.evaluation import UNBOUNDED, Errors
@@ -21,7 +22,7 @@ from gpumf.models.ranking import SOURCE as RANKING
 from gpumf.ratings.csr import CompressedRows
 from gpumf.ratings.device import SOURCE as RATINGS
 from gpumf.ratings.device import DeviceRatings
-from gpumf.solvers.base import MAX_FACTORS
+from gpumf.solvers.base import COLUMNS, MAX_FACTORS
 
 if TYPE_CHECKING:
     from typing import Any
@@ -69,6 +70,7 @@ class Factorization(Model):
     _arrays = "user_factors", "item_factors"
     _remedy = "raise regularization, or scale the ratings down"
     biases: bool | str = False
+    _most_factors = MAX_FACTORS
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class Factorization(Model):
         seed: int | None,
         clip: bool,
     ) -> None:
-        self.factors = integer("factors", factors, 1, MAX_FACTORS)
+        self.factors = integer("factors", factors, 1, self._most_factors)
         self.regularization = number("regularization", regularization, least=0)
         self.clip = flag("clip", clip)
         self._forget_copies()
@@ -173,6 +175,11 @@ class Factorization(Model):
     def _drawn(self, train, first):
         """Initial factors of a training set's users and items, of whom the first ones have these positions."""
         self._check_parameters()
+        asked, free = 4 * (train.n_users + train.n_items) * self.columns, free_bytes()
+        if self.device == "cpu" and asked > free:
+            raise backends.out_of_memory(
+                f"the factors of {train.n_users + train.n_items} users and items", asked, free
+            )
         key = splitmix64(np.uint64(self.seed))
         with np.errstate(over="ignore"):
             keys = splitmix64(key + np.arange(2, dtype=np.uint64)) + np.array(first, np.uint64) * self.factors
@@ -251,7 +258,7 @@ class Factorization(Model):
 
     def _kernel_ranks(self, k):
         """Whether lists of k items are found where the kernel runs."""
-        return self.device != "cpu" and k <= MOST_ITEMS
+        return self.device != "cpu" and k <= MOST_ITEMS and self.columns <= COLUMNS[-1]
 
     def _rows(self, ratings, k=None):
         if k is None or not self._kernel_ranks(k):

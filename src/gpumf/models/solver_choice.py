@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from gpumf import backends
@@ -121,16 +119,6 @@ class SolverChoice:
                 f"{model} has no solver for solver={solver!r}, device={device!r}{self._misfit}; there are "
                 + ", ".join(f"{name} ({self._described(one)})" for name, one in self._solvers.items())
             )
-        if device == "auto" and solver is None and "cuda" in usable and self._solvers[fitting[-1]].device == "cpu":
-            warnings.warn(
-                f"{model} runs on the CPU: no solver on a GPU takes{self._misfit.lstrip(',')}; there are "
-                + ", ".join(
-                    f"{name} ({self._described(one)})" for name, one in self._solvers.items() if one.device == "cuda"
-                )
-                + ". Pass device='cpu' where that is as it should be",
-                UserWarning,
-                stacklevel=_frames_within(),
-            )
         return fitting[-1], "emulator" if device == "emulator" else self._solvers[fitting[-1]].device
 
     _misfit = ""  # what else than solver and device a solver may not fit
@@ -143,11 +131,3 @@ class SolverChoice:
     def _described(one):
         """What `_usable` says of a solver that does not fit."""
         return one.device
-
-
-def _frames_within():
-    """The `stacklevel` of a warning from the caller that names the line of the user's, outside of this package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("gpumf."):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -264,6 +264,58 @@ def whitespace(files):
     return Delimited("\t" if "\t" in first else " ", ("user", "item", "rating"))(files)
 
 
+class MovieLens1M(Delimited):
+    """user::item::rating::time, as published; or user,item,rating below a line of these names."""
+
+    def __call__(self, files):
+        _, first = next(files[0].lines(), (0, ""))
+        return super().__call__(files) if "::" in first else Delimited(",", None, rating=self.rating)(files)
+
+
+DOUBLE_COLON = ":", ("user", "", "item", "", "rating", "", "time")
+"""user::item::rating::time: the second colon of each pair opens an empty field."""
+
+
+def leave_one_out(files, test):
+    """MovieLens 1M, and the test pairs of He et al. 2017 as its official test set: user, item, rating, time.
+
+    Their users and items are numbers from 0 in the order in which MovieLens first has them.
+    """
+    import pandas as pd
+
+    columns = MovieLens1M(*DOUBLE_COLON)(files)
+    users, items = (pd.factorize(_decoded(ids))[0] for ids in columns[:2])
+    tested = Delimited("\t")(test)
+    wanted = np.isin(_pair(users, items), _pair(*map(_decoded, tested[:2])))
+    if wanted.sum() != len(tested.users):
+        raise DataError(f"{test[0]}: {wanted.sum()} of its {len(tested.users)} pairs are rated in {files[0]}")
+    return columns._replace(users=users, items=items, test_mask=wanted)
+
+
+def _decoded(ids):
+    return ids.names[ids.codes] if isinstance(ids, Coded) else ids
+
+
+def item_lists(*parts):
+    """A line a user: the user's id, then the items' ids, separated by blanks; the second file is the test set."""
+    found = []
+    for (file,) in parts:
+        lines = list(file.lines())
+        try:
+            rows = [np.array(text.split(), np.int64) for _, text in lines]
+        except ValueError as error:
+            raise DataError(f"{file}: {error}; a line must have ids of a user and of items") from error
+        users = np.repeat([row[0] for row in rows], [len(row) - 1 for row in rows])
+        numbers = np.repeat([number for number, _ in lines], [len(row) - 1 for row in rows])
+        items = np.concatenate([row[1:] for row in rows])
+
+        def locate(k, file=file, numbers=numbers):
+            return f"{file}, line {numbers[k]}"
+
+        found.append(Columns(users, items, np.ones(len(users)), locate))
+    return stacked(found)._replace(test_mask=np.repeat([False, True], [len(part.users) for part in found]))
+
+
 def jester(*parts):
     """Tables with a user a row: the number of ratings, then a rating from -10 to 10 or 99 for each joke.
 

@@ -31,7 +31,7 @@ class Source:
     layout : function of one list of `DataFile` a part that returns `Columns`
     counts : (users, items, ratings) of the complete set, as published
     parts : the file name patterns of the parts, as `files.find` takes them
-    scale : (lowest, highest) rating in the files
+    scale : (lowest, highest) rating in the files, or None for implicit feedback
     folder : where it lies within the data folders; its name by default
     optional : the number of parts, the last ones, that may be missing
     titles : the file name pattern of the items' titles, where the publisher gives them
@@ -42,7 +42,7 @@ class Source:
     layout: Callable
     counts: tuple[int, int, int]
     parts: tuple[str, ...]
-    scale: tuple[float, float]
+    scale: tuple[float, float] | None
     folder: str | None = None
     optional: int = 0
     titles: str | None = None
@@ -83,8 +83,8 @@ def _monti(description, scale, ratings):
 
 
 _CSV = Delimited(",", None, "userId", "movieId", time="timestamp")
-_DOUBLE_COLON = Delimited(":", ("user", "", "item", "", "rating", "", "time"))
-"""user::item::rating::time: the second colon of each pair opens an empty field."""
+_ML_1M = "ratings.dat|ratings.csv|ratings.csv.gz"
+_DOUBLE_COLON = Delimited(*layouts.DOUBLE_COLON)
 
 SOURCES = {
     "ml-100k": _movielens(
@@ -107,9 +107,9 @@ SOURCES = {
         "ml-1m",
         "md5:c4d9eecfca2ab87c1945afe126590906",
         "1M: 6,040 users, 2003",
-        _DOUBLE_COLON,
+        layouts.MovieLens1M(*layouts.DOUBLE_COLON),
         COUNTS["ml-1m"],
-        "ratings.dat",
+        _ML_1M,
         (1, 5),
     ),
     "ml-10m": _movielens(
@@ -145,6 +145,20 @@ SOURCES = {
     "douban-monti": _monti("Douban", (1, 5), 136_891),
     "flixster-monti": _monti("Flixster", (0.5, 5), 26_173),
     "yahoomusic-monti": _monti("Yahoo! Music", (1, 100), 5_335),
+    "ncf-ml-1m": Source(
+        "MovieLens 1M, official test set: the rating of each user that He et al. 2017 left out",
+        layouts.leave_one_out,
+        COUNTS["ml-1m"],
+        ("|".join(f"../ml-1m/{name}" for name in _ML_1M.split("|")), "ml-1m.test.rating"),
+        (1, 5),
+    ),
+    "gowalla": Source(
+        "Gowalla check-ins, implicit feedback: 29,858 users; official test set: that of LightGCN",
+        layouts.item_lists,
+        (29_858, 40_981, 1_027_370),
+        ("train.txt|train.txt.gz", "test.txt|test.txt.gz"),
+        None,
+    ),
     "netflix": Source(
         "Netflix Prize: 480,189 users; official test set: the probe",
         layouts.netflix,
