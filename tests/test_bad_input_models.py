@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from scipy.stats import uniform
 
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, NotFittedError, cross_validate, search
 from gpumf.models import export_factors
@@ -331,10 +332,32 @@ USE = {
     "search a list": ("als", lambda m: search(m, ["factors"], TRAIN), ValueError, "parameters must name values"),
     "search out of range": ("als", lambda m: search(m, {"factors": [2, 0]}, TRAIN), ValueError, "factors must be an"),
     "search, metric": (
-        "als", lambda m: search(m, {"factors": [2]}, TRAIN, 1, metric="mse"), ValueError, "metric must be one of"),
-    "search, draws": ("als", lambda m: search(m, {"factors": [2]}, TRAIN, draws=0), ValueError, "draws must be"),
-    "search, seed": (
-        "als", lambda m: search(m, {"factors": [2]}, TRAIN, draws=1, seed=-1), ValueError, "seed must be"),
+        "als", lambda m: search(m, {"factors": [2]}, TRAIN, 1, metric="mse"), ValueError, "metric must be 'rmse'"),
+    "search, budget": (
+        "als", lambda m: search(m, {"factors": [2]}, TRAIN, strategy="random", budget=0), ValueError, "budget must"),
+    "search, no budget": (
+        "als", lambda m: search(m, {"factors": [2]}, TRAIN, strategy="random"), ValueError, "need a budget"),
+    "search a grid, budget": (
+        "als", lambda m: search(m, {"factors": [2]}, TRAIN, budget=1), ValueError, "without a budget"),
+    "search a grid of draws": (
+        "als", lambda m: search(m, {"regularization": uniform()}, TRAIN), ValueError, "'halving' draw settings"),
+    "search, seed": ("als", lambda m: search(m, {"factors": [2]}, TRAIN, seed=-1), ValueError, "seed must be"),
+    "search, epochs": ("als", lambda m: search(m, {"factors": [2]}, TRAIN, 0), ValueError, "epochs must be"),
+    "search, folds": ("als", lambda m: search(m, {"factors": [2]}, TRAIN, folds=1), ValueError, "k must lie between"),
+    "search, pairs": (
+        "als", lambda m: search(m, {"factors": [2]}, TRAIN, folds=[TRAIN]), TypeError, "splits must be pairs"),
+    "search, no pairs": ("als", lambda m: search(m, {"factors": [2]}, TRAIN, folds=[]), ValueError, "no splits"),
+    "search, strategy": (
+        "als", lambda m: search(m, {"factors": [2]}, TRAIN, strategy="tree"), ValueError, "strategy must be 'grid'"),
+    "search, resource": (
+        "als", lambda m: search(m, {"factors": [2]}, TRAIN, resource="users"), ValueError, "resource must be"),
+    "search, factor": ("als", lambda m: search(m, {"factors": [2]}, TRAIN, factor=1), ValueError, "factor must be"),
+    "search, first rung": (
+        "als", lambda m: search(m, {"factors": [2]}, TRAIN, 3, min_resources=4), ValueError, "at most 3, the epochs"),
+    "search, jobs": ("als", lambda m: search(m, {"factors": [2]}, TRAIN, n_jobs=0), ValueError, "n_jobs must be"),
+    "search, memory": (
+        "als", lambda m: search(m, {"factors": [2]}, TRAIN, memory=9), ValueError, "at least .* bytes.*, not 9"),
+    "search a word": ("als", lambda m: search("als", {"factors": [2]}, TRAIN), TypeError, "not str"),
 }  # fmt: skip
 
 

@@ -81,7 +81,7 @@ CHECKS = {
     "errors": lambda found, given: set(found) == {"rmse", "mae"},
     "ranking metrics": lambda found, given: set(found) == {"precision", "recall", "map", "ndcg"},
     "cross-validate": lambda found, given: len(found) == 5 and found.rmse.gt(0).all(),
-    "search a grid": lambda found, given: found.attrs["best"]["factors"] == found.factors[0],
+    "search a grid": lambda found, given: found.best_parameters["factors"] == found.results.factors[0],
     "stop early": lambda found, given: len(found.history) < 31 and found.epoch == found.history.rmse.idxmin(),
     "save": lambda found, given: found is None and ALS.load("model.npz").ids,
     "load": lambda found, given: found.recommend("u1", k=3, seen=())[0].shape == (3,),
@@ -94,7 +94,7 @@ CHECKS = {
     "`set_params(n_components=8)`": lambda found, given: found.factors == 8 and found.history is None,
     "`transform(X)` of new rows": lambda found, given: found.shape == (given["frame"][:5].user.nunique(), 6),
     "`score(X)`, the larger the better": lambda found, given: 0 < found["mae"] <= found["rmse"],
-    "`GridSearchCV(estimator, grid)`": lambda found, given: found.rmse.is_monotonic_increasing,
+    "`GridSearchCV(estimator, grid)`": lambda found, given: found.best_score == found.results.rmse.min(),
     "`random_state=0`": lambda found, given: repr(found) == "ALS(seed=0)" and ALS().seed == 0,
     "`joblib.dump(estimator, path)`": lambda found, given: ALS.load("model.npz").factors == 4,
 }

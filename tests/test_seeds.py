@@ -27,7 +27,8 @@ GRID = {"factors": [1, 2, 3, 4], "regularization": [0.1, 0.2, 0.3]}
 
 
 def by_search(seed):
-    table = search(ALS(device="cpu"), GRID, [RATINGS.split(0.2)], epochs=1, draws=2, seed=seed)
+    drawn = {"strategy": "random", "budget": 2, "refit": False}
+    table = search(ALS(device="cpu"), GRID, RATINGS, epochs=1, folds=[RATINGS.split(0.2)], seed=seed, **drawn).results
     return sorted(zip(table.factors, table.regularization, strict=True))
 
 

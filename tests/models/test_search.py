@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, ImplicitALS, cross_validate, search
+from gpumf import ALS, RBM, SGD, ImplicitALS, cross_validate
 from gpumf.models.early_stopping import Ending
 from gpumf.ratings import DataError, Ratings
 from gpumf.solvers import schedules
@@ -78,21 +78,6 @@ def test_every_rating_is_judged_once_and_the_model_stays():
     assert len(cross_validate(model, RATINGS, 1)) == 5
     with pytest.raises(ValueError, match="no splits"):
         cross_validate(model, [])
-
-
-def test_the_best_combination_comes_first():
-    splits, grid = list(RATINGS.kfold(2)), {"regularization": [0.01, 0.3], "factors": [1, 3]}
-    found = search(ALS(device="cpu"), grid, splits, 2)
-    assert len(found) == 4 and (np.diff(found.rmse) >= 0).all() and found.rmse_std.notna().all()
-    best = found.attrs["best"]
-    assert found.rmse[0] == cross_validate(ALS(device="cpu", **best), splits, 2).rmse.mean()
-    lists = search(ALS(device="cpu"), grid, splits, 2, metric="ndcg", ranking=True, draws=3, seed=1)
-    assert len(lists) == 3 and (np.diff(lists.ndcg) <= 0).all()
-    for wrong in ({}, {"factors": []}, {"factors": [0]}):
-        with pytest.raises(ValueError, match=r"parameters|factors"):
-            search(ALS(device="cpu"), wrong, splits, 1)
-    with pytest.raises(ValueError, match="ranking=True"):
-        search(ALS(device="cpu"), {"factors": [1]}, splits, 1, metric="ndcg")
 
 
 def test_splits_by_time_and_of_one_rating_a_user():

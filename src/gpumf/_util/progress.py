@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from typing import Any, TextIO, TypeVar
 
@@ -31,6 +31,18 @@ def _lines(steps: list[_Step], what: str) -> Iterator[_Step]:
         yield step
         if done % every == 0 or done == len(steps):
             print(f"{what}: {done} of {len(steps)}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def counted(total: int, shown: bool, **options: Any) -> Iterator[Callable[..., None]]:
+    """A function that says how many of `total` steps are done; where `shown`, to a bar that tells the time left."""
+    if not shown:
+        yield lambda *_: None
+        return
+    from tqdm import tqdm
+
+    with plain_lines(), tqdm(total=total, smoothing=0, **options) as bar:
+        yield lambda steps, *_: bar.update(steps) and None
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from gpumf.models.checks import DivergedError, NotFittedError
 from gpumf.models.estimator import Model
 from gpumf.models.export import export_factors
 from gpumf.models.factorization import Factorization
-from gpumf.models.search import cross_validate, search
+from gpumf.models.search import SearchResult, cross_validate, search
 
 if TYPE_CHECKING:
     from gpumf.models.blend import Blend
@@ -27,6 +27,7 @@ __all__ = [
     "ImplicitALS",
     "Model",
     "NotFittedError",
+    "SearchResult",
     "cross_validate",
     "export_factors",
     "search",

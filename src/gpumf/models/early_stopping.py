@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     Row: TypeAlias = dict[str, float]  # of a history
     Keep: TypeAlias = Literal["last", "best"]
 
-_ERRORS = "rmse", "mae"
+ERRORS = "rmse", "mae"
+"""Metrics that are better where they are smaller."""
+
+
+def of_lists(name: str, metric: Any) -> tuple[str, int] | None:
+    """Return ('ndcg', 10) of the metric 'ndcg@10', or None of 'rmse' and 'mae'; ValueError of any other."""
+    found = isinstance(metric, str) and re.fullmatch(rf"({'|'.join(METRICS)})@([1-9]\d*)", metric)
+    if not found and metric not in ERRORS:
+        wanted = ", ".join(f"'{one}@10'" for one in METRICS)
+        raise ValueError(f"{name} must be 'rmse', 'mae', or as {wanted}, not {metric!r}")
+    return (found[1], int(found[2])) if found else None
 
 
 class Ending:
@@ -50,12 +60,8 @@ class Ending:
                 )
         if patience is not None and keep != "best":
             raise ValueError("patience goes with keep='best', so that the model is that of the best epoch")
-        lists = isinstance(stop_metric, str) and re.fullmatch(rf"({'|'.join(METRICS)})@([1-9]\d*)", stop_metric)
-        if not lists and stop_metric not in _ERRORS:
-            wanted = ", ".join(f"'{name}@10'" for name in METRICS)
-            raise ValueError(f"stop_metric must be 'rmse', 'mae', or as {wanted}, not {stop_metric!r}")
+        self._of_lists = of_lists("stop_metric", stop_metric)
         self.keep, self._stop, self._metric = keep, stop, stop_metric
-        self._of_lists = (lists[1], int(lists[2])) if lists else None
         self._patience = None if patience is None else integer("patience", patience, 1)
         self._best, self._waited = -math.inf, 0
 
@@ -73,7 +79,7 @@ class Ending:
 
     def quality(self, row: Row) -> float:
         """The metric of a row, larger where it is better."""
-        return -row[self._metric] if self._metric in _ERRORS else row[self._metric]
+        return -row[self._metric] if self._metric in ERRORS else row[self._metric]
 
     def over(self, row: Row) -> bool:
         """Whether training is to end after this row of the history."""

@@ -1,26 +1,33 @@
-"""Parameters compared by training on several splits: cross-validation, and search over a grid or random draws."""
+"""Parameters compared by training on several splits: cross-validation, and search by grid, draws or halving."""
 
 from __future__ import annotations
 
-import itertools
-from typing import TYPE_CHECKING
+import math
+import warnings
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gpumf._util.validation import MOST_SEED, flag, integer
+from gpumf._util.progress import counted
+from gpumf._util.validation import MOST_SEED, choice, flag, integer
+from gpumf.models.early_stopping import ERRORS, of_lists
 from gpumf.models.estimator import Model
+from gpumf.models.trials import Trial, Trials, fresh
+from gpumf.ratings.convert import ratings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any, TypeAlias
+    from collections.abc import Iterable
+    from os import PathLike
+    from typing import Any, Literal, TypeAlias
 
     import pandas as pd
 
     from gpumf.ratings import Ratings
+    from gpumf.ratings.convert import RatingsLike
 
     Splits: TypeAlias = Ratings | Iterable[tuple[Ratings, Ratings]]
-
-_MINIMISED = "rmse", "mae"
 
 
 def cross_validate(
@@ -71,18 +78,112 @@ def cross_validate(
     return pd.DataFrame(rows)
 
 
+@dataclass(frozen=True)
+class SearchResult:
+    """What `search` found.
+
+    Attributes
+    ----------
+    results : DataFrame, a row a setting, best first: its parameters, the mean of each metric over the folds, NaN
+        where training diverged on one, `<metric>_std`, the standard deviation of the metric searched by, of the rung
+        that the setting reached its number, from 0, epochs and folds, and the seconds of all its trainings. Settings
+        of later rungs come before others, unless they diverged
+    trials : DataFrame, a row a training: number of the setting, its parameters, rung, epochs, fold, metrics, seconds
+    metric : what the search is by
+    best_parameters : dict of the first row of `results`; None where no setting has a score
+    best_score : float, its metric
+    best_model : of these parameters, fitted to all ratings; None with refit=False, or after an interrupt
+    n_candidates, n_resources : of each rung, how many settings it has, and the epochs or folds that it gives each
+    complete : bool, False after an interrupt
+
+    >>> from gpumf import ALS, search
+    >>> from gpumf.ratings import Ratings
+    >>> ratings = Ratings([0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], [4, 3, 5, 4, 2, 1], n_users=3, n_items=2)
+    >>> found = search(ALS(1, device="cpu"), {"regularization": [0.1, 100]}, ratings, epochs=2, folds=2)
+    >>> found.best_parameters, len(found.trials)
+    ({'regularization': 100}, 4)
+    """
+
+    results: pd.DataFrame = field(repr=False)
+    trials: pd.DataFrame = field(repr=False)
+    metric: str
+    best_parameters: dict[str, Any] | None
+    best_score: float
+    best_model: Model | None
+    n_candidates: tuple[int, ...]
+    n_resources: tuple[int, ...]
+    complete: bool
+
+
 def search(
     model: Model,
-    parameters: dict[str, Sequence],
-    splits: Splits,
+    parameters: dict[str, Any],
+    ratings: RatingsLike,
     epochs: int = 20,
     *,
+    folds: int | Iterable[tuple[Ratings, Ratings]] = 5,
     metric: str = "rmse",
-    draws: int | None = None,
+    strategy: Literal["grid", "random", "halving"] = "grid",
+    budget: int | None = None,
+    factor: int = 3,
+    resource: Literal["epochs", "folds"] = "epochs",
+    min_resources: int = 1,
+    n_jobs: int | None = None,
+    memory: int | None = None,
     seed: int = 0,
-    **judging: Any,
-) -> pd.DataFrame:
-    """Cross-validate a model with each combination of parameters, or with random ones.
+    refit: bool = True,
+    progress: bool = False,
+    resume: str | PathLike | None = None,
+) -> SearchResult:
+    """Train a model with many settings of its parameters, on several folds each, and refit it with the best ones.
+
+    Orders, centered ratings and copies on a device are made once a fold, and shared by all settings. On the CPU
+    settings train at the same time, each on its share of the threads. A setting has the scores of `fit` and `score`
+    with its parameters on that fold, however many train at a time; those of another device differ by rounding. This
+    is not so for solvers that give other factors in every run, as `SGD`'s `parallel`.
+
+    `halving` gives all settings few epochs or folds, and in each further rung the best 1 / factor of them about
+    `factor` times as many (Jamieson and Talwalkar 2016). It spends about as much on each rung. The settings of the
+    last rung have the scores that `grid` gives them: the winner is that of `grid` if it is among them, and otherwise
+    the best of them. Where ever more epochs change the order of settings, larger `min_resources` keep more of them.
+    With `resource="epochs"` settings go on training where that equals a longer training bit for bit, and start again
+    where it does not (`RBM` with momentum, SGD's solvers in float64) or where their models exceed `memory`.
+
+    An interrupt (KeyboardInterrupt) ends the search after the epochs at work, with a RuntimeWarning, and gives what
+    there is. With `resume` it can be continued by the same call.
+
+    Parameters
+    ----------
+    model : of gpumf, whose other parameters stay as they are; it is not fitted
+    parameters : dict name -> values to try, or a distribution to draw them from, with a method
+        rvs(random_state=numpy.random.Generator), as of scipy.stats
+    ratings : Ratings, or what `fit` takes
+    epochs : int from 1, of a training; with halving, of the last rung
+    folds : int from 2, or pairs (train, test) of Ratings, such as [`ratings.split_by_time()`]
+    metric : 'rmse', 'mae', or of lists 'ndcg@10', 'map@10', 'precision@10', 'recall@10', with any length
+    strategy : 'grid', all combinations; 'random', `budget` settings; 'halving', of all combinations or, with a
+        budget, of as many settings
+    budget : int, how many settings are drawn, each combination of lists once
+    factor : int from 2, of halving: the share of settings, 1 / factor, that reach the next rung
+    resource : of halving: what rungs have more of
+    min_resources : int, of halving: the least epochs or folds of a rung
+    n_jobs : int, the most settings at a time on the CPU; by default as many as `gpumf.threads.count()`
+    memory : int, bytes that trainings, and models that wait to be continued, take at most beside the ratings: fewer
+        train at a time, and models are made again. By default half of what the system has free
+    seed : int, of folds and draws
+    refit : bool, fit `best_model`
+    progress : bool, show a bar with the time that is left
+    resume : path of a file that scores are kept in, and read from if it exists
+
+    Returns
+    -------
+    SearchResult
+
+    Raises
+    ------
+    TypeError : no model of gpumf, folds that are no pairs, parameters that the model does not have
+    ValueError : an argument out of range, no values to try, a file of something else, which stays as it is; all
+        settings diverged
 
     >>> import numpy as np
     >>> from gpumf import ALS, cross_validate, search
@@ -90,12 +191,21 @@ def search(
     >>> k = np.arange(100)
     >>> ratings = Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
     >>> grid = {"factors": [1, 2], "regularization": [0.1, 1.0]}
-    >>> found = search(ALS(device="cpu"), grid, ratings.kfold(2), epochs=2)
-    >>> list(found), len(found)
-    (['factors', 'regularization', 'rmse', 'mae', 'seconds', 'rmse_std'], 4)
-    >>> best = ALS(**found.attrs["best"], device="cpu").fit(ratings, epochs=2)
+    >>> found = search(ALS(device="cpu"), grid, ratings, epochs=2, folds=2)
+    >>> list(found.results)[:5], len(found.results)
+    (['factors', 'regularization', 'rmse', 'mae', 'rmse_std'], 4)
+    >>> found.best_model.factors == found.best_parameters["factors"]
+    True
 
-    With Optuna the same, one trial at a time:
+    Halving, of settings drawn from distributions:
+
+    >>> from scipy.stats import loguniform
+    >>> drawn = {"factors": [1, 2], "regularization": loguniform(0.01, 10)}
+    >>> found = search(ALS(device="cpu"), drawn, ratings, epochs=9, folds=2, strategy="halving", budget=9)
+    >>> found.n_candidates, found.n_resources
+    ((9, 3, 1), (1, 3, 9))
+
+    With Optuna, one trial at a time:
 
     >>> def objective(trial):
     ...     model = ALS(2, trial.suggest_float("regularization", 1e-3, 1, log=True), device="cpu")
@@ -105,48 +215,170 @@ def search(
     >>> study.optimize(objective, n_trials=3)
     >>> list(study.best_params)
     ['regularization']
-
-    Parameters
-    ----------
-    model : of gpumf, whose other parameters stay as they are
-    parameters : dict name -> list of values; all combinations, or of `draws` the values are drawn
-    splits, epochs, **judging : of `cross_validate`; the same splits for all
-    metric : a column of `cross_validate`, to be small for 'rmse' and 'mae', else large
-    draws : int, how many combinations to draw, each once; all by default
-    seed : int, of the draws
-
-    Returns
-    -------
-    DataFrame, a row a combination, best first: the parameters, the mean of each metric over the splits, and as
-    `<metric>_std` the spread of the one asked for; `attrs["best"]` has the best parameters as a dict
-
-    Raises
-    ------
-    ValueError : no parameters, a metric that is not judged; otherwise as of `cross_validate` and the constructor
     """
     import pandas as pd
 
-    _check_judged(model, epochs, **judging)
+    _check_judged(model, epochs)
+    epochs, seed = integer("epochs", epochs, 1), integer("seed", seed, 0, MOST_SEED)
+    choice("strategy", strategy, "grid", "random", "halving"), choice("resource", resource, "epochs", "folds")
+    of_lists("metric", metric)
+    refit, progress = flag("refit", refit), flag("progress", progress)
+    factor, least = integer("factor", factor, 2), integer("min_resources", min_resources, 1)
+    n_jobs, memory = (
+        None if value is None else integer(name, value, 1, 2**63 - 1)
+        for name, value in (("n_jobs", n_jobs), ("memory", memory))
+    )
+    settings = _settings(parameters, strategy, budget, np.random.default_rng(seed))
+    candidates = [fresh(model, tried) for tried in settings]  # wrong ones raise before training
+    known, named = ratings_of(ratings)
+    pairs = list(known.kfold(folds, seed) if isinstance(folds, int | np.integer) else _pairs(folds))
+    if not pairs:
+        raise ValueError("there are no splits to train on")
+    of_epochs = resource == "epochs"
+    most = epochs if of_epochs else len(pairs)
+    if least > most:
+        raise ValueError(f"min_resources must be at most {most}, the {resource} of the last rung, not {least}")
+    plan = _plan(len(settings), most, least, factor if strategy == "halving" else None)
+    rungs = [
+        _Rung(size, now, len(pairs), last, 0) if of_epochs else _Rung(size, epochs, now, 0, last)
+        for size, now, last in plan
+    ]
+    again = of_epochs and len(rungs) > 1
+    trials = Trials(candidates, pairs, metric, n_jobs=n_jobs, memory=memory, again=again, path=resume)
+    with counted(sum(rung.steps for rung in rungs), progress, desc="search", unit="epoch") as step:
+        complete, begun, reached = _climb(trials, rungs, metric, step)
+    if not complete:
+        warnings.warn("the search was interrupted; its result is of what was done", RuntimeWarning, stacklevel=2)
+    rows, spent = [], defaultdict[int, float](float)
+    for number, trial in begun:
+        labels = {"rung": number, "epochs": trial.epochs, "fold": trial.fold}
+        rows.append({"setting": trial.setting} | settings[trial.setting] | labels | trials.scores[trial])
+        spent[trial.setting] += trials.scores[trial]["seconds"]
+    order = _ranked(reached, metric)
+    best = next((one for one in order if np.isfinite(reached[one][metric])), None)
+    if complete and best is None:
+        raise ValueError(f"training diverged with every setting; {model._remedy}")
+    return SearchResult(
+        pd.DataFrame([settings[one] | reached[one] | {"seconds": spent[one]} for one in order]),
+        pd.DataFrame(rows),
+        metric,
+        None if best is None else settings[best],
+        np.nan if best is None else reached[best][metric],
+        None if best is None or not (complete and refit) else candidates[best].fit(known, epochs, ids=named),
+        tuple(size for size, _, _ in plan),
+        tuple(now for _, now, _ in plan),
+        complete,
+    )
+
+
+class _Rung(NamedTuple):
+    """So many settings get so many epochs and folds, in the rung before so many of what rungs have more of, or 0."""
+
+    size: int
+    epochs: int
+    folds: int
+    epochs_before: int
+    folds_before: int
+
+    @property
+    def steps(self):
+        """Epochs that are new in it."""
+        return self.size * (self.folds - self.folds_before) * (self.epochs - self.epochs_before)
+
+
+def _plan(n, most, least, factor):
+    """(settings, epochs or folds, those before) of each rung: `most` in the last, `least` or more in the first."""
+    rungs = 1
+    while factor and factor**rungs <= n and most // factor**rungs >= least:
+        rungs += 1
+    parts = [(factor or 1) ** k for k in range(rungs)]
+    given = [0, *(most // part for part in reversed(parts))]
+    return [(-(-n // part), now, last) for part, now, last in zip(parts, given[1:], given[:-1], strict=True)]
+
+
+def _climb(trials, rungs, metric, step):
+    """Train rung after rung.
+
+    Returns
+    -------
+    (complete, begun, reached) : False after an interrupt; pairs (number of the rung, Trial) of all that has scores;
+        and of each setting what `results` says of the last rung that it has ended
+    """
+    survivors, begun, reached = range(len(trials.candidates)), [], {}
+    for number, (size, epochs, folds, epochs_before, folds_before) in enumerate(rungs):
+        survivors, complete = survivors[:size], True
+        new = [Trial(one, fold, epochs) for one in survivors for fold in range(folds_before, folds)]
+        try:
+            trials.run(new, lambda _, more=epochs - epochs_before: step(more))
+        except KeyboardInterrupt:
+            complete = False
+        begun += [(number, trial) for trial in new if trial in trials.scores]
+        facts, ended = {"rung": number, "epochs": epochs, "folds": folds}, {}
+        for one in survivors:
+            found = [trials.scores.get(Trial(one, fold, epochs)) for fold in range(folds)]
+            if None not in found:
+                ended[one] = _summary(found, metric) | facts
+        reached |= ended
+        survivors = [one for one in _ranked(ended, metric) if np.isfinite(ended[one][metric])]
+        if not (complete and survivors):
+            break
+    return complete, begun, reached
+
+
+def _summary(found, metric):
+    """The mean of each metric over the folds, and the standard deviation of one."""
+    columns = {name: [one[name] for one in found] for name in found[0] if name != "seconds"}
+    means = {name: float(np.mean(column)) for name, column in columns.items()}
+    return means | {f"{metric}_std": float(np.std(columns[metric]))}
+
+
+def _settings(parameters, strategy, budget, rng):
+    """The settings to try, each a dict of Python's values."""
     if not (isinstance(parameters, dict) and parameters and all(map(_several, parameters.values()))):
         raise ValueError("parameters must name values to try, as {'factors': [8, 16]}")
-    grid = [dict(zip(parameters, values, strict=True)) for values in itertools.product(*parameters.values())]
-    if draws is not None:
-        chosen = np.random.default_rng(integer("seed", seed, 0, MOST_SEED)).permutation(len(grid))[
-            : integer("draws", draws, 1)
+    drawn = any(hasattr(values, "rvs") for values in parameters.values())
+    if strategy == "grid" and (drawn or budget is not None):
+        raise ValueError("strategy='grid' tries all values, without a budget; 'random' and 'halving' draw settings")
+    if budget is None and (drawn or strategy == "random"):
+        raise ValueError("settings that are drawn need a budget: how many")
+    budget = None if budget is None else integer("budget", budget, 1)
+    if drawn:
+        return [
+            {
+                name: _plain(values.rvs(random_state=rng) if hasattr(values, "rvs") else _one(values, rng))
+                for name, values in parameters.items()
+            }
+            for _ in range(budget)
         ]
-        grid = [grid[k] for k in chosen]
-    splits = list(_pairs(splits))
-    candidates = [type(model)(**model.get_params() | tried) for tried in grid]  # wrong ones raise before training
-    rows = []
-    for tried, candidate in zip(grid, candidates, strict=True):
-        found = cross_validate(candidate, splits, epochs, **judging).drop(columns="split")
-        if metric not in found:
-            raise ValueError(f"metric must be one of {list(found)}, not {metric!r}; ranking=True judges lists too")
-        rows.append(tried | found.mean().to_dict() | {f"{metric}_std": found[metric].std(ddof=0)})
-    order = np.argsort([row[metric] if metric in _MINIMISED else -row[metric] for row in rows], kind="stable")
-    frame = pd.DataFrame([rows[place] for place in order])
-    frame.attrs["best"] = grid[order[0]]
-    return frame
+    lengths = [len(values) for values in parameters.values()]
+    n = math.prod(lengths)
+    places = range(n) if budget is None or budget >= n else rng.choice(n, budget, replace=False)
+    return [
+        {
+            name: _plain(values[k])
+            for (name, values), k in zip(parameters.items(), np.unravel_index(place, lengths), strict=True)
+        }
+        for place in places
+    ]
+
+
+def _one(values, rng):
+    return values[rng.integers(len(values))]
+
+
+def _plain(value):
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _ranked(found, metric):
+    """Settings, best first: those that reached a later rung before others, those that diverged behind all."""
+    sign = 1 if metric in ERRORS else -1
+
+    def place(one):
+        value = found[one][metric]
+        return np.isnan(value), -found[one]["rung"], sign * value, one
+
+    return sorted(found, key=place)
 
 
 def _check_judged(model, epochs, k=10, ranking=False, **_):
@@ -166,4 +398,5 @@ def _pairs(splits):
 
 
 def _several(values):
-    return hasattr(values, "__len__") and not isinstance(values, str) and len(values)
+    drawn = callable(getattr(values, "rvs", None))
+    return drawn or (hasattr(values, "__len__") and not isinstance(values, str | dict) and len(values) > 0)

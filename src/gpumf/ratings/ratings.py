@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 _COLUMNS_A_RATING = 32
 """Columns for each rating from which it takes less time to compare ratings than to count those of every column."""
+
+_MAKING = threading.RLock()
+"""Of threads that share ratings, one makes a part of them while the others wait for it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,10 +270,15 @@ class Ratings(Made):
         >>> Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3).less(4).values
         array([ 1.,  0., -1.], dtype=float32)
         """
-        made = replace(self, values=self._less(self.values, offset))
-        for side in {"by_user", "by_item"} & vars(self).keys():
-            rows = vars(self)[side]
-            vars(made)[side] = replace(rows, values=self._less(rows.values, offset))
+        return self._once(("less", float(offset)), lambda: self._made_less(offset))
+
+    def _made_less(self, offset):
+        made, known = replace(self, values=self._less(self.values, offset)), vars(self)
+        for side in {"by_user", "by_item"} & known.keys():
+            vars(made)[side] = replace(known[side], values=self._less(known[side].values, offset))
+        vars(made).update({side: known[side] for side in ("user_counts", "item_counts") if side in known})
+        if "_parts" in known:
+            vars(made)["_parts"] = {}
         return made
 
     def _less(self, values, offset):
@@ -282,6 +291,22 @@ class Ratings(Made):
         array([1., 0., 0.], dtype=float32)
         """
         return replace(self, values=(self.values > 0).astype(np.float32))
+
+    def _shared(self):
+        """A copy, in positions, for many trainings: what `_once` makes of it is kept."""
+        made = replace(self, user_ids=None, item_ids=None, test_mask=None, times=None)
+        vars(made)["_parts"] = {}
+        return made
+
+    def _once(self, key, make):
+        """`make()`, which of ratings that are shared is called once for each key, whichever thread asks first."""
+        parts = vars(self).get("_parts")
+        if parts is None:
+            return make()
+        with _MAKING:
+            if key not in parts:
+                parts[key] = make()
+            return parts[key]
 
     def split(self, test: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
         """Two disjoint random sets, train and test, as in the thesis (section 6.1: 80 % and 20 %).

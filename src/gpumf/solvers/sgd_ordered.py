@@ -66,7 +66,8 @@ class Ordered(Descent):
         hyper, train, (user_factors, item_factors) = problem
         self._ordered = self.compile(hyper)
         self._side, self._seed = hyper.options["side"], hyper.seed
-        *self._ratings, self._offsets = shuffled_blocks(train, self._side, self._seed)
+        order = "shuffled_blocks", self._side, self._seed
+        *self._ratings, self._offsets = train._once(order, lambda: shuffled_blocks(train, *order[1:]))
         self._p, self._q = compile.aligned(user_factors), compile.aligned(item_factors)
         self._counts = (train.user_counts, train.item_counts) if hyper.options["row_rates"] else None
         self._factors = hyper.factors

@@ -1,0 +1,279 @@
+"""Settings of a model, trained and scored on folds: what `search` counts on, shares, and keeps in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gpumf import backends
+from gpumf._util.validation import path_of
+from gpumf.models.checks import DivergedError
+from gpumf.models.early_stopping import ERRORS, of_lists
+from gpumf.models.ranking import METRICS
+from gpumf.models.replacing import replacing
+from gpumf.threads import blas_limited_to, count, limited_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from os import PathLike
+    from typing import Any
+
+    from gpumf.models.estimator import Model
+    from gpumf.ratings import Ratings
+
+_VERSION = 1  # of files
+_SECONDS = 1.0  # between two times that the file is written
+_COPIES = 5
+"""Of what a model learns while it trains: the start, the solver's, two of the newest finite epoch, and its own."""
+
+
+class Trial(NamedTuple):
+    """A setting, by its number, on a fold, after so many epochs from the start."""
+
+    setting: int
+    fold: int
+    epochs: int
+
+
+class Trials:
+    """Trains candidates on folds and scores them, several at a time on the CPU.
+
+    What depends on the ratings alone, as orders, centered ratings, copies on a device and the order of test ratings,
+    is made once for all candidates. A candidate goes on from where an earlier trial of its fold ended if the memory
+    held that model and training goes on as if it had not been interrupted; otherwise it starts anew. Either gives the
+    same scores.
+
+    Parameters
+    ----------
+    candidates : models that differ in parameters alone
+    folds : pairs (train, test) of Ratings
+    metric : 'rmse', 'mae', or as 'ndcg@10'
+    n_jobs : int, the most candidates at a time; None for as many as there are threads. On a GPU there is one
+    memory : int, bytes that all that train and all that wait take at most; None for half of what is free
+    again : whether trials with more epochs follow, for which models are to be kept
+    path : file that scores are read from and written to, or None
+
+    Attributes
+    ----------
+    scores : dict Trial -> dict of metrics, NaN where training diverged, and seconds
+
+    Raises
+    ------
+    ValueError : memory that is not enough for one candidate; a file of something else
+    """
+
+    def __init__(
+        self,
+        candidates: list[Model],
+        folds: Iterable[tuple[Ratings, Ratings]],
+        metric: str,
+        *,
+        n_jobs: int | None = None,
+        memory: int | None = None,
+        again: bool = False,
+        path: str | PathLike | None = None,
+    ) -> None:
+        self.candidates, self._of_lists, self._again = candidates, of_lists("metric", metric), again
+        self._metrics = [f"{name}@{self._of_lists[1]}" for name in METRICS] if self._of_lists else list(ERRORS)
+        self._lock, self._stopped = threading.Lock(), threading.Event()
+        folds = list(folds)
+        self.scores: dict[Trial, dict[str, float]] = {}
+        self._path, self._written = None if path is None else path_of(path), time.monotonic()
+        if self._path is not None:
+            self._of = _digest(candidates, folds, metric)
+            self.scores = _read(self._path, self._of, self._metrics)
+        self.write()  # raises now where it cannot be written
+        self._folds = [self._prepared(*fold) for fold in folds]
+        sizes = _bytes(candidates, max((train for train, _ in self._folds), key=lambda train: train.nnz))
+        bound = _free_bytes() // 2 if memory is None else memory
+        if memory is not None and max(sizes) > bound:
+            raise ValueError(f"memory must be at least {max(sizes):,} bytes, which one setting takes, not {memory:,}")
+        cpu, threads = all(one.device == "cpu" for one in candidates), count()
+        wanted = min(threads if n_jobs is None else n_jobs, threads, bound // max(sizes)) if cpu else 1
+        self.jobs = max(int(wanted), 1)
+        self._threads = max(threads // self.jobs, 1)
+        self._left = bound - self.jobs * max(sizes)  # for models that wait
+        self._models: dict[tuple[int, int], Model] = {}
+
+    def _prepared(self, train, test):
+        """A fold where the solvers want it, with the orders that they take."""
+        first = self.candidates[0]
+        train, test = (first._placed(ratings)._shared() for ratings in (train, test))
+        for name in {side for one in first._solvers.values() for side in one.layout} & {"by_user", "by_item"}:
+            getattr(train, name)
+        _ = train.user_counts, train.item_counts, train.bounds
+        if self._of_lists:
+            _ = train.by_user, test.by_user
+        return train, test
+
+    def run(self, trials: list[Trial], told: Callable[[Trial], Any]) -> None:
+        """Train what has no score yet, and call `told` after each; models of other settings than these are dropped.
+
+        Raises
+        ------
+        KeyboardInterrupt : after the candidates at work have ended their epoch; scores so far stay
+        """
+        settings = {trial.setting for trial in trials}
+        for key in [key for key in self._models if key[0] not in settings]:
+            self._left += _learned_bytes(self._models.pop(key))
+        missing = [trial for trial in trials if trial not in self.scores]
+        for trial in self.scores.keys() & trials:
+            told(trial)
+        # The longest first: no thread is left alone with one at the end.
+        missing.sort(key=lambda trial: -getattr(self.candidates[trial.setting], "columns", 0))
+        try:
+            with blas_limited_to(1):  # whose results may depend on its threads
+                if self.jobs == 1:
+                    for trial in missing:
+                        self._train(trial, told)
+                    return
+                with ThreadPoolExecutor(self.jobs) as pool:
+                    futures = [pool.submit(self._train, trial, told) for trial in missing]
+                    try:
+                        for future in as_completed(futures):
+                            future.result()
+                    except BaseException:
+                        self._stopped.set()
+                        pool.shutdown(cancel_futures=True)
+                        raise
+        finally:
+            self.write()
+
+    def _train(self, trial, told):
+        if self._stopped.is_set():
+            return
+        key, (train, test) = trial[:2], self._folds[trial.fold]
+        with self._lock:
+            model = self._models.pop(key, None)
+            self._left += 0 if model is None else _learned_bytes(model)
+        warm, started = model is not None, time.perf_counter()
+        model = model or fresh(self.candidates[trial.setting], {})
+        epochs = trial.epochs - (model.epoch if warm else 0)
+        with limited_to(self._threads):
+            try:
+                model.fit(train, epochs, stop=lambda _: self._stopped.is_set(), warm_start=warm, ids=False)
+                if model.epoch < trial.epochs:
+                    return  # interrupted
+                scores = self._scored(model, test)
+            except DivergedError:
+                scores = {}
+        finite = len(scores) > 0 and all(np.isfinite(list(scores.values())))
+        scores = {name: scores[name] if finite else np.nan for name in self._metrics}
+        with self._lock:
+            self.scores[trial] = scores | {"seconds": time.perf_counter() - started}
+            told(trial)
+            if finite and self._again and _continues(model) and _learned_bytes(model) <= self._left:
+                self._left -= _learned_bytes(model)
+                self._models[key] = model
+            if time.monotonic() - self._written > _SECONDS:
+                self.write()
+
+    def _scored(self, model, test):
+        """Metrics on a test set, whose order is made once for all models that know the same users and items."""
+        if self._of_lists:
+            found = model.rank(test, self._of_lists[1])
+            return {f"{name}@{self._of_lists[1]}": value for name, value in found.items()}
+        names = "biases", "clip", "hidden", "n_levels"
+        names += () if model.device == "cpu" else ("columns",)
+        key = "errors", *(getattr(model, name, None) for name in names)
+        errors = test._once(key, lambda: model._errors(test))
+        learned = model._learned
+        if model.device != "cpu":
+            learned = map(backends.device(model.device).array, learned)
+        return dict(zip(ERRORS, errors(*learned), strict=True))
+
+    def write(self) -> None:
+        """Write the scores to the file, if there is one."""
+        if self._path is None:
+            return
+        columns = [*self._metrics, "seconds"]
+        rows = [
+            [*trial, *(None if np.isnan(found[name]) else found[name] for name in columns)]
+            for trial, found in sorted(self.scores.items())
+        ]
+        content = {"gpumf_search": _VERSION, "of": self._of, "columns": columns, "scores": rows}
+        with replacing(self._path) as file:
+            file.write(json.dumps(content).encode())
+        self._written = time.monotonic()
+
+
+def _digest(candidates, folds, metric):
+    """What scores are of: parameters but threads, and ratings."""
+    told = [(type(one).__name__, {**one.get_params(), "seed": one.seed, "threads": None}) for one in candidates]
+    digest = hashlib.sha256(repr((told, metric)).encode())
+    for ratings in (one.on_host() for fold in folds for one in fold):
+        digest.update(repr((ratings.n_users, ratings.n_items, ratings.nnz, ratings.scale)).encode())
+        for column in (ratings.users, ratings.items, ratings.values):
+            digest.update(np.ascontiguousarray(column).data)
+    return digest.hexdigest()
+
+
+def _read(path, of, metrics):
+    """The scores of a file; none where there is no file, and ValueError where it is of something else."""
+    try:
+        content = json.loads(path.read_bytes())
+        version, theirs, columns, rows = (content[name] for name in ("gpumf_search", "of", "columns", "scores"))
+        scores = {Trial(*map(int, row[:3])): dict(zip(columns, map(_score, row[3:]), strict=True)) for row in rows}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"{path} is not the file of a search, or is damaged; name another one, or remove it"
+        ) from error
+    if (version, theirs, columns) != (_VERSION, of, [*metrics, "seconds"]):
+        raise ValueError(
+            f"{path} belongs to another search: its model, parameters, ratings, folds, metric or seed differ; name "
+            "another file, or remove it"
+        )
+    return scores
+
+
+def _score(value):
+    return float("nan") if value is None else float(value)
+
+
+def fresh(model: Model, changed: dict[str, Any]) -> Model:
+    """Return a model that is not fitted, with the parameters of another, the seed that it drew, and these changes."""
+    given = model._given | model._assigned()
+    seed = {"seed": model.seed} if given.get("seed", 0) is None else {}
+    return type(model)(**given | seed | changed)
+
+
+def _continues(model):
+    """Whether going on with what was learned gives what a longer training would have given, bit for bit."""
+    return not getattr(model, "momentum", 0) and getattr(model, "options", {}).get("precision", 32) == 32
+
+
+def _learned_bytes(model):
+    return sum(array.nbytes for array in model._learned)
+
+
+def _bytes(candidates, train):
+    """What each candidate takes at most while it trains and is scored, without what all share."""
+    machine = hasattr(candidates[0], "hidden")
+    levels = candidates[0]._scale_and_levels(train)[1] if machine else 0
+    sizes = []
+    for one in candidates:
+        if machine:
+            learned = train.n_users * one.hidden + train.n_items * (one.levels or levels) * (one.hidden + 1)
+        else:
+            learned = (train.n_users + train.n_items) * one.columns
+        sizes.append(4 * (_COPIES * learned + train.nnz))
+    return sizes
+
+
+def _free_bytes():
+    """Of main memory: what the system has for programs."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):  # not Linux
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if hasattr(os, "sysconf") else 1 << 31

@@ -1,0 +1,242 @@
+"""Search: settings are scored as by a fit alone, losers are dropped, and nothing done is lost."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy.stats import loguniform
+
+from gpumf import ALS, RBM, SGD, ImplicitALS, cross_validate, search
+from gpumf.models import trials
+from gpumf.models.trials import Trial, Trials
+from gpumf.ratings import DeviceRatings, Ratings
+from support import ragged_ratings
+
+RATINGS = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)
+GRID = {"factors": [1, 3], "regularization": [0.01, 0.1, 1.0]}
+SETTINGS = {
+    "ALS": (ALS(device="cpu"), GRID, "rmse"),
+    "ALS, exact": (ALS(device="cpu", solver="sequential", biases=False), GRID, "mae"),
+    "ImplicitALS": (ImplicitALS(device="cpu"), {"factors": [2, 3], "alpha": [1.0, 9.0]}, "ndcg@3"),
+    "SGD": (SGD(3, device="cpu"), {"learning_rate": [0.01, 0.05], "seed": [0, 1]}, "rmse"),
+    "SGD, row rates": (SGD(3, solver="ordered", row_rates=True), {"side": [4, 8], "biases": [True, False]}, "rmse"),
+    "RBM": (RBM(4, device="cpu"), {"learning_rate": [0.01, 0.1], "batch": [5, 9]}, "rmse"),
+    "RBM, momentum": (RBM(4, device="cpu"), {"momentum": [0.0, 0.5]}, "rmse"),
+}
+EACH = pytest.mark.parametrize(("model", "grid", "metric"), SETTINGS.values(), ids=SETTINGS)
+HALVING = {"strategy": "halving", "factor": 2}
+
+
+def plain(frame):
+    """What of a frame does not depend on how fast the machine is."""
+    return frame.drop(columns="seconds")
+
+
+def same(a, b):
+    return plain(a.results).equals(plain(b.results)) and plain(a.trials).equals(plain(b.trials))
+
+
+@EACH
+def test_every_setting_has_the_scores_of_a_fit_alone(model, grid, metric):
+    found = search(model, grid, RATINGS, 4, folds=2, metric=metric, refit=False, seed=3)
+    folds = list(RATINGS.kfold(2, 3))
+    assert len(found.trials) == 2 * np.prod([len(values) for values in grid.values()])
+    for row in found.trials.to_dict("records"):
+        train, test = folds[row["fold"]]
+        alone = type(model)(**model.get_params() | {name: row[name] for name in grid}).fit(train, 4)
+        assert row[metric] == (alone.rank(test, 3)["ndcg"] if "@" in metric else alone.score(test)[metric])
+
+
+@EACH
+def test_the_number_of_jobs_changes_nothing_and_halving_ends_as_the_grid(model, grid, metric):
+    one, two = (search(model, grid, RATINGS, 4, folds=2, metric=metric, n_jobs=jobs, **HALVING) for jobs in (1, 2))
+    assert same(one, two) and one.best_parameters == two.best_parameters
+    assert all(np.array_equal(*both) for both in zip(one.best_model._learned, two.best_model._learned, strict=True))
+    whole = plain(search(model, grid, RATINGS, 4, folds=2, metric=metric, refit=False).trials)
+    last = plain(one.trials)[one.trials["rung"] == len(one.n_resources) - 1]
+    assert len(last) == 2 * one.n_candidates[-1]
+    assert last.drop(columns="rung").merge(whole.drop(columns="rung")).shape[0] == len(last)  # equal in all columns
+
+
+@pytest.mark.parametrize(("resource", "least"), [("epochs", {"min_resources": 3}), ("folds", {})])
+def test_halving_finds_the_winner_of_the_grid(resource, least):
+    rng = np.random.default_rng(0)
+    users, items = np.divmod(rng.permutation(60 * 40)[:1500], 40)
+    p, q = rng.normal(size=(60, 2)), rng.normal(size=(40, 2))
+    values = 3 + (p[users] * q[items]).sum(axis=1) + rng.normal(0, 0.3, 1500)
+    ratings = Ratings(users, items, values, 60, 40)
+    grid = {"regularization": [1e-4, 0.003, 0.03, 0.3, 3.0, 30.0, 100.0, 300.0, 1000.0], "factors": [2]}
+    whole, halved = (
+        search(ALS(device="cpu"), grid, ratings, 27, folds=4, strategy=strategy, resource=resource, **least)
+        for strategy in ("grid", "halving")
+    )
+    assert halved.best_parameters == whole.best_parameters and halved.best_score == whole.best_score
+    assert halved.n_candidates == {"epochs": (9, 3, 1), "folds": (9, 3)}[resource]
+    assert halved.n_resources == {"epochs": (3, 9, 27), "folds": (1, 4)}[resource]
+    assert len(halved.trials) == {"epochs": 13 * 4, "folds": 9 + 3 * 3}[resource]
+    assert np.array_equal(halved.best_model.user_factors, whole.best_model.user_factors)
+
+
+def test_a_setting_that_diverges_has_no_score_and_the_others_do():
+    grid = {"learning_rate": [0.01, 1e20, 0.02]}
+    found = search(SGD(2, device="cpu"), grid, RATINGS, 2, folds=2)
+    assert found.results.learning_rate.tolist()[-1] == 1e20
+    assert found.results.rmse.isna().tolist() == [False, False, True]
+    assert search(SGD(2, device="cpu"), grid, RATINGS, 4, folds=2, **HALVING).best_score < 3
+    with pytest.raises(ValueError, match="every setting; lower learning_rate"):
+        search(SGD(2, device="cpu"), {"learning_rate": [1e20]}, RATINGS, 2, folds=2)
+
+
+class Interrupted:
+    """Raises KeyboardInterrupt in a model's `fit` after so many calls."""
+
+    def __init__(self, monkeypatch, calls):
+        fit, self.left = ALS.fit, calls
+
+        def counted(*arguments, **named):
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+            return fit(*arguments, **named)
+
+        monkeypatch.setattr(ALS, "fit", counted)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("options", [{}, HALVING], ids=["grid", "halving"])
+def test_a_search_goes_on_after_an_interrupt(jobs, options, tmp_path, monkeypatch):
+    path = tmp_path / "search.json"
+    arguments = ALS(device="cpu"), GRID, RATINGS, 4
+    options = {"folds": 2, "n_jobs": jobs, **options}
+    whole = search(*arguments, **options)
+    with monkeypatch.context() as patched:
+        Interrupted(patched, 7)
+        with pytest.warns(RuntimeWarning, match="interrupted"):
+            part = search(*arguments, resume=path, **options)
+    assert not part.complete and part.best_model is None and 0 < len(part.trials) <= 7
+    assert plain(part.trials).merge(plain(whole.trials)).shape[0] == len(part.trials)
+    with monkeypatch.context() as patched:
+        fits = Interrupted(patched, 1000)
+        again = search(*arguments, resume=path, **options)
+    assert same(again, whole) and 1000 - fits.left == len(whole.trials) - len(part.trials) + 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interrupt_before_anything_is_done(monkeypatch):
+    Interrupted(monkeypatch, 0)
+    with pytest.warns(RuntimeWarning, match="interrupted"):
+        found = search(ALS(device="cpu"), GRID, RATINGS, 2, folds=2)
+    assert found.results.empty and found.best_parameters is None and np.isnan(found.best_score)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "not the file of a search"),
+        (b"\x00\xff", "not the file of a search"),
+        (b"[1, 2]", "not the file of a search"),
+        (b'{"rmse": 1}', "not the file of a search"),
+        ("cut", "not the file of a search"),
+        ("row", "not the file of a search"),
+        ("other", "belongs to another search"),
+    ],
+)
+def test_a_file_of_something_else_is_refused_and_stays(content, words, tmp_path):
+    path = tmp_path / "file"
+    search(ALS(device="cpu"), {"factors": [1]}, RATINGS, 1, folds=2, resume=path)
+    whole = path.read_bytes()
+    if content == "cut":
+        content = whole[:-9]
+    elif content == "row":
+        content = json.dumps(json.loads(whole) | {"scores": [[0, 0]]}).encode()
+    elif content == "other":
+        content = whole
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=words):
+        search(ALS(device="cpu"), {"factors": [1, 2]}, RATINGS, 1, folds=2, resume=path)
+    assert path.read_bytes() == content
+    with pytest.raises(OSError, match="No such file"):  # before anything is trained
+        search(ALS(device="cpu"), {"factors": [1]}, RATINGS, 1, folds=2, resume=tmp_path / "none" / "file")
+
+
+def test_draws_are_those_of_the_seed_and_come_once():
+    drawn = {"factors": [1, 2, 3], "regularization": loguniform(0.01, 10)}
+    found = [
+        search(ALS(device="cpu"), drawn, RATINGS, 1, folds=2, strategy="random", budget=4, seed=seed)
+        for seed in (1, 1, 2)
+    ]
+    assert same(*found[:2]) and not same(*found[1:]) and found[0].results.regularization.between(0.01, 10).all()
+    of_lists = search(ALS(device="cpu"), GRID, RATINGS, 1, folds=2, strategy="random", budget=5).results
+    assert len(of_lists.drop_duplicates(["factors", "regularization"])) == 5
+    assert len(search(ALS(device="cpu"), GRID, RATINGS, 1, folds=2, strategy="random", budget=50).results) == 6
+
+
+def test_ids_and_given_pairs():
+    names = [f"u{user}" for user in RATINGS.users], [f"i{item}" for item in RATINGS.items], RATINGS.values
+    found = search(ALS(device="cpu"), {"factors": [1, 2]}, names, 1, folds=2)
+    assert found.best_model.ids and len(found.best_model.recommend("u1", k=3)[0]) == 3
+    pairs = [RATINGS.split(0.3, seed=1)]
+    one = search(ALS(device="cpu"), {"factors": [2]}, RATINGS, 2, folds=pairs)
+    assert one.best_score == cross_validate(ALS(2, device="cpu"), pairs, 2).rmse[0] and one.results.folds[0] == 1
+    assert one.best_model.user_factors.shape[0] == RATINGS.n_users and not one.best_model.ids
+
+
+def test_parameters_that_a_model_does_not_have():
+    with pytest.raises(TypeError, match="size"):
+        search(ALS(device="cpu"), {"size": [1]}, RATINGS)
+
+
+def test_a_seed_that_was_drawn_is_that_of_all_settings():
+    model = ALS(device="cpu", seed=None)
+    found = [search(model, GRID, RATINGS, 2, folds=2) for _ in range(2)]
+    assert same(*found) and found[0].best_model.seed == model.seed
+
+
+@pytest.mark.parametrize(
+    "model", [ALS(32, device="cpu"), ImplicitALS(32, device="cpu"), SGD(32, device="cpu")], ids=repr
+)
+def test_memory_is_predicted_and_kept(model, monkeypatch):
+    ratings = ragged_ratings(n_users=3000, n_items=2000, longest=30, seed=1)
+    folds = [ratings.split(0.2, seed=1)]
+    of_one = trials._bytes([model], folds[0][0])[0]
+    assert Trials([model] * 3, folds, "rmse", n_jobs=2, memory=of_one).jobs == 1
+    model.fit(folds[0][0], 1).score(folds[0][1])  # compiles
+    made = Trials([model], folds, "rmse", n_jobs=1)
+    made.run([Trial(0, 0, 1)], lambda _: None)  # makes what all settings share
+    tracemalloc.start()
+    made.run([Trial(0, 0, 2)], lambda _: None)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.6 * of_one < peak <= of_one
+
+
+def test_models_are_made_again_where_they_do_not_fit(monkeypatch):
+    arguments = ALS(4, device="cpu"), {"regularization": [0.01, 0.1, 1.0]}, RATINGS, 4
+    options = {"folds": 2, "refit": False, **HALVING}
+    least = trials._bytes([ALS(4, device="cpu")], max((pair[0] for pair in RATINGS.kfold(2)), key=lambda x: x.nnz))[0]
+    warm, epochs, fit = [], [], ALS.fit
+
+    def counted(self, train, n, **named):
+        warm.append(named["warm_start"]), epochs.append(n)
+        return fit(self, train, n, **named)
+
+    monkeypatch.setattr(ALS, "fit", counted)
+    kept = search(*arguments, **options)
+    assert any(warm) and sum(epochs) == (3 * 2 + 2 * 2) * 2
+    warm.clear(), epochs.clear()
+    again = search(*arguments, memory=least, **options)
+    assert not any(warm) and sum(epochs) == (3 * 2 + 2 * 4) * 2 and same(kept, again)
+
+
+@pytest.mark.parametrize("model", [ALS, ImplicitALS, SGD, RBM])
+def test_settings_on_a_gpu_have_the_scores_of_a_fit_alone(model, device, monkeypatch):
+    copies, of = [], DeviceRatings.of.__func__
+    monkeypatch.setattr(DeviceRatings, "of", classmethod(lambda *given: copies.append(given) or of(*given)))
+    grid = {"hidden": [2, 3]} if model is RBM else {"factors": [2], "regularization": [0.1, 1.0]}
+    found = search(model(device=device), grid, RATINGS, 2, folds=2, n_jobs=2, refit=False, **HALVING)
+    assert len(copies) in (0, 2 * 2)  # no further one for a setting; 0 of solvers that take them from the host
+    row = found.trials.to_dict("records")[-1]
+    train, test = list(RATINGS.kfold(2))[row["fold"]]
+    alone = model(**{name: row[name] for name in grid}, device=device).fit(train, row["epochs"])
+    assert row["rmse"] == pytest.approx(alone.score(test)["rmse"], rel=1e-6)
