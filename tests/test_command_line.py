@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 import gpumf
-from gpumf import ALS
-from gpumf.command_line import bench, main
-from gpumf.ratings import read_ratings
+from gpumf import ALS, RBM, SGD
+from gpumf.command_line import bench, bench_kernel, main
+from gpumf.ratings import Ratings, read_ratings
 from support import planted
 
 
@@ -152,6 +152,46 @@ def test_this_machine_is_shown_beside_the_recorded_one(capsys, monkeypatch):
     assert main(["bench", "--epochs", "1"]) == 0
     shown = capsys.readouterr().out
     assert "tensor_core" in shown and reference["where"] in shown
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(
+    ("kernel", "solvers"),
+    [
+        ("sgd/fast", {"fast"}),
+        ("sgd/cu2rec", {"cu2rec"}),
+        ("sgd/kato_hosino.cu", {"kato_hosino"}),
+        ("als/wmma_simple", {"wmma_simple"}),
+        ("als/cumf/cg", {"cumf_cg", "cumf_cg_fp16"}),
+        ("rbm/thesis", {"thesis"}),
+    ],
+)
+def test_a_kernel_file_is_checked(host, capsys, monkeypatch, kernel, solvers):
+    monkeypatch.setattr(bench_kernel.backends, "available", lambda: False)
+    assert main(["bench-kernel", kernel, "--factors", "5", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert {row["solver"] for row in said["solvers"]} == solvers
+    assert all(0 < row["error"] < 0.01 and row["ms_per_epoch"] is None for row in said["solvers"])
+
+
+@pytest.mark.emulator
+def test_a_kernel_file_that_is_wrong_or_unknown_is_refused(host, capsys, monkeypatch):
+    monkeypatch.setattr(bench_kernel.backends, "available", lambda: False)
+    replayed = bench_kernel.reference.als_half_sweep
+    for wrong in (lambda *given: 1.03 * replayed(*given), lambda *given: np.nan * replayed(*given)):
+        monkeypatch.setattr(bench_kernel.reference, "als_half_sweep", wrong)
+        assert main(["bench-kernel", "als/wmma_simple", "--factors", "5"]) == 1
+        assert "wmma_simple: off by" in capsys.readouterr().err
+    assert main(["bench-kernel", "als/none"]) == 1
+    assert "no solver launches als/none.cu; choose from" in capsys.readouterr().err
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(("model", "solver"), [(ALS, "thesis_shared"), (SGD, "fast"), (RBM, "fast")])
+def test_epochs_of_a_kernel_file_are_timed(host, monkeypatch, model, solver):
+    small = Ratings(np.arange(60) // 6, np.arange(60) % 6, np.arange(60) % 5 + 1, 10, 6, scale=(1, 5))
+    monkeypatch.setattr(bench_kernel, "load_dataset", lambda name: small)
+    assert bench_kernel._milliseconds(model, solver, 3, "emulator") > 0
 
 
 def test_seconds_per_epoch_are_those_of_the_history(monkeypatch):

@@ -1,4 +1,4 @@
-"""The command `gpumf`: fit, recommend, similar, evaluate, bench, info.
+"""The command `gpumf`: fit, recommend, similar, evaluate, bench, bench-kernel, info.
 
 It exits with 0; with 1 and one sentence on stderr where what it was given does not do; with 2 where it was called in
 a way that it does not know; with 130 where it was interrupted.
@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from gpumf import __version__
-from gpumf.command_line import bench, info, lists, models
+from gpumf.command_line import bench, bench_kernel, info, lists, models
 
 _DESCRIPTION = """Matrix factorization on GPUs.
 
@@ -129,6 +129,9 @@ def _parser() -> argparse.ArgumentParser:
 
     against = command("bench", bench.run, "time this machine beside the recorded one")
     against.add_argument("--epochs", type=int, default=5, help="default: %(default)s")
+    kernel = command("bench-kernel", bench_kernel.run, "check one kernel file against float64, and time it on a GPU")
+    kernel.add_argument("kernel", metavar="FILE", help="of kernels/, as sgd/fast")
+    kernel.add_argument("--factors", type=int, default=16, help="or hidden units; default: %(default)s")
     command("info", info.run, "say what gpumf finds on this machine")
     return parser
 
