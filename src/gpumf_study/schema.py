@@ -51,7 +51,6 @@ UNCONVERTED = {
     "data_sets",
     "defaults",
     "document_clustering",
-    "elementwise_cube",
     "example_block",
     "first_comparison",
     "fit_seconds",
@@ -86,12 +85,9 @@ UNCONVERTED = {
     "sgd_netflix",
     "sgd_schemes",
     "sgd_spread",
-    "sgd_thread_scaling",
     "sparsity",
     "stale_rbm",
     "startup",
-    "theoretical_flops",
-    "thread_scaling",
 }
 
 

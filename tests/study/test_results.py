@@ -180,29 +180,6 @@ def test_summary_counts_epochs_and_seconds_to_the_threshold():
     assert table.loc["parallel", "mae"] == 0.72, "that of the last epoch"
 
 
-def test_the_cubes_are_compared_at_the_largest_side():
-    rows = []
-    for side, one, gpu_alone, moved in ((8, 1.0, 2.0, 3.0), (16, 10.0, 1.0, 5.0)):
-        for device, access, transfer, seconds in (
-            ("one core", "coalesced", "resident", one),
-            ("all cores", "coalesced", "resident", one / 2),
-            ("gpu", "coalesced", "resident", gpu_alone),
-            ("gpu", "strided", "resident", 4 * gpu_alone),
-            ("gpu", "coalesced", "pinned", moved),
-            ("gpu", "strided", "pinned", moved),
-            ("gpu", "coalesced", "pageable", 4 * moved),
-            ("gpu", "strided", "pageable", 6 * moved),
-        ):
-            limit = 0.5 if transfer == "resident" else np.nan
-            rows += [(side, device, access, transfer, k, seconds, limit, limit / seconds) for k in range(3)]
-    columns = ["side", "device", "access", "transfer", "repeat", "seconds", "limit_seconds", "fraction_of_limit"]
-    found = elementwise_cube.summary(pd.DataFrame(rows, columns=columns))
-    expected = {"side": 16, "all_cores": 2, "gpu": 10, "strided": 4, "fraction": 0.5}
-    expected |= {"gpu_pinned": 2, "crossover_pinned": 16, "strided_pinned": 1}
-    expected |= {"gpu_pageable": 0.5, "crossover_pageable": None, "strided_pageable": 1.5}
-    assert found == expected
-
-
 def test_the_least_work_of_the_phases_is_that_of_the_half_sweep_and_the_matrices():
     rows, columns, nnz, f = 30, 20, 200, 8
     bytes_, flops = _limits.half_sweep(rows, columns, nnz, f)

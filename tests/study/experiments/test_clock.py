@@ -303,11 +303,10 @@ def test_the_cube_and_the_ceilings_are_those_of_the_timed_work(clock, monkeypatc
         monkeypatch.setattr(machine, name, lambda a, result, seconds=seconds: clock.work(seconds))
     monkeypatch.setattr(machine.np, "matmul", lambda a, b, out: clock.work(2.0))
     frame = run("elementwise_cube")
-    cpu = frame[frame.device != "gpu"]
-    assert cpu.groupby("device").seconds.agg(set).to_dict() == {"one core": {4.0}, "all cores": {0.5}}
-    limit = 2 * 4 * cpu.side**2 / (2 * 4 * 2.0**26 / 0.25)
-    np.testing.assert_allclose(cpu.limit_seconds, limit)
-    np.testing.assert_allclose(cpu.fraction_of_limit, limit / cpu.seconds)
+    cpu = frame[frame.device == "cpu"]
+    assert cpu.groupby(cpu.threads == 1).seconds.agg(set).to_dict() == {True: {4.0}, False: {0.5}}
+    limit = 2 * 4 * cpu.x_side**2 / (2 * 4 * 2.0**26 / 0.25)
+    np.testing.assert_allclose(cpu.x_limit_seconds, limit)
     values = run("ceilings").set_index(["device", "ceiling"]).value["cpu"]
     assert values["copy_bytes_per_second"] == 2 * 4 * 2**26 / 0.25 and values["fp32_flops"] == 2 * 2048**3 / 2
 

@@ -13,7 +13,6 @@ from gpumf_study import experiments, results
 from gpumf_study import figure_style as style
 from gpumf_study.experiments.gpumf import sgd_schemes
 from gpumf_study.experiments.gpumf.sgd_schemes import ONCE_EACH
-from gpumf_study.experiments.thesis import elementwise_cube
 from outcomes import assert_shows
 from support import ROOT
 
@@ -36,7 +35,6 @@ def schemes(attribute, beside=(), labels=None):
     return draw
 
 
-CORES = [("one core", "coalesced", "resident"), ("all cores", "coalesced", "resident")]
 WITH_NETFLIX = ["sgd_netflix"]
 # What chapters tell the figures that are not of the frame alone.
 TOLD = {
@@ -53,14 +51,6 @@ TOLD = {
     "gpumf/sgd_schemes": schemes("figure", WITH_NETFLIX, lambda label: "," not in label),
     "gpumf/sgd_schemes_cu2rec": schemes("figure", WITH_NETFLIX, lambda label: label.startswith("cu2rec")),
     "gpumf/sgd_schemes_updates": schemes("figure_updates", WITH_NETFLIX),
-    "thesis/elementwise_cube_computation": part("figure", [*CORES, ("gpu", "coalesced", "resident")]),
-    "thesis/elementwise_cube_strided": part(
-        "figure",
-        [("gpu", access, of) for of in ("resident", *elementwise_cube.HOSTS) for access in ("coalesced", "strided")],
-    ),
-    "thesis/elementwise_cube_transfer": part(
-        "figure", [*CORES, *(("gpu", "coalesced", host) for host in elementwise_cube.HOSTS)]
-    ),
     "thesis/parameter_search_als": part("figure", "ALS", "regularization"),
     "thesis/parameter_search_rbm": part("figure", "RBM, thesis", "learning_rate"),
     "thesis/parameter_search_rbm_ours": part("figure", "RBM", "learning_rate"),

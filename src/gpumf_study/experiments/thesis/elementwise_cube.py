@@ -12,8 +12,9 @@ import pandas as pd
 
 from gpumf import backends
 from gpumf.backends.cpu import machine
+from gpumf.threads import cores
 from gpumf_study import figure_style as style
-from gpumf_study.findings import Finding, Holds, times
+from gpumf_study.claims import Claim, above, below
 
 HOSTS = "pageable", "pinned"
 _TILE = (32, 8)  # threads of a block: a warp along a row, as in listing 3.3
@@ -35,10 +36,10 @@ def run(sides, repeats):
 
     Returns
     -------
-    DataFrame with a row a timing: side, device ('one core', 'all cores', 'gpu'), access ('coalesced', 'strided'),
-    transfer (one of HOSTS, from which and to which the copies are made that are included; 'resident' without),
-    repeat, seconds, limit_seconds (the matrix read and written once at the copy bandwidth measured in this run; NaN
-    where transfers are included), fraction_of_limit
+    DataFrame with a row a timing: device, threads (of the CPU), variant ('coalesced', 'strided'), x_side, x_transfer
+    (one of HOSTS, from which and to which the copies are made that are included; 'resident' without), seconds,
+    x_limit_seconds (the matrix read and written once at the copy bandwidth measured in this run; missing where
+    transfers are included)
     """
     bandwidth = {"cpu": machine.ceilings(repeats=repeats)["copy_bytes_per_second"]}
     if backends.available():
@@ -51,20 +52,11 @@ def run(sides, repeats):
         )
         for device, access, transfer, seconds in timings:
             limit = np.nan if transfer in HOSTS else 2 * a.nbytes / bandwidth["gpu" if device == "gpu" else "cpu"]
-            rows += [(side, device, access, transfer, k, s, limit, limit / s) for k, s in enumerate(seconds)]
-    return pd.DataFrame(
-        rows,
-        columns=[
-            "side",
-            "device",
-            "access",
-            "transfer",
-            "repeat",
-            "seconds",
-            "limit_seconds",
-            "fraction_of_limit",
-        ],
-    )
+            threads = {"one core": 1, "all cores": cores()}.get(device)
+            what = {"task": "cube", "device": "cuda" if device == "gpu" else "cpu", "threads": threads}
+            what |= {"variant": access, "x_side": side, "x_transfer": transfer, "x_limit_seconds": limit}
+            rows += [what | {"repeat": k, "seconds": s} for k, s in enumerate(seconds)]
+    return pd.DataFrame(rows)
 
 
 def _cpu_timings(a, repeats):
@@ -115,130 +107,72 @@ def _in_turns(clock, works, repeats):
     return np.transpose([[clock(work, 1, warmup=0 if k else 2)[0] for work in works] for k in range(repeats)])
 
 
-def summary(frame):
-    """The ratios behind the thesis's three readings, at the largest matrix, from the frame of `run`.
-
-    Returns
-    -------
-    dict: side; all_cores (one core over all cores); and where there was a GPU gpu (one core over the GPU), strided
-    (strided over coalesced on the GPU), fraction (of the memory's limit that the coalesced kernel reaches), and of
-    each of HOSTS, as gpu_pinned, gpu_<host> and strided_<host> (the same with transfers), crossover_<host> (the
-    smallest side from which the GPU is faster than one core even with transfers; None if never)
-    """
-    medians = frame.groupby(["device", "access", "transfer", "side"]).seconds.median()
-    side = frame.side.max()
-    one_core = medians["one core", "coalesced", "resident"]
-    found = {"side": side, "all_cores": one_core[side] / medians["all cores", "coalesced", "resident", side]}
-    if (frame.device == "gpu").any():
-        resident = medians["gpu", "coalesced", "resident"]
-        of_gpu = frame[(frame.device == "gpu") & (frame.access == "coalesced") & (frame.side == side)]
-        found |= {
-            "gpu": one_core[side] / resident[side],
-            "strided": medians["gpu", "strided", "resident", side] / resident[side],
-            "fraction": of_gpu.fraction_of_limit.median(),
-        }
-        for host in HOSTS:
-            moved = medians["gpu", "coalesced", host]
-            slower = one_core[one_core <= moved].index
-            after = [s for s in one_core.index if not len(slower) or s > slower.max()]
-            found |= {
-                f"gpu_{host}": one_core[side] / moved[side],
-                f"strided_{host}": medians["gpu", "strided", host, side] / moved[side],
-                f"crossover_{host}": min(after, default=None),
-            }
-    return found
+def largest(frame):
+    """Return the rows of the largest matrix."""
+    return frame[frame.x_side == frame.x_side.max()]
 
 
-_CUBE_SERIES = {
-    ("one core", "coalesced", "resident"): ("CPU, one core", "blue", "-o"),
-    ("all cores", "coalesced", "resident"): ("CPU, all cores", "sky", "-s"),
+def _series(frame):
+    """What each row is of: 'single', 'multi' (threads of the CPU) or 'gpu'; variant; transfer."""
+    on_cpu = np.where(frame.threads == 1, "single", "multi")
+    return [pd.Series(np.where(frame.device == "cpu", on_cpu, "gpu"), frame.index), frame.variant, frame.x_transfer]
+
+
+_SERIES = {
+    ("single", "coalesced", "resident"): ("single-threaded CPU", "blue", "-o"),
+    ("multi", "coalesced", "resident"): ("multi-threaded CPU", "sky", "-s"),
     ("gpu", "coalesced", "resident"): ("GPU, coalesced", "green", "-o"),
     ("gpu", "strided", "resident"): ("GPU, strided", "orange", "-s"),
-    ("gpu", "coalesced", "pinned"): ("GPU, coalesced, moved, pinned", "green", "--^"),
-    ("gpu", "coalesced", "pageable"): ("GPU, coalesced, moved, pageable", "green", ":^"),
-    ("gpu", "strided", "pinned"): ("GPU, strided, moved, pinned", "orange", "--v"),
-    ("gpu", "strided", "pageable"): ("GPU, strided, moved, pageable", "orange", ":v"),
+    ("gpu", "coalesced", "pinned"): ("GPU, coalesced, with transfers, pinned", "green", "--^"),
+    ("gpu", "coalesced", "pageable"): ("GPU, coalesced, with transfers, pageable", "green", ":^"),
+    ("gpu", "strided", "pinned"): ("GPU, strided, with transfers, pinned", "orange", "--v"),
+    ("gpu", "strided", "pageable"): ("GPU, strided, with transfers, pageable", "orange", ":v"),
 }
 
 
-def figure(frame, series=tuple(_CUBE_SERIES)):
-    """Median seconds of an element-wise cube against the side of the matrix, the spread of the repeats shaded."""
+def figure(frame):
+    """Draw the median seconds of an element-wise cube against the side of the matrix, with the range of repeats."""
     figure, ((axis,),) = style.panels(height=4.2)
-    groups = dict(list(frame.groupby(["device", "access", "transfer"])))
-    for key in series:
+    groups = dict(list(frame.groupby(_series(frame))))
+    for key, (label, colour, line) in _SERIES.items():
         if key in groups:
-            label, colour, line = _CUBE_SERIES[key]
-            times = groups[key].groupby("side").seconds
+            times = groups[key].groupby("x_side").seconds
             axis.plot(times.median(), line, color=style.COLOURS[colour], label=label, markersize=5)
             axis.fill_between(times.min().index, times.min(), times.max(), color=style.COLOURS[colour], alpha=0.2)
-    for device, colour in (("one core", "blue"), ("gpu", "green")):
-        if (device, "coalesced", "resident") in series and (device, "coalesced", "resident") in groups:
-            limit = groups[device, "coalesced", "resident"].groupby("side").limit_seconds.first()
-            what = "GPU" if device == "gpu" else "CPU"
-            axis.plot(limit, ":", color=style.COLOURS[colour], linewidth=1.2, label=f"limit of the {what}'s memory")
     axis.set(xlabel="side of the matrix (elements)", ylabel="seconds")
     style.log_scale(axis.yaxis)
     axis.set_xscale("log", base=2)
-    style.legend(figure, axis, 3)
+    style.legend(figure, axis, 2)
     return figure
 
 
-def _times(frame, slower, faster):
-    """How many times as long the first takes at the largest side, each being (device, access, transfer)."""
-    largest = frame[frame.side == frame.side.max()].set_index(["device", "access", "transfer"])
-    return times(largest.seconds, slower, faster)
+def _lot(transfer="resident", variant="coalesced", **where):
+    return {"x_transfer": transfer, "variant": variant, "device": "cuda"} | where
 
 
-_ONE_CORE, _ALL_CORES = ("one core", "coalesced", "resident"), ("all cores", "coalesced", "resident")
-_GPU = "gpu", "coalesced", "resident"
-FINDINGS = [
-    Finding(
-        "thesis-fig-3.3",
+_SINGLE = _lot(device="cpu", threads=1)
+# Figure and rest of the id; statement; slower and faster lot; criterion.
+_FIGURES = [
+    ("3.3", "Speed-up of the GPU over the multi-threaded CPU, data in place.",
+     _lot(device="cpu", threads=[*range(2, 1025)]), _lot(), above(1)),
+    *((f"3.4-{host}", f"Speed that transfers from and to {host} memory leave.", _lot(), _lot(host), below(0.5))
+      for host in HOSTS),
+    *((f"3.4-gain-{host}", f"Speed-up over the single-threaded CPU with transfers from and to {host} memory.",
+       _SINGLE, _lot(host), above(1)) for host in HOSTS),
+    ("3.11-pinned", "Time of strided over coalesced access, with transfers from and to pinned memory.",
+     _lot("pinned", "strided"), _lot("pinned"), above(1)),
+    ("3.11-kernel", "Time of strided over coalesced access, kernel.", _lot(variant="strided"), _lot(), above(1)),
+]  # fmt: skip
+CLAIMS = [
+    Claim(
+        f"thesis-fig-{name}",
         "thesis",
-        "Figure 3.3",
-        "Without transfers the GPU cubes the elements of a large matrix faster than all cores.",
-        partial(_times, slower=_ALL_CORES, faster=_GPU),
-        Holds(above=1),
-    ),
-    *(
-        Finding(
-            f"thesis-fig-3.4-{host}",
-            "thesis",
-            "Figure 3.4",
-            f"Transfers from and to {host} memory take more than half of the speed: what is left of it.",
-            partial(_times, slower=_GPU, faster=("gpu", "coalesced", host)),
-            Holds(below=0.5),
-        )
-        for host in HOSTS
-    ),
-    *(
-        Finding(
-            f"thesis-fig-3.4-gain-{host}",
-            "thesis",
-            "Figure 3.4",
-            f"With transfers from and to {host} memory the GPU is still faster than one core.",
-            partial(_times, slower=_ONE_CORE, faster=("gpu", "coalesced", host)),
-            Holds(above=1),
-        )
-        for host in HOSTS
-    ),
-    *(
-        Finding(
-            f"thesis-fig-3.11-{host}",
-            "thesis",
-            "Figure 3.11",
-            f"Strided access is slower than coalesced, with transfers from and to {host} memory in both times.",
-            partial(_times, slower=("gpu", "strided", host), faster=("gpu", "coalesced", host)),
-            Holds(above=1),
-        )
-        for host in HOSTS
-    ),
-    Finding(
-        "thesis-fig-3.11-kernel",
-        "thesis",
-        "Figure 3.11",
-        "Strided access is slower than coalesced, in the kernel alone.",
-        partial(_times, slower=("gpu", "strided", "resident"), faster=_GPU),
-        Holds(above=1),
-    ),
+        f"Figure {name.split('-')[0]}",
+        statement,
+        metric="ratio",
+        select={"column": "seconds", "over": over, "under": under},
+        criterion=criterion,
+        table=largest,
+    )
+    for name, statement, over, under, criterion in _FIGURES
 ]

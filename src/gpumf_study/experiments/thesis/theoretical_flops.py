@@ -7,47 +7,42 @@ a fused multiply-add counts two.
 
 from importlib import resources
 
+import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from gpumf_study import figure_style as style
-from gpumf_study.findings import Finding, Holds
+from gpumf_study.claims import Claim, above
 
 PROFILES = {"smoke": {}, "quick": {}, "full": {}}
 
 
 def run():
-    """Evaluate equation A.1 for every processor.
-
-    Returns
-    -------
-    DataFrame: processor, kind ('GPU', 'CPU'), year, cores, megahertz, precision ('single', 'double'), flop_per_cycle
-    (of a core), gflops
-    """
+    """Evaluate equation A.1 for every processor, in single and in double precision: metric 'gflops'."""
     with resources.files(__package__).joinpath("processors.csv").open() as file:
-        processors = pd.read_csv(file)
-    frame = processors.rename(columns={"single_per_cycle": "single", "double_per_cycle": "double"}).melt(
-        id_vars=["processor", "kind", "year", "cores", "megahertz"], var_name="precision", value_name="flop_per_cycle"
-    )
-    frame["gflops"] = frame.cores * frame.megahertz * frame.flop_per_cycle / 1000
-    return frame[frame.gflops > 0].reset_index(drop=True)
+        sheets = pd.read_csv(file).rename(columns={"single_per_cycle": "single", "double_per_cycle": "double"})
+    labels = ["processor", "kind", "year", "cores", "megahertz"]
+    frame = sheets.melt(labels, var_name="precision", value_name="flop_per_cycle")
+    value = frame.cores * frame.megahertz * frame.flop_per_cycle / 1000
+    frame = frame.add_prefix("x_").assign(task="peak", metric="gflops", value=value)
+    return frame[frame.value > 0].reset_index(drop=True)
 
 
 def figure(frame):
     """FLOP/s by equation A.1 against the year, GPUs and CPUs, single and double precision."""
     figure, ((axis,),) = style.panels(height=4.4)
     colours = {"GPU": style.COLOURS["green"], "CPU": style.COLOURS["blue"]}
-    for (kind, precision), group in frame.groupby(["kind", "precision"], sort=False):
+    for (kind, precision), group in frame.groupby(["x_kind", "x_precision"], sort=False):
         single = precision == "single"
         axis.plot(
-            group.year,
-            group.gflops,
+            group.x_year,
+            group.value,
             "o" if single else "^",
             color=colours[kind],
             markerfacecolor=colours[kind] if single else "white",
             label=f"{kind}, {precision} precision",
         )
-        best = group.groupby("year").gflops.max().cummax()
+        best = group.groupby("x_year").value.max().cummax()
         axis.plot(best.index, best, "-" if single else ":", color=colours[kind], linewidth=1)
     axis.set(xlabel="year of release", ylabel="theoretical GFLOP/s")
     style.log_scale(axis.yaxis)
@@ -58,29 +53,28 @@ def figure(frame):
 
 
 def summary(frame):
-    """The fastest of either kind so far, in single precision, from the frame of `run`.
-
-    Returns
-    -------
-    DataFrame with the index year: GPU, CPU (GFLOP/s), lead (their ratio)
-    """
-    single = frame[frame.precision == "single"].groupby(["year", "kind"]).gflops.max().unstack()
+    """Return by year the fastest so far in single precision (GPU, CPU, in GFLOP/s) and their ratio `lead`."""
+    single = frame[frame.x_precision == "single"].groupby(["x_year", "x_kind"]).value.max().unstack()
     best = single.cummax().ffill().dropna()
     return best.assign(lead=best.GPU / best.CPU)
 
 
-def _widening(frame):
+def growth(frame):
+    """Return by what factor the lead grew a year between each year of the table and the one before: x_growth."""
     lead = summary(frame).lead
-    return lead.iloc[-1] / lead.iloc[0], 0.0, "x"
+    changes = np.log(lead).diff() / lead.index.to_series().diff()
+    return pd.DataFrame({"repeat": range(len(lead)), "x_growth": np.exp(changes.to_numpy())}).dropna()
 
 
-FINDINGS = [
-    Finding(
+CLAIMS = [
+    Claim(
         "thesis-fig-1.2",
         "thesis",
         "Figure 1.2",
-        "GPUs pull away from CPUs: the lead of the fastest GPU in theoretical FLOP/s grows over the years.",
-        _widening,
-        Holds(above=1),
+        "Yearly growth of the lead of the fastest GPU over the fastest CPU in theoretical FLOP/s; no trend is 1.",
+        metric="median",
+        select={"column": "x_growth"},
+        criterion=above(1),
+        table=growth,
     )
 ]

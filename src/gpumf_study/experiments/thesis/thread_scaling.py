@@ -16,7 +16,6 @@ versions in global memory fewer active blocks than the thesis's had), and how a 
 """
 
 from contextlib import nullcontext
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,9 +27,9 @@ from gpumf import ALS, backends
 from gpumf.backends.occupancy import KEPLER, active_blocks
 from gpumf.ratings import CompressedRows
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above, below, near
 from gpumf_study.experiments import _published, identity, kernels_unavailable, load_ratings
 from gpumf_study.experiments.tuning import PARAMETERS, chosen
-from gpumf_study.findings import Finding, Holds, Near, Open, ratio
 
 FACTORS, BLOCK, HALF_WARP = 16, 128, 16
 KERNELS = ["thesis_shared", "thesis_hybrid", "thesis_global"]
@@ -57,7 +56,7 @@ PROFILES = {
         "few": [128, 1024, 2048, 3072, 4096, 4224, 6144, 8192, 12288],
         "blocks": [1, 2, 3, 4, 6, 8, 10, 12, 16, 20],
         "most_epochs": 20,
-        "repeats": 3,
+        "repeats": 5,
         "parameters": PARAMETERS,
     },
 }
@@ -88,10 +87,10 @@ def run(data, threads, few, blocks, most_epochs, repeats, parameters):
 
     Returns
     -------
-    DataFrame with a row an epoch: data, kernel, device, machine (see above), multiprocessors, threads, shared_bytes
-    (that a block needs), asked_bytes (that it asks for), registers (of a thread), active_blocks_computed (of a
-    multiprocessor), active_blocks_driver (NaN without a GPU, as the registers), epochs_to_threshold (NaN where the
-    data set has no threshold or it is not reached), repeat, seconds
+    DataFrame with a row an epoch: seconds, x_machine (see above), x_multiprocessors, x_threads (of CUDA),
+    x_shared_bytes (that a block needs), x_asked_bytes (that it asks for), x_registers (of a thread),
+    x_active_computed (blocks of a multiprocessor by equation 6.2, with registers), x_active_driver (the same of the
+    driver), x_epochs_to_threshold; missing is what there is not without a GPU or a threshold
     """
     device = backends.device("cuda" if backends.available() else "emulator")
     ratings = load_ratings(data)
@@ -129,9 +128,10 @@ def run(data, threads, few, blocks, most_epochs, repeats, parameters):
                     KEPLER["multiprocessors"] if limited else processors,
                 )
                 rows += [(*what, count, *taken, epochs, k, s) for k, s in enumerate(seconds)]
-    columns = ["data", "kernel", "device", "machine", "multiprocessors", "threads", "shared_bytes", "asked_bytes"]
-    columns += ["registers", "active_blocks_computed", "active_blocks_driver", "epochs_to_threshold"]
-    frame = pd.DataFrame(rows, columns=[*columns, "repeat", "seconds"])
+    own = ["machine", "multiprocessors", "threads", "shared_bytes", "asked_bytes", "registers"]
+    own += ["active_computed", "active_driver", "epochs_to_threshold"]
+    columns = ["data", "solver", "device", *(f"x_{name}" for name in own), "repeat", "seconds"]
+    frame = pd.DataFrame(rows, columns=columns).assign(task="epoch", model="ALS", factors=FACTORS, phase="train")
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
@@ -185,26 +185,49 @@ def _timings(device, trainer, repeats):
 
 
 def summary(frame):
-    """How many times as fast as one half-warp of the version in shared memory on the whole GPU, from `run`'s frame.
+    """Return medians: x_machine, solver, x_threads, seconds (of an epoch), seconds_to_threshold, speedup.
 
-    Returns
-    -------
-    DataFrame with a row a point: machine, kernel, threads, seconds (of an epoch, median), seconds_to_threshold,
-    speedup
+    The speed-up is over one half-warp of the version in shared memory on the whole GPU.
     """
-    points = frame.groupby(["machine", "kernel", "threads"], sort=False)
-    table = points[["seconds", "epochs_to_threshold"]].median().reset_index()
-    one = table[(table.machine == OWN) & (table.kernel == KERNELS[0])].set_index("threads").seconds[HALF_WARP]
-    table["seconds_to_threshold"] = table.seconds * table.pop("epochs_to_threshold")
+    points = frame.groupby(["x_machine", "solver", "x_threads"], sort=False)
+    table = points[["seconds", "x_epochs_to_threshold"]].median().reset_index()
+    one = table[(table.x_machine == OWN) & (table.solver == KERNELS[0])].set_index("x_threads").seconds[HALF_WARP]
+    table["seconds_to_threshold"] = table.seconds * table.pop("x_epochs_to_threshold")
     return table.assign(speedup=one / table.seconds)
 
 
-def drops(frame, machine, kernel, share=0.1):
-    """Numbers of threads after which the next one measured has lost more than this share of the speed."""
-    points = summary(frame)
-    curve = points[(points.machine == machine) & (points.kernel == kernel)].set_index("threads").speedup.sort_index()
-    after = curve.shift(-1)
-    return list(curve.index[after < (1 - share) * curve])
+def linear(frame):
+    """Return each repeat's share of linear scaling, from one block on: column x_linear."""
+    keys = ["x_machine", "solver", "repeat"]
+    few = frame[frame.x_threads == BLOCK][[*keys, "seconds"]].rename(columns={"seconds": "one"})
+    rows = frame[frame.x_threads >= BLOCK].merge(few)
+    return rows.assign(x_linear=rows.one / rows.seconds * BLOCK / rows.x_threads)
+
+
+def full(frame):
+    """Return the rows with as many blocks as are active, and those with one block more: x_blocks_more is 0 or 1."""
+    active = frame.x_active_driver.fillna(frame.x_active_computed)
+    more = frame.x_threads / BLOCK - frame.x_multiprocessors * active
+    return frame.assign(x_blocks_more=more)[more.isin([0, 1])]
+
+
+def best(frame):
+    """Return the rows of each version's best number of threads on each machine."""
+    points = frame.groupby(["x_machine", "solver", "x_threads"]).seconds.median().reset_index()
+    points = points.loc[points.groupby(["x_machine", "solver"]).seconds.idxmin()]
+    return frame.merge(points.drop(columns="seconds"))
+
+
+def apart(frame):
+    """Return by how many blocks equation 6.2 and the driver differ at most, by repeat: column x_apart."""
+    return (
+        (frame.x_active_computed - frame.x_active_driver)
+        .abs()
+        .groupby(frame.repeat)
+        .max()
+        .rename("x_apart")
+        .reset_index()
+    )
 
 
 _MACHINES = {KEPLER_LIKE: "-", OWN: "--", SHARED: ":"}
@@ -218,14 +241,14 @@ def figure(frame):
     """
     points = summary(frame)
     figure, (axes,) = style.panels(columns=2, height=4.8)
-    published_range = points[points.machine == KEPLER_LIKE].threads.max()
-    left = points[points.threads <= published_range] if published_range == published_range else points
+    published_range = points[points.x_machine == KEPLER_LIKE].x_threads.max()
+    left = points[points.x_threads <= published_range] if published_range == published_range else points
     machines = (KEPLER_LIKE, OWN), (OWN, SHARED)
     for axis, shown, of in zip(axes, (left, points), machines, strict=True):
         for machine in of:
             for kernel in KERNELS:
                 label, colour, _ = style.LOOKS["ALS", kernel]
-                curve = shown[(shown.machine == machine) & (shown.kernel == kernel)].set_index("threads").speedup
+                curve = shown[(shown.x_machine == machine) & (shown.solver == kernel)].set_index("x_threads").speedup
                 if len(curve):
                     what = {"color": style.COLOURS[colour], "label": f"{label}, {machine}", "linewidth": 1.3}
                     axis.plot(curve.sort_index(), _MACHINES[machine], **what)
@@ -257,10 +280,10 @@ def figure_blocks(frame, facts):
     for kernel in KERNELS:
         label, colour, _ = style.LOOKS["ALS", kernel]
         colour = style.COLOURS[colour]
-        rows = frame[(frame.kernel == kernel) & (frame.machine == OWN) & (frame.threads >= BLOCK)]
+        rows = frame[(frame.solver == kernel) & (frame.x_machine == OWN) & (frame.x_threads >= BLOCK)]
         row = rows.iloc[0]
-        here = row.active_blocks_computed if np.isnan(row.active_blocks_driver) else row.active_blocks_driver
-        axis.plot(row.shared_bytes / 1000, here, "o", color=colour, label=f"{label}, with its registers")
+        here = row.x_active_computed if np.isnan(row.x_active_driver) else row.x_active_driver
+        axis.plot(row.x_shared_bytes / 1000, here, "o", color=colour, label=f"{label}, with its registers")
         stated = {
             quantity: _published.value("Figure 6.8", quantity, model=f"ALS {kernel}")
             for quantity in ("shared memory of a block", "active blocks")
@@ -281,123 +304,94 @@ _ENDS = {
 _BLOCKS = _published.value("Figure 6.8", "active blocks", model="ALS thesis_shared")
 
 
-def _seconds(frame, machine, kernel, threads):
-    return frame[(frame.machine == machine) & (frame.kernel == kernel) & (frame.threads == threads)].seconds
+MOST = 8192  # threads that both versions have on 8 multiprocessors
 
 
-def _linear(frame, machine, kernel):
-    """The share of linear scaling at the published end, from the fewest threads of the curve on."""
-    rows = frame[(frame.machine == machine) & (frame.kernel == kernel) & (frame.threads >= BLOCK)]
-    few, end = rows.threads.min(), _ENDS[kernel]
-    if not (rows.threads == end).any():
-        return np.nan, np.nan, "of linear"
-    value, spread = ratio(*(_seconds(frame, machine, kernel, threads) for threads in (few, end)))
-    return value * few / end, spread * few / end, "of linear"
+def _at(machine, solver=None, threads=None):
+    wanted = {"x_machine": machine, "solver": solver, "x_threads": threads}
+    return {key: value for key, value in wanted.items() if value is not None}
 
 
-def _after(frame, machine):
-    """The speed that one block more than are active keeps, in shared memory."""
-    rows = frame[(frame.machine == machine) & (frame.kernel == "thesis_shared") & (frame.threads >= BLOCK)]
-    if rows.empty:
-        return np.nan, np.nan, "of the speed"
-    row = rows.iloc[0]
-    active = row.active_blocks_computed if np.isnan(row.active_blocks_driver) else row.active_blocks_driver
-    end = int(row.multiprocessors * active * BLOCK)
-    before, after = (_seconds(frame, machine, "thesis_shared", t) for t in (end, end + BLOCK))
-    if before.empty or after.empty:
-        return np.nan, np.nan, "of the speed"
-    return *ratio(before, after), "of the speed"
+def _seconds(machine, over, under, **select):
+    """What `ratio` takes: epochs of ALS on a machine, two lots."""
+    return {"column": "seconds", "where": _at(machine), "over": over, "under": under, **select}
 
 
-def _apart(frame):
-    """Blocks by which equation 6.2 and the driver differ at most."""
-    return (frame.active_blocks_computed - frame.active_blocks_driver).abs().max(), 0.0, "blocks"
+def _gap(machine, most):
+    """What `ratio_of_ratios` takes: global over shared memory with the most threads, over that with the fewest."""
+    return _seconds(machine, _SLOWER, _FASTER, here={"x_threads": most}, there={"x_threads": BLOCK})
 
 
-def _active(frame):
-    rows = frame[(frame.machine == KEPLER_LIKE) & (frame.kernel == "thesis_shared") & (frame.threads >= BLOCK)]
-    return rows.active_blocks_driver.iloc[0], 0.0, "blocks"
-
-
-def _further(frame):
-    """First drop of the version in global memory over that of shared memory; where none is, the most threads."""
-    first = [
-        min(drops(frame, KEPLER_LIKE, kernel), default=frame[frame.kernel == kernel].threads.max())
-        for kernel in _ENDS
-    ]
-    return first[1] / first[0], 0.0, "x"
-
-
-def _spread_out(frame):
-    """How much sooner the version in global memory is with the published end of the shared one's threads on all
-    multiprocessors than with as many on 8: both ask the same of L2 cache and memory."""
-    seconds = (_seconds(frame, of, "thesis_global", _ENDS["thesis_shared"]) for of in (KEPLER_LIKE, OWN))
-    limited, whole = seconds
-    if limited.empty or whole.empty:
-        return np.nan, np.nan, "x"
-    return *ratio(limited, whole), "x"
-
-
-def _gap(frame, machine, which):
-    """How many times as fast shared memory is, with the fewest (0) or most (-1) threads of both versions."""
-    rows = frame[(frame.machine == machine) & frame.threads.between(BLOCK, max(_ENDS.values()))]
-    common = set.intersection(*(set(rows.threads[rows.kernel == kernel]) for kernel in _ENDS))
-    threads = sorted(common)[which]
-    return ratio(*(_seconds(rows, machine, kernel, threads) for kernel in ("thesis_global", "thesis_shared")))
-
-
-def _faster(frame, machine, which):
-    return *_gap(frame, machine, which), "x"
-
-
-def _narrower(frame, machine):
-    (few, spread_few), (many, spread_many) = (_gap(frame, machine, which) for which in (0, -1))
-    spread = many / few * np.hypot(np.nan_to_num(spread_few / few), np.nan_to_num(spread_many / many))
-    return many / few, spread, "of the gap"
-
-
-def _best(frame, kernel):
-    """The best speed of a version on the whole GPU over that of shared memory."""
-    best = summary(frame).query("machine == @OWN").groupby("kernel").speedup.max()
-    return best[kernel] / best["thesis_shared"], np.nan, "x"
-
-
-_LIMITED = "on a GPU limited to 8 multiprocessors of 48 kB shared memory"
-_QUESTION = "What do newer GPUs bring? On the whole GPU, the best speed, over that of shared memory, of"
-# Less 'thesis-' and 'Figure ': id and artefact, statement, value, rule.
+_SLOWER, _FASTER = {"solver": "thesis_global"}, {"solver": "thesis_shared"}
+_LIMITED = "8 multiprocessors of 48 kB of shared memory"
+_DROP = {"over": {"x_blocks_more": 0}, "under": {"x_blocks_more": 1}}
+# Figure and rest of the id; statement; metric, select, criterion, table.
 _FIGURES = [
-    ("6.7", f"In shared memory ALS scales linearly to {_ENDS['thesis_shared']:,} threads, {_LIMITED}.",
-     partial(_linear, machine=KEPLER_LIKE, kernel="thesis_shared"), Holds(above=0.8)),
-    ("6.7-drop", f"One block more than are active takes a tenth of the speed or more, {_LIMITED}.",
-     partial(_after, machine=KEPLER_LIKE), Holds(below=0.9)),
-    ("6.7-drop-whole-gpu", "One block more than are active takes a tenth of the speed or more, on the whole GPU.",
-     partial(_after, machine=OWN), Holds(below=0.9)),
-    ("6.8", "Equation 6.2, with limits of threads and registers, gives the active blocks that the driver reports.",
-     _apart, Holds(below=1)),
-    ("6.8-blocks", f"With what these blocks need in shared memory {_BLOCKS:g} are active where there are 48 kB.",
-     _active, Near(_BLOCKS, within=1.1, neutral=KEPLER["blocks_per_multiprocessor"])),
-    ("6.9", f"In global memory ALS scales linearly to {_ENDS['thesis_global']:,} threads, {_LIMITED}.",
-     partial(_linear, machine=KEPLER_LIKE, kernel="thesis_global"), Holds(above=0.8)),
-    ("6.9-further", f"In global memory the speed drops at more threads than in shared memory, {_LIMITED}.",
-     _further, Holds(above=1)),
-    ("6.10", f"Shared memory is faster than global memory with few threads, {_LIMITED}.",
-     partial(_faster, machine=KEPLER_LIKE, which=0), Holds(above=1)),
-    ("6.10-gap", f"With the most threads that gap is narrower than with the fewest, {_LIMITED}.",
-     partial(_narrower, machine=KEPLER_LIKE), Holds(below=1)),
-    ("6.10-gap-whole-gpu", "With the most threads of the published range that gap is narrower than with the fewest, "
-     "on the whole GPU.", partial(_narrower, machine=OWN), Holds(below=1)),
-    ("6.10-reason", "The bandwidth of global memory, which all multiprocessors share, is what constrains the version "
-     "in it: to spread as many threads over all of them gains less than a tenth.", _spread_out, Holds(below=1.1)),
-    ("6.10-whole-gpu", "Shared memory is faster than global memory with the most threads of the published range, on "
-     "the whole GPU.", partial(_faster, machine=OWN, which=-1), Holds(above=1)),
+    ("6.7", f"Speed in shared memory with {_ENDS['thesis_shared']:,} threads over linear scaling, {_LIMITED}.",
+     "median", {"column": "x_linear", "where": _at(KEPLER_LIKE, "thesis_shared", _ENDS["thesis_shared"])},
+     above(0.8), linear),
+    ("6.7-drop", f"Speed that one block more than are active leaves, shared memory, {_LIMITED}.",
+     "ratio", {"column": "seconds", "where": _at(KEPLER_LIKE, "thesis_shared")} | _DROP, below(0.9), full),
+    ("6.7-drop-whole-gpu", "Speed that one block more than are active leaves, shared memory, whole GPU.",
+     "ratio", {"column": "seconds", "where": _at(OWN, "thesis_shared")} | _DROP, below(0.9), full),
+    ("6.8", "Active blocks by equation 6.2, with limits of threads and registers: difference from the driver's.",
+     "median", {"column": "x_apart"}, below(1), apart),
+    ("6.8-blocks", "Active blocks of a multiprocessor with 48 kB, shared memory.",
+     "median", {"column": "x_active_driver", "where": _at(KEPLER_LIKE, "thesis_shared")},
+     near(_BLOCKS, 1.1, KEPLER["blocks_per_multiprocessor"]), None),
+    ("6.9", f"Speed in global memory with {_ENDS['thesis_global']:,} threads over linear scaling, {_LIMITED}.",
+     "median", {"column": "x_linear", "where": _at(KEPLER_LIKE, "thesis_global", _ENDS["thesis_global"])},
+     above(0.8), linear),
+    ("6.10", f"Speed-up of shared over global memory with {BLOCK} threads, {_LIMITED}.",
+     "ratio", _seconds(KEPLER_LIKE, _SLOWER | {"x_threads": BLOCK}, _FASTER | {"x_threads": BLOCK}), above(1), None),
+    ("6.10-gap", f"That speed-up with {MOST:,} threads, over the one with {BLOCK}, {_LIMITED}.",
+     "ratio_of_ratios", _gap(KEPLER_LIKE, MOST), below(1), None),
+    ("6.10-gap-whole-gpu", f"That speed-up with {_ENDS['thesis_global']:,} threads over {BLOCK}, whole GPU.",
+     "ratio_of_ratios", _gap(OWN, _ENDS["thesis_global"]), below(1), None),
+    ("6.10-reason", f"Speed-up of {_ENDS['thesis_shared']:,} threads in global memory on all multiprocessors over 8: "
+     "none, if the bandwidth of memory constrains them.",
+     "ratio", {"column": "seconds", "where": {"solver": "thesis_global", "x_threads": _ENDS["thesis_shared"]},
+               "over": _at(KEPLER_LIKE), "under": _at(OWN)}, below(1.1), None),
+    ("6.10-whole-gpu", f"Speed-up of shared over global memory with {_ENDS['thesis_global']:,} threads, whole GPU.",
+     "ratio", _seconds(OWN, _SLOWER | {"x_threads": _ENDS["thesis_global"]},
+                       _FASTER | {"x_threads": _ENDS["thesis_global"]}), above(1), None),
 ]  # fmt: skip
-FINDINGS = [
-    Finding(f"thesis-fig-{name}", "thesis", f"Figure {name.split('-')[0]}", statement, value, rule)
-    for name, statement, value, rule in _FIGURES
-] + [
-    Finding(f"thesis-newer-gpus-{name}", "thesis", "Section 7.1", f"{_QUESTION} {what}.", value, Open())
-    for name, what, value in (
-        ("hybrid", "a hybrid of the two memories", partial(_best, kernel="thesis_hybrid")),
-        ("global", "global memory", partial(_best, kernel="thesis_global")),
-    )
-]
+
+
+def _claims():
+    for name, statement, metric, select, criterion, table in _FIGURES:
+        figure = f"Figure {name.split('-')[0]}"
+        published = _BLOCKS if name == "6.8-blocks" else None
+        yield Claim(
+            f"thesis-fig-{name}",
+            "thesis",
+            figure,
+            statement,
+            published,
+            metric,
+            select,
+            criterion,
+            "synthetic",
+            table,
+        )
+    for name in ("hybrid", "global"):
+        yield Claim(
+            f"thesis-newer-gpus-{name}",
+            "thesis",
+            "Section 7.1",
+            f"Best speed in {name} memory over that in shared memory, whole GPU.",
+            metric="ratio",
+            select=_seconds(OWN, _FASTER, {"solver": f"thesis_{name}"}),
+            evidence="synthetic",
+            table=best,
+        )
+        yield Claim(
+            f"thesis-newer-gpus-{name}-unbounded",
+            "thesis",
+            "Section 7.1",
+            f"The same, with as many registers as the kernel in {name} memory asks for.",
+            missing="a recording of the kernel without a minimum of blocks, which makes it spill registers",
+        )
+
+
+CLAIMS = list(_claims())
