@@ -108,6 +108,23 @@ def test_a_first_fit_compiles_kernels_of_this_package_alone_each_known_ahead(ask
     assert not late and len(asked.ahead) <= most
 
 
+@pytest.mark.emulator
+def test_all_that_a_fit_waits_for_compilers_is_in_its_times(host, monkeypatch):
+    kernel, compiled = EmulatorDevice.kernel, set()
+
+    def slow(self, source, name, **defines):
+        if (source, *defines.items()) not in compiled:
+            compiled.add((source, *defines.items()))
+            self.compile_seconds += 1000
+        return kernel(self, source, name, **defines)
+
+    monkeypatch.setattr(EmulatorDevice, "kernel", slow)
+    train, validation = sets(20, 30)
+    model = ALS(4, device="emulator").fit(train, 1, validation, keep="best", stop_metric="ndcg@5")
+    assert ("metrics/ranking.cu", ("FACTORS", 6), ("WARPS", 4)) in compiled
+    assert model.times.compile // 1000 == len(compiled)
+
+
 def test_the_arrays_of_this_test_refuse_what_cupy_compiles_for():
     values = np.arange(4.0).view(Strict)
     for work in (

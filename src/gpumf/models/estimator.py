@@ -424,9 +424,9 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
 
     def _train(self, clock, train, arrays, rows, epochs, validation, ending, progress):
         """Train from these arrays, with this history so far, and keep what is learned; the ratings as trained on."""
-        with clock.spent_on("compile"):
+        with clock.spent_on():
             self.solver_class.compile(self.hyperparameters)
-        errors, finite = self._errors(validation) if validation else None, FiniteCheck(self.device)
+            errors, finite = self._errors(validation) if validation else None, FiniteCheck(self.device)
         with clock.spent_on("prepare"):
             train = self._as_trained(train)
             solver = self.solver_class(self._problem(train, arrays))
@@ -447,7 +447,10 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
             return copies, [*rows, row], best
 
         def measured(copies, rows):
-            return ending.measured(self._as_of(copies, rows, clock).rank, validation) if ending.judges_lists else {}
+            if not ending.judges_lists:
+                return {}
+            with clock.spent_on():
+                return ending.measured(self._as_of(copies, rows, clock).rank, validation)
 
         # One assignment an epoch: whenever an interrupt comes, factors and history belong together.
         if rows:

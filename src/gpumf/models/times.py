@@ -35,15 +35,19 @@ class Clock:
         self._device, self._started, self.times = device, time.perf_counter(), Times()
 
     @contextmanager
-    def spent_on(self, phase):
-        """Count the seconds of the body, and of what it started on the device; what was compiled counts apart."""
+    def spent_on(self, phase=None):
+        """Count the seconds of the body, and of what it started on the device; what was compiled counts apart.
+
+        phase : a field of `Times`; None where only what was compiled counts
+        """
         started, before = time.perf_counter(), self._compiled
         yield
         if self._device:
             self._device.synchronize()
         compiling = self._compiled - before
         self.times.compile += compiling
-        self.add(phase, time.perf_counter() - started - compiling)
+        if phase:
+            self.add(phase, time.perf_counter() - started - compiling)
 
     def add(self, phase, seconds):
         """Count seconds."""
