@@ -13,10 +13,10 @@ from spy import PARAMETERS, common, seen
 pytestmark = pytest.mark.slow
 
 # They fit one model of fixed parameters, or in processes of their own, or beside a package that is not here, or fit
-# features beside ratings.
+# features beside ratings, or search.
 APART = {"thread_scaling", "sgd_thread_scaling", "startup", "als_implicit_cpu"}
 APART |= {"peers_ml100k", "peers_sgd", "peers_als", "als_hugewiki", "als_streamed", "document_clustering"}
-APART |= {"further_features"}
+APART |= {"further_features", "search_seconds"}
 
 
 def fits(name):
