@@ -67,12 +67,8 @@ def level(frame):
 
 def reached(frame):
     """Return when each run reaches the level of its data set: `train`, and `end_to_end` without later epochs."""
-    found = sweep.time_to_error(frame, level(frame))
-    whole = found.seconds
-    for phase in ("preprocess", "transfer"):
-        before = sweep.phase_seconds(frame, phase).rename(columns={"seconds": phase})
-        whole = whole + found.merge(before, how="left")[phase]
-    return found.assign(train=found.seconds, end_to_end=whole)
+    found = sweep.end_to_end(sweep.time_to_error(frame, level(frame)), frame)
+    return found.rename(columns={"seconds": "train"})
 
 
 def figure(frame):

@@ -5,8 +5,6 @@ resident. Training goes on from repeat to repeat: where conjugate gradient start
 half-sweep made again would have little left to do.
 """
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
@@ -14,8 +12,8 @@ from tqdm import tqdm
 from gpumf import ALS, ImplicitALS, backends
 from gpumf.solvers.als_cumf import Cumf
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above, near
 from gpumf_study.experiments import _limits, identity, load_ratings
-from gpumf_study.findings import Finding, Target, median
 
 ALPHA = 2.0  # of implicit feedback
 LOADS = ["coalesced", "l1", "no_l1"]  # cumf's ways to load, its default first
@@ -248,7 +246,7 @@ def figure_phases(frame, data, factors):
     hermitian = sum(median["cumf_cholesky", "coalesced", f"{side} get_hermitian"] for side in ("users", "items"))
     axes[1].axhline(hermitian, linestyle="--", color=style.COLOURS["black"], label="get_hermitian, both")
     axes[1].set_xticks(place, _SOLVERS.values())
-    axes[0].set(ylabel="seconds", xlabel=f"get_hermitian, {data}, {factors} factors")
+    axes[0].set(ylabel="seconds", xlabel=f"get_hermitian, {style.data_name(data)}, {factors} factors")
     axes[1].set(ylabel="seconds", xlabel="solver, an iteration")
     figure.legend(loc="outside upper center", ncols=3, frameon=False)
     return figure
@@ -303,31 +301,61 @@ def figure_roofline(frame, ceilings, data, factors):
     return figure
 
 
-def _iteration(frame, model, kernel, factors, cg_steps=None):
-    rows = frame[(frame.data == "netflix-synthetic") & (frame.step == "iteration") & (frame.model == model)]
-    rows = rows[(rows.kernel == kernel) & (rows.factors == factors)]
-    rows = rows if cg_steps is None else rows[rows.cg_steps == cg_steps]
-    return *median(rows.seconds), "s"
+def both_sides(frame):
+    """Return the seconds of the phases of an iteration of ALS on Netflix, users and items added up, by repeat."""
+    rows = frame[(frame.data == "netflix-synthetic") & (frame.model == "ALS") & (frame.factors == 100)]
+    sides = rows.step.str.extract("(?P<side>users|items) (?P<phase>.*)")
+    rows = rows.join(sides).dropna(subset="phase")
+    return rows.groupby(["kernel", "load", "phase", "repeat"]).seconds.sum().reset_index()
 
 
-FINDINGS = [
-    Finding(
-        "als-fp32-exact-seconds",
-        "gpumf",
-        None,
-        "ALS, cumf_cholesky | Netflix twin | 100 factors | an iteration, in FP32 and exact",
-        partial(_iteration, model="ALS", kernel="cumf_cholesky", factors=100),
-        Target(0.12),
-    ),
+def _over(name, figure, statement, over, under, **options):
+    select = {"column": "seconds", "over": over, "under": under}
+    return Claim(
+        f"cumf-fig-{name}", "cumf", figure, f"{statement}, 100 factors, Netflix (synthetic).",
+        metric="ratio", select=select, table=both_sides, evidence="synthetic", **options,
+    )  # fmt: skip
+
+
+def _hermitian(load):
+    return {"kernel": "cumf_cholesky", "load": load, "phase": "get_hermitian"}
+
+
+def _solve(kernel):
+    return {"kernel": kernel, "phase": "solve"}
+
+
+_LU = {"kernel": "cumf_lu", "phase": "get_hermitian"}
+
+CLAIMS = [
     *(
-        Finding(
-            f"als-implicit{factors}-seconds",
-            "gpumf",
-            None,
-            f"ImplicitALS, tensor_core | Netflix twin | {factors} factors | an iteration",
-            partial(_iteration, model="ImplicitALS", kernel="tensor_core", factors=factors, cg_steps=4),
-            Target(target, stretch),
+        _over(
+            f"4-{slug}",
+            "Figure 4",
+            f"Time of get_hermitian with {name} loads over that with non-coalesced ones through L1",
+            _hermitian(load),
+            _hermitian("l1"),
+            criterion=above(1.0),
         )
-        for factors, target, stretch in ((64, 0.045, 0.025), (128, 0.09, 0.05))
+        for slug, load, name in (
+            ("coalesced", "coalesced", "coalesced"),
+            ("no-l1", "no_l1", "non-coalesced, L1-bypassing"),
+        )
     ),
-]
+    _over(
+        "5-lu", "Figure 5", "Time of LU over that of get_hermitian", _solve("cumf_lu"), _LU,
+        published=2.0, criterion=near(2.0, 1.5),
+    ),
+    _over(
+        "5-cg", "Figure 5", "Time of CG in FP32 over that of LU", _solve("cumf_cg"), _solve("cumf_lu"),
+        published=0.25, criterion=near(0.25, 1.5),
+    ),
+    _over(
+        "5-fp16", "Figure 5", "Time of CG in FP16 over that of CG in FP32", _solve("cumf_cg_fp16"), _solve("cumf_cg"),
+        published=0.5, criterion=near(0.5, 1.5),
+    ),
+    Claim(
+        "cumf-fig-5-l1", "cumf", "Figure 5", "CG takes the same time with L1 and without it.",
+        missing="a version of the solver that bypasses L1",
+    ),
+]  # fmt: skip

@@ -1,11 +1,9 @@
-"""The setting of cuMF: its data sets and its machines, beside those of this study; and its count of operations.
+"""The setting of cuMF: operations and bytes of an epoch, its data sets, and its GPUs beside this one.
 
-After Tan et al. 2018, Tables 1 to 3. What its Table 1 states by order of magnitude is counted here: the operations
-that must be done, and the bytes of ratings, of the factors of each rating, and of the matrices. What hardware counts
-is in `kernel_counters`.
+Source: Tan et al. 2018, Tables 1 to 3. What Table 1 states by order of magnitude is counted: the operations that must
+be done, and the bytes of ratings, of the factors of each rating, and of the matrices. What hardware counts is in
+`kernel_counters`.
 """
-
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,39 +13,33 @@ from gpumf.ratings import statistics
 from gpumf.ratings.synthetic import TWINS
 from gpumf.ratings.synthetic_device import TWINS as GPU_TWINS
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim
 from gpumf_study.experiments import _limits, _published
-from gpumf_study.findings import ByConstruction, Finding, Holds, Near, Open
 
 SETS = ["netflix", "yahoomusic", "hugewiki"]
 STEPS = ["get_hermitian", "solve", "SGD"]
+CEILINGS = {"fp32_flops": "peak", "copy_bytes_per_second": "bandwidth"}  # and what Table 3 calls them
 
 PROFILES = {name: {"factors": [25, 50, 100, 200], "measure": name == "full"} for name in ("smoke", "quick", "full")}
 
 
 def run(factors, measure):
-    """Count, and where it is asked for measure what this GPU reaches at best.
-
-    Parameters
-    ----------
-    factors : list of int, for which operations and bytes of an epoch on Netflix are counted
-    measure : bool
-
-    Returns
-    -------
-    DataFrame with a row a number: table (1 to 3), what (a step, a set, a machine), factors (of Table 1), quantity,
-    value
-    """
-    rows = [("Table 1", step, f, *of) for f in factors for step, found in _counts(f).items() for of in found.items()]
+    """Count for each number of factors, on Netflix; where `measure`, measure what this GPU reaches at best."""
+    rows = [
+        {"task": "Table 1", "data": "netflix", "variant": step, "factors": f, "metric": metric, "value": float(value)}
+        for f in factors
+        for step, found in _counts(f).items()
+        for metric, value in found.items()
+    ]
     for name in SETS:
         twin = TWINS.get(name) or GPU_TWINS[f"{name}-synthetic"]
         counted = twin.ratings - (0 if name == "hugewiki" else twin.test)  # of Hugewiki all are published
         here = {"users": twin.users, "items": twin.items, "ratings": counted}
-        rows += [("Table 2", name, np.nan, *of) for of in here.items()]
+        rows += [{"task": "Table 2", "data": name, "metric": metric, "value": float(n)} for metric, n in here.items()]
     if measure and backends.available():
         found = backends.device().ceilings()
-        rows.append(("Table 3", "here", np.nan, "FP32 TFLOP/s", found["fp32_flops"] / 1e12))
-        rows.append(("Table 3", "here", np.nan, "GB/s of a copy", found["copy_bytes_per_second"] / 1e9))
-    return pd.DataFrame(rows, columns=["table", "what", "factors", "quantity", "value"])
+        rows += [{"task": "Table 3", "device": "cuda", "metric": name, "value": found[name]} for name in CEILINGS]
+    return pd.DataFrame(rows)
 
 
 def _counts(f):
@@ -67,26 +59,13 @@ def _counts(f):
     }
 
 
-def summary(frame):
-    """The numbers, with the published ones beside them where there are any.
-
-    Returns
-    -------
-    DataFrame with the index (table, what, factors, quantity): value, published
-    """
-    stated = [
-        _published.value("Table 2", row.quantity, row.what, source="cumf") if row.table == "Table 2" else np.nan
-        for row in frame.itertuples()
-    ]
-    return frame.assign(published=np.array(stated, float)).set_index(["table", "what", "factors", "quantity"])
-
-
 def figure(frame):
-    """Operations a byte against the number of factors, a line a step."""
+    """Draw operations a byte against the number of factors, a line a step."""
     figure, ((axis,),) = style.panels(height=3.2, width=6)
-    rows = frame[frame.quantity == "operations a byte"]
+    rows = frame[frame.metric == "operations a byte"]
     for step, colour in zip(STEPS, ("indigo", "red", "blue"), strict=True):
-        axis.plot(rows[rows.what == step].set_index("factors").value, "-o", color=style.COLOURS[colour], label=step)
+        series = rows[rows.variant == step].set_index("factors").value
+        axis.plot(series, "-o", color=style.COLOURS[colour], label=step)
     axis.set(xlabel="factors", ylabel="operations a byte")
     style.log_scale(axis.xaxis)
     style.log_scale(axis.yaxis)
@@ -94,66 +73,35 @@ def figure(frame):
     return figure
 
 
-def _exponent(frame, step):
-    """That with which operations a byte grow with the number of factors."""
-    rows = frame[(frame.what == step) & (frame.quantity == "operations a byte")]
-    return float(np.polyfit(np.log(rows.factors), np.log(rows.value), 1)[0]), 0.0, ""
+def off_published(frame):
+    """Return by which share the numbers of the data sets differ from those of Table 2."""
+    rows = frame[frame.task == "Table 2"]
+    stated = [_published.value("Table 2", row.metric, row.data, source="cumf") for row in rows.itertuples()]
+    return rows.assign(value=(rows.value / stated - 1).abs())
 
 
-def _shape(frame):
-    """The largest distance of users, items and training ratings from the published ones, as a share."""
-    table = summary(frame[frame.table == "Table 2"])
-    return (table.value / table.published - 1).abs().max(), 0.0, "of it"
+def over_p100(frame):
+    """Return what this GPU reaches over what Table 3 states of a P100."""
+    rows = frame[frame.task == "Table 3"]
+    stated = [_published.value("Table 3", CEILINGS[name], model="Pascal P100", source="cumf") for name in rows.metric]
+    scale = rows.metric.map({"fp32_flops": 1e12, "copy_bytes_per_second": 1e9})
+    return rows.assign(value=rows.value / scale / stated)
 
 
-def _since(frame, quantity, of_p100):
-    here = frame[(frame.what == "here") & (frame.quantity == quantity)].value
-    stated = _published.value("Table 3", of_p100, model="Pascal P100", source="cumf")
-    return (here.iloc[0] / stated if len(here) else np.nan), np.nan, "x"
-
-
-FINDINGS = [
+CLAIMS = [
+    Claim(
+        "cumf-table-2", "cumf", "Table 2",
+        "Share by which users, items and ratings differ from the published, median.",
+        metric="median", select={"column": "value"}, table=off_published, evidence="built in",
+    ),
     *(
-        Finding(
-            f"cumf-table-1-{step.lower().replace('_', '-')}",
-            "cumf",
-            "Table 1",
-            f"Operations a byte of {step} grow with the number of factors f as f does.",
-            partial(_exponent, step=step),
-            Near(1.0, 1.25, neutral=0.0),
+        Claim(
+            f"cumf-table-3-{name}", "cumf", "Table 3", f"{what} of this GPU over that of a P100.",
+            metric="median", select={"column": "value", "where": {"metric": metric}}, table=over_p100,
         )
-        for step in STEPS[:2]
+        for name, metric, what in (
+            ("bandwidth", "copy_bytes_per_second", "Bandwidth of a copy"),
+            ("peak", "fp32_flops", "FP32 rate of a product"),
+        )
     ),
-    Finding(
-        "cumf-table-1-sgd",
-        "cumf",
-        "Table 1",
-        "Operations a byte of SGD do not grow with the number of factors.",
-        partial(_exponent, step="SGD"),
-        Holds(below=0.1),
-    ),
-    Finding(
-        "cumf-table-2",
-        "cumf",
-        "Table 2",
-        "The sets have the published users, items and ratings.",
-        _shape,
-        ByConstruction(),
-    ),
-    Finding(
-        "cumf-table-3-bandwidth",
-        "cumf",
-        "Table 3",
-        "How many times the 740 GB/s of the P100 does this GPU reach in a copy?",
-        partial(_since, quantity="GB/s of a copy", of_p100="bandwidth"),
-        Open(),
-    ),
-    Finding(
-        "cumf-table-3-peak",
-        "cumf",
-        "Table 3",
-        "How many times the 11 TFLOP/s of the P100 does this GPU reach in a product in FP32?",
-        partial(_since, quantity="FP32 TFLOP/s", of_p100="peak"),
-        Open(),
-    ),
-]
+]  # fmt: skip

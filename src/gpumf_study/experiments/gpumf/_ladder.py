@@ -60,7 +60,7 @@ def _to_errors():
 
 
 def _converged(task, result, data):
-    times = cumf_convergence.summary(result.frame).loc[data]
+    times = cumf_convergence.medians(result.frame).loc[data]
     same, ours = times.loc[cumf_convergence.OURS], times.loc[list(_OURS)]
     soonest = ours.train.idxmin()
     machine = result.provenance["gpu"]

@@ -28,10 +28,11 @@ def test_iterations_on_hugewiki_are_summed_up_and_drawn_by_their_halves():
     assert list(right.lines[0].get_ydata()) == [1, 0.5]
 
 
-def test_an_iteration_on_hugewiki_is_that_of_both_sides():
-    columns = ["step", "seconds"]
-    assert promise_words("als-hugewiki-seconds", columns, [("iteration", 1.5), ("users", 9.0)]) == "target"
-    assert promise_words("als-hugewiki-seconds", columns, [("iteration", 2.5), ("users", 0.1)]) == "short"
+def test_four_p100_are_compared_until_the_acceptable_error():
+    rows = [("iteration", k, s, rmse) for k, s, rmse in ((1, 1.0, 0.6), (2, 2.4, 0.52), (3, 4.0, 0.5))]
+    frame = pd.DataFrame(rows, columns=["step", "iteration", "seconds", "rmse"])
+    assert als_hugewiki.over_p100(frame).value.to_list() == [20]
+    assert als_hugewiki.over_p100(frame.iloc[:1]).value.isna().all()
 
 
 def test_an_iteration_that_streams_is_that_of_both_sides():

@@ -10,7 +10,7 @@ import pytest
 from gpumf import ALS
 from gpumf_study import figure_style as style
 from gpumf_study.experiments.cumf import als_versions
-from outcomes import FINDINGS, labelled, promise_words
+from outcomes import labelled
 from support import ragged_ratings
 
 CUMF = {"cumf_lu": 8.0, "cumf_cholesky": 4.0, "cumf_cg": 2.0, "cumf_cg_fp16": 1.0}
@@ -104,24 +104,10 @@ def test_marks_of_the_roofline_are_at_their_intensity_and_rate(versions, stored)
     assert labelled(figure)
 
 
-VERSIONS = ["data", "model", "kernel", "factors", "cg_steps", "step", "seconds"]
-
-
-@pytest.mark.parametrize(
-    ("name", "row"),
-    [
-        ("als-fp32-exact-seconds", ("netflix-synthetic", "ALS", "cumf_cholesky", 100, None, "iteration")),
-        ("als-implicit64-seconds", ("netflix-synthetic", "ImplicitALS", "tensor_core", 64, 4, "iteration")),
-        ("als-implicit128-seconds", ("netflix-synthetic", "ImplicitALS", "tensor_core", 128, 4, "iteration")),
-    ],
-)
-def test_the_times_of_versions_are_those_of_the_row_that_the_promise_names(name, row):
-    others = [(*row[:k], other, *row[k + 1 :]) for k, other in ((0, "b"), (1, "c"), (2, "d"), (3, 7), (5, "users"))]
-    rule = FINDINGS[name].rule
-    for seconds_, expected in ((rule.target * 0.9, "target"), (rule.target * 1.1, "short")):
-        rows = [(*row, seconds_), *((*other, 1e-9) for other in others)]
-        assert promise_words(name, VERSIONS, rows) == expected
-    assert promise_words(name, VERSIONS, [(*other, 1e-9) for other in others]) == "missing"
+def test_both_sides_of_a_phase_are_added_up(versions):
+    seconds = als_versions.both_sides(versions.frame).groupby(["kernel", "load", "phase"]).seconds.median()
+    assert seconds["cumf_lu", "coalesced", "solve"] == 16 and seconds["cumf_cholesky", "no_l1", "get_hermitian"] == 14
+    assert set(seconds.index.unique("phase")) == {"solve", "get_hermitian"}
 
 
 @pytest.mark.parametrize(("kernel", "entry"), [("tensor_core", 2), ("cumf_cholesky", 4)])

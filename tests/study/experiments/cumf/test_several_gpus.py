@@ -71,8 +71,6 @@ def test_two_workers_are_shown_as_four_are():
         ("als-netflix-4gpu-seconds", {"als": 0.005}, "stretch"),
         ("als-netflix-4gpu-seconds", {"als": 0.0065}, "target"),
         ("als-netflix-4gpu-seconds", {"als": 0.009}, "short"),
-        ("cumf-fig-8-four-seconds", {"als": 0.005}, "reproduced"),
-        ("cumf-fig-8-four-seconds", {"als": 0.04}, "contradicted"),
         ("distributed-wall", {"over": 0.4}, "stretch"),
         ("distributed-wall", {"over": 2.0}, "short"),
         ("sgd-netflix-4gpu-speedup", {}, "answered"),
