@@ -8,6 +8,7 @@ from gpumf.models.checks import DivergedError, NotFittedError
 from gpumf.models.estimator import Model
 from gpumf.models.export import export_factors
 from gpumf.models.factorization import Factorization
+from gpumf.models.generalization import strong_generalization
 from gpumf.models.search import SearchResult, cross_validate, search
 
 if TYPE_CHECKING:
@@ -31,4 +32,5 @@ __all__ = [
     "cross_validate",
     "export_factors",
     "search",
+    "strong_generalization",
 ]

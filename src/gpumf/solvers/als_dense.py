@@ -14,6 +14,7 @@ The dual takes n^2 f operations in place of n f^2 + f^3.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import ClassVar
 
@@ -26,6 +27,7 @@ from gpumf.solvers.als_biases import Biases
 from gpumf.solvers.base import Version
 
 _COPIES = 3  # of the factors, besides those to start from: two are kept in case the next epoch diverges
+_ONE_THREAD = 2048  # factors
 _PADDED = 1.125  # of the fewest ratings of a batch's rows, as many are made of all of them
 
 
@@ -83,6 +85,12 @@ class Dense(ALSSolver):
     def _workers():
         return threads.count()
 
+    @staticmethod
+    def _decomposed(matrix):
+        """Eigenvalues and eigenvectors; of a small matrix on one thread, as several wait more than they work."""
+        with threads.one_blas_thread() if len(matrix) <= _ONE_THREAD else nullcontext():
+            return np.linalg.eigh(matrix)
+
     def _each(self, work, batches):
         """Call work(*batch) for all of them, on all threads: many small products leave the threads of BLAS idle."""
         with threads.one_blas_thread(), ThreadPoolExecutor(self._workers()) as pool:
@@ -115,7 +123,7 @@ class Dense(ALSSolver):
             weights = np.float32(self._hyper.confidence) * abs(targets)
             roots, chosen = xp.sqrt(weights), (targets > 0) & (weights > 0)
             targets = xp.where(chosen, (1 + weights) / xp.where(chosen, roots, 1), 0).astype(np.float32)
-            spectrum, basis = xp.linalg.eigh(fixed.T @ fixed)
+            spectrum, basis = self._decomposed(fixed.T @ fixed)
             spectrum, fixed = xp.maximum(spectrum, 0), fixed @ basis
         solved[...] = 0
 
@@ -185,6 +193,9 @@ class DenseCuda(Dense):
     @staticmethod
     def _workers():
         return 1
+
+    def _decomposed(self, matrix):
+        return self.xp.linalg.eigh(matrix)
 
     def _each(self, work, batches):
         for batch in batches:

@@ -1,0 +1,168 @@
+"""Lists of ImplicitALS on two standard benchmarks, beside those of the most popular items.
+
+NCF (He et al. 2017): MovieLens 1M, where one rating of each user is left out and ranked among 99 items that come with
+the benchmark; HR@10 and NDCG@10. Gowalla (split of LightGCN, as BARS scores it): all items that a user has not visited
+are ranked; Recall@20 and NDCG@20. Every rating counts 1. The weight of unobserved pairs, lambda and the number of
+epochs are those of GRID with the highest NDCG on ratings held out of the training set. To add a benchmark, name a data
+set with an official split in PROFILES and in GRID.
+"""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import ImplicitALS, Ratings
+from gpumf.ratings import files
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import identity, load_ratings
+
+NCF = "ncf-ml-1m"
+_NAMES = {NCF: "NCF (MovieLens 1M)", "gowalla": "Gowalla"}
+
+GRID = {
+    NCF: {"factors": 192, "regularization": [0.005, 0.007, 0.01, 0.014], "unobserved_weight": [0.1, 0.3, 1.0]},
+    "gowalla": {"factors": 256, "regularization": [0.002, 0.003, 0.005], "unobserved_weight": [0.005, 0.01, 0.02]},
+}
+PROFILES = {
+    "full": {
+        "data": [NCF, "gowalla"],
+        "factors": {NCF: [64, 192], "gowalla": [256, 1024]},
+        "grid": GRID,
+        "epochs": [4, 6, 8, 10, 12],
+        "repeats": 3,
+    },
+    "smoke": {
+        "data": ["ml-100k-synthetic"],
+        "factors": {"ml-100k-synthetic": [4]},
+        "grid": {"ml-100k-synthetic": {"factors": 4, "regularization": [0.01, 0.1], "unobserved_weight": [0.1]}},
+        "epochs": [1, 2],
+        "repeats": 2,
+    },
+}
+PROFILES["quick"] = PROFILES["full"] | {"data": [NCF], "repeats": 1}
+
+
+def run(data, factors, grid, epochs, repeats):
+    """Choose parameters on held-out training ratings, then train on all of them and judge on the test set.
+
+    Parameters
+    ----------
+    data : names of data sets
+    factors : dict of data set -> list of int, of what is judged
+    grid : dict of data set -> factors with which parameters are chosen, and lists of their values
+    epochs : list of int, numbers of epochs to choose from
+    repeats : int; repeat k starts from seed k
+
+    Returns
+    -------
+    DataFrame with a row a metric: data, task ('tune' or 'test'), model, solver, device, factors, repeat, epoch, phase,
+    seconds (of the fit, end to end), metric, value, x_regularization and x_unobserved_weight; of popularity without
+    factors and parameters
+    """
+    rows, identities = [], []
+    for name in data:
+        ratings = load_ratings(name)
+        identities.append(identity(ratings))
+        train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.2, seed=0)
+        train, test = _counted_once(train), _counted_once(test)
+        tuned = _tuned(name, train, dict(grid[name]), epochs)
+        rows += tuned
+        best = max((row for row in tuned if row["metric"].startswith("ndcg")), key=lambda row: row["value"])
+        chosen = {key.removeprefix("x_"): best[key] for key in best if key.startswith("x_")}
+        rows += _judged(name, popularity(train), test, {"task": "test", "model": "popularity", "repeat": 0})
+        for f, seed in tqdm(list(product(factors[name], range(repeats))), desc=f"quality {name}", leave=False):
+            model = ImplicitALS(f, **chosen, regularization_exponent=1.0, device="cpu", seed=seed)
+            model.fit(train.select(np.arange(train.nnz)), best["epoch"])
+            rows += _judged(name, model, test, _labels(model, "test", seed) | {"seconds": model.times.wall})
+    frame = pd.DataFrame(rows)
+    frame.attrs["datasets"] = identities
+    return frame
+
+
+def _counted_once(ratings):
+    return replace(ratings, values=np.ones(ratings.nnz, np.float32), scale=None)
+
+
+def _labels(model, task, seed):
+    names = "regularization", "unobserved_weight"
+    given = {f"x_{name}": getattr(model, name) for name in names}
+    labels = {"task": task, "model": "ImplicitALS", "solver": model.solver, "device": model.device}
+    return labels | {"factors": model.factors, "repeat": seed, "epoch": int(model.epoch), "phase": "end_to_end"} | given
+
+
+def _tuned(name, train, grid, epochs):
+    """Rows of each setting after each number of epochs, judged on a part of the training set that it does not see."""
+    known, held = train.leave_one_out(seed=0) if name == NCF else train.split(0.1, seed=0)
+    f, rows = grid.pop("factors"), []
+    for values in tqdm(list(product(*grid.values())), desc=f"tuning {name}", leave=False):
+        model = ImplicitALS(f, **dict(zip(grid, values, strict=True)), regularization_exponent=1.0, device="cpu")
+        for before, after in zip([0, *epochs[:-1]], epochs, strict=True):
+            model.fit(known, after - before, warm_start=before > 0)
+            labels = {"data": name} | _labels(model, "tune", 0)
+            if name == NCF:
+                found = model.rank_sampled(held, 10, negatives=99)
+                measured = {"hr@10": found["hit_rate"], "ndcg@10": found["ndcg"]}
+            else:
+                measured = _of_all(model, held)
+            rows += [labels | {"metric": metric, "value": value} for metric, value in measured.items()]
+    return rows
+
+
+def _of_all(model, test):
+    found = model.rank(test, 20)
+    return {"recall@20": found["recall"], "ndcg@20": found["ndcg"]}
+
+
+def _judged(name, model, test, labels):
+    """Rows of a model's metrics on the test set of a benchmark."""
+    if name == NCF:
+        found = model.rank(test, 10, seen=(), candidates=negatives(test))
+        measured = {"hr@10": found["recall"], "ndcg@10": found["ndcg"]}
+    else:
+        measured = _of_all(model, test)
+    return [{"data": name} | labels | {"metric": metric, "value": value} for metric, value in measured.items()]
+
+
+def negatives(test: Ratings) -> list[np.ndarray]:
+    """Return the items among which each user's test item is ranked: those of the benchmark, and the test item."""
+    (file,) = files.find(NCF, "ml-1m.test.negative|ml-1m.test.negative.gz")
+    drawn = [np.array(text.split("\t")[1:], int) for _, text in file.lines()]
+    rows = test.by_user
+    return [np.union1d(items, rows.indices[rows.indptr[u] : rows.indptr[u + 1]]) for u, items in enumerate(drawn)]
+
+
+def popularity(train: Ratings) -> ImplicitALS:
+    """Return a model whose preferences are in the order of the items' numbers of ratings, for all users the same."""
+    model = ImplicitALS(1, device="cpu").fit(train, 0)
+    model.user_factors = np.ones((train.n_users, 1), np.float32)
+    _, places = np.unique(train.item_counts, return_inverse=True)
+    model.item_factors = places[:, None].astype(np.float32)
+    return model
+
+
+def summary(frame):
+    """Means over the repeats on the test sets: a DataFrame with a row per data set, model and number of factors."""
+    test = frame[frame.task == "test"].assign(factors=frame.factors.fillna(0).astype(int))
+    means = test.pivot_table(index=["data", "model", "factors"], columns="metric", values="value")
+    return means.join(test.groupby(["data", "model", "factors"]).seconds.median())
+
+
+def figure(frame):
+    """NDCG on each benchmark by the number of factors; a line is popularity."""
+    table = summary(frame)
+    names = table.index.unique("data")
+    figure, axes = style.panels(columns=len(names), height=3.6)
+    for axis, name in zip(axes[0], names, strict=True):
+        metric = "ndcg@10" if name == NCF else "ndcg@20"
+        series = table.loc[name][metric]
+        axis.plot(series["ImplicitALS"].index, series["ImplicitALS"], "-o", color=style.COLOURS["blue"])
+        axis.axhline(series["popularity"].iloc[0], color=style.COLOURS["grey"], linestyle="--", label="popularity")
+        axis.set(xlabel="factors", ylabel=metric.upper(), title=_NAMES.get(name, name), xscale="log")
+    style.legend(figure, axes[0, 0], 1)
+    return figure
+
+
+CLAIMS = []
