@@ -186,6 +186,11 @@ def _libmf(program, column="wall"):
     return Stored("peers_sgd", column, {"program": program, "step": "test", "epochs": 3})
 
 
+def _quality(data, factors, metric):
+    where = {"data": data, "task": "test", "model": "ImplicitALS", "factors": factors, "metric": metric}
+    return Stored("quality_benchmarks", "value", where)
+
+
 _IMPLICIT = "implicit 0.7.3 on the same GPU"
 _SURPRISE = Stored("peers_ml100k", "rmse", {"program": "Surprise, SVD", "step": "test"}, repeat="seed")
 _RBM = {"data": "douban-synthetic", "weights": "device", "batches": "device", "part": "epoch"}
@@ -304,24 +309,28 @@ ROWS = [
     Benchmark("gibbs-netflix-100-s", "BayesianMF: 100 samples", NETFLIX, 64, "", "s", 5),
     Benchmark("gibbs-ml1m-rmse", "BayesianMF: test RMSE, five folds", ML1M, 32, "", "RMSE", 0.840, 0.835),
     Benchmark(
-        *("ncf-ml1m-hr10", "HR@10, leave one out (NCF)", ML1M, 192, "", "", 0.730),
+        *("ncf-ml1m-hr10", "HR@10, leave one out (NCF)", ML1M, 192, "parallel_cg", "", 0.730),
         higher=True,
+        measured=_quality("ncf-ml-1m", 192, "hr@10"),
         public="about 0.73",
         program="iALS, Rendle et al. 2022",
     ),
     Benchmark(
-        *("ncf-ml1m-ndcg10", "NDCG@10, leave one out (NCF)", ML1M, 192, "", "", 0.452),
+        *("ncf-ml1m-ndcg10", "NDCG@10, leave one out (NCF)", ML1M, 192, "parallel_cg", "", 0.452),
         higher=True,
+        measured=_quality("ncf-ml-1m", 192, "ndcg@10"),
         public="about 0.45",
         program="iALS, Rendle et al. 2022",
     ),
     Benchmark(
-        *("gowalla-recall20", "Recall@20, standard split", GOWALLA, None, "", "", 0.185, 0.1872, True),
+        *("gowalla-recall20", "Recall@20, standard split", GOWALLA, 1024, "dense", "", 0.185, 0.1872, True),
+        measured=_quality("gowalla", 1024, "recall@20"),
         public="0.1872",
         program="SimpleX, Mao et al. 2021",
     ),
     Benchmark(
-        *("gowalla-ndcg20", "NDCG@20, standard split", GOWALLA, None, "", "", 0.151, 0.1557, True),
+        *("gowalla-ndcg20", "NDCG@20, standard split", GOWALLA, 1024, "dense", "", 0.151, 0.1557, True),
+        measured=_quality("gowalla", 1024, "ndcg@20"),
         public="0.1557",
         program="SimpleX, Mao et al. 2021",
     ),
