@@ -22,7 +22,7 @@ TUNED = {
 PARAMETERS = {
     "als_convergence": {"parameters": TUNED},
     "als_netflix": {"repeats": 2},
-    "als_sgd_rbm": {"repeats": 2, "parameters": TUNED, "epochs": {"ALS": 2, "SGD": 3, "RBM": 1}},
+    "als_sgd_rbm": {"repeats": 2, "epochs": {"ALS": 2, "SGD": 3, "RBM": 1}},
     "blend_ml100k": {
         "seeds": 2,
         "epochs": {"RBM": 1, "SGD": 3, "ALS": 2},

@@ -78,7 +78,7 @@ def test_the_recorded_choice_is_reproduced_as_often_as_stated(monkeypatch):
     monkeypatch.setattr(suggestion, "_MODELS", {"ALS": lambda *p, **q: "ALS", "SGD": lambda *p, **q: "SGD"})
     for recorded in suggesting.recordings():
         versions = _expected.soonest_versions(recorded.frame)
-        shape = ["n_users", "n_items", "nnz", "factors"]
+        shape = _expected.SHAPE
         seconds = versions.groupby(["data", *shape, "model"]).seconds.min().unstack("model").dropna()
         told = []
         for (_, *of), row in zip(seconds.index, seconds.itertuples(), strict=True):

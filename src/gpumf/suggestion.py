@@ -69,7 +69,7 @@ def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "au
     recorded crossover between the two: training alone, without biases and with parameters searched for each set, to
     an error half a percent above the best one that both reach. Nothing but the shape of the training set counts, and
     nothing is measured here. After cumf, section 7, which leaves choosing the algorithm by dimensions and sparsity to
-    future work; see the chapter 'When does SGD beat ALS?'.
+    future work; see the page 'ALS or SGD' of the book.
 
     Parameters
     ----------

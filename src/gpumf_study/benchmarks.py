@@ -191,6 +191,10 @@ def _quality(data, factors, metric):
     return Stored("quality_benchmarks", "value", where)
 
 
+def _search(model, variant):
+    return Stored("search_seconds", "seconds", {"model": model, "variant": variant})
+
+
 _IMPLICIT = "implicit 0.7.3 on the same GPU"
 _SURPRISE = Stored("peers_ml100k", "rmse", {"program": "Surprise, SVD", "step": "test"}, repeat="seed")
 _RBM = {"data": "douban-synthetic", "weights": "device", "batches": "device", "part": "epoch"}
@@ -300,11 +304,22 @@ ROWS = [
     Benchmark("search-netflix-100-s", "Search, 100 settings, successive halving", NETFLIX, 100, "", "s", 10, 5),
     Benchmark("search-ml1m-1000-s", "Search, 1,000 settings, 5 folds, one GPU", ML1M, 32, "", "s", 15, 5),
     Benchmark(
-        "search-ml1m-cpu-x", "Search, 100 settings: speed-up over a loop of fits", ML1M, 32, "", "x", 1.2, 1.3, True
+        *("search-ml1m-cpu-x", "Search, 100 settings: speed-up over a loop of fits", ML1M, 32, "parallel_cg"),
+        *("x", 1.2, 1.3, True),
+        measured=_search("ALS", "loop of fits"),
+        over=_search("ALS", "grid"),
+        cpu=True,
     ),
     Benchmark(
-        *("search-ml100k-cpu-x", "Search, ImplicitALS, 200 settings: speed-up over a loop of fits", ML100K, None, ""),
+        "search-ml100k-cpu-x",
+        "Search, ImplicitALS, 200 settings, by halving: speed-up over a loop of fits",
+        ML100K,
+        None,
+        "parallel_cg",
         *("x", 3, 6, True),
+        measured=_search("ImplicitALS", "loop of fits"),
+        over=_search("ImplicitALS", "halving"),
+        cpu=True,
     ),
     Benchmark("gibbs-netflix-100-s", "BayesianMF: 100 samples", NETFLIX, 64, "", "s", 5),
     Benchmark("gibbs-ml1m-rmse", "BayesianMF: test RMSE, five folds", ML1M, 32, "", "RMSE", 0.840, 0.835),

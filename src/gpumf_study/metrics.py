@@ -62,7 +62,10 @@ def _lot(frame, column):
 def _error(values):
     """(variance of the median, degrees of freedom) of repeats; NaN of one alone."""
     n = len(values)
-    return (_MEDIAN**2 * np.var(values, ddof=1) / n, n - 1) if n > 1 else (np.nan, np.nan)
+    if n < 2:
+        return np.nan, np.nan
+    variance = np.var(values, ddof=1) if np.ptp(values) else 0.0  # which is 1e-33 of equal logarithms
+    return _MEDIAN**2 * variance / n, n - 1
 
 
 def _half_width(errors, level):

@@ -165,14 +165,14 @@ def crossover(frame: pd.DataFrame, static: Figure) -> Widget:
     from gpumf_study.experiments.thesis import crossover as experiment
 
     table = experiment.summary(frame)
-    table = table[(table.pair == "fastest") & table.ratio.notna()]
-    sizes = frame.drop_duplicates(["data", "density"]).set_index(["data", "density"])[["n_users", "n_items"]]
+    table = table[(table.variant == "fastest") & table.ratio.notna()]
+    sizes = frame.drop_duplicates(["data", "x_density"]).set_index(["data", "x_density"])
     settings = [
         {
             "data": row.data,
             "density": float(f"{row.density:.3g}"),
-            "users": int(sizes.n_users[row.data, row.density]),
-            "items": int(sizes.n_items[row.data, row.density]),
+            "users": int(sizes.x_n_users[row.data, row.density]),
+            "items": int(sizes.x_n_items[row.data, row.density]),
             "row": float(f"{row.row_ratings:.4g}"),
             "factors": int(row.factors),
             "ratio": float(f"{row.ratio:.3g}"),

@@ -81,7 +81,7 @@ def test_what_runs_here_has_the_full_profile_but_for_the_changes_and_is_not_kept
     monkeypatch.setattr(results, "store", lambda *arguments: stored.append(arguments))
     live = chapters.here(recorded, data=["ml-100k-synthetic"], sides=[4, 16])
     assert live.live and not recorded.live and live.provenance["cpu"] and not stored
-    assert set(live.frame.data) == {"ml-100k-synthetic"} and set(live.frame.side) == {4, 16}
+    assert set(live.frame.data) == {"ml-100k-synthetic"} and set(live.frame.x_side) == {4, 16}
     with pytest.raises(TypeError, match="no parameters"):
         chapters.here(recorded, blocks=3)
 

@@ -204,3 +204,9 @@ def test_counts_have_no_spread():
     frame = pd.DataFrame({"share": [0.25, 0.5, np.nan]})
     assert estimate(frame, "exact", {"column": "share", "across": "max"}) == Estimate(0.5, 0.5, 0.5, 2)
     assert estimate(frame.iloc[2:], "exact", {"column": "share", "across": "min"}) is metrics.NOTHING
+
+
+def test_equal_repeats_have_an_interval_without_width():
+    frame = pd.DataFrame({"solver": ["a"] * 9 + ["b"] * 9, "seconds": [30.0] * 9 + [32.0] * 9})
+    found = estimate(frame, "ratio", {"column": "seconds", "over": {"solver": "a"}, "under": {"solver": "b"}})
+    assert found.low == found.value == found.high == 0.9375

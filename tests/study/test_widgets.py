@@ -91,7 +91,7 @@ def test_what_diverged_is_missing():
 
 def test_settings_are_those_with_a_winner():
     table = crossover.summary(frame("crossover"))
-    table = table[(table.pair == "fastest") & table.ratio.notna()]
+    table = table[(table.variant == "fastest") & table.ratio.notna()]
     settings = widgets.crossover(frame("crossover"), EMPTY).data["settings"]
     assert len(settings) == len(table)
     for one, row in zip(settings, table.itertuples(), strict=True):

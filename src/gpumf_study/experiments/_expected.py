@@ -5,7 +5,7 @@ import pandas as pd
 
 from gpumf import suggestion
 
-SHAPE = ["n_users", "n_items", "nnz", "factors"]
+SHAPE = ["x_n_users", "x_n_items", "x_nnz", "factors"]
 
 
 def soonest_versions(frame):
@@ -13,11 +13,11 @@ def soonest_versions(frame):
 
     Returns
     -------
-    DataFrame with a row a version and setting: data, n_users, n_items, nnz, factors, model, kernel, seconds (to the
-    same error, median over the repeats; missing where one of them did not reach it)
+    DataFrame with a row a version and setting: data, those of SHAPE, model, solver, seconds (to the same error,
+    median over the repeats; missing where one of them did not reach it)
     """
-    keys = ["data", *SHAPE, "model", "kernel"]
-    groups = frame[frame.pair != "published"].groupby(keys, sort=False).seconds
+    keys = ["data", *SHAPE, "model", "solver"]
+    groups = frame[frame.variant != "published"].groupby(keys, sort=False).seconds
     return groups.agg(lambda seconds: seconds.median(skipna=False)).reset_index()
 
 
@@ -28,12 +28,12 @@ def time_weights(versions):
 
     Returns
     -------
-    dict (model, kernel) -> array (4,)
+    dict (model, solver) -> array (4,)
     """
     reached = versions.dropna(subset="seconds")
     return {
         key: np.linalg.lstsq(_terms(rows), np.log(rows.seconds.to_numpy()), rcond=None)[0]
-        for key, rows in reached.groupby(["model", "kernel"], sort=False)
+        for key, rows in reached.groupby(["model", "solver"], sort=False)
     }
 
 
@@ -58,7 +58,7 @@ def expected(frame, left_out=True):
     parts = []
     for data, rows in versions.groupby("data", sort=False):
         weights = time_weights(versions[versions.data != data] if left_out else versions)
-        for key, of_version in rows.groupby(["model", "kernel"], sort=False):
+        for key, of_version in rows.groupby(["model", "solver"], sort=False):
             logarithms = _terms(of_version) @ weights.get(key, np.full(4, np.nan))
             parts.append(of_version.assign(expected=np.exp(logarithms)))
     return pd.concat(parts, ignore_index=True)

@@ -49,7 +49,7 @@ def _fit(result):
         yield f'"{name}" = [{min(values)!r}, {max(values)!r}]'
     left_out = _expected.expected(frame)
     for (model, kernel), weights in _expected.time_weights(versions).items():
-        rows = left_out[(left_out.model == model) & (left_out.kernel == kernel)]
+        rows = left_out[(left_out.model == model) & (left_out.solver == kernel)]
         within = np.exp(np.log(rows.expected / rows.seconds).abs().median())
         options = ", ".join(f"{name} = {value}" for name, value in _OPTIONS.get(kernel, {}).items())
         yield from ("", f"[{device}.solvers.{model}.{kernel}]")

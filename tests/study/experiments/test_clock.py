@@ -189,9 +189,9 @@ RBM_EPOCH = {"rbm_tuning": 10 * BATCH, "all_schemes": 10 * BATCH, "als_sgd_rbm":
 
 def test_models_are_compared_by_the_seconds_until_a_level(clock):
     frame = run("crossover")
-    reached = frame[frame.epochs.notna()]
-    assert len(reached) and list(reached.seconds) == list(reached.epochs)
-    assert frame.seconds.isna().equals(frame.epochs.isna())
+    reached = frame[frame.epoch.notna()]
+    assert len(reached) and list(reached.seconds) == list(reached.epoch)
+    assert frame.seconds.isna().equals(frame.epoch.isna())
 
 
 def test_the_time_of_a_fit_has_its_parts_and_recommending_its_own(clock, monkeypatch):

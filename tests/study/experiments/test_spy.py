@@ -13,10 +13,10 @@ from spy import PARAMETERS, common, seen
 pytestmark = pytest.mark.slow
 
 # They fit one model of fixed parameters, or in processes of their own, or beside a package that is not here, or fit
-# features beside ratings.
+# features beside ratings, or search.
 APART = {"thread_scaling", "sgd_thread_scaling", "startup", "als_implicit_cpu"}
 APART |= {"peers_ml100k", "peers_sgd", "peers_als", "als_hugewiki", "als_streamed", "document_clustering"}
-APART |= {"further_features", "als_then_sgd"}
+APART |= {"further_features", "search_seconds", "als_then_sgd"}
 
 
 def fits(name):
@@ -37,15 +37,6 @@ PORTIONS = {"crossover", "sparsity", "stale_rbm"}
 EXPECTED = {
     "als_convergence": {("ALS", 8, 0.11, None, 2, 0)},
     "als_netflix": {("ALS", 32, 0.05, None, 2, seed) for seed in (0, 1)},
-    "als_sgd_rbm": {
-        (model, size, regularization, rate, epochs, seed)
-        for model, size, regularization, rate, epochs in (
-            ("ALS", 16, 0.11, None, 2),
-            ("SGD", 16, 0.07, 0.013, 3),
-            ("RBM", 128, 0.0, 0.03, 1),
-        )
-        for seed in (0, 1)
-    },
     "block_errors": {("SGD", 4, 0.03, 0.005, 3, seed) for seed in (0, 1)},
     "block_times": {("SGD", f, 0.03, 0.005, epochs, 0) for f in (2, 4, 8) for epochs in (1, 2)},
     "cumf_convergence": {("ALS", 4, 0.05, None, 2, 0), ("SGD", 4, 0.05, 0.02, 2, 0)},
@@ -161,6 +152,7 @@ CHOOSING = {
     "sgd_ml100k",
     "sparsity",
     "speedups",
+    "als_sgd_rbm",
 }
 
 
@@ -212,10 +204,12 @@ def test_rows_say_what_trained_and_how_well(name):
     fits = [fit for fit in log.fits if fit.model != "Blend"]
     for column in {"kernel", "solver"} & set(frame):
         assert set(frame[column].dropna()) - {"popularity"} == {fit.solver for fit in fits if fit.epochs}
-    for column in {"factors", "regularization", "learning_rate", "threads"} & set(frame):
-        given = {fit.parameters.get(column) for fit in fits}
-        if column == "regularization":
-            given |= {fit.parameters.get("weight_decay") for fit in fits}
+    of_fits = {"regularization", "learning_rate", "x_regularization", "x_learning_rate", "factors", "threads"}
+    for column in of_fits & set(frame):
+        other = {"x_regularization": "weight_decay", "regularization": "weight_decay", "factors": "hidden"}.get(
+            column
+        )
+        given = {fit.parameters.get(name) for fit in fits for name in (column.removeprefix("x_"), other)}
         assert set(frame[column].dropna()) <= given
     for column in {"repeat", "seed"} & set(frame) if name not in TIMED else ():
         assert set(frame[column]) == {what(fit)[-1] for fit in fits}
@@ -224,6 +218,8 @@ def test_rows_say_what_trained_and_how_well(name):
     if name not in BESIDE:
         for measure in {"rmse", "mae"} & set(frame):
             assert set(frame[measure].dropna()) <= log.errors[measure]
+        for measure in {*frame.metric.dropna()} & {"rmse", "mae"} if "metric" in frame else ():
+            assert set(frame.value[frame.metric == measure].dropna()) <= log.errors[measure]
         if "nnz" in frame:
             assert set(frame.nnz) <= {fit.train.nnz for fit in fits}
 
@@ -271,9 +267,9 @@ def test_both_models_are_timed_to_a_level_of_the_held_out_ratings():
     assert {what(fit)[-1] for fit in log.fits} == {0, 1}
     for fit in log.fits[-4:]:
         (row,) = log.frame[(log.frame.model == fit.model) & (log.frame.repeat == what(fit)[-1])].itertuples()
-        assert what(fit)[2] == row.regularization and (fit.model == "ALS" or what(fit)[3] == row.learning_rate)
-        if row.epochs == row.epochs:
-            assert fit.rows == row.epochs + 1, "it ends where the level is reached"
+        assert what(fit)[2] == row.x_regularization and (fit.model == "ALS" or what(fit)[3] == row.x_learning_rate)
+        if row.epoch == row.epoch:
+            assert fit.rows == row.epoch + 1, "it ends where the level is reached"
 
 
 def test_sgd_is_judged_with_what_the_held_out_ratings_chose():

@@ -9,8 +9,8 @@ import pandas as pd
 
 from gpumf.solvers.sgd_partition import diagonal_blocks
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above, below
 from gpumf_study.experiments import identity, load_ratings
-from gpumf_study.findings import Finding, Holds
 
 SQUARE, RECTANGULAR = "square, GPUSGD", "rectangular, NewGPUSGD"
 
@@ -22,17 +22,9 @@ PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "sides":
 
 
 def run(data, sides):
-    """Partition sets of ratings.
+    """Return `blank`, the share of blocks without a rating, and `busy`, of partitions with so many blocks of a side.
 
-    Parameters
-    ----------
-    data : names of data sets
-    sides : list of int, blocks of a side
-
-    Returns
-    -------
-    DataFrame with a row a partition: data, nnz, side, partition, blank (share of its blocks without a rating), busy
-    (the mean over the largest number of ratings of the blocks of a tag, over all tags, weighted by that number)
+    `busy` is the mean over the largest number of ratings in blocks of a tag, over all tags, weighted by the latter.
     """
     rows, identities = [], []
     for name in data:
@@ -43,59 +35,66 @@ def run(data, sides):
         for side in sides:
             for partition, shape in shapes.items():
                 counts = np.diff(diagonal_blocks(ratings, side, *shape).offsets).reshape(side, side)
-                busy = counts.sum() / (side * counts.max(axis=1).sum())
-                rows.append((ratings.name, ratings.nnz, side, partition, (counts == 0).mean(), busy))
-    frame = pd.DataFrame(rows, columns=["data", "nnz", "side", "partition", "blank", "busy"])
+                shares = {"blank": (counts == 0).mean(), "busy": counts.sum() / (side * counts.max(axis=1).sum())}
+                rows += [(ratings.name, partition, *pair, side, ratings.nnz) for pair in shares.items()]
+    frame = pd.DataFrame(rows, columns=["data", "variant", "metric", "value", "x_side", "x_nnz"])
+    frame = frame.assign(task="partition")
     frame.attrs["datasets"] = identities
     return frame
 
 
 def summary(frame):
-    """The shares side by side: a DataFrame with the index (data, side) and the columns (blank or busy, partition)."""
-    return frame.pivot(index=["data", "side"], columns="partition", values=["blank", "busy"])
+    """Return the shares by data set and blocks of a side: the columns are (blank or busy, partition)."""
+    return frame.pivot(index=["data", "x_side"], columns=["metric", "variant"], values="value")
+
+
+def saved(frame):
+    """Return by data set and blocks of a side how much smaller the share of blank blocks is than with square ones."""
+    blank = summary(frame).blank
+    return (blank[SQUARE] - blank[RECTANGULAR]).rename("saved").reset_index()
 
 
 def figure(frame):
-    """The share of blank blocks against the blocks of a side, a line a partition, a data set each."""
+    """Draw the share of blank blocks against the blocks of a side, a line a partition, a panel a data set."""
     names = frame.data.unique()
     figure, (axes,) = style.panels(columns=len(names), height=3.2, sharey=True)
+    blank = summary(frame).blank
     for axis, name in zip(axes, names, strict=True):
         for partition, colour in ((SQUARE, "sky"), (RECTANGULAR, "green")):
-            rows = frame[(frame.data == name) & (frame.partition == partition)].set_index("side")
-            axis.plot(rows.blank, "-o", color=style.COLOURS[colour], label=partition, markersize=4)
-        axis.set(xlabel="blocks of a side", ylabel="share of blank blocks", title=name, ylim=(0, 1))
+            line = blank.loc[name][partition]
+            axis.plot(line, "-o", color=style.COLOURS[colour], label=partition, markersize=4)
+        last = line.index[-1], line.iloc[-1]
+        axis.annotate(f"{last[1]:.1%}", last, (-4, 6), textcoords="offset points", ha="right")
+        axis.set(xlabel="blocks of a side", ylabel="share of blank blocks", title=style.data_name(name), ylim=(0, 1))
         style.log_scale(axis.xaxis)
     style.legend(figure, axes[0], 2)
     return figure
 
 
-def _most_blank(frame):
-    """The share of blank blocks of NewGPUSGD with 1,024 of a side, where it is largest."""
-    rows = frame[(frame.partition == RECTANGULAR) & (frame.side == 1024)]
-    return rows.blank.max(), 0.0, "of the blocks"
-
-
-def _least_saved(frame):
-    """By how much the share of blank blocks is smaller than with square ones, where that is least."""
-    saved = frame.pivot(index=["data", "side"], columns="partition", values="blank")
-    return (saved[SQUARE] - saved[RECTANGULAR]).min(), 0.0, "of the blocks"
-
-
-FINDINGS = [
-    Finding(
+CLAIMS = [
+    Claim(
         "newgpusgd-no-blank-blocks",
         "newgpusgd",
         "Figure 12",
-        "NewGPUSGD does not generate blank blocks, with 1,024 of a side.",
-        _most_blank,
-        Holds(below=0.01),
+        "Share of blank blocks of NewGPUSGD with 1,024 of a side, the largest of all data sets.",
+        metric="exact",
+        select={
+            "column": "value",
+            "where": {"metric": "blank", "variant": RECTANGULAR, "x_side": 1024},
+            "across": "max",
+        },
+        criterion=below(0.01),
+        evidence="synthetic",
     ),
-    Finding(
+    Claim(
         "newgpusgd-fewer-blank-blocks",
         "newgpusgd",
         "Figure 12",
-        "Rectangular blocks are blank less often than square ones, on every set and with every number of blocks.",
-        _least_saved,
-        Holds(above=0.0),
+        "Share of blank blocks of GPUSGD minus that of NewGPUSGD, the least of all data sets and numbers of blocks.",
+        metric="exact",
+        select={"column": "saved", "across": "min"},
+        criterion=above(0.0),
+        evidence="synthetic",
+        table=saved,
     ),
 ]

@@ -7,7 +7,6 @@ as there are factors. The other count has the inner product too: one multiplicat
 tree, against a multiplication and addition for each factor.
 """
 
-from functools import partial
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -17,8 +16,8 @@ import pandas as pd
 from gpumf import SGD
 from gpumf.ratings import Ratings
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import _published
-from gpumf_study.findings import Finding, Holds, Near, ratio
+from gpumf_study.claims import Claim, above, near
+from gpumf_study.experiments import _published as _stated
 
 PUBLISHED, WITH_SUMS = "as published", "with the inner product"
 SIDE, KNOWN = 4, 8
@@ -57,17 +56,7 @@ def turns(solver, cells, threads):
 
 
 def run(factors):
-    """Count the units of every block that fits.
-
-    Parameters
-    ----------
-    factors : list of int, as many threads as factors
-
-    Returns
-    -------
-    DataFrame with a row a block, scheme and count: factors, layout (of `blocks`), solver, count (PUBLISHED or
-    WITH_SUMS), turns, units
-    """
+    """Count the units of every block that fits, with as many threads as factors."""
     rows = []
     for f in factors:
         rounds = int(np.ceil(np.log2(f)))
@@ -75,19 +64,20 @@ def run(factors):
         for layout, cells in enumerate(blocks()):
             for solver, costs in of_turn.items():
                 n = int(turns(solver, cells, f).max()) + 1
-                rows += [(f, layout, solver, count, n, n * cost) for count, cost in costs.items()]
-    return pd.DataFrame(rows, columns=["factors", "layout", "solver", "count", "turns", "units"])
+                rows += [(solver, count, f, n * cost, layout) for count, cost in costs.items()]
+    frame = pd.DataFrame(rows, columns=["solver", "variant", "factors", "value", "x_layout"])
+    return frame.assign(task="count units", model="SGD", metric="units")
 
 
 def summary(frame):
-    """The fewest and the most units of any block: a DataFrame with the index (factors, count, solver)."""
-    return frame.groupby(["factors", "count", "solver"]).units.agg(["min", "max"])
+    """Return the fewest and the most units of any block by factors, count and solver."""
+    return frame.groupby(["factors", "variant", "solver"]).value.agg(["min", "max"])
 
 
 def figure(frame):
-    """Two blocks that fit, the first and the last, and in which turn the schemes take their ratings."""
+    """Draw two blocks that fit, the first and the last, and in which turn the solvers take their ratings."""
     layouts = blocks()
-    shown = [frame.layout.min(), frame.layout.max()]
+    shown = [frame.x_layout.min(), frame.x_layout.max()]
     figure, axes = style.panels(columns=2, rows=len(shown), height=5.6, width=6.5)
     f = int(frame.factors.min())
     for row, layout in zip(axes, shown, strict=True):
@@ -99,39 +89,41 @@ def figure(frame):
             axis.imshow(grid, cmap="Greys", vmin=0, vmax=4)
             for cell, turn in zip(cells, taken, strict=True):
                 axis.text(cell % SIDE, cell // SIDE, turn + 1, ha="center", va="center")
-            units = frame[(frame.layout == layout) & (frame.solver == solver) & (frame.factors == f)]
-            units = units.set_index("count").units
+            units = frame[(frame.x_layout == layout) & (frame.solver == solver) & (frame.factors == f)]
+            units = units.set_index("variant").value
             axis.set(xticks=[], yticks=[], xlabel=f"{units[PUBLISHED]} units, {units[WITH_SUMS]} with the product")
             axis.set_title(style.LOOKS["SGD", solver].name)
             axis.grid(visible=False)
     return figure
 
 
-def _units(frame, count):
-    """How many times as long GPUSGD takes, of all blocks."""
-    rows = frame[(frame.factors == 3) & (frame["count"] == count)].set_index("solver").units
-    return *ratio(rows.loc[["gpusgd"]], rows.loc[["newgpusgd"]]), "x"
+def _published(solver):
+    return _stated.value("Figure 8", f"time of {solver}", model=solver, source="newgpusgd")
 
 
-def _units_published(scheme):
-    return _published.value("Figure 8", f"time of {scheme}", model=scheme, source="newgpusgd")
+def _ratio(count):
+    where = {"factors": 3, "variant": count}
+    return {"column": "value", "where": where, "over": {"solver": "gpusgd"}, "under": {"solver": "newgpusgd"}}
 
 
-FINDINGS = [
-    Finding(
+CLAIMS = [
+    Claim(
         "newgpusgd-fig-8",
         "newgpusgd",
         "Figure 8",
-        "Of an example block with 3 factors GPUSGD takes 15 units of time and NewGPUSGD 8.",
-        partial(_units, count=PUBLISHED),
-        Near(_units_published("GPUSGD") / _units_published("NewGPUSGD"), 1.001),
+        "Units of time of GPUSGD over those of NewGPUSGD, example block with 3 factors.",
+        _published("GPUSGD") / _published("NewGPUSGD"),
+        "ratio",
+        _ratio(PUBLISHED),
+        near(_published("GPUSGD") / _published("NewGPUSGD"), 1.001),
     ),
-    Finding(
+    Claim(
         "newgpusgd-fig-8-sums",
         "newgpusgd",
         "Figure 8",
-        "NewGPUSGD is ahead on its example block with the inner product counted too.",
-        partial(_units, count=WITH_SUMS),
-        Holds(above=1.0),
+        "Units of time of GPUSGD over those of NewGPUSGD with the inner product counted too.",
+        metric="ratio",
+        select=_ratio(WITH_SUMS),
+        criterion=above(1.0),
     ),
 ]

@@ -1,12 +1,12 @@
-"""When does SGD beat ALS? The time of each to the same error, over density, ratings of a row, and factors.
+"""When is SGD faster than ALS? The time of each to the same error, over density, ratings a row, and factors.
 
-The thesis (section 6.5) finds ALS the faster one on dense Jester and SGD on sparse Douban, and leaves open (section
-7.1) when which is better. Here real and synthetic sets are thinned, users and items staying, and trained with more
-and more factors. What suits a dense set does not suit a sparse one (`sparsity`), so that lambda and the learning
-rate are searched for each of them, with the fastest versions and a tenth of the training ratings held out: first the
-best MAE of either model on these, of which the higher one and 0.5 % more is the error that both are to reach; then
-the parameters with which each is there after the fewest epochs. The published versions run with the same. A run ends
-where it reaches the error on the held-out ratings, and is judged by the test ratings.
+Source: thesis, section 6.5: ALS is faster on dense Jester, SGD on sparse Douban; section 7.1 asks when. Real and
+synthetic data sets are thinned, users and items staying, and trained with more and more factors. Lambda and the
+learning rate are searched for each setting with the fastest versions and a tenth of the training ratings held out:
+first the best MAE of either model on these, of which the higher one and 0.5 % more is the error that both are to
+reach; then the parameters with which each is there after the fewest epochs. The published versions run with the same.
+A run ends where it reaches the error on the held-out ratings, and is judged by the test ratings. A setting counts if
+its error is below that of user and item biases.
 """
 
 from itertools import cycle
@@ -19,10 +19,11 @@ from tqdm import tqdm
 from gpumf import ALS, SGD, backends
 from gpumf._util.counter_rng import random_subset
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity, load_ratings, trained
 from gpumf_study.experiments._expected import expected, named
+from gpumf_study.experiments.gpumf.defaults import damped_biases
 from gpumf_study.experiments.thesis import parameter_search
-from gpumf_study.findings import Finding, Holds, Open, Target
 
 SLACK = 0.005  # of the error to which both are timed
 
@@ -80,10 +81,9 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
 
     Returns
     -------
-    DataFrame with a row a timed run: data, share, n_users, n_items, nnz and density (of the training set), pair,
-    model, kernel, device, factors, regularization, learning_rate (missing for ALS), repeat, level (the MAE to reach
-    on held-out ratings), epochs and seconds (of training alone, until then; missing where it is not reached), mae (on
-    the test set, at the end of the run)
+    DataFrame with a row a timed run: variant (the pair), epoch and seconds until the level (missing where it is not
+    reached), the MAE on the test set at the end of the run, x_share, x_n_users, x_n_items, x_nnz and x_density (of
+    the training set), x_level (the MAE to reach on held-out ratings), x_biases_mae (there, of user and item biases)
     """
     pairs = PAIRS if backends.available() else _ON_CPU
     grids = {
@@ -98,8 +98,9 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
         whole, held_out = train.split(0.1)
         for share in shares:
             train = whole.select(random_subset(whole.nnz, round(share * whole.nnz), 0)) if share < 1 else whole
-            of_part = {"data": ratings.name, "share": share, "n_users": train.n_users, "n_items": train.n_items}
-            of_part |= {"nnz": train.nnz, "density": train.density}
+            of_part = {"data": ratings.name, "task": "fit", "phase": "train", "metric": "mae", "x_share": share}
+            of_part |= {"x_n_users": train.n_users, "x_n_items": train.n_items, "x_nnz": train.nnz}
+            of_part |= {"x_density": train.density, "x_biases_mae": biases_mae(train, held_out)}
             for f in tqdm(factors, desc=f"crossover {ratings.name}, {share:g}", leave=False):
 
                 def fit(model, versions, parameters, seed, level=-np.inf, train=train, held_out=held_out, f=f):
@@ -127,14 +128,21 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
                         for repeat in range(repeats):
                             fitted = fit(model, versions, parameters, repeat, level)
                             n_epochs, seconds = _reached(fitted.history, level)
-                            what = {"pair": pair, "model": model.__name__, "kernel": fitted.solver}
-                            what |= {"device": fitted.device, "factors": f, "learning_rate": np.nan, **parameters}
-                            what |= {"repeat": repeat, "level": level, "epochs": n_epochs}
-                            what |= {"seconds": seconds if np.isfinite(seconds) else np.nan}
-                            rows.append(of_part | what | {"mae": fitted.score(test)["mae"]})
+                            what = {"variant": pair, "model": model.__name__, "solver": fitted.solver}
+                            what |= {"device": fitted.device, "factors": f, "repeat": repeat, "x_level": level}
+                            what |= {f"x_{key}": value for key, value in parameters.items()}
+                            what |= {"epoch": n_epochs, "seconds": seconds if np.isfinite(seconds) else np.nan}
+                            rows.append(of_part | what | {"value": fitted.score(test)["mae"]})
     frame = pd.DataFrame(rows)
     frame.attrs["datasets"] = identities
     return frame
+
+
+def biases_mae(train, held_out):
+    """Return the MAE of user and item biases on held-out ratings."""
+    of_user, of_item = damped_biases(train)
+    predicted = train.mean + of_user[held_out.users] + of_item[held_out.items]
+    return float(np.abs(held_out.values - predicted).mean())
 
 
 def _reached(history, level):
@@ -150,71 +158,79 @@ def _soonest(history, level):
 
 
 def summary(frame):
-    """Which model is sooner at the same error, from the frame of `run`.
+    """Which model is faster to the same error, from the frame of `run`.
 
     Returns
     -------
-    DataFrame with a row a part of a set, number of factors and pair of versions: data, density, row_ratings (nnz
-    over n_users + n_items, the ratings of a row of either side), nnz, pair, factors, als and sgd (seconds to the
-    same error, medians over the repeats; missing where one did not reach it), ratio (sgd over als, above 1 where ALS
-    is sooner), als_mae and sgd_mae (means over the repeats)
+    DataFrame with a row a part of a data set, number of factors and pair of versions: data, density, row_ratings
+    (x_nnz over users and items together), variant, factors, als and sgd (seconds to the same error, medians over the
+    repeats; missing where one did not reach it), ratio (sgd over als, above 1 where ALS is faster), counts (whether
+    the error is below that of user and item biases; missing where that is not known)
     """
-    row_ratings = frame.nnz / (frame.n_users + frame.n_items)
-    keys = ["data", "density", "row_ratings", "nnz", "pair", "factors"]
-    runs = frame.assign(row_ratings=row_ratings, pair=frame.pair.replace("Hogwild", "fastest"))
-    groups = runs.groupby([*keys, "model", "kernel"], sort=False)
-    versions = groups.agg(seconds=("seconds", lambda s: s.median(skipna=False)), mae=("mae", "mean")).reset_index()
-    soonest = versions.sort_values("seconds", kind="stable").drop_duplicates([*keys, "model"])
-    wide = soonest.set_index([*keys, "model"])[["seconds", "mae"]].unstack("model")
-    table = pd.DataFrame(
-        {
-            "als": wide["seconds", "ALS"],
-            "sgd": wide["seconds", "SGD"],
-            "ratio": wide["seconds", "SGD"] / wide["seconds", "ALS"],
-            "als_mae": wide["mae", "ALS"],
-            "sgd_mae": wide["mae", "SGD"],
-        }
+    row_ratings = frame.x_nnz / (frame.x_n_users + frame.x_n_items)
+    biases = frame.x_biases_mae if "x_biases_mae" in frame else np.nan
+    counts = (frame.x_level < biases).where(pd.Series(biases, frame.index).notna(), None)
+    pair = frame.variant.replace("Hogwild", "fastest")
+    runs = frame.assign(row_ratings=row_ratings, density=frame.x_density, variant=pair, counts=counts)
+    keys = ["data", "density", "row_ratings", "variant", "factors"]
+    groups = runs.groupby([*keys, "model", "solver"], sort=False)
+    versions = groups.agg(seconds=("seconds", lambda s: s.median(skipna=False)), counts=("counts", "first"))
+    soonest = versions.reset_index().sort_values("seconds", kind="stable").drop_duplicates([*keys, "model"])
+    table = soonest.set_index([*keys, "model"]).seconds.unstack("model").rename(columns=str.lower)
+    table = table.assign(ratio=table.sgd / table.als, counts=soonest.groupby(keys).counts.first())
+    return table.reset_index().sort_values(["variant", "data", "density", "factors"], ignore_index=True)
+
+
+def shares(frame):
+    """Return the share of the settings that count in which SGD is faster, a data set a repeat: x_share_sgd."""
+    table = _counting(frame)
+    return (
+        (table.ratio < 1)
+        .groupby(table.data)
+        .mean()
+        .rename("x_share_sgd")
+        .reset_index()
+        .rename_axis("repeat")
+        .reset_index()
     )
-    return table.reset_index().sort_values(["pair", "data", "density", "factors"], ignore_index=True)
 
 
-def crossings(frame, pair):
-    """The factors from which on SGD is sooner, on each part of each set, from the frame of `run`.
+def told(frame):
+    """Return what a line fitted to the other data sets tells rightly of each, a data set a repeat: x_gain.
 
-    Returns
-    -------
-    DataFrame with a row a part of a set: data, density, row_ratings, factors (the fewest from which on SGD is sooner
-    with all more that were measured; missing where ALS is with the most)
+    The line parts the logarithms of the ratings of a row and of the factors; x_gain is its accuracy less that of
+    always naming the model that is faster in most settings of all data sets.
     """
-    table = summary(frame)
-    rows = []
-    for key, part in table[table.pair == pair].groupby(["data", "density", "row_ratings"], sort=False):
-        from_most = part.sort_values("factors", ascending=False)
-        of_sgd = from_most[(from_most.ratio < 1).cummin()]
-        rows.append((*key, of_sgd.factors.min() if len(of_sgd) else np.nan))
-    return pd.DataFrame(rows, columns=["data", "density", "row_ratings", "factors"])
-
-
-def boundary(frame, pair="fastest"):
-    """The line, in the logarithms of the ratings of a row and of the factors, that parts ALS's settings from SGD's.
-
-    Returns
-    -------
-    (weights, accuracy, majority) : of 1, ln(row_ratings) and ln(factors), SGD being sooner where their sum is above
-    zero; the share of the settings told rightly by a line fitted to the other data sets alone; and by always naming
-    the model that is sooner in most of those
-    """
-    table = summary(frame)
-    table = table[table.pair == pair].dropna(subset="ratio")
+    table = _counting(frame)
     x = np.column_stack([np.ones(len(table)), np.log(table.row_ratings), np.log(table.factors)])
     sgd, data = (table.ratio < 1).to_numpy(), table.data.to_numpy()
-    told, majority = [], []
+    gains = []
     for name in np.unique(data) if len(np.unique(data)) > 1 else []:
         rest = data != name
-        told += list((x[~rest] @ _logistic(x[rest], sgd[rest]) > 0) == sgd[~rest])
-        majority += list((sgd[rest].mean() > 0.5) == sgd[~rest])
-    means = (float(np.mean(shares)) if shares else np.nan for shares in (told, majority))
-    return _logistic(x, sgd), *means
+        right = (x[~rest] @ _logistic(x[rest], sgd[rest]) > 0) == sgd[~rest]
+        gains.append(right.mean() - ((sgd.mean() > 0.5) == sgd[~rest]).mean())
+    return pd.DataFrame({"repeat": range(len(gains)), "x_gain": gains})
+
+
+def named_gain(frame):
+    """Return the same gain of the fitted times of `gpumf.suggest`."""
+    table = named(frame)
+    right, most = table.named == table.sooner, table.sooner == table.sooner.mode().iloc[0] if len(table) else None
+    gains = (right.astype(float) - most).groupby(table.data, sort=False).mean() if len(table) else []
+    return pd.DataFrame({"repeat": range(len(gains)), "x_gain": list(gains)})
+
+
+def expected_factor(frame):
+    """Return the median factor between expected and measured seconds, a data set a repeat: x_factor."""
+    table = expected(frame)
+    factors = np.log(table.expected / table.seconds).abs().groupby(table.data, sort=False).median()
+    return pd.DataFrame({"repeat": range(len(factors)), "x_factor": np.exp(factors.to_numpy())}).dropna()
+
+
+def _counting(frame):
+    """The settings of the fastest versions whose error is below that of user and item biases."""
+    table = summary(frame)
+    return table[(table.variant == "fastest") & table.ratio.notna() & (table.counts == True)]  # noqa: E712
 
 
 def _logistic(x, y, decay=0.01, steps=50):
@@ -233,14 +249,14 @@ def figure(frame):
     A mark is a part of a data set; purple ones have SGD sooner, green ones ALS, by the factor that stands beside it.
     """
     table = summary(frame).dropna(subset="ratio")
-    pairs = [pair for pair in PAIRS if pair in set(table.pair)]
+    pairs = [pair for pair in PAIRS if pair in set(table.variant)]
     names = table.data.unique()
     markers = dict(zip(names, "osD^v"[: len(names)], strict=True))
     # Sets whose marks come close have their numbers on different sides.
     sides = dict(zip(names, cycle((9, -15))))
     figure, (axes,) = style.panels(columns=len(pairs), height=4.6, sharey=True)
     for axis, pair in zip(axes, pairs, strict=True):
-        rows = table[table.pair == pair]
+        rows = table[table.variant == pair]
         for row in rows.itertuples():
             colour = style.COLOURS["green" if row.ratio > 1 else "purple"]
             strength = min(0.25 + abs(np.log10(row.ratio)) / 1.5, 1)
@@ -250,77 +266,59 @@ def figure(frame):
             axis.plot(*place, markers[row.data], markersize=8, **faces)
             label = f"{by:.{0 if by > 10 else 1}f}"
             axis.annotate(label, place, (0, sides[row.data]), textcoords="offset points", ha="center", size=7)
-        axis.set(xlabel="ratings of a row", ylabel="factors", title=f"{pair} versions")
+        axis.set(xlabel="ratings of a user or item", ylabel="factors", title=f"{pair} versions")
         axis.set_yscale("log", base=2)
         axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.margins(0.12)
         style.log_scale(axis.xaxis)
     for name, marker in markers.items():
-        axes[0].plot([], [], marker, color="0.6", label=name, markersize=8)
-    axes[0].plot([], [], "s", color=style.COLOURS["green"], label="ALS sooner", markersize=8)
-    axes[0].plot([], [], "s", color=style.COLOURS["purple"], label="SGD sooner", markersize=8)
+        axes[0].plot([], [], marker, color="0.6", label=style.data_name(name), markersize=8)
+    axes[0].plot([], [], "s", color=style.COLOURS["green"], label="ALS faster", markersize=8)
+    axes[0].plot([], [], "s", color=style.COLOURS["purple"], label="SGD faster", markersize=8)
     style.legend(figure, axes[0], 3)
     return figure
 
 
-def _sooner(frame):
-    ratio = summary(frame).query("pair == 'fastest'").ratio.dropna()
-    return (ratio < 1).mean(), np.nan, "of the settings"
+def _claim(name, publication, section, statement, column, table, criterion=None):
+    metric, select = "median", {"column": column}
+    return Claim(name, publication, section, statement, None, metric, select, criterion, "synthetic", table)
 
 
-def _told(frame):
-    """What the fitted boundary tells rightly of sets that it has not seen, beyond the more frequent answer."""
-    _, accuracy, majority = boundary(frame)
-    return accuracy - majority, np.nan, "of the settings"
-
-
-def _named(frame):
-    """What fitted times tell rightly of sets that they have not seen, beyond the more frequent answer."""
-    table = named(frame)
-    return ((table.named == table.sooner).mean() - (table.mostly == table.sooner).mean()), np.nan, "of the settings"
-
-
-def _typical_factor(frame):
-    """The median over settings and versions of the factor between expected and measured seconds."""
-    table = expected(frame)
-    return np.exp(np.log(table.expected / table.seconds).abs().median()), np.nan, "x"
-
-
-FINDINGS = [
-    Finding(
-        "thesis-sgd-or-als-boundary",
-        "thesis",
-        "Section 7.1",
-        "The ratings of a row and the factors say which of ALS and SGD is sooner: what a line fitted to other data "
-        "sets tells rightly, beyond always naming the one that mostly is in these other sets.",
-        _told,
-        Holds(above=0, margin=0.05),
-    ),
-    Finding(
+CLAIMS = [
+    _claim(
         "thesis-sgd-or-als",
         "thesis",
         "Section 7.1",
-        "When is SGD better than ALS? The share of the settings in which the sooner of `fast` and Hogwild is "
-        "sooner at the same error than `tensor_core`, over density, ratings of a row, and factors.",
-        _sooner,
-        Open(),
+        "Share of the settings in which SGD is faster than ALS to the same error; median of data sets.",
+        "x_share_sgd",
+        shares,
     ),
-    Finding(
+    _claim(
+        "thesis-sgd-or-als-boundary",
+        "thesis",
+        "Section 7.1",
+        "Accuracy of predicting which of ALS and SGD is faster by ratings a row and factors, on data sets left "
+        "out, minus the majority baseline.",
+        "x_gain",
+        told,
+        above(0),
+    ),
+    _claim(
         "suggest-sooner",
         "gpumf",
         None,
-        "suggest | data sets left out of its fit | 8 to 128 factors | the sooner of ALS and SGD told rightly, beyond "
-        "always naming the one that mostly is in the others",
-        _named,
-        Holds(above=0, margin=0.05),
+        "Accuracy of suggest in predicting which of ALS and SGD is faster, on data sets left out, minus the majority "
+        "baseline.",
+        "x_gain",
+        named_gain,
+        above(0),
     ),
-    Finding(
+    _claim(
         "suggest-seconds",
         "gpumf",
         None,
-        "suggest | data sets left out of its fit | 8 to 128 factors | factor between expected and measured seconds, "
-        "the median",
-        _typical_factor,
-        Target(2.0, stretch=1.5),
+        "Factor between the seconds that suggest expects and measured ones, on data sets left out.",
+        "x_factor",
+        expected_factor,
     ),
 ]

@@ -66,7 +66,7 @@ def run(data, als_epochs, updates, rates, repeats):
 
     def models(train, repeat):
         epochs, threshold = int(np.ceil(updates / train.nnz)), _published.threshold(train.name)
-        published = {name: _arguments(train.name, name) for name in ("ALS", "SGD")}
+        published = {name: arguments(train.name, name) for name in ("ALS", "SGD")}
         tuned = published["SGD"] | {"learning_rate": _fastest(train, rates, published["SGD"], epochs, threshold)}
         settings = {"published": published, "tuned": {"SGD": tuned}}
         for setting, of in settings.items():
@@ -83,7 +83,7 @@ def run(data, als_epochs, updates, rates, repeats):
     return sweep.sweep(models, data, als_epochs, repeats, held_out=0.2, metrics=("rmse", "mae"))
 
 
-def _arguments(data, model):
+def arguments(data, model):
     """The published parameters of a model on a data set."""
     found = {
         varied: _published.value(artefact, quantity, data)

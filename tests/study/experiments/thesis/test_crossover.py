@@ -4,12 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from gpumf import ALS
 from gpumf_study import figure_style as style
 from gpumf_study.experiments.thesis import crossover
-from outcomes import assert_drawn, word
+from outcomes import assert_drawn
 from support import ragged_ratings
 
 
@@ -21,15 +20,14 @@ def mapped():
             for model in ("ALS", "SGD"):
                 seconds = 1.0 if model == "ALS" else 2.0 if factors < first else 0.5
                 rows.append(("a", nnz / 1e4, 50, 50, nnz, "fastest", model, model, factors, 0, seconds, 0.7))
-    columns = ["data", "density", "n_users", "n_items", "nnz", "pair", "model", "kernel", "factors", "repeat"]
-    columns += ["seconds"]
-    return pd.DataFrame(rows, columns=[*columns, "mae"])
+    columns = ["data", "x_density", "x_n_users", "x_n_items", "x_nnz", "variant", "model", "solver", "factors"]
+    frame = pd.DataFrame(rows, columns=[*columns, "repeat", "seconds", "value"])
+    return frame.assign(x_level=0.7, x_biases_mae=0.8)
 
 
 def test_the_crossover_is_where_sgd_stays_ahead():
     table = crossover.summary(mapped())
     assert list(table.ratio) == [2, 0.5, 0.5, 0.5, 2, 2, 2, 0.5] and set(table.row_ratings) == {10, 100}
-    assert list(crossover.crossings(mapped(), "fastest").factors) == [16, 64]
 
 
 def several(turned=""):
@@ -44,23 +42,37 @@ def several(turned=""):
 
 
 def test_of_two_versions_of_sgd_the_sooner_one_counts():
-    sooner = mapped().query("model == 'SGD'").assign(pair="Hogwild", kernel="hogwild", seconds=0.1)
+    sooner = mapped().query("model == 'SGD'").assign(variant="Hogwild", solver="hogwild", seconds=0.1)
     table = crossover.summary(pd.concat([mapped(), sooner], ignore_index=True))
-    assert set(table.pair) == {"fastest"} and set(table.sgd) == {0.1} and set(table.als) == {1.0}
+    assert set(table.variant) == {"fastest"} and set(table.sgd) == {0.1} and set(table.als) == {1.0}
 
 
-def test_the_boundary_is_judged_on_sets_that_it_was_not_fitted_to():
-    weights, accuracy, majority = crossover.boundary(several())
-    assert weights[1] < 0 < weights[2] and accuracy > majority == 0.5
-    assert crossover.boundary(mapped())[1] != crossover.boundary(mapped())[1], "one set alone says nothing of others"
+def test_the_boundary_is_judged_on_data_sets_that_it_was_not_fitted_to():
+    assert crossover.told(several()).x_gain.tolist() == [0.375] * 3, (
+        "all told, of which the majority has five in eight"
+    )
+    assert (crossover.told(several(turned="c")).x_gain < 0).any() and crossover.told(mapped()).empty
+    assert crossover.shares(several()).x_share_sgd.tolist() == [0.5] * 3
+
+
+def test_a_setting_counts_below_the_error_of_biases():
+    frame = several().assign(x_biases_mae=0.6)
+    assert crossover.shares(frame).empty and crossover.shares(frame.drop(columns="x_biases_mae")).empty
+    assert crossover.summary(frame.drop(columns="x_biases_mae")).ratio.notna().all()
+
+
+def test_biases_are_those_of_the_training_ratings():
+    train, held_out = ragged_ratings(seed=0).split(0.2)
+    error = np.abs(held_out.values - train.mean).mean()
+    assert 0 < crossover.biases_mae(train, held_out) < 1.2 * error
 
 
 def test_settings_with_few_ratings_of_a_row_are_timed_to_the_same_error():
     grid = {"factors": [4], "regularization": [0.1], "learning_rate": [0.02], "epochs": {"ALS": 3, "SGD": 10}}
     frame = crossover.run({"ml-100k-synthetic": [0.05]}, **grid, repeats=1)
-    assert set(frame.model) == {"ALS", "SGD"} and frame.level.nunique() == 1
-    assert frame.seconds.notna().any() and np.allclose(frame.mae, frame.level, rtol=0.1)
-    assert not np.isin(frame.mae, frame.level).any(), "the level is of other ratings"
+    assert set(frame.model) == {"ALS", "SGD"} and frame.x_level.nunique() == 1
+    assert frame.seconds.notna().any() and np.allclose(frame.value, frame.x_level, rtol=0.1)
+    assert not np.isin(frame.value, frame.x_level).any(), "the level is of other ratings"
 
 
 def test_parameters_are_chosen_by_epochs_to_the_level_then_by_errors():
@@ -77,19 +89,6 @@ def test_a_figure_of_a_live_result_is_not_saved(store, repository):
         result = store("crossover", mapped(), live=live)
         style.save(crossover.figure(result.frame), result)
         assert (repository / "figures/thesis/crossover.svg").exists() is not live
-
-
-@pytest.mark.parametrize(
-    ("name", "frame", "expected"),
-    [
-        ("thesis-sgd-or-als", mapped(), "answered"),
-        ("thesis-sgd-or-als-boundary", several(), "reproduced"),
-        ("thesis-sgd-or-als-boundary", several(turned="c"), "contradicted"),
-        ("thesis-sgd-or-als-boundary", mapped(), "missing"),
-    ],
-)
-def test_a_word_follows_from_the_numbers(name, frame, expected):
-    assert word(name, frame) == expected
 
 
 def test_the_figure_says_where_it_was_measured_and_what_its_axes_are(store):
@@ -112,5 +111,9 @@ def test_a_scheme_runs_with_the_most_factors_that_it_takes(monkeypatch):
 
     monkeypatch.setattr(crossover, "trained", trained)
     frame = crossover.run({"ragged": [1]}, **grid, repeats=1)
-    assert set(frame.seconds) == {2} and set(frame.mae) == {0.8} and set(frame.level) == {(1 + crossover.SLACK) * 0.7}
-    assert set(frame[frame.pair == "fastest"].model) == {"ALS", "SGD"} and set(frame.factors) == {4}
+    assert (
+        set(frame.seconds) == {2}
+        and set(frame.value) == {0.8}
+        and set(frame.x_level) == {(1 + crossover.SLACK) * 0.7}
+    )
+    assert set(frame[frame.variant == "fastest"].model) == {"ALS", "SGD"} and set(frame.factors) == {4}
