@@ -150,7 +150,7 @@ def test_an_interrupted_stream_on_the_gpu_leaves_the_next_one_right(cuda):
         cuda.empty(1 << 44, np.float32)
 
 
-@pytest.mark.parametrize(("cores", "threads"), [(3, 3), (64, 8), (None, 1)])
+@pytest.mark.parametrize(("cores", "threads"), [(3, 3), (64, 12), (None, 1)])
 def test_only_long_copies_take_threads_and_no_more_than_there_are_cores(monkeypatch, cores, threads):
     monkeypatch.setattr(streaming.threads, "count", lambda: cores or 1)
     made, plain = [], streaming._copiers.__wrapped__

@@ -41,7 +41,7 @@ _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 _STAGED = 8 << 20
 """Bytes of an array from which it goes through pinned memory, at the speed of the bus."""
-_STAGE = 32 << 20
+_STAGE = 64 << 20
 """Bytes that do so at a time."""
 
 # Of static and dynamic shared memory together; above this a kernel must ask for the latter (CUDA programming guide,
@@ -99,6 +99,12 @@ def _compiled(number, code, first):
         module = cupy.RawModule(code=code, options=_OPTIONS)
         module.get_function(first)
         return module
+
+
+def _sort_once(number):
+    """Load CuPy's sort, which takes half a second, on a device."""
+    with cupy.cuda.Device(number):
+        cupy.zeros(2, np.int64).sort()
 
 
 def _stages(array):
@@ -160,7 +166,7 @@ class CudaDevice(Recorder):
     name, xp = "cuda", cupy
 
     def __init__(self):
-        self._modules, self._kernels, self._facts = {}, {}, {}
+        self._modules, self._kernels, self._facts, self._sorted = {}, {}, {}, set()
         self.compile_seconds = 0.0
 
     def array(self, values):
@@ -262,8 +268,14 @@ class CudaDevice(Recorder):
     def compile_ahead(self, variants):
         """Start to compile sources on other threads, in this order; `kernel` waits for what it needs of them.
 
+        The first time, CuPy's sort is loaded meanwhile, too.
+
         variants : list of (source, dict of its preprocessor definitions)
         """
+        number = cupy.cuda.runtime.getDevice()
+        if number not in self._sorted:
+            self._sorted.add(number)
+            _compilers(os.getpid()).submit(_sort_once, number)
         for source, defines in variants:
             self._module(source, defines)
 

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from html import escape
+from importlib import import_module
 from operator import attrgetter, is_
+from threading import Thread
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -357,6 +359,8 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
             self._solver = self.choose(train)
         if self.device != "cpu":
             backends.device(self.device).compile_ahead(self._sources(train, validation is not None))
+            # For the history. Its import takes half a second, in which this thread waits for compilers anyway.
+            Thread(target=import_module, args=["pandas"], daemon=True).start()
         with clock.spent_on("transfer"):
             train, validation = self._placed(train), validation and self._placed(validation)
         with clock.spent_on("prepare"):
