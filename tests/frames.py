@@ -16,5 +16,5 @@ def searched(data="jester-1", als=0.07, rate=0.016):
                 regularization, learning_rate = (value, 0.016) if varied == "regularization" else (0.06, value)
                 mae = 0.7 + abs(value - best) + 0.0005 * repeat
                 rows.append((data, model, varied, repeat, regularization, learning_rate, mae))
-    columns = ["data", "model", "varied", "repeat", "regularization", "learning_rate", "mae"]
-    return pd.DataFrame(rows, columns=columns)
+    columns = ["data", "model", "x_varied", "repeat", "x_regularization", "x_learning_rate", "value"]
+    return pd.DataFrame(rows, columns=columns).assign(metric="mae")

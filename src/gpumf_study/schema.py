@@ -53,7 +53,6 @@ UNCONVERTED = {
     "kernel_limits",
     "kernel_resources",
     "lost_updates",
-    "parameter_search",
     "peers_als",
     "peers_ml100k",
     "peers_sgd",
@@ -74,7 +73,6 @@ UNCONVERTED = {
     "sgd_netflix",
     "sgd_schemes",
     "sgd_spread",
-    "sparsity",
     "stale_rbm",
     "startup",
 }

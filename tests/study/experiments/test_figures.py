@@ -53,7 +53,6 @@ TOLD = {
     "gpumf/sgd_schemes_updates": schemes("figure_updates", WITH_NETFLIX),
     "thesis/parameter_search_als": part("figure", "ALS", "regularization"),
     "thesis/parameter_search_rbm": part("figure", "RBM, thesis", "learning_rate"),
-    "thesis/parameter_search_rbm_ours": part("figure", "RBM", "learning_rate"),
     "thesis/parameter_search_sgd": part("figure", "SGD", "regularization"),
     "thesis/parameter_search_sgd_rate": part("figure", "SGD", "learning_rate"),
     "thesis/rbm_speed_updates": part("figure_updates"),

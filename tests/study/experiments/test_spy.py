@@ -249,11 +249,11 @@ def test_the_search_tries_its_grids_and_only_those():
     assert len(chosen) == 1 and {(key[2], key[5]) for key in of_sgd if key[2] in (0.02, 0.2)} == {
         (value, seed) for value in (0.02, 0.2) for seed in (0, 1)
     }
-    frame = seen("parameter_search").frame
-    first = frame[(frame.model == "SGD") & (frame.varied == "learning_rate") & (frame.repeat == 0)]
-    assert chosen == {first.learning_rate[first.held_out_mae.idxmin()]}
+    frame = seen("parameter_search").frame.query("metric == 'mae'")
+    first = frame[(frame.model == "SGD") & (frame.x_varied == "learning_rate") & (frame.repeat == 0)]
+    assert chosen == {first.x_learning_rate[first.x_held_out_mae.idxmin()]}
     # Then with as many epochs as were best, on the whole training set.
-    for search, judged, best in zip(fits[::2], fits[1::2], frame.best_epoch, strict=True):
+    for search, judged, best in zip(fits[::2], fits[1::2], frame.epoch, strict=True):
         assert judged.parameters == search.parameters and judged.epochs == best
         assert common(judged.train, search.train) == search.train.nnz < judged.train.nnz
         assert common(search.validation, judged.train) == search.validation.nnz
@@ -309,7 +309,7 @@ def test_blends_are_of_models_with_what_the_held_out_ratings_chose():
 
 def test_thinned_sets_are_judged_with_what_other_held_out_ratings_chose():
     log = seen("sparsity")
-    fits, frame = iter(log.fits), log.frame
+    fits, frame = iter(log.fits), log.frame.query("metric == 'mae'")
     expected = {"ALS": (16, [0.05, 0.1], None, 2), "SGD": (16, [0.2], 0.013, 3), "RBM": (128, [0.004], 0.03, 1)}
     for seed, (_, train, _) in enumerate(log.splits):
         for model, (size, grid, rate, epochs) in expected.items():
@@ -317,11 +317,11 @@ def test_thinned_sets_are_judged_with_what_other_held_out_ratings_chose():
             assert [what(fit) for fit in tried] == [(model, size, value, rate, epochs, seed) for value in grid]
             assert all(common(fit.validation, train) == fit.validation.nnz for fit in tried)
             rows = frame[(frame.model == model) & (frame.repeat == seed)]
-            choice = rows[rows.step == "choice"]
-            best = choice.loc[choice.mae.idxmin()]
+            choice = rows[rows.x_step == "choice"]
+            best = choice.loc[choice.value.idxmin()]
             judged = next(fits)
-            assert what(judged) == (model, size, best.regularization, rate, best.best_epoch, seed)
-            assert judged.train.nnz == tried[0].train.nnz == rows.nnz.iloc[0]
+            assert what(judged) == (model, size, best.x_regularization, rate, best.epoch, seed)
+            assert judged.train.nnz == tried[0].train.nnz == rows.x_nnz.iloc[0]
     assert next(fits, None) is None
 
 

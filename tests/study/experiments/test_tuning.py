@@ -23,8 +23,8 @@ def test_tuned_parameters_are_those_of_the_recorded_search_and_others_serve_sets
 
 def test_the_best_of_a_search_is_written_and_serves_the_other_parts_of_a_set(store):
     search = pd.concat([searched(als=0.05), searched("jester-synthetic", als=0.09)])
-    machine = {"data": "jester-1", "model": "RBM", "varied": "learning_rate", "repeat": 0, "learning_rate": 0.2}
-    search = pd.concat([search, pd.DataFrame([machine | {"mae": 0.7}])])
+    machine = {"data": "jester-1", "model": "RBM", "x_varied": "learning_rate", "repeat": 0, "metric": "mae"}
+    search = pd.concat([search, pd.DataFrame([machine | {"x_learning_rate": 0.2, "value": 0.7}])])
     written = tomllib.loads(tuning.text(store("parameter_search", search)))
     assert written["parameters"]["jester-1"]["ALS"] == {"regularization": 0.05}
     assert written["parameters"]["jester-synthetic"]["ALS"] == {"regularization": 0.09}

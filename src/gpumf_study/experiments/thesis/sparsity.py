@@ -7,19 +7,16 @@ it. Of the ratings that are held out one half chooses lambda and the epochs; wit
 judged on the other half once.
 """
 
-from functools import partial
-
 import numpy as np
-import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, RBM, SGD, backends
 from gpumf._util.counter_rng import random_subset
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import _published, identity, load_ratings, trained
+from gpumf_study.claims import Claim, above
+from gpumf_study.experiments import identity, load_ratings, trained
 from gpumf_study.experiments.thesis import parameter_search
 from gpumf_study.experiments.tuning import PARAMETERS, chosen
-from gpumf_study.findings import Finding, Holds
 
 FACTORS = 16
 
@@ -72,9 +69,9 @@ def run(data, users, densities, regularization, epochs, repeats, parameters):
 
     Returns
     -------
-    DataFrame with a row a run: data, model, kernel, device, step ('choice' or 'test'), density, nnz (of the training
-    set), repeat, regularization, epochs (made), best_epoch, rmse, mae (of 'choice' the least on the ratings that
-    choose, after the best epoch; of 'test', with what was chosen, on the test set)
+    DataFrame: rmse and mae of each run after `epoch`, the best one; x_step ('choice' on the ratings that choose,
+    'test' with what was chosen, on the test set), x_density, x_nnz (of the training set), x_regularization, x_epochs
+    (made)
     """
     ratings = load_ratings(data)
     identities = [identity(ratings)]
@@ -94,16 +91,16 @@ def run(data, users, densities, regularization, epochs, repeats, parameters):
                     stop = parameter_search.OverfittingStop()
                     history = trained(model, part, epochs[name], validation, stop=stop).history
                     best = parameter_search.best_epoch(history)
-                    what = {"data": ratings.name, "model": name, "kernel": model.solver, "device": model.device}
-                    what |= {"step": "choice", "density": density, "nnz": part.nnz, "repeat": repeat}
-                    what |= {"regularization": value, "epochs": history.epoch.iloc[-1], "best_epoch": best.epoch}
-                    tried.append(what | {"rmse": best.rmse, "mae": best.mae})
+                    what = {"data": ratings.name, "task": "fit", "model": name, "solver": model.solver}
+                    what |= {"device": model.device, "x_step": "choice", "x_density": density, "x_nnz": part.nnz}
+                    what |= {"repeat": repeat, "x_regularization": value, "x_epochs": history.epoch.iloc[-1]}
+                    tried.append(what | {"epoch": best.epoch, "rmse": best.rmse, "mae": best.mae})
                 if tried:
                     best = min(tried, key=lambda row: np.nan_to_num(row["mae"], nan=np.inf))
-                    model = _model(name, best["regularization"], found[name], repeat)
-                    errors = model.fit(part, int(best["best_epoch"])).score(test)
-                    rows += [*tried, best | {"step": "test"} | errors]
-    frame = pd.DataFrame(rows)
+                    model = _model(name, best["x_regularization"], found[name], repeat)
+                    errors = model.fit(part, int(best["epoch"])).score(test)
+                    rows += [*tried, best | {"x_step": "test"} | errors]
+    frame = parameter_search.errors_of(rows)
     frame.attrs["datasets"] = identities
     return frame
 
@@ -133,37 +130,12 @@ def _model(name, regularization, parameters, seed):
 
 
 def summary(frame):
-    """The best lambda and its test error at each density, from the frame of `run`.
-
-    Returns
-    -------
-    DataFrame with a row a model and density: data, model, density, regularization and mae (means over the repeats of
-    each one's best), regularization_deviation, mae_deviation (their standard deviations; missing with one repeat),
-    share_of_epochs (after which the error that chooses was least, of those made; the mean), repeats
-    """
-    best = frame[frame.reindex(columns=["step"]).step == "test"]
-    groups = best.assign(share=best.best_epoch / best.epochs).groupby(["data", "model", "density"])
-    values = groups[["regularization", "mae"]]
-    table = values.mean().join(values.std().add_suffix("_deviation"))
-    return table.assign(share_of_epochs=groups.share.mean(), repeats=groups.size()).reset_index()
-
-
-def steepness(frame, model="ALS"):
-    """How the best lambda and the error change from the fullest to the sparsest matrix.
-
-    Returns
-    -------
-    dict: regularization, mae (sparsest over fullest), monotonous (whether the error never falls with the density by
-    more than its deviation)
-    """
-    curve = summary(frame)
-    curve = curve[curve.model == model].sort_values("density", ascending=False)
-    ends = curve[["regularization", "mae"]].iloc[[0, -1]]
-    slack = curve.mae_deviation.fillna(0).max()
-    return {
-        **(ends.iloc[1] / ends.iloc[0]).to_dict(),
-        "monotonous": bool((np.diff(curve.mae) >= -slack).all()),
-    }
+    """Return by data, model and density the best lambda and its test MAE: means and standard deviations."""
+    best = frame[(frame.x_step == "test") & (frame.metric == "mae")].rename(
+        columns={"x_density": "density", "x_regularization": "regularization", "value": "mae"}
+    )
+    groups = best.groupby(["data", "model", "density"])[["regularization", "mae"]]
+    return groups.mean().join(groups.std().add_suffix("_deviation")).reset_index()
 
 
 def figure(frame):
@@ -187,56 +159,21 @@ def figure(frame):
     return figure
 
 
-def _growth(frame, column):
-    """From the fullest to the sparsest training set, of ALS."""
-    curve = summary(frame)
-    curve = curve[curve.model == "ALS"].sort_values("density", ascending=False)
-    if curve.empty:
-        return np.nan, np.nan, "x"
-    fullest, sparsest = curve.iloc[0], curve.iloc[-1]
-    value = sparsest[column] / fullest[column]
-    shares = [end[f"{column}_deviation"] / end[column] for end in (fullest, sparsest)]
-    return value, value * np.hypot(*shares), "x"
-
-
-def _deviation(frame, column):
-    """The largest standard deviation of ALS along a curve; its spread is the standard error of a deviation."""
-    curve = summary(frame)
-    curve = curve[curve.model == "ALS"].dropna(subset=f"{column}_deviation")
-    if curve.empty:
-        return np.nan, np.nan, "λ"
-    largest = curve.loc[curve[f"{column}_deviation"].idxmax()]
-    value = largest[f"{column}_deviation"]
-    return value, value / np.sqrt(2 * (largest.repeats - 1)), "λ" if column == "regularization" else "MAE"
-
-
-def _published_deviation(figure):
-    return _published.value(f"Figure {figure}", "largest standard deviation", "jester")
-
-
-_CURVES = (
-    ("6.5", "regularization", "need a larger best regularization of ALS"),
-    ("6.6", "mae", "give ALS a larger test MAE"),
-)
-FINDINGS = [
-    Finding(
+FULLEST, SPARSEST = 0.45, 0.01
+CLAIMS = [
+    Claim(
         f"thesis-fig-{figure}",
         "thesis",
         f"Figure {figure}",
-        f"Sparser ratings {statement}: from the fullest to the sparsest training set of Jester, part 1.",
-        partial(_growth, column=column),
-        Holds(above=1),
+        f"{what} of ALS with {SPARSEST:.0%} of the rating matrix over {FULLEST:.0%}, Jester part 1.",
+        metric="ratio",
+        select={
+            "column": column,
+            "where": {"model": "ALS", "x_step": "test", "metric": "mae"},
+            "over": {"x_density": SPARSEST},
+            "under": {"x_density": FULLEST},
+        },
+        criterion=above(1),
     )
-    for figure, column, statement in _CURVES
-] + [
-    Finding(
-        f"thesis-fig-{figure}-deviation",
-        "thesis",
-        f"Figure {figure}",
-        f"Over new training sets the largest standard deviation of what Figure {figure} shows is no larger than the "
-        f"published {_published_deviation(figure):g}.",
-        partial(_deviation, column=column),
-        Holds(below=_published_deviation(figure)),
-    )
-    for figure, column, _ in _CURVES
+    for figure, column, what in (("6.5", "x_regularization", "Best regularization"), ("6.6", "value", "Test MAE"))
 ]

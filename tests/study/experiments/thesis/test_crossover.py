@@ -48,9 +48,7 @@ def test_of_two_versions_of_sgd_the_sooner_one_counts():
 
 
 def test_the_boundary_is_judged_on_data_sets_that_it_was_not_fitted_to():
-    assert crossover.told(several()).x_gain.tolist() == [0.375] * 3, (
-        "all told, of which the majority has five in eight"
-    )
+    assert crossover.told(several()).x_gain.tolist() == [0.5] * 3, "all told, of which the majority is a half"
     assert (crossover.told(several(turned="c")).x_gain < 0).any() and crossover.told(mapped()).empty
     assert crossover.shares(several()).x_share_sgd.tolist() == [0.5] * 3
 
