@@ -138,7 +138,7 @@ def publications():
     """Where schemes are published, as they declare it: a dict of files and versions -> `Publication` or None."""
     found = {}
     for model in (ALS, SGD, RBM):
-        schemes = {name: scheme for name, scheme in model.solver_classes().items() if scheme.device == "cuda"}
+        schemes = {name: scheme for name, scheme in model.solver_classes().items() if hasattr(scheme, "source")}
         for scheme in schemes.values():
             files = scheme.source, getattr(scheme, "solver_source", scheme.source)
             found |= dict.fromkeys(files, scheme.publication)

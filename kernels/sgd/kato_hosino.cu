@@ -16,17 +16,9 @@
 #include "common/group.cuh"
 #include "common/sgd.cuh"
 
-#if !defined(MOVED_USERS)
-#error "compile with -DMOVED_USERS=1 for the half of an epoch that moves the users, 0 for that of the items"
-#endif
-
-// Updates the rows first_row to end_row - 1 of `moved`; indptr counts ratings from first_rating. Grid and block: any; a
-// group of lanes a row.
-extern "C" __global__ void kato_hosino(const long long* __restrict__ indptr, int first_row, int end_row,
-                                       const int* __restrict__ indices, const float* __restrict__ values,
-                                       long long first_rating, const float* __restrict__ fixed,
-                                       float* __restrict__ moved, const Steps<float>* __restrict__ steps_now) {
-    const Steps<float> steps = *steps_now;
+template <bool MOVED_USERS>
+__device__ void move_rows(const long long* indptr, int first_row, int end_row, const int* indices, const float* values,
+                          long long first_rating, const float* fixed, float* moved, const Steps<float>& steps) {
     for (long long row = first_row + group_index(); row < end_row; row += group_count()) {
         const long long begin = indptr[row], end = indptr[row + 1];
         if (begin == end) continue;
@@ -44,4 +36,18 @@ extern "C" __global__ void kato_hosino(const long long* __restrict__ indptr, int
         }
         store_factors(moved, (int)row, x);
     }
+}
+
+// Half an epoch: updates the rows first_row to end_row - 1 of `moved`, users or, where users_move is 0, items; indptr
+// counts ratings from first_rating. Grid and block: any; a group of lanes a row.
+extern "C" __global__ void kato_hosino(const long long* __restrict__ indptr, int first_row, int end_row,
+                                       const int* __restrict__ indices, const float* __restrict__ values,
+                                       long long first_rating, const float* __restrict__ fixed,
+                                       float* __restrict__ moved, const Steps<float>* __restrict__ steps_now,
+                                       int users_move) {
+    const Steps<float> steps = *steps_now;
+    if (users_move)
+        move_rows<true>(indptr, first_row, end_row, indices, values, first_rating, fixed, moved, steps);
+    else
+        move_rows<false>(indptr, first_row, end_row, indices, values, first_rating, fixed, moved, steps);
 }

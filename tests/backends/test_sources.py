@@ -160,7 +160,7 @@ def test_a_race_may_be_of_some_versions_alone():
 def test_what_a_source_asks_whether_or_not_has_two_values():
     for model in (ALS, ImplicitALS, SGD, RBM):
         model.solver_classes()  # declares its sources
-    flags = {"IMPLICIT", "A_HALF", "CHOLESKY", "IN_GLOBAL", "LOCKED", "MOVED_USERS", "ROW_RATES"}
+    flags = {"IMPLICIT", "A_HALF", "CHOLESKY", "IN_GLOBAL", "LOCKED", "ROW_RATES"}
     variants = [(source, sources.declared(source).variants) for source in sources.every()]
     assert flags <= {name for _, of in variants for name in of}
     for source, of in variants:

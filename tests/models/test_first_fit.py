@@ -86,7 +86,7 @@ MODELS = {
     "ALS": (ALS, {}, 8),
     "ALS without biases": (ALS, {"biases": False, "clip": False}, 7),
     "ImplicitALS": (ImplicitALS, {}, 7),
-    "SGD": (SGD, {}, 8),
+    "SGD": (SGD, {}, 7),
     "SGD on large sets": (SGD, {"solver": "fast"}, 10),
     "SGD without biases": (SGD, {"biases": False, "solver": "fast", "precision": 32}, 10),
 }

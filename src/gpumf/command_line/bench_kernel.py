@@ -17,6 +17,7 @@ from gpumf._util.validation import integer
 from gpumf.backends.cpu import reference
 from gpumf.models import ALS, RBM, SGD, ImplicitALS
 from gpumf.ratings import Ratings, load_dataset
+from gpumf.solvers.base import KernelSolver
 from gpumf.solvers.sgd_base import draw_key
 from gpumf.solvers.sgd_cu2rec import first_user
 
@@ -40,10 +41,10 @@ def run(options: Namespace) -> tuple[dict, list[str]]:
         (model, name, one)
         for model in (ALS, ImplicitALS, SGD, RBM)
         for name, one in _solvers(model).items()
-        if one.device == "cuda" and source in (one.source, getattr(one, "solver_source", None))
+        if source in (one.source, getattr(one, "solver_source", None))
     ]
     if not found:
-        every = {one.source for m in (ALS, SGD, RBM) for one in _solvers(m).values() if one.device == "cuda"}
+        every = {one.source for m in (ALS, SGD, RBM) for one in _solvers(m).values()}
         raise ValueError(f"no solver launches {source}; choose from {sorted(name[:-3] for name in every)}")
     rows = []
     for model, name, one in found:
@@ -59,7 +60,8 @@ def run(options: Namespace) -> tuple[dict, list[str]]:
 
 
 def _solvers(model: Any) -> dict[str, Any]:
-    return model.solver_classes()
+    """The model's solvers that launch kernels."""
+    return {name: one for name, one in model.solver_classes().items() if issubclass(one, KernelSolver)}
 
 
 def _ratings() -> Ratings:

@@ -1,12 +1,10 @@
 """Launches kernels/sgd/kato_hosino.cu."""
 
-from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 
-from gpumf import backends
 from gpumf.solvers.base import Publication, Version, launch_shape
 from gpumf.solvers.chunks import Chunks
 from gpumf.solvers.sgd_base import SHAPE, DescentKernel
@@ -19,18 +17,10 @@ class KatoHosino(DescentKernel):
     publication = Publication("thesis", "section 2.6, Algorithm 2.2")
     layout: ClassVar = ("by_user", "by_item")
     versions: ClassVar = {"": Version("Kato and Hosino", "olive", "-")}
-    variants: ClassVar = DescentKernel.variants | {"MOVED_USERS": range(2)}
-
-    @classmethod
-    def compile(cls, hyper):
-        """The kernels that move the items and the users."""
-        kernel = partial(backends.device(hyper.device).kernel, cls.source, cls.entry, **cls.defines(hyper))
-        return [kernel(MOVED_USERS=users) for users in range(2)]
 
     @classmethod
     def sources(cls, hyper, train):
-        moves = [(cls.source, cls.defines(hyper) | {"MOVED_USERS": users}) for users in range(2)]
-        return [*moves, (SHAPE, {"FACTORS": hyper.columns})]
+        return [(cls.source, cls.defines(hyper)), (SHAPE, {"FACTORS": hyper.columns})]
 
     def __init__(self, problem):
         hyper, train, (user_factors, item_factors) = problem
@@ -62,16 +52,15 @@ class KatoHosino(DescentKernel):
             begin = max(turns)
 
     def epoch(self, number):
-        of_items, of_users = self._kernel
-        self._descend(of_users, self._users, self._shape[0], moved=self._p, fixed=self._q)
-        self._descend(of_items, self._items, self._shape[1], moved=self._q, fixed=self._p)
+        self._descend(self._users, self._shape[0], moved=self._p, fixed=self._q, users_move=1)
+        self._descend(self._items, self._shape[1], moved=self._q, fixed=self._p, users_move=0)
 
-    def _descend(self, kernel, rows, shape, **factors):
+    def _descend(self, rows, shape, **given):
         (chunks, indptr), steps = rows, self.steps()
         for first_row, end_row, first_rating, (indices, values) in chunks:
-            kernel(
+            self._kernel(
                 *shape,
-                **factors,
+                **given,
                 steps_now=steps,
                 indptr=indptr,
                 first_row=first_row,
