@@ -196,7 +196,10 @@ def _apart(function, *arguments):
 
 def _rmse(users, items, mean, ratings):
     """Of these factors; the mean where LIBMF has none of a user or item, or numbers that are none."""
-    known = [np.isfinite(factors).all(axis=1) for factors in (users, items)]
+    known = [
+        np.isin(np.arange(n), np.flatnonzero(np.isfinite(factors).all(axis=1)))
+        for factors, n in ((users, ratings.n_users), (items, ratings.n_items))
+    ]
     return Errors(ratings, known, mean, users.shape[1], "cpu")(
         *(np.ascontiguousarray(of, np.float32) for of in (users, items))
     )[0]
