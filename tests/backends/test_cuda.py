@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import sys
+import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -74,6 +75,8 @@ def fake(monkeypatch):
     )
     cupy.cuda = SimpleNamespace(
         Device=lambda number: nullcontext(),
+        Event=lambda: SimpleNamespace(record=lambda: None, synchronize=lambda: None),
+        get_elapsed_time=lambda begin, end: 1.0,
         runtime=runtime,
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         driver=SimpleNamespace(CUDADriverError=CUDADriverError),
@@ -142,6 +145,20 @@ def test_sources_are_compiled_side_by_side_and_only_waiting_counts(device, fake,
         device.kernel("answer.cu", "answer")
         device.compile_ahead([])
     assert len(fake.compiled) == 2 and sorts == [0]
+
+
+def test_times_are_taken_when_nothing_is_compiled_any_more(device, fake, source):
+    module, order = fake.module, []
+
+    def slow(code, options):
+        time.sleep(0.1)
+        order.append("compiled")
+        return module(code, options)
+
+    fake.module = slow
+    device.compile_ahead([("answer.cu", {})])
+    assert len(device.time(lambda: order.append("timed"), repeats=2, warmup=0)) == 2
+    assert order == ["compiled", "timed", "timed"]
 
 
 def test_what_did_not_compile_is_tried_again(device, fake, source):

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -340,6 +340,7 @@ class CudaDevice(Recorder):
         float64 (repeats,)
         """
         self._not_while_recording("take times")
+        wait(self._modules.values())  # what is loaded meanwhile may wait for the device, and the device for it
         for _ in range(warmup):
             work()
         seconds = np.empty(repeats)
@@ -377,6 +378,7 @@ class CudaDevice(Recorder):
         # They do not wait for the stream in which everything else is launched, nor it for them.
         beside, signals = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         self.synchronize()
+        wait(self._modules.values())
         if others:
             with beside:
                 occupy(others, 1, waiting=waiting, gave_up=gave_up, go=go, most_polls=_MOST_POLLS, shared=shared)
