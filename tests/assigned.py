@@ -133,9 +133,13 @@ def recommend_to_new(model):
 
 
 def rank(model):
-    metrics = [*model.rank(TEST, 3).values(), *model.rank_sampled(TEST, 3, 5).values()]
+    metrics = [*model.evaluate_ranking(TEST, 3).values(), *model.evaluate_sampled(TEST, 3, 5).values()]
     assert all(0 <= value <= 1 for value in metrics), metrics
-    assert all(np.isfinite(value) for value in model.variety(3).values()) if hasattr(model, "variety") else True
+    assert (
+        all(np.isfinite(value) for value in model.list_diversity(3).values())
+        if hasattr(model, "list_diversity")
+        else True
+    )
 
 
 def score(model):
@@ -197,7 +201,7 @@ OF = {
     "similar": "similar_items",
     "make_solver": "make_solver",
 }
-OF |= {"rank": "rank_sampled", "shown": "get_params"}
+OF |= {"rank": "evaluate_sampled", "shown": "get_params"}
 
 
 def outcome(model, use):

@@ -180,7 +180,7 @@ def seen(name, mirrored=False):
         "kfold": (Ratings, "kfold", kfold),
         "fit": (Model, "fit", fit),
         "score": (Model, "score", score),
-        "rank": (Model, "rank", rank),
+        "rank": (Model, "evaluate_ranking", rank),
         "blend_fit": (Blend, "fit", blend_fit),
         "blend_score": (Blend, "score", blend_score),
     }

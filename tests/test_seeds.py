@@ -32,8 +32,8 @@ def by_search(seed):
     return sorted(zip(table.factors, table.regularization, strict=True))
 
 
-def by_rank_sampled(seed):
-    return ALS(4, device="cpu").fit(RATINGS, 1).rank_sampled(RATINGS, 3, 9, seen=(), seed=seed)
+def by_evaluate_sampled(seed):
+    return ALS(4, device="cpu").fit(RATINGS, 1).evaluate_sampled(RATINGS, 3, 9, seen=(), seed=seed)
 
 
 def by_batches(seed):
@@ -56,14 +56,17 @@ WITH_A_SEED = {
     "Ratings.leave_one_out": lambda seed: RATINGS.leave_one_out(seed),
     "Ratings.random_order": lambda seed: RATINGS.random_order(RATINGS.nnz, seed),
     "leave_one_out": lambda seed: splits.leave_one_out(RATINGS, seed),
-    "load": lambda seed: load_dataset("ml-100k-synthetic", seed=seed),
-    "twin": lambda seed: synthetic.twin("ml-100k", seed),
+    "load_dataset": lambda seed: load_dataset("ml-100k-synthetic", seed=seed),
+    "synthetic_ratings": lambda seed: synthetic.synthetic_ratings("ml-100k", seed),
     "generate": lambda seed: synthetic.generate(SPEC, seed),
     "streams_of": numbers.streams_of,
     "positional_hash": lambda seed: counter_rng.positional_hash(50, seed),
     "random_order": lambda seed: counter_rng.random_order(50, seed),
     "random_subset": lambda seed: counter_rng.random_subset(50, 20, seed),
     "search": by_search,
+    "strong_generalization": lambda seed: gpumf.strong_generalization(
+        ImplicitALS(4, device="cpu"), RATINGS, 2, users=0.5, known=0.5, seed=seed
+    )["ndcg"],
     "Batches.of": by_batches,
     "batch_order": lambda seed: batch_order(seed, 0, 50),
     "draw_streams": lambda seed: draw_streams(seed, 0, 0),
@@ -72,7 +75,7 @@ WITH_A_SEED = {
     "shuffled_blocks": lambda seed: sgd_partition.shuffled_blocks(RATINGS, 3, seed),
     "waves": lambda seed: sgd_partition.waves(RATINGS, 4, 6, seed),
     "tiled": lambda seed: vars(sgd_partition.tiled(RATINGS, 4, 20, 3, 8, seed)),
-    "Lists.rank_sampled": by_rank_sampled,
+    "Lists.evaluate_sampled": by_evaluate_sampled,
     "_LeastSquares.__init__": lambda seed: ALS(4, device="cpu", seed=seed).fit(RATINGS, 1),
     "ImplicitALS.__init__": lambda seed: ImplicitALS(4, device="cpu", seed=seed).fit(RATINGS, 1),
     "SGD.__init__": lambda seed: SGD(4, device="cpu", seed=seed).fit(RATINGS, 1),
@@ -84,7 +87,8 @@ ON_A_DEVICE = {
     "twin of a device": lambda seed, host: synthetic_device.generate(SPEC, seed, device="emulator").sha256,
 }
 # They hand their seed to one of those above.
-ABSTRACT = {"Model.__init__", "Factorization.__init__"}
+ABSTRACT = {"Model.__init__", "Factorization.__init__", "Hyperparameters.__init__", "ALSHyperparameters.__init__"}
+ABSTRACT |= {"SGDHyperparameters.__init__", "RBMHyperparameters.__init__"}
 
 
 def plain(made):

@@ -196,11 +196,11 @@ METHODS = {
     "recommend": lambda model: model.recommend(range(40), 3),
     "recommend to a new user": lambda model: model.recommend(ratings={3: 4, 5: 1}, k=3),
     "fold_in": lambda model: model.fold_in(TRAIN),
-    "rank": lambda model: model.rank(TRAIN, seen=()),
+    "rank": lambda model: model.evaluate_ranking(TRAIN, seen=()),
     "similar_items": lambda model: model.similar_items(range(30), 3),
     "similar_users": lambda model: model.similar_users(range(40), 3),
-    "variety": lambda model: model.variety(3),
-    "rank_sampled": lambda model: model.rank_sampled(TRAIN.select(np.arange(3)), 3, 5),
+    "list_diversity": lambda model: model.list_diversity(3),
+    "evaluate_sampled": lambda model: model.evaluate_sampled(TRAIN.select(np.arange(3)), 3, 5),
     "score": lambda model: model.score(TRAIN),
     "predict": lambda model: model.predict(range(30), range(30)),
 }
@@ -228,7 +228,9 @@ def test_every_method_of_every_model_runs_on_its_threads(kind, handed):
         alone, limited = (numbers_of(handed, work, model) for model in (free, bound))
         assert all(n <= 3 for n in limited), name
         assert (max(alone, default=0) > 3) == (max(limited, default=0) > 1), name
-        assert alone or name in ("predict", "rank_sampled"), name  # of factors, which NumPy multiplies on one thread
+        assert alone or name in ("predict", "evaluate_sampled"), (
+            name
+        )  # of factors, which NumPy multiplies on one thread
 
 
 def test_a_blend_and_what_assigns_threads_are_bound_too(handed, monkeypatch):

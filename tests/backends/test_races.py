@@ -83,7 +83,7 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
     with host.shuffled(0, trace):
         for model in (ALS, ImplicitALS):
             for kernel in kernels_on(model, "emulator"):
-                model(5, solver=kernel, device="emulator").fit(train, 2, test).rank(test, 3)
+                model(5, solver=kernel, device="emulator").fit(train, 2, test).evaluate_ranking(test, 3)
         longer = ragged_ratings(n_users=12, n_items=150, longest=130, seed=3)
         ALS(5, solver="tensor_core", device="emulator", biases=False).make_solver(longer, short=128).solve_users()
         for kernel in ("thesis_global", "thesis_hybrid", "thesis_shared"):
@@ -97,9 +97,9 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         for kernel, options in SCHEMES:
             SGD(5, solver=kernel, device="emulator", threads=512, biases=False, **options).fit(train, 2, test)
         for kernel in kernels_on(RBM, "emulator"):
-            RBM(5, gibbs_steps=2, momentum=0.5, batch=7, solver=kernel, device="emulator").fit(train, 1, test).rank(
-                test, 3
-            )
+            RBM(5, gibbs_steps=2, momentum=0.5, batch=7, solver=kernel, device="emulator").fit(
+                train, 1, test
+            ).evaluate_ranking(test, 3)
         model = SGD(5, solver="cu2rec", device="emulator", biases=False)
         model.make_solver(train).training_errors()
         for access in ("coalesced", "strided"):

@@ -30,12 +30,12 @@ def uses(model):
     yield lambda: model.recommend(ratings={1: 4.0})
     yield lambda: model.recommend(3)
     yield lambda: model.recommend([3, 4], 200)
-    yield lambda: model.rank(TRAIN, seen=())
+    yield lambda: model.evaluate_ranking(TRAIN, seen=())
     yield lambda: model.score(TRAIN)
     yield lambda: model.predict(0, 0)
     yield lambda: model.similar_items(0)
     yield lambda: model.similar_users(0)
-    yield lambda: model.variety()
+    yield lambda: model.list_diversity()
     yield lambda: model.save("never.npz")
 
 

@@ -25,9 +25,9 @@ class Told(ImplicitALS):
         self.told.append(ratings)
         return super().fold_in(ratings, **named)
 
-    def rank(self, test, *arguments, **named):
+    def evaluate_ranking(self, test, *arguments, **named):
         self.told.append(test)
-        return super().rank(test, *arguments, **named)
+        return super().evaluate_ranking(test, *arguments, **named)
 
 
 def test_users_of_strong_generalization_are_unknown_and_their_ratings_in_two_parts():
@@ -42,7 +42,9 @@ def test_users_of_strong_generalization_are_unknown_and_their_ratings_in_two_par
     assert not pairs[0] & pairs[1] and pairs[0] | pairs[1] == set(whole)
     several = given.user_counts + left.user_counts > 1
     assert (given.user_counts[several] > 0).all() and (left.user_counts[several] > 0).all()
-    expected = Told(2, device="cpu").fit(train, 2).fold_in(given).rank(left, 3, users=np.flatnonzero(several))
+    expected = (
+        Told(2, device="cpu").fit(train, 2).fold_in(given).evaluate_ranking(left, 3, users=np.flatnonzero(several))
+    )
     assert {name: found[name] for name in expected} == expected and found["users"] == several.sum()
 
 

@@ -74,8 +74,13 @@ def test_candidates_and_filtered_items(device):
     )
     assert not len(model.recommend(name, candidates=[])[0])
     test = FRAME.iloc[:0:-3]
-    found = model.rank(test, 3, seen=(), candidates=test.item.unique())
-    assert found["recall"] >= model.rank(test, 3, seen=())["recall"] > 0 == model.rank(test, 3, candidates=[])["ndcg"]
+    found = model.evaluate_ranking(test, 3, seen=(), candidates=test.item.unique())
+    assert (
+        found["recall"]
+        >= model.evaluate_ranking(test, 3, seen=())["recall"]
+        > 0
+        == model.evaluate_ranking(test, 3, candidates=[])["ndcg"]
+    )
 
 
 def test_going_on_with_a_frame_keeps_positions():

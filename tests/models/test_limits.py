@@ -91,10 +91,10 @@ def test_rank_takes_lists_for_each_user(device):
         each = []
         for user, own in zip(users, candidates, strict=True):
             if (test.users == user).any():
-                each.append(list(model.rank(test, 4, users=[user], candidates=own).values()))
-        found = model.rank(test, 4, users=users, candidates=candidates)
+                each.append(list(model.evaluate_ranking(test, 4, users=[user], candidates=own).values()))
+        found = model.evaluate_ranking(test, 4, users=users, candidates=candidates)
         assert each and list(found.values()) == pytest.approx(np.mean(each, axis=0).tolist())
-        assert found != model.rank(test, 4, users=users)
+        assert found != model.evaluate_ranking(test, 4, users=users)
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -179,15 +179,15 @@ def test_lists_are_at_most_as_long_as_the_catalogue(device):
         items, ratings = model.recommend([1, 2, 3], k=10**7)
         found, near = model.similar_items([1, 2], k=2**31 - 1)
         people, _ = model.similar_users([1, 2], k=10**7)
-        metrics = model.rank(test, k=10**7)
-        model.variety(k=10**7)
+        metrics = model.evaluate_ranking(test, k=10**7)
+        model.list_diversity(k=10**7)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert items.shape == ratings.shape == (3, 20) and found.shape == near.shape == (2, 20)
-        assert people.shape == (2, 30) and metrics == pytest.approx(model.rank(test, k=20))
+        assert people.shape == (2, 30) and metrics == pytest.approx(model.evaluate_ranking(test, k=20))
         assert most < 50e6  # ten million columns of three users take 120 MB
     blend = Blend(model, weights=[1])
     assert blend.recommend([1, 2, 3], k=10**7)[0].shape == (3, 20)
-    assert blend.rank(test, k=10**7) == pytest.approx(blend.rank(test, k=20))
+    assert blend.evaluate_ranking(test, k=10**7) == pytest.approx(blend.evaluate_ranking(test, k=20))
     explained = ImplicitALS(2, device="cpu").fit(train, 1).explain(int(train.users[0]), 1, k=10**7)
     assert len(explained[1]) <= 20

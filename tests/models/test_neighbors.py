@@ -1,4 +1,4 @@
-"""Neighbours by cosine, the variety of lists, and ranks among drawn items, against their definitions."""
+"""Neighbours by cosine, the diversity of lists, and ranks among drawn items, against their definitions."""
 
 import numpy as np
 import pytest
@@ -30,33 +30,35 @@ def test_neighbours_are_those_of_the_largest_cosine(kind, side, device):
     assert np.array_equal(alone, found[0, :3])
 
 
-def test_variety_by_its_definition():
+def test_diversity_by_its_definition():
     model = ALS(4, device="cpu").fit(RATINGS, 2)
     items, _ = model.recommend(np.arange(30), 5, seen=())
     vectors = model._vectors("item") / np.linalg.norm(model._vectors("item"), axis=1, keepdims=True).clip(1e-30)
     pairs = [(i, j) for i in range(5) for j in range(5) if i != j]
     diversity = np.mean([np.mean([1 - vectors[row[i]] @ vectors[row[j]] for i, j in pairs]) for row in items])
     counts = RATINGS.item_counts
-    found = model.variety(5, seen=())
+    found = model.list_diversity(5, seen=())
     assert found["coverage"] == len(np.unique(items)) / (counts > 0).sum()
     assert found["diversity"] == pytest.approx(diversity, abs=1e-5) and found["diversity"] > 0.01
     assert found["novelty"] == pytest.approx(-np.log2(counts[items] / RATINGS.nnz).mean())
-    assert model.variety(5, seen=(), users=[3])["coverage"] == 5 / (counts > 0).sum()
+    assert model.list_diversity(5, seen=(), users=[3])["coverage"] == 5 / (counts > 0).sum()
 
 
 def test_ranks_among_drawn_items():
     train, test = RATINGS.split(0.2, seed=1)
     model = ALS(4, device="cpu").fit(train, 2)
-    found = model.rank_sampled(test, 3, negatives=50, seed=2)
-    assert found == model.rank_sampled(test, 3, negatives=50, seed=2) != model.rank_sampled(test, 3, 50, seed=3)
+    found = model.evaluate_sampled(test, 3, negatives=50, seed=2)
+    assert (
+        found == model.evaluate_sampled(test, 3, negatives=50, seed=2) != model.evaluate_sampled(test, 3, 50, seed=3)
+    )
     assert 0 < found["ndcg"] <= found["hit_rate"] < 1 and 0 < found["mrr"] < 1
-    assert model.rank_sampled(test, 51, negatives=50)["hit_rate"] == 1
+    assert model.evaluate_sampled(test, 51, negatives=50)["hit_rate"] == 1
     # A model that knows the answers ranks each test item first.
     model._scores_at = lambda users, items: (np.isin(users * 20 + items, test.users * 20 + test.items)) * 1.0
-    assert model.rank_sampled(test, 1) == {"hit_rate": 1, "ndcg": 1, "mrr": 1}
+    assert model.evaluate_sampled(test, 1) == {"hit_rate": 1, "ndcg": 1, "mrr": 1}
 
 
 def test_a_user_of_all_items_leaves_none_to_draw():
     train = Ratings([0, 0, 1], [0, 1, 1], [1, 2, 3], 2, 2)
     with pytest.raises(ValueError, match="nearly all"):
-        ALS(1, device="cpu").fit(train, 1).rank_sampled(train.select([0]))
+        ALS(1, device="cpu").fit(train, 1).evaluate_sampled(train.select([0]))

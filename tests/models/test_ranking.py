@@ -190,16 +190,16 @@ def test_rank_averages_over_users_with_a_test_item(device, sets):
         reference.ranking_metrics(row, test.items[test.users == user]) for user, row in zip(users, items, strict=True)
     ]
     expected = dict(zip(("precision", "recall", "map", "ndcg"), np.mean(rows, axis=0), strict=True))
-    assert model.rank(test, k=7) == pytest.approx(expected, rel=1e-12)
-    assert model.rank(test, k=7) == model.rank(test, k=7)
-    assert model.rank(test, k=7, users=users[:1])["recall"] == pytest.approx(rows[0][1])
+    assert model.evaluate_ranking(test, k=7) == pytest.approx(expected, rel=1e-12)
+    assert model.evaluate_ranking(test, k=7) == model.evaluate_ranking(test, k=7)
+    assert model.evaluate_ranking(test, k=7, users=users[:1])["recall"] == pytest.approx(rows[0][1])
     known = train.item_counts > 0  # all of which are in a list that is longer
     shares = [known[test.items[test.users == user]].mean() for user in users]
-    assert model.rank(test, k=200)["recall"] == pytest.approx(np.mean(shares))
+    assert model.evaluate_ranking(test, k=200)["recall"] == pytest.approx(np.mean(shares))
     # What was seen is not found; what is known can be found once nothing counts as seen.
-    assert model.rank(train, k=7)["precision"] == 0
+    assert model.evaluate_ranking(train, k=7)["precision"] == 0
     nothing = train.select(np.zeros(train.nnz, bool))
-    assert model.rank(train, k=7, seen=nothing)["precision"] > 0
+    assert model.evaluate_ranking(train, k=7, seen=nothing)["precision"] > 0
 
 
 def test_recommend_takes_one_user_or_many(device, sets):
@@ -227,7 +227,12 @@ def test_a_user_without_a_training_rating_gets_the_popular_items_at_the_mean(dev
     assert model.recommend(2, 1, seen=Ratings([2], [2], [1], 3, 5))[0].tolist() == [0]
     both, _ = model.recommend([2, 1], 2)
     assert both.tolist() == [[2, 0], [0, -1]]
-    assert model.rank(Ratings([2], [2], [1], 3, 5), 1) == {"precision": 1, "recall": 1, "map": 1, "ndcg": 1}
+    assert model.evaluate_ranking(Ratings([2], [2], [1], 3, 5), 1) == {
+        "precision": 1,
+        "recall": 1,
+        "map": 1,
+        "ndcg": 1,
+    }
 
 
 def test_wrong_use_of_rankings_gets_one_clear_error(sets):
@@ -238,13 +243,13 @@ def test_wrong_use_of_rankings_gets_one_clear_error(sets):
         with pytest.raises(ValueError, match="k must be"):
             model.recommend(0, k)
         with pytest.raises(ValueError, match="k must be"):
-            model.rank(test, k)
+            model.evaluate_ranking(test, k)
     with pytest.raises(ValueError, match="other users or items"):
-        model.rank(other)
+        model.evaluate_ranking(other)
     with pytest.raises(ValueError, match="other users or items"):
         model.recommend(0, seen=other)
     with pytest.raises(ValueError, match="none of the users"):
-        model.rank(test, users=np.flatnonzero(test.by_user.counts == 0))
+        model.evaluate_ranking(test, users=np.flatnonzero(test.by_user.counts == 0))
     with pytest.raises(IndexError, match="positions must lie"):
         model.recommend([0, train.n_users])
 

@@ -100,7 +100,10 @@ def test_a_model_from_a_file_asks_for_what_was_seen(sets, tmp_path):
     model = ALS(8, solver="sequential", biases=False).fit(train, 2)
     model.save(tmp_path / "model.npz")
     loaded = ALS.load(tmp_path / "model.npz", device="cpu")
-    for ask in (lambda m, **seen: m.rank(test, 5, **seen), lambda m, **seen: m.recommend(3, 5, **seen)[0].tolist()):
+    for ask in (
+        lambda m, **seen: m.evaluate_ranking(test, 5, **seen),
+        lambda m, **seen: m.recommend(3, 5, **seen)[0].tolist(),
+    ):
         with pytest.raises(ValueError, match="seen=train"):
             ask(loaded)
         assert ask(loaded, seen=train) == ask(model) != ask(loaded, seen=())

@@ -74,7 +74,7 @@ def test_every_rating_is_judged_once_and_the_model_stays():
     assert found.split.to_list() == [0, 1, 2] and model.history is None
     train, test = next(RATINGS.kfold(3))
     fitted = ALS(2, device="cpu").fit(train, 2)
-    assert found.rmse[0] == fitted.score(test)["rmse"] and found.ndcg[0] == fitted.rank(test)["ndcg"]
+    assert found.rmse[0] == fitted.score(test)["rmse"] and found.ndcg[0] == fitted.evaluate_ranking(test)["ndcg"]
     assert len(cross_validate(model, RATINGS, 1)) == 5
     with pytest.raises(ValueError, match="no splits"):
         cross_validate(model, [])

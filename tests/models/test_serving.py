@@ -43,7 +43,7 @@ def test_blends_are_kept_in_files(suffix, tmp_path):
     assert [type(model) for model in loaded.models] == [ALS, RBM] and np.array_equal(loaded.weights, blend.weights)
     wanted, found = (one.recommend(np.arange(20), 5) for one in (blend, loaded))
     assert np.array_equal(found[0], wanted[0]) and np.array_equal(found[1], wanted[1])
-    assert loaded.rank(TEST, 5) == blend.rank(TEST, 5)
+    assert loaded.evaluate_ranking(TEST, 5) == blend.evaluate_ranking(TEST, 5)
     with pytest.raises(ValueError, match="holds a Blend"):
         ALS.load(path)
     blend.save(path)

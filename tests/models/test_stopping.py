@@ -15,11 +15,11 @@ def test_the_best_epoch_by_a_metric_of_lists_is_kept(tmp_path):
     model = ImplicitALS(4, device="cpu").fit(TRAIN, 30, TEST, keep="best", patience=2, stop_metric="ndcg@5")
     column = model.history["ndcg@5"]
     assert model.epoch == column.idxmax() and len(column) - 1 - max(model.epoch, 1) == 2
-    assert model.rank(TEST, 5)["ndcg"] == pytest.approx(column.max(), abs=1e-9)
+    assert model.evaluate_ranking(TEST, 5)["ndcg"] == pytest.approx(column.max(), abs=1e-9)
     model.save(tmp_path / "model.npz")
     assert ImplicitALS.load(tmp_path / "model.npz", device="cpu").history["ndcg@5"].tolist() == column.tolist()
     again = model.fit(TRAIN, 1, TEST, warm_start=True, keep="best", stop_metric="ndcg@5")
-    assert again.rank(TEST, 5)["ndcg"] >= column.max() - 1e-9
+    assert again.evaluate_ranking(TEST, 5)["ndcg"] >= column.max() - 1e-9
 
 
 @pytest.mark.parametrize("metric", ["mae", "precision@3", "recall@3", "map@3"])

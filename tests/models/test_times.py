@@ -57,7 +57,7 @@ def test_ratings_on_a_device_are_learned_as_those_on_the_host(launcher, sets, na
     for here, from_device in zip(*map(state, made), strict=True):
         assert here.tobytes() == from_device.tobytes()
     assert made[0].score(sets[1]) == made[1].score(there[1])
-    assert made[0].rank(sets[1], 3) == made[1].rank(there[1], 3)
+    assert made[0].evaluate_ranking(sets[1], 3) == made[1].evaluate_ranking(there[1], 3)
     for k in (3, 200):  # more than a kernel keeps
         assert np.array_equal(made[0].recommend(5, k)[0], made[1].recommend(5, k)[0])
 

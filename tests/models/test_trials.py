@@ -45,7 +45,9 @@ def test_every_setting_has_the_scores_of_a_fit_alone(model, grid, metric):
     for row in found.trials.to_dict("records"):
         train, test = folds[row["fold"]]
         alone = type(model)(**model.get_params() | {name: row[name] for name in grid}).fit(train, 4)
-        assert row[metric] == (alone.rank(test, 3)["ndcg"] if "@" in metric else alone.score(test)[metric])
+        assert row[metric] == (
+            alone.evaluate_ranking(test, 3)["ndcg"] if "@" in metric else alone.score(test)[metric]
+        )
 
 
 @EACH

@@ -56,7 +56,7 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
     test = Ratings(users[both], items[both], given.values[both], name=given.name, **shape)  # type: ignore[arg-type]
     answer = {"ratings": test.nnz, "unknown": given.nnz - test.nnz} | model.score(test)
     if model._seen_rows is not None:  # else lists would be of what users rated before
-        answer |= {f"{name}@{options.k}": value for name, value in model.rank(test, options.k).items()}
+        answer |= {f"{name}@{options.k}": value for name, value in model.evaluate_ranking(test, options.k).items()}
     return answer, "\n".join(f"{name}\t{value:.6g}" for name, value in answer.items())
 
 

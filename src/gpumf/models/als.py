@@ -295,8 +295,8 @@ class ImplicitALS(Explaining, _LeastSquares):
     row counts 1. For top-N lists this is the model to take; `ALS` and `SGD` predict ratings.
 
     `predict` gives preferences, near 0 to 1; errors in `history` and `score` are against preferences of 1, the
-    ratings above 0. What counts is the order: see `rank` and `recommend`. For users and items without training
-    ratings 0 is predicted; such a user is recommended the items with the most training ratings first.
+    ratings above 0. What counts is the order: see `evaluate_ranking` and `recommend`. For users and items without
+    training ratings 0 is predicted; such a user is recommended the items with the most training ratings first.
 
     Parameters
     ----------

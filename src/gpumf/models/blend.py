@@ -35,13 +35,13 @@ class Blend(Folding):
     For predicting ratings; for top-N lists take `ImplicitALS`.
 
     Where models err differently, their mean errs less than any of them: the reason why restricted Boltzmann machines
-    were combined with factorizations (thesis, sections 1 and 7.1). `recommend` and `rank` work on the CPU; a user
-    whom none of the models knows gets the items with the most training ratings first, and a new one, by
+    were combined with factorizations (thesis, sections 1 and 7.1). `recommend` and `evaluate_ranking` work on the
+    CPU; a user whom none of the models knows gets the items with the most training ratings first, and a new one, by
     `recommend(ratings=..)`, what the models predict who have each learned of these ratings.
 
     Parameters
     ----------
-    *models : fitted models, or, but for `recommend` and `rank`, anything with their `predict`
+    *models : fitted models, or, but for `recommend` and `evaluate_ranking`, anything with their `predict`
     weights : one of each model, not negative, of sum one, where they are known, say from a blend of models that were
         trained on fewer ratings; else `fit` finds them
     threads : the most threads on which the blend's methods run, see `gpumf.threads`; all cores by default

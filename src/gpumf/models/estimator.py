@@ -281,9 +281,10 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
         stop : function of the newest history row (a dict); true ends the training early
         patience : int, end it after so many epochs without a better `stop_metric`; goes with keep='best'
         stop_metric : 'rmse' or 'mae', or of lists 'ndcg@10', 'map@10', 'precision@10', 'recall@10', with any length,
-            as of `rank` on the validation set; a column of the history then, whose time is not in `history.seconds`
+            as of `evaluate_ranking` on the validation set; a column of the history then, whose time is not in
+            `history.seconds`
         callbacks : functions of (model, row), called after every epoch: a copy of the model as of this epoch, whose
-            `predict`, `rank`, `recommend` and `save` work, and its history row as a dict
+            `predict`, `evaluate_ranking`, `recommend` and `save` work, and its history row as a dict
         warm_start : bool, go on from what this model has learned, and its history, instead of from the start; after
             keep='best' from what was kept
         progress : bool, show a bar
@@ -454,7 +455,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
             if not ending.judges_lists:
                 return {}
             with clock.spent_on():
-                return ending.measured(self._as_of(copies, rows, clock).rank, validation)
+                return ending.measured(self._as_of(copies, rows, clock).evaluate_ranking, validation)
 
         # One assignment an epoch: whenever an interrupt comes, factors and history belong together.
         if rows:

@@ -51,8 +51,9 @@ class Factorization(Model):
     Attributes
     ----------
     user_factors, item_factors : float32 (n_users, columns) and (n_items, columns), after `fit`. The first `recommend`
-        or `rank` on a GPU copies them there, for all that follow; then they are read-only. What the users rated is
-        there already where `fit` ordered it there and it takes little of the GPU's memory, else it is copied, too
+        or `evaluate_ranking` on a GPU copies them there, for all that follow; then they are read-only. What the
+        users rated is there already where `fit` ordered it there and it takes little of the GPU's memory, else it is
+        copied, too
 
     >>> from gpumf import ALS
     >>> from gpumf.models import Factorization

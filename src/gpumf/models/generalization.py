@@ -25,7 +25,8 @@ def strong_generalization(
     """Train a copy of a model without some users, fold these in by a part of their items, and rank the others.
 
     The protocol of Marlin (2004), as Liang et al. (2018) use it for lists: the model has never seen the users whom it
-    is judged on. Their `recall` divides by min(k, n), not by the number n of a user's test items as `rank` does.
+    is judged on. Their `recall` divides by min(k, n), not by the number n of a user's test items as
+    `evaluate_ranking` does.
 
     Parameters
     ----------
@@ -41,7 +42,8 @@ def strong_generalization(
 
     Returns
     -------
-    dict of precision, recall, map, ndcg, as of `rank`; users, the number of those judged; seconds of `fit`
+    dict of precision, recall, map, ndcg, as of `evaluate_ranking`; users, the number of those judged; seconds of
+        `fit`
 
     Raises
     ------
@@ -80,5 +82,5 @@ def strong_generalization(
     if not judged.any():
         raise ValueError("no held-out user has two ratings of items that others have rated; hold out more users")
     fitted = type(model)(**model.get_params()).fit(train, epochs, **fitting)
-    found = fitted.fold_in(parts[0]).rank(parts[1], k, users=np.flatnonzero(judged), ids=False)
+    found = fitted.fold_in(parts[0]).evaluate_ranking(parts[1], k, users=np.flatnonzero(judged), ids=False)
     return found | {"users": int(judged.sum()), "seconds": fitted.times.wall}

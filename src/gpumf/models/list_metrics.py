@@ -21,7 +21,7 @@ class Lists(Similar):
     """Judges lists of recommendations, by the vectors of their items too."""
 
     @obeys_threads
-    def variety(
+    def list_diversity(
         self, k: int = 10, seen: Seen | None = None, users: Ids | None = None, *, ids: bool | None = None
     ) -> dict[str, float]:
         """How varied the lists of k items are that users get.
@@ -46,7 +46,7 @@ class Lists(Similar):
 
         >>> from gpumf import ALS
         >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
-        >>> found = ALS(2, device="cpu").fit(columns, epochs=3).variety(k=1, seen=())
+        >>> found = ALS(2, device="cpu").fit(columns, epochs=3).list_diversity(k=1, seen=())
         >>> found["coverage"] <= 1, found["diversity"]
         (True, 0.0)
         """
@@ -74,7 +74,7 @@ class Lists(Similar):
         }
 
     @obeys_threads
-    def rank_sampled(
+    def evaluate_sampled(
         self, test: RatingsLike, k: int = 10, negatives: int = 100, seen: Seen | None = None, seed: int = 0
     ) -> dict[str, float]:
         """How high each test item ranks among random items that its user has not rated.
@@ -82,8 +82,8 @@ class Lists(Similar):
         For every test rating `negatives` items are drawn, with replacement, of those with a training rating that the
         user has neither in `seen` nor in the test set; hit_rate is the share of test ratings with fewer than k of
         them predicted higher (equal ones count half), ndcg the mean of 1 / log2(rank + 1) of these hits (He et al.
-        2017), mrr that of 1 / rank. Such metrics may order models otherwise than `rank` does, which ranks all items
-        (Krichene and Rendle 2020).
+        2017), mrr that of 1 / rank. Such metrics may order models otherwise than `evaluate_ranking` does, which
+        ranks all items (Krichene and Rendle 2020).
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class Lists(Similar):
         >>> k = np.arange(100)
         >>> ratings = Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
         >>> train, test = ratings.split(test=0.2, seed=0)
-        >>> metrics = ALS(2, device="cpu").fit(train, epochs=2).rank_sampled(test, k=5, negatives=20)
+        >>> metrics = ALS(2, device="cpu").fit(train, epochs=2).evaluate_sampled(test, k=5, negatives=20)
         >>> list(metrics), metrics["mrr"] <= 1
         (['hit_rate', 'ndcg', 'mrr'], True)
         """

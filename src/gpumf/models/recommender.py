@@ -132,7 +132,7 @@ class Recommender(Identified):
         return self._positions(items, "item", ids)
 
     @obeys_threads
-    def rank(
+    def evaluate_ranking(
         self,
         test: RatingsLike,
         k: int = 10,
@@ -177,7 +177,7 @@ class Recommender(Identified):
         >>> k = np.arange(100)
         >>> ratings = Ratings(k // 5, k * 3 % 10, k % 5 + 1, n_users=20, n_items=10)
         >>> train, test = ratings.split(test=0.2, seed=0)
-        >>> metrics = ALS(2, device="cpu").fit(train, epochs=2).rank(test, k=5)
+        >>> metrics = ALS(2, device="cpu").fit(train, epochs=2).evaluate_ranking(test, k=5)
         >>> list(metrics), all(0 <= value <= 1 for value in metrics.values())
         (['precision', 'recall', 'map', 'ndcg'], True)
         """

@@ -71,7 +71,7 @@ def cross_validate(
         fitted = type(model)(**model.get_params()).fit(train, epochs, **fitting)
         row = {"split": number} | fitted.score(test)
         if ranking:
-            row |= fitted.rank(test, k)
+            row |= fitted.evaluate_ranking(test, k)
         rows.append(row | {"seconds": fitted.times.wall})
     if not rows:
         raise ValueError("there are no splits to train on")

@@ -179,7 +179,7 @@ class Trials:
     def _scored(self, model, test):
         """Metrics on a test set, whose order is made once for all models that know the same users and items."""
         if self._of_lists:
-            found = model.rank(test, self._of_lists[1])
+            found = model.evaluate_ranking(test, self._of_lists[1])
             return {f"{name}@{self._of_lists[1]}": value for name, value in found.items()}
         names = "biases", "clip", "hidden", "n_levels"
         names += () if model.device == "cpu" else ("columns",)

@@ -157,7 +157,7 @@ def test_recommend_takes_the_highest_expected_ratings():
         np.isin(row, there).sum() / len(there)
         for row, there in zip(model.recommend(judged, 4)[0], relevant, strict=True)
     ]
-    assert model.rank(test, 4)["recall"] == pytest.approx(np.mean(found)) and np.mean(found) > 0
+    assert model.evaluate_ranking(test, 4)["recall"] == pytest.approx(np.mean(found)) and np.mean(found) > 0
 
 
 @pytest.mark.parametrize(

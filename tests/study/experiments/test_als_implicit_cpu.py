@@ -93,7 +93,7 @@ def test_both_are_fitted_to_the_training_set_and_judged_by_the_other(monkeypatch
         def fit(self, ratings, epochs):
             seen.append(("fit", ratings, epochs))
 
-        def rank(self, ratings, k):
+        def evaluate_ranking(self, ratings, k):
             seen.append(("rank", ratings, k))
             return {"precision": 0.5, "ndcg": 0.25, "recall": 9}
 

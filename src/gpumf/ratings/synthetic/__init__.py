@@ -25,7 +25,7 @@ from gpumf.ratings.synthetic.numbers import ITEM_COUNTS, TEST, USER_COUNTS, stre
 from gpumf.ratings.synthetic.recipes import TWINS, Twin, check
 from gpumf.ratings.synthetic.values import rate
 
-__all__ = ["TWINS", "Twin", "generate", "twin"]
+__all__ = ["TWINS", "Twin", "generate", "synthetic_ratings"]
 
 
 def synthetic_ratings(name: str, seed: int = 0) -> Ratings:

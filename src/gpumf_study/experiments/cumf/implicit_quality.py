@@ -45,7 +45,7 @@ def run(data, factors, epochs, seeds, k):
     -------
     DataFrame with a row an epoch: data, kernel (or 'popularity', of epoch 0 alone), device, factors, seed, epoch,
     seconds (of training alone, summed up), precision, recall, map, ndcg (of the first k items, averaged over users,
-    see `ImplicitALS.rank`)
+    see `ImplicitALS.evaluate_ranking`)
     """
     rows, identities = [], []
     for ratings in list(present_ratings(data)) or [load_ratings(data[0])]:
@@ -60,7 +60,7 @@ def run(data, factors, epochs, seeds, k):
                 model = ImplicitALS(factors, alpha=ALPHA, solver=kernel, seed=seed)
                 for epoch in tqdm(range(epochs), desc=f"implicit_quality {ratings.name} {kernel}", leave=False):
                     last = model.fit(train, 1, warm_start=epoch > 0).history.iloc[-1]
-                    reached = {"epoch": int(last.epoch), "seconds": last.seconds} | model.rank(test, k)
+                    reached = {"epoch": int(last.epoch), "seconds": last.seconds} | model.evaluate_ranking(test, k)
                     rows.append(what | {"kernel": kernel, "device": model.device, "factors": factors} | reached)
     frame = pd.DataFrame(rows)[["data", "kernel", "device", "factors", "seed", "epoch", "seconds", *METRICS]]
     frame.attrs["datasets"] = identities
@@ -71,7 +71,7 @@ def _popular(train, test, k):
     """The metrics of the most popular items."""
     model = ImplicitALS(1, device="cpu").fit(train, 0)
     model.user_factors, model.item_factors = popularity(train)
-    return model.rank(test, k)
+    return model.evaluate_ranking(test, k)
 
 
 def figure(frame, metrics=("ndcg", "recall")):

@@ -160,7 +160,7 @@ def _fits(models, train, test, iterations, k):
     rows = []
     for name, model in models.items():
         model.fit(train.select(np.arange(train.nnz)), iterations)  # without the orders that are made by now
-        quality = _kept(model.rank(test, k)) | {"rmse": model.score(test)["rmse"]}
+        quality = _kept(model.evaluate_ranking(test, k)) | {"rmse": model.score(test)["rmse"]}
         rows.append(_row(name, "fit", model.times.wall, **quality))
     with _one_thread_of_blas():
         peer = _peer(models[OURS], iterations)
@@ -174,7 +174,7 @@ def _rank(train, test, k, user_factors, item_factors):
     """The metrics of these factors, by the same code for all."""
     model = ImplicitALS(user_factors.shape[1], device="cpu").fit(train, 0)
     model.user_factors, model.item_factors = user_factors, item_factors
-    return _kept(model.rank(test, k))
+    return _kept(model.evaluate_ranking(test, k))
 
 
 def _kept(metrics):

@@ -166,7 +166,7 @@ def _add(rows, ratings, step, train, judge, epochs, device, model=None, paramete
     fitted = MODELS[model](**arguments, seed=seed, device=device)
     try:
         fitted.fit(train, epochs)
-        errors = fitted.rank(judge, K) if model == "ImplicitALS" else fitted.score(judge)
+        errors = fitted.evaluate_ranking(judge, K) if model == "ImplicitALS" else fitted.score(judge)
     except DivergedError:
         errors = {"rmse": np.inf, "mae": np.inf}  # which nothing is chosen for
     made = {"model": model, "parameters": json.dumps(parameters), "kernel": fitted.solver, "epochs": epochs}

@@ -116,7 +116,7 @@ def _tuned(name, train, factors, epochs, **grid):
             model.fit(known, after - before, warm_start=before > 0)
             labels = {"data": name} | _labels(model, "tune", 0)
             if name == NCF:
-                found = model.rank_sampled(held, 10, negatives=99)
+                found = model.evaluate_sampled(held, 10, negatives=99)
                 measured = {"hr@10": found["hit_rate"], "ndcg@10": found["ndcg"]}
             else:
                 measured = _of_all(model, held)
@@ -125,14 +125,14 @@ def _tuned(name, train, factors, epochs, **grid):
 
 
 def _of_all(model, test):
-    found = model.rank(test, 20)
+    found = model.evaluate_ranking(test, 20)
     return {"recall@20": found["recall"], "ndcg@20": found["ndcg"]}
 
 
 def _judged(name, model, test, labels):
     """Rows of a model's metrics on the test set of a benchmark."""
     if name == NCF:
-        found = model.rank(test, 10, seen=(), candidates=negatives(test))
+        found = model.evaluate_ranking(test, 10, seen=(), candidates=negatives(test))
         measured = {"hr@10": found["recall"], "ndcg@10": found["ndcg"]}
     else:
         measured = _of_all(model, test)
