@@ -8,7 +8,7 @@ import numpy as np
 
 from gpumf import ALS, RBM, SGD
 from gpumf.backends import sources
-from gpumf.ratings.synthetic.recipes import TWINS
+from gpumf.ratings.synthetic.recipes import RECIPES
 from gpumf_study import results
 from gpumf_study.experiments import _limits
 from gpumf_study.experiments.cumf import als_versions
@@ -102,7 +102,7 @@ def measured():
     nnz = sgd.nnz.iloc[0]
     per_epoch = nnz / sgd_netflix.summary(sgd).set_index("scheme").updates_per_second
     what = "Netflix (synthetic), 128 factors, as many updates as ratings"
-    shape = TWINS["netflix"]
+    shape = RECIPES["netflix"]
     limit = _bound(*_limits.epoch_of_updates(shape.users, shape.items, nnz, 128))
     found |= {scheme: Measured(what, value, limit, "sgd_netflix") for scheme, value in per_epoch.items()}
 

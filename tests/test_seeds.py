@@ -11,9 +11,10 @@ import gpumf
 from gpumf import ALS, RBM, SGD, ImplicitALS, search
 from gpumf._util import counter_rng
 from gpumf.command_line import main
+from gpumf.models import strong_generalization
 from gpumf.ratings import Ratings, load_dataset, splits, synthetic, synthetic_device
 from gpumf.ratings.device import DeviceRatings
-from gpumf.ratings.synthetic import Twin, numbers
+from gpumf.ratings.synthetic import Recipe, numbers
 from gpumf.solvers import sgd_partition
 from gpumf.solvers.rbm_batches import Batches
 from gpumf.solvers.rbm_divergence import batch_order, draw_streams
@@ -22,7 +23,7 @@ from gpumf.solvers.sgd_ordered import shuffled_diagonals
 from support import NAMES, ragged_ratings
 
 RATINGS = ragged_ratings(seed=0)
-SPEC = Twin(60, 30, 600, (3, 25), (2, 40), (1, 5), 1, 3.5, 0.2, 0.3, 0.9, 0.3, test=60)
+SPEC = Recipe(60, 30, 600, (3, 25), (2, 40), (1, 5), 1, 3.5, 0.2, 0.3, 0.9, 0.3, test=60)
 GRID = {"factors": [1, 2, 3, 4], "regularization": [0.1, 0.2, 0.3]}
 
 
@@ -64,7 +65,7 @@ WITH_A_SEED = {
     "random_order": lambda seed: counter_rng.random_order(50, seed),
     "random_subset": lambda seed: counter_rng.random_subset(50, 20, seed),
     "search": by_search,
-    "strong_generalization": lambda seed: gpumf.strong_generalization(
+    "strong_generalization": lambda seed: strong_generalization(
         ImplicitALS(4, device="cpu"), RATINGS, 2, users=0.5, known=0.5, seed=seed
     )["ndcg"],
     "Batches.of": by_batches,
@@ -84,7 +85,7 @@ WITH_A_SEED = {
 ON_A_DEVICE = {
     "EmulatorDevice.shuffled": by_shuffled_threads,
     "DeviceRatings.random_order": lambda seed, host: DeviceRatings.of(RATINGS, host).random_order(RATINGS.nnz, seed),
-    "twin of a device": lambda seed, host: synthetic_device.generate(SPEC, seed, device="emulator").sha256,
+    "synthetic_device.generate": lambda seed, host: synthetic_device.generate(SPEC, seed, device="emulator").sha256,
 }
 # They hand their seed to one of those above.
 ABSTRACT = {"Model.__init__", "Factorization.__init__", "Hyperparameters.__init__", "ALSHyperparameters.__init__"}
@@ -126,7 +127,7 @@ def taking_a_seed():
 
 
 def test_every_function_with_a_seed_is_tried():
-    assert taking_a_seed() == {*WITH_A_SEED, *ON_A_DEVICE, *ABSTRACT} - {"twin of a device"}
+    assert taking_a_seed() == {*WITH_A_SEED, *ON_A_DEVICE, *ABSTRACT} - {"synthetic_device.generate"}
 
 
 @pytest.mark.parametrize("name", WITH_A_SEED)

@@ -47,8 +47,8 @@ def test_one_group_is_sequential_and_more_lose_more(host):
     assert many.lost_share.mean() > 2 * two.lost_share.mean() and many.distance.mean() > two.distance.mean()
 
 
-TWIN = replace(
-    synthetic_device.TWINS["hugewiki-small-synthetic"],
+SMALL = replace(
+    synthetic_device.RECIPES["hugewiki-small-synthetic"],
     users=40,
     items=15,
     ratings=300,
@@ -106,7 +106,7 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
             elementwise_cube.cube(host, access)(a, a.copy())
         counts = np.zeros((3, 1), np.int32)
         host.kernel("microbenchmarks/occupy.cu", "occupy")(2, 1, *counts, np.int64(3))
-        synthetic_device.generate(TWIN, device="emulator")
+        synthetic_device.generate(SMALL, device="emulator")
         uniform_factors(4, 3, 1.0, 0, host), normal_factors(4, 3, 0.1, 0, host)
         there = DeviceRatings.of(train, host)
         there.random_order(there.nnz, seed=0)

@@ -1,4 +1,4 @@
-"""The twins: the published shapes, the same ratings on every machine."""
+"""Synthetic data sets: the published shapes, the same ratings on every machine."""
 
 from dataclasses import replace
 from functools import cache
@@ -34,39 +34,39 @@ def test_shape_is_the_published_one(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_pair_is_rated_twice(name):
-    twin = made(name)
-    pairs = twin.users.astype(np.int64) * twin.n_items + twin.items
+    ratings = made(name)
+    pairs = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
     assert (np.diff(pairs) > 0).all()
-    assert twin.items.min() == 0 and twin.items.max() == twin.n_items - 1
+    assert ratings.items.min() == 0 and ratings.items.max() == ratings.n_items - 1
 
 
 @pytest.mark.parametrize(("name", "mean"), [("ml-100k", 3.53), ("jester", 3.18), ("ml-1m", 3.58)])
 def test_ratings_fill_the_scale_around_the_real_mean(name, mean):
-    twin = made(name)
-    assert twin.mean == pytest.approx(mean, abs=0.03)
-    assert np.unique(twin.values).tolist() == [1, 2, 3, 4, 5]
-    assert np.bincount(twin.values.astype(int))[1:].min() > 0.01 * twin.nnz
+    ratings = made(name)
+    assert ratings.mean == pytest.approx(mean, abs=0.03)
+    assert np.unique(ratings.values).tolist() == [1, 2, 3, 4, 5]
+    assert np.bincount(ratings.values.astype(int))[1:].min() > 0.01 * ratings.nnz
 
 
 def test_half_stars():
-    spec = synthetic.Twin(300, 200, 6_000, (5, 80), (1, 150), (0.5, 5), 0.5, 3.5, 0.4, 0.4, 0.4, 0.8)
+    spec = synthetic.Recipe(300, 200, 6_000, (5, 80), (1, 150), (0.5, 5), 0.5, 3.5, 0.4, 0.4, 0.4, 0.8)
     assert np.unique(synthetic.generate(spec).values).tolist() == (np.arange(1, 11) / 2).tolist()
 
 
 def test_heavy_rows_are_not_first():
-    twin = made("ml-1m")
-    for counts in (twin.by_user.counts, twin.by_item.counts):
+    ratings = made("ml-1m")
+    for counts in (ratings.by_user.counts, ratings.by_item.counts):
         halves = np.array_split(counts, 2)
         assert 0.9 < halves[0].mean() / halves[1].mean() < 1.1
 
 
-def test_same_seed_same_twin_on_every_machine():
+def test_same_seed_same_ratings_on_every_machine():
     assert made("ml-100k").sha256 == GOLDEN
     assert load_dataset("ml-100k-synthetic").sha256 == GOLDEN
     assert made("ml-100k", 1).sha256 != GOLDEN
 
 
-def test_one_thread_makes_the_same_twin():
+def test_one_thread_makes_the_same_ratings():
     before = numba.get_num_threads()
     numba.set_num_threads(1)
     try:
@@ -76,7 +76,7 @@ def test_one_thread_makes_the_same_twin():
 
 
 def test_official_test_set():
-    spec = synthetic.Twin(300, 200, 6_000, (5, 80), (1, 150), (1, 5), 1, 3.5, 0.4, 0.4, 0.4, 0.8, test=700)
+    spec = synthetic.Recipe(300, 200, 6_000, (5, 80), (1, 150), (1, 5), 1, 3.5, 0.4, 0.4, 0.4, 0.8, test=700)
     train, test = synthetic.generate(spec).official_split()
     assert (train.nnz, test.nnz) == (5_300, 700)
     with pytest.raises(DataError, match="official split"):
@@ -84,14 +84,16 @@ def test_official_test_set():
 
 
 @pytest.mark.parametrize("name", ["hugewiki", "douban-monti"])
-def test_twins_that_are_not(name):
-    with pytest.raises(DataError, match=f"{name}.*3,101,144,313 ratings|no twin of '{name}'"):
+def test_data_sets_that_are_not(name):
+    with pytest.raises(
+        DataError, match=f"{name}.*3,101,144,313 ratings|no synthetic data set with the shape of '{name}'"
+    ):
         synthetic_ratings(name)
 
 
-def test_every_twin_has_the_published_shape():
+def test_every_data_set_has_the_published_shape():
     published = published_shapes()
-    for name, spec in synthetic.TWINS.items():
+    for name, spec in synthetic.RECIPES.items():
         known = published.loc[name]
         assert (spec.users, spec.items, spec.ratings, spec.scale) == (
             *known[["users", "items", "ratings"]],
@@ -116,7 +118,7 @@ def recipes(draw):
     least = max(users * user_counts[0], items * item_counts[0], 1)
     greatest = min(users * user_counts[1], items * item_counts[1])
     ratings = draw(st.integers(least, max(least, greatest)))
-    return synthetic.Twin(users, items, ratings, user_counts, item_counts, (1, 5), 1, 3.5, 0.4, 0.4, 0.4, 0.8)
+    return synthetic.Recipe(users, items, ratings, user_counts, item_counts, (1, 5), 1, 3.5, 0.4, 0.4, 0.4, 0.8)
 
 
 def feasible(n, total, fewest, most, others):
@@ -161,7 +163,7 @@ def test_a_recipe_becomes_a_set_or_is_refused(spec):
     ],
 )
 def test_hard_recipes(users, items, ratings, user_counts, item_counts):
-    spec = synthetic.Twin(users, items, ratings, user_counts, item_counts, (1, 5), 1, 3.5, 0.4, 0.4, 0.4, 0.8)
+    spec = synthetic.Recipe(users, items, ratings, user_counts, item_counts, (1, 5), 1, 3.5, 0.4, 0.4, 0.4, 0.8)
     assert_has_its_recipe(synthetic.generate(spec), spec)
 
 
@@ -183,18 +185,18 @@ def test_hard_recipes(users, items, ratings, user_counts, item_counts):
     ],
 )
 def test_recipes_that_no_set_can_have(change, message):
-    spec = synthetic.Twin(300, 200, 6_000, (5, 80), (1, 150), (0.5, 5), 0.5, 3.5, 0.4, 0.4, 0.4, 0.8)
+    spec = synthetic.Recipe(300, 200, 6_000, (5, 80), (1, 150), (0.5, 5), 0.5, 3.5, 0.4, 0.4, 0.4, 0.8)
     with pytest.raises(DataError, match=message):
         synthetic.generate(replace(spec, **change))
 
 
 def test_the_structure_can_be_learnt_and_the_noise_cannot():
     """The best prediction of a rating leaves the noise; biases alone leave the low-rank part too."""
-    twin = made("jester")
-    spec = synthetic.TWINS["jester"]
-    user = np.bincount(twin.users, twin.values) / np.bincount(twin.users)
-    item = np.bincount(twin.items, twin.values) / np.bincount(twin.items)
-    left = np.std(twin.values - user[twin.users] - item[twin.items] + twin.mean)
+    ratings = made("jester")
+    spec = synthetic.RECIPES["jester"]
+    user = np.bincount(ratings.users, ratings.values) / np.bincount(ratings.users)
+    item = np.bincount(ratings.items, ratings.values) / np.bincount(ratings.items)
+    left = np.std(ratings.values - user[ratings.users] - item[ratings.items] + ratings.mean)
     assert spec.noise < left < np.sqrt(spec.noise**2 + spec.signal**2 + 1 / 12)
 
 
@@ -217,11 +219,11 @@ def test_exp_and_normal():
     assert np.array_equal(deviates * 65536, np.rint(deviates * 65536))
 
 
-def test_a_twin_has_the_scale_the_name_and_the_sizes_of_its_recipe():
-    spec = synthetic.Twin(60, 40, 900, (5, 30), (1, 50), (0.5, 4), 0.5, 3.5, 0.4, 0.4, 0.4, 0.8, test=90)
-    twin = synthetic.generate(spec, name="tiny")
-    assert twin.scale == (0.5, 4) and twin.name == "tiny" and len(twin.sha256) == 64
-    assert (twin.n_users, twin.n_items, twin.nnz, twin.test_mask.sum()) == (60, 40, 900, 90)
+def test_a_data_set_has_the_scale_the_name_and_the_sizes_of_its_recipe():
+    spec = synthetic.Recipe(60, 40, 900, (5, 30), (1, 50), (0.5, 4), 0.5, 3.5, 0.4, 0.4, 0.4, 0.8, test=90)
+    ratings = synthetic.generate(spec, name="tiny")
+    assert ratings.scale == (0.5, 4) and ratings.name == "tiny" and len(ratings.sha256) == 64
+    assert (ratings.n_users, ratings.n_items, ratings.nnz, ratings.test_mask.sum()) == (60, 40, 900, 90)
     assert synthetic.generate(replace(spec, test=0)).test_mask is None
 
 
@@ -231,6 +233,6 @@ def test_a_twin_has_the_scale_the_name_and_the_sizes_of_its_recipe():
     [("ml-100k", 1.126), ("ml-1m", 1.117), ("ml-10m", 1.060), ("ml-20m", 1.052), ("netflix", 1.085)],
 )
 def test_ratings_spread_as_the_real_ones_do(name, deviation):
-    few = synthetic.TWINS[name]
+    few = synthetic.RECIPES[name]
     spec = replace(few, users=400, items=300, ratings=20_000, user_counts=(5, 250), item_counts=(2, 350), test=0)
     assert synthetic.generate(spec).values.std() == pytest.approx(deviation, rel=0.1)

@@ -1,4 +1,4 @@
-"""The twins that are made on a device: exact shapes, two orders of the same ratings, the same on every machine."""
+"""Synthetic data sets made on a device: exact shapes, two orders of the same ratings, the same on every machine."""
 
 import dataclasses
 from functools import cache
@@ -22,11 +22,11 @@ from gpumf.ratings.synthetic.numbers import (
     normals,
     streams_of,
 )
-from gpumf.ratings.synthetic.recipes import Twin
+from gpumf.ratings.synthetic.recipes import Recipe
 from gpumf.ratings.synthetic.values import draw_item_traits
 from gpumf_study.experiments.cumf import als_hugewiki
 
-SPEC = Twin(
+SPEC = Recipe(
     500, 60, 10_005, (3, 60), (30, 450), None, None, mean=2.0, user_bias=0.3, item_bias=0.2, signal=0.4, noise=0.5,
     test=1_000,
 )  # fmt: skip
@@ -35,7 +35,7 @@ GOLDEN = "086574f8f2ff8b46b0a955e2533a1e8e2525d0f01f11178fab43111ab65ce333"
 
 @cache
 def made_on(device, seed=0, chunk=None):
-    """A twin, and the users, items and values of its training ratings by user, by item, and of its test ratings."""
+    """A data set; users, items and values of its training ratings by user, by item, and of its test ratings."""
     made = synthetic_device.generate(SPEC, seed, "small", device, chunk)
     numpy, train = backends.device(device).to_numpy, made.train
     users, items = (np.repeat(np.arange(rows.n_rows), rows.counts) for rows in (train.by_user, train.by_item))
@@ -89,7 +89,7 @@ def test_the_chunk_does_not_matter(launcher, chunk):
         assert np.array_equal(one, other)
 
 
-def test_same_seed_same_twin_on_every_machine(launcher):
+def test_same_seed_same_ratings_on_every_machine(launcher):
     again = synthetic_device.generate(SPEC, 0, "again", launcher.name)
     assert again.sha256 == GOLDEN == made_on(launcher.name)[0].sha256
     assert np.array_equal(launcher.to_numpy(again.train.by_user.values), made_on(launcher.name)[1][2])
@@ -125,7 +125,7 @@ def wanted_counts():
     )
 
 
-def test_items_are_drawn_as_those_of_the_other_twins(launcher):
+def test_items_are_drawn_as_those_of_the_others(launcher):
     """`fill`, which draws for one user after another on the processor, makes the same items bit for bit."""
     user_counts, item_counts = wanted_counts()
     weights = item_weights(user_counts, item_counts)
@@ -185,11 +185,11 @@ def test_recipes_that_do_not_fit_are_refused(wrong):
 
 def test_unknown_names_are_refused():
     with pytest.raises(DataError, match=r"no 'netflix'.*hugewiki-synthetic"):
-        synthetic_device.twin("netflix")
+        synthetic_device.synthetic_ratings("netflix")
 
 
 def test_hugewiki_has_the_published_shape():
-    spec = synthetic_device.TWINS["hugewiki-synthetic"]
+    spec = synthetic_device.RECIPES["hugewiki-synthetic"]
     assert (spec.users, spec.items, spec.ratings) == (50_082_603, 39_780, 3_101_144_313)
     assert spec.test == round(0.1 * spec.ratings) and spec.ratings // spec.test == 10
 
@@ -207,7 +207,7 @@ def test_a_device_that_is_too_small_is_told_so_at_once(host):
         als_hugewiki.run("hugewiki-synthetic", factors=100, iterations=1)
 
 
-def test_als_learns_the_twin(host):
+def test_als_learns_what_is_generated(host):
     frame = als_hugewiki.run("hugewiki-small-synthetic", factors=5, iterations=2)
     rmse = frame.rmse.dropna()
     assert len(rmse) == 3 and (rmse.diff().iloc[1:] < 0).all()

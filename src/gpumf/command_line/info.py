@@ -31,5 +31,5 @@ def run(options: Namespace) -> tuple[dict, str]:
     lines = [f"gpumf {__version__}, Python {answer['python']}, {answer['system']}, {answer['cores']} cores"]
     lines += [f"device {name}: {state}" for name, state in answer["devices"].items()]
     lines += [f"GPU: {answer['gpu'] or 'none'}", f"data: {', '.join(answer['data']) or 'no folder'}"]
-    lines += [f"data sets: {', '.join(answer['sets']) or 'none but twins'}", f"compiled code: {cache}"]
+    lines += [f"data sets: {', '.join(answer['sets']) or 'only synthetic ones'}", f"compiled code: {cache}"]
     return answer, "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What a rating set is, where it comes from, how it is split; the synthetic twins."""
+"""What a rating set is, where it comes from, how it is split; synthetic data sets."""
 
 from typing import TYPE_CHECKING
 

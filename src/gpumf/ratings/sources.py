@@ -15,7 +15,7 @@ from gpumf.ratings.constructors import Duplicates
 from gpumf.ratings.layouts import Delimited
 from gpumf.ratings.ratings import Ratings
 from gpumf.ratings.statistics import COUNTS
-from gpumf.ratings.synthetic import TWINS, synthetic_ratings
+from gpumf.ratings.synthetic import RECIPES, synthetic_ratings
 
 if TYPE_CHECKING:
     import os
@@ -185,14 +185,14 @@ def load_dataset(
     seed: int = 0,
     allow_incomplete: bool = False,
 ) -> Ratings:
-    """Load a data set by name, from $GPUMF_DATA or else data/raw, or generate a twin.
+    """Load a data set by name, from $GPUMF_DATA or else data/raw, or generate a synthetic data set.
 
     Parameters
     ----------
     name : str, a row of `names()`: a published set, in its publisher's file layout, or "<set>-synthetic"
     duplicates : "error", or keep one rating a pair of user and item: the "mean", or the "last" in the file
     rescale : whether Jester's -10..10 becomes 1..5 by round((x + 10) / 20 * 4 + 1), halves to even
-    seed : int, of a twin
+    seed : int, of a synthetic data set
     allow_incomplete : whether to take what is there where it is not the published number of users, items and ratings
 
     Returns
@@ -392,7 +392,7 @@ def dataset_names() -> pd.DataFrame:
         )
         for name, source in SOURCES.items()
     }
-    for name in TWINS:
+    for name in RECIPES:
         rows[f"{name}-synthetic"] = (f"synthetic set with the published shape of {name}", True, False)
     return pd.DataFrame.from_dict(rows, orient="index", columns=["description", "present", "download"])
 

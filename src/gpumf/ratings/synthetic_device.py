@@ -1,4 +1,4 @@
-"""Twins of billions of ratings, made on a device by kernels/ratings/twin.cu and left there in both orders.
+"""Synthetic data sets of billions of ratings, made on a device by kernels/ratings/synthetic.cu, in both orders.
 
 As in `gpumf.ratings.synthetic` everything is a pure function of (seed, position) through `splitmix64`, with the same
 counts, traits and parts of a rating. What the size demands is simpler:
@@ -28,7 +28,7 @@ from gpumf.ratings.presorted import presort
 from gpumf.ratings.synthetic.counts import draw_counts
 from gpumf.ratings.synthetic.items import MOST_DRAWS, alias_table, item_weights
 from gpumf.ratings.synthetic.numbers import DRAWS, ITEM_COUNTS, ITEMS, NOISE, TEST, USER_COUNTS, USERS, streams_of
-from gpumf.ratings.synthetic.recipes import Twin, check
+from gpumf.ratings.synthetic.recipes import Recipe, check
 from gpumf.ratings.synthetic.values import RANK, draw_item_traits
 
 # Published of Hugewiki are its users, items and ratings, the share of its test set (10 %), and the RMSE 0.52 that ALS
@@ -37,16 +37,16 @@ from gpumf.ratings.synthetic.values import RANK, draw_item_traits
 # crosses 0.52 in epoch 4 and ends 1.6 % below.
 _UNROUNDED: dict = {"scale": None, "step": None}
 _VALUES: dict = {"mean": 2.0, "user_bias": 0.3, "item_bias": 0.3, "signal": 0.4, "noise": 0.44}
-TWINS = {
-    "hugewiki-synthetic": Twin(
+RECIPES = {
+    "hugewiki-synthetic": Recipe(
         50_082_603, 39_780, 3_101_144_313, (5, 8_000), (500, 10_000_000), test=310_114_431, **_UNROUNDED, **_VALUES
     ),
     # The same in small, for a look at how it works.
-    "hugewiki-small-synthetic": Twin(400, 80, 8_000, (5, 60), (20, 300), test=800, **_UNROUNDED, **_VALUES),
+    "hugewiki-small-synthetic": Recipe(400, 80, 8_000, (5, 60), (20, 300), test=800, **_UNROUNDED, **_VALUES),
 }
 
 sources.declare(
-    "ratings/twin.cu",
+    "ratings/synthetic.cu",
     groups={"append_users": (32, {"next"}), "draw_ratings": (32, {"taken", "test_items", "train_items"})},
     RANK=[RANK],
 )
@@ -59,7 +59,7 @@ _BITS_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceTwin:
+class DeviceSplit:
     """A training set and a test set on a device, without a copy on the host.
 
     train : DeviceRatings, with both orders made
@@ -78,12 +78,12 @@ class DeviceTwin:
     sha256: str
 
 
-def twin(name, seed=0, device="cuda"):
-    """Generate a twin on a device.
+def synthetic_ratings(name, seed=0, device="cuda"):
+    """Generate a synthetic data set on a device.
 
     Parameters
     ----------
-    name : str, one of `TWINS`
+    name : str, one of `RECIPES`
     seed : int, 0 or more
     device : 'cuda', or 'emulator' for a small one
 
@@ -92,22 +92,22 @@ def twin(name, seed=0, device="cuda"):
     DataError : unknown name
     gpumf.backends.DeviceError : where there is no such device
     """
-    if name not in TWINS:
-        raise DataError(f"there is no {name!r} to make on a GPU; there are {', '.join(TWINS)}")
-    return generate(TWINS[name], seed, name, device)
+    if name not in RECIPES:
+        raise DataError(f"there is no {name!r} to make on a GPU; there are {', '.join(RECIPES)}")
+    return generate(RECIPES[name], seed, name, device)
 
 
-def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
-    """Generate the ratings that a `Twin` describes; scale and step are not used.
+def generate(spec, seed=0, name="synthetic", device="cuda", chunk=None):
+    """Generate the ratings that a `Recipe` describes; scale and step are not used.
 
     Parameters
     ----------
-    spec : Twin with a test set, and at least 3 ratings a user
+    spec : Recipe with a test set, and at least 3 ratings a user
     chunk : users transposed at a time; by default as many as 4 GiB of bits hold
 
     Returns
     -------
-    DeviceTwin: the same bits for a seed, whatever the device and the chunk
+    DeviceSplit: the same bits for a seed, whatever the device and the chunk
 
     Raises
     ------
@@ -129,7 +129,7 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
     user_offsets = offsets - _tests_before(offsets, spec.test, every, streams[TEST])
 
     def kernel(entry):
-        return device.kernel("ratings/twin.cu", entry, RANK=RANK)
+        return device.kernel("ratings/synthetic.cu", entry, RANK=RANK)
 
     user_traits = device.empty(spec.users * (RANK + 1), np.float32)
     kernel("draw_traits")(
@@ -206,7 +206,7 @@ def generate(spec, seed=0, name="twin", device="cuda", chunk=None):
     for array in (user_offsets, item_offsets, np.array([train_check, test_check])):
         digest.update(array.astype(array.dtype.newbyteorder("<"), copy=False))
     orders = CompressedRows(user_offsets, *by_user), CompressedRows(item_offsets, *by_item)
-    return DeviceTwin(
+    return DeviceSplit(
         presort(*orders, device=device, name=name),
         DeviceRatings(*test, spec.users, spec.items, name=name, device=device),
         spec.users,
@@ -223,7 +223,7 @@ def _grid(threads):
 
 
 def _tests_before(positions, n_tests, every, key):
-    """How many of the ratings before each position are in the test set, int64; as kernels/ratings/twin.cu has it."""
+    """How many of the ratings before each position are in the test set, int64; as in kernels/ratings/synthetic.cu."""
     run = positions // every
     chosen = splitmix64(run.astype(np.uint64) + key) % np.uint64(every)
     return np.where(run < n_tests, run + (chosen.astype(np.int64) < positions % every), n_tests)

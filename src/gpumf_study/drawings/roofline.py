@@ -4,7 +4,7 @@ import math
 import textwrap
 
 from gpumf import ALS
-from gpumf.ratings.synthetic import TWINS
+from gpumf.ratings.synthetic import RECIPES
 from gpumf_study import results
 from gpumf_study.drawings.canvas import Drawing, Panel, tint
 from gpumf_study.experiments import _limits
@@ -26,7 +26,7 @@ def intensities():
     moved, flops = _limits.epoch_of_updates(0, 0, 1, FACTORS)
     moved += 4 * 4 * FACTORS  # both rows read and written by every update
     step = _limits.phases(1, 0, 0, FACTORS, cg_steps=0)["solve"]  # one product with A
-    netflix = TWINS["netflix"]
+    netflix = RECIPES["netflix"]
     trained = netflix.ratings - netflix.test
     half = _limits.half_sweep(
         netflix.users, netflix.items, trained, FACTORS, ALS.solver_classes()["tensor_core"].cg_steps

@@ -9,7 +9,7 @@ from gpumf.backends.cpu import reference
 from gpumf.models import DivergedError
 from gpumf.models.rbm_evaluation import ExpectationKernelRanking, ExpectationRanking, expectation_ranking
 from gpumf.ratings import Ratings
-from gpumf.ratings.synthetic import Twin, generate
+from gpumf.ratings.synthetic import Recipe, generate
 from support import fewer, kernels_on, rated
 
 
@@ -81,7 +81,7 @@ def test_gibbs_steps_rise_by_their_schedule():
 
 @pytest.mark.slow
 def test_it_learns_more_than_the_items_means():
-    spec = Twin(1000, 60, 30000, (5, 55), (20, 900), (1, 5), 1, 3.5, 0.2, 0.3, 0.9, 0.3)
+    spec = Recipe(1000, 60, 30000, (5, 55), (20, 900), (1, 5), 1, 3.5, 0.2, 0.3, 0.9, 0.3)
     train, test = generate(spec, seed=1).split(0.2)
     means = np.bincount(train.items, train.values, 60) / np.bincount(train.items, minlength=60)
     baseline = np.sqrt(((means[test.items] - test.values) ** 2).mean())

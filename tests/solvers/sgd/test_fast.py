@@ -266,7 +266,7 @@ def test_fast_rounds_users_by_chance_so_that_small_steps_count(launcher):
     assert moved.mean() == pytest.approx(step, rel=0.2)
 
 
-def test_normal_deviates_are_those_of_the_twins(launcher):
+def test_normal_deviates_are_those_of_synthetic_ratings(launcher):
     result = launcher.empty(64, np.float32)
     launcher.kernel(KERNELS / "random.cu", "deviates")(2, 32, key=99, result=result)
     expected = [normal._function(np.uint64(99), np.uint64(k)) for k in range(64)]

@@ -257,13 +257,13 @@ def test_updates_are_counted_beside_the_seconds_of_their_epoch(clock):
 def test_hugewiki_is_timed_by_halves_and_their_sum(clock, host, monkeypatch):
     from gpumf.ratings import synthetic_device
 
-    plain = synthetic_device.twin
+    plain = synthetic_device.synthetic_ratings
 
-    def twin(*arguments, **named):
+    def synthetic_ratings(*arguments, **named):
         clock.now, clock.launched = clock.now + 32, 4.0
         return plain(*arguments, **named)
 
-    monkeypatch.setattr(synthetic_device, "twin", twin)
+    monkeypatch.setattr(synthetic_device, "synthetic_ratings", synthetic_ratings)
     frame = run("als_hugewiki", iterations=2).set_index(["iteration", "step"]).seconds
     assert frame[0, "generate"] == 36 and frame[0, "prepare"] == PREPARE
     for iteration in (1, 2):

@@ -1,7 +1,7 @@
-"""Synthetic twins: sets with the published shape of a real one, the same bit for bit on every machine.
+"""Synthetic data sets with the published shape of a real one, the same bit for bit on every machine.
 
-A twin stands in where the real set may not be shipped or cannot be had any more. It has the published number
-of users, items and ratings, heavy-tailed counts per user and per item with the published extremes and means,
+A synthetic data set stands in where the real one may not be shipped or cannot be had any more. It has the published
+number of users, items and ratings, heavy-tailed counts per user and per item with the published extremes and means,
 and ratings that a factorization can learn as well as, but not better than, the publications report.
 
 Everything is a pure function of (seed, position) through `splitmix64`, computed by integer arithmetic and by
@@ -22,18 +22,18 @@ from gpumf.ratings.ratings import Ratings
 from gpumf.ratings.synthetic.counts import draw_counts
 from gpumf.ratings.synthetic.items import draw_items
 from gpumf.ratings.synthetic.numbers import ITEM_COUNTS, TEST, USER_COUNTS, streams_of
-from gpumf.ratings.synthetic.recipes import TWINS, Twin, check
+from gpumf.ratings.synthetic.recipes import RECIPES, Recipe, check
 from gpumf.ratings.synthetic.values import rate
 
-__all__ = ["TWINS", "Twin", "generate", "synthetic_ratings"]
+__all__ = ["RECIPES", "Recipe", "generate", "synthetic_ratings"]
 
 
 def synthetic_ratings(name: str, seed: int = 0) -> Ratings:
-    """Generate the twin of a published set.
+    """Generate the synthetic data set of a published set.
 
     Parameters
     ----------
-    name : str, one of `TWINS`
+    name : str, one of `RECIPES`
     seed : int, 0 or more; another seed gives another set of the same shape
 
     Returns
@@ -44,7 +44,8 @@ def synthetic_ratings(name: str, seed: int = 0) -> Ratings:
 
     Raises
     ------
-    DataError : unknown name; "hugewiki", whose 3.1 billion ratings are generated on a GPU (by `gpu_twins`)
+    DataError : unknown name; "hugewiki", whose 3.1 billion ratings are generated on a GPU (by
+        `gpumf.ratings.synthetic_device`)
 
     >>> from gpumf.ratings import synthetic_ratings
     >>> ratings = synthetic_ratings("ml-100k")
@@ -53,16 +54,16 @@ def synthetic_ratings(name: str, seed: int = 0) -> Ratings:
     """
     if name == "hugewiki":
         raise DataError(
-            "the twin of hugewiki has 3,101,144,313 ratings (37 GB): too many to generate on a CPU; "
+            "the synthetic data set of hugewiki has 3,101,144,313 ratings (37 GB): too many to generate on a CPU; "
             "gpumf.ratings.synthetic_device makes it on a GPU"
         )
-    if name not in TWINS:
-        raise DataError(f"there is no twin of {name!r}; there are {', '.join(TWINS)}")
-    return generate(TWINS[name], seed, f"{name}-synthetic")
+    if name not in RECIPES:
+        raise DataError(f"there is no synthetic data set with the shape of {name!r}; there are {', '.join(RECIPES)}")
+    return generate(RECIPES[name], seed, f"{name}-synthetic")
 
 
-def generate(spec, seed=0, name="twin"):
-    """Generate the ratings that a `Twin` describes; as `twin`, for a recipe of one's own.
+def generate(spec, seed=0, name="synthetic"):
+    """Generate the ratings that a `Recipe` describes; as `synthetic_ratings`, for a recipe of one's own.
 
     The counts of the users are the recipe's, extremes included. Those of the items are approached, as far as the
     distinct items of the users leave room: a short or very full matrix has other extremes.

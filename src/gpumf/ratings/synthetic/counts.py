@@ -1,4 +1,4 @@
-"""How many ratings each user and item of a twin has."""
+"""How many ratings each user and item of a synthetic data set has."""
 
 import numpy as np
 

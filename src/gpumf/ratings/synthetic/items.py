@@ -1,4 +1,4 @@
-"""Which items each user of a twin rates: as many as are wanted, distinct, popular ones more often."""
+"""Which items each user of a synthetic data set rates: as many as are wanted, distinct, popular ones more often."""
 
 from itertools import pairwise
 
@@ -11,8 +11,8 @@ from gpumf.ratings.csr import row_offsets
 from gpumf.ratings.synthetic.numbers import DRAWS, RESERVED, exp
 
 MOST_DRAWS = 512
-"""Times the number of items: draws of a user before the missing items are taken in turn. The netflix twin's user of
-17,653 of the 17,770 items needs 272 times, the other users of `TWINS` some ten times."""
+"""Times the number of items: draws of a user before the missing items are taken in turn. In the shape of Netflix the
+user of 17,653 of the 17,770 items needs 272 times, the other users of `RECIPES` some ten times."""
 
 
 def draw_items(spec, streams, user_counts, item_counts):

@@ -6,7 +6,7 @@ from gpumf._util.counter_rng import splitmix64
 from gpumf.backends.jit import cached_njit, prange
 
 USER_COUNTS, ITEM_COUNTS, RESERVED, DRAWS, USERS, ITEMS, NOISE, TEST = range(8)
-"""The streams of random numbers that a twin is made of."""
+"""The streams of random numbers that a synthetic data set is made of."""
 
 
 def streams_of(seed):

@@ -1,4 +1,4 @@
-"""How the users of a twin rate: mean, biases, a low-rank part and noise."""
+"""How the users of a synthetic data set rate: mean, biases, a low-rank part and noise."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from gpumf.backends.jit import cached_njit, prange
 from gpumf.ratings.synthetic.numbers import ITEMS, NOISE, USERS, normal, normals
 
 RANK = 14
-"""Factors of a twin's low-rank part: with the two biases as many as the f=16 that the thesis trains."""
+"""Factors of a synthetic data set's low-rank part: with the two biases as many as the f=16 that the thesis trains."""
 
 
 def rate(spec, streams, users, items, user_counts):

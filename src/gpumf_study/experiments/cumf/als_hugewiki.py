@@ -32,7 +32,7 @@ def run(data, factors, iterations):
 
     Parameters
     ----------
-    data : str, one of `gpu_twins.TWINS`
+    data : str, one of `gpumf.ratings.synthetic_device.RECIPES`
     factors, iterations : int
 
     Returns
@@ -47,23 +47,23 @@ def run(data, factors, iterations):
     """
     device = backends.device("cuda" if backends.available() else "emulator")
     free = device.free_bytes()
-    spec = synthetic_device.TWINS[data]
+    spec = synthetic_device.RECIPES[data]
     # Each rating twice, 8 bytes; factors in FP32, and in FP16 with their padding; 32 bytes a row of the work lists.
     needed = 16 * spec.ratings + (spec.users + spec.items) * (4 * factors + 2 * (factors + 16) + 32)
     if needed > free:
         raise backends.DeviceError(
             f"{data} with {factors} factors takes about {needed / 1e9:.0f} GB of device memory, and "
             f"{free / 1e9:.0f} GB are free; take a larger "
-            f"device or a smaller twin of {', '.join(synthetic_device.TWINS)}"
+            f"device or a smaller twin of {', '.join(synthetic_device.RECIPES)}"
         )
     rows = []
 
     def record(iteration, step, seconds, rmse=np.nan):
         rows.append((data, device.name, factors, iteration, step, seconds, rmse, free - device.free_bytes()))
 
-    synthetic_device.twin("hugewiki-small-synthetic", device=device.name)  # compiles
+    synthetic_device.synthetic_ratings("hugewiki-small-synthetic", device=device.name)  # compiles
     started = time.perf_counter()
-    ratings = synthetic_device.twin(data, device=device.name)
+    ratings = synthetic_device.synthetic_ratings(data, device=device.name)
     device.synchronize()
     record(0, "generate", time.perf_counter() - started)
     _half_sweeps.fit(ratings.train, ratings.test, factors, iterations, record, device=device.name)

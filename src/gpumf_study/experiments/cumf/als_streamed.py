@@ -27,7 +27,7 @@ def run(data, factors, chunk, iterations):
 
     Parameters
     ----------
-    data : str, one of `gpu_twins.TWINS`
+    data : str, one of `gpumf.ratings.synthetic_device.RECIPES`
     factors, iterations : int
     chunk : most ratings on the device at a time
 
@@ -41,7 +41,7 @@ def run(data, factors, chunk, iterations):
     gpumf.backends.DeviceError : where the twin while it is made, or the factors and a chunk, do not fit the device
     """
     device = backends.device("cuda" if backends.available() else "emulator")
-    twin = synthetic_device.twin(data, device=device.name)
+    twin = synthetic_device.synthetic_ratings(data, device=device.name)
     facts, train = identity(twin), twin.train.on_host()
     del twin
     rows = []

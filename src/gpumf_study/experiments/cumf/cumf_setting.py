@@ -10,8 +10,8 @@ import pandas as pd
 
 from gpumf import backends
 from gpumf.ratings import statistics
-from gpumf.ratings.synthetic import TWINS
-from gpumf.ratings.synthetic_device import TWINS as GPU_TWINS
+from gpumf.ratings.synthetic import RECIPES
+from gpumf.ratings.synthetic_device import RECIPES as GPU_RECIPES
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim
 from gpumf_study.experiments import _limits, _published
@@ -32,7 +32,7 @@ def run(factors, measure):
         for metric, value in found.items()
     ]
     for name in SETS:
-        twin = TWINS.get(name) or GPU_TWINS[f"{name}-synthetic"]
+        twin = RECIPES.get(name) or GPU_RECIPES[f"{name}-synthetic"]
         counted = twin.ratings - (0 if name == "hugewiki" else twin.test)  # of Hugewiki all are published
         here = {"users": twin.users, "items": twin.items, "ratings": counted}
         rows += [{"task": "Table 2", "data": name, "metric": metric, "value": float(n)} for metric, n in here.items()]

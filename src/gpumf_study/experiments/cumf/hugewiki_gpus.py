@@ -50,7 +50,7 @@ def run(data, factors, workers, iterations):
 
     Parameters
     ----------
-    data : str, one of `gpu_twins.TWINS`
+    data : str, one of `gpumf.ratings.synthetic_device.RECIPES`
     factors, iterations : int
     workers : list of int
 
@@ -112,7 +112,7 @@ def _train(comm, data, factors, iterations, device):
 
     there = backends.device(device)
     model = ALS(factors, REGULARIZATION, biases=False, clip=False, solver="tensor_core", device=device)
-    twin = synthetic_device.twin(data, device=device)
+    twin = synthetic_device.synthetic_ratings(data, device=device)
     train, test = twin.train, twin.test
     sides = train.by_user, train.by_item
     facts = facts_of(train, there)
@@ -220,7 +220,7 @@ def predicted(frame, workers, of=None):
 
 def _shape(frame):
     """(n_users, n_items and nnz of the training set, the most workers)."""
-    spec = synthetic_device.TWINS[frame.data.iloc[0]]
+    spec = synthetic_device.RECIPES[frame.data.iloc[0]]
     sizes = {"n_users": spec.users, "n_items": spec.items, "nnz": spec.ratings - spec.test}
     return sizes, int(frame.workers.max())
 

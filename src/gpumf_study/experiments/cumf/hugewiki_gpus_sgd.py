@@ -38,7 +38,7 @@ def run(data, factors, parts, workers, epochs):
 
     Parameters
     ----------
-    data : str, one of `gpu_twins.TWINS`
+    data : str, one of `gpumf.ratings.synthetic_device.RECIPES`
     factors, epochs : int
     parts : int, of the users and of the items, a multiple of each number of workers
     workers : list of int
@@ -62,7 +62,7 @@ def _train(comm, data, factors, parts, epochs, device):
     model = SGD(
         factors, REGULARIZATION, learning_rate=LEARNING_RATE, biases=False, clip=False, solver="fast", device=device
     )
-    twin = synthetic_device.twin(data, device=device)
+    twin = synthetic_device.synthetic_ratings(data, device=device)
     facts, what = facts_of(twin.train, there), identity(twin)
     model._set_training(facts)
     ends = [balanced_bounds(of, parts) for of in (facts.user_counts, facts.item_counts)]

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from gpumf import ALS, backends
-from gpumf.ratings.synthetic import TWINS
+from gpumf.ratings.synthetic import RECIPES
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _published, identity, load_ratings
 from gpumf_study.findings import Finding, Holds, Open
@@ -191,7 +191,7 @@ def _bandwidth(frame):
 
 def _share_from_memory(frame):
     """Of the bytes of all factors that the ratings name, and of all matrices, in FP16, those that DRAM moved."""
-    twin, f = TWINS[_published.family(frame["data"].iloc[0])], frame.factors.iloc[0]
+    twin, f = RECIPES[_published.family(frame["data"].iloc[0])], frame.factors.iloc[0]
     named = 4 * (twin.ratings - twin.test) * f + 2 * twin.users * f**2
     return _dram(frame, "get_hermitian")[0] / named, np.nan, "of the bytes"
 

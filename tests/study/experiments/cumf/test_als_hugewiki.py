@@ -51,7 +51,7 @@ def test_what_is_held_is_what_is_no_longer_free(monkeypatch):
     )
     twin.name, twin.sha256 = "h", "0"
     monkeypatch.setattr(als_hugewiki.backends, "device", lambda name: device)
-    monkeypatch.setattr(als_hugewiki.synthetic_device, "twin", lambda name, device: twin)
+    monkeypatch.setattr(als_hugewiki.synthetic_device, "synthetic_ratings", lambda name, device: twin)
 
     def fit(train, test, factors, iterations, record, device):
         assert train is ratings and test is held_out

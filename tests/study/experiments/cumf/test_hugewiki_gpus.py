@@ -56,7 +56,7 @@ def test_four_cards_are_held_to_what_was_promised(seconds, expected):
 
 @pytest.mark.emulator
 def test_workers_keep_their_rows_and_their_part_of_the_test(host):
-    twin = synthetic_device.twin("hugewiki-small-synthetic", device="emulator")
+    twin = synthetic_device.synthetic_ratings("hugewiki-small-synthetic", device="emulator")
     part = slice(100, 180)
     kept = hugewiki_gpus._rows(twin.train.by_user, part, 2.0)
     for k, user in enumerate(range(100, 180)):

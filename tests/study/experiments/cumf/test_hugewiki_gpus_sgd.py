@@ -42,7 +42,7 @@ def test_cards_are_held_to_what_was_promised(seconds, word, cards):
 
 @pytest.mark.emulator
 def test_blocks_have_every_rating_of_some_users_once(host):
-    train = synthetic_device.twin("hugewiki-small-synthetic", device="emulator").train
+    train = synthetic_device.synthetic_ratings("hugewiki-small-synthetic", device="emulator").train
     cuts, bounds = np.array([100, 180, 400]), np.array([0, 30, 30, 80])
     found = []
     for users, items, ratings in hugewiki_gpus_sgd._blocks(train.by_user, cuts, bounds, host):

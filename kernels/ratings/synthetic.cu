@@ -1,4 +1,4 @@
-// A synthetic twin of billions of ratings, generated on the device; src/gpumf/ratings/synthetic_device.py defines it.
+// A synthetic data set of billions of ratings, generated on the device; src/gpumf/ratings/synthetic_device.py defines it.
 //
 // A user's items are hashes of the numbers of the user's draws, and a rating depends on its user and item alone. So the
 // order of threads does not matter, and the transpose needs no sort: the users of a chunk mark their items in a matrix
