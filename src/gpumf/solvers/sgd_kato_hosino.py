@@ -14,7 +14,7 @@ class KatoHosino(DescentKernel):
     """kernels/sgd/kato_hosino.cu: all users for all ratings, then all items; a group of lanes a row."""
 
     source, entry = "sgd/kato_hosino.cu", "kato_hosino"
-    publication = Publication("thesis", "section 2.6, Algorithm 2.2")
+    publication = Publication("thesis", "section 2.3.3, Algorithm 2.2")
     layout: ClassVar = ("by_user", "by_item")
     versions: ClassVar = {"": Version("Kato and Hosino", "olive", "-")}
 

