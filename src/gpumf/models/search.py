@@ -247,8 +247,6 @@ def search(
     trials = Trials(candidates, pairs, metric, n_jobs=n_jobs, memory=memory, again=again, path=resume)
     with counted(sum(rung.steps for rung in rungs), progress, desc="search", unit="epoch") as step:
         complete, begun, reached = _climb(trials, rungs, metric, step)
-    if not complete:
-        warnings.warn("the search was interrupted; its result is of what was done", RuntimeWarning, stacklevel=2)
     rows, spent = [], defaultdict[int, float](float)
     for number, trial in begun:
         labels = {"rung": number, "epochs": trial.epochs, "fold": trial.fold}
@@ -258,13 +256,21 @@ def search(
     best = next((one for one in order if np.isfinite(reached[one][metric])), None)
     if complete and best is None:
         raise ValueError(f"training diverged with every setting; {model._remedy}")
+    fitted = None
+    if best is not None and complete and refit:
+        try:
+            fitted = candidates[best].fit(known, epochs, ids=named)
+        except KeyboardInterrupt:
+            complete = False
+    if not complete:
+        warnings.warn("the search was interrupted; its result is of what was done", RuntimeWarning, stacklevel=2)
     return SearchResult(
         pd.DataFrame([settings[one] | reached[one] | {"seconds": spent[one]} for one in order]),
         pd.DataFrame(rows),
         metric,
         None if best is None else settings[best],
         np.nan if best is None else reached[best][metric],
-        None if best is None or not (complete and refit) else candidates[best].fit(known, epochs, ids=named),
+        fitted,
         tuple(size for size, _, _ in plan),
         tuple(now for _, now, _ in plan),
         complete,

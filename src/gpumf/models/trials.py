@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,7 @@ from gpumf.models.checks import DivergedError
 from gpumf.models.early_stopping import ERRORS, of_lists
 from gpumf.models.ranking import METRICS
 from gpumf.models.replacing import replacing
+from gpumf.solvers.als_base import ALSHyperparameters
 from gpumf.threads import blas_limited_to, count, limited_to
 
 if TYPE_CHECKING:
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
 
 _VERSION = 1  # of files
 _SECONDS = 1.0  # between two times that the file is written
-_COPIES = 5
-"""Of what a model learns while it trains: the start, the solver's, two of the newest finite epoch, and its own."""
+_COPIES = 4.5
+"""Of what a model learns, while it trains: the start, the solver's, two of the newest finite epoch, part of one."""
 
 
 class Trial(NamedTuple):
@@ -99,7 +101,6 @@ class Trials:
         cpu, threads = all(one.device == "cpu" for one in candidates), count()
         wanted = min(threads if n_jobs is None else n_jobs, threads, bound // max(sizes)) if cpu else 1
         self.jobs = max(int(wanted), 1)
-        self._threads = max(threads // self.jobs, 1)
         self._left = bound - self.jobs * max(sizes)  # for models that wait
         self._models: dict[tuple[int, int], Model] = {}
 
@@ -107,7 +108,7 @@ class Trials:
         """A fold where the solvers want it, with the orders that they take."""
         first = self.candidates[0]
         train, test = (first._placed(ratings)._shared() for ratings in (train, test))
-        for name in {side for one in first._solvers.values() for side in one.layout} & {"by_user", "by_item"}:
+        for name in {side for one in self.candidates for side in one.solver_class.layout} & {"by_user", "by_item"}:
             getattr(train, name)
         _ = train.user_counts, train.item_counts, train.bounds
         if self._of_lists:
@@ -128,15 +129,17 @@ class Trials:
         for trial in self.scores.keys() & trials:
             told(trial)
         # The longest first: no thread is left alone with one at the end.
-        missing.sort(key=lambda trial: -getattr(self.candidates[trial.setting], "columns", 0))
+        missing.sort(key=lambda trial: -_size(self.candidates[trial.setting]))
+        jobs = max(min(self.jobs, len(missing)), 1)
+        train = partial(self._train, told=told, threads=max(count() // jobs, 1))
         try:
             with blas_limited_to(1):  # whose results may depend on its threads
-                if self.jobs == 1:
+                if jobs == 1:
                     for trial in missing:
-                        self._train(trial, told)
+                        train(trial)
                     return
-                with ThreadPoolExecutor(self.jobs) as pool:
-                    futures = [pool.submit(self._train, trial, told) for trial in missing]
+                with ThreadPoolExecutor(jobs) as pool:
+                    futures = [pool.submit(train, trial) for trial in missing]
                     try:
                         for future in as_completed(futures):
                             future.result()
@@ -147,7 +150,7 @@ class Trials:
         finally:
             self.write()
 
-    def _train(self, trial, told):
+    def _train(self, trial, told, threads):
         if self._stopped.is_set():
             return
         key, (train, test) = trial[:2], self._folds[trial.fold]
@@ -157,7 +160,7 @@ class Trials:
         warm, started = model is not None, time.perf_counter()
         model = model or fresh(self.candidates[trial.setting], {})
         epochs = trial.epochs - (model.epoch if warm else 0)
-        with limited_to(self._threads):
+        with limited_to(threads):
             try:
                 model.fit(train, epochs, stop=lambda _: self._stopped.is_set(), warm_start=warm, ids=False)
                 if model.epoch < trial.epochs:
@@ -165,6 +168,9 @@ class Trials:
                 scores = self._scored(model, test)
             except DivergedError:
                 scores = {}
+            except Exception as error:
+                error.add_note(f"This was setting {trial.setting}, {model!r}.")
+                raise
         finite = len(scores) > 0 and all(np.isfinite(list(scores.values())))
         scores = {name: scores[name] if finite else np.nan for name in self._metrics}
         with self._lock:
@@ -252,6 +258,11 @@ def _continues(model):
     return not getattr(model, "momentum", 0) and getattr(model, "options", {}).get("precision", 32) == 32
 
 
+def _size(model):
+    """Factors of a user, biases among them, or hidden units."""
+    return model.hidden if hasattr(model, "hidden") else model.columns
+
+
 def _learned_bytes(model):
     return sum(array.nbytes for array in model._learned)
 
@@ -263,10 +274,14 @@ def _bytes(candidates, train):
     sizes = []
     for one in candidates:
         if machine:
-            learned = train.n_users * one.hidden + train.n_items * (one.levels or levels) * (one.hidden + 1)
+            users, items = train.n_users * one.hidden, train.n_items * (one.levels or levels) * (one.hidden + 1)
+            second = users + (items if one.momentum else 0)  # p(h | v'), and the last changes
+            counting = 4 * (users + items) + 24 * train.nnz  # of levels, for the initial biases
+            sizes.append(max(int(4 * (_COPIES * (users + items) + second)), counting))
         else:
-            learned = (train.n_users + train.n_items) * one.columns
-        sizes.append(4 * (_COPIES * learned + train.nnz))
+            learned = (train.n_users + train.n_items) * _size(one)
+            targets = train.nnz if issubclass(one._hyperparameters, ALSHyperparameters) and one.biases else 0
+            sizes.append(int(4 * (_COPIES * learned + targets)))
     return sizes
 
 

@@ -79,8 +79,11 @@ class Divergence(Solver):
     layout: ClassVar = ("by_user",)
 
     def __init__(self, hyper, train):
-        levels = to_levels(train.by_user.values, hyper.scale, hyper.n_levels)
-        self.batches = Batches.of(train.by_user, levels, train.n_items, hyper.batch, hyper.seed)
+        def batches():
+            levels = to_levels(train.by_user.values, hyper.scale, hyper.n_levels)
+            return Batches.of(train.by_user, levels, train.n_items, hyper.batch, hyper.seed)
+
+        self.batches = train._once(("batches", hyper.scale, hyper.n_levels, hyper.batch, hyper.seed), batches)
         self._hyper, self.learning_rate = hyper, hyper.learning_rate
 
     def epoch(self, number):
