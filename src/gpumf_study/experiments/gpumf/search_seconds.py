@@ -73,7 +73,7 @@ def grid(model, n):
     if isinstance(model, ALS):
         return {"regularization": np.geomspace(0.01, 1, n).tolist()}
     alphas = np.geomspace(0.5, 32, n // 20).tolist()
-    return {"factors": [8, 16, 32, 64], "regularization": [0.1, 0.3, 1.0, 3.0, 10.0], "alpha": alphas}
+    return {"factors": [8, 16, 32, 64], "regularization": [0.3, 1.0, 3.0, 10.0, 30.0], "alpha": alphas}
 
 
 def loop(model, parameters, ratings, epochs, folds, metric):
