@@ -21,6 +21,13 @@ struct Steps {
     Real user_decay, item_decay, user_bias_decay, item_bias_decay;  // 1 - rate lambda of each
 };
 
+// The steps of a row whose rate is so many times the others'.
+template <class Real>
+__device__ inline Steps<Real> scaled(const Steps<Real>& s, Real by) {
+    return {by * s.rate, 1 - by * (1 - s.user_decay), 1 - by * (1 - s.item_decay), 1 - by * (1 - s.user_bias_decay),
+            1 - by * (1 - s.item_bias_decay)};
+}
+
 __device__ inline bool is_factor(int column) { return BIASES == 0 || column < USER_BIAS || column >= FACTORS; }
 
 // Updates one column of both vectors by steps that are rate e of each.

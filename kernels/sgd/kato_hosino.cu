@@ -18,10 +18,12 @@
 
 template <bool MOVED_USERS>
 __device__ void move_rows(const long long* indptr, int first_row, int end_row, const int* indices, const float* values,
-                          long long first_rating, const float* fixed, float* moved, const Steps<float>& steps) {
+                          long long first_rating, const float* fixed, float* moved, const float* rates, int by_rows,
+                          const Steps<float>& all) {
     for (long long row = first_row + group_index(); row < end_row; row += group_count()) {
         const long long begin = indptr[row], end = indptr[row + 1];
         if (begin == end) continue;
+        const Steps<float> steps = by_rows ? scaled(all, rates[row]) : all;
         float x[FACTORS_PER_LANE];
         load_factors(x, moved, (int)row);
         for (long long t = begin - first_rating; t < end - first_rating; ++t) {
@@ -39,15 +41,16 @@ __device__ void move_rows(const long long* indptr, int first_row, int end_row, c
 }
 
 // Half an epoch: updates the rows first_row to end_row - 1 of `moved`, users or, where users_move is 0, items; indptr
-// counts ratings from first_rating. Grid and block: any; a group of lanes a row.
+// counts ratings from first_rating. rates: of the moved rows, in units of the learning rate, where by_rows is not 0. Grid
+// and block: any; a group of lanes a row.
 extern "C" __global__ void kato_hosino(const long long* __restrict__ indptr, int first_row, int end_row,
                                        const int* __restrict__ indices, const float* __restrict__ values,
                                        long long first_rating, const float* __restrict__ fixed,
-                                       float* __restrict__ moved, const Steps<float>* __restrict__ steps_now,
-                                       int users_move) {
+                                       float* __restrict__ moved, const float* __restrict__ rates, int by_rows,
+                                       const Steps<float>* __restrict__ steps_now, int users_move) {
     const Steps<float> steps = *steps_now;
     if (users_move)
-        move_rows<true>(indptr, first_row, end_row, indices, values, first_rating, fixed, moved, steps);
+        move_rows<true>(indptr, first_row, end_row, indices, values, first_rating, fixed, moved, rates, by_rows, steps);
     else
-        move_rows<false>(indptr, first_row, end_row, indices, values, first_rating, fixed, moved, steps);
+        move_rows<false>(indptr, first_row, end_row, indices, values, first_rating, fixed, moved, rates, by_rows, steps);
 }

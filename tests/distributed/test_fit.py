@@ -186,7 +186,6 @@ def test_what_cannot_be_shared_out_is_said_before_anything_is_sent(client, sets)
         (ValueError, "whose equations add up", lambda: fit(cg, train, item_sweep="reduce", client=client)),
         (ValueError, "round a ring", lambda: fit(SGD(4, device="cpu"), train, item_sweep="gather", client=client)),
         (ValueError, "baseline", lambda: fit(SGD(4, device="cpu", biases="baseline"), train, client=client)),
-        (ValueError, "row_rates", lambda: fit(SGD(4, solver="ordered", row_rates=True), train, client=client)),
         (ValueError, "timeout", lambda: fit(als, train, timeout=0, client=client)),
         (ValueError, "every", lambda: fit(als, train, every=0, client=client)),
     ):  # fmt: skip

@@ -47,15 +47,16 @@ def test_wrong_use_gets_one_clear_error(model, sets):
         model_.fit(smaller, 1, warm_start=True)
 
 
-NOT_NUMBERS = [np.nan, np.inf, -np.inf, "1", None, True, 1e300]
+NUMBERLESS = [np.nan, np.inf, -np.inf, "1", True, 1e300]
+NOT_NUMBERS = [*NUMBERLESS, None]
 
 NOT_INTEGERS = [0, -1, 1.5, "2", True, np.nan, 2**63]
 
 WRONG = {
     ALS: {
         "factors": [*NOT_INTEGERS, None, 303],
-        "regularization": [*NOT_NUMBERS, 0, -1],
-        "weighted": [1, "no", None],
+        "regularization": [*NUMBERLESS, 0, -1],
+        "weighted": [1, "no"],
         "threads": [0, -1, 1.5, True, "8"],
         "cg_steps": NOT_INTEGERS,
         "cg_tolerance": [*NOT_NUMBERS, -0.1, 1],
@@ -66,8 +67,8 @@ WRONG = {
     ImplicitALS: {"alpha": [*NOT_NUMBERS, 0, -40], "seed": [-1, 2**64]},
     SGD: {
         "factors": [*NOT_INTEGERS, None, 301],
-        "regularization": [*NOT_NUMBERS, -1],
-        "learning_rate": [*NOT_NUMBERS, 0, -0.1, 1e-60],
+        "regularization": [*NUMBERLESS, -1],
+        "learning_rate": [*NUMBERLESS, 0, -0.1, 1e-60],
         "item_regularization": [-1, np.nan, np.inf, "1", True],
         "bias_regularization": [-1, np.nan, np.inf, "1", True],
         "biases": ["both", 1, 2, None, []],

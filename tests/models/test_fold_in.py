@@ -47,7 +47,7 @@ def test_als_gives_the_solution_of_the_normal_equations(biases, device):
 
 
 def test_sgd_gives_the_least_of_its_objective():
-    model = SGD(3, 0.05, bias_regularization=0.3, device="cpu").fit(TRAIN, 3)
+    model = SGD(3, 0.05, bias_regularization=0.3, biases=True, device="cpu").fit(TRAIN, 3)
     q, targets = model.item_factors[list(GIVEN)].astype(np.float64), np.array([*GIVEN.values()])
     ridge = np.diag([0.05] * 3 + [0.3]) * len(q)
     wanted = np.linalg.solve(q[:, :-1].T @ q[:, :-1] + ridge, q[:, :-1].T @ (targets - model.mean - q[:, -1]))
@@ -151,7 +151,8 @@ LATER = pd.DataFrame(
 @pytest.mark.parametrize("kind", [ALS, ImplicitALS])
 def test_new_users_are_folded_in_and_new_items_solved(kind, device):
     exact = "parallel" if device == "cpu" else "cumf_cholesky"
-    model = kind(4, solver=exact, device=device).fit(NAMED, 3)
+    biases = {"biases": True} if kind is ALS else {}
+    model = kind(4, solver=exact, device=device, **biases).fit(NAMED, 3)
     p, q, known = *(array.copy() for array in model._learned), set(model.item_ids)
     model.partial_fit(LATER)
     assert model.user_ids.tolist() == [*sorted(set(NAMED.user)), "amy", "eve", "zoe"]

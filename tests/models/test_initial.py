@@ -75,4 +75,6 @@ def test_initial_factors_of_a_model_with_biases_have_its_standard_deviation():
     for std in (None, 0.01):
         users, _ = SGD(8, init_std=std, device="cpu").initial_factors(train)
         made.append(users[train.user_counts > 0, :-2])
-    assert made[0].std() == pytest.approx(0.1, rel=0.05) and np.allclose(made[0], 10 * made[1], rtol=1e-4)
+    assert made[0].std() == pytest.approx(0.1 * train.damped.unit**0.5, rel=0.05) and np.allclose(
+        made[0], 10 * made[1], rtol=1e-4
+    )

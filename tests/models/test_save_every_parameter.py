@@ -17,7 +17,7 @@ OTHERS = {
         "regularization": 0.3,
         "biases": False,
         "clip": False,
-        "weighted": False,
+        "weighted": True,
         "cg_steps": 9,
         "cg_tolerance": 0.01,
         "seed": 2**63 + 5,
@@ -70,7 +70,8 @@ def train():
 
 
 def made(model, **parameters):
-    return model(**{"device": "cpu", "solver": KERNELS[model]} | parameters)
+    learned = {"biases": True} if {"bias_regularization", "item_bias_regularization"} & set(parameters) else {}
+    return model(**{"device": "cpu", "solver": KERNELS[model]} | learned | parameters)
 
 
 @pytest.mark.parametrize("model", OTHERS)

@@ -10,6 +10,7 @@ from gpumf import backends
 from gpumf.backends.cpu import als
 from gpumf.distributed.sources import Facts, check_no_repeats, rows_of, shuffled
 from gpumf.distributed.time_model import gather_bytes, reduce_bytes
+from gpumf.models.estimator import Model
 from gpumf.ratings.csr import CompressedRows
 
 _MOST_BYTES = 1 << 27  # of the systems that are added up at a time
@@ -104,7 +105,14 @@ def shard_of(carrier, model, facts, ratings, bounds, way, unique):
         by_item = of_users.by_item
     else:
         by_item = rows_of(shuffled(carrier, ratings.transposed(), bounds[1]), items)
-    if model._offset:
+    if model._damped:
+        biases, unit = facts.damped[:2], facts.damped.step
+        rows = users, slice(None) if way == "reduce" or carrier.size == 1 else items
+        by_user, by_item = (
+            orders.standardized(facts.mean, of[own], other, unit, ratings.device)
+            for orders, of, other, own in zip((by_user, by_item), biases, biases[::-1], rows, strict=True)
+        )
+    elif model._offset:
         by_user, by_item = by_user.less(model._offset), by_item.less(model._offset)
     return Shard(facts, by_user, by_item, ratings.device)
 
@@ -144,7 +152,8 @@ class ALSWorker(Worker):
             )
         self._model, self._facts = model, shard.facts
         model.solver_class.compile(model.hyperparameters)
-        self._solver = model.solver_class(model._problem(shard, arrays))
+        self._start = arrays
+        self._solver = model.solver_class(Model._problem(model, shard, model._to_solve(arrays)))
         self._solve_together = self._reduced
         if self._reduces and model.device != "cpu":
             self._solver.share_items(carrier, bounds[1], users, shard.by_item.indptr, shard.facts.item_counts)
@@ -201,13 +210,14 @@ class ALSWorker(Worker):
 
     def arrays(self):
         """(user_factors, item_factors) where the kernel has them: all items, and of the users at least its own."""
-        return self._solver.factors()
+        return self._model._whole(self._solver.factors(), self._start)
 
     def complete(self):
         """Have the factors of all users and items on every worker; these, of the first one on the host."""
         arrays = self._solver.factors()
         for array, bounds in zip(arrays, self._bounds, strict=True):
             self._carrier.all_gather(array, bounds)
+        arrays = self.arrays()
         return on_host(self._model, arrays) if self._carrier.rank == 0 else arrays
 
 

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from gpumf.distributed.als import Worker, own_of
+from gpumf.models.estimator import Model
 from gpumf.ratings.csr import CompressedRows
 from gpumf.ratings.ratings import Ratings
 
@@ -117,7 +118,8 @@ class FetchingALSWorker(Worker):
     def __init__(self, comm, model, shard, arrays, bounds, most):
         self._comm, self._model, self._bounds = comm, model, bounds
         self._own = own_of(bounds, comm.rank)
-        self._arrays, self._test = arrays, None
+        self._start, self._test = arrays, None
+        self._arrays = tuple(map(np.ascontiguousarray, model._to_solve(arrays)))
         model.solver_class.compile(model.hyperparameters)
         self._batches = [
             self._planned(batches_of(rows, most), other)
@@ -148,7 +150,7 @@ class FetchingALSWorker(Worker):
         if side == 1:
             sides, arrays = sides[::-1], arrays[::-1]
         solver = self._model.solver_class(
-            self._model._problem(_Part(*sides, *map(len, arrays), len(ratings.values)), arrays)
+            Model._problem(self._model, _Part(*sides, *map(len, arrays), len(ratings.values)), arrays)
         )
         (solver.solve_items if side else solver.solve_users)()
         return solver.factors()[side]
@@ -175,11 +177,13 @@ class FetchingALSWorker(Worker):
 
     def arrays(self):
         """(user_factors, item_factors) of its own users, and of the items that it tests with."""
-        return self._arrays[0], self._test(self._arrays[1])
+        users, items = self._model._whole(self._arrays, self._start)
+        return users, self._test(items)
 
     def complete(self):
         """The factors of all users and items, on the first worker; on the others their own."""
-        come = self._comm.exchange({0: self._arrays}, None if self._comm.rank == 0 else [])
+        arrays = self._model._whole(self._arrays, self._start)
+        come = self._comm.exchange({0: arrays}, None if self._comm.rank == 0 else [])
         if self._comm.rank:
-            return self._arrays
+            return arrays
         return tuple(np.concatenate([come[rank][side] for rank in range(self._comm.size)]) for side in (0, 1))

@@ -10,11 +10,13 @@ import numpy as np
 from gpumf import backends
 from gpumf.distributed import checkpoints, nccl, sources
 from gpumf.distributed.als import ALSWorker, own_of, shard_of, way_of
+from gpumf.distributed.damped import Parts
 from gpumf.distributed.fetching import FetchingALSWorker
 from gpumf.distributed.mailbox import communicator
 from gpumf.distributed.partition import balanced_bounds
 from gpumf.distributed.sgd import SGDWorker, own_blocks
 from gpumf.distributed.shared import mapped
+from gpumf.ratings.damped import Damped
 from gpumf.ratings.ratings import Ratings
 
 
@@ -104,6 +106,8 @@ class _Training:
             model._solver = model.choose(ratings)
         ratings = sources.placed(comm, model, ratings)
         self._facts = facts = sources.facts_of(comm, ratings, ids, job.scale)
+        if getattr(model, "_damped", False):
+            self._facts = facts = replace(facts, damped=Damped.of(Parts(comm, ratings, facts)))
         model._set_training(facts)
         self._carrier = nccl.carrier(comm, model.device)
         bounds = tuple(balanced_bounds(counts, comm.size) for counts in (facts.user_counts, facts.item_counts))
@@ -125,6 +129,9 @@ class _Training:
             counts = (facts.user_counts[own[0]], facts.item_counts[own[1]])
             if arrays is None:
                 mine = replace(facts, user_counts=counts[0], item_counts=counts[1])
+            if facts.damped:
+                of_user, of_item, *units = facts.damped
+                mine = replace(mine, damped=Damped(of_user[own[0]], of_item[own[1]], *units))
                 arrays = model._drawn(mine, tuple(part.start for part in own))
             else:
                 arrays = tuple(array[part].copy() for array, part in zip(arrays, own, strict=True))

@@ -9,6 +9,7 @@ from gpumf import backends
 from gpumf.distributed.als import Worker, on_host, own_of
 from gpumf.distributed.partition import owners
 from gpumf.distributed.sources import check_no_repeats, rows_of, shuffled
+from gpumf.models.estimator import Model
 from gpumf.ratings.device import DeviceRatings
 from gpumf.ratings.ratings import Ratings
 
@@ -33,10 +34,6 @@ def check(model):
         raise ValueError(f"solver={model.solver!r} does not train in blocks; choose from {', '.join(SOLVERS)}")
     if model.biases == "baseline":
         raise ValueError("baseline predictors are made of all ratings at once; take biases=True")
-    if model.options.get("row_rates"):
-        raise ValueError(
-            "row_rates are by all of a row's ratings, of which a worker has a part; take one rate for all"
-        )
 
 
 def blocks_of(rows, users, bounds, device=None):
@@ -95,12 +92,17 @@ class SGDWorker(Worker):
         self._rank, self._size = carrier.rank, carrier.size
         self._own = own_of(bounds, self._rank)
         there = None if model.device == "cpu" else backends.device(model.device)
-        place = np.array if there is None else there.array
-        self._p, self._q = map(place, arrays)
+        place, self._xp = (np.array, np) if there is None else (there.array, there.xp)
+        self._start, (self._p, self._q) = arrays, map(place, model._to_solve(arrays))
         model.solver_class.compile(model.hyperparameters)
         self._blocks, before = [[] for _ in range(self._size)], None  # by the worker who has their items
         for users, items, ratings in blocks:
-            solver = model.solver_class(model._problem(model._as_trained(ratings), (self._p[users], self._q[items])))
+            ratings = model._as_trained(ratings)
+            if model._damped:
+                biases = self._start[0][users, -2], self._start[1][items, -1]
+                ratings = ratings.standardized(model.mean, *biases, model._standard.step)
+            solver = model.solver_class(Model._problem(model, ratings, (self._p[users], self._q[items])))
+            solver.set_counts(model._counts[0][users], model._counts[1][items])
             solver.share_memory(before)
             whose = int(np.searchsorted(bounds[1], items.start, side="right")) - 1
             self._blocks[whose].append((self._p[users], self._q[items], solver))
@@ -110,11 +112,17 @@ class SGDWorker(Worker):
         return self._q[int(self._bounds[1][part]) : int(self._bounds[1][part + 1])]
 
     def epoch(self, number, rows):
+        rate = self._model._rate(rows)
+        if self._model._damped:
+            sides = (self._p, self._q), self._own, self._model._shrinkage(rate, number)
+            for factors, own, by in zip(*sides, strict=True):
+                factors[own] *= self._xp.asarray(by[own])[:, None]
         for step in range(self._size):
             part = (self._rank + step) % self._size
             for p, q, solver in self._blocks[part]:
                 solver.set_factors(p, q)
-                self._model._epoch(solver, number, rows)
+                solver.learning_rate = rate / self._model._ratio
+                solver.epoch(number)
                 p[...], q[...] = solver.factors()
                 solver.synchronize()
             if self._size > 1:
@@ -131,7 +139,7 @@ class SGDWorker(Worker):
     def arrays(self):
         """(user_factors, item_factors) where the kernel has them: all items, and of the users at least its own."""
         self._carrier.all_gather(self._q, self._bounds[1])
-        return self._p, self._q
+        return self._model._whole((self._p, self._q), self._start)
 
     def complete(self):
         """Have the factors of all users and items on every worker; these, of the first one on the host."""

@@ -22,6 +22,7 @@ class Facts:
     nnz, mean, scale, bounds, n_users, n_items, user_counts, item_counts : as of `Ratings`
     user_ids, item_ids : the id of each position
     device : of `gpumf.backends`, where initial factors are made; None for the host
+    damped : as of `Ratings`, of models that ask for it
     """
 
     nnz: int
@@ -33,6 +34,7 @@ class Facts:
     user_ids: np.ndarray
     item_ids: np.ndarray
     device: Any = None
+    damped: Any = None
 
     @property
     def xp(self):

@@ -30,7 +30,7 @@ from gpumf.solvers.als_wmma_simple import WmmaSimple
 from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
-    from typing import Any, Self
+    from typing import Any, Literal, Self
 
     from gpumf.models.solver_choice import Device
     from gpumf.ratings.convert import RatingsLike
@@ -39,8 +39,10 @@ _MOST_EXACT = 16
 """Columns with which the exact solution for explicit ratings takes the CPU less time than three steps of conjugate
 gradient: the sums are 16 registers. Measured by experiments/gpumf/als_implicit_cpu.py."""
 
-_MOST_WITH_BIASES = 254  # factors, of the solvers on a GPU
 _START_DEVIATION = 0.1  # of the initial factors' lengths, of implicit feedback (Rendle et al. 2022)
+DAMPED = 1.0
+"""`regularization` with damped biases."""
+_WEIGHTED = 0.15  # and without them
 
 
 class _LeastSquares(Factorization):
@@ -54,11 +56,11 @@ class _LeastSquares(Factorization):
     def __init__(
         self,
         factors: int = 16,
-        regularization: float = 0.15,
+        regularization: float | None = None,
         *,
-        biases: bool | None = None,
+        biases: bool | Literal["damped"] = "damped",
         clip: bool = True,
-        weighted: bool = True,
+        weighted: bool | None = None,
         solver: str | None = None,
         device: Device = "auto",
         threads: int | None = None,
@@ -67,11 +69,10 @@ class _LeastSquares(Factorization):
         cg_tolerance: float = 1e-4,
         seed: int | None = 0,
     ) -> None:
-        self.biases = (
-            integer("factors", factors, 1, self._most_factors) <= _MOST_WITH_BIASES
-            if biases is None
-            else flag("biases", biases)
-        )
+        integer("factors", factors, 1, self._most_factors)
+        self.biases = biases if isinstance(biases, str) and biases == "damped" else flag("biases", biases)
+        if regularization is None:
+            regularization = DAMPED if self._damped else _WEIGHTED
         super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
         self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
         if chunk is not None and not self._solvers[self.solver].streams:
@@ -80,17 +81,21 @@ class _LeastSquares(Factorization):
             raise ValueError("regularization must be positive: a row with fewer ratings than factors has no solution")
         if cg_steps is None:
             cg_steps = self._solvers[self.solver].cg_steps
-        self.weighted = flag("weighted", weighted)
+        self.weighted = not self._damped if weighted is None else flag("weighted", weighted)
         self.cg_steps = integer("cg_steps", cg_steps, 1)
         self.cg_tolerance = number("cg_tolerance", cg_tolerance, least=0, below=1)
         self._solvers[self.solver].check(self.hyperparameters)
 
     def _fits(self, solver):
-        return self.columns <= solver.max_factors
+        return self._solved_columns <= solver.max_factors
+
+    def _hyper(self, **given):
+        penalty = self._standard.penalty if self._standard and not self.weighted else 1.0
+        return super()._hyper(regularization=self.regularization * self._ratio * penalty, **given)
 
     @property
     def _misfit(self):
-        return super()._misfit + " and two columns of biases" * self.biases
+        return super()._misfit + " and two columns of biases" * (self.biases is True)
 
     def _takes_from_device(self):
         return super()._takes_from_device() and self.chunk is None
@@ -142,6 +147,7 @@ class _LeastSquares(Factorization):
                 self._solver = self.choose(whole)
             p, q = (array.copy() for array in self._learned)
             self.scale = self._scale_with(new)
+            self._keep_biases(self._standard)
             grows = (whole.n_users, whole.n_items) != self._shape
             if grows:
                 p, q = self._grown(whole, p, q)
@@ -156,12 +162,13 @@ class _LeastSquares(Factorization):
 
     def _solve(self, ratings, of, rows, p, q):
         """Solve these 'users' or 'items' with their ratings, in place."""
-        part = self._as_trained(self._placed(ratings.select(np.isin(getattr(ratings, of), rows))))
-        solver = self.solver_class(self._problem(part, (p, q)))
+        place, part = of == "items", ratings.select(np.isin(getattr(ratings, of), rows))
+        if self._damped:
+            self._rebias(part, place, rows, (p, q))
+        solver = self.solver_class(self._problem(self._as_trained(self._placed(part)), (p, q)))
         getattr(solver, f"solve_{of}")()
         solver.synchronize()
-        place = of == "items"
-        (p, q)[place][rows] = self._to_host(solver.factors())[place][rows]
+        (p, q)[place][rows] = self._to_host(self._whole(solver.factors(), (p, q)))[place][rows]
 
     def _grown(self, whole, p, q):
         """The factors with rows of new users and items, as `partial_fit` starts with them."""
@@ -185,28 +192,34 @@ class _LeastSquares(Factorization):
 
 
 class ALS(_LeastSquares):
-    """Alternating least squares with weighted-lambda regularization (ALS-WR), for predicting ratings.
+    """Alternating least squares, for predicting ratings. Needs no tuning, whatever the scale and number of ratings.
 
-    For top-N lists take `ImplicitALS`: a high predicted rating says how a user would rate an item, not whether the
-    user would choose it.
+    Damped biases of users and items come first, `Ratings.damped`; the factors learn what these leave, in units of its
+    root mean square. `regularization` counts in units of what that training set asks for: from 1 less than 1 % is to
+    be gained on the data sets of the study, 2 is twice as strong. For top-N lists take `ImplicitALS`: a high
+    predicted rating says how a user would rate an item, not whether the user would choose it.
 
     One epoch solves every user's, then every item's, regularized least-squares problem with the other side fixed:
 
-        (Q_S^T Q_S + lambda n I) p_u = Q_S^T r_S,    S the n items that user u has rated
+        (Q_S^T Q_S + lambda I) p_u = Q_S^T r_S,    S the n items that user u has rated
 
-    (Zhou et al. 2008; thesis, section 2.3.2 and chapter 5). The same factors, bit for bit, in every run on the
-    same device. Biases are two more columns of the factors, see `Factorization`, each solved with the row's others
-    and of the same lambda. Without them the mean is predicted for users and items without training ratings; such a
-    user is recommended the items with the most training ratings first.
+    with lambda = `regularization` times `Ratings.damped.penalty`; with lambda n I where it is weighted (ALS-WR, Zhou
+    et al. 2008; thesis, section 2.3.2 and chapter 5). The same factors, bit for bit, in every run on the same device.
+
+    As the publications have it, on ratings as they are and weighted, with lambda = `regularization`: biases=False, or
+    True, which are two more columns of the factors, see `Factorization`, each solved with the row's others and of the
+    same lambda. Without biases the mean is predicted for users and items without training ratings; such a user is
+    recommended the items with the most training ratings first.
 
     Parameters
     ----------
     factors : int from 1, as many as fit the memory. The thesis's kernels take up to 32, the other ones up to 256, of
-        which biases count as two, and the solvers on CPUs up to 300; `dense` and `dense_cuda` take any number
-    regularization : lambda > 0, in squared factor units
-    biases : bool, learn them; by default with up to 254 factors, which leave room for them on a GPU
+        which biases=True count as two, and the solvers on CPUs up to 300; `dense` and `dense_cuda` take any number
+    regularization : > 0, by default 1 with damped biases, else 0.15
+    biases : 'damped', fixed before the factors are learned; True, learned with them; or False
     clip : bool, clip predictions to the rating scale, and errors with them, see `Factorization`; by default they are
-    weighted : bool, lambda times the row's number of ratings (ALS-WR) instead of lambda
+    weighted : bool, `regularization` times the row's number of ratings (ALS-WR) in the place of lambda; by default
+        unless biases are damped
     solver : a name of `ALS.solvers()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
         checked)
@@ -265,7 +278,7 @@ class ALS(_LeastSquares):
         >>> ALS(8, device="cpu").choose(ratings), ALS(64, device="cpu").choose(ratings)
         ('parallel', 'parallel_cg')
         """
-        exact = self.device == "cpu" and self.columns <= _MOST_EXACT
+        exact = self.device == "cpu" and self._solved_columns <= _MOST_EXACT
         return "parallel" if exact else super().choose(train)
 
     @property

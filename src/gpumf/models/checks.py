@@ -34,7 +34,7 @@ class DivergedError(ArithmeticError):
     >>> from gpumf import SGD, DivergedError
     >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
     >>> try:
-    ...     SGD(2, learning_rate=1e30, solver="sequential").fit(columns, epochs=3)
+    ...     SGD(2, learning_rate=1e30, biases=False, solver="sequential").fit(columns, epochs=3)
     ... except DivergedError as error:
     ...     print(error.epoch)
     1

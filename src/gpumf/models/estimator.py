@@ -144,7 +144,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
 
         >>> from gpumf import ALS
         >>> ALS(2, device="cpu").hyperparameters.columns
-        4
+        2
         """
         return self._hyperparameters.of(self)
 
@@ -437,9 +437,12 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
             solver = self.solver_class(self._problem(train, arrays))
             solver.synchronize()
 
+        def now():
+            return self._whole(solver.arrays(), arrays)
+
         def done(rows, epoch, seconds, best):
             """Copies of what is learned by now, the history, and what of it is best, on the host, with its row."""
-            learned = solver.arrays()
+            learned = now()
             rmse, mae = errors(*learned) if errors else (np.nan, np.nan)
             copies = finite.copies(learned)
             if copies is None or (errors and not np.isfinite(rmse)):
@@ -459,7 +462,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
 
         # One assignment an epoch: whenever an interrupt comes, factors and history belong together.
         if rows:
-            learned = solver.arrays()
+            learned = now()
             newest = finite.copies(learned), rows, None
             if ending.keep == "best":
                 rmse, mae = errors(*learned)  # on this validation set
@@ -519,6 +522,10 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
     def _as_trained(self, ratings):
         """The ratings as the solver wants them."""
         return ratings
+
+    def _whole(self, arrays, start):
+        """What a model keeps of a solver's arrays that began with `start`, where they are."""
+        return arrays
 
     def _to_host(self, arrays):
         return arrays if self.device == "cpu" else tuple(map(backends.device(self.device).to_numpy, arrays))

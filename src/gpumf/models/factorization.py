@@ -20,6 +20,8 @@ from gpumf.models.once import Once
 from gpumf.models.ranking import MOST_ITEMS, ranking_of
 from gpumf.models.ranking import SOURCE as RANKING
 from gpumf.ratings.csr import CompressedRows
+from gpumf.ratings.damped import DAMPING, Damped, row_biases
+from gpumf.ratings.damped import SOURCE as BIASES
 from gpumf.ratings.device import SOURCE as RATINGS
 from gpumf.ratings.device import DeviceRatings
 from gpumf.solvers.base import COLUMNS, MAX_FACTORS
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from gpumf.models.solver_choice import Device
     from gpumf.ratings import Ratings
+    from gpumf.solvers.base import Hyperparameters
 
 _KEPT = 0.05  # of a device's free memory: so much may stay there after `fit`, for the first recommendations
 
@@ -36,8 +39,10 @@ _KEPT = 0.05  # of a device's free memory: so much may stay there after `fit`, f
 class Factorization(Model):
     """Approximates a rating by the inner product of a user's and an item's factors: r_ui ~ p_u . q_i.
 
-    With biases a rating is approximated by mu + b_u + b_i + p_u . q_i, mu the mean of the training ratings. They are
-    two more columns of the factors, (.., b_u, 1) and (.., 1, b_i), so that all else stays as it is. For a user
+    With biases a rating is approximated by mu + b_u + b_i + p_u . q_i, mu the mean of the training ratings. Damped
+    biases are those of least squares where each user counts 5, and each item 3, ratings of bias zero in addition;
+    they are fixed before the factors are learned. All biases are two more columns of the factors, (.., b_u, 1) and
+    (.., 1, b_i), so that all else stays as it is. For a user
     without training ratings mu + b_i is predicted, for such an item mu + b_u.
 
     Predictions, and with them all errors, are clipped where the model is to `clip` them: to the scale of the training
@@ -72,6 +77,7 @@ class Factorization(Model):
     _remedy = "raise regularization, or scale the ratings down"
     biases: bool | str = False
     _most_factors = MAX_FACTORS
+    _standard: Damped | None = None  # of the training set of a model with damped biases
 
     def __init__(
         self,
@@ -95,7 +101,7 @@ class Factorization(Model):
         return f", factors={self.factors}"
 
     def _fits(self, solver):
-        return self.factors <= solver.max_factors
+        return self._solved_columns <= solver.max_factors
 
     @staticmethod
     def _described(solver):
@@ -110,6 +116,35 @@ class Factorization(Model):
         (16, 18)
         """
         return self.factors + (2 if self.biases else 0)
+
+    @property
+    def _damped(self):
+        return self.biases == "damped"
+
+    @property
+    def _solved_columns(self):
+        """Columns of the arrays that a solver has: damped biases are not among them."""
+        return self.factors if self._damped else self.columns
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """What a solver is told of this model, as it is now.
+
+        >>> from gpumf import ALS
+        >>> ALS(2, device="cpu").hyperparameters.columns
+        2
+        """
+        return self._hyper()
+
+    def _hyper(self, **given):
+        if self._damped:
+            given |= {"columns": self.factors, "biases": False}
+        return self._hyperparameters.of(self, **given)
+
+    @property
+    def _ratio(self):
+        """The unit of damped ratings over what a solver counts in."""
+        return self._standard.unit / self._standard.step if self._standard else 1.0
 
     @property
     def user_biases(self) -> np.ndarray:
@@ -187,7 +222,18 @@ class Factorization(Model):
         users, items = (
             self._draw(train, rows, key) for rows, key in zip((train.n_users, train.n_items), keys, strict=True)
         )
-        return with_bias_columns(train, (users, 0), (items, 0), train.device) if self.biases else (users, items)
+        if not self.biases:
+            return users, items
+        made = with_bias_columns(train, (users, 0), (items, 0), train.device)
+        return self._with_damped(train, made) if self._damped else made
+
+    def _with_damped(self, train, made):
+        """Factors in units of the ratings, with the training set's damped biases."""
+        *biases, unit, _ = train.damped
+        for rows, column, of in zip(made, (-2, -1), biases, strict=True):
+            rows[:, :-2] *= np.float32(np.sqrt(unit))
+            rows[:, column] = train.xp.asarray(of)
+        return made
 
     def _draw(self, train, rows, key):
         """Initial factors of so many users or items, without biases: a function of the key and of their positions."""
@@ -195,6 +241,7 @@ class Factorization(Model):
 
     def _set_training(self, train):
         super()._set_training(train)
+        self._standard = train.damped if self._damped else None
         if self.clip and self.scale is None:
             self.scale = train.bounds
 
@@ -203,8 +250,58 @@ class Factorization(Model):
         return 0.0 if self.biases else train.mean
 
     def _as_trained(self, ratings):
+        """The ratings as the start of a solver's problem counts them."""
+        return ratings if self._damped else self._from_offset(ratings)
+
+    def _from_offset(self, ratings):
         """The ratings as inner products approximate them."""
         return ratings.less(self._offset) if self._offset else ratings
+
+    def _problem(self, train, arrays):
+        if not self._damped:
+            return super()._problem(train, arrays)
+        if self._standard is None:  # not fitted
+            self.mean, self._standard = train.mean, train.damped
+        train = train.standardized(self.mean, arrays[0][:, -2], arrays[1][:, -1], self._standard.step)
+        return super()._problem(train, self._to_solve(arrays))
+
+    def _to_solve(self, arrays):
+        """What a solver starts from: the factors without damped biases, in what it counts in."""
+        return [array[:, :-2] / self._scale_of_factors for array in arrays] if self._damped else arrays
+
+    @property
+    def _scale_of_factors(self):
+        return np.float32(np.sqrt(self._standard.step))
+
+    @property
+    def _units(self):
+        return [self._standard.unit, self._standard.penalty] if self._standard else None
+
+    @_units.setter
+    def _units(self, units):
+        if self._damped:
+            unit, penalty = units
+            self._standard = Damped(None, None, number("unit", unit, above=0), number("penalty", penalty, least=0))
+
+    def _whole(self, arrays, start):
+        if not self._damped:
+            return arrays
+        xp = np if self.device == "cpu" else backends.device(self.device).xp
+        made = tuple(xp.empty(before.shape, np.float32) for before in start)
+        for whole, factors, before in zip(made, arrays, start, strict=True):
+            whole[:, :-2] = factors * self._scale_of_factors
+            whole[:, -2:] = xp.asarray(before[:, -2:])
+        return made
+
+    def _keep_biases(self, standard):
+        """Go on in the units of a training before, with the damped biases that the factors have."""
+        self._standard = standard and Damped(None, None, standard.unit, standard.penalty)
+
+    def _rebias(self, ratings, side, rows, factors):
+        """Give these users (side 0) or items (1) the damped biases of all their ratings, on the host, in place."""
+        by = (ratings.by_user, ratings.by_item)[side]
+        fixed = np.ascontiguousarray(factors[1 - side][:, -1 if side == 0 else -2])
+        factors[side][rows, -2 if side == 0 else -1] = row_biases(by, self.mean, fixed, DAMPING[side])[rows]
 
     def _initial(self, train):
         return self.initial_factors(train)
@@ -212,6 +309,10 @@ class Factorization(Model):
     def _continued(self, train, users_known, items_known):
         """What was learned of who was known before; initial factors of all others."""
         learned, known = self._learned, (users_known, items_known)
+        if self._damped and self._standard.user_biases is not None:
+            learned = tuple(array.copy() for array in learned)
+            for rows, column, of in zip(learned, (-2, -1), self._standard[:2], strict=True):
+                rows[:, column] = of
         now = self._user_known, self._item_known
         if all(
             len(before) == len(after) and not (after & ~before).any()
@@ -237,7 +338,7 @@ class Factorization(Model):
 
     def _sources(self, train, validates):
         found = self.solver_class.sources(self.hyperparameters, train)
-        found += [(RATINGS, {}), (INITIAL, {}), (FINITE, {})]
+        found += [(RATINGS, {}), (INITIAL, {}), (FINITE, {}), *[(BIASES, {})] * self._damped]
         if validates:
             found.append((ERRORS, {"FACTORS": self.columns}))
         return [*found, (RANKING, {"FACTORS": self.columns, "WARPS": 4})]
@@ -251,7 +352,7 @@ class Factorization(Model):
     def _errors(self, ratings):
         known, mean = self._known_sides(), self.mean - self._offset
         bounds = tuple(bound - self._offset for bound in self._bounds or UNBOUNDED)
-        return Errors(self._as_trained(ratings), known, mean, self.columns, self.device, bounds)
+        return Errors(self._from_offset(ratings), known, mean, self.columns, self.device, bounds)
 
     def _predicted(self, users, items):
         dots = np.einsum("...k,...k->...", self.user_factors[users], self.item_factors[items])

@@ -207,12 +207,14 @@ def solved_users(
     if model.biases:
         start[:, -1] = 1
     arrays = start, np.ascontiguousarray(item_factors)
+    if model._damped:
+        model._rebias(ratings, 0, slice(None), arrays)
     solver, found = solver_class(model._problem(there, arrays), **parts), start
     for _ in range(1 if model.device == "cpu" else _MOST_SOLVES):
         before = found
         solver.solve_users()
         solver.synchronize()
-        found = solver.factors()[0]
+        (found,) = model._whole(solver.factors()[:1], arrays[:1])
         found = found.copy() if model.device == "cpu" else backends.device(model.device).to_numpy(found).copy()
         if np.abs(found - before).max(initial=0) <= 1e-6 * np.abs(found).max(initial=0):
             break

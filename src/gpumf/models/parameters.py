@@ -47,8 +47,8 @@ class Parameters:
 
         >>> from gpumf import ALS
         >>> parameters = ALS(32, device="cpu").get_params()
-        >>> parameters["factors"], parameters["regularization"]
-        (32, 0.15)
+        >>> parameters["factors"], parameters["clip"]
+        (32, True)
         """
         defaults = {
             name: parameter.default
@@ -96,10 +96,10 @@ class Parameters:
         >>> from gpumf import ALS
         >>> ALS(32, device="cpu").set_params(factors=8, seed=1)
         ALS(factors=8, device='cpu', seed=1)
-        >>> ALS(32, device="cpu").set_params(factors=0)
+        >>> ALS(32, device="cpu").set_params(seed=-1)
         Traceback (most recent call last):
             ...
-        ValueError: factors must be an integer from 1 to 300, not 0
+        ValueError: seed must be an integer from 0 to 18446744073709551615, not -1
         """
         made = type(self)(**self._given | self._assigned() | parameters)
         vars(self).clear()

@@ -101,7 +101,7 @@ class SearchResult:
     >>> ratings = Ratings([0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], [4, 3, 5, 4, 2, 1], n_users=3, n_items=2)
     >>> found = search(ALS(1, device="cpu"), {"regularization": [0.1, 100]}, ratings, epochs=2, folds=2)
     >>> found.best_parameters, len(found.trials)
-    ({'regularization': 100}, 4)
+    ({'regularization': 0.1}, 4)
     """
 
     results: pd.DataFrame = field(repr=False)

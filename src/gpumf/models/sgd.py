@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from gpumf._util.validation import brief, flag, integer, number
-from gpumf.models.als import ALS
+from gpumf.models.als import ALS, DAMPED
 from gpumf.models.early_stopping import Ending
 from gpumf.models.factorization import Factorization
 from gpumf.models.fold_in import of_rated_items
@@ -24,7 +24,7 @@ from gpumf.solvers.sgd_gpusgd import GpuSgd
 from gpumf.solvers.sgd_hogwild import Hogwild
 from gpumf.solvers.sgd_kato_hosino import KatoHosino
 from gpumf.solvers.sgd_newgpusgd import NewGpuSgd
-from gpumf.solvers.sgd_ordered import Ordered, OrderedParallel
+from gpumf.solvers.sgd_ordered import Ordered, OrderedParallel, row_rates
 from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
@@ -35,35 +35,51 @@ if TYPE_CHECKING:
     from gpumf.ratings.convert import RatingsLike
     from gpumf.solvers.options import Option
 
-_BIAS_KINDS = {False: 0, True: 1, "baseline": 2}  # BIASES of kernels/common/sgd.cuh
+_BIAS_KINDS = {False: 0, True: 1, "baseline": 2, "damped": 0}  # BIASES of kernels/common/sgd.cuh
 _LEAST_RIDGE = 1e-6  # with which users of few ratings can be solved for
 _CONSTANT = schedules.Constant()
+_REGULARIZATIONS = "regularization", "item_regularization", "bias_regularization", "item_bias_regularization"
+_PER_RATING = 0.1  # lambda without damped biases
+_ROW_RATE, _RATE = 0.3, 0.02  # learning rates with rates of rows, and with one for all
 # `fast` is the faster one from so many groups, or threads in them, in flight; `kato_hosino` on smaller sets. Recorded
 # by the experiment sgd_choice.
 _LEAST_GROUPS, _LEAST_THREADS = 512, 4096
 
 
 class SGD(Factorization):
-    """Stochastic gradient descent on sum (r_ui - p_u . q_i)^2 / 2 + lambda/2 (|p_u|^2 + |q_i|^2) per rating.
+    """Stochastic gradient descent, for predicting ratings. Needs no tuning, whatever the scale and number of ratings.
+
+    Damped biases of users and items come first, `Ratings.damped`; the factors learn what these leave, in units of its
+    root mean square, on
+
+        sum (z_ui - p_u . q_i)^2 / 2 + lambda/2 (sum |p_u|^2 + sum |q_i|^2),
+
+    with lambda = `regularization` times `Ratings.damped.penalty`: from 1 less than 1 % is to be gained on the data
+    sets of the study, 2 is twice as strong. Before each epoch the factors shrink by exp(-rate lambda), which follows
+    the gradient of the second term. With `ordered`, `ordered_parallel`, `kato_hosino` and `fast` each row has a rate
+    of its own, see `gpumf.solvers.sgd_ordered.row_rates`.
+
+    As the publications have it, on ratings as they are, with the second term for each rating and lambda =
+    `regularization`: biases=False, or True, which are learned, as two more columns of the factors.
 
     The default solvers of the CPU, `ordered_parallel`, and of a GPU for few ratings, `kato_hosino`, give the same
     factors for the same seed, bit for bit. With `fast`, the default of a GPU for many, two runs of a seed differ
-    slightly, as with `parallel`: they update in parallel without locks (Recht et al. 2011). For predicting ratings;
-    for top-N lists take `ImplicitALS`.
+    slightly, as with `parallel`: they update in parallel without locks (Recht et al. 2011). For top-N lists
+    take `ImplicitALS`.
 
     An epoch is nnz updates: `sequential`, `parallel` and `hogwild` draw ratings with replacement (thesis, sections
     2.3.2 and 4.1, Algorithm 4.1), `cu2rec` one of each user's at a time, the others take every rating once.
 
-    Biases, as of cu2rec, are two more columns of the factors, see `Factorization`.
-
     Parameters
     ----------
     factors : int, 1 to 300
-    regularization : lambda >= 0 of the users, and of the items and biases too unless those are given
-    learning_rate : mu > 0
-    item_regularization, bias_regularization : lambda >= 0 of the items and of the biases
-    item_bias_regularization : lambda >= 0 of the items' biases where it is not that of the users'
-    biases : True, learned from zero; 'baseline', baseline predictors that stay as they are (esgd, section 4); False
+    regularization : >= 0 of the users, and of the items and biases too unless those are given; by default 1 with
+        damped biases, else 0.1
+    learning_rate : mu > 0, by default 0.3 with damped biases and rates of rows, else 0.02
+    item_regularization, bias_regularization : >= 0, of the items, and of biases that are learned
+    item_bias_regularization : >= 0, of the items' biases where it is not that of the users'
+    biases : 'damped', fixed before the factors are learned; True, learned from zero; 'baseline', baseline predictors
+        that stay as they are (esgd, section 4); False
     init_std : standard deviation of the initial factors of a model with biases, 0.1 by default. Predictions for who
         has few ratings keep some noise of them, which grows with the number of factors unless init_std falls as
         1 / sqrt(factors). Without effect on `esgd` and `cu2rec`, where they have initial factors of their own
@@ -116,13 +132,13 @@ class SGD(Factorization):
     def __init__(
         self,
         factors: int = 16,
-        regularization: float = 0.1,
+        regularization: float | None = None,
         *,
-        learning_rate: float = 0.02,
+        learning_rate: float | None = None,
         item_regularization: float | None = None,
         bias_regularization: float | None = None,
         item_bias_regularization: float | None = None,
-        biases: bool | Literal["baseline"] = True,
+        biases: bool | Literal["damped", "baseline"] = "damped",
         init_std: float | None = None,
         clip: bool = True,
         schedule: schedules.Schedule | dict[str, Any] = _CONSTANT,
@@ -133,9 +149,12 @@ class SGD(Factorization):
         seed: int | None = 0,
         **options: Any,
     ) -> None:
-        super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
         if not isinstance(biases, bool | str) or biases not in _BIAS_KINDS:
-            raise ValueError(f"biases must be True, False or 'baseline', not {brief(biases)}")
+            raise ValueError(f"biases must be 'damped', True, False or 'baseline', not {brief(biases)}")
+        self.biases, self._options_given = biases, options
+        if regularization is None:
+            regularization = DAMPED if self._damped else _PER_RATING
+        super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
         if solver is None and (options or (threads is not None and self.device != "cpu")):
             alone = sorted(options) or ["threads"]
             raise TypeError(
@@ -144,6 +163,9 @@ class SGD(Factorization):
         self.chunk = None if chunk is None else integer("chunk", chunk, 1, 2**63 - 1)
         if chunk is not None and not self._solvers[self.solver].streams:
             raise ValueError(f"the solver {self.solver!r} takes from all ratings at any time; it takes no chunk")
+        if learning_rate is None:
+            of_rows = self._damped and "row_rates" in self._solvers[self.solver].options
+            learning_rate = _ROW_RATE if of_rows else _RATE
         self.learning_rate = number("learning_rate", learning_rate, above=0)
 
         def least(name: str, value: float | None, default: float) -> float:
@@ -154,10 +176,8 @@ class SGD(Factorization):
         self.item_bias_regularization = least(
             "item_bias_regularization", item_bias_regularization, self.bias_regularization
         )
-        self.biases = biases
         self.init_std = None if init_std is None else number("init_std", init_std, above=0)
         self.schedule = schedules.from_dict(schedule)
-        self._options_given = options
         _ = self.options  # raises where they are wrong
 
     @property
@@ -176,9 +196,17 @@ class SGD(Factorization):
 
         >>> from gpumf import SGD
         >>> SGD(2, solver="ordered").options
-        {'side': 8, 'row_rates': False}
+        {'side': 8, 'row_rates': True}
         """
-        return self._solvers[self.solver].chosen(SGDHyperparameters.of(self, options={}), self._options_given)
+        given, solver = self._options_given, self._solvers[self.solver]
+        if self._damped and "row_rates" in solver.options:
+            given = {"row_rates": True} | given
+        return solver.chosen(self._hyper(options={}), given)
+
+    def _hyper(self, **given):
+        if self._damped:  # whose factors shrink between epochs, see `_epoch`
+            given |= dict.fromkeys(_REGULARIZATIONS, 0.0)
+        return super()._hyper(**given)
 
     def choose(self, train: Ratings) -> str:
         """The fastest solver for the device and a training set: on a GPU by how many groups `fast` keeps busy.
@@ -235,6 +263,7 @@ class SGD(Factorization):
         result._set_learned((model.user_factors.copy(), model.item_factors.copy()))
         result._user_known, result._item_counts = model._user_known.copy(), model._item_counts.copy()
         result.mean, result.scale, result._training = model.mean, model.scale, model._training
+        result._standard = model._standard
         if result.clip and result.scale is None and result._training is not None:
             result.scale = result._training.bounds
         result.history, result.times, result.epoch = model.history.copy(), replace(model.times), model.epoch
@@ -261,7 +290,9 @@ class SGD(Factorization):
         }
 
     def initial_factors(self, train: Ratings) -> tuple[Any, Any]:
-        """As of `Factorization`; with biases, normal with `init_std` around 0, biases zero or baseline predictors.
+        """As of `Factorization`; with biases, normal with `init_std` around 0.
+
+        Damped biases and baseline predictors are there already, others are zero.
 
         `esgd` and `cu2rec` have some of their own, see `Descent.draw` of theirs.
 
@@ -273,10 +304,12 @@ class SGD(Factorization):
         >>> from gpumf.ratings import Ratings
         >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
         >>> users, items = SGD(2, device="cpu").initial_factors(ratings)
-        >>> users.shape, users[:, -2:].tolist()  # the bias, and the items' one
-        ((2, 4), [[0.0, 1.0], [0.0, 1.0]])
+        >>> users.shape, users[:, -1].tolist()  # what the items' biases meet
+        ((2, 4), [1.0, 1.0])
         """
-        own = self._solvers[self.solver].draw(self.hyperparameters, train) if self.biases else None
+        own = None
+        if self.biases and not self._damped:
+            own = self._solvers[self.solver].draw(self.hyperparameters, train)
         made = super().initial_factors(train) if own is None else with_bias_columns(train, *own)
         if self.biases == "baseline":
             xp = train.xp if own is None else np
@@ -291,16 +324,43 @@ class SGD(Factorization):
         return normal_factors(rows, self.factors, deviation, key, train.device)
 
     def _epoch(self, solver, number, rows):
-        solver.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])
+        rate = self._rate(rows)
+        if self._damped:
+            solver.shrink(*self._shrinkage(rate, number))
+        solver.learning_rate = rate / self._ratio
         solver.epoch(number)
+
+    def _rate(self, rows):
+        """The learning rate after these rows of history."""
+        return self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])
+
+    def _shrinkage(self, rate, number):
+        """By what the factors of each user and item are multiplied before epoch `number`.
+
+        The objective has lambda |x|^2 / 2 once for each row, not for each rating: its gradient is followed for an
+        epoch, at the row's rate, in one step that is exact and does not overshoot.
+        """
+        for counts, regularization in zip(self._counts, (self.regularization, self.item_regularization), strict=True):
+            rates = rate * regularization * self._standard.penalty * (counts > 0)
+            if self.options.get("row_rates"):
+                rates = rates * row_rates(counts, self.factors, number + 0.5)
+            yield np.exp(-rates).astype(np.float32)
+
+    def _set_training(self, train):
+        super()._set_training(train)
+        self._counts = train.user_counts, train.item_counts
 
     def _fold(self, ratings):
         # The least of the objective in the users' factors is that of ALS. Biases of another lambda count in other
         # units, in which theirs is the factors'.
+        if self._damped:
+            least = ALS(self.factors, max(self.regularization, _LEAST_RIDGE), device=self._least_device)
+            ratings, factors = of_rated_items(ratings, self.item_factors)
+            least.mean, least._standard = self.mean, self._standard
+            least.item_factors = factors
+            return least._fold(ratings)
         ridge, of_biases = (max(value, _LEAST_RIDGE) for value in (self.regularization, self.bias_regularization))
-        most = max(solver.max_factors for solver in ALS.solver_classes().values() if solver.device != "cpu")
-        there = self.device if self.columns <= most else "cpu"
-        least = ALS(self.factors, ridge, biases=bool(self.biases), device=there)
+        least = ALS(self.factors, ridge, biases=bool(self.biases), device=self._least_device)
         ratings, factors = of_rated_items(ratings, self.item_factors)
         least.mean, least.item_factors = self.mean, factors
         unit = np.float32(np.sqrt(ridge / of_biases))
@@ -310,6 +370,12 @@ class SGD(Factorization):
         if self.biases:
             users[:, -2] *= unit
         return users
+
+    @property
+    def _least_device(self):
+        """Where ALS solves for new users."""
+        most = max(solver.max_factors for solver in ALS.solver_classes().values() if solver.device != "cpu")
+        return self.device if self._solved_columns <= most else "cpu"
 
     @obeys_threads
     def partial_fit(
@@ -353,15 +419,21 @@ class SGD(Factorization):
             if any(rows > wanted for rows, wanted in zip(old_rows, shape, strict=True)):
                 raise ValueError(f"the model has {old_rows} users and items, the new ratings only {shape}")
             known, counts = (self._user_known, self._item_known), self._item_counts
-            mean, scale, before, ids = (
+            mean, scale, before, ids, standard = (
                 self.mean,
                 self._scale_with(new),
                 self._training,
                 (self.user_ids, self.item_ids),
+                self._standard,
             )
             self._set_training(new)
+            self._keep_biases(standard)
             factors = self._continued(new, *known)
             self.mean, self.scale = mean, scale
+            if self._damped:
+                self._counts = tuple(map(_newcomers, self._counts, known))
+                for side, of in enumerate(self._counts):
+                    self._rebias(given.on_host(), side, np.flatnonzero(of), factors)
             if shape == old_rows and self.user_ids is None and self.item_ids is None:
                 self.user_ids, self.item_ids = ids  # which plain positions do not say
             self._user_known[: len(known[0])] |= known[0]
@@ -369,6 +441,13 @@ class SGD(Factorization):
             self._training = _joined(before, given)
             self._train(clock, new, factors, self.history.to_dict("records"), epochs, validation, Ending(), progress)
         return self
+
+
+def _newcomers(counts, known):
+    """The counts of rows that were not known before; zeros of those that were."""
+    counts = counts.copy()
+    counts[: len(known)][known] = 0
+    return counts
 
 
 def _joined(before, new):

@@ -146,6 +146,8 @@ class Stored(Recommender):
     `_user_known`, `_item_counts`.
     """
 
+    _units: Any = None  # in which the model was trained, where it has such
+
     def save(self, path: str | PathLike, *, seen: bool = False) -> None:
         """Write the fitted model to one file: what it learned, its ids, parameters and history, no ratings.
 
@@ -183,6 +185,7 @@ class Stored(Recommender):
             "times": asdict(self.times),
             "history": self.history.to_dict("list"),
             "ids": self.ids,
+            "units": self._units,
         }
         learned = dict(zip(self._arrays, self._learned, strict=True))
         learned |= {"user_known": self._user_known, "item_counts": self._item_counts}
@@ -244,6 +247,7 @@ class Stored(Recommender):
         model.times = Times(**{name: number(name, value, least=0) for name, value in header["times"].items()})
         model.history = history_of(header["history"])
         model.epoch = integer("epoch", header["epoch"], 0, int(model.history.epoch.max()))
+        model._units = header.get("units")
         model._set_learned(arrays[name] for name in cls._arrays)
         model._user_known, model._item_counts = arrays["user_known"], arrays["item_counts"]
         model._training = None

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpumf.backends.jit import cached_njit
 from gpumf.ratings.checks import DataError, array_of
+from gpumf.ratings.damped import left_of_rows
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def row_offsets(counts):
@@ -96,3 +101,14 @@ class CompressedRows:
         array([ 1., -1.], dtype=float32)
         """
         return replace(self, values=self.values - np.float32(offset))
+
+    def standardized(
+        self, mean: float, of_row: Any, of_column: Any, unit: float, device: Any = None
+    ) -> CompressedRows:
+        """The same rows, each rating less the mean and the biases of its row and column, in a unit.
+
+        >>> rows = CompressedRows(np.array([0, 2]), np.array([0, 1], np.int32), np.array([5, 3], np.float32))
+        >>> rows.standardized(3, np.ones(1, np.float32), np.zeros(2, np.float32), 2).values
+        array([ 0.5, -0.5], dtype=float32)
+        """
+        return replace(self, values=left_of_rows(self, mean, of_row, of_column, unit, device=device))

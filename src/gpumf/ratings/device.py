@@ -10,6 +10,7 @@ from gpumf._util.counter_rng import splitmix64
 from gpumf._util.sorting import stable_order
 from gpumf.ratings.checks import DataError
 from gpumf.ratings.csr import CompressedRows, row_offsets
+from gpumf.ratings.damped import mean_of
 from gpumf.ratings.ratings import Ratings
 
 SOURCE, ORDER = "ratings/ratings.cu", "ratings/order.cu"  # of its kernels
@@ -133,10 +134,7 @@ class DeviceRatings(Ratings):
 
     @cached_property
     def mean(self) -> float:
-        blocks = max(min(-(-self.nnz // _BLOCK), _MOST_BLOCKS), 1)
-        sums = self.device.empty(blocks, np.float64)
-        self._kernel("sum_values")(blocks, _BLOCK, self.values, self.nnz, sums)
-        return float(self.device.to_numpy(sums).sum() / self.nnz)
+        return mean_of(self.values, self.device)
 
     @cached_property
     def bounds(self) -> tuple[float, float]:

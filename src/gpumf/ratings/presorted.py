@@ -31,6 +31,17 @@ class _Ordered:
         sides = (replace(rows, values=self._less(rows.values, offset)) for rows in (self.by_user, self.by_item))
         return presort(*sides, device=self.device, **self._facts)
 
+    def standardized(self, mean, user_biases, item_biases, unit):
+        """As of `Ratings`, in both orders."""
+        orders = (
+            rows.standardized(mean, *biases, unit, self.device)
+            for rows, biases in (
+                (self.by_user, (user_biases, item_biases)),
+                (self.by_item, (item_biases, user_biases)),
+            )
+        )
+        return presort(*orders, device=self.device, **self._facts)
+
     @property
     def _facts(self):
         """What `ordered` takes beside orders and device."""

@@ -16,10 +16,12 @@ from gpumf.backends.cpu import order as cpu_order
 from gpumf.ratings.checks import DataError, array_of, check_scale, times_of
 from gpumf.ratings.constructors import Made
 from gpumf.ratings.csr import CompressedRows, grouped, inside, row_offsets, sorted_by
+from gpumf.ratings.damped import Damped, Table, left_of_pairs
 from gpumf.ratings.splits import by_time, held_out, leave_one_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
 
 _COLUMNS_A_RATING = 32
@@ -307,6 +309,40 @@ class Ratings(Made):
             if key not in parts:
                 parts[key] = make()
             return parts[key]
+
+    @cached_property
+    def damped(self) -> Damped:
+        """Damped biases of users and items, and the unit and the noise of what they leave.
+
+        >>> ratings = Ratings([0, 0, 1], [0, 1, 1], [5, 4, 1], n_users=2, n_items=2)
+        >>> ratings.damped.user_biases.round(1)
+        array([ 0.3, -0.3], dtype=float32)
+        """
+        return self._once("damped", lambda: Damped.of(Table(self)))
+
+    def standardized(self, mean: float, user_biases: Any, item_biases: Any, unit: float) -> Self:
+        """The same ratings, each less the mean and both biases, in a unit. Orders that are there are kept.
+
+        >>> ratings = Ratings([0, 0, 1], [0, 1, 1], [5, 4, 1], n_users=2, n_items=2)
+        >>> ratings.standardized(3, np.array([1, -1]), np.array([0, 0]), 0.5).values
+        array([ 2.,  0., -2.], dtype=float32)
+        """
+        if "_parts" not in vars(self):
+            return self._made_standardized(mean, user_biases, item_biases, unit)
+        key = "standardized", mean, user_biases.tobytes(), item_biases.tobytes(), unit
+        return self._once(key, lambda: self._made_standardized(mean, user_biases, item_biases, unit))
+
+    def _made_standardized(self, mean, user_biases, item_biases, unit):
+        counted = mean, user_biases, item_biases, unit
+        left = left_of_pairs(self.users, self.items, self.values, *counted, device=self.device)
+        made, known = replace(self, values=left), vars(self)
+        sides = {"by_user": (user_biases, item_biases), "by_item": (item_biases, user_biases)}
+        for side in sides.keys() & known.keys():
+            vars(made)[side] = known[side].standardized(mean, *sides[side], unit, self.device)
+        vars(made).update({side: known[side] for side in ("user_counts", "item_counts") if side in known})
+        if "_parts" in known:
+            vars(made)["_parts"] = {}
+        return made
 
     def split(self, test: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
         """Two disjoint random sets, train and test, as in the thesis (section 6.1: 80 % and 20 %).

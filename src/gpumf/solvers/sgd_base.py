@@ -94,6 +94,14 @@ class Descent(FactorSolver):
         """Go on from these factors, as large as those before, where the kernel has its own."""
         self._p[...], self._q[...] = user_factors, item_factors
 
+    def set_counts(self, users, items):
+        """Have rates of rows go by these numbers of ratings, where a training set has a part of them."""
+
+    def shrink(self, users, items):
+        """Multiply the factors of each user and of each item by a number, float32 (n_users,) and (n_items,)."""
+        for factors, by in ((self._p, users), (self._q, items)):
+            factors *= (np if isinstance(factors, np.ndarray) else self._device.xp).asarray(by)[:, None]
+
     def share_memory(self, other):
         """Have the factors where another trainer of this scheme has its own: one of them is at work at a time.
 

@@ -113,8 +113,7 @@ class Fast(DescentKernel):
             "reread": int(hyper.options["reread"]),
         }
         counts = (train.user_counts, train.item_counts) if hyper.options["row_rates"] else np.zeros((2, 1))
-        for name, of in zip(("user_counts", "item_counts"), counts, strict=True):
-            self._tiles[name] = self._device.array(of.astype(np.float32))
+        self._tiles |= self._counts_there(counts)
         self._seed = hyper.seed
 
     @staticmethod
@@ -235,6 +234,16 @@ class Fast(DescentKernel):
                     key=key,
                     shared=self._shared,
                 )
+
+    def _counts_there(self, counts):
+        names = "user_counts", "item_counts"
+        return {name: self._device.array(of.astype(np.float32)) for name, of in zip(names, counts, strict=True)}
+
+    def set_counts(self, users, items):
+        self._tiles |= self._counts_there((items, users) if self._turned else (users, items))
+
+    def shrink(self, users, items):
+        super().shrink(*((items, users) if self._turned else (users, items)))
 
     def share_memory(self, other):
         if other is not None and len(other._p) >= len(self._p):

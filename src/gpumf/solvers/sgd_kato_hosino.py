@@ -7,7 +7,9 @@ import numpy as np
 
 from gpumf.solvers.base import Publication, Version, launch_shape
 from gpumf.solvers.chunks import Chunks
+from gpumf.solvers.options import Option
 from gpumf.solvers.sgd_base import SHAPE, DescentKernel
+from gpumf.solvers.sgd_ordered import row_rates
 
 
 class KatoHosino(DescentKernel):
@@ -17,6 +19,9 @@ class KatoHosino(DescentKernel):
     publication = Publication("thesis", "section 2.3.3, Algorithm 2.2")
     layout: ClassVar = ("by_user", "by_item")
     versions: ClassVar = {"": Version("Kato and Hosino", "olive", "-")}
+    cases: ClassVar = ({}, {"row_rates": True})
+    # row_rates : whether each user and each item has a rate of its own, see `gpumf.solvers.sgd_ordered.row_rates`
+    options: ClassVar = {"row_rates": Option(False, choices=(True, False))}
 
     @classmethod
     def sources(cls, hyper, train):
@@ -32,6 +37,8 @@ class KatoHosino(DescentKernel):
             )
             for rows in (train.by_user, train.by_item)
         )
+        self._factors, self._by_rows = hyper.factors, hyper.options["row_rates"]
+        self.set_counts(train.user_counts, train.item_counts)
         lanes = self.geometry(hyper).lanes
         self._shape = [launch_shape(hyper.threads, len(rows), lanes, self._device) for rows in self.factors()]
 
@@ -51,9 +58,19 @@ class KatoHosino(DescentKernel):
                     turns[worker] += 1
             begin = max(turns)
 
+    def set_counts(self, users, items):
+        self._counts = users, items
+
     def epoch(self, number):
-        self._descend(self._users, self._shape[0], moved=self._p, fixed=self._q, users_move=1)
-        self._descend(self._items, self._shape[1], moved=self._q, fixed=self._p, users_move=0)
+        of_user, of_item = (
+            {"rates": self._device.array(self._rates(of, number + 0.5)), "by_rows": int(self._by_rows)}
+            for of in self._counts
+        )
+        self._descend(self._users, self._shape[0], moved=self._p, fixed=self._q, users_move=1, **of_user)
+        self._descend(self._items, self._shape[1], moved=self._q, fixed=self._p, users_move=0, **of_item)
+
+    def _rates(self, counts, epochs):
+        return row_rates(counts, self._factors, epochs) if self._by_rows else np.ones(1, np.float32)
 
     def _descend(self, rows, shape, **given):
         (chunks, indptr), steps = rows, self.steps()

@@ -69,15 +69,19 @@ class Ordered(Descent):
         order = "shuffled_blocks", self._side, self._seed
         *self._ratings, self._offsets = train._once(order, lambda: shuffled_blocks(train, *order[1:]))
         self._p, self._q = compile.aligned(user_factors), compile.aligned(item_factors)
-        self._counts = (train.user_counts, train.item_counts) if hyper.options["row_rates"] else None
+        self._by_rows = hyper.options["row_rates"]
+        self._counts = train.user_counts, train.item_counts
         self._factors = hyper.factors
         self.set_steps(hyper)
 
     def epoch(self, number):
         steps = kernel_steps(self.learning_rate, self.regularization)
         diagonals = shuffled_diagonals(self._side, self._seed, number)
-        rates = self._counts and [row_rates(counts, self._factors, number + 0.5) for counts in self._counts]
-        self._ordered(*self._ratings, self._p, self._q, steps, self._offsets, diagonals, rates)
+        rates = self._by_rows and [row_rates(counts, self._factors, number + 0.5) for counts in self._counts]
+        self._ordered(*self._ratings, self._p, self._q, steps, self._offsets, diagonals, rates or None)
+
+    def set_counts(self, users, items):
+        self._counts = users, items
 
     def factors(self):
         return self._p, self._q

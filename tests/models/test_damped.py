@@ -1,0 +1,146 @@
+"""Models as they come: on ratings of any scale, no worse than damped biases, and with units that fit the ratings."""
+
+import numpy as np
+import pytest
+
+from gpumf import ALS, SGD
+from gpumf.ratings import DataError, Ratings, load_dataset
+from gpumf.ratings.damped import STRENGTH, Damped, Table
+from support import ragged_ratings
+
+AFFINE = [(25.0, -25.0), (2.0, 0.0), (0.1, 3.0), (-1.0, 6.0), (1e6, 5e5), (1e-9, 0.0)]
+
+
+def mapped(ratings, a, b):
+    return Ratings(ratings.users, ratings.items, a * ratings.values + b, ratings.n_users, ratings.n_items)
+
+
+def of_biases(train, test):
+    """RMSE of damped biases, clipped as models are."""
+    of_user, of_item = train.damped[:2]
+    predicted = train.mean + of_user[test.users] + of_item[test.items]
+    return np.sqrt(np.mean((np.clip(predicted, *train.bounds) - test.values) ** 2))
+
+
+def structured(seed=0, n_users=300, n_items=200, nnz=9000, noise=0.9):
+    """Ratings 1..5 with biases, a signal of rank 2 and noise."""
+    rng = np.random.default_rng(seed)
+    cells = rng.permutation(n_users * n_items)[:nnz]
+    users, items = np.divmod(cells, n_items)
+    of_user, of_item = rng.normal(0, 0.4, n_users), rng.normal(0, 0.5, n_items)
+    p, q = rng.normal(0, 0.6, (n_users, 2)), rng.normal(0, 0.6, (n_items, 2))
+    values = 3.5 + of_user[users] + of_item[items] + (p[users] * q[items]).sum(axis=1) + rng.normal(0, noise, nnz)
+    return Ratings(users, items, np.clip(np.rint(values), 1, 5), n_users, n_items, scale=(1, 5))
+
+
+@pytest.mark.parametrize("model", [ALS, SGD])
+@pytest.mark.parametrize(("a", "b"), AFFINE)
+def test_predictions_follow_the_scale_of_ratings(model, a, b):
+    train, test = structured().split(0.1)
+    plain, other = (model(4, clip=False, device="cpu").fit(mapped(train, *by), 5) for by in ((1, 0), (a, b)))
+    if a < 0 and model is SGD:
+        pytest.skip("its initial factors have signs")
+    expected = a * plain.predict(test.users, test.items).astype(np.float64) + b
+    slack = 1e-4 * abs(a) + 3e-7 * abs(b)
+    np.testing.assert_allclose(other.predict(test.users, test.items), expected, rtol=2e-5, atol=slack)
+
+
+@pytest.mark.parametrize("model", [ALS, SGD])
+@pytest.mark.parametrize("solver", ["cpu", "emulator"])
+def test_a_device_learns_what_the_cpu_does(model, solver, request):
+    if solver == "emulator":
+        request.getfixturevalue("host")
+    train, test = structured(n_users=60, n_items=40, nnz=900).split(0.1)
+    of_cpu = model(4, device="cpu").fit(train, 10).score(test)["rmse"]
+    assert model(4, device=solver).fit(train, 10).score(test)["rmse"] == pytest.approx(of_cpu, rel=0.01)
+
+
+@pytest.mark.parametrize("model", [ALS, SGD])
+@pytest.mark.parametrize("noise", [0.3, 3.0])
+def test_on_any_noise_a_model_is_no_worse_than_biases(model, noise):
+    over = []
+    for seed in range(4):
+        train, test = structured(seed, noise=noise).split(0.1)
+        over.append(model(device="cpu").fit(train).score(test)["rmse"] / of_biases(train, test))
+    assert np.mean(over) < 1.002
+
+
+@pytest.mark.parametrize("model", [ALS, SGD])
+@pytest.mark.parametrize("name", ["ml-100k", "ml-latest-small"])
+def test_on_real_ratings_a_model_is_better_than_biases(model, name):
+    try:
+        train, test = load_dataset(name).split(0.1)
+    except DataError as error:
+        pytest.skip(str(error))
+    assert model(device="cpu").fit(train).score(test)["rmse"] < 0.985 * of_biases(train, test)
+
+
+@pytest.mark.parametrize("model", [ALS, SGD])
+@pytest.mark.parametrize(
+    "ratings",
+    [
+        Ratings(np.arange(50) // 5, np.arange(50) % 5, np.full(50, 3.3), 10, 5),
+        Ratings([0], [0], [4.0], 1, 1),
+        Ratings(np.zeros(9), np.arange(9), np.arange(9) % 5 + 1, 1, 9),
+        Ratings(np.arange(9), np.zeros(9), np.arange(9) % 5 + 1, 9, 1),
+        Ratings([0, 1, 2], [0, 1, 2], [1, 100, 50], 4, 5),
+    ],
+    ids=["constant", "one rating", "one user", "one item", "one a user"],
+)
+def test_few_ratings_are_predicted_within_their_range(model, ratings):
+    predicted = model(device="cpu").fit(ratings).predict(*np.indices((ratings.n_users, ratings.n_items)))
+    low, high = ratings.bounds
+    assert (predicted >= low - 1e-5).all() and (predicted <= high + 1e-5).all()
+    if low == high:
+        assert np.allclose(predicted, low)
+
+
+def test_sgd_does_not_diverge_on_a_hundred_levels():
+    rng = np.random.default_rng(0)
+    train = Ratings(rng.integers(0, 50, 2000), rng.integers(0, 40, 2000), rng.integers(1, 101, 2000), 50, 40)
+    assert np.isfinite(SGD(device="cpu").fit(train).user_factors).all()
+
+
+def test_damped_biases_are_those_of_least_squares():
+    train = ragged_ratings(seed=1)
+    n, (of_user, of_item, unit, _) = train.n_users, train.damped
+    system = np.zeros((n + train.n_items,) * 2)
+    for u, i in zip(train.users, train.items, strict=True):
+        system[np.ix_([u, n + i], [u, n + i])] += 1
+    system += np.diag([5.0] * n + [3.0] * train.n_items)
+    rest = train.values - train.mean
+    right = np.concatenate([np.bincount(train.users, rest, n), np.bincount(train.items, rest, train.n_items)])
+    wanted = np.linalg.solve(system, right)
+    np.testing.assert_allclose(np.concatenate([of_user, of_item]), wanted, atol=0.02)
+    left = rest - of_user[train.users] - of_item[train.items]
+    assert unit == pytest.approx(np.sqrt(np.mean(left**2)), rel=1e-5)
+
+
+def test_the_penalty_is_by_singular_values():
+    train = structured(noise=0.3)
+    table = Table(train)
+    unit = table.subtract(*train.damped[:2])
+    left = np.zeros((train.n_users, train.n_items))
+    left[train.users, train.items] = train.standardized(train.mean, *train.damped[:2], unit).values
+    table._width = 1.0
+    x = np.random.default_rng(0).standard_normal(train.n_items).astype(np.float32)
+    product, width = table.products(0, x, False), 4.0
+    np.testing.assert_allclose(product * width / unit, left @ x, rtol=1e-4, atol=1e-4)
+    identity = np.eye(train.n_items, dtype=np.float32)
+    flipped = np.stack([table.products(0, column, True) for column in identity], axis=1) * width / unit
+    assert np.allclose(abs(flipped), abs(left), atol=1e-5) and 0.4 < (flipped * left > 0)[left != 0].mean() < 0.6
+    y = np.random.default_rng(1).standard_normal(train.n_users).astype(np.float32)
+    np.testing.assert_allclose(table.products(1, y, True) * width / unit, flipped.T @ y, rtol=1e-4, atol=1e-4)
+    signal, noise = np.linalg.norm(left, 2), np.linalg.norm(flipped, 2)
+    roots = sum((n**1.5).sum() / n.sum() for n in (train.user_counts, train.item_counts))
+    assert noise < 0.9 * signal and train.damped.penalty == pytest.approx(STRENGTH * roots * noise / signal, rel=0.05)
+
+
+def test_a_device_finds_the_same_damped_biases(host):
+    from gpumf import backends
+    from gpumf.ratings import DeviceRatings
+
+    train = structured(n_users=50, n_items=40, nnz=700)
+    there = Damped.of(Table(DeviceRatings.of(train, backends.device("emulator"))))
+    for ours, theirs in zip(train.damped, there, strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-5, atol=1e-6)
