@@ -8,14 +8,18 @@
 #include "common/group.cuh"
 #include "common/units.cuh"
 
-// user_known, item_known: 0 or 1 each. partial: (grid, 2). Grid: any. Block: a power of two.
+// user_known, item_known: 0 or 1 each. Biases of users and items count from the mean of the values; low, high: to which
+// predictions are clipped. partial: (grid, 2). Grid: any. Block: a power of two.
 extern "C" __global__ void expected_errors(const int* __restrict__ users, const int* __restrict__ items,
                                            const float* __restrict__ values, long long nnz,
                                            const unsigned char* __restrict__ user_known,
                                            const unsigned char* __restrict__ item_known, float mean,
                                            const float* __restrict__ user_hidden, const float* __restrict__ weights,
                                            const float* __restrict__ visible_biases,
-                                           const float* __restrict__ level_values, double* __restrict__ partial) {
+                                           const float* __restrict__ level_values,
+                                           const float* __restrict__ user_biases,
+                                           const float* __restrict__ item_biases, float low, float high,
+                                           double* __restrict__ partial) {
     ErrorSums sums;
     for (long long t = group_index(); t < nnz; t += group_count()) {
         float h[FACTORS_PER_LANE], w[FACTORS_PER_LANE], p[LEVELS];
@@ -27,9 +31,10 @@ extern "C" __global__ void expected_errors(const int* __restrict__ users, const 
             p[k] = visible_biases[first + k] + group_dot(h, w);
         }
         softmax(p);
-        float expected = 0.0f;
+        float expected = user_biases[users[t]] + item_biases[items[t]];
 #pragma unroll
         for (int k = 0; k < LEVELS; ++k) expected += p[k] * level_values[k];
+        expected = fminf(fmaxf(expected, low), high);
         const bool known = user_known[users[t]] && item_known[items[t]];
         if (group_lane() == 0) sums.add((double)(known ? expected : mean) - (double)values[t]);
     }

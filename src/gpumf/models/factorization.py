@@ -101,7 +101,7 @@ class Factorization(Model):
         return f", factors={self.factors}"
 
     def _fits(self, solver):
-        return self._solved_columns <= solver.max_factors
+        return self.factors <= solver.max_factors
 
     @staticmethod
     def _described(solver):

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from gpumf import backends
+from gpumf._util.counter_rng import random_subset
 from gpumf._util.validation import brief, choice, integer, number
 from gpumf.backends.cpu.rbm import expectations
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
+from gpumf.models.evaluation import UNBOUNDED
 from gpumf.models.rbm_evaluation import ExpectationErrors, expectation_ranking
 from gpumf.models.updating import with_new
+from gpumf.ratings.damped import DAMPING, Damped, row_biases
 from gpumf.solvers import schedules
 from gpumf.solvers.rbm_batches import MOST_POSITIONS
 from gpumf.solvers.rbm_divergence import Parallel, RBMHyperparameters, Sequential, gibbs_steps_in
 from gpumf.solvers.rbm_fast import Fast
-from gpumf.solvers.rbm_levels import MAX_HIDDEN, MOST_LEVELS, level_values, n_levels_of, to_levels
+from gpumf.solvers.rbm_levels import MAX_HIDDEN, MOST_LEVELS, level_values, n_levels_of, quantile_levels, to_levels
 from gpumf.solvers.rbm_thesis import Thesis
 from gpumf.threads import obeys_threads
 
@@ -30,6 +36,10 @@ if TYPE_CHECKING:
     Place: TypeAlias = Literal["device", "transfer"]
 
 _CONSTANT = schedules.Constant()
+_DAMPED, _PLAIN = (0.1, 20), (0.4, 100)  # learning rate and batch with damped biases, and without
+_LEVELS = 3  # of what damped biases leave
+_PRIOR = 20.0  # ratings that an item counts in addition, of what damped biases leave
+_HELD_OUT, _MOST_HELD_OUT = 0.05, 10_000  # of the ratings, by which expectations are weighed
 _SMALL = np.float32(0.01)  # standard deviation of initial weights (thesis, section 6.2.3)
 
 
@@ -115,7 +125,14 @@ class RBM(Model):
     item_weights: np.ndarray
     visible_biases: np.ndarray
     hidden_biases: np.ndarray
-    _arrays = "user_hidden", "item_weights", "visible_biases", "hidden_biases"
+    level_values: np.ndarray
+    user_biases: np.ndarray
+    item_biases: np.ndarray
+    _arrays = (
+        *("user_hidden", "item_weights", "visible_biases", "hidden_biases"),
+        *("level_values", "user_biases", "item_biases"),
+    )
+    _bounds_of_levels: np.ndarray | None = None  # of what damped biases leave, in its unit
     _remedy = "lower learning_rate"
 
     # Sections 6.2.3 and 6.6, footnote 5. Of Algorithm 4.2 line 1 has random biases, line 19 the average, and lines 17
@@ -129,19 +146,21 @@ class RBM(Model):
         "weight_decay": 0.0,
         "average": "batch",
         "initial_biases": "normal",
+        "biases": False,
     }
 
     def __init__(
         self,
         hidden: int = 128,
         *,
-        learning_rate: float = 0.4,
+        learning_rate: float | None = None,
         gibbs_steps: int | Iterable[tuple[int, int]] = 1,
-        batch: int = 100,
+        batch: int | None = None,
         momentum: float = 0.0,
         weight_decay: float = 0.01,
         average: Literal["batch", "item"] = "batch",
         initial_biases: Literal["shares", "normal"] = "shares",
+        biases: Literal["damped", False] = "damped",
         schedule: schedules.Schedule | dict[str, Any] = _CONSTANT,
         levels: int | None = None,
         solver: str | None = None,
@@ -151,6 +170,13 @@ class RBM(Model):
         threads: int | None = None,
         seed: int | None = 0,
     ) -> None:
+        if biases is not False:
+            choice("biases", biases, "damped", False)
+        self.biases = biases
+        learning_rate, batch = (
+            default if given is None else given
+            for given, default in zip((learning_rate, batch), _DAMPED if biases else _PLAIN, strict=True)
+        )
         self.hidden, self.batch = integer("hidden", hidden, 1, MAX_HIDDEN), integer("batch", batch, 1)
         self.learning_rate = number("learning_rate", learning_rate, above=0)
         self.momentum = number("momentum", momentum, least=0, below=1)
@@ -219,31 +245,87 @@ class RBM(Model):
         """
         return gibbs_steps_in(self.gibbs_steps, epoch)
 
+    # Training
+
     @property
-    def level_values(self) -> np.ndarray:
-        """The rating that each level stands for, float32 (K,), after `fit`.
+    def hyperparameters(self) -> RBMHyperparameters:
+        """What a solver is told of this model, as it is now.
 
         >>> from gpumf import RBM
         >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
-        >>> RBM(4, solver="sequential").fit(columns, epochs=1).level_values
-        array([2., 3., 4., 5.], dtype=float32)
+        >>> RBM(4, solver="sequential").fit(columns, epochs=1).hyperparameters.scale
+        (0.0, 2.0)
         """
-        n_levels = self.n_levels
-        return level_values(self.scale, n_levels)
+        scale = (0.0, self.n_levels - 1.0) if self.biases else self.scale
+        return RBMHyperparameters.of(self, scale=scale)
 
-    # Training
+    @property
+    def _offset(self):
+        return self.mean if self.biases else 0.0
+
+    @property
+    def _bounds(self):
+        return self.scale if self.biases else None
 
     def _set_training(self, train):
         scale, n_levels = self._scale_and_levels(train)
         super()._set_training(train)
         self.scale, self._n_levels = scale, n_levels
+        self._held = None
+        if self.biases:
+            self._standard = train.damped
+            left = train.standardized(self.mean, *train.damped[:3]).values
+            self._bounds_of_levels, self._means = quantile_levels(left, n_levels)
+            self._means *= np.float32(train.damped.unit)
+            held = min(int(_HELD_OUT * train.nnz), _MOST_HELD_OUT)
+            self._held = chosen = random_subset(train.nnz, held, self.seed) if held else np.zeros(train.nnz, bool)
+            self._weighed = train.users[chosen], train.items[chosen], left[chosen] * np.float64(train.damped.unit)
+
+    def _in_levels(self, ratings, user_biases, item_biases):
+        """The levels of what damped biases leave of ratings, as ratings."""
+        left = ratings.standardized(self.mean, user_biases, item_biases, self._standard.unit)
+        levels = np.searchsorted(self._bounds_of_levels, left.values, side="right")
+        return replace(ratings, values=levels, scale=None)
+
+    def _problem(self, train, arrays):
+        if self.biases:
+            train = self._in_levels(train, *arrays[5:])
+            if self._held is not None:
+                train = train.select(~self._held)
+        return super()._problem(train, arrays[:4])
+
+    def _whole(self, arrays, start):
+        xp = np if self.device == "cpu" else backends.device(self.device).xp
+        others = tuple(map(xp.asarray, start[5:]))
+        if not self.biases:
+            return *arrays, xp.asarray(start[4]), *others
+        return *arrays, xp.asarray(self._means * self._weight(*arrays[:3], xp)), *others
+
+    def _weight(self, user_hidden, weights, visible_biases, xp):
+        """By what expectations are multiplied: from held-out ratings, less its standard error, in [0, 1].
+
+        What a machine has learned of few ratings is noise for the most part, which makes predictions worse.
+        """
+        users, items, left = self._weighed
+        if not len(left):
+            return np.float32(0)
+        users, items = map(xp.asarray, (users, items))
+        inputs = (weights[items] @ user_hidden[users][:, :, None])[:, :, 0] + visible_biases[items]
+        odds = xp.exp(inputs - inputs.max(axis=1, keepdims=True))
+        expected = (odds @ xp.asarray(self._means) / odds.sum(axis=1)).astype(np.float64)
+        expected = expected if xp is np else backends.device(self.device).to_numpy(expected)
+        square = expected @ expected
+        if not square > 0:
+            return np.float32(0)
+        weight = expected @ left / square - np.sqrt(np.mean(left**2) / square)
+        return np.float32(min(max(weight, 0.0), 1.0))
 
     def _scale_and_levels(self, train):
         """The lowest and the highest level of a training set, and how many there are."""
         scale = tuple(train.bounds)
-        if not scale[0] < scale[1]:
+        if not self.biases and not scale[0] < scale[1]:
             raise ValueError(f"a model of ratings needs two different ones; all are {scale[0]}")
-        n_levels = self.levels or n_levels_of(train, scale)
+        n_levels = self.levels or (_LEVELS if self.biases else n_levels_of(train, scale))
         if train.n_items * n_levels > MOST_POSITIONS:
             raise ValueError(
                 f"{train.n_items} items of {n_levels} levels are more than {MOST_POSITIONS} rows of weights"
@@ -253,13 +335,13 @@ class RBM(Model):
     def _check_warm(self, train):
         super()._check_warm(train)
         old, new = (self.scale, self.n_levels), self._scale_and_levels(train)
-        if old != new:
+        if old != new and not (self.biases and old[1] == new[1]):
             both = (f"{levels} levels from {low:g} to {high:g}" for (low, high), levels in (old, new))
             raise ValueError("warm_start needs the {} of before, not {}; give the scale".format(*both))
 
     def _check_facts(self):
         super()._check_facts()
-        if self.scale is None or not self.scale[0] < self.scale[1]:
+        if self.scale is None or not self.scale[0] < self.scale[1] + (self.biases is not False):
             raise ValueError(f"the scale of an RBM must be (lowest, highest) rating, not {brief(self.scale)}")
 
     def _check_fitted(self):
@@ -271,7 +353,8 @@ class RBM(Model):
         levels = found[1][1:2]  # as many as the file's weights have, and the same in both arrays
         if levels and not 2 <= levels[0] <= MOST_LEVELS:
             raise ValueError(f"it has {levels[0]} levels, not 2 to {MOST_LEVELS}")
-        return (users, self.hidden), (items, *levels, self.hidden), (items, *levels), (self.hidden,)
+        sides = (users,), (items,)
+        return (users, self.hidden), (items, *levels, self.hidden), (items, *levels), (self.hidden,), levels, *sides
 
     def _set_learned(self, arrays):
         super()._set_learned(arrays)
@@ -285,11 +368,20 @@ class RBM(Model):
 
         user_hidden = np.zeros((train.n_users, self.hidden), np.float32)
         weights = normal(train.n_items, self.n_levels, self.hidden)
+        if self.biases:
+            others = self._means, *train.damped[:2]
+            levels, prior = self._in_levels(train, *others[1:]).values.astype(np.int64), _PRIOR
+        else:
+            others = level_values(self.scale, self.n_levels), *map(_zeros, (train.n_users, train.n_items))
+            levels, prior = to_levels(train.values, self.scale, self.n_levels), 1.0
         if self.initial_biases == "normal":
-            return user_hidden, weights, normal(*weights.shape[:2]), normal(self.hidden)
-        levels = to_levels(train.values, self.scale, self.n_levels)
-        biases = level_logarithms(train.items, levels, weights.shape[:2])
-        return user_hidden, weights, biases, np.zeros(self.hidden, np.float32)
+            return user_hidden, weights, normal(*weights.shape[:2]), normal(self.hidden), *others
+        biases = level_logarithms(train.items, levels, weights.shape[:2], prior)
+        return user_hidden, weights, biases, _zeros(self.hidden), *others
+
+    def _continued(self, train, users_known, items_known):
+        learned = super()._continued(train, users_known, items_known)
+        return (*learned[:5], *train.damped[:2]) if self.biases else learned
 
     def _epoch(self, solver, number, rows):
         solver.learning_rate = self.schedule.rate(self.learning_rate, [row["rmse"] for row in rows])
@@ -329,41 +421,75 @@ class RBM(Model):
     # Use
 
     def _known_sides(self):
-        return np.broadcast_to(True, len(self._user_known)), self._item_known
+        every = np.broadcast_to(True, len(self._user_known))
+        return every, np.broadcast_to(True, len(self._item_counts)) if self.biases else self._item_known
+
+    def _with_users(self, users, named):
+        folded = super()._with_users(users, named)
+        folded._set_learned((*folded._learned[:5], self._biases_of(users), self.item_biases))
+        return folded
+
+    def _biases_of(self, users):
+        if not self.biases:
+            return _zeros(users.n_users)
+        return row_biases(users.by_user, self.mean, self.item_biases, DAMPING[0])
 
     def _fold(self, ratings):
         if not ratings.nnz:  # of which there are no batches
             return np.tile(1 / (1 + np.exp(-self.hidden_biases)), (ratings.n_users, 1))
         there, users = self._placed(ratings), np.zeros((ratings.n_users, self.hidden), np.float32)
-        arrays = users, *self._learned[1:]
-        return self._to_host(self.solver_class(self._problem(there, arrays)).arrays())[0]
+        arrays = users, *self._learned[1:5], self._biases_of(ratings), self.item_biases
+        whole = copy(self)
+        whole._held = None
+        return self._to_host(self.solver_class(whole._problem(there, arrays)).arrays())[0]
 
     def _vectors(self, side):
         return self.user_hidden if side == "user" else self.item_weights.reshape(len(self.item_weights), -1)
 
     def _errors(self, ratings):
-        return ExpectationErrors(ratings, self._known_sides(), self.mean, self.level_values, self.hidden, self.device)
+        ratings = ratings.less(self._offset) if self._offset else ratings
+        bounds = tuple(bound - self._offset for bound in self._bounds or UNBOUNDED)
+        mean = self.mean - self._offset
+        return ExpectationErrors(ratings, self._known_sides(), mean, self.hidden, self.device, bounds)
 
     def _predicted(self, users, items):
         learned = self.user_hidden, self.item_weights, self.visible_biases, self.level_values
-        return expectations(np.ravel(users), np.ravel(items), *learned).reshape(users.shape)
+        expected = expectations(np.ravel(users), np.ravel(items), *learned).reshape(users.shape)
+        return expected + self.user_biases[users] + self.item_biases[items] + np.float32(self._offset)
 
     def _ranking_without(self, seen, k, candidates=None):
-        learned = self.user_hidden, self.item_weights, self.visible_biases
+        learned = *self._learned[:3], *self._learned[4:]
         candidates = self._item_known if candidates is None else candidates
-        return expectation_ranking(learned, self.level_values, candidates, seen, k, self.device)
+        return expectation_ranking(learned, candidates, seen, k, self.device)
+
+    @property
+    def _units(self):
+        if not self.biases:
+            return None
+        return {"unit": self._standard.unit, "bounds": self._bounds_of_levels.tolist()}
+
+    @_units.setter
+    def _units(self, units):
+        self._held = None
+        if self.biases:
+            self._standard = Damped(None, None, number("unit", units["unit"], above=0), 0.0)
+            self._bounds_of_levels = np.array(units["bounds"], np.float32)
 
 
-def level_logarithms(items: np.ndarray, levels: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+def _zeros(n: int) -> np.ndarray:
+    return np.zeros(n, np.float32)
+
+
+def level_logarithms(items: np.ndarray, levels: np.ndarray, shape: tuple[int, int], prior: float = 1.0) -> np.ndarray:
     """ln of the share of each level among an item's ratings, float32 of this shape (n_items, K).
 
-    Each item counts one more rating, spread over the levels as all ratings are, and those one more of each level: no
-    share is zero, and few ratings say little.
+    Each item counts `prior` more ratings, spread over the levels as all ratings are, and those one more of each
+    level: no share is zero, and few ratings say little.
     """
     n_items, n_levels = shape
     counts = np.bincount(items * np.int64(n_levels) + levels, minlength=n_items * n_levels).reshape(shape)
     overall = counts.sum(axis=0) + 1.0
-    shares = counts + overall / overall.sum()
+    shares = counts + prior * overall / overall.sum()
     return np.log(shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
 
 

@@ -15,31 +15,28 @@ sources.declare("rbm/errors.cu", **VARIANTS)
 class ExpectationErrors(Errors):
     """The errors of expected ratings on fixed ratings; call it with the arrays of an `RBM` to get (rmse, mae)."""
 
-    def __init__(self, ratings, known, mean, level_values, hidden, device):
-        self._level_values = level_values
-        super().__init__(ratings, known, mean, hidden, device)
-
     def _summing(self, arrays, hidden, device):
         if device != "cpu":
-            return expected_sums(arrays, self._level_values, hidden, backends.device(device))
+            return expected_sums(arrays, hidden, backends.device(device), self._bounds)
         users, items, values = arrays
 
-        def sums(user_hidden, weights, visible_biases, hidden_biases):
-            expected = expectations(users, items, user_hidden, weights, visible_biases, self._level_values)
-            error = expected - values.astype(np.float64)
+        def sums(user_hidden, weights, visible_biases, hidden_biases, level_values, of_user, of_item):
+            expected = expectations(users, items, user_hidden, weights, visible_biases, level_values)
+            error = np.clip(expected + of_user[users] + of_item[items], *self._bounds) - values.astype(np.float64)
             return np.array([np.abs(error).sum(), (error**2).sum()])
 
         return sums
 
 
-def expected_sums(arrays, level_values, hidden, device):
+def expected_sums(arrays, hidden, device, bounds):
     """As `evaluation.kernel_sums`, of expected ratings: launches kernels/rbm/errors.cu."""
-    kernel = device.kernel("rbm/errors.cu", "expected_errors", HIDDEN=hidden, LEVELS=len(level_values))
-    given = on_device(arrays, device) | {"level_values": device.array(level_values)}
+    given = on_device(arrays, device) | dict(zip(("low", "high"), bounds, strict=True))
     blocks, threads, partial, total = totals(device)
+    names = "user_hidden", "weights", "visible_biases", "level_values", "user_biases", "item_biases"
 
-    def sums(user_hidden, weights, visible_biases, hidden_biases):
-        learned = {"user_hidden": user_hidden, "weights": weights, "visible_biases": visible_biases}
+    def sums(user_hidden, weights, visible_biases, hidden_biases, *others):
+        learned = dict(zip(names, (user_hidden, weights, visible_biases, *others), strict=True))
+        kernel = device.kernel("rbm/errors.cu", "expected_errors", HIDDEN=hidden, LEVELS=weights.shape[1])
         kernel(blocks, threads, **given, **learned, partial=partial)
         return total()
 
@@ -51,32 +48,38 @@ class ExpectationRanking(ScoresRanking):
 
     Parameters
     ----------
-    user_hidden, weights, visible_biases, level_values : of an `RBM`
+    user_hidden, weights, visible_biases, level_values, of_user, of_item : of an `RBM`
     candidates, seen : as of `Ranking`
     """
 
-    def __init__(self, user_hidden, weights, visible_biases, level_values, candidates, seen):
+    def __init__(self, user_hidden, weights, visible_biases, level_values, of_user, of_item, candidates, seen):
         n_items, self._levels, hidden = weights.shape
         super().__init__((len(user_hidden), n_items), candidates, seen, (1 << 24) // self._levels)
         self._hidden, self._weights = user_hidden, weights.reshape(n_items * self._levels, hidden)
         self._biases, self._level_values = visible_biases, level_values
+        self._of_user, self._of_item = of_user, of_item
 
     def _scores(self, users):
-        return _expected(self._hidden[users] @ self._weights.T, self._biases, self._level_values, np)
+        expected = _expected(self._hidden[users] @ self._weights.T, self._biases, self._level_values, np)
+        return expected + self._of_item + self._of_user[users, None]
 
 
 class ExpectationKernelRanking(ScoresKernelRanking):
     """The same on a device."""
 
-    def __init__(self, user_hidden, weights, visible_biases, level_values, candidates, seen, device):
+    def __init__(
+        self, user_hidden, weights, visible_biases, level_values, of_user, of_item, candidates, seen, device
+    ):
         super().__init__((len(user_hidden), len(weights)), candidates, seen, device)
         self._batch = max(1, (1 << 26) // weights[..., 0].size)
         arrays = user_hidden, weights.reshape(-1, weights.shape[2]), visible_biases, level_values
         self._hidden, self._weights, self._biases, self._level_values = map(self._array, arrays)
+        self._of_user, self._of_item = map(self._array, (of_user, of_item))
 
     def _scores(self, users):
         inputs = self._hidden[users] @ self._weights.T
-        return _expected(inputs, self._biases, self._level_values, self._device.xp)
+        expected = _expected(inputs, self._biases, self._level_values, self._device.xp)
+        return expected + self._of_item + self._of_user[users, None]
 
 
 def _expected(inputs, biases, level_values, xp):
@@ -88,8 +91,8 @@ def _expected(inputs, biases, level_values, xp):
     return inputs @ level_values / inputs.sum(axis=-1)
 
 
-def expectation_ranking(arrays, level_values, candidates, seen, k, device):
+def expectation_ranking(arrays, candidates, seen, k, device):
     """A `Ranking` for lists of k items, where the device is or on the CPU; arrays: an `RBM`'s, no hidden biases."""
     if device == "cpu" or k > MOST_ITEMS:
-        return ExpectationRanking(*arrays, level_values, candidates, seen)
-    return ExpectationKernelRanking(*arrays, level_values, candidates, seen, device)
+        return ExpectationRanking(*arrays, candidates, seen)
+    return ExpectationKernelRanking(*arrays, candidates, seen, device)

@@ -1,4 +1,4 @@
-"""Ratings as levels 0..K-1, equally spaced on the rating scale, and back."""
+"""Ratings as levels 0..K-1, equally spaced on the rating scale or as frequent as each other, and back."""
 
 import numpy as np
 
@@ -43,3 +43,14 @@ def to_levels(values, scale, n_levels):
         raise ValueError(f"rating {off[0]} is {values[off[0]]}, off the scale {lowest} to {highest}")
     steps = (values.astype(np.float64) - lowest) / (highest - lowest) * (n_levels - 1)
     return (np.rint(steps + 1) - 1).astype(np.uint8)
+
+
+def quantile_levels(values, n_levels):
+    """(bounds, means) of levels that about as many values have: float32 (K - 1,), ascending, and float32 (K,).
+
+    A value has as many bounds below it or at it as its level says; of a level that none has the mean is 0.
+    """
+    bounds = np.quantile(values, np.arange(1, n_levels) / n_levels).astype(np.float32)
+    levels = np.searchsorted(bounds, values, side="right")
+    means = np.bincount(levels, values, n_levels) / np.maximum(np.bincount(levels, minlength=n_levels), 1)
+    return bounds, means.astype(np.float32)
