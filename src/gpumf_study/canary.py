@@ -32,7 +32,7 @@ CANARIES = {
     "sgd-f128": ("ml-10m-synthetic", SGD, {"factors": 128, "solver": "fast", **_SGD}),
     "sgd-hogwild": ("ml-10m-synthetic", SGD, {"factors": 16, "solver": "hogwild", **_SGD}),
     "sgd-cumf": ("ml-10m-synthetic", SGD, {"factors": 128, "solver": "cumf_sgd", **_SGD}),
-    "rbm-fast": ("ml-1m-synthetic", RBM, {"hidden": 100, "solver": "fast"}),
+    "rbm-fast": ("ml-1m-synthetic", RBM, {"hidden": 100, "solver": "fast", "biases": False}),
 }
 
 

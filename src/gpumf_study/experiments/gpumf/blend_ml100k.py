@@ -25,7 +25,7 @@ BLENDS = [("RBM", "SGD"), ("RBM", "ALS"), ("SGD", "ALS"), ("RBM", "SGD", "ALS")]
 METRICS = "rmse", "mae"
 _FITTED_TO = "rmse"
 FIXED = {
-    "RBM": {"momentum": 0.9, "average": "batch", "batch": 50},
+    "RBM": {"momentum": 0.9, "average": "batch", "batch": 50, "biases": False},
     "SGD": {"biases": True, "clip": False, "bias_regularization": 0.02},
     "ALS": {"biases": False, "clip": False},
 }

@@ -93,7 +93,7 @@ def run(data, others, epochs, kernel, seeds):
         frames += [frame.assign(data=ratings.name) for frame in curves.frames.values()]
         for which, setting in (("thesis", THESIS), ("tuned", tuned)):
             for seed in range(seeds):
-                model = RBM(solver=kernel, seed=seed, **setting)
+                model = RBM(solver=kernel, seed=seed, biases=False, **setting)
                 model = trained(model, train, curves.best_epoch(setting), test)
                 accuracy = np.mean(np.rint(model.predict(test.users, test.items)) == test.values)
                 last = _described(model, setting, "test").tail(1)
@@ -117,7 +117,7 @@ class _Curves:
     def of(self, setting):
         key = str(setting)
         if key not in self.frames:
-            model = RBM(solver=self._kernel, **setting).fit(*self._training)
+            model = RBM(solver=self._kernel, biases=False, **setting).fit(*self._training)
             self.frames[key] = _described(model, setting, "choice")
         return self.frames[key]
 
