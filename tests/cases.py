@@ -275,7 +275,9 @@ def _rbm_gradients(model, batch, keys, weights, visible_biases, hidden_biases):
 def rbm_case(device, kernel, ratings, hidden, seed=0, **options):
     """A `Case` of an RBM, some users with several segments and some with one."""
     parts = {"longest": 4} if kernel == "fast" else {}
-    return Case(RBM(hidden, solver=kernel, device=device, seed=seed, **options), ratings, **parts)
+    return Case(
+        RBM(hidden, **{"biases": False, "solver": kernel, "device": device, "seed": seed} | options), ratings, **parts
+    )
 
 
 class Machine:

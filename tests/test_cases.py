@@ -16,7 +16,7 @@ def ratings():
 def cases(ratings):
     yield sgd_case("cpu", "sequential", ratings, 5, True)
     yield Case(ALS(5, solver="sequential", device="cpu", biases=False), ratings)
-    yield Case(RBM(7, learning_rate=0.3, batch=6, solver="sequential", device="cpu"), ratings)
+    yield Case(RBM(7, biases=False, learning_rate=0.3, batch=6, solver="sequential", device="cpu"), ratings)
 
 
 def test_another_number_of_epochs_is_not_close(ratings):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpumf import ALS, SGD
+from gpumf import ALS, RBM, SGD
 from gpumf.ratings import DataError, Ratings, load_dataset
 from gpumf.ratings.damped import STRENGTH, Damped, Table
 from support import ragged_ratings
@@ -55,7 +55,25 @@ def test_a_device_learns_what_the_cpu_does(model, solver, request):
     assert model(4, device=solver).fit(train, 10).score(test)["rmse"] == pytest.approx(of_cpu, rel=0.01)
 
 
-@pytest.mark.parametrize("model", [ALS, SGD])
+@pytest.mark.parametrize(("a", "b"), AFFINE)
+def test_the_levels_of_an_rbm_follow_the_scale(a, b):
+    train, test = structured(n_users=100, n_items=50, nnz=2000).split(0.1)
+    plain, other = (RBM(6, device="cpu").fit(mapped(train, *by), 2) for by in ((1, 0), (abs(a), b)))
+    expected = abs(a) * plain.predict(test.users, test.items).astype(np.float64) + b
+    # Rounding moves a rating or two to the next level.
+    np.testing.assert_allclose(other.predict(test.users, test.items), expected, atol=0.02 * abs(a) + 3e-7 * abs(b))
+
+
+def test_errors_of_an_rbm_are_those_of_its_predictions(launcher):
+    train, test = structured(n_users=60, n_items=40, nnz=900).split(0.1)
+    model = RBM(5, solver="fast" if launcher.name != "cpu" else None, device=launcher.name).fit(train, 4, test)
+    errors = model.predict(test.users, test.items).astype(np.float64) - test.values
+    assert model.history.rmse.iloc[-1] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-5)
+    items, ratings = model.recommend(3, k=5)
+    np.testing.assert_allclose(ratings, model.predict(3, items), rtol=1e-5)
+
+
+@pytest.mark.parametrize("model", [ALS, SGD, RBM])
 @pytest.mark.parametrize("noise", [0.3, 3.0])
 def test_on_any_noise_a_model_is_no_worse_than_biases(model, noise):
     over = []
@@ -65,17 +83,17 @@ def test_on_any_noise_a_model_is_no_worse_than_biases(model, noise):
     assert np.mean(over) < 1.002
 
 
-@pytest.mark.parametrize("model", [ALS, SGD])
+@pytest.mark.parametrize(("model", "most"), [(ALS, 0.985), (SGD, 0.985), (RBM, 1.002)])
 @pytest.mark.parametrize("name", ["ml-100k", "ml-latest-small"])
-def test_on_real_ratings_a_model_is_better_than_biases(model, name):
+def test_on_real_ratings_a_model_is_better_than_biases(model, most, name):
     try:
         train, test = load_dataset(name).split(0.1)
     except DataError as error:
         pytest.skip(str(error))
-    assert model(device="cpu").fit(train).score(test)["rmse"] < 0.985 * of_biases(train, test)
+    assert model(device="cpu").fit(train).score(test)["rmse"] < most * of_biases(train, test)
 
 
-@pytest.mark.parametrize("model", [ALS, SGD])
+@pytest.mark.parametrize("model", [ALS, SGD, RBM])
 @pytest.mark.parametrize(
     "ratings",
     [
@@ -95,10 +113,12 @@ def test_few_ratings_are_predicted_within_their_range(model, ratings):
         assert np.allclose(predicted, low)
 
 
-def test_sgd_does_not_diverge_on_a_hundred_levels():
+@pytest.mark.parametrize("model", [SGD, RBM])
+def test_no_model_diverges_on_a_hundred_levels(model):
     rng = np.random.default_rng(0)
-    train = Ratings(rng.integers(0, 50, 2000), rng.integers(0, 40, 2000), rng.integers(1, 101, 2000), 50, 40)
-    assert np.isfinite(SGD(device="cpu").fit(train).user_factors).all()
+    cells, values = rng.permutation(2000)[:1500], rng.integers(1, 101, 1500)
+    train = Ratings(*np.divmod(cells, 40), values, 50, 40)
+    assert all(np.isfinite(array).all() for array in model(device="cpu").fit(train)._learned)
 
 
 def test_damped_biases_are_those_of_least_squares():

@@ -52,6 +52,7 @@ OTHERS = {
         "weight_decay": 0.02,
         "average": "item",
         "initial_biases": "normal",
+        "biases": False,
         "schedule": schedules.Power(0.3, 0.7),
         "levels": 6,
         "seed": 5,
@@ -110,9 +111,9 @@ def test_a_stored_model_with_all_parameters_goes_on_as_if_it_had_not_been(model,
     for one in (fitted, loaded):
         one.fit(train, 2, warm_start=True)
     assert loaded.history.epoch.to_list() == [0, 1, 2, 3, 4]
-    for a, b, start in zip(loaded._learned, fitted._learned, before, strict=True):
+    for a, b in zip(loaded._learned, fitted._learned, strict=True):
         np.testing.assert_array_equal(a, b)
-        assert not np.array_equal(a, start)
+    assert not any(map(np.array_equal, loaded._learned[:2], before))
 
 
 @pytest.mark.parametrize("schedule", [schedules.Power(0.3, 0.7), schedules.Patience(3, 0.25), schedules.Constant()])

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     Place: TypeAlias = Literal["device", "transfer"]
 
 _CONSTANT = schedules.Constant()
-_DAMPED, _PLAIN = (0.1, 20), (0.4, 100)  # learning rate and batch with damped biases, and without
+_DAMPED_RATE, _DAMPED_BATCH = 0.1, 20  # learning rate and users of a batch with damped biases
+_RATE, _BATCH = 0.4, 100  # and without
 _LEVELS = 3  # of what damped biases leave
 _PRIOR = 20.0  # ratings that an item counts in addition, of what damped biases leave
 _HELD_OUT, _MOST_HELD_OUT = 0.05, 10_000  # of the ratings, by which expectations are weighed
@@ -44,11 +45,16 @@ _SMALL = np.float32(0.01)  # standard deviation of initial weights (thesis, sect
 
 
 class RBM(Model):
-    """A restricted Boltzmann machine for ratings, trained by contrastive divergence.
+    """A restricted Boltzmann machine, for predicting ratings. Needs no tuning, whatever the scale of the ratings.
 
-    For predicting ratings; for top-N lists take `ImplicitALS`.
+    Damped biases of users and items come first, `Ratings.damped`. What they leave is cut into K levels that about
+    equally many ratings have; their expectation is added to the biases. It is multiplied by a weight in [0, 1] that
+    5 % of the ratings, held out of training (at most 10,000), say is best, less its standard error: where nothing can
+    be learned, the biases are predicted. As the publications have it, levels are ratings: biases=False. For top-N
+    lists take `ImplicitALS`.
 
-    A user's rating of item i is one of K visible units, of which one is on; they share binary hidden units h_j:
+    Contrastive divergence trains it. A user's rating of item i is one of K visible units, of which one is on; they
+    share binary hidden units h_j:
 
         p(h_j = 1 | v) = sigmoid(b_j + sum_i W_i,v_i,j),    p(v_i = k | h) = softmax_k(a_ik + sum_j W_ikj h_j)
 
@@ -70,24 +76,27 @@ class RBM(Model):
     biases a as the logarithms of how often the item got each level and b as zeros (Hinton 2010, section 8), or with
     initial_biases="normal" both as small and random as weights. `RBM.thesis()` makes each choice as the thesis does.
 
-    Predictions are means over levels, so within the scale. An item without a training rating is predicted the mean of
+    Predictions are within the scale. Without damped biases an item without a training rating is predicted the mean of
     the training ratings; a user without one by what the biases say, and recommended the items with the most
-    training ratings first. Going on with `warm_start` needs ratings of the same scale and starts without momentum.
+    training ratings first. Going on with `warm_start` starts without momentum, and needs ratings of the same scale
+    where biases=False.
 
     Parameters
     ----------
     hidden : int, 1 to 512, number of hidden units
-    learning_rate : mu > 0
+    learning_rate : mu > 0, by default 0.1 with damped biases, else 0.4
     gibbs_steps : T, int; or a schedule, pairs (first epoch, T) as in ((0, 1), (10, 3)), from epoch 0 on
-    batch : int, users of a batch
+    batch : int, users of a batch, by default 20 with damped biases, else 100
     momentum : in [0, 1), share of the last change that is added to the next one
     weight_decay : >= 0, mu times this share of the weights is taken from them
     average : 'batch' or 'item', what changes of an item's weights are averages over: all users of the batch, or its
         ratings in the batch
     initial_biases : 'shares', logarithms of the shares of the levels, and zeros for hidden units; or 'normal', random
+    biases : 'damped', fixed before the RBM is trained; or False
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.solvers.schedules`
-    levels : K, int, 2 to 32, to which ratings are rounded, equally spaced on the scale of the training set (without
-        one, between its lowest and highest rating); by default the whole or half steps of the scale
+    levels : K, int, 2 to 32; by default 3 with damped biases. Without, ratings are rounded to levels, equally spaced
+        on the scale of the training set (without one, between its lowest and highest rating), by default the whole or
+        half steps of the scale
     solver : a name of `RBM.solvers()`; the fastest for the device by default
     weights : 'device', they stay where the kernel runs; 'transfer', solver `thesis` alone: they are moved there and
         back at every update (thesis, Figure 4.5), with the same result
@@ -105,6 +114,8 @@ class RBM(Model):
     user_hidden : float32 (n_users, hidden), p(h | v) of each user's training ratings, after `fit`
     item_weights : float32 (n_items, K, hidden)
     visible_biases, hidden_biases : float32 (n_items, K) and (hidden,)
+    level_values : float32 (K,), the rating that each level stands for; with damped biases what it adds to them
+    user_biases, item_biases : float32 (n_users,) and (n_items,), the damped ones, or zeros
 
     Raises
     ------
@@ -115,8 +126,8 @@ class RBM(Model):
     >>> from gpumf import RBM
     >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
     >>> model = RBM(hidden=4, solver="sequential").fit(columns, epochs=2)
-    >>> model.item_weights.shape  # three items, levels 2 to 5, hidden units
-    (3, 4, 4)
+    >>> model.item_weights.shape  # three items, three levels, hidden units
+    (3, 3, 4)
     """
 
     _hyperparameters = RBMHyperparameters
@@ -170,13 +181,11 @@ class RBM(Model):
         threads: int | None = None,
         seed: int | None = 0,
     ) -> None:
-        if biases is not False:
-            choice("biases", biases, "damped", False)
+        if biases is not False and not (isinstance(biases, str) and biases == "damped"):
+            raise ValueError(f"biases must be 'damped' or False, not {brief(biases)}")
         self.biases = biases
-        learning_rate, batch = (
-            default if given is None else given
-            for given, default in zip((learning_rate, batch), _DAMPED if biases else _PLAIN, strict=True)
-        )
+        learning_rate = (_DAMPED_RATE if biases else _RATE) if learning_rate is None else learning_rate
+        batch = (_DAMPED_BATCH if biases else _BATCH) if batch is None else batch
         self.hidden, self.batch = integer("hidden", hidden, 1, MAX_HIDDEN), integer("batch", batch, 1)
         self.learning_rate = number("learning_rate", learning_rate, above=0)
         self.momentum = number("momentum", momentum, least=0, below=1)
@@ -228,7 +237,7 @@ class RBM(Model):
 
         >>> from gpumf import RBM
         >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
-        >>> RBM(4, solver="sequential").fit(columns, epochs=1).n_levels
+        >>> RBM(4, biases=False, solver="sequential").fit(columns, epochs=1).n_levels
         4
         """
         if "_n_levels" not in vars(self):
@@ -359,6 +368,8 @@ class RBM(Model):
     def _set_learned(self, arrays):
         super()._set_learned(arrays)
         self._n_levels = self.item_weights.shape[1]
+        if self.biases and len(self._bounds_of_levels) != self._n_levels - 1:
+            raise ValueError(f"{len(self._bounds_of_levels)} bounds are not between {self._n_levels} levels")
 
     def _initial(self, train):
         rng = np.random.default_rng(self.seed)

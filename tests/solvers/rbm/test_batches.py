@@ -52,7 +52,7 @@ def test_batches_hold_every_rating_once_by_user_and_by_item(n_items, longest):
 def test_what_32_bits_cannot_count_gets_one_clear_error(host, monkeypatch):
     wide = Ratings([0], [0], [3], 1, 2**27, scale=(1, 32), item_ids=range(2**27))
     with pytest.raises(ValueError, match="134217728 items of 32 levels"):
-        RBM(1, solver="sequential").fit(wide, 1)
+        RBM(1, biases=False, solver="sequential").fit(wide, 1)
     train = Ratings(np.arange(8), np.zeros(8), np.arange(8) % 5 + 1, 8, 1, scale=(1, 5))
     monkeypatch.setattr(batches_module, "MOST_POSITIONS", 3)
     with pytest.raises(ValueError, match="4 ratings, more than 3; lower batch"):

@@ -101,7 +101,9 @@ def test_the_same_seed_gives_the_same_bits(device):
     train = rated(5, n_users=30, n_items=12, longest=9)
     for kernel in kernels_on(RBM, device):
         models = [
-            RBM(20, solver=kernel, device=device, seed=seed, batch=8, learning_rate=0.5, momentum=0.5).fit(train, 2)
+            RBM(
+                20, biases=False, solver=kernel, device=device, seed=seed, batch=8, learning_rate=0.5, momentum=0.5
+            ).fit(train, 2)
             for seed in (5, 5, 6)
         ]
         for name in RBM._arrays:
@@ -114,9 +116,9 @@ def test_the_same_seed_gives_the_same_bits(device):
 def test_large_seeds_are_alike_everywhere(device, seed):
     train, test = rated(5, n_users=30, n_items=12, longest=9).split(0.2)
     options = {"seed": seed, "batch": 4, "learning_rate": 0.3}
-    expected = RBM(20, solver="sequential", **options).fit(train, 2, test)
+    expected = RBM(20, biases=False, solver="sequential", **options).fit(train, 2, test)
     for kernel in kernels_on(RBM, device):
-        other = RBM(20, solver=kernel, device=device, **options).fit(train, 2, test)
+        other = RBM(20, biases=False, solver=kernel, device=device, **options).fit(train, 2, test)
         assert np.abs(other.item_weights - expected.item_weights).max() < 1e-4
 
 
@@ -146,10 +148,10 @@ def test_moving_weights_or_batches_changes_nothing(launcher):
     for weights, batches in product(("device", "transfer"), repeat=2):
         options = {"gibbs_steps": 2, "momentum": 0.5, "weight_decay": 0.1, "batch": 7}
         options |= {"weights": weights, "batches": batches}
-        learned.append(RBM(9, solver="thesis", device=launcher.name, **options).fit(train, 2)._learned)
+        learned.append(RBM(9, biases=False, solver="thesis", device=launcher.name, **options).fit(train, 2)._learned)
     assert all(
         np.array_equal(first, a) for others in learned[1:] for first, a in zip(learned[0], others, strict=True)
     )
     for moved in ("weights", "batches"):
         with pytest.raises(ValueError, match="transfer"):
-            RBM(9, solver="fast", device=launcher.name, **{moved: "transfer"})
+            RBM(9, biases=False, solver="fast", device=launcher.name, **{moved: "transfer"})

@@ -23,7 +23,7 @@ from gpumf.solvers.rbm_levels import MOST_LEVELS, level_values, n_levels_of, to_
 def test_ratings_become_levels_and_return(values, scale, levels, back):
     n = len(values)
     train = Ratings(np.arange(n), np.zeros(n), values, n, 1, scale=scale)
-    model = RBM(2, levels=levels, solver="sequential").fit(train, 1)
+    model = RBM(2, biases=False, levels=levels, solver="sequential").fit(train, 1)
     chosen = to_levels(train.values, model.scale, model.n_levels)
     assert np.allclose(model.level_values[chosen], back)
     assert model.item_weights.shape[1] == len(model.level_values)
@@ -55,7 +55,9 @@ def test_scales_of_64_bits_have_the_ratings_of_32():
 def test_ratings_that_are_no_levels_get_one_clear_error():
     def fitted(values, scale=None, **options):
         n = len(values)
-        return RBM(2, solver="sequential", **options).fit(Ratings(range(n), [0] * n, values, n, 1, scale=scale), 1)
+        return RBM(2, biases=False, solver="sequential", **options).fit(
+            Ratings(range(n), [0] * n, values, n, 1, scale=scale), 1
+        )
 
     with pytest.raises(ValueError, match="levels="):
         fitted([1, 2.3, 5], (1, 5))

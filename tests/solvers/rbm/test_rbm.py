@@ -16,7 +16,7 @@ from support import fewer, kernels_on, rated
 def test_errors_and_predictions_are_of_expected_ratings(device):
     train, test = rated(5, n_users=fewer(device, 900), n_items=20, longest=15).split(0.3)
     for kernel in kernels_on(RBM, device):
-        model = RBM(20, learning_rate=0.3, solver=kernel, device=device).fit(train, 1, test)
+        model = RBM(20, biases=False, learning_rate=0.3, solver=kernel, device=device).fit(train, 1, test)
         chosen = np.zeros((train.n_users, train.n_items, 5))
         chosen[train.users, train.items, train.values.astype(int) - 1] = 1
         hidden = reference.rbm_hidden(chosen, model.item_weights, model.hidden_biases)
@@ -32,7 +32,7 @@ def test_errors_and_predictions_are_of_expected_ratings(device):
 
 def test_without_training_ratings_the_biases_or_the_mean_are_predicted():
     train = Ratings([0, 0, 1, 2], [0, 1, 1, 0], [1, 2, 5, 2], 4, 3, scale=(1, 5))
-    model = RBM(20, solver="sequential").fit(train, 3)
+    model = RBM(20, biases=False, solver="sequential").fit(train, 3)
     assert (model.predict(np.arange(4), 2) == np.float32(train.mean)).all()
     assert np.allclose(model.user_hidden[3], 1 / (1 + np.exp(-model.hidden_biases)), atol=1e-6)
     expected = reference.rbm_expectations(
@@ -44,7 +44,16 @@ def test_without_training_ratings_the_biases_or_the_mean_are_predicted():
 def test_what_diverges_says_so(device):
     train = rated(5, seed=1, n_users=20, n_items=12, longest=9)
     for kernel in kernels_on(RBM, device):
-        model = RBM(20, solver=kernel, device=device, learning_rate=3e38, weight_decay=0.0, momentum=0.9, batch=4)
+        model = RBM(
+            20,
+            biases=False,
+            solver=kernel,
+            device=device,
+            learning_rate=3e38,
+            weight_decay=0.0,
+            momentum=0.9,
+            batch=4,
+        )
         with pytest.raises(DivergedError, match="learning_rate"):
             model.fit(train, 20)
         assert all(np.isfinite(a).all() for a in model._learned) and 0 < len(model.history) <= 20
@@ -60,20 +69,20 @@ def test_the_thesis_has_its_parameters_initial_values_and_averages(tmp_path, dev
             assert 0.004 < values.std() < 0.016 and np.abs(values.mean()) < 4 * 0.01 / np.sqrt(values.size)
         assert not np.array_equal(start[0].ravel()[: start[1].size], start[1].ravel())
         machine = {"learning_rate": 0.02, "weight_decay": 0.0, "average": "batch", "initial_biases": "normal"}
-        by_hand = RBM(20, **machine, seed=4, solver=kernel, device=device)
+        by_hand = RBM(20, biases=False, **machine, seed=4, solver=kernel, device=device)
         trained = model.fit(train, 2, test)
         assert np.array_equal(trained.item_weights, by_hand.fit(train, 2, test).item_weights)
         trained.save(tmp_path / "rbm.npz")
         assert RBM.load(tmp_path / "rbm.npz", device="cpu")._parameters == trained._parameters
-    ours = RBM(20, seed=4, solver="sequential").fit(train, 0)
+    ours = RBM(20, biases=False, seed=4, solver="sequential").fit(train, 0)
     assert np.array_equal(ours.item_weights, start[0]), "the same initial weights"
 
 
 def test_gibbs_steps_rise_by_their_schedule():
     train = rated(5, n_users=20, n_items=10, longest=8)
-    rising = RBM(20, gibbs_steps=((0, 1), (2, 3)), solver="sequential")
+    rising = RBM(20, biases=False, gibbs_steps=((0, 1), (2, 3)), solver="sequential")
     assert [rising.steps_in(epoch) for epoch in range(5)] == [1, 1, 3, 3, 3]
-    before = RBM(20, gibbs_steps=1, solver="sequential").fit(train, 2)
+    before = RBM(20, biases=False, gibbs_steps=1, solver="sequential").fit(train, 2)
     assert np.array_equal(before.item_weights, rising.fit(train, 2).item_weights)
     before.fit(train, 1, warm_start=True), rising.fit(train, 1, warm_start=True)
     assert not np.array_equal(before.item_weights, rising.item_weights)
@@ -85,7 +94,7 @@ def test_it_learns_more_than_the_items_means():
     train, test = generate(spec, seed=1).split(0.2)
     means = np.bincount(train.items, train.values, 60) / np.bincount(train.items, minlength=60)
     baseline = np.sqrt(((means[test.items] - test.values) ** 2).mean())
-    history = RBM(20, learning_rate=0.1, batch=20, solver="sequential").fit(train, 40, test).history
+    history = RBM(20, biases=False, learning_rate=0.1, batch=20, solver="sequential").fit(train, 40, test).history
     assert history.rmse[0] == pytest.approx(baseline, rel=0.02)
     assert history.rmse.min() < 0.9 * baseline
 
@@ -93,7 +102,7 @@ def test_it_learns_more_than_the_items_means():
 def test_every_kernel_has_the_same_history(device):
     train, test = rated(5, n_users=fewer(device, 900), n_items=20, longest=15).split(0.3)
     histories = [
-        RBM(20, learning_rate=0.3, solver=kernel, device=where).fit(train, 3, test).history
+        RBM(20, biases=False, learning_rate=0.3, solver=kernel, device=where).fit(train, 3, test).history
         for kernel, where in [("sequential", "cpu"), *((name, device) for name in kernels_on(RBM, device))]
     ]
     # Where a probability is within rounding of its draw, a unit may differ.
@@ -103,8 +112,8 @@ def test_every_kernel_has_the_same_history(device):
 def test_stop_warm_start_save_and_load(tmp_path):
     train, test = rated(5, n_users=60, n_items=30, longest=20).split(0.2)
     options = {"learning_rate": 0.3, "gibbs_steps": ((0, 1), (3, 2)), "batch": 10, "solver": "sequential"}
-    through = RBM(20, **options).fit(train, 5, test)
-    stopped = RBM(20, **options).fit(train, 5, test, stop=lambda row: row["epoch"] == 2)
+    through = RBM(20, biases=False, **options).fit(train, 5, test)
+    stopped = RBM(20, biases=False, **options).fit(train, 5, test, stop=lambda row: row["epoch"] == 2)
     stopped.save(tmp_path / "rbm.npz")
     loaded = RBM.load(tmp_path / "rbm.npz", device="cpu")
     pd.testing.assert_frame_equal(loaded.history, stopped.history)
@@ -120,9 +129,9 @@ def test_stop_warm_start_save_and_load(tmp_path):
 
 def test_kernels_recommend_what_the_cpu_does(launcher, monkeypatch):
     train = rated(5, seed=3, n_users=30, n_items=40, longest=20)
-    model = RBM(8, learning_rate=0.2, batch=10, solver="fast", device=launcher.name).fit(train, 3)
+    model = RBM(8, biases=False, learning_rate=0.2, batch=10, solver="fast", device=launcher.name).fit(train, 3)
     seen, users = train.by_user, np.arange(30)
-    learned = (model.user_hidden, model.item_weights, model.visible_biases), model.level_values, model._item_known
+    learned = (*model._learned[:3], *model._learned[4:]), model._item_known
     there, here = (expectation_ranking(*learned, seen, 12, device) for device in (launcher.name, "cpu"))
     assert isinstance(there, ExpectationKernelRanking) and isinstance(here, ExpectationRanking)
     assert isinstance(model._ranking_without(seen, 12), ExpectationKernelRanking)
@@ -141,7 +150,7 @@ def test_kernels_recommend_what_the_cpu_does(launcher, monkeypatch):
 
 def test_recommend_takes_the_highest_expected_ratings():
     train, test = rated(5, n_users=40, n_items=30, longest=20).split(0.3)
-    model = RBM(20, learning_rate=0.3, solver="sequential").fit(train, 4)
+    model = RBM(20, biases=False, learning_rate=0.3, solver="sequential").fit(train, 4)
     users = np.flatnonzero(train.by_user.counts)  # the others get popular items
     everything = model.predict(np.arange(train.n_users)[:, None], np.arange(train.n_items))
     everything[:, np.bincount(train.items, minlength=train.n_items) == 0] = np.nan

@@ -16,7 +16,7 @@ CEILINGS = {"copy_bytes_per_second": 1e9, "fp32_flops": 1e9}
 
 
 def test_the_least_work_of_an_epoch_is_that_of_its_batches():
-    ratings, model = ragged_ratings(seed=0), RBM(6, batch=7, gibbs_steps=2, solver="sequential")
+    ratings, model = ragged_ratings(seed=0), RBM(6, biases=False, batch=7, gibbs_steps=2, solver="sequential")
     model.fit(ratings, 0)
     trainer = model.make_solver(ratings)
     order = batch_order(0, 0, len(trainer.batches))
@@ -36,7 +36,7 @@ def test_versions_are_timed_whole_and_by_updates(version, host):
     slow = version in ("thesis, batches", "thesis, transfer")
     ratings = ragged_ratings(12, 9, 6, seed=1)
     device = "cpu" if kernel == "sequential" else "emulator"
-    model = RBM(4, batch=5, solver=kernel, device=device, **of.options)
+    model = RBM(4, biases=False, batch=5, solver=kernel, device=device, **of.options)
     rows = pd.DataFrame(rbm_speed._timings(model, ratings, 1, slow, 3, CEILINGS))
     updates = {*rbm_speed.UPDATES, rbm_speed.BATCHES} if kernel == "thesis" else set()
     assert set(rows.part) == {"prepare", "epoch"} | updates

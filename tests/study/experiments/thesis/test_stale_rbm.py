@@ -15,7 +15,7 @@ from support import ragged_ratings
 def test_a_stale_machine_keeps_its_weights_and_may_be_shown_newer_ratings():
     ratings = ragged_ratings(seed=2)
     old, new = ratings.select(np.arange(ratings.nnz // 2)), ratings
-    rbm = RBM(5, solver="sequential").fit(old, 3)
+    rbm = RBM(5, biases=False, solver="sequential").fit(old, 3)
     before = rbm.user_hidden.copy()
     shown = stale_rbm.shown_all(rbm, new)
     np.testing.assert_array_equal(shown.item_weights, rbm.item_weights)
