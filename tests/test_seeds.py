@@ -74,6 +74,7 @@ WITH_A_SEED = {
     "Fast.rotation": lambda seed: Fast.rotation(1, seed),
     "shuffled_diagonals": lambda seed: shuffled_diagonals(9, seed, 0),
     "shuffled_blocks": lambda seed: sgd_partition.shuffled_blocks(RATINGS, 3, seed),
+    "_dealt": lambda seed: sgd_partition._dealt(RATINGS, 3, seed),
     "waves": lambda seed: sgd_partition.waves(RATINGS, 4, 6, seed),
     "tiled": lambda seed: vars(sgd_partition.tiled(RATINGS, 4, 20, 3, 8, seed)),
     "Lists.evaluate_sampled": by_evaluate_sampled,
