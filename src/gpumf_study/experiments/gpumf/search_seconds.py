@@ -83,7 +83,10 @@ def loop(model, parameters, ratings, epochs, folds, metric):
         setting = dict(zip(parameters, values, strict=True))
         fits = (type(model)(**model.get_params() | setting).fit(train, epochs) for train, _ in pairs)
         judged = zip(fits, (test for _, test in pairs), strict=True)
-        scores = [fit.score(test)[metric] if metric == "rmse" else fit.rank(test, 10)["ndcg"] for fit, test in judged]
+        scores = [
+            fit.score(test)[metric] if metric == "rmse" else fit.evaluate_ranking(test, 10)["ndcg"]
+            for fit, test in judged
+        ]
         found.append((setting, float(np.mean(scores))))
     return (min if metric == "rmse" else max)(found, key=lambda one: one[1])
 
