@@ -140,7 +140,7 @@ def publications():
     for model in (ALS, SGD, RBM):
         schemes = {name: scheme for name, scheme in model.solver_classes().items() if hasattr(scheme, "source")}
         for scheme in schemes.values():
-            files = scheme.source, getattr(scheme, "solver_source", scheme.source)
+            files = {getattr(scheme, name, None) for name in ("source", "solver_source")} - {None}
             found |= dict.fromkeys(files, scheme.publication)
         of_versions = {version: schemes.get(kernel) for version, (kernel, _) in model.versions().items()}
         found |= {version: scheme.publication for version, scheme in of_versions.items() if scheme}
