@@ -71,7 +71,8 @@ def race(steps: pd.DataFrame, static: Figure) -> Widget:
     from gpumf_study.experiments.gpumf import race_steps
 
     orders: list[dict[str, Any]] = []
-    for _, order in steps.groupby("seed"):
+    steps = steps.rename(columns=lambda name: name.removeprefix("x_"))
+    for _, order in steps.groupby("repeat"):
         told = {"outcome": order.outcome.iloc[0], "first": int(order.group.iloc[0]), "steps": _replayed(order)}
         if not any((told["outcome"], told["first"]) == (one["outcome"], one["first"]) for one in orders):
             orders.append(told)

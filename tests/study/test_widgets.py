@@ -55,11 +55,12 @@ def test_no_text_of_the_data_ends_its_element():
 def test_an_order_leaves_what_the_kernel_left():
     steps = frame("race_steps")
     data = widgets.race(steps, EMPTY).data
+    steps = steps.rename(columns=lambda name: name.removeprefix("x_"))
     assert {one["outcome"] for one in data["orders"]} == set(steps.outcome)
     for one in data["orders"]:
         writes = [step["value"] for step in one["steps"] if (step["cell"], step["access"]) == ("p", "write")]
         recorded = steps[steps.outcome == one["outcome"]]
-        of_first = recorded[(recorded.step == 0) & (recorded.group == one["first"])].user_factor
+        of_first = recorded[(recorded.step == 0) & (recorded.group == one["first"])].value
         assert writes[-1] == pytest.approx(of_first.iloc[0], abs=1e-4)
         assert len(one["steps"]) == recorded.step.max() + 1
     lost = [one for one in data["orders"] if one["outcome"] != "both count"]

@@ -243,8 +243,8 @@ def test_updates_are_summed_up_by_popularity():
 def test_the_summary_of_lost_updates_weighs_both_sides(host):
     parameters = lost_updates.PROFILES["smoke"] | {"schemes": ["sequential", "fast, locked"]}
     frame = lost_updates.run(**parameters)
-    frame.loc[frame.side == "items", "counted"] /= 2
-    frame["seconds"] = np.where(frame.epoch == 0, 1e9, 2.0)
+    frame.loc[frame.x_side == "items", "value"] /= 2
+    frame["seconds"] = np.where(frame.repeat == 0, 1e9, 2.0)
     table = lost_updates.summary(frame)
     assert list(table.scheme) == parameters["schemes"] and list(table.device) == ["cpu", "emulator"]
     assert np.allclose(table[["of_users", "of_items", "of_popular_items"]], [1, 0.5, 0.5], atol=0.003)

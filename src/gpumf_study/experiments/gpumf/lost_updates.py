@@ -35,7 +35,6 @@ from gpumf.solvers.sgd_base import Updates, draw_key
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf import sgd_schemes
-from gpumf_study.findings import Finding, Target
 
 SCHEMES = sgd_schemes.SCHEMES | {
     "fast, one look": ("fast", {"reread": False}),
@@ -84,12 +83,10 @@ def run(data, random, schemes, factors, epochs, device):
     epochs : int, at most 8; the first one is slower, as kernels are loaded in it
     device : 'cuda' or 'emulator', for the schemes that are kernels
 
-    Returns
-    -------
-    DataFrame with a row a decile and epoch: data, scheme (a label), kernel, device, factors, nnz, side ('users' or
-    'items'), decile (of that side's rows with ratings by their number, 10 the most popular), rows, epoch (from 0),
-    updates (attempted), counted (of those, the ones that nobody overwrote: the share of the marked ones, row by row),
-    seconds (of the epoch, by the device's events, the same for all deciles)
+    A row is a decile and an epoch (`repeat`, from 0): x_side ('users' or 'items'), x_decile (of that side's rows with
+    ratings by their number, 10 the most popular), x_rows, x_updates (attempted), the metric counted (of those, the
+    ones that nobody overwrote: the share of the marked ones, row by row), and seconds (of the epoch, by the
+    device's events, the same for all deciles).
     """
     frames, identities = [], []
     for made in [*data, *random]:
@@ -102,12 +99,13 @@ def run(data, random, schemes, factors, epochs, device):
         for label, f, whose in tqdm(cases, desc=f"lost_updates {ratings.name}", leave=False):
             kernel, options = SCHEMES[label]
             place = "cpu" if SGD.solvers()[kernel] == "cpu" else device
-            what = {"data": ratings.name, "scheme": label, "kernel": kernel, "device": place, "factors": f}
+            what = {"data": ratings.name, **sgd_schemes.columns_of(label), "device": place, "factors": f}
             for epoch, seconds, taken, share in counts(sides[whose], f, epochs, kernel, place, **options):
-                measured = {"nnz": ratings.nnz, "side": whose, "epoch": epoch, "seconds": seconds}
+                measured = {"x_nnz": ratings.nnz, "x_side": whose, "repeat": epoch, "seconds": seconds}
                 frames.append(deciles(sides[whose].n_ratings, taken, share).assign(**what, **measured))
-    columns = [*what, *measured, "decile", "rows", "updates", "counted"]
-    frame = pd.concat(frames, ignore_index=True)[columns]
+    frame = pd.concat(frames, ignore_index=True).rename(columns={"counted": "value"})
+    frame = frame.rename(columns={name: f"x_{name}" for name in ("decile", "rows", "updates")})
+    frame = frame.assign(task="epoch", model="SGD", phase="train", metric="counted")
     frame.attrs["datasets"] = identities
     return frame
 
@@ -219,29 +217,26 @@ def deciles(n_ratings, taken, share):
 
 
 def summary(frame):
-    """What is left of each scheme's updates, from the frame of `run`.
+    """Return what is left of each scheme's updates, a row a data set, scheme, device and number of factors.
 
-    Returns
-    -------
-    DataFrame with a row a data set, scheme and number of factors: data, scheme, device, factors, of_users, of_items
-    (shares of the updates that count), of_popular_items (of the tenth of the items with the most ratings),
-    attempted_per_second (median over the epochs but the first), effective_per_second (of an update, which moves two
-    rows, each counts for a half)
+    Columns are of_users, of_items (shares of the updates that count), of_popular_items (of the tenth of the items
+    with the most ratings), attempted_per_second (median over the epochs but the first), effective_per_second (of an
+    update, which moves two rows, each counts for a half).
     """
     names = ["data", "scheme", "device", "factors"]
     rows = []
-    for key, runs in frame.groupby(names, sort=False):
-        sums = runs.groupby("side")[["updates", "counted"]].sum()
-        share = sums.counted / sums.updates
-        of_items = runs[runs.side == "items"]
-        popular = of_items[of_items.decile == of_items.decile.max()]
-        attempted = (runs.nnz / runs.seconds)[runs.epoch > 0].median()
+    for key, runs in frame.assign(scheme=sgd_schemes.labels(frame)).groupby(names, sort=False):
+        sums = runs.groupby("x_side")[["x_updates", "value"]].sum()
+        share = sums.value / sums.x_updates
+        of_items = runs[runs.x_side == "items"]
+        popular = of_items[of_items.x_decile == of_items.x_decile.max()]
+        attempted = (runs.x_nnz / runs.seconds)[runs.repeat > 0].median()
         rows.append(
             dict(zip(names, key, strict=True))
             | {
                 "of_users": share.users,
                 "of_items": share["items"],
-                "of_popular_items": popular.counted.sum() / popular.updates.sum(),
+                "of_popular_items": popular.value.sum() / popular.x_updates.sum(),
                 "attempted_per_second": attempted,
                 "effective_per_second": attempted * (share.users + share["items"]) / 2,
             }
@@ -250,46 +245,20 @@ def summary(frame):
 
 
 def figure(frame):
-    """The share of the items' updates that count, by popularity, a row a scheme, a panel a data set.
+    """Draw the share of the items' updates that count by popularity, a row a scheme, a panel a data set.
 
     Of the largest number of factors.
     """
-    shown = frame[(frame.side == "items") & (frame.factors == frame.factors.max())]
+    frame = frame.assign(scheme=sgd_schemes.labels(frame))
+    shown = frame[(frame.x_side == "items") & (frame.factors == frame.factors.max())]
     names, order = shown.data.unique(), list(shown.scheme.unique())[::-1]
     figure, (axes,) = style.panels(columns=len(names), height=1.6 + 0.24 * len(order), sharey=True)
     for axis, name in zip(axes, names, strict=True):
-        sums = shown[shown.data == name].groupby(["scheme", "decile"])[["updates", "counted"]].sum()
-        share = (sums.counted / sums.updates).unstack().reindex(order)
+        sums = shown[shown.data == name].groupby(["scheme", "x_decile"])[["x_updates", "value"]].sum()
+        share = (sums.value / sums.x_updates).unstack().reindex(order)
         image = axis.pcolormesh(share.columns, np.arange(len(order)), share, vmin=0, vmax=1, cmap="viridis")
         axis.set_yticks(np.arange(len(order)), order)
-        axis.set(xlabel="decile of items by popularity", title=name, xticks=[1, 5, 10])
+        axis.set(xlabel="decile of items by popularity", title=style.data_name(name), xticks=[1, 5, 10])
         axis.grid(False)
     figure.colorbar(image, ax=list(axes)).ax.set_xlabel("share of\nupdates", labelpad=10)
     return figure
-
-
-def _lost(frame, data, scheme, factors):
-    """The share of the items' updates that are overwritten, and half of what it varies from epoch to epoch."""
-    rows = frame[
-        (frame.data == data) & (frame.scheme == scheme) & (frame.factors == factors) & (frame.side == "items")
-    ]
-    sums = rows.groupby("epoch")[["updates", "counted"]].sum()
-    lost = 1 - sums.counted / sums.updates
-    return lost.median(), (lost.max() - lost.min()) / 2, "of 1"
-
-
-_SETS = {"jester-1": "Jester, part 1", "ml-1m-synthetic": "MovieLens 1M twin", "douban-synthetic": "Douban twin"}
-
-# A tenth is what a learning rate larger by a tenth makes up for.
-FINDINGS = [
-    Finding(
-        f"sgd-fast-lost-{data}-{factors}",
-        "gpumf",
-        None,
-        f"SGD, fast | {name} | {factors} factors | share of the items' updates that others overwrite",
-        partial(_lost, data=data, scheme="fast", factors=factors),
-        Target(0.10, 0.02),
-    )
-    for data, name in _SETS.items()
-    for factors in (16, 128)
-]

@@ -17,6 +17,7 @@ from gpumf.solvers.sgd_base import kernel_steps
 from gpumf_study import figure_style as style
 
 RATE, REGULARIZATION, KEY = 0.05, 0.02, 0
+LABELS = {"lost_share": "share of updates lost", "distance": "distance from one after another"}
 
 _SMALL = {"n_users": 30, "n_items": 20, "factors": 8, "n_updates": 600}
 PROFILES = {
@@ -31,16 +32,14 @@ why_unavailable = partial(backends.why_unavailable, "emulator")
 def run(groups, seeds, n_users, n_items, factors, n_updates):
     """Make the same updates of random factors, on every rating of a small matrix, in as many orders as seeds.
 
+    Metrics are lost_share (of the writes of a factor, those over something that another group wrote there since this
+    one read it), distance (of all factors from those of the same updates one after another, relative to how far these
+    went), and rmse (of the ratings in the end).
+
     Parameters
     ----------
     groups : list of int, 1 to 64: how many update at a time
-    seeds, n_users, n_items, factors (up to 16), n_updates : int
-
-    Returns
-    -------
-    DataFrame with a row a run: groups, seed, lost_share (of the writes of a factor, those over something that another
-    group wrote there since this one read it), distance (of all factors from those of the same updates one after
-    another, relative to how far these went), rmse (of the ratings in the end)
+    factors : up to 16
     """
     rng = np.random.default_rng(0)
     users, items = (a.ravel() for a in np.indices((n_users, n_items)))
@@ -56,7 +55,9 @@ def run(groups, seeds, n_users, n_items, factors, n_updates):
             _, squared = reference.sum_errors(ratings, p, q)
             distance = np.linalg.norm(np.concatenate([p, q]) - one_by_one) / way
             rows.append((n_groups, seed, lost_share(trace), distance, np.sqrt(squared / ratings.nnz)))
-    return pd.DataFrame(rows, columns=["groups", "seed", "lost_share", "distance", "rmse"])
+    frame = pd.DataFrame(rows, columns=["x_groups", "repeat", *LABELS, "rmse"])
+    frame = frame.melt(["x_groups", "repeat"], var_name="metric")
+    return frame.assign(task="race", model="SGD", solver="hogwild", device="emulator", factors=factors)
 
 
 def updates(ratings, user_factors, item_factors, rate, regularization, key, n_updates, n_groups, seed):
@@ -96,12 +97,12 @@ def lost_share(trace):
 
 
 def figure(frame):
-    """What races do, against the number of groups that update at a time; a point a run, a line the medians."""
+    """Draw what races do against the number of groups that update at a time; a point a run, a line the medians."""
     figure, axes = style.panels(columns=2, height=3.6)
-    labels = {"lost_share": "share of updates lost", "distance": "distance from one after another"}
-    for axis, (column, label) in zip(axes[0], labels.items(), strict=True):
-        axis.plot(frame.groups, frame[column], "o", color=style.COLOURS["sky"], alpha=0.4, label="an order")
-        axis.plot(frame.groupby("groups")[column].median(), color=style.COLOURS["blue"], label="median")
+    for axis, (metric, label) in zip(axes[0], LABELS.items(), strict=True):
+        runs = frame[frame.metric == metric]
+        axis.plot(runs.x_groups, runs.value, "o", color=style.COLOURS["sky"], alpha=0.4, label="an order")
+        axis.plot(runs.groupby("x_groups").value.median(), color=style.COLOURS["blue"], label="median")
         axis.set(xlabel="groups that update at a time", ylabel=label)
         axis.set_xscale("log", base=2)
     style.legend(figure, axes[0, 0], 2)
@@ -109,8 +110,5 @@ def figure(frame):
 
 
 def summary(frame):
-    """Medians over the orders: a DataFrame with the index groups and the columns lost_share, distance, rmse."""
-    return frame.groupby("groups")[["lost_share", "distance", "rmse"]].median()
-
-
-FINDINGS = []
+    """Return the medians over the orders: the index is x_groups, the columns are the metrics."""
+    return frame.groupby(["x_groups", "metric"]).value.median().unstack()

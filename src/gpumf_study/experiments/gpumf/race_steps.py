@@ -27,11 +27,9 @@ why_unavailable = partial(backends.why_unavailable, "emulator")
 def run(seeds):
     """Make the two updates in as many orders as there are seeds.
 
-    Returns
-    -------
-    DataFrame with a row a read or write of a factor: seed, step, group (0 or 1, of an update each), access, array
-    ('user_factors' or 'item_factors'), element; and, the same for all steps of a seed, user_factor (the user's only
-    factor in the end) and outcome ('both count', 'update 0 is lost', 'update 1 is lost')
+    A row is a read or write of a factor: x_step, x_group (0 or 1, of an update each), x_access, x_array
+    ('user_factors' or 'item_factors'), x_element; and, the same for all steps of a repeat, the metric user_factor
+    (the user's only factor in the end) and x_outcome ('both count', 'update 0 is lost', 'update 1 is lost').
     """
     frames = []
     for seed in range(seeds):
@@ -39,9 +37,10 @@ def run(seeds):
         steps = trace[trace.array.str.endswith("factors")].reset_index(drop=True)
         steps.insert(0, "group", steps.pop("thread") // 16)
         steps.insert(0, "step", steps.index)
-        steps.insert(0, "seed", seed)
-        frames.append(steps.assign(user_factor=user[0, 0], outcome=_outcome(steps)))
-    return pd.concat(frames, ignore_index=True)
+        outcome = _outcome(steps)
+        steps = steps.rename(columns=lambda name: f"x_{name}")
+        frames.append(steps.assign(x_outcome=outcome, repeat=seed, metric="user_factor", value=user[0, 0]))
+    return pd.concat(frames, ignore_index=True).assign(task="race", solver="hogwild", device="emulator")
 
 
 def _outcome(steps):
@@ -53,13 +52,10 @@ def _outcome(steps):
 
 
 def summary(frame):
-    """How often each outcome is, of the orders tried: a Series of shares with the index outcome."""
-    return frame.groupby("seed").outcome.first().value_counts(normalize=True).sort_index()
+    """Return how often each outcome is, of the orders tried: a Series of shares with the index x_outcome."""
+    return frame.groupby("repeat").x_outcome.first().value_counts(normalize=True).sort_index()
 
 
 def figure(frame):
-    """The share of the orders that lead to each outcome."""
+    """Draw the share of the orders that lead to each outcome."""
     return style.dots(summary(frame), "share of the orders tried", log=False)
-
-
-FINDINGS = []

@@ -32,11 +32,9 @@ def run(n_users, n_items, nnz, seed):
     n_users, n_items, nnz : int, the shape of the matrix and its ratings
     seed : int, of the ratings and of every scheme
 
-    Returns
-    -------
-    DataFrame with a row an update: scheme, block, member (who), turn (when, from 0), user, item, moves ('both'
-    vectors, or the 'user' alone: of `kato_hosino` the first half of an epoch is here; of `cu2rec` who comes too late
-    for the item). Ratings that a scheme draws twice have two rows.
+    A row is an update: x_block, x_member (who), the metric turn (when, from 0), x_user, x_item, x_moves ('both'
+    vectors, or the 'user' alone: of `kato_hosino` the first half of an epoch is here; of `cu2rec` who comes too
+    late for the item). x_number counts the updates of a solver: ratings that it draws twice have two rows.
     """
     where = np.flatnonzero(random_subset(n_users * n_items, nnz, seed))
     ratings = Ratings(where // n_items, where % n_items, np.ones(nnz), n_users, n_items)
@@ -49,22 +47,25 @@ def run(n_users, n_items, nnz, seed):
         frame = pd.DataFrame(updates, columns=["block", "member", "turn", "rating", "moves"])
         frame = frame[frame.moves != "item"]
         frame["user"], frame["item"] = ratings.users[frame.rating], ratings.items[frame.rating]
-        frame.insert(0, "scheme", name)
-        frames.append(frame.drop(columns="rating"))
+        frame = frame.drop(columns="rating").rename(columns={"turn": "value"}).assign(number=range(len(frame)))
+        frame = frame.rename(columns=lambda column: column if column == "value" else f"x_{column}")
+        frames.append(frame.assign(task="assignment", model="SGD", solver=name, metric="turn"))
     return pd.concat(frames, ignore_index=True)
 
 
-def summary(frame):
-    """What the schemes' epochs come to, from the frame of `run`.
+def _plain(frame):
+    """The frame of `run` with the columns scheme, block, member, turn, user, item and moves."""
+    return frame.rename(columns=lambda name: name.removeprefix("x_")).rename(
+        columns={"solver": "scheme", "value": "turn"}
+    )
 
-    Returns
-    -------
-    DataFrame with a row a scheme: scheme, turns (until the last one is done), busy (the share of them in which one of
-    the four has something to do), meets (the share of updates that move a vector that another one moves in the same
-    turn)
+
+def summary(frame):
+    """Return by scheme: turns (until the last one is done), busy (the share of them in which one of the four has
+    something to do), meets (the share of updates that move a vector that another one moves in the same turn).
     """
     rows = []
-    for scheme, updates in frame.groupby("scheme", sort=False):
+    for scheme, updates in _plain(frame).groupby("scheme", sort=False):
         turns = updates.turn.max() + 1
         of_item = updates[updates.moves == "both"]
         meets = updates.duplicated(["turn", "user"], keep=False)
@@ -83,11 +84,12 @@ _WORKERS = {
 
 
 def figure(frame):
-    """A small matrix for each scheme: the colour says who takes a rating, the number in which turn.
+    """Draw a small matrix for each scheme: the colour says who takes a rating, the number in which turn.
 
     A frame instead of a filled square: the update moves the user's vector alone. A plus: the rating is drawn again. A
     grey square: it is not drawn at all.
     """
+    frame = _plain(frame)
     rows = -(-frame.scheme.nunique() // 3)
     figure, axes = style.panels(columns=3, rows=rows, width=5.2, height=2.9 * rows)
     ratings = frame[["user", "item"]].drop_duplicates()
@@ -123,6 +125,3 @@ def figure(frame):
     figure.legend(handles=handles, loc="outside upper center", ncols=2, frameon=False, fontsize=9)
     figure.supxlabel("Computed from the package's partitions and orders, not measured.", fontsize=8)
     return figure
-
-
-FINDINGS = []

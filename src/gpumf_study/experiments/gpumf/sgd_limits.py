@@ -25,12 +25,9 @@ PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "repeats":
 def run(data, factors, repeats):
     """Time epochs of Hogwild, CuMF_SGD and `fast` on this machine's GPU, or of the CPU's kernels where there is none.
 
-    Returns
-    -------
-    DataFrame with a row a timing: data, kernel, device, factors, nnz, runs (of a user's ratings for which its row is
-    fetched once; nnz for all but `fast`), repeat, seconds, bytes, flops, limit_seconds, fraction_of_limit, row_bytes
-    (of user and item rows that the plan reads and writes), gather_seconds (of ratings and rows at the copy bandwidth:
-    what they would take if caches answered none)
+    Beside each timing: x_runs (of a user's ratings for which its row is fetched once; x_nnz for all but `fast`),
+    x_bytes, x_flops, x_limit_seconds (the roofline bound), x_fraction_of_limit, x_row_bytes (of user and item rows
+    that the plan reads and writes), x_gather_seconds (of ratings and rows at the copy bandwidth, without caches).
     """
     device = "cuda" if backends.available() else "cpu"
     timed, ceilings = _limits.clock(device), _limits.ceilings(device)
@@ -45,14 +42,15 @@ def run(data, factors, repeats):
         runs, row_bytes = plan(model, train)
         gather = (12 * train.nnz + row_bytes) / ceilings["copy_bytes_per_second"]
         limit = _limits.limit_seconds(moved, flops, ceilings, kernel)
-        what = ratings.name, kernel, device, factors, train.nnz, runs
+        what = ratings.name, kernel, device, factors
+        counted = train.nnz, runs, moved, flops, row_bytes, gather
         rows += [
-            (*what, k, seconds, moved, flops, limit, limit / seconds, row_bytes, gather)
+            (*what, k, seconds, *counted, limit, limit / seconds)
             for k, seconds in enumerate(timed(lambda t=trainer: t.epoch(0), repeats))
         ]
-    columns = ["data", "kernel", "device", "factors", "nnz", "runs", "repeat", "seconds", "bytes", "flops"]
-    columns += ["limit_seconds", "fraction_of_limit", "row_bytes", "gather_seconds"]
-    frame = pd.DataFrame(rows, columns=columns)
+    columns = ["data", "solver", "device", "factors", "repeat", "seconds", "x_nnz", "x_runs", "x_bytes", "x_flops"]
+    columns += ["x_row_bytes", "x_gather_seconds", "x_limit_seconds", "x_fraction_of_limit"]
+    frame = pd.DataFrame(rows, columns=columns).assign(task="epoch", model="SGD", phase="train")
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
@@ -76,44 +74,38 @@ def plan(model, train):
 
 
 def summary(frame):
-    """An epoch of each kernel, from the frame of `run`.
+    """Return an epoch of each solver, medians: the rate, the bounds, ratings a run, and bytes an update.
 
-    Returns
-    -------
-    DataFrame with a row a kernel: kernel, seconds (median), updates_per_second, limit_seconds, fraction_of_limit
-    (medians), gather_seconds, ratings_a_run, bytes_an_update (of its rating and of rows)
+    The bytes of an update are those of its rating and of rows.
     """
-    table = frame.groupby("kernel", sort=False).median(numeric_only=True).reset_index()
+    table = frame.groupby("solver", sort=False).median(numeric_only=True).reset_index()
     return pd.DataFrame(
         {
-            "kernel": table.kernel,
+            "kernel": table.solver,
             "seconds": table.seconds,
-            "updates_per_second": table.nnz / table.seconds,
-            "limit_seconds": table.limit_seconds,
-            "fraction_of_limit": table.fraction_of_limit,
-            "gather_seconds": table.gather_seconds,
-            "ratings_a_run": table.nnz / table.runs,
-            "bytes_an_update": 12 + table.row_bytes / table.nnz,
+            "updates_per_second": table.x_nnz / table.seconds,
+            "limit_seconds": table.x_limit_seconds,
+            "fraction_of_limit": table.x_fraction_of_limit,
+            "gather_seconds": table.x_gather_seconds,
+            "ratings_a_run": table.x_nnz / table.x_runs,
+            "bytes_an_update": 12 + table.x_row_bytes / table.x_nnz,
         }
     )
 
 
 def figure(frame):
-    """Seconds of an epoch beside what its bytes would take without caches, and beside the limit."""
+    """Draw seconds of an epoch beside what its bytes would take without caches, and beside the roofline bound."""
     table = summary(frame)[::-1]
     figure, ((axis,),) = style.panels(height=1.4 + 0.5 * len(table))
     place = np.arange(len(table))
     for column, mark, colour, label in (
         ("seconds", "o", "green", "measured (median)"),
         ("gather_seconds", "|", "black", "its bytes, without caches"),
-        ("limit_seconds", "x", "orange", "limit"),
+        ("limit_seconds", "x", "orange", "roofline bound"),
     ):
         axis.plot(table[column], place, mark, color=style.COLOURS[colour], label=label, markersize=9)
     axis.set_yticks(place, [style.LOOKS["SGD", kernel].name for kernel in table.kernel])
-    axis.set(xlabel=f"seconds an epoch of {frame.data.iloc[0]}", ylim=(-0.5, len(table) - 0.5))
+    axis.set(xlabel=f"seconds an epoch of {style.data_name(frame.data.iloc[0])}", ylim=(-0.5, len(table) - 0.5))
     style.log_scale(axis.xaxis)
     style.legend(figure, axis, 3)
     return figure
-
-
-FINDINGS = []

@@ -132,6 +132,19 @@ def usable(labels=None):
     return {label: SCHEMES[label] for label in labels or SCHEMES if places[SCHEMES[label][0]] in devices}
 
 
+def columns_of(label):
+    """Return the columns of the schema that stand for a label of SCHEMES: solver and variant, where there is one."""
+    solver, _, variant = label.partition(", ")
+    return {"solver": solver, "variant": variant or np.nan}
+
+
+def labels(frame):
+    """Return the label of SCHEMES of each row of a frame with the columns of `columns_of`."""
+    if "variant" not in frame:
+        return frame.solver
+    return frame.solver.where(frame.variant.isna(), frame.solver + ", " + frame.variant.fillna(""))
+
+
 def reference_of(scheme):
     """The label of the scheme to which the errors of a scheme are compared."""
     return DRAWN if SCHEMES[scheme][0] in _DRAWING else ONCE_EACH

@@ -13,7 +13,7 @@ from gpumf import SGD
 from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
-from gpumf_study.experiments.gpumf.sgd_schemes import SCHEMES, reference_of, usable
+from gpumf_study.experiments.gpumf.sgd_schemes import SCHEMES, columns_of, labels, reference_of, usable
 
 RATES = {"regularization": 0.06, "learning_rate": 0.02, "schedule": schedules.Power(0.1)}
 RATES_OF_CU2REC = {
@@ -48,10 +48,7 @@ def run(data, schemes, factors, folds, seeds, epochs, epochs_of_cu2rec):
     factors, seeds, epochs, epochs_of_cu2rec : int
     folds : int, of five, that are used
 
-    Returns
-    -------
-    DataFrame with a row a training: scheme, kernel, device, fold, seed, rmse, mae (on the fold's test ratings, after
-    the last epoch)
+    Errors are those of the fold's test ratings after the last epoch.
     """
     chosen = usable(schemes)
     ratings = load_ratings(data)
@@ -65,35 +62,26 @@ def run(data, schemes, factors, folds, seeds, epochs, epochs_of_cu2rec):
                 fitted = SGD(factors, solver=kernel, seed=seed, biases=True, clip=False, **rates, **options).fit(
                     train, n
                 )
-                errors = fitted.score(test)
-                rows.append((label, kernel, fitted.device, fold, seed, errors["rmse"], errors["mae"]))
-    frame = pd.DataFrame(rows, columns=["scheme", "kernel", "device", "fold", "seed", "rmse", "mae"])
+                what = columns_of(label) | {"device": fitted.device, "repeat": seed, "x_fold": fold}
+                rows += [what | {"metric": name, "value": error} for name, error in fitted.score(test).items()]
+    frame = pd.DataFrame(rows).assign(data=ratings.name, task="fit", model="SGD", factors=factors)
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
 
 def by_seed(frame):
-    """The mean RMSE over the folds from each seed, and how far it is above its reference's.
+    """Return by scheme and repeat the mean RMSE over the folds, and its gap to that of the reference.
 
     The reference is `sgd_schemes.reference_of` the scheme, from the same seed.
-
-    Returns
-    -------
-    DataFrame with a row a scheme and seed: scheme, seed, rmse, gap
     """
-    means = frame.groupby(["scheme", "seed"], sort=False).rmse.mean().reset_index()
-    references = means.set_index(["scheme", "seed"]).rmse
-    wanted = [(reference_of(row.scheme), row.seed) for row in means.itertuples()]
-    return means.assign(gap=means.rmse - references.reindex(wanted).to_numpy())
+    rmse = frame[frame.metric == "rmse"]
+    means = rmse.assign(scheme=labels(rmse)).groupby(["scheme", "repeat"], sort=False).value.mean()
+    wanted = [(reference_of(scheme), repeat) for scheme, repeat in means.index]
+    return means.rename("rmse").reset_index().assign(gap=means.to_numpy() - means.reindex(wanted).to_numpy())
 
 
 def summary(frame):
-    """Where each scheme ends, over the seeds, from the frame of `run`.
-
-    Returns
-    -------
-    DataFrame with a row a scheme: scheme, rmse (mean), spread (standard deviation), gap (mean), largest_gap
-    """
+    """Return by scheme, over the seeds: rmse (mean), spread (standard deviation), gap (mean), largest_gap."""
     seeds = by_seed(frame).groupby("scheme", sort=False)
     return seeds.agg(
         rmse=("rmse", "mean"), spread=("rmse", "std"), gap=("gap", "mean"), largest_gap=("gap", "max")
@@ -101,7 +89,7 @@ def summary(frame):
 
 
 def figure(frame, bound=0.005):
-    """How far the RMSE of every scheme is above that of its reference from the same seed, a point a seed.
+    """Draw how far the RMSE of every scheme is above that of its reference from the same seed, a point a seed.
 
     bound : a distance that is marked
     """
@@ -116,6 +104,3 @@ def figure(frame, bound=0.005):
     axis.set(xlabel="test RMSE above that of the reference, mean of the folds")
     style.legend(figure, axis, 3)
     return figure
-
-
-FINDINGS = []

@@ -9,7 +9,7 @@ from gpumf_study.experiments.gpumf import sgd_assignment
 
 @pytest.mark.parametrize("seed", range(5))
 def test_in_a_turn_everybody_makes_one_update_and_an_epoch_takes_every_rating(seed):
-    frame = sgd_assignment.run(n_users=9, n_items=5, nnz=37, seed=seed)
+    frame = sgd_assignment._plain(sgd_assignment.run(n_users=9, n_items=5, nnz=37, seed=seed))
     assert not frame.duplicated(["scheme", "block", "member", "turn"]).any()
     assert frame.block.isin([0, 1]).all() and frame.member.isin([0, 1]).all()
     for scheme, updates in frame.groupby("scheme"):
@@ -25,6 +25,7 @@ def test_in_a_turn_everybody_makes_one_update_and_an_epoch_takes_every_rating(se
 def test_schemes_without_conflicts_meet_nobody_and_owners_share_no_items():
     frame = sgd_assignment.run(n_users=9, n_items=5, nnz=40, seed=1)
     table = sgd_assignment.summary(frame).set_index("scheme")
+    frame = sgd_assignment._plain(frame)
     assert (table.meets[["kato_hosino", "gpusgd", "newgpusgd", "cu2rec"]] == 0).all()
     assert (table.meets[["hogwild", "bsgd", "esgd", "cumf_sgd"]] > 0).all() and (table.busy <= 1).all()
     fast = frame[frame.scheme == "fast"]
@@ -36,7 +37,7 @@ def test_schemes_without_conflicts_meet_nobody_and_owners_share_no_items():
 def test_meetings_are_counted_for_the_vectors_that_move():
     rows = [("a", 0, 0, 0, 1, 5, "both"), ("a", 0, 1, 0, 2, 5, "both"), ("a", 0, 0, 1, 1, 5, "both")]
     rows += [("b", 0, 0, 0, 1, 5, "both"), ("b", 0, 1, 0, 2, 5, "user"), ("b", 1, 1, 0, 1, 6, "user")]
-    frame = pd.DataFrame(rows, columns=["scheme", "block", "member", "turn", "user", "item", "moves"])
+    frame = pd.DataFrame(rows, columns=["solver", "x_block", "x_member", "value", "x_user", "x_item", "x_moves"])
     table = sgd_assignment.summary(frame).set_index("scheme")
     assert table.meets["a"] == pytest.approx(2 / 3) and table.meets["b"] == pytest.approx(2 / 3)
     assert list(table.turns) == [2, 1] and list(table.busy) == [3 / 8, 3 / 4]
@@ -45,6 +46,7 @@ def test_meetings_are_counted_for_the_vectors_that_move():
 def test_the_diagram_has_a_square_a_rating_and_colours_them_by_who_takes_them():
     frame = sgd_assignment.run(**sgd_assignment.PROFILES["quick"])
     figure = sgd_assignment.figure(frame)
+    frame = sgd_assignment._plain(frame)
     assert [axis.get_title() for axis in figure.axes] == list(frame.scheme.unique())
     assert all(axis.get_xlabel() for axis in figure.axes)
     assert "not measured" in figure.get_supxlabel()

@@ -25,26 +25,21 @@ def test_the_plan_of_fast_fetches_a_row_for_every_run_and_that_of_hogwild_for_ev
         assert sgd_limits.plan(other, train) == (train.nnz, 2 * 2 * 6 * bytes_of_a_factor * train.nnz)
 
 
-def test_limits_are_summed_up_an_update():
+def test_limits_are_summed_up_an_update_and_drawn():
     columns = [
-        "kernel",
-        "nnz",
-        "runs",
+        "data",
+        "solver",
+        "x_nnz",
+        "x_runs",
         "seconds",
-        "limit_seconds",
-        "fraction_of_limit",
-        "row_bytes",
-        "gather_seconds",
+        "x_limit_seconds",
+        "x_fraction_of_limit",
+        "x_row_bytes",
     ]
-    rows = [("fast", 100, 50, s, 1, 1 / s, 800, 3) for s in (2, 4, 5)]
-    (row,) = sgd_limits.summary(pd.DataFrame(rows, columns=columns)).itertuples()
+    rows = [("a", "fast", 100, 50, s, 1.0, 1 / s, 800, 3.0) for s in (2.0, 4.0, 5.0)]
+    frame = pd.DataFrame(rows, columns=[*columns, "x_gather_seconds"])
+    (row,) = sgd_limits.summary(frame).itertuples()
     assert (row.seconds, row.updates_per_second, row.fraction_of_limit) == (4, 25, 0.25)
     assert (row.ratings_a_run, row.bytes_an_update) == (2, 20)
-
-
-def test_epochs_are_drawn_beside_their_limits():
-    columns = ["data", "kernel", "nnz", "runs", "seconds", "limit_seconds", "fraction_of_limit", "row_bytes"]
-    rows = [("a", k, 100, 50, s, 1.0, 1 / s, 800, 3.0) for k, s in (("cumf_sgd", 4.0), ("fast", 2.0))]
-    (axis,) = sgd_limits.figure(pd.DataFrame(rows, columns=[*columns, "gather_seconds"])).axes
-    assert lines(axis)["measured (median)"][0] == [2, 4] and lines(axis)["limit"][0] == [1, 1]
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["fast", "CuMF_SGD"]
+    (axis,) = sgd_limits.figure(frame).axes
+    assert lines(axis)["measured (median)"][0] == [4] and lines(axis)["roofline bound"][0] == [1]
