@@ -74,16 +74,20 @@ def reached(frame):
 def figure(frame):
     """Draw test RMSE against seconds of training, a line a solver, a panel a data set."""
     names = frame.data.unique()
-    figure, (axes,) = style.panels(columns=len(names), height=3.8)
+    columns = min(len(names), 2)
+    rows = -(-len(names) // columns)
+    figure, axes = style.panels(columns=columns, rows=rows, height=1 + 2.8 * rows)
     course, levels = sweep.course(frame, "rmse"), level(frame)
-    for axis, name in zip(axes, names, strict=True):
+    for axis, name in zip(axes.flat, names, strict=False):
         for solver, runs in course[(course.data == name) & (course.epoch > 0)].groupby("solver", sort=False):
             median = runs.groupby("epoch")[["seconds", "value"]].median()
             style.curve(axis, median.set_index("seconds").value, "SGD", solver)
         axis.axhline(levels[name], linestyle=":", color=style.COLOURS["black"])
         axis.set(xlabel="seconds of training", ylabel="test RMSE", title=style.data_name(name))
         style.log_scale(axis.xaxis)
-    style.legend(figure, axes[0], 4)
+    for axis in axes.flat[len(names) :]:
+        axis.set_visible(False)
+    style.legend(figure, axes[0, 0], 4)
     return figure
 
 
