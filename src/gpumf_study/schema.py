@@ -41,7 +41,6 @@ UNCONVERTED = {
     "ceilings",
     "cpu_baselines",
     "data_sets",
-    "defaults",
     "first_comparison",
     "fit_seconds",
     "further_features",
