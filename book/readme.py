@@ -100,9 +100,9 @@ SURPRISES = [
 ]
 WORSE = [
     Sentence(
-        "defaults-rbm-ml-latest-small",
+        "blend-ml100k-mae-gain",
         "not replicated",
-        "`RBM()` without tuning has {excess:.0f} % more error than user and item biases (MovieLens latest-small).",
+        "A blend of RBM, SGD and ALS has a test MAE that is {lower:.4f} higher than that of its best part (MovieLens 100K).",
     ),
     Sentence(
         "peers-sgd-gpu-rmse",

@@ -33,7 +33,7 @@ PARAMETERS = {
         },
     },
     "crossover": {"repeats": 2, "regularization": [0.05, 0.5], "learning_rate": [0.01, 0.1]},
-    "defaults": {"grids": {"ALS": {"factors": [4], "biases": [True], "regularization": [0.1, 0.3]}}},
+    "defaults": {"grid": {"ALS": [{"factors": 4}, {"biases": True, "regularization": 0.1}]}},
     "first_comparison": {"parameters": TUNED},
     "fit_seconds": {"fits": [["ALS", "parallel", 4, 1], ["SGD", "sequential", 5, 2]]},
     "implicit_seconds": {"solvers": ["cg", "parallel_cg"]},

@@ -2,8 +2,8 @@
 
 A tenth of the ratings is the test set, another tenth of the others is held out. ALS and SGD are searched over GRID by
 the held-out error; the parameters found are trained on all training ratings. One constant of the models was chosen
-on these data sets, the strength of the regularization: `left_out` chooses it again, on all of them but one, and judges
-it on that one. Lists of ImplicitALS stand beside those of the most popular items.
+on these data sets, the strength of the regularization: `left_out` chooses it again on all of them but one, which it
+judges it on. Lists of ImplicitALS stand beside those of the most popular items.
 """
 
 import json
