@@ -102,7 +102,8 @@ WORSE = [
     Sentence(
         "blend-ml100k-mae-gain",
         "not replicated",
-        "A blend of RBM, SGD and ALS has a test MAE that is {lower:.4f} higher than that of its best part (MovieLens 100K).",
+        "A blend of RBM, SGD and ALS has a test MAE that is {lower:.4f} higher than that of its best part "
+        "(MovieLens 100K).",
     ),
     Sentence(
         "peers-sgd-gpu-rmse",
