@@ -33,7 +33,6 @@ UNCONVERTED = {
     "als_convergence",
     "als_hugewiki",
     "als_implicit_cpu",
-    "als_netflix",
     "als_scaling",
     "als_streamed",
     "als_versions",

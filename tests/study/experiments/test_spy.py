@@ -178,7 +178,6 @@ def test_parameters_arrive_and_repeats_have_seeds_of_their_own(name):
 SPLIT_ONCE = {
     "all_schemes",
     "als_convergence",
-    "als_netflix",
     "crossover",
     "cumf_convergence",
     "defaults",
