@@ -183,7 +183,7 @@ SPLIT_ONCE = {
     "defaults",
     "esgd_blocks",
 }
-SPLIT_ONCE |= {"implicit_quality", "rbm_tuning", "several_gpus", "sgd_douban"}
+SPLIT_ONCE |= {"implicit_quality", "quality_benchmarks", "rbm_tuning", "several_gpus", "sgd_douban"}
 
 
 @pytest.mark.parametrize("name", sorted(set(TRAINING) - WITHOUT_TEST))

@@ -75,8 +75,8 @@ def run(data, factors, grid, repeats):
     for name in data:
         ratings = load_ratings(name)
         identities.append(identity(ratings))
+        ratings = _counted_once(ratings)
         train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.2, seed=0)
-        train, test = _counted_once(train), _counted_once(test)
         tuned = _tuned(name, train, **grid[name])
         rows += tuned
         best = max((row for row in tuned if row["metric"].startswith("ndcg")), key=lambda row: row["value"])
