@@ -126,12 +126,16 @@ def als_tolerance(kernel):
     return _TOLERANCES.get(kernel, 1e-4)
 
 
+HU = {"unobserved_weight": 1.0, "regularization_exponent": 0.0}
+"""The objective of Hu et al. 2008."""
+
+
 def als_case(device, kernel, ratings, factors, alpha=None, regularization=0.05, start=None, **options):
     """A `Case` of ALS, without biases unless asked for, or with an alpha of ImplicitALS.
 
     Conjugate gradient goes on to its end.
     """
-    make = partial(ALS, biases=False) if alpha is None else partial(ImplicitALS, alpha=alpha)
+    make = partial(ALS, biases=False) if alpha is None else partial(ImplicitALS, alpha=alpha, **HU)
     options = {"cg_steps": factors + 50, "cg_tolerance": 1e-7} | options
     return Case(make(factors, regularization, solver=kernel, device=device, **options), ratings, start)
 

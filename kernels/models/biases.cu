@@ -66,3 +66,31 @@ extern "C" __global__ void left_of_rows(const long long* __restrict__ indptr, co
     for (long long t = indptr[row] + threadIdx.x % 32; t < end; t += 32)
         made[t] = (float)((values[t] - base - of_column[indices[t]]) / unit);
 }
+
+// factors: (n,), those of rows of `width` numbers, the last two of which are biases, times `scale`. Grid and block: a
+// thread a factor.
+extern "C" __global__ void without_biases(const float* __restrict__ rows, long long n, int width, float scale,
+                                          float* __restrict__ factors) {
+    const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (k < n) factors[k] = rows[k / (width - 2) * width + k % (width - 2)] * scale;
+}
+
+// The way back: rows (n / width, width) with the biases of `start`, of the same shape. Grid and block: a thread a number
+// of the rows.
+extern "C" __global__ void with_biases(const float* __restrict__ factors, const float* __restrict__ start, long long n,
+                                       int width, float scale, float* __restrict__ rows) {
+    const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (k >= n) return;
+    const int place = (int)(k % width);
+    rows[k] = place < width - 2 ? factors[k / width * (width - 2) + place] * scale : start[k];
+}
+
+// In place: factors of rows times `scale`, and biases in a column. Grid and block: a thread a number of the rows.
+extern "C" __global__ void set_biases(float* __restrict__ rows, long long n, int width, int column, float scale,
+                                      const float* __restrict__ biases) {
+    const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (k >= n) return;
+    const int place = (int)(k % width);
+    if (place < width - 2) rows[k] *= scale;
+    else if (place == column) rows[k] = biases[k / width];
+}

@@ -106,7 +106,6 @@ class _Blas:
 
 
 _BLAS = _Blas()
-blas_limited_to = _BLAS.limited_to
 
 
 def one_blas_thread() -> AbstractContextManager[None]:

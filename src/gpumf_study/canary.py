@@ -22,12 +22,13 @@ NOT_RECORDED = 3
 
 _ALS = {"regularization": 0.05, "biases": False, "clip": False}
 _SGD = {"regularization": 0.05, "learning_rate": 0.01, "biases": False, "clip": False}
+_HU = {"regularization": 0.1, "unobserved_weight": 1.0, "regularization_exponent": 0.0}
 CANARIES = {
     "als-f16": ("ml-10m-synthetic", ALS, {"factors": 16, "solver": "tensor_core", **_ALS}),
     "als-f100": ("ml-10m-synthetic", ALS, {"factors": 100, "solver": "tensor_core", **_ALS}),
     "als-cumf-cg": ("ml-10m-synthetic", ALS, {"factors": 100, "solver": "cumf_cg_fp16", **_ALS}),
     "als-thesis": ("ml-1m-synthetic", ALS, {"factors": 16, "solver": "thesis_shared", **_ALS}),
-    "implicit-f64": ("ml-10m-synthetic", ImplicitALS, {"factors": 64, "solver": "tensor_core"}),
+    "implicit-f64": ("ml-10m-synthetic", ImplicitALS, {"factors": 64, "solver": "tensor_core", **_HU}),
     "sgd-f32": ("ml-10m-synthetic", SGD, {"factors": 32, "solver": "fast", **_SGD}),
     "sgd-f128": ("ml-10m-synthetic", SGD, {"factors": 128, "solver": "fast", **_SGD}),
     "sgd-hogwild": ("ml-10m-synthetic", SGD, {"factors": 16, "solver": "hogwild", **_SGD}),

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
+from cases import HU
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
 from gpumf.ratings import Ratings
 from support import ragged_ratings
@@ -151,8 +152,8 @@ LATER = pd.DataFrame(
 @pytest.mark.parametrize("kind", [ALS, ImplicitALS])
 def test_new_users_are_folded_in_and_new_items_solved(kind, device):
     exact = "parallel" if device == "cpu" else "cumf_cholesky"
-    biases = {"biases": True} if kind is ALS else {}
-    model = kind(4, solver=exact, device=device, **biases).fit(NAMED, 3)
+    given = {"biases": True} if kind is ALS else {"regularization": 0.1, **HU}
+    model = kind(4, **given, solver=exact, device=device).fit(NAMED, 3)
     p, q, known = *(array.copy() for array in model._learned), set(model.item_ids)
     model.partial_fit(LATER)
     assert model.user_ids.tolist() == [*sorted(set(NAMED.user)), "amy", "eve", "zoe"]
@@ -232,7 +233,7 @@ def test_contributions_add_up_to_the_preference(device):
 
 
 def test_new_users_of_implicit_feedback_follow_the_item_factors(tmp_path):
-    model = ImplicitALS(4, device="cpu").fit(TRAIN, 2)
+    model = ImplicitALS(4, 0.1, **HU, device="cpu").fit(TRAIN, 2)
 
     def right(model):
         y = model.item_factors.astype(np.float64)

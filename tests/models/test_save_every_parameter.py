@@ -26,6 +26,8 @@ OTHERS = {
         "factors": 3,
         "regularization": 0.3,
         "alpha": 2.5,
+        "unobserved_weight": 0.3,
+        "regularization_exponent": 0.5,
         "cg_steps": 9,
         "cg_tolerance": 0.01,
         "seed": 5,

@@ -1,5 +1,7 @@
 """Ratings on a device: every order and layout that is made there is the host's, bit for bit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -71,6 +73,34 @@ def test_compressed_forms_and_counts_are_the_hosts(both, launcher):
         same(launcher, (rows.indptr, rows.indices, rows.values), (expected.indptr, expected.indices, expected.values))
     same(launcher, (there.user_counts, there.item_counts), (here.user_counts, here.item_counts))
     assert there.mean == pytest.approx(here.mean, rel=1e-12) and there.nnz == here.nnz
+
+
+def test_orders_and_what_is_made_of_values_are_the_hosts(both, launcher):
+    here = replace(both[0], values=both[0].values - np.float32(0.5), scale=None)
+    there, places = DeviceRatings.of(here, launcher), here.users % here.nnz
+
+    def made(ratings, places):
+        order = ratings.order(ratings.items, ratings.n_items)
+        values = ratings.preferences().values, ratings.less(0.3).values
+        return (
+            order,
+            *ratings.in_order(order),
+            *values,
+            ratings.take(ratings.items, places),
+            ratings.take(order, order),
+        )
+
+    same(launcher, made(there, launcher.array(places)), made(here, places))
+    assert there.bounds == here.bounds
+
+
+@pytest.mark.parametrize(
+    ("users", "items"), [([0, 3], [0, 0]), ([0, -1], [0, 0]), ([0, 0], [1, 5]), ([0, 0], [-1, 0])]
+)
+def test_positions_outside_are_noticed(launcher, users, items):
+    columns = launcher.array(np.int32(users)), launcher.array(np.int32(items)), launcher.array(np.float32([1, 2]))
+    with pytest.raises(DataError, match=r"(users|items) must lie in 0\.\.[24]"):
+        DeviceRatings(*columns, 3, 5, device=launcher)
 
 
 @pytest.mark.parametrize("side", [1, 5])

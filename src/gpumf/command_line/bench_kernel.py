@@ -70,8 +70,11 @@ def _ratings() -> Ratings:
     return Ratings(cells // n_items, cells % n_items, rng.integers(1, 6, nnz), n_users, n_items, scale=(1, 5))
 
 
+_FREQUENT: dict[str, Any] = {"unobserved_weight": 0.5, "regularization_exponent": 1.0}
+
+
 def _als(model: type, name: str, factors: int, device: Any) -> float:
-    train, more = _ratings(), {} if model is ImplicitALS else {"biases": False}
+    train, more = _ratings(), _FREQUENT if model is ImplicitALS else {"biases": False}
     made = model(factors, _RIDGE, solver=name, device=device, cg_steps=factors + 50, cg_tolerance=1e-7, **more)
     start = made.initial_factors(train)
     solver = made.make_solver(train, *start)

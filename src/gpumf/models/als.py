@@ -39,6 +39,8 @@ _MOST_EXACT = 16
 """Columns with which the exact solution for explicit ratings takes the CPU less time than three steps of conjugate
 gradient: the sums are 16 registers. Measured by experiments/gpumf/als_implicit_cpu.py."""
 
+_UNOBSERVED = 16  # times what the rated pairs weigh, all others together: the default of implicit feedback
+_SHRINKAGE = 0.22  # of the weight of a mean user's ratings, that user's lambda by default
 _START_DEVIATION = 0.1  # of the initial factors' lengths, of implicit feedback (Rendle et al. 2022)
 DAMPED = 1.0
 """`regularization` with damped biases."""
@@ -315,9 +317,11 @@ class ImplicitALS(Explaining, _LeastSquares):
     ----------
     factors : int from 1, as many as fit the memory; above 256 on a GPU, and above 300 on the CPU, for the solvers
         `dense_cuda` and `dense` alone
-    regularization : lambda > 0, in squared factor units
-    alpha : > 0, confidence that a rating of 1 adds
-    unobserved_weight : w0 > 0, of a pair without a rating
+    regularization : lambda > 0, in squared factor units; by default such that lambda_u of a user with the mean number
+        of training ratings is 0.22 times what these weigh, n alpha |r| with the mean |r|
+    alpha : > 0, confidence that a rating of 1 adds. With the defaults of the other parameters, of little effect
+    unobserved_weight : w0 > 0, of a pair without a rating; by default such that all pairs weigh 16 times what the
+        ratings do, and no more than the mean rating. Lists depend on it and on lambda_u more than on all else
     regularization_exponent : nu from 0, 0 for the same lambda for all, 1 for one in proportion to the weights of a
         user's pairs
     solver : a name of `ImplicitALS.solvers()`; the fastest for the device by default
@@ -343,6 +347,7 @@ class ImplicitALS(Explaining, _LeastSquares):
     True
     """
 
+    _of_training: dict[str, float] | None = None  # lambda and w0, given or by default
     _solvers: ClassVar = {
         "parallel": ImplicitParallel,
         "dense": Dense,
@@ -358,12 +363,12 @@ class ImplicitALS(Explaining, _LeastSquares):
 
     def __init__(
         self,
-        factors: int = 16,
-        regularization: float = 0.1,
+        factors: int = 64,
+        regularization: float | None = None,
         *,
         alpha: float = 1.0,
-        unobserved_weight: float = 1.0,
-        regularization_exponent: float = 0.0,
+        unobserved_weight: float | None = None,
+        regularization_exponent: float = 1.0,
         solver: str | None = None,
         device: Device = "auto",
         threads: int | None = None,
@@ -374,7 +379,7 @@ class ImplicitALS(Explaining, _LeastSquares):
     ) -> None:
         super().__init__(
             factors,
-            regularization,
+            1.0 if regularization is None else regularization,
             biases=False,
             clip=False,
             weighted=False,
@@ -387,13 +392,48 @@ class ImplicitALS(Explaining, _LeastSquares):
             seed=seed,
         )
         self.alpha = number("alpha", alpha, above=0)
-        self.unobserved_weight = number("unobserved_weight", unobserved_weight, above=0)
+        self.regularization = None if regularization is None else self.regularization
+        self.unobserved_weight = (
+            None if unobserved_weight is None else number("unobserved_weight", unobserved_weight, above=0)
+        )
         self.regularization_exponent = number("regularization_exponent", regularization_exponent, least=0)
 
     @property
     def _parameters(self):
         names = "alpha", "unobserved_weight", "regularization_exponent"
-        return super()._parameters | {name: getattr(self, name) for name in names}
+        return super()._parameters | {name: getattr(self, name) for name in names} | (self._of_training or {})
+
+    @property
+    def hyperparameters(self) -> ALSHyperparameters:
+        """What a solver is told of this model, as it is now; before `fit` 1 stands for a default that it finds.
+
+        >>> from gpumf import ImplicitALS
+        >>> plays = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [9, 1, 4, 3]
+        >>> ImplicitALS(2, device="cpu").fit(plays, epochs=3).hyperparameters.unobserved_weight
+        4.25
+        """
+        return self._hyperparameters_with(self._of_training or {"regularization": 1.0, "unobserved_weight": 1.0})
+
+    def _hyperparameters_with(self, of_training):
+        given = {name: value for name in of_training if (value := getattr(self, name)) is not None}
+        return ALSHyperparameters.of(self, **of_training | given)
+
+    def _defaults_for(self, train):
+        """Lambda and w0 for a training set, or for what several workers know of theirs, unless they were given."""
+        lowest, _ = train.bounds
+        disliked = lowest < 0 and hasattr(train, "values")
+        mean = float(abs(train.values).mean(dtype=np.float64)) if disliked else abs(train.mean)
+        mean, of_user = self.alpha * (mean or 1.0), train.nnz / train.n_users
+        weight = self.unobserved_weight or mean * min(_UNOBSERVED * of_user / train.n_items, 1.0)
+        pairs = of_user + weight * train.n_items
+        ridge = self.regularization or _SHRINKAGE * mean * of_user / pairs**self.regularization_exponent
+        return {"regularization": ridge, "unobserved_weight": weight}
+
+    def _problem(self, train, arrays):
+        problem = super()._problem(train, arrays)
+        if self._of_training is None:
+            problem = problem._replace(hyperparameters=self._hyperparameters_with(self._defaults_for(train)))
+        return problem
 
     @classmethod
     def _of_content(cls, header, arrays, device, numbers=True):
@@ -424,6 +464,7 @@ class ImplicitALS(Explaining, _LeastSquares):
 
     def _set_training(self, train):
         super()._set_training(train)
+        self._of_training = self._defaults_for(train)
         self.mean, self.scale = 0.0, (0.0, 1.0)  # without ratings, nothing is preferred
 
     def _errors(self, ratings):

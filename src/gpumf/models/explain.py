@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 class Explaining(Folding):
     """Explains the preferences of `ImplicitALS`."""
 
-    hyperparameters: ALSHyperparameters
     item_factors: np.ndarray
+
+    if TYPE_CHECKING:
+
+        @property
+        def hyperparameters(self) -> ALSHyperparameters: ...
 
     @obeys_threads
     def explain(

@@ -20,7 +20,7 @@ from gpumf.models.once import Once
 from gpumf.models.ranking import MOST_ITEMS, ranking_of
 from gpumf.models.ranking import SOURCE as RANKING
 from gpumf.ratings.csr import CompressedRows
-from gpumf.ratings.damped import DAMPING, Damped, row_biases
+from gpumf.ratings.damped import DAMPING, Damped, row_biases, set_biases, with_biases, without_biases
 from gpumf.ratings.damped import SOURCE as BIASES
 from gpumf.ratings.device import SOURCE as RATINGS
 from gpumf.ratings.device import DeviceRatings
@@ -231,8 +231,7 @@ class Factorization(Model):
         """Factors in units of the ratings, with the training set's damped biases."""
         *biases, unit, _ = train.damped
         for rows, column, of in zip(made, (-2, -1), biases, strict=True):
-            rows[:, :-2] *= np.float32(np.sqrt(unit))
-            rows[:, column] = train.xp.asarray(of)
+            set_biases(rows, column, of, np.sqrt(unit), train.device)
         return made
 
     def _draw(self, train, rows, key):
@@ -267,7 +266,10 @@ class Factorization(Model):
 
     def _to_solve(self, arrays):
         """What a solver starts from: the factors without damped biases, in what it counts in."""
-        return [array[:, :-2] / self._scale_of_factors for array in arrays] if self._damped else arrays
+        if not self._damped:
+            return arrays
+        there = None if self.device == "cpu" else backends.device(self.device)
+        return [without_biases(array, 1 / self._scale_of_factors, there) for array in arrays]
 
     @property
     def _scale_of_factors(self):
@@ -286,12 +288,11 @@ class Factorization(Model):
     def _whole(self, arrays, start):
         if not self._damped:
             return arrays
-        xp = np if self.device == "cpu" else backends.device(self.device).xp
-        made = tuple(xp.empty(before.shape, np.float32) for before in start)
-        for whole, factors, before in zip(made, arrays, start, strict=True):
-            whole[:, :-2] = factors * self._scale_of_factors
-            whole[:, -2:] = xp.asarray(before[:, -2:])
-        return made
+        there = None if self.device == "cpu" else backends.device(self.device)
+        return tuple(
+            with_biases(factors, before, self._scale_of_factors, there)
+            for factors, before in zip(arrays, start, strict=True)
+        )
 
     def _keep_biases(self, standard):
         """Go on in the units of a training before, with the damped biases that the factors have."""

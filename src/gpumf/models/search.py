@@ -140,12 +140,14 @@ def search(
     Orders, centered ratings and copies on a device are made once a fold, and shared by all settings. On the CPU
     settings train at the same time, each on its share of the threads. A setting has the scores of `fit` and `score`
     with its parameters on that fold, however many train at a time; those of another device differ by rounding. This
-    is not so for solvers that give other factors in every run, as `SGD`'s `parallel`.
+    is not so for solvers that give other factors in every run, as `parallel` of SGD. BLAS has one thread here: scores
+    of `dense` may differ from those of a fit by rounding.
 
     `halving` gives all settings few epochs or folds, and in each further rung the best 1 / factor of them about
-    `factor` times as many (Jamieson and Talwalkar 2016). It spends about as much on each rung. The settings of the
-    last rung have the scores that `grid` gives them: the winner is that of `grid` if it is among them, and otherwise
-    the best of them. Where ever more epochs change the order of settings, larger `min_resources` keep more of them.
+    `factor` times as many (Jamieson and Talwalkar 2016), so that each rung takes about as long. The settings of the
+    last rung have the scores that `grid` gives them. The winner is that of `grid` if no rung dropped it, otherwise
+    the best setting that was left. A setting that starts slowly may be dropped: where the order changes late, raise
+    `min_resources`.
     With `resource="epochs"` settings go on training where that equals a longer training bit for bit, and start again
     where it does not (`RBM` with momentum, SGD's solvers in float64) or where their models exceed `memory`.
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from gpumf import backends
 from gpumf._util.validation import path_of
+from gpumf.backends.cpu.machine import free_bytes
 from gpumf.models.checks import DivergedError
 from gpumf.models.early_stopping import ERRORS, of_lists
 from gpumf.models.ranking import METRICS
 from gpumf.models.replacing import replacing
 from gpumf.solvers.als_base import ALSHyperparameters
-from gpumf.threads import blas_limited_to, count, limited_to
+from gpumf.solvers.als_dense import Dense
+from gpumf.threads import count, limited_to, one_blas_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -95,11 +95,11 @@ class Trials:
         self.write()  # raises now where it cannot be written
         self._folds = [self._prepared(*fold) for fold in folds]
         sizes = _bytes(candidates, max((train for train, _ in self._folds), key=lambda train: train.nnz))
-        bound = _free_bytes() // 2 if memory is None else memory
+        bound = free_bytes() / 2 if memory is None else memory
         if memory is not None and max(sizes) > bound:
             raise ValueError(f"memory must be at least {max(sizes):,} bytes, which one setting takes, not {memory:,}")
         cpu, threads = all(one.device == "cpu" for one in candidates), count()
-        wanted = min(threads if n_jobs is None else n_jobs, threads, bound // max(sizes)) if cpu else 1
+        wanted = min(threads if n_jobs is None else n_jobs, threads, bound / max(sizes)) if cpu else 1
         self.jobs = max(int(wanted), 1)
         self._left = bound - self.jobs * max(sizes)  # for models that wait
         self._models: dict[tuple[int, int], Model] = {}
@@ -133,7 +133,7 @@ class Trials:
         jobs = max(min(self.jobs, len(missing)), 1)
         train = partial(self._train, told=told, threads=max(count() // jobs, 1))
         try:
-            with blas_limited_to(1):  # whose results may depend on its threads
+            with one_blas_thread():  # whose results may depend on its threads
                 if jobs == 1:
                     for trial in missing:
                         train(trial)
@@ -255,7 +255,7 @@ def fresh(model: Model, changed: dict[str, Any]) -> Model:
 
 def _continues(model):
     """Whether going on with what was learned gives what a longer training would have given, bit for bit."""
-    return not getattr(model, "momentum", 0) and getattr(model, "options", {}).get("precision", 32) == 32
+    return not getattr(model, "momentum", 0) and getattr(model, "options", {}).get("precision") != 64
 
 
 def _size(model):
@@ -281,14 +281,8 @@ def _bytes(candidates, train):
         else:
             learned = (train.n_users + train.n_items) * _size(one)
             targets = train.nnz if issubclass(one._hyperparameters, ALSHyperparameters) and one.biases else 0
-            sizes.append(int(4 * (_COPIES * learned + targets)))
+            work = 0
+            if issubclass(one.solver_class, Dense):
+                work = 5 * one.columns**2 + max(train.n_users, train.n_items) * one.columns + 3 * Dense.floats
+            sizes.append(int(4 * (_COPIES * learned + targets + work)))
     return sizes
-
-
-def _free_bytes():
-    """Of main memory: what the system has for programs."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):  # not Linux
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if hasattr(os, "sysconf") else 1 << 31

@@ -203,6 +203,42 @@ def _launched(name, rows, device, made, **given):
     return made
 
 
+def without_biases(rows, scale, device=None):
+    """Factors times a number, float32 (n, f), of rows whose last two columns are biases."""
+    if device is None:
+        return rows[:, :-2] * np.float32(scale)
+    n, width = rows.shape
+    factors = device.empty((n, width - 2), np.float32)
+    _over(device, "without_biases", factors.size, rows=device.array(rows), width=width, scale=scale, factors=factors)
+    return factors
+
+
+def with_biases(factors, start, scale, device=None):
+    """Rows of factors times a number, float32 (n, f + 2), and the biases of `start`, of this shape."""
+    if device is None:
+        return np.hstack([factors * np.float32(scale), start[:, -2:]])
+    rows = device.empty(start.shape, np.float32)
+    given = {"factors": factors, "start": device.array(start), "width": start.shape[1], "scale": scale}
+    _over(device, "with_biases", rows.size, **given, rows=rows)
+    return rows
+
+
+def set_biases(rows, column, biases, scale, device=None):
+    """Multiply factors by a number, and set biases in a column, -2 or -1, in place."""
+    if device is None:
+        rows[:, :-2] *= np.float32(scale)
+        rows[:, column] = biases
+        return
+    width = rows.shape[1]
+    given = {"width": width, "column": width + column, "scale": scale, "biases": device.array(biases)}
+    _over(device, "set_biases", rows.size, rows=rows, **given)
+
+
+def _over(device, name, n, **given):
+    """Launch a kernel of kernels/models/biases.cu with a thread for each of n."""
+    device.kernel(SOURCE, name)(max(-(-n // _BLOCK), 1), _BLOCK, n=n, **given)
+
+
 @cached_njit(parallel=True, nogil=True)
 def _row_biases(indptr, indices, values, mean, fixed, damping, biases):
     for row in prange(len(biases)):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import HALF, Case
+from cases import HALF, HU, Case
 from gpumf import ALS, ImplicitALS, backends
 from gpumf.backends.cpu import reference
 from gpumf.ratings import Ratings
@@ -23,7 +23,7 @@ LAMBDA, ALPHA = 0.05, 1.0
 
 
 def model_of(estimator, kernel, device, factors=10, regularization=LAMBDA, **options):
-    options = ({"alpha": ALPHA} if estimator is ImplicitALS else {"biases": False}) | options
+    options = ({"alpha": ALPHA, **HU} if estimator is ImplicitALS else {"biases": False}) | options
     many = {"cg_steps": factors + 50, "cg_tolerance": 1e-7}
     return estimator(factors, regularization, solver=kernel, device=device, **many | options)
 

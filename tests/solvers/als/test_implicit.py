@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cases import HALF, als_case, als_tolerance
+from cases import HALF, HU, als_case, als_tolerance
 from gpumf import ImplicitALS
 from gpumf.backends.cpu import reference
 from gpumf.ratings import Ratings
@@ -53,8 +53,7 @@ def test_regularization_by_frequency_matches_the_reference(device, weight, expon
 
 
 def test_an_exponent_of_zero_and_a_weight_of_one_are_the_objective_of_hu_et_al():
-    hyper = ImplicitALS(4, 0.3, alpha=7.0, device="cpu").hyperparameters
-    hyper = replace(hyper, unobserved_weight=1.0, regularization_exponent=0.0)
+    hyper = ImplicitALS(4, 0.3, alpha=7.0, **HU, device="cpu").hyperparameters
     assert hyper.confidence == 7.0 and (hyper.ridges(np.arange(5), 100) == np.float32(0.3)).all()
 
 
@@ -132,7 +131,7 @@ def blocks(seed=0):
 
 def test_it_finds_what_users_like(device):
     train, test = blocks().split(0.3, seed=1)
-    exact = ImplicitALS(8, 0.1, alpha=10.0, solver="parallel").fit(train, 4, test)
+    exact = ImplicitALS(8, 0.1, alpha=10.0, **HU, solver="parallel").fit(train, 4, test)
     assert (
         exact.evaluate_ranking(test, k=5)["ndcg"] > 3 * 5 / 60
     )  # a list at random has as many hits as it has of all items
@@ -140,7 +139,7 @@ def test_it_finds_what_users_like(device):
     assert (items % 4 == 0).all() and not set(items) & set(train.items[train.users == 0])
     assert preferences.max() < 1.5
     for kernel in kernels_on(ImplicitALS, device)[-1:]:
-        model = ImplicitALS(8, 0.1, alpha=10.0, solver=kernel, device=device, cg_steps=10).fit(train, 4, test)
+        model = ImplicitALS(8, 0.1, alpha=10.0, **HU, solver=kernel, device=device, cg_steps=10).fit(train, 4, test)
         assert model.evaluate_ranking(test, k=5)["ndcg"] == pytest.approx(
             exact.evaluate_ranking(test, k=5)["ndcg"], abs=0.02
         )
@@ -159,7 +158,7 @@ def test_the_cost_falls_in_every_epoch():
     preferred, confidence = np.zeros((80, 60)), np.ones((80, 60))
     preferred[ratings.users, ratings.items] = 1
     confidence[ratings.users, ratings.items] += alpha * ratings.values
-    model, costs = ImplicitALS(6, regularization, alpha=alpha, solver="parallel"), []
+    model, costs = ImplicitALS(6, regularization, alpha=alpha, **HU, solver="parallel"), []
     for epoch in range(5):
         model.fit(ratings, 1, warm_start=epoch > 0)
         p, q = model.user_factors.astype(float), model.item_factors.astype(float)
@@ -180,8 +179,42 @@ def test_parameters_are_checked():
             with pytest.raises(ValueError, match=f"^{name} must be a number"):
                 ImplicitALS(8, **{name: wrong})
     with pytest.raises(ValueError, match=r"regularization_exponent=30\.0 .* exceeds the range of float32"):
-        ImplicitALS(8, regularization_exponent=30, device="cpu").fit(blocks(), 1)
+        ImplicitALS(8, 1.0, regularization_exponent=30, device="cpu").fit(blocks(), 1)
     assert ImplicitALS(8, alpha=3.0, device="cpu")._parameters["alpha"] == 3.0
+
+
+def test_defaults_depend_on_the_ratings_and_not_on_their_scale():
+    """All pairs weigh 16 times what the ratings do, or a rating each; lambda_u is 0.22 of a user's ratings."""
+    ratings, found = blocks(), []
+    for scale in (1, 20):
+        scaled = replace(ratings, values=ratings.values * scale)
+        model = ImplicitALS(8, device="cpu").fit(scaled, 5)
+        hyper, mean, of_user = model.hyperparameters, scaled.mean, ratings.nnz / 80
+        assert hyper.unobserved_weight == pytest.approx(min(16 * mean * of_user / 60, mean))
+        ridge = hyper.regularization * (of_user + hyper.unobserved_weight * 60)
+        assert ridge == pytest.approx(0.22 * mean * of_user)
+        found.append(model.recommend(np.arange(80), k=5)[0])
+    assert (found[0] == found[1]).mean() > 0.9
+    plain = ImplicitALS(8, 0.3, regularization_exponent=0.0, device="cpu").fit(ratings, 1)
+    assert plain.hyperparameters.regularization == 0.3 and plain.regularization == 0.3
+
+
+def test_dislikes_weigh_as_ratings_do_in_the_defaults():
+    ratings = blocks()
+    signs = np.where(np.arange(ratings.nnz) % 2, -1, 1)
+    found = [
+        ImplicitALS(4, device="cpu").fit(replace(ratings, values=values), 1).hyperparameters.unobserved_weight
+        for values in (np.ones(ratings.nnz, np.float32), signs.astype(np.float32))
+    ]
+    assert found[0] == pytest.approx(found[1])
+
+
+def test_a_solver_made_before_fit_has_the_defaults_of_its_ratings():
+    model = ImplicitALS(8, device="cpu")
+    solver = model.make_solver(blocks())
+    solver.epoch(0)
+    assert model.unobserved_weight is None and model.get_params()["regularization"] is None
+    assert np.array_equal(solver.factors()[0], ImplicitALS(8, device="cpu").fit(blocks(), 1).user_factors)
 
 
 def test_save_and_load(tmp_path):
@@ -197,9 +230,7 @@ def test_save_and_load(tmp_path):
 
 
 def test_files_without_the_newer_parameters_keep_their_objective():
-    model = ImplicitALS(4, alpha=3.0, unobserved_weight=1.0, regularization_exponent=0.0, device="cpu").fit(
-        blocks(), 2
-    )
+    model = ImplicitALS(4, 0.1, alpha=3.0, **HU, device="cpu").fit(blocks(), 2)
     header, arrays = model._content()
     for name in ("unobserved_weight", "regularization_exponent"):
         del header["parameters"][name]
@@ -223,7 +254,7 @@ def test_what_users_dislike_is_recommended_less_than_what_they_have_not_seen():
     likes = Ratings(users[chosen], items[chosen], np.ones(chosen.sum()), 20, 6)
     disliked = np.where((likes.users == 0) & (likes.items == 1), -5, likes.values)
     before, after = (
-        ImplicitALS(3, alpha=5.0, device="cpu").fit(Ratings(likes.users, likes.items, values, 20, 6), 10)
+        ImplicitALS(3, 0.1, alpha=5.0, **HU, device="cpu").fit(Ratings(likes.users, likes.items, values, 20, 6), 10)
         for values in (np.where(disliked < 0, 0, disliked), disliked)
     )
     assert after.predict(0, 1) < before.predict(0, 1) - 0.05

@@ -16,6 +16,8 @@ from gpumf_study.claims import Claim, above, near
 from gpumf_study.experiments import _limits, identity, load_ratings
 
 ALPHA = 2.0  # of implicit feedback
+PUBLISHED = {"regularization": 0.1, "alpha": ALPHA, "unobserved_weight": 1.0, "regularization_exponent": 0.0}
+"""The objective of Hu et al. 2008, as cuMF has it."""
 LOADS = ["coalesced", "l1", "no_l1"]  # cumf's ways to load, its default first
 
 COLUMNS = ["data", "model", "kernel", "device", "load", "factors", "cg_steps", "nnz", "step", "repeat", "seconds"]
@@ -72,7 +74,7 @@ def run(data, factors, implicit_factors, repeats):
             for f in explicit
             for model in _models(ALS, f, device, regularization=0.05, biases=False, clip=False)
         ]
-        models += [model for f in implicit for model in _models(ImplicitALS, f, device, alpha=ALPHA)]
+        models += [model for f in implicit for model in _models(ImplicitALS, f, device, **PUBLISHED)]
         for model in tqdm(models, desc=f"als_versions {ratings.name}", leave=False):
             # The kernels of cumf share get_hermitian: its loads are compared once.
             loads = LOADS if model.solver == "cumf_cholesky" and model.alpha is None else LOADS[:1]

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from gpumf import ImplicitALS, backends
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings, present_ratings
-from gpumf_study.experiments.cumf.als_versions import ALPHA
+from gpumf_study.experiments.cumf.als_versions import PUBLISHED
 from gpumf_study.experiments.gpumf.als_implicit_cpu import POPULAR, popularity
 from gpumf_study.findings import Finding, Holds
 
@@ -57,7 +57,7 @@ def run(data, factors, epochs, seeds, k):
                 what | {"kernel": POPULAR, "device": "cpu", "factors": 1, "epoch": 0, **_popular(train, test, k)}
             )
             for kernel in [EXACT, HALF] if backends.available() else ["parallel"]:
-                model = ImplicitALS(factors, alpha=ALPHA, solver=kernel, seed=seed)
+                model = ImplicitALS(factors, **PUBLISHED, solver=kernel, seed=seed)
                 for epoch in tqdm(range(epochs), desc=f"implicit_quality {ratings.name} {kernel}", leave=False):
                     last = model.fit(train, 1, warm_start=epoch > 0).history.iloc[-1]
                     reached = {"epoch": int(last.epoch), "seconds": last.seconds} | model.evaluate_ranking(test, k)

@@ -16,7 +16,7 @@ from gpumf import ImplicitALS
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, near
 from gpumf_study.experiments import identity, load_ratings, usable_devices
-from gpumf_study.experiments.cumf.als_versions import ALPHA
+from gpumf_study.experiments.cumf.als_versions import ALPHA, PUBLISHED
 
 CG_STEPS = 3  # of `implicit`, which has no parameter for them
 OURS, PEER = "cumf_cg_fp16", "implicit"
@@ -39,7 +39,7 @@ def run(data, factors, solvers, iterations):
     places, rows = ImplicitALS.solvers(), []
     for solver in tqdm(solvers, desc="implicit_seconds", leave=False):
         if places[solver] in usable_devices():
-            options = {"alpha": ALPHA, "cg_steps": CG_STEPS, "cg_tolerance": 0.0}
+            options = {**PUBLISHED, "cg_steps": CG_STEPS, "cg_tolerance": 0.0}
             model = ImplicitALS(factors, 0.1, solver=solver, **options).fit(train, iterations)
             labels = {"model": "ImplicitALS", "solver": solver, "device": model.device}
             seconds = model.history.seconds.diff().dropna()

@@ -21,6 +21,7 @@ from gpumf_study.findings import Finding, Holds, Target, median
 
 STEPS = 3  # the package's default
 EXPLICIT = 0.1  # lambda of ALS
+HU = {"unobserved_weight": 1.0, "regularization_exponent": 0.0}  # the objective that `implicit` has
 OURS, PEER, POPULAR = "ImplicitALS, parallel_cg", "implicit", "popularity"
 EXACT, CG = "ALS, parallel", "ALS, parallel_cg"
 
@@ -66,7 +67,9 @@ def run(data, factors, exact, seeds, iterations, k, alpha, regularization):
     for seed in range(seeds):
         for f in tqdm(factors, desc=f"als_implicit_cpu, seed {seed}", leave=False):
             models = {
-                OURS: ImplicitALS(f, regularization, alpha=alpha, solver="parallel_cg", device="cpu", seed=seed),
+                OURS: ImplicitALS(
+                    f, regularization, alpha=alpha, **HU, solver="parallel_cg", device="cpu", seed=seed
+                ),
                 CG: ALS(f, EXPLICIT, solver="parallel_cg", device="cpu", seed=seed, biases=False, clip=False),
             }
             if f <= exact:
@@ -84,7 +87,7 @@ def run(data, factors, exact, seeds, iterations, k, alpha, regularization):
 def _defaults(factors, train):
     """Those of the models that are timed which the classes choose by themselves."""
     by_class = {
-        "ImplicitALS": ImplicitALS(factors, device="cpu"),
+        "ImplicitALS": ImplicitALS(factors, 0.1, **HU, device="cpu"),
         "ALS": ALS(factors, device="cpu", biases=False, clip=False),
     }
     return {f"{name}, {model.choose(train)}" for name, model in by_class.items()}

@@ -36,7 +36,12 @@ _POWER = {
 }
 PARAMETERS = {
     "ALS": {"biases": False, "clip": False, "regularization": 0.05},
-    "ImplicitALS": {"regularization": 0.1, "alpha": 40.0},
+    "ImplicitALS": {
+        "regularization": 0.1,
+        "alpha": 40.0,
+        "unobserved_weight": 1.0,
+        "regularization_exponent": 0.0,
+    },
     "SGD": _POWER,
 }
 _RECOMMENDED = 10

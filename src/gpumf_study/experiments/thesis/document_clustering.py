@@ -29,7 +29,9 @@ SETS = "reuters-r8", "20newsgroups"
 _WORDS, _SVD = "TF-IDF", "truncated SVD"
 MODELS = {
     "ALS": partial(ALS, regularization=0.15, biases=False, clip=False),
-    "ImplicitALS": partial(ImplicitALS, regularization=0.1, alpha=1.0),
+    "ImplicitALS": partial(
+        ImplicitALS, regularization=0.1, alpha=1.0, unobserved_weight=1.0, regularization_exponent=0.0
+    ),
 }
 METHODS = _WORDS, _SVD, *MODELS
 

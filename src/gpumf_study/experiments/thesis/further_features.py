@@ -30,9 +30,9 @@ from gpumf import ALS
 from gpumf._util.counter_rng import positional_hash, random_order, random_subset
 from gpumf.ratings import DataError, Ratings, dataset_names, files, load_dataset
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity
 from gpumf_study.experiments.gpumf.defaults import damped_biases
-from gpumf_study.findings import Finding, Holds, median
 
 _PACKAGE = "recbole"
 RANDOM, USERS, ITEMS = "random", "new users", "new items"
@@ -314,44 +314,45 @@ def gains(frame):
     return 100 * (1 - table[FEATURES] / table[[PLAIN, OTHERS]].min(axis=1))
 
 
-def _gain(frame, data, split):
-    of = gains(frame).rename("gain").reset_index()
-    return *median(of[(of.data == data) & (of.split == split)].gain), "%"
+def each_gain(frame):
+    """Return `gains` as a table: data, split, repeat, x_gain."""
+    return gains(frame).rename("x_gain").rename_axis(index={"seed": "repeat"}).reset_index()
 
 
-def _least_gain(frame):
-    """At random splits, of the set that gains least; a set that is missing is that."""
-    found = [_gain(frame, name, RANDOM) for name in SPLITS]
-    return found[np.argmin([gain for gain, *_ in found])]
+def least_gain(frame):
+    """Return the least gain of the data sets at random splits, by repeat; nothing where one is missing."""
+    table = each_gain(frame)
+    table = table[table.split == RANDOM]
+    return table.groupby("repeat").x_gain.min().reset_index() if set(table.data) == set(SPLITS) else table.iloc[:0]
 
 
 _OF = {
     "douban-monti": "the friends of users",
     "ml-100k": "gender, age and occupation of users and genres of items",
 }
-FINDINGS = [
-    Finding(
-        "thesis-further-features",
+
+
+def _claim(suffix, statement, where, table):
+    return Claim(
+        f"thesis-further-features{suffix}",
         "thesis",
         "Section 7.1",
-        "Additional features improve the accuracy of a matrix factorization: of every set, split at random, the test "
-        "RMSE of ALS with them is below the better of that without and that with others' features; by how many "
-        "percent at least.",
-        _least_gain,
-        Holds(above=0),
-        devices=("cpu",),
-    ),
-]
-FINDINGS += [
-    Finding(
-        f"thesis-further-features-{split.replace(' ', '-')}-{data}",
-        "thesis",
-        "Section 7.1",
-        f"Do features improve ALS? {data}, {_OF[data]}, {what}: by how many percent test RMSE is below the better of "
-        "that without and that with others' features.",
-        partial(_gain, data=data, split=split),
-        Holds(above=0),
-        devices=("cpu",),
+        f"Percent by which features lower the test RMSE of ALS, below others' features too: {statement}.",
+        metric="median",
+        select={"column": "x_gain", "where": where},
+        criterion=above(0),
+        table=table,
+        device="cpu",
+    )
+
+
+CLAIMS = [_claim("", "the least of the data sets, random splits", {}, least_gain)]
+CLAIMS += [
+    _claim(
+        f"-{split.replace(' ', '-')}-{data}",
+        f"{data}, {_OF[data]}, {what}",
+        {"data": data, "split": split},
+        each_gain,
     )
     for data, splits in SPLITS.items()
     for split, what in (

@@ -9,7 +9,6 @@ best, and judged on the test ratings once.
 """
 
 import re
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -19,7 +18,6 @@ from tqdm import tqdm
 from gpumf import RBM
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _published, identity, load_ratings, trained
-from gpumf_study.findings import Finding, Holds, Open, Target
 
 _TRIED = "learning_rate", "momentum", "average", "initial_biases", "hidden", "gibbs_steps", "weight_decay"
 THESIS = {name: RBM.THESIS[name] for name in _TRIED}
@@ -225,39 +223,3 @@ def summary(frame):
     errors = tests[["rmse", "mae", "accuracy"]].mean()
     deviations = tests[["rmse", "mae"]].std().add_suffix("_deviation")
     return tests[[*THESIS, "epoch"]].first().join([errors, deviations]).reset_index()
-
-
-def _tuned(frame, data, metric, setting="tuned"):
-    """The test error of a setting, means and standard deviation over the seeds."""
-    row = summary(frame).set_index(["data", "setting"]).loc[(data, setting)]
-    return row[metric], row[f"{metric}_deviation"], "rating"
-
-
-FINDINGS = [
-    Finding(
-        "rbm-jester-mae",
-        "gpumf",
-        None,
-        "RBM, tuned | Jester, part 1: a third of the thesis's users | hidden units by search | test MAE, where the "
-        "thesis's missed 0.71",
-        partial(_tuned, data="jester-1", metric="mae"),
-        Target(0.71),
-    ),
-    Finding(
-        "rbm-jester-mae-thesis",
-        "gpumf",
-        None,
-        "RBM, the thesis's setting | Jester, part 1: a third of the thesis's users | 128 hidden units | test MAE, "
-        "where the thesis's missed 0.71",
-        partial(_tuned, data="jester-1", metric="mae", setting="thesis"),
-        Holds(below=0.71),
-    ),
-    Finding(
-        "rbm-ml100k-rmse",
-        "gpumf",
-        None,
-        "RBM, tuned | MovieLens 100K | hidden units by search | test RMSE",
-        partial(_tuned, data="ml-100k", metric="rmse"),
-        Open(),
-    ),
-]

@@ -59,14 +59,14 @@ def found(apart=0.0, sets=tuple(experiment.SPLITS), **rmse):
 @pytest.mark.parametrize(
     ("errors", "expected"),
     [
-        ({"features": 0.8}, "reproduced"),
-        ({"features": 0.89, "plain": 0.88}, "contradicted"),
-        ({"features": 0.89, "others": 0.88}, "contradicted"),
-        ({"features": 0.899, "apart": 0.01}, "tie"),
+        ({"features": 0.8}, "replicated"),
+        ({"features": 0.89, "plain": 0.88}, "not replicated"),
+        ({"features": 0.89, "others": 0.88}, "not replicated"),
+        ({"features": 0.899, "apart": 0.01}, "inconclusive"),
     ],
 )
 def test_features_are_held_to_none_and_to_those_of_others(errors, expected):
-    names = [GAIN, *(finding.id for finding in experiment.FINDINGS if finding.id != GAIN)]
+    names = [GAIN, *(finding.id for finding in experiment.CLAIMS if finding.id != GAIN)]
     assert len(names) == 6
     for name in names:
         assert word(name, found(**errors)) == expected
@@ -76,10 +76,9 @@ def test_features_are_held_to_none_and_to_those_of_others(errors, expected):
 def test_the_set_that_gains_least_counts_and_one_that_is_missing_is_that():
     good, bad = found(sets=["ml-100k"], features=0.8), found(sets=["douban-monti"], features=1.0)
     both = pd.concat([good, bad[bad.step == "test"]])
-    assert word(GAIN, both) == "contradicted" and word(f"{GAIN}-random-ml-100k", both) == "reproduced"
+    assert word(GAIN, both) == "not replicated" and word(f"{GAIN}-random-ml-100k", both) == "replicated"
     assert word(GAIN, good) == "missing"
-    value, spread, unit = experiment.FINDINGS[0].value(found(features=0.81, apart=0.009))
-    assert (value, spread, unit) == (pytest.approx(10), pytest.approx(1), "%")
+    assert experiment.CLAIMS[0].estimate(found(features=0.81, apart=0.009)).value == pytest.approx(10)
 
 
 def test_means_over_seeds_are_summed_up_and_drawn():

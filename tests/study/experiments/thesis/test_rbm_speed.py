@@ -80,8 +80,6 @@ def test_versions_are_summed_up_against_the_thesis_with_weights_on_the_device(sp
     assert list(table.index) == ["sequential", "thesis, transfer", "thesis, batches", "thesis", "fast"]
     assert table.loc["thesis, transfer", list(rbm_speed.UPDATES)].tolist() == [5, 5, 5]
     assert table.spread.to_numpy() == pytest.approx(0.02) and pd.isna(table["weight update"]["fast"])
-    (finding,) = [f for f in rbm_speed.FINDINGS if f.id == "rbm-epoch-speedup"]
-    assert finding.value(speeds)[0] == 20 and pd.isna(finding.value(speeds[speeds.kernel == "sequential"])[0])
 
 
 def test_epochs_and_updates_are_drawn_and_what_is_extrapolated_is_hollow(speeds, stored):
@@ -104,18 +102,16 @@ def moved(gain, fast=0.1):
         ("thesis", "transfer", "transfer"): 3 * gain,
         ("fast", "device", "device"): fast,
     }
-    rows = [(*key, "epoch", s * (1 + k / 100)) for key, s in times.items() for k in (-1, 0, 1)]
-    return pd.DataFrame(rows, columns=["kernel", "weights", "batches", "part", "epoch_seconds"])
+    rows = [(*key, "epoch", k, s * (1 + k / 100)) for key, s in times.items() for k in (0, 1, 2)]
+    return pd.DataFrame(rows, columns=["kernel", "weights", "batches", "part", "repeat", "epoch_seconds"])
 
 
 @pytest.mark.parametrize(
     ("name", "frame", "expected"),
     [
-        ("thesis-fig-4.5", moved(2.5), "reproduced"),
-        ("thesis-fig-4.5", moved(10), "same direction"),
-        ("thesis-fig-4.5", moved(0.5), "contradicted"),
-        ("rbm-epoch-speedup", moved(2, fast=0.05), "target"),
-        ("rbm-epoch-speedup", moved(2, fast=0.5), "short"),
+        ("thesis-fig-4.5", moved(2.5), "replicated"),
+        ("thesis-fig-4.5", moved(10), "partly replicated"),
+        ("thesis-fig-4.5", moved(0.5), "not replicated"),
     ],
 )
 def test_a_word_follows_from_the_numbers(name, frame, expected):
