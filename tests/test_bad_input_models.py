@@ -50,8 +50,8 @@ PARAMETERS = {
     "rate a complex": (lambda: SGD(2, learning_rate=1j), ValueError, "learning_rate must be a number.*1j"),
     "alpha": (lambda: ImplicitALS(2, alpha=0), ValueError, "alpha must be a number above 0"),
     "biases a word": (lambda: ALS(2, biases="yes"), ValueError, "biases must be True or False, not 'yes'"),
-    "biases of SGD": (lambda: SGD(2, biases="mean"), ValueError, "biases must be True, False or 'baseline'"),
-    "biases a number": (lambda: SGD(2, biases=1), ValueError, "biases must be True, False or 'baseline', not 1"),
+    "biases of SGD": (lambda: SGD(2, biases="mean"), ValueError, "biases must be .damped., True, False"),
+    "biases a number": (lambda: SGD(2, biases=1), ValueError, "biases must be .*, not 1"),
     "clip": (lambda: ALS(2, clip=1), ValueError, "clip must be True or False, not 1"),
     "weighted": (lambda: ALS(2, weighted="no"), ValueError, "weighted must be True or False, not 'no'"),
     "seed below 0": (lambda: ALS(2, seed=-1), ValueError, "seed must be an integer from 0"),
@@ -120,7 +120,7 @@ KINDS = {
     "als": lambda: ALS(2, device="cpu"),
     "sgd": lambda: SGD(2, device="cpu"),
     "implicit": lambda: ImplicitALS(2, device="cpu"),
-    "rbm": lambda: RBM(2, device="cpu"),
+    "rbm": lambda: RBM(2, biases=False, device="cpu"),
 }
 
 

@@ -28,7 +28,7 @@ def test_another_number_of_epochs_is_not_close(ratings):
 
 def test_one_wrong_row_is_named(ratings):
     for case in cases(ratings):
-        for array in range(len(case.model._arrays)):
+        for array in range(len(case.run(2))):
             for wrong in (0.01, np.nan):
                 learned = [np.array(a) for a in case.run(2)]
                 learned[array][-1] += wrong
