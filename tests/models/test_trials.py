@@ -70,7 +70,9 @@ def test_halving_finds_the_winner_of_the_grid(resource, least):
     ratings = Ratings(users, items, values, 60, 40)
     grid = {"regularization": [1e-4, 0.003, 0.03, 0.3, 3.0, 30.0, 100.0, 300.0, 1000.0], "factors": [2]}
     whole, halved = (
-        search(ALS(device="cpu"), grid, ratings, 27, folds=4, strategy=strategy, resource=resource, **least)
+        search(
+            ALS(biases=True, device="cpu"), grid, ratings, 27, folds=4, strategy=strategy, resource=resource, **least
+        )
         for strategy in ("grid", "halving")
     )
     assert halved.best_parameters == whole.best_parameters and halved.best_score == whole.best_score
@@ -82,12 +84,12 @@ def test_halving_finds_the_winner_of_the_grid(resource, least):
 
 def test_a_setting_that_diverges_has_no_score_and_the_others_do():
     grid = {"learning_rate": [0.01, 1e20, 0.02]}
-    found = search(SGD(2, device="cpu"), grid, RATINGS, 2, folds=2)
+    found = search(SGD(2, biases=True, device="cpu"), grid, RATINGS, 2, folds=2)
     assert found.results.learning_rate.tolist()[-1] == 1e20
     assert found.results.rmse.isna().tolist() == [False, False, True]
-    assert search(SGD(2, device="cpu"), grid, RATINGS, 4, folds=2, **HALVING).best_score < 3
+    assert search(SGD(2, biases=True, device="cpu"), grid, RATINGS, 4, folds=2, **HALVING).best_score < 3
     with pytest.raises(ValueError, match="every setting; lower learning_rate"):
-        search(SGD(2, device="cpu"), {"learning_rate": [1e20]}, RATINGS, 2, folds=2)
+        search(SGD(2, biases=True, device="cpu"), {"learning_rate": [1e20]}, RATINGS, 2, folds=2)
 
 
 class Interrupted:
@@ -207,7 +209,7 @@ def test_memory_is_predicted_and_kept(model):
     made.run([Trial(0, 0, 2)], lambda _: None)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert 0.9 * of_one < peak <= of_one
+    assert (0.6 if model is RBM else 0.85) * of_one < peak <= of_one
 
 
 def test_models_are_made_again_where_they_do_not_fit(monkeypatch):

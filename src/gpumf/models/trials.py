@@ -36,6 +36,9 @@ _SECONDS = 1.0  # between two times that the file is written
 _COPIES = 4.5
 """Of what a model learns, while it trains: the start, the solver's, two of the newest finite epoch, part of one."""
 
+_DAMPED = 5.75  # the same with damped biases, which are put beside the solver's
+_HELD_OUT = 120  # bytes a rating while an RBM with damped biases is trained without those held out
+
 
 class Trial(NamedTuple):
     """A setting, by its number, on a fold, after so many epochs from the start."""
@@ -277,10 +280,12 @@ def _bytes(candidates, train):
             users, items = train.n_users * one.hidden, train.n_items * (one.levels or levels) * (one.hidden + 1)
             second = users + (items if one.momentum else 0)  # p(h | v'), and the last changes
             counting = 4 * (users + items) + 24 * train.nnz  # of levels, for the initial biases
-            sizes.append(max(int(4 * (_COPIES * (users + items) + second)), counting))
+            held_out = _HELD_OUT * train.nnz if one.biases else 0
+            sizes.append(max(int(4 * (_COPIES * (users + items) + second) + held_out), counting))
         else:
             learned = (train.n_users + train.n_items) * _size(one)
-            targets = train.nnz if issubclass(one._hyperparameters, ALSHyperparameters) and one.biases else 0
+            learned *= _DAMPED / _COPIES if one._damped else 1
+            targets = train.nnz if issubclass(one._hyperparameters, ALSHyperparameters) and one.biases is True else 0
             work = 0
             if issubclass(one.solver_class, Dense):
                 work = 5 * one.columns**2 + max(train.n_users, train.n_items) * one.columns + 3 * Dense.floats
