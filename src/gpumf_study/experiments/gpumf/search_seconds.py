@@ -43,7 +43,8 @@ def run(data, settings, folds, epochs, repeats):
     setting, x_folds, x_settings, and x_load, the processes at work on the machine before, besides what is timed
     """
     rows, identities = [], []
-    als, implicit = ALS(32, biases=True, weighted=True, **_SHARED), ImplicitALS(**_SHARED)
+    als = ALS(32, biases=True, weighted=True, **_SHARED)
+    implicit = ImplicitALS(unobserved_weight=1.0, regularization_exponent=0.0, **_SHARED)
     for model, name, n, n_folds in zip((als, implicit), data, settings, folds, strict=True):
         ratings, metric = load_ratings(name), "rmse" if model is als else "ndcg@10"
         identities.append(identity(ratings))
