@@ -221,13 +221,20 @@ def named(path):
 
 
 def pages():
-    """The first chapter that shows each experiment: a dict of its name -> page, as 'thesis/sparsity'."""
+    """The page that shows each experiment: a dict of its name -> page, as 'results/speedups'.
+
+    Of several pages it is the first in reading order: of those with results, else of all that are not on use.
+    """
     book, found = results.repository() / "book", {}
-    for page in re.findall(r"file: (\S+)", (book / "_toc.yml").read_text(encoding="utf-8")):
-        path = book / f"{page}.ipynb"
-        if page != _INDEX and path.is_file():
+    names = re.findall(r"file: (\S+)", (book / "_toc.yml").read_text(encoding="utf-8"))
+    for page in sorted(names, key=_precedence):
+        if (path := book / f"{page}.ipynb").is_file():
             found = dict.fromkeys(named(path), page) | found
     return found
 
 
-_INDEX = "gpumf/performance"  # it leads through what other chapters measure
+def _precedence(page):
+    return page.startswith(_OVERVIEWS), not page.startswith("results/")
+
+
+_OVERVIEWS = "use/", "results/benchmark", "gpumf/performance"  # they lead through what other pages show

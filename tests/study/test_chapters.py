@@ -105,7 +105,7 @@ def test_an_experiment_is_shown_as_recorded_and_as_measured_here(monkeypatch, tm
     assert chapters.table("a", live.frame).to_numpy().T.tolist() == [["0.0001234", "123,457", "–"], [1, 1, 1]]
 
 
-def test_a_page_shows_what_it_names_first_in_reading_order():
+def test_an_experiment_is_shown_by_a_page_of_results_or_by_the_first_other():
     found = chapters.pages()
     assert found["speedups"] == "results/speedups"
     assert found["rating_counts"] == "gpumf/data"

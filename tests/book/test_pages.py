@@ -1,0 +1,55 @@
+"""What STYLE.md asks of every page: the answer first, and no more words than the table of contents gives."""
+
+import json
+import re
+
+import pytest
+
+from support import ROOT
+
+BOOK = ROOT / "book"
+_ENTRY = re.compile(r"^ *(?:- file|root): (\S+)(?: # ([\d,]+) words)?$", re.MULTILINE)
+BUDGETS = {
+    page: words and int(words.replace(",", ""))
+    for page, words in _ENTRY.findall((BOOK / "_toc.yml").read_text(encoding="utf-8"))
+}
+
+
+# Comments and code, rows of tables, names of figures, fences and options of directives, addresses, formulas.
+_NO_PROSE = [r"<!--.*?-->", r"^(`{3,})[a-z]*\n.*?^\1$", r"^\|[^\n]*$", r"^\([^\n]*\)=$"]
+_NO_PROSE += [r"^(:{3,}|`{3,})[^\n]*$", r"^:[\w-]+:[^\n]*$", r"\]\([^)]*\)", r"\$[^$]*\$"]
+
+
+def markdown(page):
+    """The text of a page without its code."""
+    path = BOOK / f"{page}.ipynb"
+    if not path.is_file():
+        return (BOOK / f"{page}.md").read_text(encoding="utf-8")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
+def words(text):
+    """The words of a page's prose: without code, tables, formulas, markers and addresses."""
+    for marked in _NO_PROSE:
+        text = re.sub(marked, "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"\{[\w:-]+\}`[^`]*`", "1", text)
+    return sum(bool(re.search(r"\w", word)) for word in text.split())
+
+
+def test_words_are_those_of_the_prose():
+    text = "# A title\n\n(fig-a)=\n*Two words,* {glue:text}`n:.1f` [link](to/it) $x y$.\n\n"
+    text += "| a | b |\n\n```python\nx = 1\n```"
+    assert words(text) == 6
+
+
+@pytest.mark.parametrize("page", BUDGETS)
+def test_a_page_keeps_to_its_budget_of_words(page):
+    budget = BUDGETS[page]
+    assert budget or page.startswith("gpumf/") or page in ("api", "glossary", "notation", "ledger", "references")
+    assert not budget or words(markdown(page)) <= budget
+
+
+@pytest.mark.parametrize("page", [page for page in BUDGETS if page.startswith(("learn/", "results/"))])
+def test_the_answer_comes_first(page):
+    assert re.match(r"# [^\n]+\n\n:::\{admonition\} \S", markdown(page))
