@@ -99,7 +99,7 @@ def measured():
     )
 
     sgd = results.load("sgd_netflix").frame
-    nnz = sgd.nnz.iloc[0]
+    nnz = sgd.x_nnz.iloc[0]
     per_epoch = nnz / sgd_netflix.summary(sgd).set_index("scheme").updates_per_second
     what = "Netflix (synthetic), 128 factors, as many updates as ratings"
     shape = RECIPES["netflix"]

@@ -59,9 +59,6 @@ UNCONVERTED = {
     "reading",
     "several_gpus",
     "sgd_douban",
-    "sgd_ml100k",
-    "sgd_netflix",
-    "sgd_schemes",
     "stale_rbm",
     "startup",
 }

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from gpumf_study import results, widgets
-from gpumf_study.experiments.gpumf import race_steps
+from gpumf_study.experiments.gpumf import race_steps, sgd_schemes
 from gpumf_study.experiments.thesis import crossover
 
 EMPTY = Figure(figsize=(1, 1))
@@ -30,7 +30,7 @@ def embedded(widget):
 def all_of_them():
     return {
         "race": widgets.race(frame("race_steps"), EMPTY),
-        "convergence": widgets.convergence(frame("sgd_schemes"), "SGD", EMPTY),
+        "convergence": widgets.convergence(sgd_schemes.courses(frame("sgd_schemes")), "SGD", EMPTY),
         "crossover": widgets.crossover(frame("crossover"), EMPTY),
         "roofline": widgets.roofline(frame("als_versions"), frame("ceilings"), EMPTY),
     }
@@ -69,7 +69,7 @@ def test_an_order_leaves_what_the_kernel_left():
 
 
 def test_lines_are_medians_over_repeats():
-    runs = frame("sgd_schemes")
+    runs = sgd_schemes.courses(frame("sgd_schemes"))
     data = widgets.convergence(runs, "SGD", EMPTY, metric="mae").data
     assert data["metric"] == "MAE" and set(data["sets"]) == set(runs.data)
     (line,) = [line for line in data["sets"]["ml-100k"] if line["name"] == "CuMF_SGD"]
@@ -82,7 +82,7 @@ def test_lines_are_medians_over_repeats():
 
 
 def test_what_diverged_is_missing():
-    runs = frame("sgd_schemes").copy()
+    runs = sgd_schemes.courses(frame("sgd_schemes"))
     of = (runs.data == "ml-100k") & (runs.scheme == "hogwild") & (runs.epoch > 3)
     runs.loc[of, "rmse"] = np.nan
     lines = widgets.convergence(runs, "SGD", EMPTY).data["sets"]["ml-100k"]

@@ -8,6 +8,7 @@ import pytest
 from gpumf import SGD
 from gpumf_study import experiments
 from gpumf_study.experiments import _published
+from gpumf_study.experiments.gpumf import sgd_ml100k
 from spy import PARAMETERS, common, seen
 
 pytestmark = pytest.mark.slow
@@ -273,7 +274,8 @@ def test_both_models_are_timed_to_a_level_of_the_held_out_ratings():
 
 def test_sgd_is_judged_with_what_the_held_out_ratings_chose():
     log = seen("sgd_ml100k")
-    frame, test = log.frame, log.frame[log.frame.step == "test"]
+    frame = sgd_ml100k.trainings(log.frame)
+    test = frame[frame.step == "test"]
     assert sorted(set(test.fold)) == [0, 1, 2, 3, 4] and set(test.seed) == {0, 1}
     judged = iter(trained_on(log, 80000))
     for fold in range(5):

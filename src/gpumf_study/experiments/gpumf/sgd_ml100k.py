@@ -5,7 +5,6 @@ for as many epochs as were best there, and is judged on the fold's test ratings 
 at its edge is told. Other programs are beside it in `peers_ml100k`, with a smaller search that they can afford too.
 """
 
-from functools import partial
 from itertools import product
 
 import numpy as np
@@ -16,8 +15,8 @@ from tqdm import tqdm
 from gpumf import SGD
 from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim
 from gpumf_study.experiments import identity, load_ratings
-from gpumf_study.findings import Finding, Open
 
 PROFILES = {
     "quick": {
@@ -47,7 +46,12 @@ PROFILES = {
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "regularization": [0.1], "epochs": 5}
+METRICS = ["rmse", "mae"]
 _GRID = "factors", "regularization", "bias_regularization", "learning_rate", "beta", "init_std"
+
+
+PLAIN = {"solver": "kernel", "repeat": "seed", "epoch": "epochs", "x_fold": "fold", "x_step": "step"}
+PLAIN |= {f"x_{name}": name for name in _GRID if name != "factors"}
 
 
 def run(data, kernel, factors, regularization, bias_regularization, learning_rate, beta, init_std, epochs, seeds):
@@ -62,11 +66,8 @@ def run(data, kernel, factors, regularization, bias_regularization, learning_rat
     epochs : int, the most
     seeds : int, of the initial factors when the chosen parameters are judged
 
-    Returns
-    -------
-    DataFrame with a row a training: fold, step ('choice' or 'test'), seed, kernel, device, the parameters, epochs
-    (that were best on the held-out ratings), rmse, mae (after these epochs, on the held-out ratings for 'choice', on
-    the fold's test ratings for 'test')
+    Errors are those after `epoch`, which was best on the held-out ratings: of x_step 'choice' on these, of 'test'
+    on the fold's test ratings.
     """
     ratings = load_ratings(data)
     grid = [
@@ -86,31 +87,38 @@ def run(data, kernel, factors, regularization, bias_regularization, learning_rat
         for seed in range(seeds):
             fitted = _model(kernel, seed, **parameters).fit(train, n_epochs, test)
             rows.append(_row(fold, "test", seed, fitted, parameters, n_epochs, fitted.history.iloc[-1]))
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(rows).assign(data=ratings.name, task="fit", model="SGD")
+    frame = frame.melt([name for name in frame if name not in METRICS], METRICS, "metric", "value")
+    frame = frame.rename(columns={old: new for new, old in PLAIN.items()})
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
 
-def summary(frame):
-    """RMSE and MAE over the folds, from the frame of `run`: mean over folds and seeds, and the spread over the seeds.
+def trainings(frame):
+    """Return a row a training: fold, step, seed, kernel, device, the parameters, epochs, rmse, mae."""
+    first, second = (frame[frame.metric == name] for name in METRICS)
+    wide = first.assign(rmse=first.value, mae=second.value.to_numpy()).drop(columns=["metric", "value"])
+    return wide.rename(columns=PLAIN)
 
-    Returns
-    -------
-    DataFrame with a row a measure: measure ('rmse', 'mae'), mean, spread (standard deviation over the seeds of the
-    mean over the folds; NaN with one seed)
-    """
-    tests = frame[frame.step == "test"].groupby("seed")[["rmse", "mae"]].mean()
-    return pd.DataFrame(
-        {"measure": ["rmse", "mae"], "mean": tests.mean().to_numpy(), "spread": tests.std().to_numpy()}
-    )
+
+def by_seed(frame):
+    """Return by metric and repeat the mean test error over the folds."""
+    tests = frame[frame.x_step == "test"]
+    return tests.groupby(["metric", "repeat"], as_index=False).value.mean()
+
+
+def summary(frame):
+    """Return by measure the mean test error over folds and seeds, and the standard deviation over the seeds."""
+    tests = by_seed(frame).pivot(index="repeat", columns="metric", values="value")[METRICS]
+    return pd.DataFrame({"measure": METRICS, "mean": tests.mean().to_numpy(), "spread": tests.std().to_numpy()})
 
 
 def at_edges(frame, names=_GRID):
-    """Of how many folds the value chosen is the least or the most of its grid, where that has more than two.
+    """Return of how many folds the value chosen is the least or the most of its grid, where that has more than two.
 
     Parameters
     ----------
-    frame : of `run`
+    frame : of `trainings`
     names : of the parameters that are chosen
 
     Returns
@@ -140,10 +148,10 @@ def _row(fold, step, seed, fitted, parameters, epochs, errors):
 
 
 def figure(frame):
-    """Test RMSE (left) and MAE (right) of each fold, a dot a seed."""
-    tests = frame[frame.step == "test"]
+    """Draw test RMSE (left) and MAE (right) of each fold, a dot a seed."""
+    tests = trainings(frame).query("step == 'test'")
     figure, (axes,) = style.panels(columns=2, height=3.0, sharey=True)
-    for axis, measure in zip(axes, ("rmse", "mae"), strict=True):
+    for axis, measure in zip(axes, METRICS, strict=True):
         axis.plot(tests[measure], tests.fold, "o", color=style.COLOURS["blue"], alpha=0.5, label="a seed")
         axis.set(xlabel=f"test {measure.upper()}", ylabel="fold")
         axis.xaxis.set_major_locator(MaxNLocator(5))
@@ -151,20 +159,16 @@ def figure(frame):
     return figure
 
 
-def _mean(frame, measure):
-    row = summary(frame).set_index("measure").loc[measure]
-    return row["mean"], row.spread, "rating"
-
-
-FINDINGS = [
-    Finding(
-        f"sgd-ml100k-{measure}",
+CLAIMS = [
+    Claim(
+        f"sgd-ml100k-{metric}",
         "gpumf",
         None,
-        f"SGD with biases | MovieLens 100K, five folds | factors by search | test {measure.upper()}",
-        partial(_mean, measure=measure),
-        Open(),
-        devices=("cpu",),
+        f"Test {metric.upper()} of SGD with biases, mean of five folds, parameters chosen on held-out ratings.",
+        metric="median",
+        select={"column": "value", "where": {"metric": metric}},
+        table=by_seed,
+        device="cpu",
     )
-    for measure in ("rmse", "mae")
+    for metric in METRICS
 ]

@@ -6,12 +6,12 @@ repeat, which also splits the ratings where no official test set comes with them
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from gpumf import SGD
 from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import _published, identity, load_ratings, trained, usable_devices
+from gpumf_study import sweep
+from gpumf_study.experiments import _published, usable_devices
 
 # A label in the results, and the kernel and options that it stands for.
 SCHEMES = {label: (kernel, dict(version.options)) for label, (kernel, version) in SGD.versions().items()}
@@ -49,7 +49,7 @@ PROFILES = {
         "schemes": None,
         "factors": 128,
         "epochs": 20,
-        "repeats": 3,
+        "repeats": 5,
         "schedule": POWER,
         "threads": {},
         "shorter": {},
@@ -64,65 +64,35 @@ def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rat
 
     Parameters
     ----------
-    data : names of data sets
     schemes : labels of SCHEMES; all by default
-    factors, epochs : int
-    repeats : int, runs of each; run k starts with seed k. On more than ten million ratings only `cumf_sgd`, `fast`
-        and the reference ONCE_EACH are run more than once.
+    repeats : run k starts with seed k. On more than ten million ratings only `cumf_sgd`, `fast` and the reference
+        ONCE_EACH are run more than once.
     schedule : one as a dict, see `schedules.to_dict`
     threads : dict, label -> CUDA threads of the grid, where another number than the default is wanted
     shorter : dict, label -> epochs, where fewer are wanted
     rates : dict, family of data sets -> regularization and learning_rate of all schemes
-
-    Returns
-    -------
-    DataFrame with a row an epoch: data, scheme (a label), kernel, device, repeat, factors, regularization,
-    learning_rate (of the first epoch), threads (missing where it is the default), nnz (of the training set), epoch,
-    seconds (of training alone, summed up), updates (so far), rmse, mae (both on the test set)
     """
     chosen = usable(schemes)
-    frames, identities = [], []
-    for name in data:
-        ratings = load_ratings(name)
-        identities.append(identity(ratings))
-        arguments = rates[_published.family(ratings.name)]
-        for repeat in range(repeats):
-            official = ratings.test_mask is not None
-            train, test = ratings.official_split() if official else ratings.split(0.2, seed=repeat)
-            for label, (kernel, options) in tqdm(chosen.items(), desc=f"sgd_schemes {ratings.name}", leave=False):
-                if repeat and train.nnz > 10**7 and kernel not in ("cumf_sgd", "fast", ONCE_EACH):
-                    continue
-                untrained = SGD(
-                    factors,
-                    solver=kernel,
-                    seed=repeat,
-                    schedule=schedules.from_dict(schedule),
-                    threads=threads.get(label),
-                    biases=False,
-                    clip=False,
-                    **arguments,
-                    **options,
-                )
-                model = trained(untrained, train, shorter.get(label, epochs), test)
-                # cu2rec's steps make about as many updates as there are ratings; every other scheme makes as many.
-                frames.append(
-                    model.history.assign(
-                        data=ratings.name,
-                        scheme=label,
-                        kernel=kernel,
-                        device=model.device,
-                        repeat=repeat,
-                        factors=factors,
-                        threads=threads.get(label, np.nan),
-                        nnz=train.nnz,
-                        updates=model.history.epoch * train.nnz,
-                        **arguments,
-                    )
-                )
-    first = ["data", "scheme", "kernel", "device", "repeat", "factors", "regularization", "learning_rate", "threads"]
-    frame = pd.concat(frames, ignore_index=True)[[*first, "nnz", "epoch", "seconds", "updates", "rmse", "mae"]]
-    frame.attrs["datasets"] = identities
-    return frame
+
+    def models(train, repeat):
+        common = rates[_published.family(train.name)] | {"biases": False, "clip": False, "seed": repeat}
+        for label, (kernel, options) in chosen.items():
+            if repeat and train.nnz > 10**7 and kernel not in ("cumf_sgd", "fast", ONCE_EACH):
+                continue
+            options = common | options | {"schedule": schedules.from_dict(schedule), "threads": threads.get(label)}
+            yield columns_of(label) | {"epochs": shorter.get(label, epochs)}, SGD(factors, solver=kernel, **options)
+
+    return sweep.sweep(models, data, epochs, repeats, held_out=0.2, official=True, metrics=("rmse", "mae"))
+
+
+def courses(frame):
+    """Return a row an epoch of each run: scheme (a label), rmse, mae, and the updates so far.
+
+    cu2rec's steps make about as many updates as there are ratings; every other scheme makes as many.
+    """
+    rmse, mae = (frame[frame.epoch.notna() & (frame.metric == name)] for name in ("rmse", "mae"))
+    found = rmse.assign(scheme=labels(rmse), rmse=rmse.value, mae=mae.value.to_numpy())
+    return found.assign(updates=found.epoch * found.x_nnz).drop(columns=["metric", "value"])
 
 
 def usable(labels=None):
@@ -151,14 +121,13 @@ def reference_of(scheme):
 
 
 def summary(frame):
-    """What each scheme reached, from the frame of `run`.
+    """Return what each scheme reached, a row a data set, scheme and device.
 
-    Returns
-    -------
-    DataFrame with a row a data set and scheme: data, scheme, device, updates_per_second (median over all epochs),
-    epochs, best_rmse, last_rmse, last_mae (means over the repeats), spread (standard deviation of last_rmse), gap
-    (last_rmse less that of `reference_of` it on the same data, after as many epochs)
+    Columns are updates_per_second (median over all epochs), epochs, best_rmse, last_rmse, last_mae (means over the
+    repeats), spread (standard deviation of last_rmse), gap (last_rmse less that of `reference_of` it on the same
+    data, after as many epochs).
     """
+    frame = courses(frame)
     references = frame[frame.scheme.isin([DRAWN, ONCE_EACH])].groupby(["data", "scheme", "epoch"]).rmse.mean()
     rows = []
     for (data, scheme, device), runs in frame.groupby(["data", "scheme", "device"], sort=False):
@@ -183,7 +152,7 @@ def summary(frame):
 
 
 def figure_updates(frame):
-    """Updates a second of every scheme (medians over epochs), a data set each."""
+    """Draw updates a second of every scheme (medians over epochs), a panel a data set."""
     table = summary(frame)
     names = table.data.unique()
     height = 1.4 + 0.22 * table.scheme.nunique()
@@ -198,20 +167,18 @@ def figure_updates(frame):
                 axis.plot(speeds[where], place, "o", color=style.COLOURS[colour], label=label)
                 axis.hlines(place, speeds.min() / 2, speeds[where], color=style.COLOURS[colour], alpha=0.4)
         axis.set_yticks(np.arange(len(order)), order)
-        axis.set(xlabel="updates a second", title=name)
+        axis.set(xlabel="updates a second", title=style.data_name(name))
         style.log_scale(axis.xaxis)
     style.legend(figure, axes[0], 2)
     return figure
 
 
 def figure(frame, data=None, metric="rmse", labels=SCHEMES):
-    """Test error against epochs and seconds, one line a scheme.
+    """Draw test error against epochs and seconds, one line a scheme.
 
     data : names of data sets, all by default; metric : 'mae' or 'rmse'; labels : of the schemes
     """
     data = frame.data.unique() if data is None else data
-    shown = frame[frame.scheme.isin(labels)].assign(model="SGD")
+    shown = courses(frame)
+    shown = shown[shown.scheme.isin(labels)].assign(model="SGD")
     return style.convergence(shown, data, metric, [("SGD", label) for label in SCHEMES], with_model=False)
-
-
-FINDINGS = []

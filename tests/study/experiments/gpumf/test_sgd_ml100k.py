@@ -4,34 +4,19 @@ import pandas as pd
 import pytest
 
 from gpumf_study.experiments.gpumf import sgd_ml100k
-from outcomes import lines
 
 
 def test_parameters_are_chosen_on_held_out_training_ratings_alone():
     grid = {"factors": [4], "regularization": [0.1], "bias_regularization": [0.02], "learning_rate": [0.02, 1e-5]}
     frame = sgd_ml100k.run("ml-100k-synthetic", "sequential", **grid, beta=[0.05], init_std=[0.1], epochs=3, seeds=2)
+    table, frame = sgd_ml100k.summary(frame).set_index("measure"), sgd_ml100k.trainings(frame)
     for _, fold in frame.groupby("fold"):
         choices, tests = (fold[fold.step == step] for step in ("choice", "test"))
         best = choices.loc[choices.rmse.idxmin()]
         assert len(choices) == 2 and len(tests) == 2 and best.learning_rate == 0.02
         assert (tests.learning_rate == best.learning_rate).all() and (tests.epochs == best.epochs).all()
-    table = sgd_ml100k.summary(frame).set_index("measure")
     assert table.loc["rmse", "mean"] == pytest.approx(frame[frame.step == "test"].rmse.mean())
     assert (table.spread > 0).all()
-
-
-def test_seeds_are_drawn_fold_by_fold():
-    rows = [(f, "test", s, 0.9 + f / 10, 0.7) for f in (0, 1) for s in (0, 1)] + [(0, "choice", 0, 0.1, 0.1)]
-    figure = sgd_ml100k.figure(pd.DataFrame(rows, columns=["fold", "step", "seed", "rmse", "mae"]))
-    assert lines(figure.axes[0])["a seed"] == ([0.9, 0.9, 1.0, 1.0], [0, 0, 1, 1])
-
-
-def test_the_errors_on_movielens_are_means_of_folds_with_the_spread_of_the_seeds():
-    tests = [(f, "test", s, 0.9 + f / 10 + s / 100, 0.7) for f in (0, 1) for s in (0, 2)]
-    frame = pd.DataFrame([*tests, (0, "choice", 0, 0.1, 0.1)], columns=["fold", "step", "seed", "rmse", "mae"])
-    found = {finding.id: finding.value(frame) for finding in sgd_ml100k.FINDINGS}
-    assert found["sgd-ml100k-rmse"] == (pytest.approx(0.96), pytest.approx(0.02 / 2**0.5), "rating")
-    assert found["sgd-ml100k-mae"][0] == pytest.approx(0.7)
 
 
 def test_what_is_chosen_at_an_edge_of_the_grid_is_told():
