@@ -134,7 +134,7 @@ __device__ inline float substitute(const float* decomposed, float x) {
     return x;
 }
 
-constexpr int MOST_THREADS = 128;  // of a block
+constexpr int MAX_THREADS = 128;  // of a block
 
 // Resident blocks of so many threads on a multiprocessor, by registers: 12 of the global version, as in the thesis
 // (section 6.4), 16 of the hybrid (section 7.1), fewer on architectures with fewer threads.
@@ -162,7 +162,7 @@ __device__ inline void solve_rows(const Workspace& work, const long long* indptr
     }
 }
 
-// The three kernels. Grid: any; a group of lanes a row. Block: MOST_THREADS, or fewer in whole groups.
+// The three kernels. Grid: any; a group of lanes a row. Block: MAX_THREADS, or fewer in whole groups.
 
 // Dynamic shared memory: two matrices and a column for each group of the block.
 extern "C" __global__ void thesis_shared(const long long* __restrict__ indptr, const int* __restrict__ indices,
@@ -176,7 +176,7 @@ extern "C" __global__ void thesis_shared(const long long* __restrict__ indptr, c
 }
 
 // Dynamic shared memory: a matrix and a column for each group of the block. matrices: one for each of the grid.
-extern "C" __global__ void __launch_bounds__(MOST_THREADS, HYBRID_BLOCKS)
+extern "C" __global__ void __launch_bounds__(MAX_THREADS, HYBRID_BLOCKS)
     thesis_hybrid(const long long* __restrict__ indptr, const int* __restrict__ indices,
                   const float* __restrict__ values, const float* __restrict__ fixed, float* __restrict__ solved,
                   int n_rows, float regularization, int weighted, float* __restrict__ matrices) {
@@ -187,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS, HYBRID_BLOCKS)
 }
 
 // Dynamic shared memory: a column for each group of the block. matrices: two for each of the grid.
-extern "C" __global__ void __launch_bounds__(MOST_THREADS, GLOBAL_BLOCKS)
+extern "C" __global__ void __launch_bounds__(MAX_THREADS, GLOBAL_BLOCKS)
     thesis_global(const long long* __restrict__ indptr, const int* __restrict__ indices,
                   const float* __restrict__ values, const float* __restrict__ fixed, float* __restrict__ solved,
                   int n_rows, float regularization, int weighted, float* __restrict__ matrices) {
@@ -199,10 +199,10 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS, GLOBAL_BLOCKS)
 
 // The geometry of the three for the host. Grid: 1. Block: 1. Lanes of a group, the most threads of a block, words of a
 // matrix and of a column.
-extern "C" __global__ void shape(int* __restrict__ lanes, int* __restrict__ most_threads, int* __restrict__ matrix,
+extern "C" __global__ void shape(int* __restrict__ lanes, int* __restrict__ max_threads, int* __restrict__ matrix,
                                  int* __restrict__ column) {
     *lanes = LANES;
-    *most_threads = MOST_THREADS;
+    *max_threads = MAX_THREADS;
     *matrix = PACKED;
     *column = LANES;
 }

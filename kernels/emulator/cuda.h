@@ -25,7 +25,7 @@
 // function is static by itself, and `extern __shared__ float shared[]`, which has to be called so, is defined by
 // HOST_SOURCE.
 #define __shared__ thread_local
-constexpr size_t MOST_SHARED = 227 << 10;  // bytes of one block, compute capability 9.0
+constexpr size_t MAX_SHARED = 227 << 10;  // bytes of one block, compute capability 9.0
 
 struct uint3 {
     unsigned x, y, z;
@@ -220,7 +220,7 @@ UNCHECKED void call(void (*kernel)(T...), void** arguments) {
 #define EXPORTED UNCHECKED __attribute__((visibility("default")))
 // Clang calls the function in the asm, which could initialise `shared`, before it uses that; it does nothing.
 #define HOST_SOURCE                                                                                    \
-    alignas(128) thread_local char dynamic_shared_memory[MOST_SHARED] asm("shared");                   \
+    alignas(128) thread_local char dynamic_shared_memory[MAX_SHARED] asm("shared");                   \
     asm(".pushsection .text\n.globl _ZTH6shared\n.hidden _ZTH6shared\n_ZTH6shared: ret\n.popsection"); \
     extern "C" EXPORTED char* dynamic_shared() { return dynamic_shared_memory; }
 // The types of its parameters, as Python read them in the source and checks arguments by, follow the name of a kernel.

@@ -68,7 +68,7 @@ struct Launch {
     unsigned shuffled;  // 0: threads and blocks in order, switched where they wait. 1: see Core::touch
     uint64_t seed;
     Step* steps;  // noted here as they happen, as far as there is room
-    size_t most_steps, n_steps;
+    size_t max_steps, n_steps;
     size_t error_at;  // the instruction, counted from the start of the kernel's library; 0 if that is not known
     char error[512];
 };
@@ -137,7 +137,7 @@ class Core {
         for (size_t k = 0; k < l.n_arrays; ++k)
             regions.push_back({l.arrays[k].name, (uintptr_t)l.arrays[k].begin, l.arrays[k].bytes});
         add_library_regions();
-        __asan_poison_memory_region(l.dynamic_shared() + l.shared, MOST_SHARED - l.shared);
+        __asan_poison_memory_region(l.dynamic_shared() + l.shared, MAX_SHARED - l.shared);
         last = &regions.back();
         waiting_lanes.resize((fibers.size() + WARP - 1) / WARP);
         home.started = true;
@@ -148,7 +148,7 @@ class Core {
         core = this;
     }
     ~Core() {
-        __asan_unpoison_memory_region(launch.dynamic_shared(), MOST_SHARED);
+        __asan_unpoison_memory_region(launch.dynamic_shared(), MAX_SHARED);
         munmap(stacks, fibers.size() * STACK_BYTES);
     }
 
@@ -233,7 +233,7 @@ class Core {
                      last->name, offset);
         }
         const size_t array = last - regions.data();
-        if (launch.n_steps < launch.most_steps && array < launch.n_arrays)
+        if (launch.n_steps < launch.max_steps && array < launch.n_arrays)
             launch.steps[launch.n_steps++] = {first_thread + self->number, uint32_t(array), uint32_t(offset), access,
                                               barriers};
     }
@@ -350,7 +350,7 @@ class Core {
             &found);
         add_shared("dynamic shared memory", dynamic, dynamic + launch.shared);
         add_shared("static shared memory", found.thread_local_begin, dynamic);
-        add_shared("static shared memory", dynamic + MOST_SHARED, found.thread_local_end);
+        add_shared("static shared memory", dynamic + MAX_SHARED, found.thread_local_end);
         regions.push_back({"the library's constants", found.base, found.image_end - found.base});
     }
 

@@ -112,14 +112,14 @@ extern "C" __global__ void draw_traits(float* __restrict__ traits, long long n_u
 }
 
 // Grid and block: n_warps warps, which stride over the users. A user draws items by popularity until enough are
-// distinct; after most_draws the missing ones are taken in cyclic order. Each warp marks items in its own row of
+// distinct; after max_draws the missing ones are taken in cyclic order. Each warp marks items in its own row of
 // bits in `taken` (n_warps, words), all zero before and after. A round has at most as many draws as items are missing,
 // so that the items are those of the first draws that suffice, whichever lane is first.
 // checks[0] += checksum of the training ratings, checks[1] += of the test ratings.
 extern "C" __global__ void draw_ratings(
     const long long* __restrict__ offsets, long long n_users, int n_warps, int words, unsigned* taken,
     const unsigned* __restrict__ thresholds, const int* __restrict__ aliases, int n_items, unsigned total,
-    long long most_draws, unsigned long long draws, const float* __restrict__ user_traits,
+    long long max_draws, unsigned long long draws, const float* __restrict__ user_traits,
     const float* __restrict__ item_traits, float mean, float noise, unsigned long long noise_key, long long n_tests,
     int every, unsigned long long test_key, int* train_items, float* __restrict__ train_values,
     int* __restrict__ test_users, int* test_items, float* __restrict__ test_values, int* __restrict__ item_counts,
@@ -140,7 +140,7 @@ extern "C" __global__ void draw_ratings(
             bool fresh = false;
             if (lane < drawing) {
                 const long long k = draw + lane;
-                const int item = k <= most_draws ? popular(splitmix64(key + k)) : (int)(k % n_items);
+                const int item = k <= max_draws ? popular(splitmix64(key + k)) : (int)(k % n_items);
                 const unsigned bit = 1u << item % 32;
                 fresh = !(atomicOr(&mine[item / 32], bit) & bit);
             }

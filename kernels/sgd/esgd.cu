@@ -26,11 +26,11 @@
 //     esgd, shuffled  0.481    0.41           0.718 x over bsgd
 #include "common/sgd.cuh"
 
-#ifndef MOST_THREADS
+#ifndef MAX_THREADS
 #error "compile with -DMOST_THREADS=threads, the most of a block"
 #endif
 
-constexpr int MOST_GROUPS = MOST_THREADS / FACTORS;  // of k threads in a block
+constexpr int MAX_GROUPS = MAX_THREADS / FACTORS;  // of k threads in a block
 
 // Grid: a block a chunk of sh_size ratings. Block: a multiple of FACTORS. Dynamic shared memory: 12 sh_size bytes.
 extern "C" __global__ void esgd(const int* __restrict__ users, const int* __restrict__ items,
@@ -38,7 +38,7 @@ extern "C" __global__ void esgd(const int* __restrict__ users, const int* __rest
                                 int sh_size, float* user_factors, float* item_factors,
                                 const Steps<float>* __restrict__ steps_now) {
     extern __shared__ float shared[];
-    __shared__ float sh_pred[MOST_GROUPS];
+    __shared__ float sh_pred[MAX_GROUPS];
     const Steps<float> steps = *steps_now;
     float* const sh_value = shared;
     int* const sh_user = reinterpret_cast<int*>(shared + sh_size);

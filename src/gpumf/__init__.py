@@ -14,7 +14,7 @@
 
 from typing import TYPE_CHECKING
 
-from gpumf._util.lazy import late
+from gpumf._util.lazy import attach
 from gpumf.models import ALS, DivergedError, ImplicitALS, NotFittedError, cross_validate, search
 from gpumf.ratings import Ratings
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpumf.ratings import dataset_names, load_dataset, read_ratings
     from gpumf.suggestion import suggest
 else:
-    __getattr__, __dir__ = late(
+    __getattr__, __dir__ = attach(
         __name__,
         {
             "models": "RBM SGD Blend",

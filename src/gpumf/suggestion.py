@@ -20,7 +20,7 @@ from gpumf.ratings import DeviceRatings, Ratings
 
 FILE = resources.files(__package__).joinpath("suggestion.toml")
 _MODELS = {"ALS": ALS, "SGD": SGD}
-_MOST_FACTORS = 256  # of ALS
+_MAX_FACTORS = 256  # of ALS
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "au
         raise TypeError(f"train must be Ratings (see gpumf.ratings), not {type(train).__name__}")
     if train.nnz == 0:
         raise ValueError("the training set is empty")
-    factors = integer("factors", factors, 1, _MOST_FACTORS)
+    factors = integer("factors", factors, 1, _MAX_FACTORS)
     if device not in ("auto", "cuda", "cpu"):
         raise ValueError(f"device must be 'auto', 'cuda' or 'cpu', not {device!r}")
     here = _device_name(device)

@@ -22,8 +22,8 @@ from typing import Any
 
 import pandas as pd
 
-from gpumf import __version__, backends, suggestion, threads
-from gpumf._util import paths
+from gpumf import __version__, backends, suggestion
+from gpumf._util import paths, threads
 from gpumf.backends import sources
 from gpumf_study import schema
 

@@ -18,9 +18,6 @@ from gpumf.models import Model
 from gpumf_study import schema
 from gpumf_study.experiments import identity, load_ratings, trained
 
-_PHASES = {"prepare": "preprocess", "transfer": "transfer", "train": "train", "compile": "compile"}
-_PHASES |= {"wall": "end_to_end"}
-
 
 def sweep(
     models: Callable[[Ratings, int], Iterable[tuple[dict[str, Any], Model]]],
@@ -79,9 +76,7 @@ def rows(model: Model, metrics: tuple[str, ...] = ("rmse",)) -> pd.DataFrame:
     if metrics:
         history = history.melt(["epoch", "seconds"], list(metrics), "metric", "value")
     history = history.assign(phase="train")
-    times = pd.DataFrame(
-        [(_PHASES[name], seconds) for name, seconds in asdict(model.times).items()], columns=["phase", "seconds"]
-    )
+    times = pd.DataFrame(list(asdict(model.times).items()), columns=["phase", "seconds"])
     size = getattr(model, "factors", None) or getattr(model, "hidden", None)
     labels = {"task": "fit", "model": type(model).__name__, "solver": model.solver, "device": model.device}
     return pd.concat([history, times], ignore_index=True).assign(**labels, factors=size)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from cases import order_of, rates_of
-from gpumf import ALS, SGD, DivergedError, threads
+from gpumf import ALS, SGD, DivergedError
+from gpumf._util import threads
 from gpumf.backends import compile
 from gpumf.backends.cpu import als, reference, sgd
 from gpumf.solvers.sgd_partition import shuffled_blocks

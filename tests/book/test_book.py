@@ -15,7 +15,7 @@ from support import ROOT
 # A machine that only runs the GPU tests may lack it.
 nbformat = pytest.importorskip("nbformat")
 
-MOST_BYTES = 600_000  # of a page when it is first opened, as a server sends them, text compressed
+MAX_BYTES = 600_000  # of a page when it is first opened, as a server sends them, text compressed
 PHONE, DESK = {"width": 375, "height": 812}, {"width": 1440, "height": 900}
 
 
@@ -133,7 +133,7 @@ def test_every_page_is_whole_without_a_network(html, page):
     for path in rendered(html):
         page.goto(path.as_uri())
         weight = sum(map(sent, dict.fromkeys(url for url in page.loaded if url.startswith("file:"))))
-        if weight > MOST_BYTES:
+        if weight > MAX_BYTES:
             problems.append(f"{path.name}: loads {weight:,} bytes before anybody has scrolled")
         links[path] = page.evaluate(LINKS)
         anchors[path] = {"", *page.evaluate(ANCHORS)}

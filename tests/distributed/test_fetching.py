@@ -49,7 +49,7 @@ def test_it_is_learned_what_one_worker_learns(client, sets, workers, options):
     train, test = sets
     one = ALS(4, 0.2, device="cpu", **options).fit(train, 3, test)
     most = int(max(train.user_counts.max(), train.item_counts.max()))
-    made = fit(ALS(4, 0.2, device="cpu", **options), train, 3, test, client=client, workers=workers, most_rows=most)
+    made = fit(ALS(4, 0.2, device="cpu", **options), train, 3, test, client=client, workers=workers, max_rows=most)
     for side in ("user_factors", "item_factors"):
         assert np.allclose(getattr(made, side), getattr(one, side), atol=1e-5)
     assert np.allclose(made.history[["rmse", "mae"]], one.history[["rmse", "mae"]], atol=1e-5)
@@ -64,7 +64,7 @@ def test_it_goes_on_from_a_checkpoint_and_keeps_the_best(client, sets, tmp_path)
             (tmp_path / "once").touch()
             raise RuntimeError("interrupted")
 
-    options = {"client": client, "workers": 2, "most_rows": most, "checkpoint": path, "keep": "best", "attempts": 1}
+    options = {"client": client, "workers": 2, "max_rows": most, "checkpoint": path, "keep": "best", "attempts": 1}
     with pytest.raises(RuntimeError, match="interrupted"):
         fit(ALS(4, 0.2, device="cpu"), train, 5, test, stop=stop, **options)
     assert path.exists()
@@ -76,10 +76,10 @@ def test_it_goes_on_from_a_checkpoint_and_keeps_the_best(client, sets, tmp_path)
 @pytest.mark.parametrize(
     ("model", "options", "says"),
     [
-        (ALS(4, device="cpu"), {"most_rows": 2}, "a row has .* ratings"),
-        (ALS(4, device="cpu"), {"most_rows": 0}, "most_rows"),
-        (ALS(4, device="cpu"), {"most_rows": 50, "item_sweep": "gather"}, "without item_sweep"),
-        (ImplicitALS(4, device="cpu"), {"most_rows": 50}, "implicit feedback"),
+        (ALS(4, device="cpu"), {"max_rows": 2}, "a row has .* ratings"),
+        (ALS(4, device="cpu"), {"max_rows": 0}, "max_rows"),
+        (ALS(4, device="cpu"), {"max_rows": 50, "item_sweep": "gather"}, "without item_sweep"),
+        (ImplicitALS(4, device="cpu"), {"max_rows": 50}, "implicit feedback"),
     ],
 )
 def test_what_cannot_be_fetched_is_refused(client, sets, model, options, says):

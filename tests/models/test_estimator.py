@@ -229,7 +229,7 @@ def test_fit_chooses_where_no_kernel_was_given(device, sets, monkeypatch):
     small, large = ("ordered_parallel", "ordered_parallel") if device == "cpu" else ("kato_hosino", "fast")
     model = SGD(8, device=device, biases=False).fit(train, 1)
     assert model.solver == small and model.options == SGD(8, solver=small, device=device, biases=False).options
-    monkeypatch.setattr(sgd, "_LEAST_GROUPS", 1)
+    monkeypatch.setattr(sgd, "_MIN_GROUPS", 1)
     assert model.fit(train, 1).solver == large
     assert model.options == SGD(8, solver=large, device=device, biases=False).options
     named = kernels_on(SGD, device)[0]

@@ -49,7 +49,7 @@ def brute_force(model, user, candidates, filter_items, seen):
 @pytest.mark.parametrize("rounds", ["one round", "many rounds"])
 def test_every_user_has_candidates_of_its_own(device, monkeypatch, rounds):
     if rounds == "many rounds":
-        monkeypatch.setattr(ranking, "_MOST_CELLS", 2 * TRAIN.n_items)  # two users at a time
+        monkeypatch.setattr(ranking, "_MAX_CELLS", 2 * TRAIN.n_items)  # two users at a time
     candidates, left_out = drawn(len(USERS), 15, 1), drawn(len(USERS), 6, 2)
     for model in fitted(device):
         for own in (

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from gpumf import ALS, threads
+from gpumf import ALS
+from gpumf._util import threads
 from gpumf.backends.cpu import ranking as cpu_ranking
 from gpumf.backends.cpu import reference
 from gpumf.models import factorization, ranking
@@ -74,7 +75,7 @@ def test_cpp_finds_what_numba_finds_on_any_number_of_threads(monkeypatch):
 def test_lists_of_all_items_are_ordered_and_few_at_a_time(monkeypatch):
     p, q = integer_factors(40, 3, 1), integer_factors(700, 3, 2)
     seen, candidates, users = seen_ratings(40, 700, 3).by_user, np.ones(700, bool), np.arange(40)
-    monkeypatch.setattr(ranking, "_MOST_ENTRIES", 5 * 700)
+    monkeypatch.setattr(ranking, "_MAX_ENTRIES", 5 * 700)
     expected = reference.top_items(p, q, users, candidates, seen, 700)
     for found, wanted in zip(CpuRanking(p, q, candidates, seen).top_items(users, 700), expected, strict=True):
         assert np.array_equal(found, wanted, equal_nan=True)

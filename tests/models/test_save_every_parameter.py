@@ -103,7 +103,7 @@ def test_a_stored_model_with_all_parameters_goes_on_as_if_it_had_not_been(model,
     assert loaded._parameters == fitted._parameters
     for name in ("mean", "scale"):
         assert getattr(loaded, name) == getattr(fitted, name)
-    assert astuple(loaded.times) == astuple(fitted.times) and fitted.times.wall > 0
+    assert astuple(loaded.times) == astuple(fitted.times) and fitted.times.end_to_end > 0
     assert np.array_equal(loaded._user_known, fitted._user_known)
     assert np.array_equal(loaded._item_counts, fitted._item_counts)
     before = [array.copy() for array in fitted._learned]

@@ -11,7 +11,7 @@ from gpumf import ALS, RBM, SGD, ImplicitALS, backends
 from gpumf.models.times import Clock, Times
 from gpumf.ratings import DeviceRatings, Ratings
 
-PARTS = ("prepare", "transfer", "train", "compile")
+PARTS = ("preprocess", "transfer", "train", "compile")
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +131,14 @@ def test_a_clock_counts_compiling_apart(monkeypatch):
     monkeypatch.setattr("gpumf.backends.jit.seconds", lambda: sum(numba))
     monkeypatch.setattr("gpumf.backends.compile.seconds", lambda: sum(native))
     clock = Clock(device)  # 1
-    with clock.spent_on("prepare"):  # 2
+    with clock.spent_on("preprocess"):  # 2
         device.compile_seconds += 0.125
         numba.append(0.0625)
         native.append(0.0625)
-    with clock.spent_on("prepare"):  # 4 to 5
+    with clock.spent_on("preprocess"):  # 4 to 5
         pass
     clock.add("train", 7.0)
-    assert clock.stop() == Times(prepare=1.75, train=7.0, compile=0.25, wall=5.0)
+    assert clock.stop() == Times(preprocess=1.75, train=7.0, compile=0.25, end_to_end=5.0)
     assert device.waited == 2
 
 
@@ -149,7 +149,7 @@ def test_times_add_up(device, sets, monkeypatch, tmp_path):
     times = model.times
     parts = [getattr(times, part) for part in PARTS]
     assert times.train == 3 == model.history.seconds.iloc[-1]
-    assert min(parts[:3]) > 0 and sum(parts) <= times.wall
+    assert min(parts[:3]) > 0 and sum(parts) <= times.end_to_end
     model.fit(sets[0], 2, warm_start=True)
     assert model.times.train == 2 and model.history.seconds.iloc[-1] == 5
     model.save(tmp_path / "model.npz")

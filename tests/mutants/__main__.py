@@ -26,7 +26,7 @@ from runs import in_children, preload
 from trees import BUILD, copied, sha, tracked
 
 TARGET, STRETCH = 0.85, 0.95
-_FEW_SECONDS, _MOST_SECONDS = 8, 60  # of tests that a fault is shown to, as they were measured
+_FEW_SECONDS, _MAX_SECONDS = 8, 60  # of tests that a fault is shown to, as they were measured
 _COMPILING = 300  # seconds more for those of a fault in what Numba compiles
 
 
@@ -48,7 +48,7 @@ def main(arguments=None):
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
     parser.add_argument("--only", default="", help="faults of files whose paths begin so")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=_MOST_SECONDS, help="of tests that a fault is shown to")
+    parser.add_argument("--seconds", type=float, default=_MAX_SECONDS, help="of tests that a fault is shown to")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which no further fault is planted")
     parser.add_argument("--survivors", action="store_true", help="show those unnoticed so far to the tests again")
     parser.add_argument("--measured", action="store_true", help="run only tests of which it is known what they reach")
@@ -87,7 +87,7 @@ def main(arguments=None):
         """The tests of `most` seconds that a fault was not shown to, and the seconds of them."""
         nodes, seconds = tests_for(fault, tests, most)
         if fault.id in outcomes:
-            before, spent = tests_for(fault, tests, outcomes[fault.id]["most_seconds"])
+            before, spent = tests_for(fault, tests, outcomes[fault.id]["max_seconds"])
             nodes, seconds = [node for node in nodes if node not in set(before)], seconds - spent
         return nodes, max(seconds, 0)
 
@@ -128,7 +128,7 @@ def main(arguments=None):
             "outcome": "noticed" if noticed else "survived",
             "by": (by or ("too long" if status is None else "the process ended")) if noticed else None,
             "tests": len(nodes),
-            "most_seconds": most,
+            "max_seconds": most,
             "seconds": round(seconds, 1),
         }
         kept.write_text(json.dumps(outcomes))
@@ -141,7 +141,7 @@ def main(arguments=None):
 
     latest = time.monotonic() + 60 * chosen.minutes
     for most in sorted({min(_FEW_SECONDS, chosen.seconds), chosen.seconds}):
-        left = [fault for fault in wanted if outcomes.get(fault.id, {}).get("most_seconds", 0) < most]
+        left = [fault for fault in wanted if outcomes.get(fault.id, {}).get("max_seconds", 0) < most]
         left = [fault for fault in left if outcomes.get(fault.id, {}).get("outcome") != "noticed"]
         print(f"{len(left)} to be shown to tests of {most:g} s", flush=True)
         in_children(itertools.takewhile(lambda _: time.monotonic() < latest, left), slots, work, done)
@@ -154,7 +154,7 @@ def main(arguments=None):
         "stretch": STRETCH,
         "scores": summed_up(of_these),
         "survivors": [
-            {key: one[key] for key in ("path", "line", "function", "kind", "old", "new", "tests", "most_seconds")}
+            {key: one[key] for key in ("path", "line", "function", "kind", "old", "new", "tests", "max_seconds")}
             for one in survivors
         ],
     }

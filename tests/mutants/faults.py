@@ -103,7 +103,7 @@ _SILENT_CALLS = {"print", "tqdm", "warn", "annotate", "text", "set_title", "supt
                  "subplots_adjust", "tight_layout", "grid", "margins", "despine", "set_size_inches", "utime",
                  "TypeVar", "ArgumentParser", "error"}  # fmt: skip
 _DECLARED = {"Finding", "Near", "Target", "Holds", "ByConstruction", "Open"}
-_MOST_KEYWORDS = 4  # a call with more is of something that needs them all, as of a kernel
+_MAX_KEYWORDS = 4  # a call with more is of something that needs them all, as of a kernel
 _PATHS = re.compile(r"path|folder|root|home|place|repository|kernels|Path|named|partial")
 _COMMUTE = {"isinstance", "zip", "min", "max", "minimum", "maximum", "product", "gcd", "hypot", "issubclass", "print",
             "super", "array_equal", "logical_and", "logical_or", "multiply", "add"}  # fmt: skip
@@ -285,7 +285,7 @@ class _Finder(ast.NodeVisitor):
             self.called.add(node.func)  # a method, as that of a dict
         if isinstance(node.func, ast.Name) and name in _REDUCTIONS:
             self.changed("wrong reduction", node, func=ast.Name(_REDUCTIONS[name], ast.Load()))
-        for keyword in node.keywords[: _MOST_KEYWORDS if len(node.keywords) <= _MOST_KEYWORDS else 0]:
+        for keyword in node.keywords[: _MAX_KEYWORDS if len(node.keywords) <= _MAX_KEYWORDS else 0]:
             if keyword.arg and keyword.arg not in _NO_KEYWORD:
                 kept = [other for other in node.keywords if other is not keyword]
                 self.changed("dropped keyword", node, keywords=kept)

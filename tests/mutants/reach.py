@@ -64,7 +64,7 @@ def included(path):
     return found
 
 
-def tests_for(fault, tests, most_seconds):
+def tests_for(fault, tests, max_seconds):
     """The tests that may notice a fault, quick and small ones first, of at most so many seconds: ids, seconds."""
     like = {fault.path} if fault.path.endswith(".py") else included(fault.path)
     if fault.path.endswith(".cpp"):
@@ -91,7 +91,7 @@ def tests_for(fault, tests, most_seconds):
     chosen, total = [], 0.0
     for nodes in (reaching, near if not reaching or ".py" not in fault.path or "cpu/" in fault.path else []):
         for node in sorted(nodes, key=order):
-            if total + tests[node]["seconds"] <= most_seconds or not chosen:
+            if total + tests[node]["seconds"] <= max_seconds or not chosen:
                 chosen.append(node)
                 total += tests[node]["seconds"]
     return chosen, total

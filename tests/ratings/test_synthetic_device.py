@@ -157,7 +157,7 @@ def test_the_number_of_warps_does_not_matter(host, monkeypatch):
 
 
 def test_rows_that_chance_does_not_fill_are_filled_in_turn(host, monkeypatch):
-    monkeypatch.setattr(synthetic_device, "MOST_DRAWS", 0)
+    monkeypatch.setattr(synthetic_device, "MAX_DRAWS", 0)
     made = synthetic_device.generate(SPEC, device="emulator")
     users, items = made.train.users, made.train.items
     assert (np.diff(pairs(users, items)) > 0).all() and len(users) == 9_005

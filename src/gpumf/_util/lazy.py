@@ -4,7 +4,7 @@ import sys
 from importlib import import_module
 
 
-def late(package, names):
+def attach(package, names):
     """`__getattr__` and `__dir__` of a package, for what its `__init__` does not import itself.
 
     Parameters

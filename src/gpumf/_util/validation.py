@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-MOST_SEED = 2**64 - 1
+MAX_SEED = 2**64 - 1
 _MOST = float(np.finfo(np.float32).max)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from gpumf._util import paths
 from gpumf._util.integrity import sealed, unsealed
-from gpumf.source_text import text
+from gpumf._util.source_text import text
 
 _FOLDER = Path(__file__).parent / "cpu" / "native"
 # No -ffast-math: what is not a number has to stay so. Sums may be taken in another order.

@@ -14,24 +14,23 @@ import cupy
 import cupyx
 import numpy as np
 
-from gpumf import threads
-from gpumf._util import paths
+from gpumf._util import paths, threads
 from gpumf.backends import DeviceError, out_of_memory, sources, streaming
 from gpumf.backends.recording import Recorder
 from gpumf.backends.signature import Signature
 
 # A minute or more, after which a block that only occupies a multiprocessor gives it up.
-_MOST_POLLS = 100_000_000
+_MAX_POLLS = 100_000_000
 
 _LOCK = threading.RLock()  # the environment is of all threads
 
-_MOST_COMPILERS = 8  # sources that are compiled at a time: a model has about as many
+_MAX_COMPILERS = 8  # sources that are compiled at a time: a model has about as many
 
 
 @cache
 def _compilers(process):
     """The threads that compile in this process: NVRTC lets go of the GIL, and compiles sources side by side."""
-    return ThreadPoolExecutor(min(_MOST_COMPILERS, threads.cores()), "gpumf-compile")
+    return ThreadPoolExecutor(min(_MAX_COMPILERS, threads.cores()), "gpumf-compile")
 
 
 # The second changes no instruction; compute-sanitizer and the profilers name lines by it.
@@ -381,7 +380,7 @@ class CudaDevice(Recorder):
         wait(self._modules.values())
         if others:
             with beside:
-                occupy(others, 1, waiting=waiting, gave_up=gave_up, go=go, most_polls=_MOST_POLLS, shared=shared)
+                occupy(others, 1, waiting=waiting, gave_up=gave_up, go=go, max_polls=_MAX_POLLS, shared=shared)
         try:
             while seen[0] < others:
                 waiting.get(stream=signals, out=seen)

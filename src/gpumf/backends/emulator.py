@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gpumf import threads
+from gpumf._util import threads
 from gpumf.backends import DeviceError, compile, sources
 from gpumf.backends.cpu.machine import seconds_of
 from gpumf.backends.recording import Recorder
@@ -37,9 +37,9 @@ _OPTIONS = ["-std=c++17", "-gdwarf-4", "-fPIC", "-fno-exceptions", "-Wno-unknown
 _KERNEL = ["-O1", "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fvisibility=hidden"]
 _SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
-_MOST_THREADS, _MOST_SHARED = 1024, 227 << 10  # of a block; kernels/emulator/cuda.h has the second too
+_MAX_THREADS, _MAX_SHARED = 1024, 227 << 10  # of a block; kernels/emulator/cuda.h has the second too
 
-_MOST_STEPS = 1_000_000
+_MAX_STEPS = 1_000_000
 _STEP = np.dtype([(name, np.uint32) for name in ("thread", "array", "offset", "access", "barriers")])
 
 
@@ -63,7 +63,7 @@ class _Launch(ctypes.Structure):
         ("shuffled", ctypes.c_uint),
         ("seed", ctypes.c_uint64),
         ("steps", ctypes.c_void_p),
-        ("most_steps", ctypes.c_size_t),
+        ("max_steps", ctypes.c_size_t),
         ("n_steps", ctypes.c_size_t),
         ("error_at", ctypes.c_size_t),
         ("error", ctypes.c_char * 512),
@@ -94,7 +94,7 @@ class Kernel:
 
     def __call__(self, grid, block, /, *arguments, shared=0, **named):
         arguments = self.signature.bind(arguments, named, np.ndarray)
-        if np.prod(block) > _MOST_THREADS or shared > _MOST_SHARED:
+        if np.prod(block) > _MAX_THREADS or shared > _MAX_SHARED:
             raise DeviceError(
                 f"{self.name}: no GPU runs a block of {block} threads with {shared} bytes shared memory"
             )
@@ -107,7 +107,7 @@ class Kernel:
         # An array is passed by its address, a scalar by value, each behind a pointer.
         values = [np.array(a.ctypes.data if isinstance(a, np.ndarray) else a) for a in arguments]
         order, trace = self.device.order()
-        steps = np.empty(0 if trace is None else _MOST_STEPS, _STEP)
+        steps = np.empty(0 if trace is None else _MAX_STEPS, _STEP)
         threads = np.prod(block)
         launch = _Launch(
             run_thread=ctypes.cast(library[f"run_thread_of_{self.name}"], ctypes.c_void_p),
@@ -119,7 +119,7 @@ class Kernel:
             block=_three(block),
             shared=shared,
             steps=steps.ctypes.data,
-            most_steps=len(steps),
+            max_steps=len(steps),
             **order,
         )
         ctypes.CDLL(_runtime()).launch(ctypes.byref(launch))
@@ -296,8 +296,8 @@ class EmulatorDevice(Recorder):
         return {
             "multiprocessors": _MULTIPROCESSORS,
             "threads_per_multiprocessor": _THREADS_PER_MULTIPROCESSOR,
-            "shared_bytes_per_block": _MOST_SHARED,
-            "shared_bytes_per_multiprocessor": _MOST_SHARED + 1024,
+            "shared_bytes_per_block": _MAX_SHARED,
+            "shared_bytes_per_multiprocessor": _MAX_SHARED + 1024,
             "compiler": compile.compiler_version(),
         }
 

@@ -24,8 +24,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, Simpl
 
 import numpy as np
 
-from gpumf import threads
-from gpumf._util import paths
+from gpumf._util import paths, threads
 
 _KEPT = 8
 """Cache folders of a function that stay: several versions of the package may be in use side by side."""

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from gpumf import threads
+from gpumf._util import threads
 from gpumf._util.integrity import sealed, unsealed
 from gpumf.backends import DeviceError, compile, sources
 

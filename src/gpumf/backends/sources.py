@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from gpumf import source_text
+from gpumf._util import source_text
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -91,7 +91,7 @@ def variants(**chosen):
 
 
 def text(path, folders=None, first=()):
-    """As `gpumf.source_text.text`, with what is included looked for in `kernels/` alone if folders is None."""
+    """As `gpumf._util.source_text.text`, with what is included looked for in `kernels/` alone if folders is None."""
     return source_text.text(path, tuple(folders or [kernels_folder()]), first)
 
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from gpumf import threads
+from gpumf._util import threads
 
-_MOST_CORES = 12  # with more, copies into pinned memory take no less time
+_MAX_CORES = 12  # with more, copies into pinned memory take no less time
 _ALONE = 4 << 20  # bytes that are copied sooner than others start to help
 
 
@@ -17,7 +17,7 @@ def _copiers(process):
     """The threads that copy in this process (after a fork there are none)."""
     from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(min(_MOST_CORES, threads.count()), "gpumf-copy")
+    return ThreadPoolExecutor(min(_MAX_CORES, threads.count()), "gpumf-copy")
 
 
 def copy(target, source):
@@ -28,7 +28,7 @@ def copy(target, source):
     if source.nbytes < _ALONE:
         target[:] = source
         return
-    bounds = np.linspace(0, len(source), _MOST_CORES + 1).astype(int)
+    bounds = np.linspace(0, len(source), _MAX_CORES + 1).astype(int)
     parts = [slice(*pair) for pair in pairwise(bounds)]
     list(_copiers(os.getpid()).map(lambda part: np.copyto(target[part], source[part]), parts))
 

@@ -22,7 +22,7 @@ from gpumf.solvers.sgd_base import draw_key
 from gpumf.solvers.sgd_cu2rec import first_user
 
 _CHECKED, _TIMED = (80, 50, 1500), "ml-1m-synthetic"  # users, items and ratings; a data set
-_MOST_ERROR = 0.02  # relative: half precision, and conjugate gradient that ends at a residual
+_MAX_ERROR = 0.02  # relative: half precision, and conjugate gradient that ends at a residual
 _RATE, _RIDGE = 0.01, 0.05
 _ALONE: dict[str, dict] = {"bsgd": {"batch": 1}, "esgd": {"th_size": 1, "st": 1}}  # instead of threads=1
 
@@ -50,7 +50,7 @@ def run(options: Namespace) -> tuple[dict, list[str]]:
     for model, name, one in found:
         most = min(factors, getattr(one, "max_factors", factors))
         error = _CHECKS[model](name, most, device)
-        if not error <= _MOST_ERROR:
+        if not error <= _MAX_ERROR:
             raise ArithmeticError(f"{model.__name__}, {name}: off by {error:.2g} of the length of the reference")
         taken = _milliseconds(model, name, most) if device == "cuda" else None
         rows.append({"model": model.__name__, "solver": name, "factors": most, "error": error, "ms_per_epoch": taken})

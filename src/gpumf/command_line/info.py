@@ -4,8 +4,8 @@ import platform
 from argparse import Namespace
 from typing import Any
 
-from gpumf import __version__, backends, threads
-from gpumf._util import paths
+from gpumf import __version__, backends
+from gpumf._util import paths, threads
 from gpumf.ratings import dataset_names, files
 
 

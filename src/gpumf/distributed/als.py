@@ -13,7 +13,7 @@ from gpumf.distributed.time_model import gather_bytes, reduce_bytes
 from gpumf.models.estimator import Model
 from gpumf.ratings.csr import CompressedRows
 
-_MOST_BYTES = 1 << 27  # of the systems that are added up at a time
+_MAX_BYTES = 1 << 27  # of the systems that are added up at a time
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class ALSWorker(Worker):
             own = fixed[self._own[0]].astype(np.float64)
             gram = own.T @ own
             self._carrier.all_reduce(gram)
-        step = max(_MOST_BYTES // (4 * system_size(f)), 1)
+        step = max(_MAX_BYTES // (4 * system_size(f)), 1)
         for first in range(0, rows.n_rows, step):
             end = min(first + step, rows.n_rows)
             systems = added_up(rows, first, end, fixed, hyper.confidence)

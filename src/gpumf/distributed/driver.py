@@ -51,7 +51,7 @@ def fit(
     stop: Callable[[dict[str, float]], Any] | None = None,
     warm_start: bool = False,
     item_sweep: Literal["auto", "gather", "reduce"] = "auto",
-    most_rows: int | None = None,
+    max_rows: int | None = None,
     shape: tuple[int, int] | None = None,
     scale: tuple[float, float] | None = None,
     checkpoint: str | os.PathLike | None = None,
@@ -84,7 +84,7 @@ def fit(
     keep, stop : as of `Model.fit`; `stop` is called on one of the workers
     warm_start : bool, go on from what the model has learned, as of `Model.fit`; of `Ratings` alone
     item_sweep : of ALS, 'gather', 'reduce' or 'auto', see `gpumf.distributed.als.way_of`
-    most_rows : int, of ALS on the processor: each worker keeps the factors of its own users and items alone, and
+    max_rows : int, of ALS on the processor: each worker keeps the factors of its own users and items alone, and
         fetches at most so many rows of the other side at a time (and the items that it tests with). By default every
         worker has all factors
     shape : (users, items), where the ids of a folder or a DataFrame are positions already
@@ -120,7 +120,7 @@ def fit(
     attempts, warm_start = integer("attempts", attempts, 1), flag("warm_start", warm_start)
     restart_seconds = number("restart_seconds", restart_seconds, least=0)
     cluster = _Cluster(_client(client), workers)
-    _check_model(model, item_sweep, most_rows)
+    _check_model(model, item_sweep, max_rows)
     if isinstance(train, Ratings):
         check_training(train, validation if isinstance(validation, Ratings) else None)
         check_finite(train, validation if isinstance(validation, Ratings) else None)
@@ -144,7 +144,7 @@ def fit(
         unique=not isinstance(train, Ratings),
         validated=validation is not None,
         item_sweep=item_sweep,
-        most_rows=most_rows,
+        max_rows=max_rows,
         checkpoint=str(Path(checkpoint).resolve()) if checkpoint else None,
         every=integer("every", every, 1),
         timeout=number("timeout", timeout, above=0),
@@ -175,13 +175,13 @@ def _client(client):
         ) from error
 
 
-def _check_model(model, item_sweep, most_rows):
+def _check_model(model, item_sweep, max_rows):
     """Raise where this model cannot be shared out, before anything is sent."""
-    if most_rows is not None:
-        integer("most_rows", most_rows, 1)
+    if max_rows is not None:
+        integer("max_rows", max_rows, 1)
         if not isinstance(model, ALS) or model.device != "cpu" or item_sweep != "auto":
             raise ValueError(
-                "most_rows is of ALS on the processor, without item_sweep: implicit feedback needs a sum "
+                "max_rows is of ALS on the processor, without item_sweep: implicit feedback needs a sum "
                 "over all items, and kernels of the GPU all factors"
             )
     if isinstance(model, SGD):

@@ -59,7 +59,7 @@ def _furthest(rows, begin, most):
         return len(np.unique(rows.indices[rows.indptr[begin] : rows.indptr[end]]))
 
     if (alone := columns(begin + 1)) > most:
-        raise ValueError(f"a row has {alone} ratings, so that most_rows must be at least that, not {most}")
+        raise ValueError(f"a row has {alone} ratings, so that max_rows must be at least that, not {most}")
     end, step = begin + 1, 1
     while step:
         ahead = min(end + step, rows.n_rows)

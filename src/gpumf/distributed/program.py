@@ -33,7 +33,7 @@ class Job:
     shape, scale : of the ratings, or None
     unique : bool, check that no pair comes twice
     validated : bool, whether there is a validation set
-    item_sweep, most_rows : see `gpumf.distributed.driver.fit`
+    item_sweep, max_rows : see `gpumf.distributed.driver.fit`
     checkpoint, every : path or None, and the epochs between two of them
     timeout : seconds of a collective operation
     """
@@ -51,7 +51,7 @@ class Job:
     unique: bool
     validated: bool
     item_sweep: str
-    most_rows: int | None
+    max_rows: int | None
     checkpoint: str | None
     every: int
     timeout: float
@@ -124,7 +124,7 @@ class _Training:
     def _worker_of(self, arrays, ratings, bounds):
         """The worker, which starts from these arrays of all, or, from None, with factors drawn where they are."""
         comm, model, facts, job = self._comm, self._model, self._facts, self._job
-        if job.most_rows is not None:
+        if job.max_rows is not None:
             own = own_of(bounds, comm.rank)
             counts = (facts.user_counts[own[0]], facts.item_counts[own[1]])
             if arrays is None:
@@ -136,7 +136,7 @@ class _Training:
             else:
                 arrays = tuple(array[part].copy() for array, part in zip(arrays, own, strict=True))
             shard = shard_of(comm, model, facts, ratings, bounds, "gather", job.unique)
-            return FetchingALSWorker(comm, model, shard, arrays, bounds, job.most_rows)
+            return FetchingALSWorker(comm, model, shard, arrays, bounds, job.max_rows)
         if arrays is None:
             there = None if model.device == "cpu" else backends.device(model.device)
             arrays = model._initial(replace(facts, device=there))
@@ -225,5 +225,5 @@ class _Training:
         if self._comm.rank:
             return None
         arrays, kept = self._best or (arrays, self._rows[-1])
-        times = {"prepare": self._prepared, "train": seconds}
+        times = {"preprocess": self._prepared, "train": seconds}
         return Outcome(self._facts, self._model.solver, arrays, kept, self._rows, times, diverged)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gpumf._util.lazy import late
+from gpumf._util.lazy import attach
 from gpumf.models.als import ALS, ImplicitALS
 from gpumf.models.checks import DivergedError, NotFittedError
 from gpumf.models.estimator import Model
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpumf.models.rbm import RBM
     from gpumf.models.sgd import SGD
 else:
-    __getattr__, __dir__ = late(__name__, {"blend": "Blend", "rbm": "RBM", "sgd": "SGD"})
+    __getattr__, __dir__ = attach(__name__, {"blend": "Blend", "rbm": "RBM", "sgd": "SGD"})
 
 __all__ = [
     "ALS",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import flag, integer, number
 from gpumf.models.explain import Explaining
 from gpumf.models.factorization import Factorization
@@ -27,7 +28,6 @@ from gpumf.solvers.als_dense import Dense, DenseCuda
 from gpumf.solvers.als_tensor_core import TensorCore
 from gpumf.solvers.als_thesis import ThesisGlobal, ThesisHybrid, ThesisShared
 from gpumf.solvers.als_wmma_simple import WmmaSimple
-from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from typing import Any, Literal, Self
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gpumf.models.solver_choice import Device
     from gpumf.ratings.convert import RatingsLike
 
-_MOST_EXACT = 16
+_MAX_EXACT = 16
 """Columns with which the exact solution for explicit ratings takes the CPU less time than three steps of conjugate
 gradient: the sums are 16 registers. Measured by experiments/gpumf/als_implicit_cpu.py."""
 
@@ -50,7 +50,7 @@ _WEIGHTED = 0.15  # and without them
 class _LeastSquares(Factorization):
     """What explicit and implicit feedback share: lambda, and the parameters of conjugate gradient."""
 
-    _hyperparameters, _most_factors = ALSHyperparameters, Dense.max_factors - 2  # columns of biases
+    _hyperparameters, _max_factors = ALSHyperparameters, Dense.max_factors - 2  # columns of biases
     alpha: Any = None  # of implicit feedback, as the next two
     unobserved_weight: Any = None
     regularization_exponent: Any = None
@@ -71,7 +71,7 @@ class _LeastSquares(Factorization):
         cg_tolerance: float = 1e-4,
         seed: int | None = 0,
     ) -> None:
-        integer("factors", factors, 1, self._most_factors)
+        integer("factors", factors, 1, self._max_factors)
         self.biases = biases if isinstance(biases, str) and biases == "damped" else flag("biases", biases)
         if regularization is None:
             regularization = DAMPED if self._damped else _WEIGHTED
@@ -226,8 +226,8 @@ class ALS(_LeastSquares):
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
         checked)
     threads : on the CPU, the most threads on which the model's methods run, all cores by default, see
-        `gpumf.threads`. On a GPU, number of CUDA threads of the grid, which strides over the rows (thesis, section
-        6.4); as many as the device holds at once by default. For the thesis's kernels alone.
+        `gpumf._util.threads`. On a GPU, number of CUDA threads of the grid, which strides over the rows (thesis,
+        section 6.4); as many as the device holds at once by default. For the thesis's kernels alone.
     chunk : most ratings on the device at a time, those of a longer row together; by default all that fit. With less
         than all, the ratings stay on the host in both orders, and rows are copied while others are solved, with the
         same result. For `tensor_core` alone.
@@ -280,7 +280,7 @@ class ALS(_LeastSquares):
         >>> ALS(8, device="cpu").choose(ratings), ALS(64, device="cpu").choose(ratings)
         ('parallel', 'parallel_cg')
         """
-        exact = self.device == "cpu" and self._solved_columns <= _MOST_EXACT
+        exact = self.device == "cpu" and self._solved_columns <= _MAX_EXACT
         return "parallel" if exact else super().choose(train)
 
     @property
@@ -328,7 +328,7 @@ class ImplicitALS(Explaining, _LeastSquares):
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
         checked)
     threads : on the CPU, the most threads on which the model's methods run, all cores by default, see
-        `gpumf.threads`. Without effect on a GPU
+        `gpumf._util.threads`. Without effect on a GPU
     chunk, cg_steps, cg_tolerance : as of `ALS`
     seed : int, None draws one, of the initial factors, which are normal with the deviation 0.1 / sqrt(factors)
         (Rendle et al. 2022): few steps of conjugate gradient rank better from near zero than from where inner

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import flag, integer
 from gpumf.models import rbm, sgd  # noqa: F401 - with them `load` knows all models
 from gpumf.models.checks import NotFittedError
@@ -14,7 +15,6 @@ from gpumf.models.fold_in import Folding
 from gpumf.models.ranking import PredictedRanking
 from gpumf.models.storage import damage_of, read, write
 from gpumf.ratings import Ratings
-from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -44,7 +44,7 @@ class Blend(Folding):
     *models : fitted models, or, but for `recommend` and `evaluate_ranking`, anything with their `predict`
     weights : one of each model, not negative, of sum one, where they are known, say from a blend of models that were
         trained on fewer ratings; else `fit` finds them
-    threads : the most threads on which the blend's methods run, see `gpumf.threads`; all cores by default
+    threads : the most threads on which the blend's methods run, see `gpumf._util.threads`; all cores by default
 
     Attributes
     ----------

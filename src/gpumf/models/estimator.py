@@ -20,7 +20,8 @@ import numpy as np
 
 from gpumf import backends
 from gpumf._util.progress import progress as shown
-from gpumf._util.validation import MOST_SEED, array, flag, integer, number
+from gpumf._util.threads import obeys_threads
+from gpumf._util.validation import MAX_SEED, array, flag, integer, number
 from gpumf.models.checks import DivergedError, NotFittedError, check_finite, check_positions, check_training
 from gpumf.models.early_stopping import Ending
 from gpumf.models.finite import FiniteCheck
@@ -34,7 +35,6 @@ from gpumf.ratings.checks import check_scale
 from gpumf.ratings.convert import ratings_like, ratings_of
 from gpumf.ratings.device import DeviceRatings
 from gpumf.solvers.base import Hyperparameters, Problem
-from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -65,7 +65,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
     epoch : whose parameters the model has, of the history's
     device : where the kernel runs: 'cpu', 'cuda', or 'emulator' for a CUDA kernel on the processor
     kernel : its name. Where none was given, `fit` chooses it by the training set (see `choose`)
-    times : `gpumf.models.times.Times` of the newest training: prepare, transfer, train, compile, and wall
+    times : `gpumf.models.times.Times` of the newest training: preprocess, transfer, train, compile, end_to_end
     ids, user_ids, item_ids : see `gpumf.models.ids.Identified`
 
     >>> from gpumf import SGD
@@ -89,7 +89,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
 
     def __init__(self, *, solver: str | None, device: Device, threads: int | None, seed: int | None) -> None:
         self.threads = None if threads is None else integer("threads", threads, 1)
-        self.seed = secrets.randbits(64) if seed is None else integer("seed", seed, 0, MOST_SEED)
+        self.seed = secrets.randbits(64) if seed is None else integer("seed", seed, 0, MAX_SEED)
         self._solver, self.device = self._usable(solver, device)
         self._solver_given, self._default_solver = solver is not None, self._solver
         self._resolved = {"seed": self.seed, "device": self.device}
@@ -326,7 +326,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
                 needs = "keep='best'" if keep == "best" else f"stop_metric={stop_metric!r}"
                 raise ValueError(f"{needs} needs a validation set")
             clock, train, validation = self._taken(train, validation)
-            with clock.spent_on("prepare"):
+            with clock.spent_on("preprocess"):
                 if warm_start:
                     self._check_warm(train)
                     known, rows = (self._user_known, self._item_known), self.history.to_dict("records")
@@ -364,7 +364,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
             Thread(target=import_module, args=["pandas"], daemon=True).start()
         with clock.spent_on("transfer"):
             train, validation = self._placed(train), validation and self._placed(validation)
-        with clock.spent_on("prepare"):
+        with clock.spent_on("preprocess"):
             check_positions(train, validation)
             check_finite(train, validation)
         return clock, train, validation
@@ -432,7 +432,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
         with clock.spent_on():
             self.solver_class.compile(self.hyperparameters)
             errors, finite = self._errors(validation) if validation else None, FiniteCheck(self.device)
-        with clock.spent_on("prepare"):
+        with clock.spent_on("preprocess"):
             train = self._as_trained(train)
             solver = self.solver_class(self._problem(train, arrays))
             solver.synchronize()

@@ -11,7 +11,7 @@ SOURCE = "metrics/errors.cu"
 sources.declare(SOURCE, FACTORS=COLUMNS)
 
 # Few enough blocks that the second reduction is one block's work.
-_MOST_BLOCKS, _THREADS = 1024, 256
+_MAX_BLOCKS, _THREADS = 1024, 256
 _FLOATS = 1 << 26  # of gathered factors at a time
 
 UNBOUNDED = -np.inf, np.inf
@@ -134,7 +134,7 @@ def totals(device, factors=1):
     """
     total_errors = device.kernel(SOURCE, "total_errors", FACTORS=factors)
     resident = device.facts["multiprocessors"] * device.facts["threads_per_multiprocessor"]
-    blocks = min(_MOST_BLOCKS, resident // _THREADS)
+    blocks = min(_MAX_BLOCKS, resident // _THREADS)
     partial, sums = device.empty((blocks, 2), np.float64), device.empty(2, np.float64)
 
     def total():

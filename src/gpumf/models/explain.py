@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import integer
 from gpumf.models.fold_in import Folding
-from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from typing import Any

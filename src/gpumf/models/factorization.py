@@ -17,7 +17,7 @@ from gpumf.models.finite import SOURCE as FINITE
 from gpumf.models.initial import SOURCE as INITIAL
 from gpumf.models.initial import uniform_factors, with_bias_columns
 from gpumf.models.once import Once
-from gpumf.models.ranking import MOST_ITEMS, ranking_of
+from gpumf.models.ranking import MAX_ITEMS, ranking_of
 from gpumf.models.ranking import SOURCE as RANKING
 from gpumf.ratings.csr import CompressedRows
 from gpumf.ratings.damped import DAMPING, Damped, row_biases, set_biases, with_biases, without_biases
@@ -76,7 +76,7 @@ class Factorization(Model):
     _arrays = "user_factors", "item_factors"
     _remedy = "raise regularization, or scale the ratings down"
     biases: bool | str = False
-    _most_factors = MAX_FACTORS
+    _max_factors = MAX_FACTORS
     _standard: Damped | None = None  # of the training set of a model with damped biases
 
     def __init__(
@@ -90,7 +90,7 @@ class Factorization(Model):
         seed: int | None,
         clip: bool,
     ) -> None:
-        self.factors = integer("factors", factors, 1, self._most_factors)
+        self.factors = integer("factors", factors, 1, self._max_factors)
         self.regularization = number("regularization", regularization, least=0)
         self.clip = flag("clip", clip)
         self._forget_copies()
@@ -361,7 +361,7 @@ class Factorization(Model):
 
     def _kernel_ranks(self, k):
         """Whether lists of k items are found where the kernel runs."""
-        return self.device != "cpu" and k <= MOST_ITEMS and self.columns <= COLUMNS[-1]
+        return self.device != "cpu" and k <= MAX_ITEMS and self.columns <= COLUMNS[-1]
 
     def _rows(self, ratings, k=None):
         if k is None or not self._kernel_ranks(k):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpumf import backends
+from gpumf._util.threads import obeys_threads
 from gpumf.models.recommender import Recommender
 from gpumf.ratings import Ratings
 from gpumf.ratings.convert import ratings_of
-from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from typing import Any, Self, TypeAlias
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     NewRatings: TypeAlias = RatingsLike | dict[Any, float] | tuple[ArrayLike, ArrayLike]
 
-_MOST_SOLVES = 10
+_MAX_SOLVES = 10
 """Half-steps of a GPU's solvers, some of which get nearer to a solution each time."""
 
 
@@ -210,7 +210,7 @@ def solved_users(
     if model._damped:
         model._rebias(ratings, 0, slice(None), arrays)
     solver, found = solver_class(model._problem(there, arrays), **parts), start
-    for _ in range(1 if model.device == "cpu" else _MOST_SOLVES):
+    for _ in range(1 if model.device == "cpu" else _MAX_SOLVES):
         before = found
         solver.solve_users()
         solver.synchronize()

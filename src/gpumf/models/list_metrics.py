@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf._util.validation import MOST_SEED, integer
+from gpumf._util.threads import obeys_threads
+from gpumf._util.validation import MAX_SEED, integer
 from gpumf.models.neighbors import Similar, unit_rows
 from gpumf.models.ranking import Limits
-from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from gpumf.models.ids import Ids
@@ -116,11 +116,11 @@ class Lists(Similar):
         k, negatives = integer("k", k, 1), integer("negatives", negatives, 1)
         if not test.nnz:
             raise ValueError("there are no test ratings")
-        rng = np.random.default_rng(integer("seed", seed, 0, MOST_SEED))
+        rng = np.random.default_rng(integer("seed", seed, 0, MAX_SEED))
         rated = self._pairs_rated(test, seen)
         known = np.flatnonzero(self._item_counts > 0)
         drawn = known[rng.integers(len(known), size=(test.nnz, negatives))]
-        for _ in range(_MOST_DRAWS):
+        for _ in range(_MAX_DRAWS):
             row, column = np.nonzero(_in(test.users[:, None] * np.int64(self._shape[1]) + drawn, rated))
             if not len(row):
                 break
@@ -144,7 +144,7 @@ class Lists(Similar):
         return np.unique(np.concatenate(pairs))
 
 
-_MOST_DRAWS = 1000
+_MAX_DRAWS = 1000
 
 
 def _in(pairs, rated):

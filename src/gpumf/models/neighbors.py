@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpumf._util.threads import obeys_threads
 from gpumf.models.ranking import Limited, ranking_of
 from gpumf.models.recommender import Recommender
 from gpumf.ratings.csr import CompressedRows
-from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from gpumf.models.ids import Ids

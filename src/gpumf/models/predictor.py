@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpumf import backends
+from gpumf._util.threads import obeys_threads
 from gpumf.models.fold_in import Folding
 from gpumf.models.list_metrics import Lists
-from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from typing import Any

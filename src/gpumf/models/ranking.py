@@ -16,10 +16,10 @@ SOURCE = "metrics/ranking.cu"
 sources.declare(SOURCE, FACTORS=COLUMNS, WARPS=[4, 2])
 
 METRICS = ("precision", "recall", "map", "ndcg")
-MOST_ITEMS = 128  # of the longest list of a kernel
+MAX_ITEMS = 128  # of the longest list of a kernel
 _METRICS_BLOCK = 128  # CUDA threads, a warp a user
-_MOST_CELLS = 1 << 24  # users at a time, times items, of lists that are limited user by user
-_NATIVE_BATCH, _MOST_ENTRIES = 1 << 16, 1 << 20  # users at a time in C++, and entries of their lists
+_MAX_CELLS = 1 << 24  # users at a time, times items, of lists that are limited user by user
+_NATIVE_BATCH, _MAX_ENTRIES = 1 << 16, 1 << 20  # users at a time in C++, and entries of their lists
 
 
 class Ranking(ABC):
@@ -146,7 +146,7 @@ class Limited(Ranking):
 
     def _rounds(self, users):
         """Yield the lists, int (n,), that are made at a time, no two of one user, and a ranking for them."""
-        at_a_time = max(1, _MOST_CELLS // len(self._limits.allowed))
+        at_a_time = max(1, _MAX_CELLS // len(self._limits.allowed))
         for first in range(0, len(users), at_a_time):
             lists = np.argsort(users[first : first + at_a_time], kind="stable") + first
             new = np.diff(users[lists], prepend=-1) != 0
@@ -268,7 +268,7 @@ class CpuRanking(ScoresRanking):
         if self._native is None:
             return super()._top_items(users, k)
         items, best = np.empty((len(users), k), np.int32), np.empty((len(users), k), np.float32)
-        at_a_time = max(1, _MOST_ENTRIES // k)
+        at_a_time = max(1, _MAX_ENTRIES // k)
         for first in range(0, len(users), at_a_time):
             part = slice(first, first + at_a_time)
             arrays = users[part], *self._seen, self._p, self._q, self._candidates
@@ -298,7 +298,7 @@ class PredictedRanking(ScoresRanking):
 
 
 class _KernelRanking(InBatches):
-    """Lists that a kernel of kernels/metrics/ranking.cu makes, up to MOST_ITEMS items each, and their metrics."""
+    """Lists that a kernel of kernels/metrics/ranking.cu makes, up to MAX_ITEMS items each, and their metrics."""
 
     def __init__(self, device, entry, defines, candidates, seen, n_users):
         self._device, self._array, self._to_numpy = device, device.array, device.to_numpy
@@ -336,11 +336,11 @@ class KernelRanking(_KernelRanking):
 
     def __init__(self, user_factors, item_factors, candidates, seen, device):
         device, factors = backends.device(device), user_factors.shape[1]
-        # The widest block whose users and lists of MOST_ITEMS fit the shared memory.
+        # The widest block whose users and lists of MAX_ITEMS fit the shared memory.
         for warps in (4, 2):
             defines = {"FACTORS": factors, "WARPS": warps}
             self._shape = shape_of(device, SOURCE, **defines)
-            if self._shared(MOST_ITEMS) <= device.facts["shared_bytes_per_block"]:
+            if self._shared(MAX_ITEMS) <= device.facts["shared_bytes_per_block"]:
                 break
         super().__init__(device, "top_items", defines, candidates, seen, len(user_factors))
         n_items, tile = len(candidates), self._shape.tile
@@ -380,7 +380,7 @@ class ScoresKernelRanking(_KernelRanking):
 
 def ranking_of(user_factors, item_factors, candidates, seen, k, device):
     """An `InBatches` for lists of k items, where the device is or on the CPU."""
-    if device == "cpu" or k > MOST_ITEMS:
+    if device == "cpu" or k > MAX_ITEMS:
         return CpuRanking(user_factors, item_factors, candidates, seen)
     return KernelRanking(user_factors, item_factors, candidates, seen, device)
 

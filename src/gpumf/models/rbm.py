@@ -10,6 +10,7 @@ import numpy as np
 
 from gpumf import backends
 from gpumf._util.counter_rng import random_subset
+from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import brief, choice, integer, number
 from gpumf.backends.cpu.rbm import expectations
 from gpumf.models.checks import NotFittedError
@@ -19,12 +20,11 @@ from gpumf.models.rbm_evaluation import ExpectationErrors, expectation_ranking
 from gpumf.models.updating import with_new
 from gpumf.ratings.damped import DAMPING, Damped, row_biases
 from gpumf.solvers import schedules
-from gpumf.solvers.rbm_batches import MOST_POSITIONS
+from gpumf.solvers.rbm_batches import MAX_POSITIONS
 from gpumf.solvers.rbm_divergence import Parallel, RBMHyperparameters, Sequential, gibbs_steps_in
 from gpumf.solvers.rbm_fast import Fast
-from gpumf.solvers.rbm_levels import MAX_HIDDEN, MOST_LEVELS, level_values, n_levels_of, quantile_levels, to_levels
+from gpumf.solvers.rbm_levels import MAX_HIDDEN, MAX_LEVELS, level_values, n_levels_of, quantile_levels, to_levels
 from gpumf.solvers.rbm_thesis import Thesis
-from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +40,7 @@ _DAMPED_RATE, _DAMPED_BATCH = 0.1, 20  # learning rate and users of a batch with
 _RATE, _BATCH = 0.4, 100  # and without
 _LEVELS = 3  # of what damped biases leave
 _PRIOR = 20.0  # ratings that an item counts in addition, of what damped biases leave
-_HELD_OUT, _MOST_HELD_OUT = 0.05, 10_000  # of the ratings, by which expectations are weighed
+_HELD_OUT, _MAX_HELD_OUT = 0.05, 10_000  # of the ratings, by which expectations are weighed
 _SMALL = np.float32(0.01)  # standard deviation of initial weights (thesis, section 6.2.3)
 
 
@@ -106,7 +106,7 @@ class RBM(Model):
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
         checked)
     threads : on the CPU, the most threads on which the model's methods run, all cores by default, see
-        `gpumf.threads`. Without effect on a GPU
+        `gpumf._util.threads`. Without effect on a GPU
     seed : int, None draws one, of the initial weights, the batches, and all draws; the same seed gives the same model
 
     Attributes
@@ -202,7 +202,7 @@ class RBM(Model):
         self.gibbs_steps = _checked_steps(gibbs_steps)
         self.average, self.initial_biases, self.weights, self.batches = average, initial_biases, weights, batches
         self.schedule = schedules.from_dict(schedule)
-        self.levels = None if levels is None else integer("levels", levels, 2, MOST_LEVELS)
+        self.levels = None if levels is None else integer("levels", levels, 2, MAX_LEVELS)
         super().__init__(solver=solver, device=device, threads=threads, seed=seed)
         if "transfer" in (weights, batches) and not self._solvers[self.solver].transfers:
             raise ValueError(
@@ -286,7 +286,7 @@ class RBM(Model):
             left = train.standardized(self.mean, *train.damped[:3]).values
             self._bounds_of_levels, self._means = quantile_levels(left, n_levels)
             self._means *= np.float32(train.damped.unit)
-            held = min(int(_HELD_OUT * train.nnz), _MOST_HELD_OUT)
+            held = min(int(_HELD_OUT * train.nnz), _MAX_HELD_OUT)
             self._held = chosen = random_subset(train.nnz, held, self.seed) if held else np.zeros(train.nnz, bool)
             self._weighed = train.users[chosen], train.items[chosen], left[chosen] * np.float64(train.damped.unit)
 
@@ -335,9 +335,9 @@ class RBM(Model):
         if not self.biases and not scale[0] < scale[1]:
             raise ValueError(f"a model of ratings needs two different ones; all are {scale[0]}")
         n_levels = self.levels or (_LEVELS if self.biases else n_levels_of(train, scale))
-        if train.n_items * n_levels > MOST_POSITIONS:
+        if train.n_items * n_levels > MAX_POSITIONS:
             raise ValueError(
-                f"{train.n_items} items of {n_levels} levels are more than {MOST_POSITIONS} rows of weights"
+                f"{train.n_items} items of {n_levels} levels are more than {MAX_POSITIONS} rows of weights"
             )
         return scale, n_levels
 
@@ -360,8 +360,8 @@ class RBM(Model):
 
     def _shapes(self, users, items, found):
         levels = found[1][1:2]  # as many as the file's weights have, and the same in both arrays
-        if levels and not 2 <= levels[0] <= MOST_LEVELS:
-            raise ValueError(f"it has {levels[0]} levels, not 2 to {MOST_LEVELS}")
+        if levels and not 2 <= levels[0] <= MAX_LEVELS:
+            raise ValueError(f"it has {levels[0]} levels, not 2 to {MAX_LEVELS}")
         sides = (users,), (items,)
         return (users, self.hidden), (items, *levels, self.hidden), (items, *levels), (self.hidden,), levels, *sides
 

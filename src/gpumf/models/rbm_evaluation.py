@@ -6,7 +6,7 @@ from gpumf import backends
 from gpumf.backends import sources
 from gpumf.backends.cpu.rbm import expectations
 from gpumf.models.evaluation import Errors, on_device, totals
-from gpumf.models.ranking import MOST_ITEMS, ScoresKernelRanking, ScoresRanking
+from gpumf.models.ranking import MAX_ITEMS, ScoresKernelRanking, ScoresRanking
 from gpumf.solvers.rbm_levels import VARIANTS
 
 sources.declare("rbm/errors.cu", **VARIANTS)
@@ -93,6 +93,6 @@ def _expected(inputs, biases, level_values, xp):
 
 def expectation_ranking(arrays, candidates, seen, k, device):
     """A `Ranking` for lists of k items, where the device is or on the CPU; arrays: an `RBM`'s, no hidden biases."""
-    if device == "cpu" or k > MOST_ITEMS:
+    if device == "cpu" or k > MAX_ITEMS:
         return ExpectationRanking(*arrays, candidates, seen)
     return ExpectationKernelRanking(*arrays, candidates, seen, device)

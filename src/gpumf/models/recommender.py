@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import integer
 from gpumf.models.ids import Identified
 from gpumf.models.ranking import METRICS, ByUser, Limited, Limits, popular_items
 from gpumf.ratings.checks import array_of
 from gpumf.ratings.csr import CompressedRows, row_offsets
-from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

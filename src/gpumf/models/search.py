@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gpumf._util.progress import counted
-from gpumf._util.validation import MOST_SEED, choice, flag, integer
+from gpumf._util.validation import MAX_SEED, choice, flag, integer
 from gpumf.models.early_stopping import ERRORS, of_lists
 from gpumf.models.estimator import Model
 from gpumf.models.trials import Trial, Trials, fresh
@@ -72,7 +72,7 @@ def cross_validate(
         row = {"split": number} | fitted.score(test)
         if ranking:
             row |= fitted.evaluate_ranking(test, k)
-        rows.append(row | {"seconds": fitted.times.wall})
+        rows.append(row | {"seconds": fitted.times.end_to_end})
     if not rows:
         raise ValueError("there are no splits to train on")
     return pd.DataFrame(rows)
@@ -169,7 +169,7 @@ def search(
     factor : int from 2, of halving: the share of settings, 1 / factor, that reach the next rung
     resource : of halving: what rungs have more of
     min_resources : int, of halving: the least epochs or folds of a rung
-    n_jobs : int, the most settings at a time on the CPU; by default as many as `gpumf.threads.count()`
+    n_jobs : int, the most settings at a time on the CPU; by default as many as `gpumf._util.threads.count()`
     memory : int, bytes that trainings, and models that wait to be continued, take at most beside the ratings: fewer
         train at a time, and models are made again. By default half of what the system has free
     seed : int, of folds and draws
@@ -221,7 +221,7 @@ def search(
     import pandas as pd
 
     _check_judged(model, epochs)
-    epochs, seed = integer("epochs", epochs, 1), integer("seed", seed, 0, MOST_SEED)
+    epochs, seed = integer("epochs", epochs, 1), integer("seed", seed, 0, MAX_SEED)
     choice("strategy", strategy, "grid", "random", "halving"), choice("resource", resource, "epochs", "folds")
     of_lists("metric", metric)
     refit, progress = flag("refit", refit), flag("progress", progress)

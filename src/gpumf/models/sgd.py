@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import brief, flag, integer, number
 from gpumf.models.als import ALS, DAMPED
 from gpumf.models.early_stopping import Ending
@@ -25,7 +26,6 @@ from gpumf.solvers.sgd_hogwild import Hogwild
 from gpumf.solvers.sgd_kato_hosino import KatoHosino
 from gpumf.solvers.sgd_newgpusgd import NewGpuSgd
 from gpumf.solvers.sgd_ordered import Ordered, OrderedParallel, row_rates
-from gpumf.threads import obeys_threads
 
 if TYPE_CHECKING:
     from typing import Any, Literal, Self
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from gpumf.solvers.options import Option
 
 _BIAS_KINDS = {False: 0, True: 1, "baseline": 2, "damped": 0}  # BIASES of kernels/common/sgd.cuh
-_LEAST_RIDGE = 1e-6  # with which users of few ratings can be solved for
+_MIN_RIDGE = 1e-6  # with which users of few ratings can be solved for
 _CONSTANT = schedules.Constant()
 _REGULARIZATIONS = "regularization", "item_regularization", "bias_regularization", "item_bias_regularization"
 _PER_RATING = 0.1  # lambda without damped biases
 _ROW_RATE, _RATE = 0.3, 0.02  # learning rates with rates of rows, and with one for all
 # `fast` is the faster one from so many groups, or threads in them, in flight; `kato_hosino` on smaller sets. Recorded
 # by the experiment sgd_choice.
-_LEAST_GROUPS, _LEAST_THREADS = 512, 4096
+_MIN_GROUPS, _MIN_THREADS = 512, 4096
 
 
 class SGD(Factorization):
@@ -89,9 +89,9 @@ class SGD(Factorization):
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
         checked)
     threads : on the CPU, the most threads on which the model's methods run, all cores by default, see
-        `gpumf.threads`. On a GPU, number of CUDA threads of the grid, where the solver leaves it open; it goes with a
-        named solver. By default as many as `safe_updates` lets be in flight: with more, updates of popular vectors
-        overwrite each other and an epoch learns less.
+        `gpumf._util.threads`. On a GPU, number of CUDA threads of the grid, where the solver leaves it open; it goes
+        with a named solver. By default as many as `safe_updates` lets be in flight: with more, updates of popular
+        vectors overwrite each other and an epoch learns less.
     chunk : most ratings on the device at a time; by default all that fit. With less than all, the next ones are
         copied while these are worked on, with the same result. Not for `hogwild` and `cu2rec`, which draw from all,
         nor on the CPU.
@@ -220,7 +220,7 @@ class SGD(Factorization):
         if self.device == "cpu":
             return super().choose(train)
         groups = Fast.in_flight(max(train.n_users, train.n_items), min(train.n_users, train.n_items))
-        many = groups >= _LEAST_GROUPS or groups * Fast.geometry(self.hyperparameters).quad_lanes >= _LEAST_THREADS
+        many = groups >= _MIN_GROUPS or groups * Fast.geometry(self.hyperparameters).quad_lanes >= _MIN_THREADS
         return "fast" if many else "kato_hosino"
 
     @classmethod
@@ -354,13 +354,13 @@ class SGD(Factorization):
         # The least of the objective in the users' factors is that of ALS. Biases of another lambda count in other
         # units, in which theirs is the factors'.
         if self._damped:
-            least = ALS(self.factors, max(self.regularization, _LEAST_RIDGE), device=self._least_device)
+            least = ALS(self.factors, max(self.regularization, _MIN_RIDGE), device=self._fold_in_device)
             ratings, factors = of_rated_items(ratings, self.item_factors)
             least.mean, least._standard = self.mean, self._standard
             least.item_factors = factors
             return least._fold(ratings)
-        ridge, of_biases = (max(value, _LEAST_RIDGE) for value in (self.regularization, self.bias_regularization))
-        least = ALS(self.factors, ridge, biases=bool(self.biases), device=self._least_device)
+        ridge, of_biases = (max(value, _MIN_RIDGE) for value in (self.regularization, self.bias_regularization))
+        least = ALS(self.factors, ridge, biases=bool(self.biases), device=self._fold_in_device)
         ratings, factors = of_rated_items(ratings, self.item_factors)
         least.mean, least.item_factors = self.mean, factors
         unit = np.float32(np.sqrt(ridge / of_biases))
@@ -372,7 +372,7 @@ class SGD(Factorization):
         return users
 
     @property
-    def _least_device(self):
+    def _fold_in_device(self):
         """Where ALS solves for new users."""
         most = max(solver.max_factors for solver in ALS.solver_classes().values() if solver.device != "cpu")
         return self.device if self._solved_columns <= most else "cpu"

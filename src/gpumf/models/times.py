@@ -12,20 +12,20 @@ from gpumf.backends import jit
 class Times:
     """Seconds of one `fit`, up to the model's arrays on the host.
 
-    prepare : statistics, checks and orders of the ratings, initial factors and work lists, wherever they are made
+    preprocess : statistics, checks and orders of the ratings, initial factors and work lists, wherever they are made
     transfer : ratings to the device, and what was learned back; nothing on the CPU
     train : the epochs, as the history has them
     compile : waiting for kernels, and functions of the processor's, that were not compiled before. Kernels of a GPU
         are compiled side by side, while the ratings are copied and ordered
-    wall : all of it as a user waits for it, with errors on a validation set and what is kept of each epoch, which
-        belong to none of the others
+    end_to_end : all of it as a user waits for it, with errors on a validation set and what is kept of each epoch,
+        which belong to none of the others
     """
 
-    prepare: float = 0.0
+    preprocess: float = 0.0
     transfer: float = 0.0
     train: float = 0.0
     compile: float = 0.0
-    wall: float = 0.0
+    end_to_end: float = 0.0
 
 
 class Clock:
@@ -60,5 +60,5 @@ class Clock:
 
     def stop(self):
         """The times, with all that has passed."""
-        self.times.wall = time.perf_counter() - self._started
+        self.times.end_to_end = time.perf_counter() - self._started
         return self.times

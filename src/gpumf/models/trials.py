@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gpumf import backends
+from gpumf._util.threads import count, limited_to, one_blas_thread
 from gpumf._util.validation import path_of
 from gpumf.backends.cpu.machine import free_bytes
 from gpumf.models.checks import DivergedError
@@ -21,7 +22,6 @@ from gpumf.models.ranking import METRICS
 from gpumf.models.replacing import replacing
 from gpumf.solvers.als_base import ALSHyperparameters
 from gpumf.solvers.als_dense import Dense
-from gpumf.threads import count, limited_to, one_blas_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gpumf._util.lazy import late
+from gpumf._util.lazy import attach
 from gpumf.ratings.checks import DataError
 from gpumf.ratings.csr import CompressedRows
 from gpumf.ratings.device import DeviceRatings
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpumf.ratings.statistics import describe, published_shapes
     from gpumf.ratings.synthetic import synthetic_ratings
 else:
-    __getattr__, __dir__ = late(
+    __getattr__, __dir__ = attach(
         __name__,
         {
             "sources": "load_dataset dataset_names read_ratings rating_times item_titles",

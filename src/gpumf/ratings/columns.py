@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpumf import threads
+from gpumf._util import threads
 
 _PIECE = 1 << 18
 """Ratings of a piece: what is made of them on the way stays in a core's cache."""

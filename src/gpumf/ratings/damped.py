@@ -15,7 +15,7 @@ STRENGTH = 0.9
 
 _SWEEPS = 5  # with more, errors on held-out ratings of the sets of the study change by less than 0.05 %
 _STEPS = 8  # of Lanczos: singular values within 2 %
-_BLOCK, _MOST_BLOCKS = 256, 1024  # CUDA threads, and blocks of them that add up values
+_BLOCK, _MAX_BLOCKS = 256, 1024  # CUDA threads, and blocks of them that add up values
 SOURCE = "models/biases.cu"
 
 
@@ -114,7 +114,7 @@ def mean_of(values, device=None):
     """The mean of float32 values, where they are: of sums in float64, the same bits in every run."""
     if device is None:
         return float(values.mean(dtype=np.float64))
-    blocks = max(min(-(-len(values) // _BLOCK), _MOST_BLOCKS), 1)
+    blocks = max(min(-(-len(values) // _BLOCK), _MAX_BLOCKS), 1)
     sums = device.empty(blocks, np.float64)
     # CuPy's mean would compile reductions, with CUB's headers, where a machine first needs them.
     device.kernel("ratings/ratings.cu", "sum_values")(blocks, _BLOCK, values, len(values), sums)

@@ -14,7 +14,7 @@ from gpumf.ratings.damped import mean_of
 from gpumf.ratings.ratings import Ratings
 
 SOURCE, ORDER = "ratings/ratings.cu", "ratings/order.cu"  # of its kernels
-_BLOCK, _MOST_BLOCKS = 256, 1024  # CUDA threads, and blocks of them that add up values
+_BLOCK, _MAX_BLOCKS = 256, 1024  # CUDA threads, and blocks of them that add up values
 _KEY_BITS = 63
 _COLUMNS = {"users": np.int32, "items": np.int32, "values": np.float32}
 
@@ -140,7 +140,7 @@ class DeviceRatings(Ratings):
     def bounds(self) -> tuple[float, float]:
         if self.scale:
             return self.scale
-        blocks = max(min(-(-self.nnz // _BLOCK), _MOST_BLOCKS), 1)
+        blocks = max(min(-(-self.nnz // _BLOCK), _MAX_BLOCKS), 1)
         found = self.device.empty((2, blocks), np.float32)
         self._kernel("range_of_values")(blocks, _BLOCK, self.values, self.nnz, found)
         lowest, highest = self.device.to_numpy(found)

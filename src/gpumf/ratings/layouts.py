@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpumf import threads
+from gpumf._util import threads
 from gpumf.ratings import reading
 from gpumf.ratings.checks import DataError
 from gpumf.ratings.columns import Coded, Names

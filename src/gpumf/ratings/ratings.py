@@ -11,7 +11,7 @@ import numpy as np
 
 from gpumf._util.counter_rng import random_order, random_subset
 from gpumf._util.sorting import stable_order
-from gpumf._util.validation import MOST_SEED, brief, integer
+from gpumf._util.validation import MAX_SEED, brief, integer
 from gpumf.backends.cpu import order as cpu_order
 from gpumf.ratings.checks import DataError, array_of, check_scale, times_of
 from gpumf.ratings.constructors import Made
@@ -365,7 +365,7 @@ class Ratings(Made):
         >>> train.nnz, test.nnz
         (80000, 20000)
         """
-        in_test = random_subset(self.nnz, held_out(test, self.nnz), integer("seed", seed, 0, MOST_SEED))
+        in_test = random_subset(self.nnz, held_out(test, self.nnz), integer("seed", seed, 0, MAX_SEED))
         return self.select(~in_test), self.select(in_test)
 
     def kfold(self, k: int = 5, seed: int = 0) -> Iterator[tuple[Self, Self]]:
@@ -380,7 +380,7 @@ class Ratings(Made):
         if not isinstance(k, int | np.integer) or not 2 <= k <= self.nnz:
             raise ValueError(f"k must lie between 2 and the {self.nnz} ratings, not {brief(k)}")
         fold = np.empty(self.nnz, np.int32)
-        fold[random_order(self.nnz, integer("seed", seed, 0, MOST_SEED))] = np.arange(self.nnz) % k
+        fold[random_order(self.nnz, integer("seed", seed, 0, MAX_SEED))] = np.arange(self.nnz) % k
         for i in range(k):
             yield self.select(fold != i), self.select(fold == i)
 

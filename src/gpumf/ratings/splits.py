@@ -3,7 +3,7 @@
 import numpy as np
 
 from gpumf._util.counter_rng import random_order
-from gpumf._util.validation import MOST_SEED, brief, integer
+from gpumf._util.validation import MAX_SEED, brief, integer
 from gpumf.ratings.checks import DataError
 
 
@@ -27,7 +27,7 @@ def by_time(ratings, test=0.2):
 
 def leave_one_out(ratings, seed=0, newest=False):
     """(train, test): one rating of each user who has several is in the test set; `Ratings.leave_one_out`."""
-    seed = integer("seed", seed, 0, MOST_SEED)
+    seed = integer("seed", seed, 0, MAX_SEED)
     order = np.argsort(_times(ratings), kind="stable") if newest else random_order(ratings.nnz, seed)
     order = order[np.argsort(ratings.users[order], kind="stable")]
     users = ratings.users[order]

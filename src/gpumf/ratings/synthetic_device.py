@@ -26,7 +26,7 @@ from gpumf.ratings.csr import CompressedRows, row_offsets
 from gpumf.ratings.device import DeviceRatings
 from gpumf.ratings.presorted import presort
 from gpumf.ratings.synthetic.counts import draw_counts
-from gpumf.ratings.synthetic.items import MOST_DRAWS, alias_table, item_weights
+from gpumf.ratings.synthetic.items import MAX_DRAWS, alias_table, item_weights
 from gpumf.ratings.synthetic.numbers import DRAWS, ITEM_COUNTS, ITEMS, NOISE, TEST, USER_COUNTS, USERS, streams_of
 from gpumf.ratings.synthetic.recipes import Recipe, check
 from gpumf.ratings.synthetic.values import RANK, draw_item_traits
@@ -165,7 +165,7 @@ def generate(spec, seed=0, name="synthetic", device="cuda", chunk=None):
         aliases=device.array(aliases.astype(np.int32)),
         n_items=spec.items,
         total=total,
-        most_draws=MOST_DRAWS * spec.items,
+        max_draws=MAX_DRAWS * spec.items,
         draws=streams[DRAWS],
         n_tests=spec.test,
         every=every,

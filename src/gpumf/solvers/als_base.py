@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf import threads
+from gpumf._util import threads
 from gpumf._util.sorting import stable_order
 from gpumf.backends import compile
 from gpumf.backends.cpu import als as cpu_als

@@ -334,13 +334,13 @@ class _Direct(Cumf):
         resident = facts["multiprocessors"] * max(
             facts["threads_per_multiprocessor"] // self._shape.direct_threads, 1
         )
-        self._most_blocks, self._shared, self._workspace = None, taken, self._nothing
+        self._max_blocks, self._shared, self._workspace = None, taken, self._nothing
         if not fit:
-            self._most_blocks, self._shared = resident, 0
+            self._max_blocks, self._shared = resident, 0
             self._workspace = self._device.empty(resident * taken // 4, np.float32)
 
     def _solver(self, batch, n_rows):
-        blocks = n_rows if self._most_blocks is None else min(n_rows, self._most_blocks)
+        blocks = n_rows if self._max_blocks is None else min(n_rows, self._max_blocks)
         return blocks, self._shape.direct_threads, self._shared, {"workspace": self._workspace}
 
 

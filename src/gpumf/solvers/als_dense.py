@@ -20,7 +20,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpumf import backends, threads
+from gpumf import backends
+from gpumf._util import threads
 from gpumf.backends.cpu.machine import free_bytes
 from gpumf.solvers.als_base import ALSSolver
 from gpumf.solvers.als_biases import Biases

@@ -33,7 +33,7 @@ class SharedSums:
         """
         self._carrier, self._sharing_users = carrier, users
         self._users_gram = self._gram(users.stop - users.start) if self._alpha else None
-        most = self._most_shared(bounds, indptr)
+        most = self._max_shared(bounds, indptr)
         chunks = _chunks(bounds, most)
         matrix, f, device = self._shape.matrix, self._factors, self._device
         self._rooms = [
@@ -56,7 +56,7 @@ class SharedSums:
                 own = self._with_ridges(own, counts, len(self._p))
             self._chunks_shared.append((list(parts.values()), own))
 
-    def _most_shared(self, bounds, indptr):
+    def _max_shared(self, bounds, indptr):
         """How many items of a worker are added up at a time: the most for which all have the memory."""
         longest, budget = int(np.diff(bounds).max()), _SHARE * self._device.free_bytes() / 4
         size, row = self._carrier.size, self._shape.matrix + self._factors

@@ -15,8 +15,8 @@ from gpumf.solvers.base import KernelSolver, Version, shape_of
 from gpumf.solvers.chunks import Chunks
 
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
-_MOST_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
-_MOST_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
+_MAX_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
+_MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
 _SHORT = "als/short_rows.cu"
 _SHORT_LIMITS = 32, 64, 128  # ratings of rows that it solves, a kernel each
 _FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved sooner beside the others
@@ -27,7 +27,7 @@ sources.declare(_SHORT, FACTORS=range(1, 257))
 def _longest(nnz):
     """Ratings of a segment: 8,192, and more where the sums of long rows' many parts would take much of the memory."""
     longest = 1 << 13
-    while nnz > longest * _MOST_PARTS:
+    while nnz > longest * _MAX_PARTS:
         longest *= 2
     return longest
 
@@ -37,7 +37,7 @@ def padded(factors):
     return 256 if factors > 208 else -(-factors // 16) * 16
 
 
-def _most_shared_bytes(factors, stage_rows, ahead=3):
+def _max_shared_bytes(factors, stage_rows, ahead=3):
     """Work of the source, at the most: stages of rows in half precision, the ratings of these and of one stage more.
 
     With more than 192 factors so many stages are copied `ahead`, and the solver has memory of its own.
@@ -47,7 +47,7 @@ def _most_shared_bytes(factors, stage_rows, ahead=3):
     return stage_rows * (2 * stages * (width + 8) + 10 * (stages + 1)) + others
 
 
-def _most_short(factors):
+def _max_short(factors):
     """Ratings of a row up to which short_rows.cu takes less time than tensor_core.cu."""
     return 128 if factors > 64 else 0
 
@@ -61,7 +61,7 @@ class _Short:
     def __init__(self, device, factors, most=None):
         self._device, self._factors = device, factors
         self._fewest = _FEWEST_SHORT if most is None else 1
-        most = _most_short(factors) if most is None else most
+        most = _max_short(factors) if most is None else most
         self._limits = [n for n in _SHORT_LIMITS if n <= most]
 
     @cached_property
@@ -146,13 +146,13 @@ class TensorCore(KernelSolver, ALSSolver):
     @staticmethod
     def defines(hyper):
         has = backends.device(hyper.device).facts["shared_bytes_per_block"]
-        rows = next(rows for rows in (64, 32) if _most_shared_bytes(hyper.columns, rows) <= has or rows == 32)
+        rows = next(rows for rows in (64, 32) if _max_shared_bytes(hyper.columns, rows) <= has or rows == 32)
         return {"FACTORS": hyper.columns, "IMPLICIT": int(hyper.alpha is not None), "STAGE_ROWS": rows}
 
     @classmethod
     def sources(cls, hyper, train):
         found = [(cls.source, cls.defines(hyper))]
-        if hyper.alpha is None and _most_short(hyper.columns) and max(train.n_users, train.n_items) >= _FEWEST_SHORT:
+        if hyper.alpha is None and _max_short(hyper.columns) and max(train.n_users, train.n_items) >= _FEWEST_SHORT:
             found.append((_SHORT, {"FACTORS": hyper.columns}))
         return [*found, (SEGMENTS, {}), *[(BIASES, {})] * hyper.biases]
 
@@ -166,12 +166,12 @@ class TensorCore(KernelSolver, ALSSolver):
         shape = self.geometry(hyper)
         self._block, self._teams, part_bytes = shape.block, shape.teams, shape.part_bytes
         self._shared = self._teams * shape.team_bytes
-        self._most_blocks = {self.entry: device.facts["multiprocessors"]} if shape.persistent else {}
+        self._max_blocks = {self.entry: device.facts["multiprocessors"]} if shape.persistent else {}
 
         self._p, self._q = device.array(user_factors), device.array(item_factors)
         # Before the ratings, which take what is left or are streamed.
         self._halves = device.empty((max(train.n_users, train.n_items), shape.padded), np.uint16)
-        self._unit, self._largest = device.empty(2, np.float32), device.empty(_MOST_BLOCKS, np.float32)
+        self._unit, self._largest = device.empty(2, np.float32), device.empty(_MAX_BLOCKS, np.float32)
         self._gram = device.empty(part_bytes, np.uint8)
         sides, longest = (train.by_user, train.by_item), longest or _longest(train.nnz)
         beside = np.dtype(np.float32).itemsize if hyper.biases else 0
@@ -209,14 +209,14 @@ class TensorCore(KernelSolver, ALSSolver):
         least : the least that is added to a diagonal of what is solved with them
         carrier : of workers, each with some of the rows, who divide by the same
         """
-        n_rows, blocks = np.int32(len(factors)), min(-(-factors.size // _BLOCK), _MOST_BLOCKS)
+        n_rows, blocks = np.int32(len(factors)), min(-(-factors.size // _BLOCK), _MAX_BLOCKS)
         self._entry["largest_factors"](blocks, _BLOCK, factors, n_rows, self._largest)
         largest, n_largest = self._largest, blocks
         if carrier is not None:
-            n_largest = carrier.size * _MOST_BLOCKS
-            largest, first = self._device.zeros(n_largest, np.float32), carrier.rank * _MOST_BLOCKS
+            n_largest = carrier.size * _MAX_BLOCKS
+            largest, first = self._device.zeros(n_largest, np.float32), carrier.rank * _MAX_BLOCKS
             largest[first : first + blocks] = self._largest[:blocks]
-            carrier.all_gather(largest, np.arange(carrier.size + 1) * _MOST_BLOCKS)
+            carrier.all_gather(largest, np.arange(carrier.size + 1) * _MAX_BLOCKS)
         scaled = largest, np.int32(n_largest), least, self._unit
         halves = self._halves if halves is None else halves
         self._entry["round_factors"](blocks, _BLOCK, factors, halves, n_rows, *scaled)
@@ -234,7 +234,7 @@ class TensorCore(KernelSolver, ALSSolver):
     def _launch(self, name, segments, indices, values, *arguments):
         blocks, ratings = -(-segments[1] // self._teams), (indices, values)
         self._entry[name](
-            min(blocks, self._most_blocks.get(name, blocks)),
+            min(blocks, self._max_blocks.get(name, blocks)),
             self._block,
             *segments,
             *ratings,

@@ -49,7 +49,7 @@ class Thesis(KernelSolver, ALSSolver):
     def shared_bytes(cls, hyper, block=None):
         """Dynamic shared memory of a block, by default of the largest: packed matrices and a column of each group."""
         shape = cls.geometry(hyper)
-        return cls._bytes_of(shape, block or shape.most_threads)
+        return cls._bytes_of(shape, block or shape.max_threads)
 
     @classmethod
     def _bytes_of(cls, shape, block):

@@ -9,8 +9,8 @@ from gpumf._util.validation import brief
 
 INT32_MAX = 2**31 - 1
 # l of l x l blocks: as many thread blocks as work at a time. Of l^2 blocks, the bounds are kept: 134 MB.
-MOST_BLOCKS_A_SIDE = 4096
-MOST_THREADS = 1024  # of a thread block
+MAX_BLOCKS_A_SIDE = 4096
+MAX_THREADS = 1024  # of a thread block
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 from gpumf._util.counter_rng import random_order
 from gpumf.ratings.csr import row_offsets
 
-MOST_POSITIONS = 2**31 - 1  # that an int32 counts
+MAX_POSITIONS = 2**31 - 1  # that an int32 counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Batches:
         return len(self.batch_users) - 1
 
     @property
-    def most_entries(self):
+    def max_entries(self):
         """Of a batch."""
         return int(np.diff(self.indptr[self.batch_users]).max())
 
@@ -93,7 +93,7 @@ class Batches:
 
         Raises
         ------
-        ValueError : a batch has more than MOST_POSITIONS ratings
+        ValueError : a batch has more than MAX_POSITIONS ratings
         """
         counts = by_user.counts
         users = random_order(by_user.n_rows, seed)
@@ -105,8 +105,8 @@ class Batches:
 
         active = np.count_nonzero(counts)
         batch_users = np.append(np.arange(0, active, size), active)
-        if (most := np.diff(indptr[batch_users]).max()) > MOST_POSITIONS:
-            raise ValueError(f"a batch of {size} users has {most} ratings, more than {MOST_POSITIONS}; lower batch")
+        if (most := np.diff(indptr[batch_users]).max()) > MAX_POSITIONS:
+            raise ValueError(f"a batch of {size} users has {most} ratings, more than {MAX_POSITIONS}; lower batch")
         batch = np.repeat(np.arange(len(batch_users) - 1), np.diff(indptr[batch_users]))
         row_items, rows, batch_rows, mapping = _rows(batch, items, n_items)
         return cls(

@@ -14,7 +14,7 @@ from gpumf.solvers.base import Hyperparameters, KernelSolver, Solver, Version
 from gpumf.solvers.rbm_batches import Batches
 from gpumf.solvers.rbm_levels import VARIANTS, to_levels
 
-_MOST_STEPS = 1 << 16  # of Gibbs sampling: how the streams of the draws are numbered
+_MAX_STEPS = 1 << 16  # of Gibbs sampling: how the streams of the draws are numbered
 
 
 def batch_order(seed, epoch, n_batches):
@@ -31,7 +31,7 @@ def draw_streams(seed, epoch, step):
     draw number t. Epochs and steps are counted from 0.
     """
     with np.errstate(over="ignore"):
-        stream = splitmix64(np.uint64(seed)) + np.uint64(2 * (epoch * _MOST_STEPS + step))
+        stream = splitmix64(np.uint64(seed)) + np.uint64(2 * (epoch * _MAX_STEPS + step))
         return splitmix64(stream), splitmix64(stream + np.uint64(1))
 
 
@@ -156,7 +156,7 @@ class Sequential(Divergence):
         self._positive, self._negative = user_hidden.copy(), np.empty_like(user_hidden)
         self._weights, self._visible_biases = weights.copy(), visible_biases.copy()
         self._hidden_biases = hidden_biases.copy()
-        self._reconstruction = np.empty(self.batches.most_entries, np.uint8)
+        self._reconstruction = np.empty(self.batches.max_entries, np.uint8)
         kept = slice(None) if hyper.momentum else slice(0)
         self._changes = [np.zeros_like(a[kept]) for a in (weights, visible_biases)]
         self._hidden_change = np.zeros_like(hidden_biases)

@@ -91,7 +91,7 @@ class Fast(DivergenceKernel):
         self._weights, self._positive = map(device.array, map(self._hidden.in_quads, (weights, user_hidden)))
         self._visible_biases, self._hidden_biases = device.array(visible_biases), device.array(hidden_biases)
         self._negative = device.empty(self._positive.shape, np.float32)
-        self._reconstruction = device.empty(b.most_entries, np.uint8)
+        self._reconstruction = device.empty(b.max_entries, np.uint8)
         learned = self._weights, self._visible_biases, self._hidden_biases
         self._learned = dict(zip(("weights", "visible_biases", "hidden_biases"), learned, strict=True))
         self._users = device.array(b.users)

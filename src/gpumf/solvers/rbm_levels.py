@@ -2,8 +2,8 @@
 
 import numpy as np
 
-MOST_LEVELS, MAX_HIDDEN = 32, 512
-VARIANTS = {"HIDDEN": range(1, MAX_HIDDEN + 1), "LEVELS": range(2, MOST_LEVELS + 1)}  # of the sources of kernels/rbm
+MAX_LEVELS, MAX_HIDDEN = 32, 512
+VARIANTS = {"HIDDEN": range(1, MAX_HIDDEN + 1), "LEVELS": range(2, MAX_LEVELS + 1)}  # of the sources of kernels/rbm
 
 
 def level_values(scale, n_levels):
@@ -16,16 +16,16 @@ def n_levels_of(ratings, scale):
 
     Raises
     ------
-    ValueError : the ratings are no such steps, or there are more than MOST_LEVELS
+    ValueError : the ratings are no such steps, or there are more than MAX_LEVELS
     """
     lowest, highest = scale
     for step in (1.0, 0.5):
         last = (highest - lowest) / step
         steps = (ratings.values - np.float64(lowest)) / step
-        if last == round(last) and np.array_equal(steps, np.rint(steps)) and last < MOST_LEVELS:
+        if last == round(last) and np.array_equal(steps, np.rint(steps)) and last < MAX_LEVELS:
             return round(last) + 1
     raise ValueError(
-        f"the ratings of {ratings.name} are not at most {MOST_LEVELS} whole or half steps of {lowest} to {highest}; "
+        f"the ratings of {ratings.name} are not at most {MAX_LEVELS} whole or half steps of {lowest} to {highest}; "
         "say with levels= to how many levels they are to be rounded"
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from gpumf.ratings.csr import row_offsets
 from gpumf.solvers.base import Publication, Version
-from gpumf.solvers.rbm_batches import MOST_POSITIONS
+from gpumf.solvers.rbm_batches import MAX_POSITIONS
 from gpumf.solvers.rbm_divergence import DivergenceKernel
 from gpumf.solvers.rbm_fast import HiddenUpdate
 
@@ -88,18 +88,18 @@ class Thesis(DivergenceKernel):
         self._matrices = None
         if hyper.batches == "device":
             self._matrices = [self._made(number) for number in range(len(b))]
-        most_users = int(np.diff(b.batch_users).max())
-        most = levels * max(b.most_entries, most_users * hidden)
-        if most > MOST_POSITIONS:
+        max_users = int(np.diff(b.batch_users).max())
+        most = levels * max(b.max_entries, max_users * hidden)
+        if most > MAX_POSITIONS:
             raise ValueError(
-                f"the kernel 'thesis' needs {most} numbers for a batch of {most_users} users, {levels} levels of "
-                f"their ratings and of {hidden} hidden units, and counts up to {MOST_POSITIONS}; lower batch"
+                f"the kernel 'thesis' needs {most} numbers for a batch of {max_users} users, {levels} levels of "
+                f"their ratings and of {hidden} hidden units, and counts up to {MAX_POSITIONS}; lower batch"
             )
-        self._products = device.empty(levels * most_users * hidden, np.float32)
-        self._both = [device.empty((most_users, hidden), np.float32) for _ in range(2)]  # positive and negative
-        self._units = device.empty((most_users, hidden), np.uint8)
-        self._inputs = device.empty(levels * b.most_entries, np.float32)
-        self._reconstruction = device.empty(levels * b.most_entries, np.uint8)
+        self._products = device.empty(levels * max_users * hidden, np.float32)
+        self._both = [device.empty((max_users, hidden), np.float32) for _ in range(2)]  # positive and negative
+        self._units = device.empty((max_users, hidden), np.uint8)
+        self._inputs = device.empty(levels * b.max_entries, np.float32)
+        self._reconstruction = device.empty(levels * b.max_entries, np.uint8)
         self._all_hidden = HiddenUpdate(hyper, device, b)
         self._all_probabilities = device.array(self._all_hidden.in_quads(user_hidden))
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpumf import backends, threads
+from gpumf import backends
+from gpumf._util import threads
 from gpumf._util.counter_rng import splitmix64
 from gpumf.backends import compile, sources
 from gpumf.backends.cpu import sgd as cpu_sgd

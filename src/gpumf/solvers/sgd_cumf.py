@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf.solvers.base import Publication, Version, launch_shape
-from gpumf.solvers.options import MOST_BLOCKS_A_SIDE, Option
+from gpumf.solvers.options import MAX_BLOCKS_A_SIDE, Option
 from gpumf.solvers.sgd_base import PieceKernel, with_quads
 from gpumf.solvers.sgd_hogwild import safe_updates
 from gpumf.solvers.sgd_newgpusgd import NewGpuSgd, rectangular_blocks
@@ -42,7 +42,7 @@ class CumfSgd(PieceKernel):
     options: ClassVar = {
         "update": Option("batch_hogwild", choices=tuple(_ENTRIES)),
         "run": Option(256),
-        "side": Option(1024, most=MOST_BLOCKS_A_SIDE),
+        "side": Option(1024, most=MAX_BLOCKS_A_SIDE),
     }
     rounds = 4000  # more than hogwild's: a group holds its rows for nearly all of the time
 

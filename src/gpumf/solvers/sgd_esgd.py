@@ -8,7 +8,7 @@ from gpumf import backends
 from gpumf._util.counter_rng import random_order
 from gpumf.solvers.base import Publication, Version
 from gpumf.solvers.chunks import Chunks
-from gpumf.solvers.options import MOST_THREADS, Option
+from gpumf.solvers.options import MAX_THREADS, Option
 from gpumf.solvers.sgd_base import SMALL, DescentKernel
 
 _RATING_BYTES = 12  # in shared memory
@@ -36,13 +36,13 @@ class Esgd(DescentKernel):
     }
     cases: ClassVar = ({"th_size": 10},)
     # Baseline predictors are subtracted before: the kernel's rows have biases that move, or none.
-    variants: ClassVar = DescentKernel.variants | {"BIASES": range(2), "MOST_THREADS": [MOST_THREADS]}
+    variants: ClassVar = DescentKernel.variants | {"BIASES": range(2), "MAX_THREADS": [MAX_THREADS]}
     races: ClassVar = {"esgd": {"user_factors", "item_factors"}}
     # th_size : threads of a block, taken down to a multiple of the columns
     # st : steps in which they load the ratings of a block
     # shuffle : lay the ratings in a random order first, which is not published
     options: ClassVar = {
-        "th_size": Option(1000, most=MOST_THREADS),
+        "th_size": Option(1000, most=MAX_THREADS),
         "st": Option(2),
         "shuffle": Option(False, choices=(True, False)),
     }
@@ -55,7 +55,7 @@ class Esgd(DescentKernel):
     @classmethod
     def defines(cls, hyper):
         biases = 0 if hyper.biases == "baseline" else hyper.bias_kind
-        return {"FACTORS": cls.columns(hyper), "BIASES": biases, "MOST_THREADS": MOST_THREADS}
+        return {"FACTORS": cls.columns(hyper), "BIASES": biases, "MAX_THREADS": MAX_THREADS}
 
     @classmethod
     def draw(cls, hyper, train):
@@ -88,7 +88,7 @@ class Esgd(DescentKernel):
         facts = backends.device(hyper.device).facts
         most = facts["shared_bytes_per_multiprocessor"] - facts.get("reserved_shared_bytes", _RESERVED_BYTES)
         columns = cls.columns(hyper)
-        most -= 4 * (MOST_THREADS // columns)  # the sums of all groups that a block may have
+        most -= 4 * (MAX_THREADS // columns)  # the sums of all groups that a block may have
         steps = most // (_RATING_BYTES * _threads(options["th_size"], columns))
         Option(1, most=steps).check(hyper.solver, f"st (with th_size={options['th_size']})", options["st"])
         return options

@@ -21,7 +21,7 @@ _BLOCK = 256  # CUDA threads that convert rows
 # Users for each group of lanes in flight: with fewer, two blocks often hold the same user's row, and lose a run.
 _USERS_A_GROUP = 16
 _GROUPS_AN_ITEM = 8  # at most, on average: with more, those of a block often write to the same item's row
-_LEAST_THREADS = 128  # of a block, before it is worth another multiprocessor
+_MIN_THREADS = 128  # of a block, before it is worth another multiprocessor
 _PART_BYTES = 32 << 20  # of users' rows in a part: most of them stay in the L2 cache of a large GPU
 
 
@@ -165,11 +165,11 @@ class Fast(DescentKernel):
         """
         shape, n_items, n_tiles = cls.geometry(hyper), train.n_items, hyper.options["tiles"]
         lanes = shape.quad_lanes
-        most_groups = min(shape.fast_threads, device.facts["threads_per_multiprocessor"]) // lanes
+        max_groups = min(shape.fast_threads, device.facts["threads_per_multiprocessor"]) // lanes
         if hyper.threads:
-            groups, least = -(-hyper.threads // lanes), most_groups
+            groups, least = -(-hyper.threads // lanes), max_groups
         else:
-            groups, least = cls.in_flight(train.n_users, train.n_items), _LEAST_THREADS // lanes
+            groups, least = cls.in_flight(train.n_users, train.n_items), _MIN_THREADS // lanes
         blocks = min(device.facts["multiprocessors"], -(-groups // least), n_items, n_tiles or n_items)
         most = (device.facts["shared_bytes_per_multiprocessor"] - 1024) // _item_bytes(hyper, shape)
         if n_tiles is None:
@@ -182,7 +182,7 @@ class Fast(DescentKernel):
             )
         row_bytes = shape.quads * hyper.options["precision"] // 2
         n_parts = hyper.options["parts"] or -(-train.n_users * row_bytes // _PART_BYTES)
-        return blocks, min(most_groups, round(groups / blocks)), n_tiles, most, n_parts
+        return blocks, min(max_groups, round(groups / blocks)), n_tiles, most, n_parts
 
     @staticmethod
     def rotation(number, seed):

@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from gpumf.solvers.base import Publication, Version
-from gpumf.solvers.options import MOST_BLOCKS_A_SIDE, MOST_THREADS, Option
+from gpumf.solvers.options import MAX_BLOCKS_A_SIDE, MAX_THREADS, Option
 from gpumf.solvers.sgd_base import BlockKernel
 from gpumf.solvers.sgd_partition import conflict_free_groups, diagonal_blocks
 
@@ -21,8 +21,8 @@ class GpuSgd(BlockKernel):
     # block : threads of a block; by default as many as columns (newgpusgd, section 5.2)
     # precision : bits of a factor and of the arithmetic, 32 or 64
     options: ClassVar = {
-        "side": Option(64, most=MOST_BLOCKS_A_SIDE),
-        "block": Option(None, most=MOST_THREADS),
+        "side": Option(64, most=MAX_BLOCKS_A_SIDE),
+        "block": Option(None, most=MAX_THREADS),
         "precision": Option(32, choices=(32, 64)),
     }
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from gpumf.solvers.base import Publication, Version
-from gpumf.solvers.options import MOST_BLOCKS_A_SIDE, Option
+from gpumf.solvers.options import MAX_BLOCKS_A_SIDE, Option
 from gpumf.solvers.sgd_base import BlockKernel
 from gpumf.solvers.sgd_partition import diagonal_blocks
 
@@ -27,7 +27,7 @@ class NewGpuSgd(BlockKernel):
     cases: ClassVar = ({"side": 4}, {"side": 4, "precision": 64})
     # side : l, blocks of a side, thus thread blocks of a launch
     # precision : bits of a factor and of the arithmetic, 32 or 64
-    options: ClassVar = {"side": Option(1024, most=MOST_BLOCKS_A_SIDE), "precision": Option(32, choices=(32, 64))}
+    options: ClassVar = {"side": Option(1024, most=MAX_BLOCKS_A_SIDE), "precision": Option(32, choices=(32, 64))}
 
     def __init__(self, problem):
         hyper, train, (user_factors, item_factors) = problem

@@ -8,7 +8,7 @@ from gpumf._util.counter_rng import random_order, splitmix64
 from gpumf.backends import compile
 from gpumf.backends.cpu import sgd as cpu_sgd
 from gpumf.solvers.base import Version
-from gpumf.solvers.options import MOST_BLOCKS_A_SIDE, Option
+from gpumf.solvers.options import MAX_BLOCKS_A_SIDE, Option
 from gpumf.solvers.sgd_base import Descent, kernel_steps
 from gpumf.solvers.sgd_partition import shuffled_blocks
 
@@ -56,7 +56,7 @@ class Ordered(Descent):
     # side : blocks of a side; of a diagonal's, all may be worked on at the same time
     # row_rates : whether each user and each item has a rate of its own, see the function
     _row_rates: ClassVar = {"row_rates": Option(False, choices=(True, False))}
-    options: ClassVar = {"side": Option(8, most=MOST_BLOCKS_A_SIDE), **_row_rates}
+    options: ClassVar = {"side": Option(8, most=MAX_BLOCKS_A_SIDE), **_row_rates}
 
     @classmethod
     def compile(cls, hyper):
@@ -92,4 +92,4 @@ class OrderedParallel(Ordered):
 
     parallel = True
     versions: ClassVar = {"": Version("all cores, each once", "rose", "--")}
-    options: ClassVar = {"side": Option(32, most=MOST_BLOCKS_A_SIDE), **Ordered._row_rates}
+    options: ClassVar = {"side": Option(32, most=MAX_BLOCKS_A_SIDE), **Ordered._row_rates}

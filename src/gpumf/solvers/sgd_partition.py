@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from gpumf import threads
+from gpumf._util import threads
 from gpumf._util.counter_rng import positional_hash, splitmix64
 from gpumf.backends.cpu import sgd as cpu_sgd
 from gpumf.backends.jit import cached_njit

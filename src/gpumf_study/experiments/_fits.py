@@ -8,6 +8,8 @@ from tqdm import tqdm
 
 from gpumf_study.experiments import identity, load_ratings, trained
 
+# Columns of stored frames, and what `gpumf.models.times.Times` calls them.
+PHASES = {"prepare": "preprocess", "wall": "end_to_end"}
 TIMES = ["prepare", "transfer", "train", "compile", "wall"]
 """Seconds of a whole `fit`, see `gpumf.models.times.Times`."""
 
@@ -70,7 +72,9 @@ def history(model, train, epochs, test=None, **options):
 def rows_of(model):
     """What `history` returns, of a model that is fitted."""
     diverged = bool(model.history.seconds.isna().any())
-    return model.history.assign(**{name: getattr(model.times, name) for name in TIMES}, diverged=diverged)
+    return model.history.assign(
+        **{name: getattr(model.times, PHASES.get(name, name)) for name in TIMES}, diverged=diverged
+    )
 
 
 def epoch_seconds(frame, by):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpumf import threads
+from gpumf._util import threads
 from gpumf.backends import compile
 from gpumf.backends.cpu import order
 from gpumf.ratings import Ratings

@@ -101,7 +101,7 @@ def test_every_row_of_the_named_cases(estimator, device):
 @pytest.fixture
 def short(monkeypatch):
     """All rows with up to 128 ratings are solved by kernels/als/short_rows.cu."""
-    monkeypatch.setattr(als_tensor_core, "_most_short", lambda factors: 128)
+    monkeypatch.setattr(als_tensor_core, "_max_short", lambda factors: 128)
     monkeypatch.setattr(als_tensor_core, "_FEWEST_SHORT", 0)
 
 
@@ -153,7 +153,7 @@ def test_weights_far_apart_leave_other_rows_alone(launcher, largest):
 @pytest.mark.parametrize("exponent", [-20, 14, 90])
 def test_ratings_of_another_scale_give_the_same_bits_on_that_scale(launcher, monkeypatch, exponent, most):
     """s r with s lambda from sqrt(s) q is solved by sqrt(s) p: a power of two rounds nothing."""
-    monkeypatch.setattr(als_tensor_core, "_most_short", lambda factors: most)
+    monkeypatch.setattr(als_tensor_core, "_max_short", lambda factors: most)
     monkeypatch.setattr(als_tensor_core, "_FEWEST_SHORT", 0)
     ratings = ratings_of("ragged", "stars")
     scaled = Ratings(ratings.users, ratings.items, np.ldexp(ratings.values, exponent), 8, 12)
@@ -191,7 +191,7 @@ def test_tensor_core_fits_every_architecture(host, of_architecture):
     for factors in (1, 48, 64, 144, 145, 208, 209, 256):
         defines = als_tensor_core.TensorCore.defines(ALS(factors, device="emulator", biases=False))
         ahead = 1 if of_architecture < 80 else 3  # without asynchronous copies
-        taken = als_tensor_core._most_shared_bytes(factors, defines["STAGE_ROWS"], ahead)
+        taken = als_tensor_core._max_shared_bytes(factors, defines["STAGE_ROWS"], ahead)
         assert taken <= SHARED[of_architecture]
     assert defines["STAGE_ROWS"] == (64 if of_architecture in (90, 100) else 32)
 
@@ -200,7 +200,7 @@ def test_tensor_core_fits_every_architecture(host, of_architecture):
 @pytest.mark.parametrize("rows", [64, 32])
 def test_the_shared_memory_of_tensor_core_is_what_the_launcher_takes_it_for(host, factors, rows):
     shape = shape_of(host, "als/tensor_core.cu", FACTORS=factors, IMPLICIT=1, STAGE_ROWS=rows)
-    assert shape.teams * shape.team_bytes == als_tensor_core._most_shared_bytes(factors, rows)
+    assert shape.teams * shape.team_bytes == als_tensor_core._max_shared_bytes(factors, rows)
     assert shape.persistent == (factors > 192)
 
 
@@ -212,7 +212,7 @@ def test_blocks_that_take_several_segments_give_the_same_bits(host, blocks):
     start = model.initial_factors(ratings)
     for most in (blocks, 1000):
         trainer = model.make_solver(ratings, *start, longest=40)
-        trainer._most_blocks = {"tensor_core": most}
+        trainer._max_blocks = {"tensor_core": most}
         trainer.epoch(0)
         bits.append([array.tobytes() for array in trainer.factors()])
     assert bits[0] == bits[1]

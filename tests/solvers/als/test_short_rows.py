@@ -12,7 +12,7 @@ from support import ragged_ratings, random_factors
 @pytest.fixture
 def short(monkeypatch):
     """All rows with up to 128 ratings are short, however few there are."""
-    monkeypatch.setattr(als_tensor_core, "_most_short", lambda factors: 128)
+    monkeypatch.setattr(als_tensor_core, "_max_short", lambda factors: 128)
     monkeypatch.setattr(als_tensor_core, "_FEWEST_SHORT", 0)
 
 

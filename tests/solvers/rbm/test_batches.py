@@ -46,7 +46,7 @@ def test_batches_hold_every_rating_once_by_user_and_by_item(n_items, longest):
         assert np.array_equal(np.sort(batch.mapping), np.arange(len(batch.items)))
         assert np.array_equal(batch.items[batch.mapping], np.repeat(batch.row_items, np.diff(batch.rows)))
         assert len(np.unique(batch.row_items)) == len(batch.row_items) and (np.diff(np.diff(batch.rows)) <= 0).all()
-    assert seen == set(zip(train.users, train.items, train.values, strict=True)) and most == batches.most_entries
+    assert seen == set(zip(train.users, train.items, train.values, strict=True)) and most == batches.max_entries
 
 
 def test_what_32_bits_cannot_count_gets_one_clear_error(host, monkeypatch):
@@ -54,11 +54,11 @@ def test_what_32_bits_cannot_count_gets_one_clear_error(host, monkeypatch):
     with pytest.raises(ValueError, match="134217728 items of 32 levels"):
         RBM(1, biases=False, solver="sequential").fit(wide, 1)
     train = Ratings(np.arange(8), np.zeros(8), np.arange(8) % 5 + 1, 8, 1, scale=(1, 5))
-    monkeypatch.setattr(batches_module, "MOST_POSITIONS", 3)
+    monkeypatch.setattr(batches_module, "MAX_POSITIONS", 3)
     with pytest.raises(ValueError, match="4 ratings, more than 3; lower batch"):
         Batches.of(train.by_user, to_levels(train.by_user.values, (1, 5), 5), 1, 4, seed=0)
-    monkeypatch.setattr(batches_module, "MOST_POSITIONS", 4)
-    monkeypatch.setattr(thesis_module, "MOST_POSITIONS", 119)
+    monkeypatch.setattr(batches_module, "MAX_POSITIONS", 4)
+    monkeypatch.setattr(thesis_module, "MAX_POSITIONS", 119)
     with pytest.raises(ValueError, match="needs 120 numbers for a batch of 4 users"):
         rbm_case("emulator", "thesis", train, 6, batch=4).make_solver()
     rbm_case("emulator", "thesis", train, 5, batch=4).make_solver()

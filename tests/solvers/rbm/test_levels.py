@@ -7,7 +7,7 @@ from gpumf import RBM
 from gpumf.models import NotFittedError
 from gpumf.models.rbm import level_logarithms
 from gpumf.ratings import Ratings
-from gpumf.solvers.rbm_levels import MOST_LEVELS, level_values, n_levels_of, to_levels
+from gpumf.solvers.rbm_levels import MAX_LEVELS, level_values, n_levels_of, to_levels
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_ratings_that_are_no_levels_get_one_clear_error():
 
 @pytest.mark.parametrize("step", [1.0, 0.5])
 def test_there_are_as_many_levels_as_kernels_have_room_for_and_no_more(step):
-    last = MOST_LEVELS - 1
+    last = MAX_LEVELS - 1
     steps = np.array([0, 1, last])
     ratings = Ratings([0, 1, 2], [0, 0, 0], steps * step, 3, 1, name="many")
-    assert n_levels_of(ratings, (0, last * step)) == MOST_LEVELS
+    assert n_levels_of(ratings, (0, last * step)) == MAX_LEVELS
     with pytest.raises(ValueError, match="the ratings of many are not at most 32 whole or half steps of 0 to"):
         n_levels_of(ratings, (0, (last + 1) * (step if step == 0.5 else 1)))

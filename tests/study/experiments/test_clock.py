@@ -134,9 +134,9 @@ def test_a_fit_counts_each_second_once_and_waits_for_the_device(clock, host, ker
     train, validation = ragged_ratings(seed=0).split(0.2)
     model.fit(train, 3, validation)
     assert model.history.seconds.to_list() == [0, 1, 2, 3] and model.times.train == 3
-    assert model.times.prepare == PREPARE and model.times.transfer == model.times.compile == 0
+    assert model.times.preprocess == PREPARE and model.times.transfer == model.times.compile == 0
     # Copies and errors of an epoch belong to none of the parts.
-    assert model.times.wall == PREPARE + 3 + 4 * (COPIES + ERRORS)
+    assert model.times.end_to_end == PREPARE + 3 + 4 * (COPIES + ERRORS)
 
 
 def test_training_that_goes_on_counts_on(clock, monkeypatch):
@@ -157,7 +157,7 @@ def test_compiling_is_counted_apart(clock, host, monkeypatch):
 
     monkeypatch.setattr(scheme, "compile", classmethod(slow))
     model = ALS(4, solver="thesis_global", device="emulator", biases=False).fit(ragged_ratings(seed=0), 2)
-    assert model.times.train == 2 and model.times.prepare == pytest.approx(PREPARE)
+    assert model.times.train == 2 and model.times.preprocess == pytest.approx(PREPARE)
     assert model.times.compile % COMPILE == 0 < model.times.compile
 
 

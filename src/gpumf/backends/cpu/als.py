@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from gpumf import threads
+from gpumf._util import threads
 from gpumf.backends import compile
 from gpumf.backends.cpu.shapes import takes
 from gpumf.backends.jit import cached_by_size, cached_njit, prange

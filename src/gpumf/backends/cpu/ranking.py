@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from gpumf import threads
+from gpumf._util import threads
 from gpumf.backends import compile
 from gpumf.backends.cpu.shapes import takes
 

@@ -10,7 +10,7 @@ from gpumf.backends.jit import cached_njit, prange
 from gpumf.ratings.csr import row_offsets
 from gpumf.ratings.synthetic.numbers import DRAWS, RESERVED, exp
 
-MOST_DRAWS = 512
+MAX_DRAWS = 512
 """Times the number of items: draws of a user before the missing items are taken in turn. In the shape of Netflix the
 user of 17,653 of the 17,770 items needs 272 times, the other users of `RECIPES` some ten times."""
 
@@ -146,7 +146,7 @@ def fill(items, offsets, start, stop, threshold, alias, total, stream):
     Where a user is to have nearly all items, some of them next to never drawn, the rest are taken in turn.
     """
     n = np.uint64(len(alias))
-    most = MOST_DRAWS * len(alias)
+    most = MAX_DRAWS * len(alias)
     chunks = 16
     for chunk in prange(chunks):
         seen = np.full(len(alias), -1, np.int64)

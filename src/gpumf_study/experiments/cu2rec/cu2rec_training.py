@@ -24,7 +24,7 @@ PROFILES = {
         "solvers": ["ordered", "cu2rec"],
         "factors": 4,
         "steps": 50,
-        "most_updates": 10_000,
+        "max_updates": 10_000,
         "repeats": 2,
     },
     "full": {
@@ -33,7 +33,7 @@ PROFILES = {
         "solvers": ["ordered", "ordered_parallel", "cu2rec", "fast"],
         "factors": 300,
         "steps": STEPS,
-        "most_updates": 250_000_000,
+        "max_updates": 250_000_000,
         "repeats": 5,
     },
 }
@@ -42,8 +42,8 @@ PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "steps": 20}
 why_unavailable = kernels_unavailable
 
 
-def run(data, part, solvers, factors, steps, most_updates, repeats):
-    """Train with each solver as many epochs as `steps` steps of cu2rec are; on the CPU at most `most_updates`."""
+def run(data, part, solvers, factors, steps, max_updates, repeats):
+    """Train with each solver as many epochs as `steps` steps of cu2rec are; on the CPU at most `max_updates`."""
     gpu = "cuda" if backends.available() else "emulator"
 
     def models(train, repeat):
@@ -55,7 +55,7 @@ def run(data, part, solvers, factors, steps, most_updates, repeats):
                 factors, solver=solver, device="cpu" if on_cpu else gpu, biases=True, clip=False, seed=repeat,
                 **RATES, **options,
             )  # fmt: skip
-            yield {"epochs": min(epochs, ceil(most_updates / train.nnz)) if on_cpu else epochs}, model
+            yield {"epochs": min(epochs, ceil(max_updates / train.nnz)) if on_cpu else epochs}, model
 
     return sweep.sweep(models, data, 1, repeats, held_out=0.2, part=part)
 

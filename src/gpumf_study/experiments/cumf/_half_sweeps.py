@@ -56,9 +56,9 @@ def fit(train, validation, factors, iterations, record, **options):
         record(row["epoch"], "iteration", sum(halves.values()), row["rmse"])
 
     model.fit(train, iterations, validation, stop=done)
-    record(0, "prepare", model.times.prepare, model.history.rmse[0])
+    record(0, "prepare", model.times.preprocess, model.history.rmse[0])
     record(0, "transfer", model.times.transfer, np.nan)
-    record(0, "wall", model.times.wall, np.nan)
+    record(0, "wall", model.times.end_to_end, np.nan)
     started = time.perf_counter()
     model.recommend(np.arange(min(_TOLD, train.n_users)), k=_RECOMMENDED)
     record(0, "recommend", time.perf_counter() - started, np.nan)

@@ -14,7 +14,7 @@ from gpumf_study import figure_style as style
 from gpumf_study.experiments import _limits, identity, load_ratings
 
 KERNELS = ["parallel", "thesis_shared", "cumf_cholesky", "cumf_cg", "cumf_cg_fp16", "tensor_core"]
-_MOST_ON_CPU = 3e10  # multiplications of the products: what takes the CPU longer is not waited for
+_MAX_ON_CPU = 3e10  # multiplications of the products: what takes the CPU longer is not waited for
 
 PROFILES = {
     "quick": {
@@ -67,9 +67,7 @@ def run(data, factors, shares, share_factors, repeats):
     rows = []
     for varied, ratings, f in tqdm(settings, desc="als_scaling", leave=False):
         for kernel, device in kernels.items():
-            if f > ALS.solver_classes()[kernel].max_factors or (
-                device == "cpu" and ratings.nnz * f**2 > _MOST_ON_CPU
-            ):
+            if f > ALS.solver_classes()[kernel].max_factors or (device == "cpu" and ratings.nnz * f**2 > _MAX_ON_CPU):
                 continue
             limit = _limits.limit_seconds(*_work(kernel, ratings, f), ceilings[device], kernel)
             what = ratings.name, varied, kernel, device, f, ratings.nnz

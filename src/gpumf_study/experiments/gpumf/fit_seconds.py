@@ -21,7 +21,7 @@ from gpumf import ALS, SGD, ImplicitALS, backends
 from gpumf.models.times import Times
 from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import _fits, identity, load_ratings
 from gpumf_study.findings import Finding, Open, Target
 
 MODELS = {"ALS": ALS, "ImplicitALS": ImplicitALS, "SGD": SGD}
@@ -121,16 +121,16 @@ def run(data, fits, prepare, baseline, repeats):
         identities.append(identity(ratings))
         met = set()
         for fit in tqdm(chosen, desc=f"fit_seconds {ratings.name}", leave=False):
-            rows += _fits(train, *fit, where[:1] if fit[0] in met else where, repeats, chosen is fits)
+            rows += _measured(train, *fit, where[:1] if fit[0] in met else where, repeats, chosen is fits)
             met.add(fit[0])
-    columns = ["data", "model", "kernel", "device", "factors", "epochs", "nnz", "prepared", "repeat", *vars(Times())]
+    columns = ["data", "model", "kernel", "device", "factors", "epochs", "nnz", "prepared", "repeat", *_fits.TIMES]
     peer = f"{PEER} {version(PEER)}" if find_spec(PEER) else f"{PEER} is not installed"
     frame = pd.DataFrame(rows, columns=[*columns, "recommend"]).assign(peer=peer)
     frame.attrs["datasets"] = identities
     return frame
 
 
-def _fits(train, name, kernel, factors, epochs, where, repeats, recommends):
+def _measured(train, name, kernel, factors, epochs, where, repeats, recommends):
     """Rows of the fits of one model."""
     if name == PEER:
         if not _has_peer(kernel):

@@ -29,7 +29,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import SGD, threads
+from gpumf import SGD
+from gpumf._util import threads
 from gpumf.models.evaluation import Errors
 from gpumf.solvers import schedules
 from gpumf_study import figure_style as style

@@ -28,7 +28,7 @@ PROFILES = {
         "epochs": 40,
         "units": 4,
         "shown": 6,
-        "most_rated": 200,
+        "max_rated": 200,
         "kernel": "sequential",
     },
     "full": {
@@ -37,7 +37,7 @@ PROFILES = {
         "epochs": 100,
         "units": 6,
         "shown": 8,
-        "most_rated": 300,
+        "max_rated": 300,
         "kernel": None,
     },
 }
@@ -47,11 +47,11 @@ PROFILES["smoke"] = PROFILES["quick"] | {
     "epochs": 2,
     "units": 2,
     "shown": 3,
-    "most_rated": 20,
+    "max_rated": 20,
 }
 
 
-def run(data, hidden, epochs, units, shown, most_rated, kernel):
+def run(data, hidden, epochs, units, shown, max_rated, kernel):
     """Train, and list the items of the units with the largest spread over users.
 
     Parameters
@@ -60,7 +60,7 @@ def run(data, hidden, epochs, units, shown, most_rated, kernel):
     hidden, epochs : int
     units : int, how many to show of each set
     shown : int, how many items of each end of a unit
-    most_rated : int, items that come into question: those with the most ratings, of which a reader may know some
+    max_rated : int, items that come into question: those with the most ratings, of which a reader may know some
     kernel : of RBM; None for the fastest of this machine
 
     Returns
@@ -77,7 +77,7 @@ def run(data, hidden, epochs, units, shown, most_rated, kernel):
         model = RBM(hidden, solver=kernel, **_MODEL).fit(ratings, epochs)
         titles = item_titles(ratings.name)
         counts = np.bincount(ratings.items, minlength=ratings.n_items)
-        candidates = np.argsort(-counts, kind="stable")[:most_rated]
+        candidates = np.argsort(-counts, kind="stable")[:max_rated]
         correlations = _correlations(ratings, candidates)
         spread = model.user_hidden.std(axis=0)
         for unit in np.argsort(-spread)[:units]:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import threads
+from gpumf._util import threads
 from gpumf_study import figure_style as style
 from gpumf_study.findings import Finding, Target, median
 

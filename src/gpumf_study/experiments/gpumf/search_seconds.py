@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, ImplicitALS, search, threads
+from gpumf import ALS, ImplicitALS, search
+from gpumf._util import threads
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 

@@ -48,7 +48,7 @@ model = import_module(module).ALS(int(factors), 0.05, biases=False, clip=False, 
 model.fit(ratings, 1)
 compiled, started = backends.device(device).compile_seconds, time.perf_counter()
 model.recommend(0)
-seconds = {"compile": compiled, "prepare": model.times.prepare, "recommend": time.perf_counter() - started}
+seconds = {"compile": compiled, "prepare": model.times.preprocess, "recommend": time.perf_counter() - started}
 print(json.dumps(seconds))
 """
 

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from gpumf import backends
+from gpumf._util.threads import cores
 from gpumf.backends.cpu import machine
-from gpumf.threads import cores
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above, below
 

@@ -319,7 +319,7 @@ def each_gain(frame):
     return gains(frame).rename("x_gain").rename_axis(index={"seed": "repeat"}).reset_index()
 
 
-def least_gain(frame):
+def min_gain(frame):
     """Return the least gain of the data sets at random splits, by repeat; nothing where one is missing."""
     table = each_gain(frame)
     table = table[table.split == RANDOM]
@@ -346,7 +346,7 @@ def _claim(suffix, statement, where, table):
     )
 
 
-CLAIMS = [_claim("", "the least of the data sets, random splits", {}, least_gain)]
+CLAIMS = [_claim("", "the least of the data sets, random splits", {}, min_gain)]
 CLAIMS += [
     _claim(
         f"-{split.replace(' ', '-')}-{data}",

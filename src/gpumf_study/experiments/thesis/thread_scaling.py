@@ -42,7 +42,7 @@ PROFILES = {
         "threads": {kernel: [128, 256, 128] for kernel in KERNELS},
         "few": [128, 256],
         "blocks": [],
-        "most_epochs": 3,
+        "max_epochs": 3,
         "repeats": 1,
         "parameters": PARAMETERS,
     },
@@ -55,7 +55,7 @@ PROFILES = {
         },
         "few": [128, 1024, 2048, 3072, 4096, 4224, 6144, 8192, 12288],
         "blocks": [1, 2, 3, 4, 6, 8, 10, 12, 16, 20],
-        "most_epochs": 20,
+        "max_epochs": 20,
         "repeats": 5,
         "parameters": PARAMETERS,
     },
@@ -70,7 +70,7 @@ PROFILES["smoke"] = PROFILES["quick"] | {
 why_unavailable = kernels_unavailable
 
 
-def run(data, threads, few, blocks, most_epochs, repeats, parameters):
+def run(data, threads, few, blocks, max_epochs, repeats, parameters):
     """Time epochs of the three versions on the GPU, or on the processor in its place where there is none.
 
     Parameters
@@ -81,7 +81,7 @@ def run(data, threads, few, blocks, most_epochs, repeats, parameters):
     few : list of int, numbers of CUDA threads on the whole GPU
     blocks : numbers of blocks for each multiprocessor of the device, beside that of the active ones, for more threads
         than those; and one block more
-    most_epochs : int, after which the error counts as not reached
+    max_epochs : int, after which the error counts as not reached
     repeats : int, timings of each
     parameters : dict, data set -> model -> arguments of the model, see `tuning`
 
@@ -103,7 +103,7 @@ def run(data, threads, few, blocks, most_epochs, repeats, parameters):
     processors = device.facts["multiprocessors"]
     rows = []
     for kernel, (first, last, step) in threads.items():
-        epochs = _epochs_to_threshold(kernel, device, train, test, arguments, most_epochs)
+        epochs = _epochs_to_threshold(kernel, device, train, test, arguments, max_epochs)
         (*_, active, _), _ = _taken(_model(kernel, device, BLOCK, arguments), resident, factors, device, OWN)
         each = sorted({*blocks, active}) if blocks else []
         more = [BLOCK * (processors * b + one) for b in each for one in (0, 1)]

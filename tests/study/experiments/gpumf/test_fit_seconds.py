@@ -81,7 +81,7 @@ def test_layouts_are_made_where_they_are_wanted(host, monkeypatch):
         monkeypatch.setattr(of, "_compress", noted(of._compress, where))
     train = ragged_ratings(seed=1)
     for where in ("device", "host"):
-        rows = list(fit_seconds._fits(train, "ALS", "tensor_core", 4, 1, [where], 1, recommends=True))
+        rows = list(fit_seconds._measured(train, "ALS", "tensor_core", 4, 1, [where], 1, recommends=True))
         assert [row[7] for row in rows] == [where] * 2
         assert set(made) == {where} and len(made) >= 4  # both orders of two fits
         made.clear()

@@ -12,7 +12,7 @@ from outcomes import lines
 
 def test_features_are_the_items_with_the_largest_and_the_smallest_weights(monkeypatch):
     monkeypatch.setattr(rbm_features, "item_titles", lambda name: pd.Series({k: f"Film {k}" for k in range(1682)}))
-    frame = rbm_features.run(["ml-100k-synthetic"], 8, 2, units=2, shown=3, most_rated=30, kernel="sequential")
+    frame = rbm_features.run(["ml-100k-synthetic"], 8, 2, units=2, shown=3, max_rated=30, kernel="sequential")
     ratings = load_dataset("ml-100k-synthetic")
     counts = np.bincount(ratings.items, minlength=ratings.n_items)
     assert len(frame) == 2 * 2 * 3 and (frame.title == frame["item"].map("Film {}".format)).all()

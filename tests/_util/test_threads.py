@@ -9,7 +9,8 @@ import threading
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, threads
+from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
+from gpumf._util import threads
 from gpumf.backends import compile
 from gpumf.backends.cpu import metrics
 from gpumf.ratings import Ratings
@@ -125,7 +126,7 @@ def test_every_call_of_cpp_takes_the_number_of_threads(monkeypatch):
     with threads.limited_to(3):
         als.native_half_sweep.__wrapped__(2, True)(row, none, values, factors, factors, 0.1, True)
         als.native_sums.__wrapped__(2)(row, none, values, None, factors, np.zeros((1, 5), np.float32))
-        cg.native_half_sweep.__wrapped__(2, True, False)(rows, none, factors, factors)
+        cg.native_half_sweep.__wrapped__(2, True, False)(rows, none, factors, factors, values)
         sgd.native_ordered.__wrapped__(2, 0, True)(none, none, values, factors, factors, values, row, row)
         order.compressed(np.zeros(9, np.int32), np.zeros(9, np.int32), np.zeros(9, np.float32), row)
         best = np.zeros((1, 1), np.int32), np.zeros((1, 1), np.float32)
