@@ -56,8 +56,8 @@ packages:
 book: $(READY) ## run the notebooks that changed, render the book and print where it is
 	$(RUN) book/build.py $(ARGS)
 
-notebook: $(READY) ## run one notebook and render: make notebook NB=data PARAMS="-p repeats 3"
-	@test -n "$(NB)" || { echo 'Say which one, as in: make notebook NB=data PARAMS="-p repeats 3"' >&2; exit 2; }
+notebook: $(READY) ## run one notebook and render: make notebook NB=method PARAMS="-p repeats 3"
+	@test -n "$(NB)" || { echo 'Say which one, as in: make notebook NB=method PARAMS="-p repeats 3"' >&2; exit 2; }
 	$(RUN) book/build.py --only $(NB) $(PARAMS) $(ARGS)
 
 experiment: $(READY) ## run one experiment: make experiment NAME=sgd_netflix ARGS="--profile full epochs=5"

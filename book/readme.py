@@ -128,54 +128,34 @@ def _table(head, rows):
 # Benchmarks
 
 
-def _measured(row):
-    """The value of a row of benchmarks.csv with its interval, as text."""
-    unit = "" if pd.isna(row.unit) else row.unit
-    value = benchmarks.shown(row.value, unit)
-    if pd.isna(row.low):
-        return value
-    low, high = (benchmarks.shown(bound, unit).removesuffix(f" {unit}") for bound in (row.low, row.high))
-    return f"{value} ({low} to {high})"
-
-
 def headlines(frame):
     """Eight rows of benchmarks.csv, in Markdown: training time, end-to-end time and the best public program."""
     frame = frame.set_index("id", drop=False)
     rows = []
     for id, end_to_end in HEADLINES.items():
         row = frame.loc[id]
-        whole = "–" if end_to_end is None else _measured(frame.loc[end_to_end])
+        whole = "–" if end_to_end is None else benchmarks.with_interval(frame.loc[end_to_end])
         public = row.best_public
         if pd.isna(public) and end_to_end is not None:
             public = frame.best_public[end_to_end]
             public = public if pd.isna(public) or id == end_to_end else f"end to end: {public}"
         whole = "the same" if id == end_to_end else whole
         task = row.task + _text(row.factors, ", {:.0f} factors")
-        rows.append([task, row.data, f"**{_measured(row)}**", whole, "–" if pd.isna(public) else public, row.machine])
+        rows.append(
+            [
+                task,
+                row.data,
+                f"**{benchmarks.with_interval(row)}**",
+                whole,
+                "–" if pd.isna(public) else public,
+                row.machine,
+            ]
+        )
     note = (
         "In brackets: the 95 % interval. End to end: the whole call of `fit` or `recommend`, with preprocessing and "
         "transfers; kernels are compiled. Synthetic: with the shape of that data set."
     )
     return _table(["task", "data", "ours", "end to end", "best public program", "on"], rows) + f"\n{note}\n"
-
-
-def goals(frame):
-    """Two tables in Markdown: rows of benchmarks.csv with a value, their goals met or missed, and those without."""
-    measured, missing = [], []
-    for benchmark, row in zip(benchmarks.ROWS, frame.itertuples(), strict=True):
-        of = ", ".join(filter(None, [_text(row.data), _text(row.factors, "{:.0f} factors")]))
-        task = f"{row.task} <br> " + f"{of} <br> " * bool(of) + f"`{row.id}`"
-        bounds = [_text(bound, "{:g}") for bound in (row.goal, row.stretch)]
-        public = _text(row.best_public) or "–"
-        if pd.isna(row.value):
-            missing.append([task, *(bound and f"{bound} {_text(row.unit)}" for bound in bounds), public])
-        else:
-            outcome = benchmark.outcome(row.value, row.low, row.high) or "no goal"
-            aims = f" <br> ({', '.join(filter(None, bounds))})" if bounds[0] else ""
-            measured.append([task, _measured(row), outcome + aims, public, row.machine])
-    blocks = [_table(["task", "measured", "goal (and stretch goal)", "best public program", "on"], measured)]
-    blocks += ["## Not measured yet", "", _table(["task", "goal", "stretch goal", "best public program"], missing)]
-    return "\n".join(blocks)
 
 
 def _text(value, form="{}"):
@@ -237,7 +217,7 @@ def claims(frame):
             shown = reports.formatted(row)
             published = "–" if pd.isna(row.published) else f"{row.published:g}"
             verdict = VERDICTS.get(row.word)
-            if verdict is None:  # a goal, which benchmarks.md has
+            if verdict is None:  # a goal, which the benchmark page has
                 continue
             if verdict == "partly replicated":
                 verdict = f"{verdict}, {row.value / row.published:.2g} of the published"
@@ -268,7 +248,6 @@ TEXTS = {
     "README.md": lambda: {"benchmarks": headlines(_benchmarks()), "study": study(_claims())},
     "book/intro.md": lambda: {"counts": counts(_claims())},
     "book/ledger.md": _ledger,
-    "book/benchmarks.md": lambda: {None: goals(_benchmarks())},
     "kernels/README.md": lambda: {None: gains.table()},
 }
 
@@ -293,7 +272,7 @@ def main(arguments):
         status |= _replaced(ROOT / name, old, new, check)
         for path in sorted((ROOT / "kernels").rglob("*.cu")) if name == "kernels/README.md" else ():
             old, file = path.read_text(encoding="utf-8"), path.relative_to(ROOT / "kernels").as_posix()
-            status |= _replaced(path, old, gains.with_measured(old, file), check)
+            status |= _replaced(path, old, gains.withbenchmarks.with_interval(old, file), check)
     return int(status) if check else 0
 
 

@@ -222,7 +222,7 @@ def test_commands_that_cannot_be_done(case, tmp_path, monkeypatch, capsys):
 
 NO_SUCH = "/nowhere/python"
 TARGETS = {
-    "a notebook unsaid": (["notebook"], "Say which one, as in: make notebook NB=data"),
+    "a notebook unsaid": (["notebook"], "Say which one, as in: make notebook NB=method"),
     "no such notebook": (["notebook", "NB=nothing"], "nothing"),
     "no such interpreter": (["experiment", f"PYTHON={NO_SUCH}"], f"There is no {NO_SUCH}, which PYTHON names"),
     "an interpreter that is a folder": (["packages", "PYTHON=/tmp"], "There is no /tmp, which PYTHON names"),

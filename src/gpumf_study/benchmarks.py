@@ -416,6 +416,44 @@ def as_csv(frame: pd.DataFrame) -> str:
     return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
+def outcomes(frame: pd.DataFrame) -> pd.Series:
+    """Return 'goal met', 'stretch goal met', 'goal missed' or '' for each row of benchmarks.csv."""
+    rows = zip(ROWS, frame.itertuples(), strict=True)
+    return pd.Series([benchmark.outcome(row.value, row.low, row.high) for benchmark, row in rows], frame.index)
+
+
+def with_interval(row) -> str:
+    """Return the value of a row of benchmarks.csv with its unit and its interval, as text; '' where it has none."""
+    unit = "" if pd.isna(row.unit) else row.unit
+    if pd.isna(row.value) or pd.isna(row.low):
+        return "" if pd.isna(row.value) else shown(row.value, unit)
+    low, high = (shown(bound, unit).removesuffix(f" {unit}") for bound in (row.low, row.high))
+    return f"{shown(row.value, unit)} ({low} to {high})"
+
+
+def goals(frame: pd.DataFrame, measured: bool):
+    """Return a table of the rows of benchmarks.csv that are measured, with their outcomes, or of the others.
+
+    Returns
+    -------
+    pandas Styler
+    """
+    frame = frame.assign(outcome=outcomes(frame))
+    frame = frame[frame.value.notna() == measured]
+
+    def of(column, form="{}"):
+        return frame[column].map(lambda value: "" if pd.isna(value) else form.format(value))
+
+    unit = of("unit", " {}")
+    columns = {"task": frame.task, "data": of("data"), "factors": of("factors", "{:.0f}")}
+    if measured:
+        columns |= {"measured": frame.apply(with_interval, axis=1), "outcome": frame.outcome.replace("", "no goal")}
+    for bound in ("goal", "stretch"):
+        columns |= {bound: of(bound, "{:g}") + unit.where(frame[bound].notna(), "")}
+    columns |= {"best public program": of("best_public")}
+    return pd.DataFrame(columns | ({"on": frame.machine} if measured else {})).style.hide()
+
+
 def path():
     """Of benchmarks.csv."""
     return results.repository() / "data/results/benchmarks.csv"

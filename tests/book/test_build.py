@@ -339,7 +339,7 @@ def test_every_chapter_takes_its_own_parameters_as_they_are(name):
 
 def test_the_documented_call_is_understood():
     given = {"profile": "quick", "repeats": 3}
-    assert build.chapter.parameters(ROOT / "book/gpumf/data.ipynb", given) == given
+    assert build.chapter.parameters(ROOT / "book/method.ipynb", given) == given
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def test_readme_is_short_and_names_files_that_exist():
         assert (ROOT / target).exists(), target
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "book/intro.md", "book/benchmarks.md"])
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "book/intro.md"])
 def test_pages_are_in_the_standard_terms(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     assert re.search(RETIRED, re.sub(r"`[^`]*`|^    .*", "", text)) is None
@@ -39,7 +39,7 @@ def test_pages_are_in_the_standard_terms(name):
 
 def test_make_targets_that_pages_name_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    for name in ("README.md", "CONTRIBUTING.md", "book/intro.md", "book/benchmarks.md", "book/ledger.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "book/intro.md", "book/ledger.md"):
         named = set(re.findall(r"(?:`|^)make ([a-z-]+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
         assert named <= targets, (name, named - targets)
 
@@ -50,12 +50,14 @@ def test_eight_rows_are_shown_and_measured(readme):
     assert len(readme.HEADLINES) == 8 and frame.loc[shown].value.notna().all()
 
 
-def test_a_row_without_a_result_stands_apart(readme):
+def test_a_goal_is_met_missed_or_not_measured():
     frame = pd.read_csv(benchmarks.path())
-    measured, missing = readme.goals(frame).split("## Not measured yet")
-    for row in frame.itertuples():
-        assert f"`{row.id}`" in (missing if pd.isna(row.value) else measured)
-        assert f"`{row.id}`" not in (measured if pd.isna(row.value) else missing)
+    measured, missing = (benchmarks.goals(frame, measured=of).data for of in (True, False))
+    assert len(measured) + len(missing) == len(frame) and len(missing) > 0
+    assert set(measured.outcome) <= {"goal met", "stretch goal met", "goal missed", "no goal"}
+    row = frame.set_index("id").loc["als-f100-ms"]
+    assert benchmarks.with_interval(row) in set(measured.measured) and "ms (" in benchmarks.with_interval(row)
+    assert benchmarks.with_interval(frame[frame.value.isna()].iloc[0]) == ""
 
 
 def test_a_sentence_whose_verdict_turned_is_named(readme):

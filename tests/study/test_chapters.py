@@ -108,7 +108,7 @@ def test_an_experiment_is_shown_as_recorded_and_as_measured_here(monkeypatch, tm
 def test_an_experiment_is_shown_by_a_page_of_results_or_by_the_first_other():
     found = chapters.pages()
     assert found["speedups"] == "results/speedups"
-    assert found["rating_counts"] == "gpumf/data"
+    assert found["rating_counts"] == "method"
     assert found["several_gpus"] == "gpumf/distributed", "the drawing of this name on another page is none of it"
     assert "first_comparison" in chapters.named(ROOT / "book/gpumf/performance.ipynb")
 

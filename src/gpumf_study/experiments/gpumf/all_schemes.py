@@ -217,7 +217,7 @@ def figure(frame):
         }
         for axis, seconds in zip(axes, ("seconds", "elapsed"), strict=True):
             axis.plot(median[seconds], median.rmse, **look, markersize=4, linewidth=1.2, label=_name(kind, scheme))
-    for axis, label in zip(axes, ("seconds of training", "seconds of the whole fit"), strict=True):
+    for axis, label in zip(axes, ("training time (s)", "end-to-end time (s)"), strict=True):
         axis.axhline(level(frame), linestyle=":", color=style.COLOURS["black"])
         axis.set(xlabel=label)
         style.log_scale(axis.xaxis)
@@ -230,7 +230,7 @@ def figure(frame):
 
 
 def figure_seconds(frame):
-    """Seconds of training and of the whole fit to the common error, a row a scheme, the soonest on top.
+    """Training and end-to-end time to the common error, a row a solver, the fastest on top.
 
     Who does not come to it has no marks, and says where it ends.
     """
@@ -247,13 +247,13 @@ def figure_seconds(frame):
         ends = "diverges" if np.isnan(row.rmse) else f"ends at {row.rmse:.3f}"
         names.append(_name(kind, scheme) + (f" ({ends})" if np.isnan(row.train) else ""))
     axis.set_yticks(place, names)
-    axis.set(xlabel=f"seconds to a test RMSE of {table.level.iloc[0]:.3f} on {frame.data.iloc[0]}")
+    axis.set(xlabel=f"seconds to test RMSE {table.level.iloc[0]:.3f}, {style.data_name(frame.data.iloc[0])}")
     style.log_scale(axis.xaxis)
     style.legend(figure, axis, 2)
     return figure
 
 
-_SHOWN = {"train": "training", "wall": "the whole fit"}
+_SHOWN = {"train": "training time", "wall": "end-to-end time"}
 
 
 # Findings
