@@ -56,7 +56,6 @@ UNCONVERTED = {
     "rbm_features",
     "rbm_speed",
     "rbm_tuning",
-    "reading",
     "several_gpus",
     "sgd_douban",
     "stale_rbm",

@@ -87,7 +87,7 @@ def test_sets_are_read_before_anything_is_measured(profile, repository, monkeypa
 
 
 def test_where_tells_live_from_recorded(repository):
-    frame = pd.DataFrame({"a": [1]})
+    frame = pd.DataFrame({"data": ["a"], "seconds": [1.0]})
     live = results.store("x", frame, {}, results.provenance(), live=True, source="thesis")
     recorded = results.store("x", frame, {}, results.provenance(), live=False, source="thesis")
     assert live.where.startswith("Measured live") and recorded.where.startswith("Recorded")

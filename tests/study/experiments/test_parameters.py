@@ -69,9 +69,9 @@ def test_of_a_page_an_experiment_takes_what_it_has():
 
 def test_the_experiments_of_a_chapter_are_those_that_get_its_profile():
     code = (
-        "result = results.load('ceilings')\nexperiments.run('reading', profile)\nexperiments.run('startup', 'quick')"
+        "result = results.load('ceilings')\nexperiments.run('speedups', profile)\nexperiments.run('startup', 'quick')"
     )
-    assert _parameters.of_code(code) == ["reading"]
+    assert _parameters.of_code(code) == ["speedups"]
     loop = "for name in ('data_sets', 'speedups'):\n    reports.found(name, profile)\nresults.recorded('ceilings')"
     assert _parameters.of_code(loop) == ["data_sets", "speedups"]
 

@@ -145,7 +145,6 @@ def test_nothing_that_is_trained_depends_on_the_test_ratings_and_the_same_seed_i
 
 # Those that choose are looked at one by one below.
 CHOOSING = {
-    "defaults",
     "parameter_search",
     "crossover",
     "blend_ml100k",
@@ -181,7 +180,6 @@ SPLIT_ONCE = {
     "als_convergence",
     "crossover",
     "cumf_convergence",
-    "defaults",
     "esgd_blocks",
 }
 SPLIT_ONCE |= {"implicit_quality", "quality_benchmarks", "rbm_tuning", "several_gpus", "sgd_douban"}

@@ -71,14 +71,14 @@ def run(data, als_epochs, updates, rates, repeats):
         settings = {"published": published, "tuned": {"SGD": tuned}}
         for setting, of in settings.items():
             for model, solver, variant in VERSIONS:
-                arguments, threads = of.get(model.__name__), THREADS.get(variant)
-                if arguments is None or model.solvers()[solver] not in usable:
+                taken, threads = of.get(model.__name__), THREADS.get(variant)
+                if taken is None or model.solvers()[solver] not in usable:
                     continue
-                columns = {f"x_{key}": value for key, value in arguments.items()}
+                columns = {f"x_{key}": value for key, value in taken.items()}
                 columns |= {"variant": variant, "x_setting": setting, "x_cuda_threads": threads or np.nan}
                 columns |= {"epochs": als_epochs if model is ALS else epochs, "stop": _Stop(threshold)}
                 options = {"biases": False, "clip": False, "threads": threads, "seed": repeat}
-                yield columns, model(FACTORS, solver=solver, **options, **arguments)
+                yield columns, model(FACTORS, solver=solver, **options, **taken)
 
     return sweep.sweep(models, data, als_epochs, repeats, held_out=0.2, metrics=("rmse", "mae"))
 
