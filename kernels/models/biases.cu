@@ -85,6 +85,13 @@ extern "C" __global__ void with_biases(const float* __restrict__ factors, const 
     rows[k] = place < width - 2 ? factors[k / width * (width - 2) + place] * scale : start[k];
 }
 
+// found: (n,), the numbers of rows in a column. Grid and block: a thread a row.
+extern "C" __global__ void take_column(const float* __restrict__ rows, long long n, int width, int column,
+                                       float* __restrict__ found) {
+    const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (k < n) found[k] = rows[k * width + column];
+}
+
 // In place: factors of rows times `scale`, and biases in a column. Grid and block: a thread a number of the rows.
 extern "C" __global__ void set_biases(float* __restrict__ rows, long long n, int width, int column, float scale,
                                       const float* __restrict__ biases) {

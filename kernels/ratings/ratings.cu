@@ -58,6 +58,17 @@ extern "C" __global__ void sum_values(const float* __restrict__ values, long lon
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
+// The same of their squares, in FP32. Grid and block: as of sum_values.
+extern "C" __global__ void sum_squares(const float* __restrict__ values, long long n, double* __restrict__ sums) {
+    __shared__ double of_threads[1024];
+    const long long stride = gridDim.x * (long long)blockDim.x;
+    double sum = 0.0;
+    for (long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x; k < n; k += stride)
+        sum += values[k] * values[k];
+    sum = tree_sum(sum, of_threads);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
 // Grid and block: a thread a rating. keys: (n,), cells in rows of n_columns, shifted by `bits`; the position below.
 extern "C" __global__ void pack_cells(const int* __restrict__ rows, const int* __restrict__ columns, long long n,
                                       long long n_columns, int bits, long long* __restrict__ keys) {

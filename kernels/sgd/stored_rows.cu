@@ -53,3 +53,19 @@ extern "C" __global__ void unpad_float(const float* __restrict__ rows, int n_row
                                        int exchanged, float* __restrict__ factors) {
     unpad(rows, n_rows, columns, width, exchanged, factors);
 }
+
+template <class Stored>
+__device__ void multiply(Stored* rows, int n_rows, int width, const float* by) {
+    const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (k < n_rows * (long long)width) store(rows[k], load(rows[k]) * by[k / width]);
+}
+
+// by: (n_rows,), what each row is multiplied by. Grid and block: a thread a number of the rows.
+extern "C" __global__ void multiply_half(half_bits* rows, int n_rows, int width, const float* __restrict__ by) {
+    multiply(rows, n_rows, width, by);
+}
+
+// Grid and block: as of multiply_half.
+extern "C" __global__ void multiply_float(float* rows, int n_rows, int width, const float* __restrict__ by) {
+    multiply(rows, n_rows, width, by);
+}

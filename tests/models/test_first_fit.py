@@ -86,8 +86,8 @@ MODELS = {
     "ALS": (ALS, {}, 8),
     "ALS without biases": (ALS, {"biases": False, "clip": False}, 7),
     "ImplicitALS": (ImplicitALS, {}, 7),
-    "SGD": (SGD, {}, 7),
-    "SGD on large sets": (SGD, {"solver": "fast"}, 10),
+    "SGD": (SGD, {}, 9),
+    "SGD on large sets": (SGD, {"solver": "fast"}, 11),
     "SGD without biases": (SGD, {"biases": False, "solver": "fast", "precision": 32}, 10),
 }
 

@@ -112,9 +112,8 @@ def _rbm(name: str, hidden: int, device: Any) -> float:
 
 def _error(actual: Any, expected: Any) -> float:
     pairs = zip(actual, expected, strict=True)
-    return float(
-        np.max([np.linalg.norm(a - np.asarray(e)) / np.linalg.norm(e) for a, e in pairs])
-    )  # NaN where one is
+    # NaN where one is; of an array of zeros the error itself.
+    return float(np.max([np.linalg.norm(a - np.asarray(e)) / (np.linalg.norm(e) or 1.0) for a, e in pairs]))
 
 
 _CHECKS: dict[type, Callable[[str, int, str], float]] = {

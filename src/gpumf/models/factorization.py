@@ -8,8 +8,8 @@ import numpy as np
 
 from gpumf import backends
 from gpumf._util.counter_rng import splitmix64
+from gpumf._util.memory import free_bytes
 from gpumf._util.validation import flag, integer, number
-from gpumf.backends.cpu.machine import free_bytes
 from gpumf.models.estimator import Model
 from gpumf.models.evaluation import SOURCE as ERRORS
 from gpumf.models.evaluation import UNBOUNDED, Errors
@@ -20,7 +20,7 @@ from gpumf.models.once import Once
 from gpumf.models.ranking import MAX_ITEMS, ranking_of
 from gpumf.models.ranking import SOURCE as RANKING
 from gpumf.ratings.csr import CompressedRows
-from gpumf.ratings.damped import DAMPING, Damped, row_biases, set_biases, with_biases, without_biases
+from gpumf.ratings.damped import DAMPING, Damped, column_of, row_biases, set_biases, with_biases, without_biases
 from gpumf.ratings.damped import SOURCE as BIASES
 from gpumf.ratings.device import SOURCE as RATINGS
 from gpumf.ratings.device import DeviceRatings
@@ -261,7 +261,8 @@ class Factorization(Model):
             return super()._problem(train, arrays)
         if self._standard is None:  # not fitted
             self.mean, self._standard = train.mean, train.damped
-        train = train.standardized(self.mean, arrays[0][:, -2], arrays[1][:, -1], self._standard.step)
+        biases = (column_of(rows, column, train.device) for rows, column in zip(arrays, (-2, -1), strict=True))
+        train = train.standardized(self.mean, *biases, self._standard.step)
         return super()._problem(train, self._to_solve(arrays))
 
     def _to_solve(self, arrays):

@@ -6,16 +6,15 @@ import hashlib
 import json
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from gpumf import backends
+from gpumf._util.memory import free_bytes
 from gpumf._util.threads import count, limited_to, one_blas_thread
 from gpumf._util.validation import path_of
-from gpumf.backends.cpu.machine import free_bytes
 from gpumf.models.checks import DivergedError
 from gpumf.models.early_stopping import ERRORS, of_lists
 from gpumf.models.ranking import METRICS
@@ -141,6 +140,8 @@ class Trials:
                     for trial in missing:
                         train(trial)
                     return
+                from concurrent.futures import ThreadPoolExecutor, as_completed
+
                 with ThreadPoolExecutor(jobs) as pool:
                     futures = [pool.submit(train, trial) for trial in missing]
                     try:

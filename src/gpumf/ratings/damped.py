@@ -76,8 +76,7 @@ class Table:
             rows.standardized(self._mean, *of, self._width, self._device)
             for rows, of in zip(self._rows, (biases, biases[::-1]), strict=True)
         ]
-        left = self._rows[0].values
-        return self._width * float(np.sqrt(mean_of(left * left, self._device)))
+        return self._width * float(np.sqrt(mean_of(self._rows[0].values, self._device, squared=True)))
 
     def products(self, side, vector, signs):
         """The product of Z, or for side 1 of its transpose, with a vector, float64; with random signs, or without."""
@@ -110,14 +109,15 @@ def _largest_singular_value(table, signs):
     return float(np.linalg.norm(bidiagonal, 2))
 
 
-def mean_of(values, device=None):
-    """The mean of float32 values, where they are: of sums in float64, the same bits in every run."""
+def mean_of(values, device=None, squared=False):
+    """The mean of float32 values, or of their squares, where they are: of sums in float64, always the same bits."""
     if device is None:
-        return float(values.mean(dtype=np.float64))
+        return float((values * values if squared else values).mean(dtype=np.float64))
     blocks = max(min(-(-len(values) // _BLOCK), _MAX_BLOCKS), 1)
     sums = device.empty(blocks, np.float64)
     # CuPy's mean would compile reductions, with CUB's headers, where a machine first needs them.
-    device.kernel("ratings/ratings.cu", "sum_values")(blocks, _BLOCK, values, len(values), sums)
+    name = "sum_squares" if squared else "sum_values"
+    device.kernel("ratings/ratings.cu", name)(blocks, _BLOCK, values, len(values), sums)
     return float(device.to_numpy(sums).sum() / len(values))
 
 
@@ -221,6 +221,16 @@ def with_biases(factors, start, scale, device=None):
     given = {"factors": factors, "start": device.array(start), "width": start.shape[1], "scale": scale}
     _over(device, "with_biases", rows.size, **given, rows=rows)
     return rows
+
+
+def column_of(rows, column, device=None):
+    """A column of rows, -2 or -1, contiguous, float32 (n,)."""
+    if device is None:
+        return np.ascontiguousarray(rows[:, column])
+    n, width = rows.shape
+    found = device.empty(n, np.float32)
+    _over(device, "take_column", n, rows=device.array(rows), width=width, column=width + column, found=found)
+    return found
 
 
 def set_biases(rows, column, biases, scale, device=None):

@@ -13,7 +13,6 @@ so that the solution of A x = Y_u^T b is x = V D^1/2 z with either of
 The dual takes n^2 f operations in place of n f^2 + f^3.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import ClassVar
@@ -22,7 +21,7 @@ import numpy as np
 
 from gpumf import backends
 from gpumf._util import threads
-from gpumf.backends.cpu.machine import free_bytes
+from gpumf._util.memory import free_bytes
 from gpumf.solvers.als_base import ALSSolver
 from gpumf.solvers.als_biases import Biases
 from gpumf.solvers.base import Version
@@ -94,6 +93,8 @@ class Dense(ALSSolver):
 
     def _each(self, work, batches):
         """Call work(*batch) for all of them, on all threads: many small products leave the threads of BLAS idle."""
+        from concurrent.futures import ThreadPoolExecutor
+
         with threads.one_blas_thread(), ThreadPoolExecutor(self._workers()) as pool:
             for done in [pool.submit(work, *batch) for batch in batches]:
                 done.result()

@@ -19,6 +19,9 @@ from gpumf.solvers.options import chosen
 SHAPE = "sgd/launch_config.cu"
 sources.declare(SHAPE, FACTORS=COLUMNS)
 
+ROWS = "sgd/stored_rows.cu"
+_BLOCK = 256  # CUDA threads
+
 SMALL = np.float32(0.1)  # standard deviation of initial factors of models with biases
 
 
@@ -101,7 +104,7 @@ class Descent(FactorSolver):
     def shrink(self, users, items):
         """Multiply the factors of each user and of each item by a number, float32 (n_users,) and (n_items,)."""
         for factors, by in ((self._p, users), (self._q, items)):
-            factors *= (np if isinstance(factors, np.ndarray) else self._device.xp).asarray(by)[:, None]
+            factors *= by[:, None]
 
     def share_memory(self, other):
         """Have the factors where another trainer of this scheme has its own: one of them is at work at a time.
@@ -171,6 +174,16 @@ class DescentKernel(KernelSolver, Descent):
         (block, member, turn, position of the rating, which vectors move: 'both', 'user' or 'item'), in the order of
         the updates where one block has one member
         """
+
+    def shrink(self, users, items):
+        for rows, by in ((self._p, users), (self._q, items)):
+            by = self._device.array(by)
+            if rows.ndim == 2 and rows.dtype in (np.float16, np.float32):
+                n_rows, width = rows.shape
+                kernel = self._device.kernel(ROWS, "multiply_half" if rows.itemsize == 2 else "multiply_float")
+                kernel(-(-rows.size // _BLOCK), _BLOCK, rows=rows, n_rows=n_rows, width=width, by=by)
+            else:
+                rows *= by[:, None]
 
     def rate(self):
         """The learning rate of what is launched next."""

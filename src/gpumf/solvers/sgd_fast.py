@@ -11,11 +11,10 @@ from gpumf.ratings.device import ORDER
 from gpumf.solvers.base import Version, whole_warps
 from gpumf.solvers.chunks import Chunks
 from gpumf.solvers.options import Option
-from gpumf.solvers.sgd_base import SHAPE, DescentKernel
+from gpumf.solvers.sgd_base import ROWS, SHAPE, DescentKernel
 from gpumf.solvers.sgd_partition import SOURCE as TILES
 from gpumf.solvers.sgd_partition import tiled
 
-_ROWS = "sgd/stored_rows.cu"
 _BLOCK = 256  # CUDA threads that convert rows
 
 # Users for each group of lanes in flight: with fewer, two blocks often hold the same user's row, and lose a run.
@@ -78,7 +77,7 @@ class Fast(DescentKernel):
     @classmethod
     def sources(cls, hyper, train):
         of_factors = (cls.source, cls.defines(hyper)), (SHAPE, {"FACTORS": hyper.columns})
-        return [*of_factors, *((source, {}) for source in (_ROWS, TILES, ORDER))]
+        return [*of_factors, *((source, {}) for source in (ROWS, TILES, ORDER))]
 
     def __init__(self, problem):
         hyper, train, (user_factors, item_factors) = problem
@@ -131,7 +130,7 @@ class Fast(DescentKernel):
     def _convert(self, pad, factors, rows):
         """Write factors to rows as the kernel has them, or the other way round, both on the device."""
         kind = "half" if rows.dtype == np.float16 else "float"
-        kernel = self._device.kernel(_ROWS, f"{'pad' if pad else 'unpad'}_{kind}")
+        kernel = self._device.kernel(ROWS, f"{'pad' if pad else 'unpad'}_{kind}")
         (n_rows, columns), width = factors.shape, rows.shape[1]
         given = {"n_rows": n_rows, "columns": columns, "width": width, "exchanged": self._exchanged}
         blocks = -(-(rows if pad else factors).size // _BLOCK)

@@ -8,7 +8,7 @@ import numpy as np
 from gpumf.solvers.base import Publication, Version, launch_shape
 from gpumf.solvers.chunks import Chunks
 from gpumf.solvers.options import Option
-from gpumf.solvers.sgd_base import SHAPE, DescentKernel
+from gpumf.solvers.sgd_base import ROWS, SHAPE, DescentKernel
 from gpumf.solvers.sgd_ordered import row_rates
 
 
@@ -25,7 +25,7 @@ class KatoHosino(DescentKernel):
 
     @classmethod
     def sources(cls, hyper, train):
-        return [(cls.source, cls.defines(hyper)), (SHAPE, {"FACTORS": hyper.columns})]
+        return [(cls.source, cls.defines(hyper)), (SHAPE, {"FACTORS": hyper.columns}), (ROWS, {})]
 
     def __init__(self, problem):
         hyper, train, (user_factors, item_factors) = problem
