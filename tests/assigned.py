@@ -85,8 +85,9 @@ def models(device):
 def public(model):
     """The names of attributes that can be assigned."""
     own = {name for name in vars(model) if not name.startswith("_")} - {"models"}
-    properties = {name for name in dir(type(model)) if isinstance(getattr(type(model), name), property)}
-    return sorted(own | {name for name in properties if getattr(type(model), name).fset})
+    kind = type(model)
+    properties = {name for name in dir(kind) if isinstance(getattr(kind, name), property) and name[0] != "_"}
+    return sorted(own | {name for name in properties if getattr(kind, name).fset})
 
 
 def value_for(rng, old):

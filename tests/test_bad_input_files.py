@@ -178,7 +178,7 @@ def test_places_where_no_model_is_or_can_be(case, tmp_path):
 COMMANDS = {
     "a rate for implicit": (
         ["fit", "r.csv", "--model", "implicit", "--set", "alpha", "x", "-o", "m"], "alpha must be"),
-    "an object as a value": (["fit", "r.csv", "--set", "biases", "{}", "-o", "m"], "biases must be True or False"),
+    "an object as a value": (["fit", "r.csv", "--set", "biases", "{}", "-o", "m"], "biases must be 'damped'"),
     "a list as factors": (["fit", "r.csv", "--set", "factors", "[1]", "-o", "m"], "factors must be an integer"),
     "a schedule": (
         ["fit", "r.csv", "--model", "sgd", "--set", "schedule", '{"name": "x"}', "-o", "m"],
@@ -197,7 +197,7 @@ COMMANDS = {
     "a share that leaves none": (["fit", "r.csv", "--test", "0.001", "-o", "m"], "leaves an empty set"),
     "a share nan": (["fit", "r.csv", "--test", "nan", "-o", "m"], "test must lie between 0 and 1"),
     "a rate that diverges": (
-        ["fit", "r.csv", "--model", "sgd", "--learning-rate", "1e30", "--device", "cpu", "-o", "m"],
+        ["fit", "r.csv", "--model", "sgd", "--set", "biases", "false", "--learning-rate", "1e30", "-o", "m"],
         "epoch 1 ended with .* not finite; lower learning_rate"),
     "a model of nothing": (["evaluate", "empty", "r.csv"], "empty holds no model"),
     "no file to evaluate": (["evaluate", "empty", "none.csv"], "empty holds no model"),

@@ -59,7 +59,7 @@ def test_titles_by_id(data, name, file, text):
 
 
 def test_absent_and_unknown_sets(data):
-    with pytest.raises(DataError, match=r"ml-1m: no file ratings.dat in .* run `python -m gpumf.ratings ml-1m`"):
+    with pytest.raises(DataError, match=r"ml-1m: no file ratings.dat or .* run `python -m gpumf.ratings ml-1m`"):
         load("ml-1m")
     with pytest.raises(DataError, match=r"netflix: no file combined_data_\*.txt or mv_\*.txt in .* its publisher"):
         load("netflix")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from gpumf._util.threads import obeys_threads
-from gpumf._util.validation import flag, integer, number
+from gpumf._util.validation import brief, flag, integer, number
 from gpumf.models.explain import Explaining
 from gpumf.models.factorization import Factorization
 from gpumf.models.fold_in import of_rated_items, solved_users
@@ -72,7 +72,9 @@ class _LeastSquares(Factorization):
         seed: int | None = 0,
     ) -> None:
         integer("factors", factors, 1, self._max_factors)
-        self.biases = biases if isinstance(biases, str) and biases == "damped" else flag("biases", biases)
+        if not (isinstance(biases, bool | np.bool_) or (isinstance(biases, str) and biases == "damped")):
+            raise ValueError(f"biases must be 'damped', True or False, not {brief(biases)}")
+        self.biases = biases if isinstance(biases, str) else bool(biases)
         if regularization is None:
             regularization = DAMPED if self._damped else _WEIGHTED
         super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
@@ -416,7 +418,7 @@ class ImplicitALS(Explaining, _LeastSquares):
 
     def _hyperparameters_with(self, of_training):
         given = {name: value for name in of_training if (value := getattr(self, name)) is not None}
-        return ALSHyperparameters.of(self, **of_training | given)
+        return ALSHyperparameters.of(self, weighted=False, **of_training | given)
 
     def _defaults_for(self, train):
         """Lambda and w0 for a training set, or for what several workers know of theirs, unless they were given."""

@@ -168,7 +168,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
     def _renew(self):
         default, chosen = self._default_solver, self._solver
         super()._renew()
-        if not self._solver_given and self._default_solver == default:
+        if not self._solver_given and self._default_solver == default and chosen is not None:
             self._solver = chosen
 
     @property

@@ -82,13 +82,15 @@ def _cpu_sums(arrays, bounds):
 
 def _array_sums(arrays, device, bounds):
     """As `kernel_sums`, of more factors than the kernel takes."""
-    xp, (users, items, values) = device.xp, map(device.array, arrays)
+    xp, (*columns, mean) = device.xp, arrays
+    users, items, values, of_users, of_items = map(device.array, columns)
 
     def sums(p, q):
         total, step = np.zeros(2), max(_FLOATS // p.shape[1], 1)
         for first in range(0, len(values), step):
             part = slice(first, first + step)
-            predicted = xp.clip((p[users[part]] * q[items[part]]).sum(axis=1), *bounds)
+            u, i = users[part], items[part]
+            predicted = xp.where(of_users[u] & of_items[i], (p[u] * q[i]).sum(axis=1).clip(*bounds), np.float32(mean))
             errors = (values[part] - predicted).astype(np.float64)
             total += float(abs(errors).sum()), float((errors**2).sum())
         return total

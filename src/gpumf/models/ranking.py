@@ -378,11 +378,23 @@ class ScoresKernelRanking(_KernelRanking):
         return self._lists(blocks, _METRICS_BLOCK, users, k, shared, given=self._scores(users))
 
 
+class ProductRanking(ScoresKernelRanking):
+    """By a product of matrices, cuBLAS's, for more factors than `KernelRanking` keeps in shared memory."""
+
+    def __init__(self, user_factors, item_factors, candidates, seen, device):
+        super().__init__((len(user_factors), len(item_factors)), candidates, seen, device)
+        self._p, self._q = map(self._device.array, (user_factors, item_factors))
+
+    def _scores(self, users):
+        return self._p[users] @ self._q.T
+
+
 def ranking_of(user_factors, item_factors, candidates, seen, k, device):
     """An `InBatches` for lists of k items, where the device is or on the CPU."""
     if device == "cpu" or k > MAX_ITEMS:
         return CpuRanking(user_factors, item_factors, candidates, seen)
-    return KernelRanking(user_factors, item_factors, candidates, seen, device)
+    kernel = KernelRanking if user_factors.shape[1] <= COLUMNS[-1] else ProductRanking
+    return kernel(user_factors, item_factors, candidates, seen, device)
 
 
 def popular_items(counts, n_users, seen, k, device, candidates=None):

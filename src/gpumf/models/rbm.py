@@ -190,7 +190,7 @@ class RBM(Model):
         self.learning_rate = number("learning_rate", learning_rate, above=0)
         self.momentum = number("momentum", momentum, least=0, below=1)
         self.weight_decay = number("weight_decay", weight_decay, least=0)
-        if not learning_rate * weight_decay < 1:
+        if not self.learning_rate * self.weight_decay < 1:
             raise ValueError(
                 f"learning_rate * weight_decay, the share of the weights that an update takes away, must be below 1, "
                 f"not {brief(learning_rate)} * {brief(weight_decay)}; lower one of them"

@@ -102,6 +102,8 @@ class Ratings(Made):
         if set(shapes.values()) != {(self.values.size,)}:
             raise DataError(f"{self.name}: the columns must be as long as each other, of one dimension, not {shapes}")
         check_scale(self.scale, self.name)
+        if self.scale is not None:
+            set_(self, "scale", tuple(self.scale))
 
     @property
     def nnz(self) -> int:

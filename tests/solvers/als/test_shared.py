@@ -37,7 +37,9 @@ class Carrier:
 MODELS = {
     "cholesky": lambda: ALS(3, 0.2, biases=False, solver="cumf_cholesky", device="emulator"),
     "bias apart": lambda: ALS(18, 0.2, biases=False, weighted=False, solver="cumf_lu", device="emulator"),
-    "implicit": lambda: ImplicitALS(3, solver="cumf_cholesky", device="emulator"),
+    "implicit": lambda: ImplicitALS(
+        3, 0.2, unobserved_weight=0.5, regularization_exponent=0, solver="cumf_cholesky", device="emulator"
+    ),
 }
 
 

@@ -64,7 +64,7 @@ def test_the_thesis_has_its_parameters_initial_values_and_averages(tmp_path, dev
     for kernel in kernels_on(RBM, device):
         model = RBM.thesis(solver=kernel, device=device, hidden=20, seed=4)
         assert model._parameters | RBM.THESIS == model._parameters | {"hidden": 128} and model.hidden == 20
-        _, *start = model.fit(train, 0, test)._learned
+        _, *start = model.fit(train, 0, test)._learned[:4]
         for values in start:  # the trainer has not changed them
             assert 0.004 < values.std() < 0.016 and np.abs(values.mean()) < 4 * 0.01 / np.sqrt(values.size)
         assert not np.array_equal(start[0].ravel()[: start[1].size], start[1].ravel())
