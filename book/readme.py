@@ -11,30 +11,10 @@ from pathlib import Path
 import pandas as pd
 
 import gains
-from gpumf_study import benchmarks, chapters, experiments, findings, reports
-from gpumf_study.claims import VERDICTS as SAID
+from gpumf_study import benchmarks, ledger
 
 ROOT = Path(__file__).resolve().parent.parent
 _MARKED = re.compile(r"(<!-- results(?: of (?P<part>\w+))?:.*?-->\n).*?(<!-- end of results -->)", re.DOTALL)
-
-TITLES = {
-    "thesis": "Kampffmeyer, master's thesis, 2015",
-    "cu2rec": "cu2rec (Greenquist, Kilitcioglu)",
-    "cumf": "cuMF-ALS (Tan et al., 2018)",
-    "newgpusgd": "NewGPUSGD (Li et al., 2019)",
-    "esgd": "ESGD (Nassar et al.)",
-}
-VERDICTS = {
-    "reproduced": "replicated",
-    "same direction": "partly replicated",
-    "contradicted": "not replicated",
-    "tie": "inconclusive",
-    "answered": "measured",
-    "by construction": "not evidence",
-    "not testable": "not testable",
-    findings.MISSING: "not recorded yet",
-}
-VERDICTS |= {verdict: verdict for verdict in SAID if verdict not in VERDICTS}
 
 # Rows of benchmarks.csv that README shows: each with the row that holds its end-to-end time, if there is one.
 HEADLINES = {
@@ -54,7 +34,7 @@ class Sentence:
     """A sentence on one claim, for as long as that has the verdict for which it was written.
 
     claim : id
-    verdict : of `VERDICTS`
+    verdict : as the ledger calls it
     text : with formats, names `value`, `published`, `percent` (of value), `excess` (of value over 1, in percent) and
         `lower` (minus the value)
     """
@@ -71,7 +51,7 @@ class Sentence:
         ValueError : the claim is gone, or its verdict is another one now: the sentence has to be revised
         """
         rows = frame[frame.id == self.claim]
-        verdict = VERDICTS.get(rows.word.iloc[0]) if len(rows) else "no claim"
+        verdict = rows.verdict.iloc[0] if len(rows) else "no claim"
         if verdict != self.verdict:
             raise ValueError(f"{self.claim} is {verdict!r}, no longer {self.verdict!r}: revise {self.text!r}")
         row = rows.iloc[0]
@@ -167,16 +147,8 @@ def _text(value, form="{}"):
 
 def counts(frame):
     """A row a publication: its figures and tables that are measured, and its claims by verdict, in Markdown."""
-    known = reports.coverage(frame)
-    shown = ["replicated", "partly replicated", "not replicated", "inconclusive"]
-    rows = []
-    for source, title in TITLES.items():
-        verdicts = frame[frame.source == source].word.map(VERDICTS).value_counts()
-        of = known.loc[source]
-        others = verdicts.drop(shown, errors="ignore").sum()
-        cells = [f"{of.measured} of {of.artefacts}", *(verdicts.get(verdict, 0) for verdict in shown), others]
-        rows.append([title, *map(str, cells)])
-    return _table(["publication", "figures and tables measured", *shown, "other"], rows)
+    rows = ledger.counts(frame)
+    return _table(list(rows), rows.astype(str).to_numpy().tolist())
 
 
 def study(frame):
@@ -188,66 +160,13 @@ def study(frame):
     return "\n".join([*lines, ""])
 
 
-def artefacts(frame):
-    """The publications' figures and tables in Markdown: a table a publication, a row a figure or table."""
-    pages, known, blocks = chapters.pages(), experiments.artefacts(), []
-    for source, title in TITLES.items():
-        rows = []
-        for artefact in known[known.source == source].itertuples():
-            of_it = frame[(frame.source == source) & (frame.artefact == artefact.artefact)]
-            of_pages = of_it.experiment.map(pages).dropna().mode()  # the one with most of its claims
-            name = f"[{artefact.artefact}]({of_pages[0]}.ipynb)" if len(of_pages) else artefact.artefact
-            verdicts = of_it.word.map(VERDICTS).value_counts()
-            listed = ", ".join(
-                f"{verdicts[verdict]} {verdict}" if len(of_it) > 1 else verdict
-                for verdict in dict.fromkeys(VERDICTS.values())
-                if verdict in verdicts.index
-            )
-            rows.append([name, artefact.statement, listed])
-        blocks += [f"### {title}", "", _table(["figure or table", "what it says", "verdict"], rows)]
-    return "\n".join(blocks)
-
-
-def claims(frame):
-    """Every claim in Markdown: a folded table a publication, and one of the study's own."""
-    blocks = []
-    for source, title in (TITLES | {"gpumf": "This study's own"}).items():
-        rows = []
-        for row in frame[frame.source == source].itertuples():
-            shown = reports.formatted(row)
-            published = "–" if pd.isna(row.published) else f"{row.published:g}"
-            verdict = VERDICTS.get(row.word)
-            if verdict is None:  # a goal, which the benchmark page has
-                continue
-            if verdict == "partly replicated":
-                verdict = f"{verdict}, {row.value / row.published:.2g} of the published"
-            statement = row.statement.replace(" | ", ", ")
-            rows.append(
-                ["–" if pd.isna(row.artefact) else row.artefact, statement, published, shown["measured"], verdict]
-            )
-        head = ["figure or table", "claim", "published", "measured", "verdict"]
-        blocks.append("\n".join([f":::{{dropdown}} {title}: {len(rows)} claims", _table(head, rows) + ":::", ""]))
-    return "\n".join(blocks)
-
-
-def _claims():
-    pairs = experiments.findings()
-    return findings.table(pairs).assign(experiment=[name for name, _ in pairs])
-
-
 def _benchmarks():
     return pd.read_csv(benchmarks.path())
 
 
-def _ledger():
-    frame = _claims()
-    return {"counts": counts(frame), "artefacts": artefacts(frame), "claims": claims(frame)}
-
-
 TEXTS = {
-    "README.md": lambda: {"benchmarks": headlines(_benchmarks()), "study": study(_claims())},
-    "book/intro.md": lambda: {"counts": counts(_claims())},
-    "book/ledger.md": _ledger,
+    "README.md": lambda: {"benchmarks": headlines(_benchmarks()), "study": study(ledger.table(own=True))},
+    "book/intro.md": lambda: {"counts": counts(ledger.table())},
     "kernels/README.md": lambda: {None: gains.table()},
 }
 

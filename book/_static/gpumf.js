@@ -323,7 +323,40 @@
     pick();
   };
 
+  // A table of class `filterable`: a search, a choice for each column that repeats itself, and what is shown as CSV.
+  const filterable = (table) => {
+    const names = [...table.querySelectorAll("thead th")].map((cell) => cell.textContent.trim());
+    const rows = [...table.querySelectorAll("tbody tr")].map((row) => ({ row, cells: [...row.cells].map((cell) => cell.textContent.trim()) }));
+    const wanted = {}, says = html("span", { className: "gpumf-says" }), search = html("input", { type: "search" });
+    says.setAttribute("aria-live", "polite");
+    const group = (text) => text.replace(/ \(.*/, "");
+    const shown = () => rows.filter(({ row }) => !row.hidden);
+    const show = () => {
+      const text = search.value.toLowerCase();
+      for (const { row, cells } of rows)
+        row.hidden = !cells.join(" ").toLowerCase().includes(text) || Object.entries(wanted).some(([k, value]) => value && group(cells[k]) !== value);
+      says.textContent = `${shown().length} of ${rows.length} rows`;
+    };
+    const quoted = (cells) => cells.map((cell) => `"${cell.replaceAll('"', '""')}"`).join(",");
+    const keep = button("Download as CSV", () => {
+      const text = [names, ...shown().map(({ cells }) => cells)].map(quoted).join("\n") + "\n";
+      const link = html("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: "claims.csv" });
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
+    search.addEventListener("input", show);
+    const controls = html("div", { className: "gpumf-controls" }, html("label", {}, "Search ", search));
+    for (const name of ["publication", "data", "verdict"]) {
+      const k = names.indexOf(name), values = [...new Set(rows.map(({ cells }) => group(cells[k])))];
+      controls.append(select(`${name[0].toUpperCase()}${name.slice(1)}`, ["all", ...values], (chosen) => { wanted[k] = chosen ? values[chosen - 1] : ""; show(); }));
+    }
+    controls.append(keep, says);
+    table.parentElement.before(controls);
+    show();
+  };
+
   const start = () => {
+    document.querySelectorAll("table.filterable").forEach(filterable);
     for (const host of document.querySelectorAll(".gpumf-widget")) {
       const data = JSON.parse(host.querySelector("script").textContent);
       kinds[host.dataset.kind](host, data);

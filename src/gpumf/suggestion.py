@@ -27,14 +27,14 @@ _MAX_FACTORS = 256  # of ALS
 class Suggestion:
     """What `suggest` answers; printed, it is a few lines of text.
 
-    model : ALS or SGD, not fitted, with the solver that is expected to be the soonest
+    model : ALS or SGD, not fitted, with the solver that is expected to be the fastest
     seconds : dict 'ALS' and 'SGD' -> float, expected seconds of training to the same error, on `measured_on`
     solvers : dict 'ALS' and 'SGD' -> the solver that this is of
     within : dict 'ALS' and 'SGD' -> float; of data sets that the times were not fitted to, half of the settings were
         measured within this factor of the expected seconds
     measured_on : name of the device whose times these are
-    accuracy : share of the settings of data sets left out of the fit of which it names the sooner model
-    majority : the same share for always naming the model that is sooner in most settings of the others
+    accuracy : share of the settings of data sets left out of the fit of which it names the faster model
+    majority : the same share for always naming the model that is faster in most settings of the others
     caveats : tuple of str, one sentence for each thing that was not measured: this device, this size; empty where
         all was
     """
@@ -56,14 +56,14 @@ class Suggestion:
             for name in self.seconds
         ]
         lines.append(
-            f"The sooner one was named for {self.accuracy:.0%} of those; the one that mostly is, in other data sets, "
+            f"The faster one was named for {self.accuracy:.0%} of those; the one that mostly is, in other data sets, "
             f"for {self.majority:.0%}"
         )
         return "\n".join([*lines, *self.caveats])
 
 
 def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "auto") -> Suggestion:
-    """Which of ALS and SGD reaches the same error sooner on a training set of this shape, and in what time.
+    """Which of ALS and SGD reaches the same error faster on a training set of this shape, and in what time.
 
     The seconds of each solver are s = exp(w . (1, ln nnz, ln(n_users + n_items), ln factors)), with w fitted to the
     recorded crossover between the two: training alone, without biases and with parameters searched for each set, to
@@ -143,15 +143,15 @@ def answer(fits, device, n_users, n_items, nnz, factors):
     measured_on = device if device in fits else next(iter(fits))
     fit = fits[measured_on]
     what = terms(n_users, n_items, nnz, factors)
-    soonest = {}
+    fastest = {}
     for model, solvers in fit["solvers"].items():
         expected = {
             solver: math.exp(sum(w * t for w, t in zip(of["weights"], what, strict=True)))
             for solver, of in solvers.items()
         }
-        soonest[model] = min(expected.items(), key=lambda pair: pair[1])
-    name = min(soonest, key=lambda model: soonest[model][1])
-    solver = soonest[name][0]
+        fastest[model] = min(expected.items(), key=lambda pair: pair[1])
+    name = min(fastest, key=lambda model: fastest[model][1])
+    solver = fastest[name][0]
     caveats = []
     if measured_on == device:
         chosen = {"solver": solver} | fit["solvers"][name][solver]["options"]
@@ -164,9 +164,9 @@ def answer(fits, device, n_users, n_items, nnz, factors):
             caveats.append(f"Not measured: {key} of {value:.4g}, outside of {least:.4g} to {most:.4g}.")
     return Suggestion(
         model=_MODELS[name](factors, device="cpu" if device == "cpu" else "cuda", **chosen),
-        seconds={model: seconds for model, (_, seconds) in soonest.items()},
-        solvers={model: solver for model, (solver, _) in soonest.items()},
-        within={model: fit["solvers"][model][solver]["within"] for model, (solver, _) in soonest.items()},
+        seconds={model: seconds for model, (_, seconds) in fastest.items()},
+        solvers={model: solver for model, (solver, _) in fastest.items()},
+        within={model: fit["solvers"][model][solver]["within"] for model, (solver, _) in fastest.items()},
         measured_on=measured_on,
         accuracy=fit["accuracy"],
         majority=fit["majority"],

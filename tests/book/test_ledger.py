@@ -1,59 +1,70 @@
-"""The page of all claims: every figure and table once, with its verdicts and the page that shows it."""
+"""The ledger: every figure, table and claim with its verdict and the page that shows it, and a filter that works."""
 
-import importlib
 import re
-import sys
 
 import pytest
 
-from gpumf_study import experiments, findings
+from gpumf_study import chapters, experiments, findings, ledger
 from support import ROOT
 
 
 @pytest.fixture(scope="module")
-def readme():
-    sys.path.insert(0, str(ROOT / "book"))
-    yield importlib.import_module("readme")
-    sys.path.remove(str(ROOT / "book"))
-    for name in ("readme", "gains"):
-        sys.modules.pop(name)
-
-
-@pytest.fixture(scope="module")
 def frame():
-    pairs = experiments.findings()
-    return findings.table(pairs).assign(experiment=[name for name, _ in pairs])
+    return ledger.table()
 
 
-ROW = re.compile(
-    r"^\| (?:\[(?P<linked>[^\]]+)\]\((?P<page>[\w/]+)\.ipynb\)|(?P<name>[^|]+?)) \| ([^|]+) \| ([^|]+) \|$", re.M
-)
+def test_every_figure_and_table_of_the_publications_is_there_and_shown_by_a_page(frame):
+    pages, known = chapters.pages(), experiments.artefacts()
+    for one in known.itertuples():
+        rows = frame[(frame.source == one.source) & (frame.artefact == one.artefact)]
+        assert len(rows), f"no claim is on {one.source}, {one.artefact}"
+        if not (rows.word == findings.MISSING).all():
+            shown = rows.experiment.map(pages).dropna()
+            assert len(shown), f"{one.source}, {one.artefact} is measured, and no page shows it"
+            assert all((ROOT / f"book/{page}.ipynb").is_file() for page in shown)
 
 
-def test_every_figure_and_table_has_a_row_with_its_verdicts(readme, frame):
-    rows = [m for m in ROW.finditer(readme.artefacts(frame)) if m["name"] != "figure or table" and m["name"] != "---"]
-    known = experiments.artefacts()
-    assert [m["linked"] or m["name"] for m in rows] == known.artefact.tolist()
-    for row, artefact in zip(rows, known.itertuples(), strict=True):
-        words = frame[(frame.source == artefact.source) & (frame.artefact == artefact.artefact)].word
-        verdicts = words.map(readme.VERDICTS)
-        found = re.findall(r"(?:(\d+) )?([a-z ]+?)(?:, |$)", row[5])
-        assert sorted(word for count, word in found for _ in range(int(count or 1))) == sorted(verdicts)
-        if not (words == findings.MISSING).all():
-            assert row["page"], f"{artefact.artefact} is measured, and no chapter shows it"
-            assert (ROOT / f"book/{row['page']}.ipynb").is_file()
+def test_every_claim_has_one_row_with_value_interval_repeats_data_and_machine(frame):
+    text = ledger.as_html(frame)
+    rows = re.findall(r"<tr>\s*<td>(.*?)</tr>", text, re.DOTALL)
+    assert len(rows) == len(frame) == frame.id.nunique() > 150
+    assert "nan" not in re.sub(r"<[^>]*>", " ", text).lower().split()
+    measured = frame[frame.value.notna() & (frame.source != "gpumf")]
+    assert measured.data.isin(["real", "synthetic"]).all() and measured.device.notna().all()
 
 
-def test_every_claim_has_a_row_and_no_goal_has_one(readme, frame):
-    text = readme.claims(frame)
-    claims = frame[frame.word.isin(readme.VERDICTS)]
-    assert text.count("\n| ") == len(claims) + 2 * 6 and len(claims) > 200
-    for statement in claims.statement:
-        assert statement.replace(" | ", ", ") in text
+def test_counts_of_verdicts_add_up(frame):
+    table = ledger.counts(frame).set_index("publication")
+    for source, title in ledger.TITLES.items():
+        assert table.loc[title].iloc[1:].sum() == (frame.source == source).sum()
+        assert re.fullmatch(r"(\d+) of (\d+)", table.loc[title].iloc[0])
 
 
-def test_counts_of_verdicts_add_up(readme, frame):
-    rows = [line.split("|")[2:-1] for line in readme.counts(frame).splitlines()[2:] if line]
-    for row, source in zip(rows, readme.TITLES, strict=True):
-        assert sum(map(int, row[1:])) == (frame.source == source).sum()
-        assert re.fullmatch(r" (\d+) of (\d+) ", row[0])
+def test_every_verdict_has_a_standard_term(frame):
+    assert frame.verdict.notna().all() and not set(frame.verdict) & {"reproduced", "contradicted", "tie"}
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_readers_filter_the_claims_and_keep_them_as_csv(frame, browser, tmp_path):
+    static = ROOT / "book/_static"
+    (tmp_path / "page.html").write_text(
+        f'<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="{(static / "gpumf.css").as_uri()}">'
+        f'<article class="bd-article"><div>{ledger.as_html(frame)}</div></article>'
+        f'<script src="{(static / "gpumf.js").as_uri()}"></script>',
+        encoding="utf-8",
+    )
+    with browser.new_context(offline=True) as context:
+        context.set_default_timeout(120_000)
+        page = context.new_page()
+        page.goto((tmp_path / "page.html").as_uri())
+        assert f"{len(frame)} of {len(frame)} rows" in page.inner_text('[aria-live="polite"]')
+        page.get_by_label("Verdict").select_option(label="not replicated")
+        refuted = (frame.verdict == "not replicated").sum()
+        assert f"{refuted} of" in page.inner_text('[aria-live="polite"]')
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Download as CSV").click()
+        lines = download.value.path().read_text(encoding="utf-8").splitlines()
+        assert len(lines) == refuted + 1 and lines[0].startswith('"publication"')
+        page.get_by_label("Search").fill("no claim has these words")
+        assert "0 of" in page.inner_text('[aria-live="polite"]')

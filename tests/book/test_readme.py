@@ -39,7 +39,7 @@ def test_pages_are_in_the_standard_terms(name):
 
 def test_make_targets_that_pages_name_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    for name in ("README.md", "CONTRIBUTING.md", "book/intro.md", "book/ledger.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "book/intro.md"):
         named = set(re.findall(r"(?:`|^)make ([a-z-]+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
         assert named <= targets, (name, named - targets)
 
@@ -62,9 +62,9 @@ def test_a_goal_is_met_missed_or_not_measured():
 
 def test_a_sentence_whose_verdict_turned_is_named(readme):
     sentence = readme.Sentence("a-claim", "replicated", "It is {value:.0f} times as fast.")
-    frame = pd.DataFrame({"id": ["a-claim"], "word": ["reproduced"], "value": [3.0], "published": [2.0]})
+    frame = pd.DataFrame({"id": ["a-claim"], "verdict": ["replicated"], "value": [3.0], "published": [2.0]})
     assert sentence.written(frame) == "- It is 3 times as fast."
-    for other in (frame.assign(word="tie"), frame.iloc[:0]):
+    for other in (frame.assign(verdict="inconclusive"), frame.iloc[:0]):
         with pytest.raises(ValueError, match=r"a-claim is .* revise 'It is"):
             sentence.written(other)
 

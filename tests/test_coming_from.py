@@ -1,4 +1,4 @@
-"""The guide's tables of calls: each row's call runs, and gives what the row says."""
+"""The tables of calls for users of other packages: each row's call runs, and gives what the row says."""
 
 import re
 from importlib.resources import files
@@ -12,14 +12,11 @@ from gpumf.backends.cpu import als
 from gpumf.ratings import Ratings
 from support import ROOT
 
-nbformat = pytest.importorskip("nbformat")
-
 
 def rows():
-    """What is to be done -> the call of this package, of all tables of the guide."""
-    cells = nbformat.read(ROOT / "book/gpumf/guide.ipynb", as_version=4).cells
+    """What is to be done -> the call of this package, of all tables of the page."""
     found = {}
-    for line in "\n".join(cell.source for cell in cells if cell.cell_type == "markdown").splitlines():
+    for line in (ROOT / "book/use/coming_from.md").read_text(encoding="utf-8").splitlines():
         cells_of_row = [cell.strip() for cell in line.split("|")[1:-1]]
         if call := len(cells_of_row) > 2 and re.match(r"`(.+?)`$", cells_of_row[1]):
             assert cells_of_row[0] not in found
@@ -29,7 +26,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def given():
-    """What the guide's calls speak of: twenty users u0.., fifteen items i0.., half of the pairs rated."""
+    """What the calls are about: twenty users u0.., fifteen items i0.., half of the pairs rated."""
     import pandas as pd
     from scipy.sparse import coo_array
 
@@ -50,7 +47,7 @@ def given():
 
 @pytest.fixture
 def run(given, monkeypatch, tmp_path):
-    """A function that runs a call of the guide, in a folder of its own."""
+    """A function that runs a call, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     model = ALS(4, device="cpu").fit(given["frame"], epochs=2)
     model.save("model.npz")
@@ -69,7 +66,7 @@ CHECKS = {
     "fit a data frame": lambda found, given: found.ids and found.history.rmse.isna().all(),
     "recommend, ids in and out": lambda found, given: set(found[0]).isdisjoint(rated(given, "u1")),
     "recommend to many": lambda found, given: found[0].shape == (2, 3),
-    "keep what is rated in the list": lambda found, given: len(found[0]) == 3,
+    "keep rated items": lambda found, given: len(found[0]) == 3,
     "leave items out": lambda found, given: "i1" not in found[0],
     "choose among some items": lambda found, given: set(found[0]) == {"i1", "i2", "i3"},
     "recommend to a new user": lambda found, given: len(found[0]) == 3 and "i1" not in found[0],
@@ -101,7 +98,7 @@ CHECKS = {
 APART = {"several GPUs or hosts", "a CPU, without a compiler"}
 
 
-def test_every_row_of_the_guide_is_tried():
+def test_every_row_is_tried():
     assert set(rows()) == CHECKS.keys() | APART
 
 
@@ -123,7 +120,7 @@ def test_the_call_without_a_compiler_needs_none(run, given, monkeypatch):
     assert by_numba.device == "cpu" and by_numba.recommend("u1", k=1)[0].shape == (1,)
 
 
-def test_the_guide_names_the_exported_models(run):
+def test_the_page_names_the_exported_models(run):
     assert {one.__name__ for one in run(rows()["other models"])} <= set(gpumf.__all__)
 
 

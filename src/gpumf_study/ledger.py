@@ -1,0 +1,99 @@
+"""The ledger: every claim once, with what was measured and the page that shows it."""
+
+from html import escape
+
+import pandas as pd
+
+from gpumf_study import chapters, claims, experiments, findings, reports, results
+
+TITLES = {
+    "thesis": "Kampffmeyer, master's thesis, 2015",
+    "cu2rec": "cu2rec (Greenquist, Kilitcioglu)",
+    "cumf": "cuMF-ALS (Tan et al., 2018)",
+    "newgpusgd": "NewGPUSGD (Li et al., 2019)",
+    "esgd": "ESGD (Nassar et al.)",
+}
+SHOWN = ["replicated", "partly replicated", "not replicated", "inconclusive"]
+_WORDS = {verdict: verdict for verdict in claims.VERDICTS} | {findings.MISSING: "not measured yet"}
+_WORDS |= {"reproduced": "replicated", "same direction": "partly replicated", "contradicted": "not replicated"}
+_WORDS |= {"tie": "inconclusive", "answered": "measured", "by construction": "not evidence"}
+
+
+def table(own=False):
+    """Return the claims of the publications and of this study, as findings.csv judges them.
+
+    own : with those findings of this study that are no claims yet
+
+    Returns
+    -------
+    DataFrame, the columns of `findings.COLUMNS` and experiment, n (repeats), data ('real' or 'synthetic') and verdict
+    """
+    pairs = {one.id: (name, one) for name, one in experiments.findings()}
+    stored = results.repository() / "data/results"  # as `make findings` wrote it
+    frame = pd.read_csv(stored / "findings.csv")
+    frame = frame[frame.id.isin(pairs)]
+    listed = [own or isinstance(pairs[id][1], claims.Claim) or pairs[id][1].publication in TITLES for id in frame.id]
+    return frame.assign(
+        experiment=[pairs[id][0] for id in frame.id],
+        n=frame.id.map(pd.read_csv(stored / "claims.csv").set_index("id").n),
+        data=["real" if getattr(pairs[id][1], "evidence", "real") == "real" else "synthetic" for id in frame.id],
+        verdict=frame.word.map(_WORDS),
+    )[listed].reset_index(drop=True)
+
+
+def counts(frame):
+    """Return the figures and tables that are measured, and the claims by verdict: a row a publication.
+
+    frame : of `table`
+    """
+    known, rows = reports.coverage(frame), {}
+    for source, title in TITLES.items():
+        verdicts = frame[frame.source == source].verdict.value_counts()
+        of = known.loc[source]
+        row = {"figures and tables measured": f"{of.measured} of {of.artefacts}"}
+        rows[title] = row | {verdict: int(verdicts.get(verdict, 0)) for verdict in SHOWN}
+        rows[title]["other"] = int(verdicts.drop(SHOWN, errors="ignore").sum())
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("publication").reset_index()
+
+
+def as_html(frame):
+    """Return the claims as a table in HTML, which the book's script lets readers filter and keep as CSV.
+
+    frame : of `table`
+    """
+    pages, rows = chapters.pages(), []
+    for row in frame.itertuples():
+        where, page = escape(row.artefact if isinstance(row.artefact, str) else "–"), pages.get(row.experiment)
+        unit = f" {row.unit}" if isinstance(row.unit, str) and row.unit != "rating" else ""
+        verdict = row.verdict
+        if verdict == "partly replicated" and not pd.isna(row.published):
+            verdict += f" ({row.value / row.published:.2g} of the published)"
+        measured = not pd.isna(row.value)
+        rows.append(
+            {
+                "publication": escape(TITLES.get(row.source, "this study")),
+                "figure or table": f'<a href="{page}.html">{where}</a>' if page else where,
+                "claim": escape(row.statement),
+                "published": _number(row.published),
+                "measured": _number(row.value) + unit * measured,
+                "95 % interval": "–" if pd.isna(row.low) else f"{_number(row.low)} to {_number(row.high)}",
+                "n": _number(row.n if measured else None),
+                "data": row.data,
+                "on": _machines(row.device) if measured else "–",
+                "verdict": escape(verdict),
+            }
+        )
+    return pd.DataFrame(rows).to_html(index=False, escape=False, border=0, classes="dataframe filterable")
+
+
+def _number(value):
+    return "–" if pd.isna(value) else f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.3g}"
+
+
+def _machines(devices):
+    """The GPUs that folders of results are named after, in short: 'H100, 2 x H200'."""
+    names = []
+    for device in devices.split():
+        gpu, cards = results.machine_of(device)
+        names.append("CPU" if gpu == "cpu" else f"{cards} x " * bool(cards) + gpu.split("-")[1].upper())
+    return ", ".join(names)
