@@ -114,7 +114,7 @@ def test_a_run_of_the_gpu_tests_is_of_the_commit_before_it(project):
 
 
 def test_a_csv_that_was_edited_is_named(project):
-    frame = pd.DataFrame({"seconds": [1.5, 2.5]})
+    frame = pd.DataFrame({"repeat": [0, 1], "seconds": [1.5, 2.5]})
     results.store("x", frame, {}, results.provenance(), live=False, source="cumf")
     stored = results.load("x", results.device_name())
     pd.testing.assert_frame_equal(stored.frame, frame)

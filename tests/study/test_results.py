@@ -114,7 +114,7 @@ def test_results_go_to_a_folder_of_the_devices_whole_name(name, cards, folder, r
     fake = SimpleNamespace(facts={"gpu": name})
     monkeypatch.setattr(results.backends, "available", lambda: True)
     monkeypatch.setattr(results.backends, "device", lambda: fake)
-    frame = pd.DataFrame({"a": [1]})
+    frame = pd.DataFrame({"data": ["a"], "seconds": [1.0]})
     frame.attrs["cards"] = cards
     results.store("x", frame, {}, results.provenance(), live=False, source="cumf")
     assert (repository / "data/results" / folder / "cumf/x.csv").exists()
@@ -330,9 +330,9 @@ def test_als_on_real_ratings(device, name, regularization, metric, reach):
 
 
 def test_numbers_are_stored_with_nine_digits_in_lines_of_one_end(repository):
-    frame = pd.DataFrame({"seconds": [1 / 3, 1e-9 / 7, 2.0], "name": ["a", "b", "c"]})
+    frame = pd.DataFrame({"seconds": [1 / 3, 1e-9 / 7, 2.0], "data": ["a", "b", "c"]})
     stored = results.store("x", frame, {}, results.provenance(), live=True, source="gpumf")
-    assert stored.path.read_bytes() == b"seconds,name\n0.333333333,a\n1.42857143e-10,b\n2,c\n"
+    assert stored.path.read_bytes() == b"data,seconds\na,0.333333333\nb,1.42857143e-10\nc,2\n"
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])
@@ -358,7 +358,7 @@ def test_kernels_are_there_on_a_gpu_or_on_the_processor(on_gpu, missing, monkeyp
 )
 @pytest.mark.parametrize("live", [True, False])
 def test_a_damaged_result_is_named_and_draws_nothing(file, damage, live, repository):
-    frame = pd.DataFrame({"a": [1.5, 2.5, 3.5]})
+    frame = pd.DataFrame({"repeat": [0, 1, 2], "seconds": [1.5, 2.5, 3.5]})
     stored = results.store("x", frame, {}, results.provenance(), live=live, source="thesis")
     path = stored.path.with_suffix(f".{file}")
     path.write_bytes(damage(path.read_bytes()))

@@ -40,7 +40,7 @@ def run(data, factors, solvers, iterations):
     for solver in tqdm(solvers, desc="implicit_seconds", leave=False):
         if places[solver] in usable_devices():
             options = {**PUBLISHED, "cg_steps": CG_STEPS, "cg_tolerance": 0.0}
-            model = ImplicitALS(factors, 0.1, solver=solver, **options).fit(train, iterations)
+            model = ImplicitALS(factors, solver=solver, **options).fit(train, iterations)
             labels = {"model": "ImplicitALS", "solver": solver, "device": model.device}
             seconds = model.history.seconds.diff().dropna()
             rows += [labels | {"repeat": k, "phase": "train", "seconds": s} for k, s in enumerate(seconds)]

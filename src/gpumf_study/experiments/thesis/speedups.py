@@ -150,6 +150,7 @@ def summary(frame):
     multi_end_to_end
     """
     keys = ["data", "model", "x_setting", "level", "solver", "variant", "device"]
+    frame = frame.reindex(columns=frame.columns.union(["variant"], sort=False))  # which no CPU solver has
     table = reached(frame).groupby(keys, sort=False, dropna=False)[["epoch", "seconds", "end_to_end"]].median()
     found = {}
     for (data, model, setting), rows in table.reset_index().groupby(["data", "model", "x_setting"], sort=False):
