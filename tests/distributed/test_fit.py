@@ -125,12 +125,18 @@ def test_a_dask_dataframe_is_trained_on(client, sets, frames):
 
 
 BAD = {
-    "a missing id": (lambda f: f.assign(user=f.user.astype("Int64").where(f.user > f.user.min())), "user is missing"),
-    "a missing rating": (lambda f: f.assign(rating=f.rating.where(f.index > f.index[3])), "rating is missing"),
+    "a missing id": (
+        lambda f: f.assign(user=f.user.astype("Int64").where(f.user > f.user.min())),
+        "user id is missing",
+    ),
+    "a missing rating": (
+        lambda f: f.assign(rating=f.rating.where(f.index > f.index[3])),
+        "rating nan is not a finite number",
+    ),
     "an endless rating": (lambda f: f.assign(rating=np.inf), "not a finite number"),
     "no column": (lambda f: f.drop(columns="item"), "item"),
-    "words for ratings": (lambda f: f.assign(rating="good"), "are not numbers"),
-    "fractions for ids": (lambda f: f.assign(item=f.item + 0.5), "item ids of type float64"),
+    "words for ratings": (lambda f: f.assign(rating="good"), "rating good is not a finite number"),
+    "fractions for ids": (lambda f: f.assign(item=f.item + 0.5), "item id .*5 among others; give all as integers"),
 }
 
 
@@ -155,12 +161,17 @@ def test_a_damaged_file_and_an_empty_folder_are_named(client, frames, tmp_path):
 def test_a_pair_that_comes_twice_and_an_unknown_user_are_named(client, frames, tmp_path):
     for folder in ("twice", "known", "unknown"):
         (tmp_path / folder).mkdir()
-    pd.concat([frames[0], frames[0].iloc[4:5]]).to_parquet(tmp_path / "twice/all.parquet")
     pair = frames[0].iloc[4]
-    with pytest.raises(DataError, match=f"user {pair.user:.0f} rates item {pair['item']:.0f} more than once"):
+    named = f"user {pair.user:.0f} rates item {pair['item']:.0f}"
+    frames[0].to_parquet(tmp_path / "twice/all.parquet")
+    frames[0].iloc[4:5].to_parquet(tmp_path / "twice/more.parquet")
+    with pytest.raises(DataError, match=f"{named} more than once"):
+        fit(ALS(4, device="cpu"), tmp_path / "twice", 1, client=client)
+    pd.concat([frames[0], frames[0].iloc[4:5]]).to_parquet(tmp_path / "twice/all.parquet")
+    with pytest.raises(DataError, match=rf"all.parquet \(read by worker \d\).*{named} again"):
         fit(ALS(4, device="cpu"), tmp_path / "twice", 1, client=client)
     frames[0].to_parquet(tmp_path / "known/all.parquet")
-    frames[0].assign(user=99999).to_parquet(tmp_path / "unknown/all.parquet")
+    frames[0][:1].assign(user=99999).to_parquet(tmp_path / "unknown/all.parquet")
     with pytest.raises(DataError, match="user 99999 has no rating in the training set"):
         fit(ALS(4, device="cpu"), tmp_path / "known", 1, tmp_path / "unknown", client=client)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpumf import ALS
-from gpumf.distributed import fit, program, shared, sources
+from gpumf.distributed import PeerLost, fit, shared, sources
 from gpumf.ratings import Ratings
 
 COLUMNS = np.arange(7, dtype=np.int32), np.arange(7, dtype=np.int32) % 3, np.linspace(1, 5, 7, dtype=np.float32)
@@ -66,7 +66,7 @@ def test_workers_that_cannot_read_the_files_are_sent_their_part(client, addresse
 
     def parts(self, client, addresses):
         found = [*taken(self, client, addresses)]
-        kinds.extend("mapped" if isinstance(part, tuple) else "sent" for part, _ in found)
+        kinds.extend("mapped" if callable(part[0]) else "sent" for part in found)
         return found
 
     taken = sources.Source.parts
@@ -82,12 +82,22 @@ def test_nothing_is_kept_after_a_training_that_fails(client, monkeypatch):
     found = []
 
     def fails(cluster, job, given, *others):
-        part = given[0].parts(client, sorted(client.ncores()))[0][0]
-        found.extend(program.load(part, 0))
-        found.append(part)
+        part = given[0].parts(client, sorted(client.ncores()))[0]
+        found.extend([*sources.load(part, 0), part[0].args[0][0]])
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gpumf.distributed.driver._trained", fails)
     with pytest.raises(KeyboardInterrupt):
         fit(ALS(3, device="cpu"), Ratings(*COLUMNS, 7, 3), 2, client=client)
-    assert len(found[0]) == 2 and not any(map(os.path.exists, found[-1][1][0]))
+    assert found[0].nnz == 2 and not any(map(os.path.exists, found[1]))
+
+
+def test_a_worker_that_does_not_answer_is_lost_at_once(kept):
+    """Dask would try for the client's whole timeout to send its part to one that died."""
+
+    class Client:
+        def run(self, function, *arguments, workers, on_error):
+            return {workers[0]: True}
+
+    with pytest.raises(PeerLost, match="tcp://2 was lost"):
+        kept.seen(Client(), ["tcp://1", "tcp://2"])

@@ -1,6 +1,7 @@
 """Where workers put their ratings, and what they all know of them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpumf import ALS
@@ -44,16 +45,33 @@ def test_what_is_known_is_the_same_of_ratings_on_a_device(host):
         assert facts.user_counts.tolist() == [1, 1, 1] and facts.item_counts.tolist() == [1, 2]
         facts.user_counts[:] = 9
         assert ratings.user_counts.tolist() == [1, 1, 1], "others' are added to a copy"
-        with pytest.raises(DataError, match="off the scale 1 to 4"):
-            sources.facts_of(Alone(), ratings, ids, (1, 4))
         unknown = sources.facts_of(Alone(), ratings, ids, None)
         assert (facts.bounds, unknown.bounds, unknown.scale) == ((1, 5), ratings.bounds, None)
 
 
-@pytest.mark.parametrize(("users", "named"), [([0, 3], 3), ([-1, 2], -1)])
-def test_a_position_outside_the_shape_is_named(users, named):
-    columns = np.array(users), np.array([0, 1]), np.ones(2, np.float32)
-    with pytest.raises(DataError, match=f"user {named} is not a position below the 3 of the shape"):
-        sources.numbered(Alone(), columns, (3, 2))
-    ids, placed = sources.numbered(Alone(), (np.array([0, 2]), *columns[1:]), (3, 2))
-    assert list(map(len, ids)) == [3, 2] and placed[0].dtype == np.int32
+def test_what_is_read_lies_in_the_shape_and_on_the_scale():
+    def frame(users=(0, 2)):
+        return pd.DataFrame({"user": users, "item": [0, 1], "rating": [1.0, 5.0]})
+
+    for users, named in (
+        ([0, 3], "user 3 is not a position below the 3 of the shape"),
+        ([-1, 2], "negative user id -1"),
+    ):
+        with pytest.raises(DataError, match=f"partition 0 of those of worker 7, row [01]: {named}"):
+            sources.load([frame(users)], 7, (3, 2))
+    with pytest.raises(DataError, match="off the scale 1 to 4"):
+        sources.load([frame()], 0, None, (1, 4))
+    ids, placed = sources.numbered(Alone(), sources.load([frame(), frame()[:0]], 0, (3, 2)), (3, 2))
+    assert list(map(len, ids)) == [3, 2] and placed.users.tolist() == [0, 2] and placed.users.dtype == np.int32
+
+
+def test_positions_follow_known_ids_and_only_ids_that_rate_have_to_be_known():
+    given = Ratings(
+        [2, 0], [0, 1], [4.0, 3.0], 3, 2, user_ids=np.array([5, 7, 9]), item_ids=np.array(["a", "b"], object)
+    )
+    known = np.array([1, 5, 9]), np.array(["a", "b"], object)
+    placed = sources.of_known([given], known)
+    assert placed.users.tolist() == [2, 1] and placed.items.tolist() == [0, 1]
+    for ids, named in (((known[0][:2], known[1]), "user 9"), ((known[0], np.arange(2)), "item a")):
+        with pytest.raises(DataError, match=f"{named} has no rating in the training set"):
+            sources.of_known([given], ids)

@@ -23,7 +23,7 @@ MODELS = {
     "als": partial(ALS, 4, 0.1, device="cpu", solver="parallel"),
     "als without biases": partial(ALS, 4, 0.1, device="cpu", solver="parallel", biases=False),
     "implicit": partial(ImplicitALS, 4, device="cpu", solver="parallel"),
-    "sgd": partial(SGD, 4, device="cpu", solver="ordered"),
+    "sgd": partial(SGD, 4, device="cpu", solver="ordered", biases=True),
 }
 COLUMNS = ["epoch", "rmse", "mae"]
 

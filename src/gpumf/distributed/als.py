@@ -9,7 +9,6 @@ import numpy as np
 from gpumf import backends
 from gpumf.backends.cpu import als
 from gpumf.distributed.sources import Facts, check_no_repeats, rows_of, shuffled
-from gpumf.distributed.time_model import gather_bytes, reduce_bytes
 from gpumf.models.estimator import Model
 from gpumf.ratings.csr import CompressedRows
 
@@ -76,6 +75,16 @@ def way_of(model, item_sweep, n_users, n_items, workers):
         return "gather" if item_sweep == "auto" else item_sweep
     users, items = gather_bytes(n_users, model.columns, workers), reduce_bytes(n_items, model.columns, workers)
     return "reduce" if items < users else "gather"
+
+
+def gather_bytes(rows, columns, workers):
+    """Bytes that a worker receives, on average, while all rows of factors are gathered."""
+    return 4 * rows * columns * (workers - 1) / workers
+
+
+def reduce_bytes(rows, columns, workers):
+    """Bytes that a worker receives, on average, while the rows' normal equations are added up and scattered."""
+    return 4 * rows * (columns * (columns + 1) / 2 + columns) * (workers - 1) / workers
 
 
 def own_of(bounds, rank):

@@ -12,7 +12,7 @@ def fingerprint(facts):
     """What tells one training set from another: its shape, its mean and a hash of its counts and ids."""
     digest = hashlib.sha256()
     for array in (facts.user_counts, facts.item_counts, facts.user_ids, facts.item_ids):
-        digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(np.ascontiguousarray(array.astype(str) if array.dtype == object else array).tobytes())
     return [facts.n_users, facts.n_items, facts.nnz, facts.mean, digest.hexdigest()]
 
 

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -16,11 +16,11 @@ from typing import Any, Literal, TypeVar
 from gpumf._util.validation import flag, integer, number
 from gpumf.distributed import sgd
 from gpumf.distributed.als import way_of
-from gpumf.distributed.communicator import CommunicationError
-from gpumf.distributed.mailbox import MailboxPlugin, abort
-from gpumf.distributed.program import Job, run
+from gpumf.distributed.communicator import PeerLost
+from gpumf.distributed.mailbox import MailboxPlugin
+from gpumf.distributed.program import Job, train_together
 from gpumf.distributed.sources import Source
-from gpumf.distributed.together import POLL_SECONDS, watched
+from gpumf.distributed.together import POLL_SECONDS, at_once, may_pass
 from gpumf.models.als import ALS, ImplicitALS
 from gpumf.models.checks import DivergedError, check_finite, check_training
 from gpumf.models.factorization import Factorization
@@ -33,10 +33,6 @@ _Trained = TypeVar("_Trained", bound=Factorization)
 
 class TrainingLost(RuntimeError):
     """Workers were lost more often in a row than `attempts` allows, or none is left."""
-
-
-class _Fault(Exception):
-    """An attempt came to nothing for a reason that another one may not meet; `__cause__` has it."""
 
 
 def fit(
@@ -119,6 +115,7 @@ def fit(
         raise ValueError("keep='best' needs a validation set to say which epoch that is")
     attempts, warm_start = integer("attempts", attempts, 1), flag("warm_start", warm_start)
     restart_seconds = number("restart_seconds", restart_seconds, least=0)
+    timeout = number("timeout", timeout, above=0)
     cluster = _Cluster(_client(client), workers)
     _check_model(model, item_sweep, max_rows)
     if isinstance(train, Ratings):
@@ -132,9 +129,6 @@ def fit(
     sources = Source(train, "train"), None if validation is None else Source(validation, "validation")
     job = Job(
         model=_blank(model),
-        training=uuid.uuid4().hex,
-        attempt=0,
-        addresses=(),
         epochs=integer("epochs", epochs, 0),
         begun=None,
         keep=keep,
@@ -147,7 +141,6 @@ def fit(
         max_rows=max_rows,
         checkpoint=str(Path(checkpoint).resolve()) if checkpoint else None,
         every=integer("every", every, 1),
-        timeout=number("timeout", timeout, above=0),
     )
     with model._as_before_if_it_fails(), ExitStack() as stack:
         for source in filter(None, sources):
@@ -155,7 +148,7 @@ def fit(
         clock, learned = Clock(None), None
         if warm_start:
             job, learned = _continued(model, job, train)
-        outcome = _trained(cluster, job, (*sources, learned), clock, attempts, restart_seconds)
+        outcome = _trained(cluster, job, (*sources, learned), clock, attempts, restart_seconds, timeout)
         _keep(model, outcome, clock, train)
     if job.checkpoint:
         Path(job.checkpoint).unlink(missing_ok=True)
@@ -226,34 +219,24 @@ def _keep(model, outcome, clock, train):
     model._finish(clock, None, outcome.rows, (outcome.arrays, outcome.kept))
 
 
-@dataclass
 class _Cluster:
     """The workers that a training runs on, which change as they die and are started again."""
 
-    client: object
-    workers: object
-    _at_first: list = field(init=False)
-    wanted: int = field(init=False)
-
-    def __post_init__(self):
-        self._at_first = sorted(self.alive())
-        if isinstance(self.workers, list | tuple):
-            missing = sorted(set(self.workers) - set(self._at_first))
-            if missing:
+    def __init__(self, client, workers):
+        self.client, self._at_first = client, sorted(client.ncores())
+        if isinstance(workers, list | tuple):
+            if missing := sorted(set(workers) - set(self._at_first)):
                 raise ValueError(f"the client's scheduler has no worker {', '.join(missing)}")
-            self._preferred = list(self.workers)
+            self._preferred = list(workers)
         else:
-            most = len(self._at_first)
-            if not most:
+            if not self._at_first:
                 raise ValueError("the client's scheduler has no workers; start some")
-            self._preferred = self._at_first[: integer("workers", most if self.workers is None else self.workers, 1)]
-            if len(self._preferred) < (self.workers or 1):
-                raise ValueError(f"there are {most} workers, not {self.workers}")
-        self.wanted = len(self._preferred)
-
-    def alive(self):
-        """The addresses of the workers that the scheduler has now."""
-        return set(self.client.ncores())
+            there = len(self._at_first)
+            wanted = there if workers is None else integer("workers", workers, 1)
+            if wanted > there:
+                raise ValueError(f"there are {there} workers, not {wanted}")
+            self._preferred = self._at_first[:wanted]
+        self._wanted = len(self._preferred)
 
     def place(self, seconds):
         """As many addresses as were wanted: those from before, and others in the place of lost ones.
@@ -262,10 +245,10 @@ class _Cluster:
         """
         deadline = time.monotonic() + seconds
         while True:
-            alive = self.alive()
+            alive = set(self.client.ncores())
             found = [address for address in self._preferred if address in alive]
-            found = (found + sorted(alive - set(self._at_first) - set(found)))[: self.wanted]
-            if len(found) == self.wanted or time.monotonic() > deadline:
+            found = (found + sorted(alive - set(self._at_first) - set(found)))[: self._wanted]
+            if len(found) == self._wanted or time.monotonic() > deadline:
                 break
             time.sleep(POLL_SECONDS)
         if not found:
@@ -274,24 +257,47 @@ class _Cluster:
         return found
 
 
-def _trained(cluster, job, given, clock, attempts, restart_seconds):
+def _trained(cluster, job, given, clock, attempts, restart_seconds, timeout):
     """The `Outcome` of the first attempt that comes to its end.
 
     given : (Source to train on, Source to validate with or None, arrays to go on from or None)
     """
     cluster.client.register_plugin(MailboxPlugin())
-    failed = 0
+    failed, training = 0, uuid.uuid4().hex
     for attempt in count():
         addresses, before = cluster.place(restart_seconds), _written(job.checkpoint)
         try:
-            return _attempt(cluster, replace(job, attempt=attempt, addresses=tuple(addresses)), given, clock)
-        except _Fault as fault:
+            given_out = _given_out(cluster.client, addresses, given, clock)
+            arguments = [(job, *own) for own in given_out]
+            running = at_once(cluster.client, training, attempt, addresses, timeout, train_together, arguments)
+            with running as futures, clock.spent_on("transfer"):
+                # Directly from the worker where ratings went to it: by the scheduler takes several times as long.
+                return cluster.client.gather(futures[0], direct=None if job.unique else True)
+        except Exception as error:
+            if not may_pass(error):
+                raise
             failed = 1 if _written(job.checkpoint) != before else failed + 1
             if failed >= attempts:
                 raise TrainingLost(
-                    f"{failed} attempts in a row came to nothing, the last one as {fault}; "
+                    f"{failed} attempts in a row came to nothing, the last one as {error}; "
                     + ("the checkpoint stays" if job.checkpoint else "with checkpoint= less is lost each time")
-                ) from fault.__cause__
+                ) from error
+
+
+def _given_out(client, addresses, given, clock):
+    """[(what to train on, to validate with, arrays to go on from)] by rank, sent to the workers."""
+    *sources, learned = given
+    try:
+        with clock.spent_on("transfer"):
+            parts = [source.parts(client, addresses) if source else [None] * len(addresses) for source in sources]
+            if learned is not None:
+                everywhere = {"workers": addresses, "broadcast": True, "hash": False, "direct": True}
+                (learned,) = client.scatter([learned], **everywhere)
+    except Exception as error:
+        if set(addresses) - set(client.ncores()):
+            raise PeerLost("a worker was lost before it had its ratings") from error
+        raise
+    return [(*own, learned) for own in zip(*parts, strict=True)]
 
 
 def _written(path):
@@ -300,95 +306,3 @@ def _written(path):
         return Path(path).stat().st_mtime_ns if path else None
     except FileNotFoundError:
         return None
-
-
-def _attempt(cluster, job, given, clock):
-    client, futures, (*sources, learned) = cluster.client, [], given
-    try:
-        with clock.spent_on("transfer"):
-            shared = [source and source.parts(client, job.addresses) for source in sources]
-            if learned is not None:
-                everywhere = {"workers": list(job.addresses), "broadcast": True, "hash": False, "direct": True}
-                (learned,) = client.scatter([learned], **everywhere)
-    except Exception as error:
-        if _may_pass(error) or set(job.addresses) - cluster.alive():
-            raise _Fault("a worker was lost before it had its ratings") from error
-        raise
-    train, validation = (part or [(None, [])] * len(job.addresses) for part in shared)
-    try:
-        for rank, (address, some, others) in enumerate(zip(job.addresses, train, validation, strict=True)):
-            futures.append(
-                client.submit(
-                    run,
-                    job,
-                    rank,
-                    some[0],
-                    others[0],
-                    learned,
-                    *some[1],
-                    *others[1],
-                    key=f"gpumf-{job.training}-{job.attempt}-{rank}",
-                    workers=[address],
-                    allow_other_workers=False,
-                    pure=False,
-                    retries=0,
-                )
-            )
-        _watch(cluster, job, futures)
-        with clock.spent_on("transfer"):
-            # Directly from the worker where ratings went to it: by way of the scheduler takes several times as long.
-            return client.gather(futures[0], direct=None if job.unique else True)
-    finally:
-        _end(cluster, job, futures)
-
-
-def _watch(cluster, job, futures):
-    """Wait until all have finished; _Fault or an error of the program as soon as one fails or is gone."""
-    for states, gone in watched(cluster.client, job.addresses, futures):
-        errors = [future.exception() for future, state in zip(futures, states, strict=True) if state == "error"]
-        for error in errors:
-            if not _may_pass(error):
-                raise error
-        if gone:
-            raise _Fault(f"the worker {gone[0]} was lost") from (errors[0] if errors else None)
-        if errors:
-            raise _Fault(f"{type(errors[0]).__name__}: {errors[0]}") from errors[0]
-        if lost := {"cancelled", "lost"} & set(states):
-            raise _Fault(f"a task was {lost.pop()}")
-
-
-def _may_pass(error):
-    """Whether an error is of the connections between workers, not of the program or its ratings."""
-    from distributed import KilledWorker
-    from distributed.comm import CommClosedError
-
-    return isinstance(error, CommunicationError | CommClosedError | KilledWorker)
-
-
-def _end(cluster, job, futures):
-    """Free the workers' threads: those that wait for others are told that it is over, and waited for.
-
-    A worker has one thread. Were its task still waiting when the next attempt's is submitted, this one would queue
-    behind it, and the other workers wait for it in vain. One that cannot be told, as it is stuck in a library, is
-    started again.
-    """
-    client = cluster.client
-    running = _running(cluster, job, futures)
-    if running:
-        client.run(abort, job.training, job.attempt + 1, workers=running, on_error="ignore")
-    deadline = time.monotonic() + job.timeout
-    while running and time.monotonic() < deadline:
-        time.sleep(POLL_SECONDS / 4)
-        running = _running(cluster, job, futures)
-    if running:
-        client.restart_workers(running, raise_for_error=False)
-    client.cancel(futures, force=True)
-
-
-def _running(cluster, job, futures):
-    """The addresses of the workers whose tasks have not ended, of those that there are."""
-    if all(future.status != "pending" for future in futures):
-        return []
-    alive = cluster.alive()
-    pending = zip(job.addresses, futures, strict=False)
-    return [address for address, future in pending if future.status == "pending" and address in alive]

@@ -9,8 +9,8 @@ from typing import Any
 
 from gpumf import backends
 
-_START_SECONDS = 300
-"""For which a client waits for the scheduler, on a machine that may be busy; Dask's default is 30."""
+_START_SECONDS = 120
+"""For which a client tries to reach the scheduler, or a worker; Dask's 30 are too few on a busy machine."""
 
 
 @contextmanager

@@ -12,12 +12,9 @@ from gpumf.distributed import checkpoints, nccl, sources
 from gpumf.distributed.als import ALSWorker, own_of, shard_of, way_of
 from gpumf.distributed.damped import Parts
 from gpumf.distributed.fetching import FetchingALSWorker
-from gpumf.distributed.mailbox import communicator
 from gpumf.distributed.partition import balanced_bounds
 from gpumf.distributed.sgd import SGDWorker, own_blocks
-from gpumf.distributed.shared import mapped
 from gpumf.ratings.damped import Damped
-from gpumf.ratings.ratings import Ratings
 
 
 @dataclass(frozen=True)
@@ -25,8 +22,6 @@ class Job:
     """What is to be trained, for all workers alike.
 
     model : without anything learned
-    training, attempt : of the communicator
-    addresses : of the workers, by rank
     epochs : in all
     begun : (history, epoch whose parameters the model has) to go on from, or None
     keep, stop : as of `Model.fit`
@@ -35,13 +30,9 @@ class Job:
     validated : bool, whether there is a validation set
     item_sweep, max_rows : see `gpumf.distributed.driver.fit`
     checkpoint, every : path or None, and the epochs between two of them
-    timeout : seconds of a collective operation
     """
 
     model: Any
-    training: str
-    attempt: int
-    addresses: tuple
     epochs: int
     begun: tuple | None
     keep: str
@@ -54,7 +45,6 @@ class Job:
     max_rows: int | None
     checkpoint: str | None
     every: int
-    timeout: float
 
 
 @dataclass(frozen=True)
@@ -70,29 +60,13 @@ class Outcome:
     diverged: int | None
 
 
-def load(part, rank):
-    """The columns of a worker's part: arrays, mapped arrays, paths of Parquet files, or pandas DataFrames."""
-    kind, given = part
-    if kind == "arrays":
-        return given
-    if kind == "mapped":
-        return mapped(*given)
-    return sources.read_parquet(given, rank) if kind == "parquet" else sources.of_frames(given, rank)
-
-
-def run(job, rank, train, validation, learned, *frames):
+def train_together(comm, job, train, validation, learned):
     """Train with the other workers. Returns the `Outcome` on rank 0, None on all others.
 
     learned : arrays of all to go on from, or None
-    train, validation : (kind, part) of `load`, where 'frames' stand for so many of `frames`, in this order
+    train, validation : pieces of this worker's part, as of `Source.parts`
     """
-    taken = iter(frames)
-    train, validation = (
-        part if part is None or part[0] != "frames" else (part[0], [next(taken) for _ in range(part[1])])
-        for part in (train, validation)
-    )
-    with communicator(job.training, job.attempt, rank, job.addresses, job.timeout) as comm:
-        return _Training(comm, job, train, validation, learned).run()
+    return _Training(comm, job, train, validation, learned).run()
 
 
 class _Training:
@@ -100,8 +74,8 @@ class _Training:
         started = time.perf_counter()
         self._comm, self._job, model = comm, job, job.model
         self._model = model
-        ids, columns = sources.numbered(comm, load(train, comm.rank), job.shape)
-        ratings = Ratings(*columns, *map(len, ids))
+        loaded = sources.load(train, comm.rank, job.shape, job.scale)
+        ids, ratings = sources.numbered(comm, loaded, job.shape)
         if not model._solver_given:
             model._solver = model.choose(ratings)
         ratings = sources.placed(comm, model, ratings)
@@ -149,11 +123,9 @@ class _Training:
 
     def _errors_of(self, part, bounds):
         """The errors of this worker's users in the validation set; None without one of theirs."""
-        columns, facts = load(part, self._comm.rank), self._facts
-        ids, placed = (facts.user_ids, facts.item_ids), columns[:2]
-        if self._job.unique or placed[0].dtype != np.int32:  # ids, where those of `Ratings` are positions
-            placed = (sources.positions(*some) for some in zip(columns, ids, ("user", "item"), strict=False))
-        ratings = sources.placed(self._comm, self._model, Ratings(*placed, columns[2], *map(len, ids)))
+        ids = self._facts.user_ids, self._facts.item_ids
+        ratings = sources.of_known(sources.load(part, self._comm.rank), ids)
+        ratings = sources.placed(self._comm, self._model, ratings)
         return self._worker.errors(sources.shuffled(self._carrier, ratings, bounds[0]))
 
     def run(self):

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from gpumf.distributed.communicator import PeerLost
+
 
 class SharedColumns:
     """Arrays of one length that are written once, when they are first asked for, and are there until `close`.
@@ -25,10 +27,15 @@ class SharedColumns:
         self._files = [os.memfd_create(self._name) for _ in columns] if hasattr(os, "memfd_create") else []
 
     def seen(self, client, addresses):
-        """Those of some workers who can read the arrays: they are on this machine, and of this user."""
+        """Those of some workers who can read the arrays: they are on this machine, and of this user.
+
+        PeerLost where one does not answer: sending to it would try to connect for as long as the client's timeout.
+        """
         if not self._files:
             return set()
         found = client.run(_reads, self._paths()[0], self._name, workers=list(addresses), on_error="ignore")
+        if lost := sorted(set(addresses) - set(found)):
+            raise PeerLost(f"the worker {lost[0]} was lost")
         return {address for address, reads in found.items() if reads}
 
     def part(self, begin, end):

@@ -1,13 +1,15 @@
 """Where the ratings come from, and how each worker gets those of its users and items."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from gpumf.distributed.partition import owners
-from gpumf.distributed.shared import SharedColumns
+from gpumf.distributed.shared import SharedColumns, mapped
 from gpumf.ratings.checks import DataError
 from gpumf.ratings.csr import CompressedRows
 from gpumf.ratings.ratings import Ratings
@@ -56,45 +58,50 @@ class Source:
     """
 
     def __init__(self, given, name):
-        self._given, self._frames = given, hasattr(given, "to_delayed")
-        if not (isinstance(given, Ratings | str | Path) or self._frames):
+        self._given, self._partitions, self._shared = given, None, None
+        if isinstance(given, str | Path):
+            self._files = parquet_files(given)
+        elif hasattr(given, "to_delayed"):
+            if missing := [name for name in _COLUMNS if name not in given.columns]:
+                raise DataError(f"{name} has no column {', '.join(missing)}; it needs {', '.join(_COLUMNS)}")
+        elif isinstance(given, Ratings):
+            self._given = given.on_host()
+            self._shared = SharedColumns((self._given.users, self._given.items, self._given.values))
+        else:
             raise TypeError(
                 f"{name} must be Ratings, the path of a folder of Parquet files or a Dask DataFrame, not "
                 f"{type(given).__name__}"
             )
-        self._files = parquet_files(given) if isinstance(given, str | Path) else None
-        self._partitions = self._shared = None
 
     def parts(self, client, addresses):
-        """[(part, futures)] by rank, as `gpumf.distributed.program.run` takes them."""
-        n = len(addresses)
-        if self._files is not None:
-            paths, sizes = zip(*self._files, strict=True)
-            return [(("parquet", [paths[k] for k in chosen]), []) for chosen in dealt(sizes, n)]
-        if self._frames:
-            if self._partitions is None:
-                self._partitions = client.compute(self._given.to_delayed())
-            client.gather(client.map(len, self._partitions))  # all there before workers wait for each other
-            chosen = dealt([1] * len(self._partitions), n)
-            return [(("frames", len(some)), [self._partitions[k] for k in some]) for some in chosen]
-        ratings, parts = self._given.on_host(), []
-        columns = ratings.users, ratings.items, ratings.values
-        if self._shared is None:
-            self._shared = SharedColumns(columns)
-        seen, ends = self._shared.seen(client, addresses), np.arange(n + 1) * ratings.nnz // n
-        for address, begin, end in zip(addresses, ends[:-1], ends[1:], strict=True):
-            if address in seen:
-                parts.append((("mapped", self._shared.part(begin, end)), []))
-                continue
-            arrays = tuple(column[begin:end] for column in columns)
-            (there,) = client.scatter([("arrays", arrays)], workers=[address], hash=False, direct=True)
-            parts.append((there, []))
-        return parts
+        """The pieces of each worker, as `load` takes them, by rank: Dask brings what is in memory."""
+        n, given = len(addresses), self._given
+        if self._shared is not None:
+            shape, parts = (given.n_users, given.n_items), []
+            seen, ends = self._shared.seen(client, addresses), np.arange(n + 1) * given.nnz // n
+            for address, begin, end in zip(addresses, ends[:-1], ends[1:], strict=True):
+                if address in seen:
+                    parts.append([partial(_mapped, self._shared.part(begin, end), shape)])
+                    continue
+                columns = (column[begin:end] for column in (given.users, given.items, given.values))
+                parts.append(client.scatter([Ratings(*columns, *shape)], workers=[address], hash=False, direct=True))
+            return parts
+        if isinstance(given, str | Path):
+            pieces, sizes = zip(*self._files, strict=True)
+        else:
+            self._partitions = pieces = self._partitions or client.compute(given.to_delayed())
+            client.gather(client.map(len, pieces))  # all there before workers wait for each other
+            sizes = [1] * len(pieces)
+        return [[pieces[k] for k in chosen] for chosen in dealt(sizes, n)]
 
     def close(self):
         """Let go what was written for the workers."""
         if self._shared is not None:
             self._shared.close()
+
+
+def _mapped(part, shape):
+    return Ratings(*mapped(*part), *shape)
 
 
 def parquet_files(folder):
@@ -115,123 +122,97 @@ def dealt(sizes, n):
     return [sorted(positions) for positions in taken]
 
 
-def read_parquet(paths, worker):
-    """The columns of some Parquet files, one after another; DataError, which names file and worker, of a bad one."""
-    import pyarrow.parquet as pq
+def load(pieces, worker, shape=None, scale=None):
+    """A worker's part of a data set: a list of `Ratings`, each with ids of its own.
 
-    parts = []
-    for path in paths:
-        where = f"{path} (read by worker {worker})"
-        try:
-            table = pq.read_table(path, columns=list(_COLUMNS))
-        except Exception as error:  # what a damaged file makes of Arrow is not bounded by its documentation
-            raise DataError(f"{where}: {error}") from error
-        missing = [name for name in _COLUMNS if name not in table.column_names]
-        if missing:
-            raise DataError(f"{where}: it has no column {', '.join(missing)}; it needs {', '.join(_COLUMNS)}")
-        parts.append(checked_columns([table[name].to_pandas() for name in _COLUMNS], where))
-    return joined(parts)
+    Parameters
+    ----------
+    pieces : of `Source.parts`: paths of Parquet files, pandas DataFrames, `Ratings`, or functions that return these
+    worker : its rank, for messages
+    shape, scale : as of `gpumf.distributed.fit`
 
-
-def of_frames(frames, worker):
-    """The columns of some pandas DataFrames, as `read_parquet`."""
-    parts = []
-    for k, frame in enumerate(frames):
+    Raises
+    ------
+    DataError : as of `Ratings.from_arrays`; it names the file, or the partition, and the worker
+    """
+    loaded = []
+    for k, piece in enumerate(pieces):
+        if isinstance(piece, Ratings):
+            loaded.append(piece)
+            continue
+        if callable(piece):
+            loaded.append(piece())
+            continue
         where = f"partition {k} of those of worker {worker}"
-        missing = [name for name in _COLUMNS if name not in frame]
-        if missing:
-            raise DataError(f"{where}: it has no column {', '.join(missing)}; it needs {', '.join(_COLUMNS)}")
-        parts.append(checked_columns([frame[name] for name in _COLUMNS], where))
-    return joined(parts)
-
-
-def checked_columns(columns, where):
-    """(users, items, values): ids as int64 or as strings, ratings as float32, all there and finite."""
-    for name, column in zip(_COLUMNS, columns, strict=True):
-        if column.isna().any():
-            row = int(column.isna().to_numpy().argmax())
-            raise DataError(f"{where}, row {row}: the {name} is missing; fill it in or remove the rating")
-    *ids, values = columns
-    if values.dtype.kind not in "fiu":
-        raise DataError(f"{where}: ratings of type {values.dtype} are not numbers")
-    with np.errstate(over="ignore"):
-        values = values.to_numpy(np.float32)
-    if not np.isfinite(values).all():
-        row = int((~np.isfinite(values)).argmax())
-        raise DataError(f"{where}, row {row}: the rating is not a finite number; correct or remove it")
-    found = []
-    for name, column in zip(_COLUMNS, ids, strict=False):
-        if column.dtype.kind in "iu":
-            found.append(column.to_numpy(np.int64))
-        elif all(isinstance(value, str) for value in column):
-            found.append(column.to_numpy(str) if len(column) else np.empty(0, np.int64))
-        else:
-            raise DataError(f"{where}: {name} ids of type {column.dtype}; give integers or strings")
-    return *found, values
-
-
-def joined(parts):
-    """Columns of several parts as one; of none, empty ones."""
-    if not parts:
-        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
-    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
+        if isinstance(piece, str):
+            where = f"{piece} (read by worker {worker})"
+            try:
+                piece = pd.read_parquet(piece, columns=list(_COLUMNS))
+            except Exception as error:  # what a damaged file makes of Arrow is not bounded by its documentation
+                raise DataError(f"{where}: {error}") from error
+        if len(piece):
+            checks = {"shape": shape, "scale": scale, "one_user": True, "name": where}
+            loaded.append(Ratings.from_pandas(piece, locate=partial("{}, row {}".format, where), **checks))
+    return loaded
 
 
 def all_ids(comm, ids, side):
     """The distinct ids of all workers, ascending; DataError where some are strings and some integers."""
     every = [some for some in comm.all_gather_object(np.unique(ids)) if len(some)]
-    if len({some.dtype.kind for some in every}) > 1:
+    if len({some.dtype == object for some in every}) > 1:
         raise DataError(f"{side} ids are integers in some parts and strings in others; give all as one of them")
-    return np.unique(np.concatenate(every)) if every else np.empty(0, np.int64)
+    return np.unique(np.concatenate(every))
 
 
-def positions(ids, known, side):
-    """The positions of ids among known ones, ascending, int32; DataError for one that is not there."""
-    if len(ids) == 0:
-        return np.empty(0, np.int32)
-    if len(known) == 0 or ids.dtype.kind != known.dtype.kind:
-        raise DataError(f"{side} {ids[0]} has no rating in the training set; remove it from the validation set")
-    found = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-    strange = known[found] != ids
-    if strange.any():
-        raise DataError(
-            f"{side} {ids[strange.argmax()]} has no rating in the training set; remove it from the validation set"
-        )
-    return found.astype(np.int32)
-
-
-def numbered(comm, columns, shape):
-    """((user ids, item ids), columns of positions), of the training set of which every worker has some ratings.
+def numbered(comm, loaded, shape):
+    """((user ids, item ids), `Ratings`) of the training set, of which every worker has `load`ed some.
 
     Parameters
     ----------
     comm : DaskCommunicator
-    columns : (users, items, values) of this worker, any ratings
+    loaded : list of `Ratings`
     shape : (users, items), where ids are positions already; None where the distinct ids are to be numbered
     """
-    *given, values = columns
-    if not any(comm.all_gather_object(len(values))):
+    if not any(comm.all_gather_object(sum(part.nnz for part in loaded))):
         raise DataError("the training set holds no ratings; check that this is the right place and complete")
-    ids, placed = [], []
-    for k, (side, some) in enumerate(zip(("user", "item"), given, strict=True)):
-        if shape is None:
-            ids.append(all_ids(comm, some, side))
-            placed.append(positions(some, ids[-1], side))
-        else:
-            if some.dtype != np.int32:  # which are of `Ratings`, in which no other is
-                outside = some if some.dtype.kind not in "iu" else _outside(some, shape[k])
-                if len(outside):
-                    raise DataError(f"{side} {outside[0]} is not a position below the {shape[k]} of the shape")
-            ids.append(np.arange(shape[k]))
-            placed.append(some.astype(np.int32, copy=False))
-    return ids, (*placed, values)
+    if shape is not None:
+        ids = tuple(map(np.arange, shape))
+    else:
+        of_sides = ([getattr(part, f"{side}_ids") for part in loaded] for side in ("user", "item"))
+        empty = np.empty(0, np.int64)
+        ids = tuple(
+            all_ids(comm, np.concatenate(some or [empty]), side)
+            for side, some in zip(("user", "item"), of_sides, strict=True)
+        )
+    return ids, of_known(loaded, ids)
 
 
-def _outside(positions, n):
-    """Those of the positions that are not in 0..n-1."""
-    if not len(positions) or 0 <= positions.min() <= positions.max() < n:
-        return positions[:0]
-    return positions[(positions < 0) | (positions >= n)]
+def of_known(loaded, ids):
+    """Parts of a data set as one `Ratings` of positions among known ids, ascending; DataError for an id not there."""
+    columns = [], [], [part.values for part in loaded]
+    for side, known, found in zip(("user", "item"), ids, columns, strict=False):
+        for part in loaded:
+            found.append(_positions(getattr(part, f"{side}s"), getattr(part, f"{side}_ids"), known, side))
+    kinds = np.int32, np.int32, np.float32
+    columns = (
+        some[0] if len(some) == 1 else np.concatenate([np.empty(0, kind), *some])
+        for kind, some in zip(kinds, columns, strict=True)
+    )
+    return Ratings(*columns, *map(len, ids))
+
+
+def _positions(codes, names, known, side):
+    if (names.dtype == object) != (known.dtype == object):
+        found, strange = codes, np.ones(len(names), bool)
+    else:
+        found = np.minimum(np.searchsorted(known, names), len(known) - 1)
+        strange = known[found] != names
+    if strange.any() and (unknown := strange[codes]).any():
+        raise DataError(
+            f"{side} {names[codes[unknown.argmax()]]} has no rating in the training set; remove it from the "
+            "validation set"
+        )
+    return codes if np.array_equal(found, np.arange(len(names))) else found.astype(np.int32)[codes]
 
 
 def placed(comm, model, ratings):
@@ -247,8 +228,6 @@ def facts_of(comm, ratings, ids, scale):
     """
     values = ratings.values
     own = (float(values.min()), float(values.max())) if ratings.nnz else (np.inf, -np.inf)
-    if scale is not None and ratings.nnz and not scale[0] <= own[0] <= own[1] <= scale[1]:
-        raise DataError(f"a rating is off the scale {scale[0]:g} to {scale[1]:g}; correct it, or check the columns")
     counts = ratings.user_counts.copy(), ratings.item_counts.copy()
     sums = np.array([ratings.nnz, float(values.sum(dtype=np.float64))])
     for array in (*counts, sums):

@@ -1,11 +1,12 @@
-"""A program of one's own on all workers of a cluster at once."""
+"""A program on several workers of a cluster at once."""
 
+import time
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from gpumf.distributed.communicator import PeerLost
+from gpumf.distributed.communicator import CommunicationError, PeerLost
 from gpumf.distributed.mailbox import MailboxPlugin, abort, communicator
 
 POLL_SECONDS = 0.2
@@ -31,35 +32,56 @@ def together(client: Any, work: Callable, *arguments: Any, timeout: float = 600.
     PeerLost : a worker died
     """
     client.register_plugin(MailboxPlugin())
-    addresses, training = tuple(sorted(client.ncores())), uuid.uuid4().hex
-    futures = [
-        client.submit(
-            _run, training, rank, addresses, timeout, work, arguments, workers=[address], pure=False, retries=0
-        )
-        for rank, address in enumerate(addresses)
-    ]
-    try:
-        for states, gone in watched(client, addresses, futures):
-            for future, state in zip(futures, states, strict=True):
-                if state == "error":
-                    future.result()
-            if gone:
-                raise PeerLost(f"the worker {gone[0]} was lost")
+    addresses = sorted(client.ncores())
+    with at_once(client, uuid.uuid4().hex, 0, addresses, timeout, work, [arguments] * len(addresses)) as futures:
         return client.gather(futures)
-    except BaseException:
-        client.run(abort, training, 1, on_error="ignore")
-        raise
 
 
-def watched(client, addresses, futures):
-    """Watch tasks, one on each worker, until all have finished.
+@contextmanager
+def at_once(client, training, attempt, addresses, timeout, work, arguments):
+    """Run work(comm, *arguments[rank]) on the worker of each rank, and give the futures, all of which have finished.
+
+    Dask starts a task again somewhere else, but not others that wait for it. So one that fails ends the attempt, and
+    all workers are free again at the end: those that wait for others are told that it is over, and waited for, as
+    the next attempt's tasks would queue behind theirs. A worker that cannot be told is started again.
+
+    client : has registered the `MailboxPlugin`
+    training, attempt, addresses, timeout : of `gpumf.distributed.mailbox.communicator`
+
+    Raises
+    ------
+    what `work` raises on one of them; an error that `may_pass` only where there is no other
+    PeerLost : a worker died
+    """
+    futures = []
+
+    def running():
+        pending = {a for a, future in zip(addresses, futures, strict=False) if future.status == "pending"}
+        return sorted(pending & set(client.ncores())) if pending else []
+
+    try:
+        for rank, address in enumerate(addresses):
+            given = training, attempt, rank, tuple(addresses), timeout, work, arguments[rank]
+            key = f"gpumf-{training}-{attempt}-{rank}"
+            futures.append(client.submit(_run, *given, key=key, workers=[address], pure=False, retries=0))
+        _watch(client, addresses, futures)
+        yield futures
+    finally:
+        if left := running():
+            client.run(abort, training, attempt + 1, workers=left, on_error="ignore")
+        deadline = time.monotonic() + timeout
+        while (left := running()) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS / 4)
+        if left:
+            client.restart_workers(left, raise_for_error=False)
+        client.cancel(futures, force=True)
+
+
+def _watch(client, addresses, futures):
+    """Return when all tasks have finished, as of `at_once`.
 
     The task of a worker that died fails for nobody: it may run there alone, and the scheduler would wait for the
     worker to come back. So the workers are watched too.
-
-    Yields
-    ------
-    (states of the futures, addresses of the workers that are gone), again and again
     """
     from distributed import wait
 
@@ -69,9 +91,26 @@ def watched(client, addresses, futures):
         states = [future.status for future in futures]
         if set(states) == {"finished"}:
             return
-        yield states, sorted(set(addresses) - set(client.ncores()))
+        errors = [future.exception() for future, state in zip(futures, states, strict=True) if state == "error"]
+        errors.sort(key=may_pass)
+        if errors and not may_pass(errors[0]):
+            raise errors[0]
+        if gone := sorted(set(addresses) - set(client.ncores())):
+            raise PeerLost(f"the worker {gone[0]} was lost") from (errors[0] if errors else None)
+        if errors:
+            raise errors[0]
+        if {"cancelled", "lost"} & set(states):
+            raise PeerLost("a task was cancelled or lost")
 
 
-def _run(training, rank, addresses, timeout, work, arguments):
-    with communicator(training, 0, rank, addresses, timeout) as comm:
+def may_pass(error):
+    """Whether an error is of the connections between workers, not of the program or its ratings."""
+    from distributed import KilledWorker
+    from distributed.comm import CommClosedError
+
+    return isinstance(error, CommunicationError | CommClosedError | KilledWorker)
+
+
+def _run(training, attempt, rank, addresses, timeout, work, arguments):
+    with communicator(training, attempt, rank, addresses, timeout) as comm:
         return work(comm, *arguments)

@@ -178,13 +178,14 @@ def summary(frame):
 
 
 def machine(frame):
-    """What `gpumf.distributed.time_model` asks of a worker, from this frame.
+    """What `als_seconds` asks of a worker, from this frame.
 
     One worker's half-sweeps have as many products each, and solve as many rows as there are users, and items: from
     both follow the rates. The bandwidth is that of the users' factors gathered by the most workers, of whom the one
     that waits least for the others is taken.
     """
-    from gpumf.distributed.time_model import Machine, gather_bytes, product_operations, solve_operations
+    from gpumf.distributed.als import gather_bytes
+    from gpumf_study.experiments.cumf._epoch_seconds import Machine, product_operations, solve_operations
 
     (spec, most), f = _shape(frame), int(frame.factors.iloc[0])
     alone = frame[frame.workers == 1].groupby("step").seconds.median()
@@ -195,7 +196,6 @@ def machine(frame):
     return Machine(
         product_operations(spec["nnz"], f) / products,
         solve_operations(1, f, TensorCore.cg_steps) / a_row,
-        np.nan,
         gather_bytes(spec["n_users"], row_bytes(f) / 4, most) / sent,
         0.0,
     )
@@ -211,7 +211,7 @@ def predicted(frame, workers, of=None):
 
     of : dict of n_users, n_items and nnz
     """
-    from gpumf.distributed.time_model import als_seconds
+    from gpumf_study.experiments.cumf._epoch_seconds import als_seconds
 
     f = int(frame.factors.iloc[0])
     shape = {"columns": f, "workers": workers, "steps": TensorCore.cg_steps, "row_bytes": row_bytes(f)}
