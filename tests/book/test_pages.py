@@ -66,3 +66,14 @@ def test_a_page_keeps_to_its_budget_of_words(page):
 @pytest.mark.parametrize("page", [page for page in BUDGETS if page.startswith(("learn/", "results/"))])
 def test_the_answer_comes_first(page):
     assert re.match(r"# [^\n]+\n\n:::\{admonition\} \S", markdown(page))
+
+
+@pytest.mark.parametrize("page", BUDGETS)
+def test_links_to_other_pages_lead_to_one(page):
+    there = {
+        f"{name}{ending}" for name in BUDGETS for ending in (".md", ".ipynb") if (BOOK / f"{name}{ending}").is_file()
+    }
+    here = (BOOK / page).parent
+    linked = re.findall(r"\]\(([^):#]+\.(?:md|ipynb))[)#]", markdown(page))
+    missing = {to for to in linked if (here / to).resolve().relative_to(BOOK).as_posix() not in there}
+    assert not missing, missing
