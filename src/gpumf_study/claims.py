@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,16 @@ def verdict(claim: Claim, found: Estimate) -> str:
     return "partly replicated" if of_sign else "not replicated"
 
 
+@lru_cache(maxsize=16)
+def _taken(table, *files):
+    """What the claims that share a table take from stored results: path, hash of the CSV and device of each."""
+    frames = [results.read(path).frame for path, *_ in files]
+    if len(files) > 1:
+        frames = [frame.assign(machine=device) for frame, (*_, device) in zip(frames, files, strict=True)]
+    frame = pd.concat(frames, ignore_index=True)
+    return frame if table is None else table(frame)
+
+
 def evaluate(claim: Claim, experiment: str) -> dict[str, Any]:
     """Return a row of claims.csv.
 
@@ -144,10 +155,8 @@ def evaluate(claim: Claim, experiment: str) -> dict[str, Any]:
     stored = [] if claim.missing else [results.recorded(experiment, name) for name in devices]
     there = [result for result in stored if result is not None]
     result = there[0] if len(there) == len(devices) else None
-    frames = (
-        [one.frame.assign(machine=one.device) for one in there] if len(devices) > 1 else [one.frame for one in there]
-    )
-    found = claim.estimate(pd.concat(frames, ignore_index=True)) if result else NOTHING
+    files = ((one.path, one.provenance.get("csv_sha256"), one.device) for one in there)
+    found = metrics.estimate(_taken(claim.table, *files), claim.metric, claim.select) if result else NOTHING
     row = {key: getattr(claim, key) for key in ("id", "publication", "figure_or_table", "published")}
     row["statement"] = claim.statement + (f" Missing: {claim.missing}." if claim.missing else "")
     row |= {
