@@ -183,8 +183,9 @@ def _implicit(factors, iterations, **options):
     return Stored("peers_als", "wall", where, scale=1e3 / 5, **options)
 
 
-def _libmf(program, column="wall"):
-    return Stored("peers_sgd", column, {"program": program, "step": "test", "epochs": 3})
+def _libmf(program, epochs=3):
+    where = {"model": program, "x_step": "test", "epoch": epochs, "phase": "end_to_end"}
+    return Stored("peers_sgd", "seconds", where)
 
 
 def _quality(data, factors, metric):
@@ -197,7 +198,7 @@ def _search(model, variant):
 
 
 _IMPLICIT = "implicit 0.7.3 on the same GPU"
-_SURPRISE = Stored("peers_ml100k", "rmse", {"program": "Surprise, SVD", "step": "test"}, repeat="seed")
+_SURPRISE = Stored("peers_ml100k", "value", {"model": "Surprise, SVD", "x_step": "test", "metric": "rmse"})
 _RBM = {"data": "douban-synthetic", "weights": "device", "batches": "device", "part": "epoch"}
 
 ROWS = [
@@ -264,7 +265,7 @@ ROWS = [
     Benchmark(
         *("fit-sgd-k128-s", "SGD: end to end, 20 epochs", NETFLIX, 128, "fast", "s", 0.75, 0.45),
         measured=_fit("SGD", "fast", 128, "wall"),
-        public=Stored("peers_sgd", "wall", {"program": "LIBMF", "step": "test", "epochs": 6}),
+        public=_libmf("LIBMF", 6),
         program="LIBMF 0.9.2, 6 epochs, 16-thread CPU of the same machine",
     ),
     Benchmark(

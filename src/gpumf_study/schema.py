@@ -50,8 +50,6 @@ UNCONVERTED = {
     "kernel_limits",
     "kernel_resources",
     "peers_als",
-    "peers_ml100k",
-    "peers_sgd",
     "rating_counts",
     "rbm_features",
     "rbm_speed",

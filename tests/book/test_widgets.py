@@ -13,8 +13,8 @@ pytestmark = pytest.mark.browser
 STATIC = ROOT / "book/_static"
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 WHERE = {
-    "race": "gpumf/sgd_schemes",
-    "convergence": "gpumf/sgd_learning",
+    "race": "learn/races",
+    "convergence": "learn/races",
     "crossover": "thesis/crossover",
     "roofline": "gpumf/als_versions",
 }

@@ -142,7 +142,7 @@ class DivergenceKernel(KernelSolver, Divergence):
 class Sequential(Divergence):
     """Numba on one core."""
 
-    versions: ClassVar = {"": Version("one core", "sky", "--")}
+    versions: ClassVar = {"": Version("1 thread", "sky", "--")}
     parallel = False
 
     @classmethod
@@ -196,5 +196,5 @@ class Sequential(Divergence):
 class Parallel(Sequential):
     """Numba, users and items over all cores."""
 
-    versions: ClassVar = {"": Version("all cores", "blue", "--")}
+    versions: ClassVar = {"": Version("all threads", "blue", "--")}
     parallel = True

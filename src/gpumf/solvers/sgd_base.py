@@ -263,7 +263,7 @@ class Updates(Descent):
 class Sequential(Updates):
     """Numba on one core, one update after another: the convergence reference."""
 
-    versions: ClassVar = {"": Version("one core, drawn", "red", "--")}
+    versions: ClassVar = {"": Version("1 thread, sampling", "red", "--")}
     parallel = False
 
     @classmethod
@@ -291,7 +291,7 @@ class Sequential(Updates):
 class Parallel(Sequential):
     """Numba, Hogwild over all cores."""
 
-    versions: ClassVar = {"": Version("all cores, drawn", "orange", "--")}
+    versions: ClassVar = {"": Version("all threads, sampling", "orange", "--")}
     parallel = True
 
 

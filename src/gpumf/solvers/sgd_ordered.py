@@ -52,7 +52,7 @@ class Ordered(Descent):
 
     parallel = False
     layout: ClassVar = ("shuffled_blocks",)
-    versions: ClassVar = {"": Version("one core, each once", "indigo", "--")}
+    versions: ClassVar = {"": Version("1 thread, shuffled", "indigo", "--")}
     # side : blocks of a side; of a diagonal's, all may be worked on at the same time
     # row_rates : whether each user and each item has a rate of its own, see the function
     _row_rates: ClassVar = {"row_rates": Option(False, choices=(True, False))}
@@ -91,5 +91,5 @@ class OrderedParallel(Ordered):
     """The same on all cores, diagonal by diagonal of blocks: with the same `side` the same factors, bit for bit."""
 
     parallel = True
-    versions: ClassVar = {"": Version("all cores, each once", "rose", "--")}
+    versions: ClassVar = {"": Version("all threads, shuffled", "rose", "--")}
     options: ClassVar = {"side": Option(32, most=MAX_BLOCKS_A_SIDE), **Ordered._row_rates}

@@ -6,13 +6,11 @@ import xml.etree.ElementTree as ET
 
 import matplotlib
 import numpy as np
-import pandas as pd
 import pytest
 
 from gpumf_study import experiments, results
 from gpumf_study import figure_style as style
 from gpumf_study.experiments.gpumf import sgd_schemes
-from gpumf_study.experiments.gpumf.sgd_schemes import ONCE_EACH
 from outcomes import assert_shows
 from support import ROOT
 
@@ -24,18 +22,17 @@ def part(attribute="figure", *arguments, **named):
     return lambda module, result: getattr(module, attribute)(result.frame, *arguments, **named)
 
 
-def schemes(attribute, beside=(), labels=None):
-    """As of `part`, of the schemes of SGD of which the labels are chosen, with the rows of other results."""
-
-    def draw(module, result):
-        frame = pd.concat([result.frame, *(results.load(name).frame for name in beside)], ignore_index=True)
-        chosen = {} if labels is None else {"labels": [label for label in sgd_schemes.SCHEMES if labels(label)]}
-        return getattr(module, attribute)(frame, **chosen)
-
-    return draw
+def cost(module, result):
+    ended = sgd_schemes.summary(results.load("sgd_schemes").frame)
+    ended = ended[(ended.data == "jester-1") & (ended.device == "cuda") & ~ended.scheme.str.startswith("cu2rec")]
+    return module.figure_cost(module.cost(result.frame, ended), "jester-1")
 
 
-WITH_NETFLIX = ["sgd_netflix"]
+def ladder(module, result):
+    limits = results.load("sgd_limits").frame
+    return module.figure_ladder(result.frame, (limits.x_nnz / limits.x_limit_seconds).iloc[0])
+
+
 # What chapters tell the figures that are not of the frame alone.
 TOLD = {
     "cumf/als_versions": part("figure", "ALS", [("douban-synthetic", 16), ("netflix-synthetic", 100)]),
@@ -46,11 +43,9 @@ TOLD = {
     "cumf/als_versions_roofline": lambda module, result: module.figure_roofline(
         result.frame, results.load("ceilings", result.device).frame, "netflix-synthetic", 100
     ),
+    "gpumf/lost_updates_cost": cost,
+    "gpumf/sgd_netflix_ladder": ladder,
     "gpumf/all_schemes_seconds": part("figure_seconds"),
-    "gpumf/sgd_netflix": part("figure", labels=[ONCE_EACH, "cumf_sgd", "fast"]),
-    "gpumf/sgd_schemes": schemes("figure", WITH_NETFLIX, lambda label: "," not in label),
-    "gpumf/sgd_schemes_cu2rec": schemes("figure", WITH_NETFLIX, lambda label: label.startswith("cu2rec")),
-    "gpumf/sgd_schemes_updates": schemes("figure_updates", WITH_NETFLIX),
     "thesis/parameter_search_als": part("figure", "ALS", "regularization"),
     "thesis/parameter_search_rbm": part("figure", "RBM, thesis", "learning_rate"),
     "thesis/parameter_search_sgd": part("figure", "SGD", "regularization"),

@@ -262,3 +262,34 @@ def figure(frame):
         axis.grid(False)
     figure.colorbar(image, ax=list(axes)).ax.set_xlabel("share of\nupdates", labelpad=10)
     return figure
+
+
+def cost(frame, ended):
+    """Return by scheme what it loses and what that costs on one data set, with the largest number of factors.
+
+    Parameters
+    ----------
+    frame : of `run`
+    ended : of `sgd_schemes.summary`, of the same data set
+
+    Returns
+    -------
+    DataFrame with the index scheme and the columns lost (share of the items' updates), gap and spread (of the RMSE)
+    """
+    table = summary(frame)
+    table = table[(table.factors == table.factors.max()) & table.data.isin(ended.data)].set_index("scheme")
+    return ended.set_index("scheme")[["gap", "spread"]].assign(lost=1 - table.of_items).dropna()
+
+
+def figure_cost(table, data):
+    """Draw the RMSE above the reference against the share of updates lost, of the frame of `cost`."""
+    figure, ((axis,),) = style.panels(height=3.6)
+    axis.axhline(0, color="0.6", linewidth=0.8)
+    for row in table.itertuples():
+        colour = style.COLOURS["purple" if row.lost > 0.01 else "green"]
+        axis.errorbar(100 * row.lost, row.gap, row.spread, fmt="o", color=colour, capsize=2)
+        name = style.LOOKS["SGD", row.Index].name
+        axis.annotate(name, (100 * row.lost, row.gap), (7, -3), textcoords="offset points", size=9)
+    axis.set(xlabel="item updates lost (%)", ylabel=f"test RMSE above the CPU's,\n{style.data_name(data)}")
+    axis.set_xlim(-2, 100 * table.lost.max() + 12)
+    return figure

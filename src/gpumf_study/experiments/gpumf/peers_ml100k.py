@@ -1,4 +1,4 @@
-"""SGD with biases beside the package Surprise on MovieLens 100K: the same folds, searches of the same size.
+"""SGD with biases and the package Surprise on MovieLens 100K: the same folds, searches of the same size.
 
 Every program tries as many settings, fold by fold, on the same tenth of the training ratings that is held out, trains
 on all of them with the one that was best there, and is judged on the fold's test ratings once. Predictions of all are
@@ -8,7 +8,6 @@ alone. Times are of one training at a time, after all others have ended.
 
 import time
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import product
@@ -21,11 +20,11 @@ from tqdm import tqdm
 from gpumf import SGD
 from gpumf._util import threads
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity, load_ratings
-from gpumf_study.experiments.gpumf import sgd_ml100k
-from gpumf_study.findings import Finding, Holds
 
 OURS, SVD, SVD_PLUS_PLUS = "gpumf, SGD", "Surprise, SVD", "Surprise, SVD++"
+OURS_SMALL = "gpumf, SGD, 32 factors"  # with the grid of SVD++
 DEFAULTS, BIASES = "Surprise, SVD, defaults", "Surprise, biases alone"
 
 # An epoch of SVD++ takes longer, and its factors of what a user has rated stand for some of the others.
@@ -53,11 +52,12 @@ PROFILES = {
             OURS: _OF_ALL,
             SVD: _OF_ALL,
             SVD_PLUS_PLUS: _OF_ALL_IMPLICIT,
+            OURS_SMALL: _OF_ALL_IMPLICIT,
             DEFAULTS: {},
             BIASES: {},
         },
-        "seeds": 3,
-        "repeats": 3,
+        "seeds": 5,
+        "repeats": 5,
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic"}
@@ -80,11 +80,8 @@ def run(data, folds, grids, seeds, repeats):
     seeds : int, of the initial factors when the chosen parameters are judged
     repeats : int, timings of each program with its parameters, on the first fold
 
-    Returns
-    -------
-    DataFrame with a row a training: program, fold, step ('choice' on the held-out ratings, 'test', or 'timed'), seed,
-    the parameters, rmse, mae, train (seconds of the epochs), wall (and of what comes before them), version (of
-    Surprise); seconds are those of 'timed' alone
+    `model` is the program. Rows are of x_step 'choice', on the held-out ratings, 'test' or 'timed'; `repeat` is the
+    seed, of 'timed' the timing. Errors and seconds of the phases train and end_to_end have rows of their own.
     """
     ratings = load_ratings(data)
     sets = list(ratings.kfold(5))[:folds]
@@ -95,13 +92,26 @@ def run(data, folds, grids, seeds, repeats):
         best = min((row for row in rows if (row["program"], row["fold"]) == key), key=lambda row: row["rmse"])
         chosen[key] = {name: best[name] for name in grids[key[0]]}
     rows += _all(sets, [(*key, "test", seed, p) for key, p in chosen.items() for seed in range(seeds)])
-    for _ in range(repeats):
-        rows += [_trained(sets, (program, 0, "timed", 0, chosen[program, 0])) for program in grids]
-    frame = pd.DataFrame(rows).assign(data=ratings.name, version=version("scikit-surprise"))
-    seconds = ["train", "wall"]
-    frame[seconds] = frame[seconds].where(frame.step == "timed")
+    for repeat in range(repeats):
+        timed = [_trained(sets, (program, 0, "timed", 0, chosen[program, 0])) for program in grids]
+        rows += [row | {"seed": repeat} for row in timed]
+    frame = in_rows(pd.DataFrame(rows)).assign(data=ratings.name, task="fit", x_version=version("scikit-surprise"))
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
+
+
+_NAMES = {"program": "model", "epochs": "epoch", "seed": "repeat"}
+_NAMES |= {name: f"x_{name}" for name in ("fold", "step", "regularization", "init_std", "learning_rate")}
+
+
+def in_rows(trainings):
+    """Return a row for each error of each training, and for its seconds where it was timed."""
+    timed = trainings[trainings.step == "timed"]
+    rows = [trainings.assign(metric=name, value=trainings[name]) for name in ("rmse", "mae")]
+    rows += [
+        timed.assign(phase=phase, seconds=timed[name]) for name, phase in (("train", "train"), ("wall", "end_to_end"))
+    ]
+    return pd.concat(rows, ignore_index=True).drop(columns=["rmse", "mae", "train", "wall"]).rename(columns=_NAMES)
 
 
 def _combinations(grid):
@@ -130,7 +140,7 @@ def _trained(sets, job):
     train, judge = sets[fold]
     if step == "choice":
         train, judge = train.split(0.1, seed=fold)
-    train_of = _ours if program == OURS else _surprise
+    train_of = _ours if program in (OURS, OURS_SMALL) else _surprise
     predicted, seconds, wall = train_of(program, train, judge, seed, parameters)
     apart = np.clip(predicted, *train.scale) - judge.values
     errors = {"rmse": float(np.sqrt(np.mean(apart**2))), "mae": float(np.abs(apart).mean())}
@@ -171,66 +181,58 @@ def _surprise(program, train, judge, seed, parameters):
     return np.array(predicted), ended - ready, ended - started
 
 
-def summary(frame):
-    """Where each program ends, from the frame of `run`.
-
-    Returns
-    -------
-    DataFrame with the index program: tried (settings a fold), rmse, mae (means over folds and seeds), rmse_spread,
-    mae_spread (standard deviations over the seeds of the means over the folds), train, wall (seconds, medians)
-    """
-    seeds = by_seed(frame).groupby("program", sort=False)
-    means, spreads = seeds[["rmse", "mae"]].mean(), seeds[["rmse", "mae"]].std()
-    choices = frame[(frame.step == "choice") & (frame.fold == 0)].groupby("program").size()
-    table = means.join(spreads.add_suffix("_spread"))
-    table.insert(0, "tried", choices.reindex(table.index, fill_value=1))
-    return table.join(frame[frame.step == "timed"].groupby("program")[["train", "wall"]].median())
-
-
-def at_edges(frame, program):
-    """Of how many folds a program's choice is the least or the most of its grid, see `sgd_ml100k.at_edges`."""
-    grid = ["regularization", "init_std", "learning_rate", "epochs"]
-    return sgd_ml100k.at_edges(frame[frame.program == program], grid)
-
-
 def by_seed(frame):
-    """Means over the folds of what was judged: program, seed, rmse, mae."""
-    tests = frame[frame.step == "test"]
-    return tests.groupby(["program", "seed"], sort=False)[["rmse", "mae"]].mean().reset_index()
+    """Return the means over the folds of the test errors: model, metric, repeat, value."""
+    tests = frame[(frame.x_step == "test") & frame.metric.notna()]
+    return tests.groupby(["model", "metric", "repeat"], sort=False, as_index=False).value.mean()
+
+
+def summary(frame):
+    """Return where each program ends, by program.
+
+    Columns are tried (settings a fold), rmse, mae (means over folds and seeds), rmse_spread, mae_spread (standard
+    deviations over the seeds), train, end_to_end (seconds, medians).
+    """
+    seeds = by_seed(frame).groupby(["model", "metric"], sort=False).value
+    means, spreads = seeds.mean().unstack(sort=False), seeds.std().unstack(sort=False)
+    choices = frame[(frame.x_step == "choice") & (frame.x_fold == 0) & (frame.metric == "rmse")]
+    table = means.join(spreads.add_suffix("_spread"))
+    table.insert(0, "tried", choices.groupby("model").size().reindex(table.index, fill_value=1))
+    return table.join(frame[frame.phase.notna()].groupby(["model", "phase"]).seconds.median().unstack())
 
 
 def figure(frame):
-    """Test RMSE (left) and MAE (right) of each program, a dot a seed."""
+    """Draw test RMSE (left) and MAE (right) of each program, a dot a seed."""
     seeds = by_seed(frame)
-    order = list(seeds.program.unique())[::-1]
+    order = list(seeds.model.unique())[::-1]
     figure, (axes,) = style.panels(columns=2, height=1.3 + 0.3 * len(order), sharey=True)
     for axis, measure in zip(axes, ("rmse", "mae"), strict=True):
-        places = seeds.program.map(order.index)
-        axis.plot(seeds[measure], places, "o", color=style.COLOURS["blue"], alpha=0.5, label="a seed")
+        of = seeds[seeds.metric == measure]
+        axis.plot(of.value, of.model.map(order.index), "o", color=style.COLOURS["blue"], alpha=0.5, label="a seed")
         axis.set_yticks(np.arange(len(order)), order)
-        axis.set(xlabel=f"test {measure.upper()}, mean of {frame.fold.nunique()} folds")
+        axis.set(xlabel=f"test {measure.upper()}, mean of {frame.x_fold.nunique()} folds")
         axis.locator_params(axis="x", nbins=5)
     style.legend(figure, axes[0], 1)
     return figure
 
 
-def _below(frame, measure, peer):
-    """How far ours is below a program's: the difference of the means, and the spread of both over the seeds."""
-    table = summary(frame).reindex([OURS, peer])
-    spread = np.hypot(*table[f"{measure}_spread"].fillna(0))
-    return table[measure][peer] - table[measure][OURS], spread, "rating"
-
-
-FINDINGS = [
-    Finding(
+CLAIMS = [
+    Claim(
         f"peers-ml100k-{measure}-{name}",
         "gpumf",
         None,
-        f"SGD with biases | MovieLens 100K, five folds | by searches of the same size | test {measure.upper()} below "
-        f"that of {peer}",
-        partial(_below, measure=measure, peer=peer),
-        Holds(above=0),
+        f"Test {measure.upper()} of {peer} less that of SGD with as large a search, MovieLens 100K, five folds.",
+        metric="difference",
+        select={
+            "column": "value",
+            "where": {"metric": measure},
+            "over": {"model": peer},
+            "under": {"model": ours},
+        },
+        criterion=above(0),
+        table=by_seed,
+        device="cpu",
     )
     for measure in ("rmse", "mae")
-    for name, peer in (("svd", SVD), ("svd-plus-plus", SVD_PLUS_PLUS))
+    for name, peer, ours in (("svd", SVD, OURS), ("svd-plus-plus", SVD_PLUS_PLUS, OURS_SMALL))
 ]

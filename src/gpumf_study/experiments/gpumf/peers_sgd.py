@@ -1,12 +1,11 @@
-"""SGD beside LIBMF at the size of the Netflix Prize: test RMSE against seconds, on all cores and on the GPU.
+"""SGD and LIBMF on Netflix (synthetic): test RMSE against seconds, on the CPU and on the GPU.
 
 Every program tries as many settings on the same tenth of the training ratings that is held out, each lambda and
 learning rate with one number of epochs, then the best of them with the others, and trains on all of them with what
 was best there. LIBMF gives each row a rate by its gradients (Chin et al. 2015), ours by its number of ratings, once
 also one rate to all; ours has biases, which LIBMF has not. LIBMF tells nothing of its epochs: it is trained anew for
-each number of them, and its seconds of training are what the longest training takes more than the shortest. It is
-built from its source with the machine's vector instructions and threads, the flags twice because it depends on
-setuptools which it reads:
+each number of them, in a new process that has trained before on few ratings. It is built from its source with the
+machine's vector instructions and threads, the flags twice because it depends on setuptools which it reads:
 
     export CFLAGS="-O3 -march=native -DUSEAVX -DUSEOMP -fopenmp" LDFLAGS=-fopenmp
     export CXXFLAGS=$CFLAGS
@@ -34,8 +33,8 @@ from gpumf._util import threads
 from gpumf.models.evaluation import Errors
 from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity, load_ratings, usable_devices, wall_seconds
-from gpumf_study.findings import Finding, Holds, ratio
 
 PEER, CORES, GPU, ONE_RATE = "LIBMF", "gpumf, all cores", "gpumf, GPU", "gpumf, GPU, one rate"
 OURS = {
@@ -51,7 +50,7 @@ _FOR_ALL = {"regularization": [0.01, 0.02, 0.03], "learning_rate": [0.01, 0.02, 
 _GRIDS = {PEER: _BY_ROW, CORES: _BY_ROW, GPU: _BY_ROW, ONE_RATE: _FOR_ALL}
 PROFILES = {
     "quick": {"data": "ml-100k-synthetic", "factors": 16, "epochs": [4, 2], "repeats": 1, "grids": _GRIDS},
-    "full": {"data": "netflix-synthetic", "factors": 128, "epochs": [10, 5, 20], "repeats": 3, "grids": _GRIDS},
+    "full": {"data": "netflix-synthetic", "factors": 128, "epochs": [10, 5, 20], "repeats": 5, "grids": _GRIDS},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
     "grids": {program: {name: of[-1:] for name, of in grid.items()} for program, grid in _GRIDS.items()}
@@ -83,13 +82,9 @@ def run(data, factors, epochs, repeats, grids):
     repeats : int
     grids : dict, program -> regularization and learning_rate -> list of float, all pairs of which are tried
 
-    Returns
-    -------
-    DataFrame with a row a training: program, step ('choice' or 'test'), repeat, factors, regularization,
-    learning_rate, epochs, chosen (whether held-out ratings chose lambda, rate and this number of epochs), train
-    (seconds; missing for LIBMF), wall (seconds from ratings in NumPy, as each program takes them, to factors in
-    NumPy; missing for ours where it is a choice), rmse (on the held-out ratings, or on the test set), threads,
-    version (of LIBMF)
+    Rows are of x_step 'choice', on the held-out ratings, or 'test'; `model` is the program and `epoch` the number of
+    epochs, x_chosen is 1 where held-out ratings chose lambda, rate and this number. Seconds end to end are from
+    ratings in NumPy, as each program takes them, to factors in NumPy; those of training are missing for LIBMF.
     """
     ratings = load_ratings(data)
     train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.2)
@@ -98,25 +93,38 @@ def run(data, factors, epochs, repeats, grids):
     usable = usable_devices()
     for program in [PEER, *(name for name, of in OURS.items() if SGD.solvers()[of["solver"]] in usable)]:
         fit = partial(_fitted, program, factors)
-        what, tried = {"program": program, "factors": factors}, []
+        what, tried = {"model": program, "factors": factors}, []
         with _taken(program, inner) as taken:
             pairs = product(grids[program]["regularization"], grids[program]["learning_rate"])
             for pair in tqdm([*pairs], desc=f"peers_sgd {program}", leave=False):
                 tried += fit(taken, held_out, epochs[:1], *pair, seed=0, timed=False)
             best = min(tried, key=_error)
-            pair = best["regularization"], best["learning_rate"]
+            pair = best["x_regularization"], best["x_learning_rate"]
             tried += fit(taken, held_out, epochs[1:], *pair, seed=0, timed=False)
         best = min(tried, key=_error)
-        rows += [what | {"step": "choice", "repeat": 0, "chosen": row is best} | row for row in tried]
-        what |= {"step": "test"}
+        rows += [what | {"x_step": "choice", "repeat": 0, "x_chosen": int(row is best)} | row for row in tried]
+        what |= {"x_step": "test"}
         with _taken(program, train) as taken:
             for repeat in range(repeats):
-                of_repeat = [best["epochs"]] if repeat else epochs
+                of_repeat = [best["epoch"]] if repeat else epochs
                 judged = fit(taken, test, of_repeat, *pair, seed=repeat, timed=True)
-                rows += [what | {"repeat": repeat, "chosen": row["epochs"] == best["epochs"]} | row for row in judged]
-    frame = pd.DataFrame(rows).assign(data=ratings.name, threads=threads.count(), version=version("libmf"))
+                for row in judged:
+                    rows.append(what | {"repeat": repeat, "x_chosen": int(row["epoch"] == best["epoch"])} | row)
+    frame = in_rows(pd.DataFrame(rows)).assign(
+        data=ratings.name, task="fit", threads=threads.count(), x_version=version("libmf")
+    )
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
+
+
+def in_rows(trainings):
+    """Return a row a training with its RMSE and seconds end to end, and one with its seconds of training."""
+    errors = trainings.assign(metric="rmse", value=trainings.rmse, seconds=trainings.wall)
+    errors["phase"] = np.where(errors.seconds.notna(), "end_to_end", None)
+    training = trainings.dropna(subset="train").assign(phase="train")
+    return pd.concat([errors, training.assign(seconds=training.train)], ignore_index=True).drop(
+        columns=["rmse", "wall", "train"]
+    )
 
 
 def _error(row):
@@ -157,9 +165,9 @@ def _fitted(program, factors, train, judge, epochs, regularization, rate, seed, 
     history = model.fit(train, max(epochs), judge).history.set_index("epoch")
     return [
         {
-            "regularization": regularization,
-            "learning_rate": rate,
-            "epochs": n,
+            "x_regularization": regularization,
+            "x_learning_rate": rate,
+            "epoch": n,
             "train": history.seconds[n],
             "wall": wall_seconds(model, train, n) if timed else np.nan,
             "rmse": history.rmse[n],
@@ -175,7 +183,7 @@ def _libmf(factors, file, mean, judge, epochs, regularization, rate):
     options |= {"lambda_p2": regularization, "lambda_q2": regularization, "quiet": True}
     wall, users, items = _apart(_factorized, options, file)
     rmse = _rmse(users, items, mean, judge)
-    setting = {"regularization": regularization, "learning_rate": rate, "epochs": epochs}
+    setting = {"x_regularization": regularization, "x_learning_rate": rate, "epoch": epochs}
     return setting | {"train": np.nan, "wall": wall, "rmse": rmse}
 
 
@@ -184,6 +192,7 @@ def _factorized(options, file):
     from libmf import mf
 
     triples, model = np.load(file), mf.MF(**options)
+    mf.MF(**options).fit(triples[:10_000])  # what a process does once
     started = time.perf_counter()
     model.fit(triples)
     users, items = model.p_factors(), model.q_factors()
@@ -207,71 +216,80 @@ def _rmse(users, items, mean, ratings):
     )[0]
 
 
-def summary(frame):
-    """Where each program ends, from the frame of `run`.
+def tests(frame):
+    """Return a row a training on all training ratings: program, epochs, chosen, regularization, wall, train, rmse."""
+    frame = frame[frame.x_step == "test"]
+    keys = ["model", "repeat", "epoch", "x_chosen", "x_regularization"]
+    whole = frame[frame.metric == "rmse"].set_index(keys)
+    train = frame[frame.phase == "train"].set_index(keys).seconds
+    found = pd.DataFrame({"rmse": whole.value, "wall": whole.seconds, "train": train.reindex(whole.index)})
+    return found.reset_index().rename(columns={"model": "program", "epoch": "epochs", "x_chosen": "chosen"})
 
-    Returns
-    -------
-    DataFrame with the index program: regularization, epochs (both chosen), wall, train (seconds, medians), rmse
-    (median), seconds_per_epoch (what the most epochs take more than the fewest, wall)
+
+def summary(frame):
+    """Return where each program ends: lambda and epochs chosen, medians of wall, train and rmse, seconds an epoch.
+
+    Those of an epoch are what the most epochs take more than the fewest, end to end.
     """
-    tests = frame[frame.step == "test"]
+    runs = tests(frame).rename(columns={"x_regularization": "regularization"})
     columns = ["regularization", "epochs", "wall", "train", "rmse"]
-    chosen = tests[tests.chosen].groupby("program", sort=False)[columns].median()
-    walls = tests[tests.repeat == 0].groupby("program", sort=False)[["epochs", "wall"]].agg(np.ptp)
+    chosen = runs[runs.chosen == 1].groupby("program", sort=False)[columns].median()
+    walls = runs[runs.repeat == 0].groupby("program", sort=False)[["epochs", "wall"]].agg(np.ptp)
     return chosen.assign(seconds_per_epoch=walls.wall / walls.epochs)
 
 
 def figure(frame):
-    """Test RMSE against seconds of the whole fit (left) and of training (right), a line a program; full: chosen."""
-    tests = frame[frame.step == "test"]
+    """Draw test RMSE against seconds end to end (left) and of training (right), a line a program; full: chosen."""
     figure, (axes,) = style.panels(columns=2, height=3.6, sharey=True)
-    for program, runs in tests.groupby("program", sort=False):
+    for program, runs in tests(frame).groupby("program", sort=False):
         medians = runs.groupby("epochs")[["wall", "train", "rmse"]].median()
         beyond = medians.wall - medians.wall.iloc[0]
         slope = beyond.iloc[-1] / max(medians.index[-1] - medians.index[0], 1)
         train = medians.train.fillna(pd.Series(medians.index * slope, medians.index))
         for axis, seconds in zip(axes, (medians.wall, train), strict=True):
             colour, line = LOOKS[program]
-            colour, chosen = style.COLOURS[colour], medians.index == runs[runs.chosen].epochs.iloc[0]
+            colour, chosen = style.COLOURS[colour], medians.index == runs.epochs[runs.chosen == 1].iloc[0]
             axis.plot(seconds, medians.rmse, line, color=colour, label=program, fillstyle="none")
             axis.plot(seconds[chosen], medians.rmse[chosen], "o", color=colour)
-    for axis, what in zip(axes, ("seconds of a fit", "seconds of training"), strict=True):
+    for axis, what in zip(axes, ("seconds end to end", "seconds of training"), strict=True):
         axis.set(xlabel=what)
         style.log_scale(axis.xaxis)
-    axes[0].set_ylabel(f"test RMSE on {frame.data.iloc[0]}")
+    axes[0].set_ylabel(f"test RMSE, {style.data_name(frame.data.iloc[0])}")
     style.legend(figure, axes[0], 3)
     return figure
 
 
-def _times(frame, program):
-    """LIBMF's wall over the program's, each with its chosen setting: (ratio, spread, 'x')."""
-    tests = frame[(frame.step == "test") & frame.chosen]
-    walls = [tests.wall[tests.program == name] for name in (PEER, program)]
-    return (*ratio(*walls), "x") if all(map(len, walls)) else (np.nan, np.nan, "x")
-
-
-def _rmse_below(frame, program, other=PEER):
-    """The other's RMSE less the program's, each with its chosen setting, and half of what the repeats cover."""
-    tests = frame[(frame.step == "test") & frame.chosen]
-    rmse = tests.groupby("program").rmse.agg(["median", np.ptp]).reindex([other, program])
-    return rmse["median"][other] - rmse["median"][program], np.hypot(*rmse["ptp"]) / 2, "rating"
-
-
-_SETTING = "Netflix twin | 128 factors | by searches of the same size"
-
-
-def _finding(name, program, text, value, above):
-    title = f"SGD, {OURS[program]['solver']}, row_rates | {_SETTING}: {text}"
-    return Finding(f"peers-sgd-{name}", "gpumf", None, title, partial(value, program=program), Holds(above=above))
-
-
-_ONE = partial(_rmse_below, other=ONE_RATE)
-FINDINGS = [
-    _finding(f"{name}-{what}", program, text, value, above)
-    for name, program in (("cores", CORES), ("gpu", GPU))
-    for what, text, value, above in (
-        ("wall", "wall seconds of LIBMF on all cores over its own", _times, 1),
-        ("rmse", "test RMSE below that of LIBMF", _rmse_below, 0),
+def _error_claim(name, statement, other, program):
+    return Claim(
+        f"peers-sgd-{name}",
+        "gpumf",
+        None,
+        f"{statement}, Netflix (synthetic), 128 factors.",
+        metric="difference",
+        select={
+            "column": "value",
+            "where": {"x_step": "test", "x_chosen": 1, "metric": "rmse"},
+            "over": {"model": other},
+            "under": {"model": program},
+        },
+        criterion=above(0),
+        evidence="synthetic",
     )
-] + [_finding("gpu-row-rates", GPU, "test RMSE below that with one rate for all rows", _ONE, 0)]
+
+
+CLAIMS = [
+    Claim(
+        f"peers-sgd-{name}-wall",
+        "gpumf",
+        None,
+        f"Seconds end to end of LIBMF over those of SGD on the {device}, Netflix (synthetic), 128 factors.",
+        evidence="synthetic",
+        missing="a recording with LIBMF's learning rate searched and its process warm",
+    )
+    for name, device in (("cores", "CPU"), ("gpu", "GPU"))
+]
+CLAIMS += [
+    _error_claim("cores-rmse", "Test RMSE of LIBMF less that of SGD on the CPU", PEER, CORES),
+    _error_claim("gpu-rmse", "Test RMSE of LIBMF less that of SGD on the GPU", PEER, GPU),
+    _error_claim("gpu-row-rates", "Test RMSE of SGD with one rate less that with a rate for each row", ONE_RATE, GPU),
+]

@@ -7,7 +7,6 @@ at its edge is told. Other programs are beside it in `peers_ml100k`, with a smal
 
 from itertools import product
 
-import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 from tqdm import tqdm
@@ -111,25 +110,6 @@ def summary(frame):
     """Return by measure the mean test error over folds and seeds, and the standard deviation over the seeds."""
     tests = by_seed(frame).pivot(index="repeat", columns="metric", values="value")[METRICS]
     return pd.DataFrame({"measure": METRICS, "mean": tests.mean().to_numpy(), "spread": tests.std().to_numpy()})
-
-
-def at_edges(frame, names=_GRID):
-    """Return of how many folds the value chosen is the least or the most of its grid, where that has more than two.
-
-    Parameters
-    ----------
-    frame : of `trainings`
-    names : of the parameters that are chosen
-
-    Returns
-    -------
-    Series with the index parameter
-    """
-    tests = frame[(frame.step == "test") & (frame.seed == 0)]
-    grids = {name: np.unique(frame[name][frame.step == "choice"]) for name in names}
-    return pd.Series(
-        {name: int(tests[name].isin(grid[[0, -1]]).sum()) for name, grid in grids.items() if len(grid) > 2}, dtype=int
-    )
 
 
 def _model(kernel, seed, factors, beta, **parameters):

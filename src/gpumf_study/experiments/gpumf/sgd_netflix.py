@@ -4,6 +4,7 @@ The official test set, 128 factors, lambda of cumf (Table 2), and one schedule f
 2017). A full run gives single-threaded schemes as many epochs as say how long they take.
 """
 
+from gpumf_study import figure_style as style
 from gpumf_study.experiments.gpumf import sgd_schemes
 from gpumf_study.experiments.gpumf.sgd_schemes import DRAWN, ONCE_EACH
 
@@ -20,6 +21,47 @@ PROFILES = {
 PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "epochs": 2}
 
 summary, figure = sgd_schemes.summary, sgd_schemes.figure
+
+
+LADDER = ["sequential", "ordered", "ordered_parallel", "gpusgd", "newgpusgd", "bsgd", "kato_hosino", "hogwild"]
+LADDER += ["cu2rec", "cumf_sgd", "fast"]
+
+
+def rates(frame):
+    """Return the updates a second of each version that converged, by its label; medians over epochs."""
+    table = summary(frame).set_index("scheme")
+    return table.updates_per_second[table.last_rmse.notna()]
+
+
+def figure_ladder(frame, bound):
+    """Draw the updates a second of LADDER, each with its number and its share of the roofline bound.
+
+    bound : float, updates a second that no order of the ratings can pass
+    """
+    of = rates(frame)
+    of = of[[label for label in LADDER if label in of]]
+    figure, ((axis,),) = style.panels(height=1.2 + 0.3 * len(of))
+    place = range(len(of))[::-1]
+    on_gpu = frame.drop_duplicates("solver").set_index("solver").device[of.index] == "cuda"
+    colours = [style.COLOURS["green"] if gpu else "0.75" for gpu in on_gpu]
+    axis.barh(
+        place,
+        of,
+        color=[style.COLOURS["purple"] if label == "fast" else c for label, c in zip(of.index, colours, strict=True)],
+    )
+    for at, (label, rate) in zip(place, of.items(), strict=True):
+        share = f", {100 * rate / bound:.2g} % of roofline" if on_gpu[label] else ""
+        axis.annotate(
+            f"{rate / 1e6:,.0f} million{share}", (rate, at), (4, 0), textcoords="offset points", va="center", size=9
+        )
+    axis.set_yticks(place, [style.LOOKS["SGD", label].name for label in of.index])
+    axis.set(
+        xlabel=f"updates a second, {style.data_name(frame.data.iloc[0])}, {frame.factors.iloc[0]} factors",
+        xlim=(of.min() / 2, 12 * of.max()),
+    )
+    style.log_scale(axis.xaxis)
+    axis.grid(axis="y", visible=False)
+    return figure
 
 
 def run(**parameters):

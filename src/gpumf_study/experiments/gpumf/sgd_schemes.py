@@ -151,28 +151,6 @@ def summary(frame):
     return pd.DataFrame(rows)
 
 
-def figure_updates(frame):
-    """Draw updates a second of every scheme (medians over epochs), a panel a data set."""
-    table = summary(frame)
-    names = table.data.unique()
-    height = 1.4 + 0.22 * table.scheme.nunique()
-    figure, (axes,) = style.panels(columns=len(names), height=height, sharey=True)
-    order = list(table.scheme.unique())[::-1]
-    for axis, name in zip(axes, names, strict=True):
-        speeds = table[table.data == name].set_index("scheme").updates_per_second.reindex(order)
-        on_gpu = table.set_index("scheme").device.groupby("scheme").first().reindex(order) == "cuda"
-        for where, colour, label in ((on_gpu, "green", "GPU"), (~on_gpu, "blue", "CPU")):
-            if where.any():
-                place = np.flatnonzero(where)
-                axis.plot(speeds[where], place, "o", color=style.COLOURS[colour], label=label)
-                axis.hlines(place, speeds.min() / 2, speeds[where], color=style.COLOURS[colour], alpha=0.4)
-        axis.set_yticks(np.arange(len(order)), order)
-        axis.set(xlabel="updates a second", title=style.data_name(name))
-        style.log_scale(axis.xaxis)
-    style.legend(figure, axes[0], 2)
-    return figure
-
-
 def figure(frame, data=None, metric="rmse", labels=SCHEMES):
     """Draw test error against epochs and seconds, one line a scheme.
 

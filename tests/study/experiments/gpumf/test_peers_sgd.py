@@ -9,39 +9,27 @@ import pandas as pd
 import pytest
 
 from gpumf_study import figure_style as style
+from gpumf_study import schema
 from gpumf_study.experiments.gpumf import peers_sgd as experiment
-from outcomes import labelled, promise_words
+from outcomes import labelled
 from support import ragged_ratings
 
-COLUMNS = ["program", "step", "repeat", "regularization", "epochs", "chosen", "train", "wall", "rmse"]
+COLUMNS = ["model", "x_step", "repeat", "x_regularization", "epoch", "x_chosen", "train", "wall", "rmse"]
 
 
-def rows(wall=1.0, rmse=0.9, apart=0.0):
+def rows():
     """Two repeats of LIBMF, 10 s at what was chosen, and of the GPU's; and what chose, which counts for nothing."""
-    found = [(experiment.PEER, "choice", 0, 0.05, 50, True, None, 99.0, 0.1)]
+    found = [(experiment.PEER, "choice", 0, 0.05, 50, 1, None, None, 0.1)]
     for repeat in (0, 1):
         for epochs, share, more in ((5, 0.4, 0.1), (20, 1.0, 0.0), (40, 2.0, -0.3))[repeat : 3 - repeat]:
-            chosen, ours = epochs == 20, rmse + more + apart * repeat
+            chosen = int(epochs == 20)
             found.append((experiment.PEER, "test", repeat, 0.05, epochs, chosen, None, 10 * share, 0.92 + more))
-            found.append(("gpumf, GPU", "test", repeat, 0.08, epochs, chosen, share, wall * share, ours))
-    return found
-
-
-def test_programs_are_compared_by_the_wall_and_by_the_error_of_what_was_chosen():
-    for wall, expected in ((1.0, "reproduced"), (10.0, "tie"), (20.0, "contradicted")):
-        assert promise_words("peers-sgd-gpu-wall", COLUMNS, rows(wall=wall)) == expected
-    for rmse, apart, expected in ((0.9, 0.0, "reproduced"), (0.95, 0.0, "contradicted"), (0.91, 0.04, "tie")):
-        assert promise_words("peers-sgd-gpu-rmse", COLUMNS, rows(rmse=rmse, apart=apart)) == expected
-    one_rate = [("gpumf, GPU, one rate", *row[1:-1], 0.85) for row in rows() if row[0] == "gpumf, GPU"]
-    for rmse, expected in ((0.8, "reproduced"), (0.9, "contradicted")):
-        assert promise_words("peers-sgd-gpu-row-rates", COLUMNS, rows(rmse=rmse) + one_rate) == expected
-    assert promise_words("peers-sgd-gpu-row-rates", COLUMNS, rows()) == "missing"
-    assert promise_words("peers-sgd-cores-wall", COLUMNS, rows()) == "missing"
-    assert promise_words("peers-sgd-cores-rmse", COLUMNS, rows()) == "missing"
+            found.append(("gpumf, GPU", "test", repeat, 0.08, epochs, chosen, share, share, 0.9 + more))
+    return schema.validated(experiment.in_rows(pd.DataFrame(found, columns=COLUMNS)).assign(data="a", task="fit"))
 
 
 def test_an_epoch_of_libmf_is_what_more_of_them_take_more(stored):
-    frame = pd.DataFrame(rows(), columns=COLUMNS).assign(data="a")
+    frame = rows()
     table = experiment.summary(frame)
     assert table.seconds_per_epoch[experiment.PEER] == pytest.approx(16 / 35)
     assert (
@@ -84,7 +72,7 @@ def test_libmf_is_trained_on_the_ratings_that_it_is_given(monkeypatch):
         2, 7, 0.1, 0.05, 0.05
     )  # fmt: skip
     assert asked["lambda_p1"] == asked["lambda_q1"] == 0
-    assert row["epochs"] == 7 and row["rmse"] == pytest.approx(np.sqrt(np.mean((4 - judge.values) ** 2)))
+    assert row["epoch"] == 7 and row["rmse"] == pytest.approx(np.sqrt(np.mean((4 - judge.values) ** 2)))
 
 
 def test_a_process_of_its_own():
@@ -106,7 +94,7 @@ def test_ours_has_walls_where_they_are_asked_for_and_rates_of_rows(monkeypatch):
     monkeypatch.setattr(experiment, "wall_seconds", lambda model, *of: fitted.append(model) or 1.0)
     for timed in (True, False):
         found = experiment._fitted("gpumf, all cores", 3, train, judge, [1, 2], 0.1, 0.01, 0, timed)
-        assert [row["epochs"] for row in found] == [1, 2] and all(np.isfinite(row["rmse"]) for row in found)
+        assert [row["epoch"] for row in found] == [1, 2] and all(np.isfinite(row["rmse"]) for row in found)
         assert [row["wall"] == 1 for row in found] == [timed, timed]
     assert len(fitted) == 2 and all(model.options["row_rates"] for model in fitted)
 

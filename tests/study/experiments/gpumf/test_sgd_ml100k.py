@@ -1,6 +1,5 @@
 """SGD on MovieLens 100k, with parameters that held-out ratings choose."""
 
-import pandas as pd
 import pytest
 
 from gpumf_study.experiments.gpumf import sgd_ml100k
@@ -17,12 +16,3 @@ def test_parameters_are_chosen_on_held_out_training_ratings_alone():
         assert (tests.learning_rate == best.learning_rate).all() and (tests.epochs == best.epochs).all()
     assert table.loc["rmse", "mean"] == pytest.approx(frame[frame.step == "test"].rmse.mean())
     assert (table.spread > 0).all()
-
-
-def test_what_is_chosen_at_an_edge_of_the_grid_is_told():
-    columns = ["fold", "step", "seed", "factors", "regularization", "bias_regularization", "learning_rate", "beta"]
-    columns += ["init_std"]
-    rows = [(f, "choice", 0, 4, value, 0, 0.1, 0, 0.1) for f in (0, 1) for value in (1, 2, 3)]
-    tests = [(0, 0, 2), (1, 0, 3), (1, 1, 3), (1, 2, 3)]
-    rows += [(fold, "test", seed, 4, value, 0, 0.1, 0, 0.1) for fold, seed, value in tests]
-    assert sgd_ml100k.at_edges(pd.DataFrame(rows, columns=columns)).to_dict() == {"regularization": 1}

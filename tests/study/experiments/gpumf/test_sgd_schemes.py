@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from gpumf_study import schema
-from gpumf_study.experiments.gpumf import sgd_schemes
+from gpumf_study.experiments.gpumf import sgd_netflix, sgd_schemes
 
 
 def runs():
@@ -45,8 +45,13 @@ def test_schemes_are_summed_up_by_speed_and_by_their_gap_to_one_core_that_takes_
 def test_figures_have_a_line_or_a_dot_a_scheme():
     few = sgd_schemes.figure(runs(), labels=["fast, FP32", "hogwild"])
     assert sorted(line.get_label() for line in few.axes[0].lines) == ["Hogwild", "fast, FP32"]
-    speeds = {line.get_label(): list(line.get_xdata()) for line in sgd_schemes.figure_updates(runs()).axes[0].lines}
-    assert speeds == {"GPU": [200, 100], "CPU": [100, 50]}
+
+
+def test_the_ladder_has_a_bar_with_its_number_for_each_rung():
+    figure = sgd_netflix.figure_ladder(runs().assign(factors=4), bound=400)
+    widths = [bar.get_width() for bar in figure.axes[0].patches]
+    labels = [text.get_text() for text in figure.axes[0].texts]
+    assert widths == [50, 100, 100] and labels[1:] == ["0 million", "0 million, 25 % of roofline"]
 
 
 def test_every_label_of_a_scheme_is_a_kernel_with_options_that_it_has():
