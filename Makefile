@@ -24,7 +24,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help packages book notebook experiment test test-slow test-all test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record canary findings benchmarks readme gains tune suggestion bench-reference data kernels lint format lock clean
+.PHONY: help packages book pdf notebook experiment test test-slow test-all test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record canary findings benchmarks readme gains tune suggestion bench-reference data kernels lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -32,7 +32,7 @@ help: ## list the targets
 
 # What the interpreter of PYTHON has to have, by the names of modules.
 NEEDS = numpy scipy pandas numba matplotlib h5py pyarrow tqdm platformdirs
-book notebook: NEEDS += papermill ipykernel jupyter_book
+book pdf notebook: NEEDS += papermill ipykernel jupyter_book
 test test-slow test-sanitize test-gpu test-gpu-sanitize mutants: NEEDS += pytest hypothesis
 test test-slow test-sanitize: NEEDS += xdist
 test-wheel: NEEDS = pip hatchling numpy
@@ -55,6 +55,9 @@ packages:
 
 book: $(READY) ## run the notebooks that changed, render the book and print where it is
 	$(RUN) book/build.py $(ARGS)
+
+pdf: book ## print the book to build/PROFILE/book.pdf, by Chromium
+	$(RUN) book/pdf.py
 
 notebook: $(READY) ## run one notebook and render: make notebook NB=method PARAMS="-p repeats 3"
 	@test -n "$(NB)" || { echo 'Say which one, as in: make notebook NB=method PARAMS="-p repeats 3"' >&2; exit 2; }

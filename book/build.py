@@ -114,20 +114,21 @@ def default_profile():
     return "full" if backends.available() else "quick"
 
 
+def files(entry):
+    """The names of the pages in a table of contents, in reading order, as 'results/speedups'."""
+    if isinstance(entry, list):
+        for item in entry:
+            yield from files(item)
+    elif isinstance(entry, dict):
+        for key, value in entry.items():
+            if key in ("root", "file"):
+                yield value.removesuffix(".ipynb")
+            else:
+                yield from files(value)
+
+
 def notebooks(book):
-    """The notebooks of the table of contents, in reading order: a list of names as 'thesis/sparsity'."""
-
-    def files(entry):
-        if isinstance(entry, list):
-            for item in entry:
-                yield from files(item)
-        elif isinstance(entry, dict):
-            for key, value in entry.items():
-                if key in ("root", "file"):
-                    yield value.removesuffix(".ipynb")
-                else:
-                    yield from files(value)
-
+    """The notebooks of the table of contents, in reading order: a list of names."""
     toc = yaml.safe_load((book / "_toc.yml").read_text(encoding="utf-8"))
     return [name for name in files(toc) if (book / f"{name}.ipynb").is_file()]
 

@@ -3,7 +3,7 @@
 A paragraph in italics right below a code cell is the caption of what the cell has drawn. `figure_style` writes into
 each SVG what it shows and which CSV file has its numbers: the one becomes the alternative text, the other a download.
 Beside it lies one for narrow screens, here a second image, until `lighter` makes one picture of the two.
-The lines of a kernel get a link to their file, a page links to itself as a notebook and to its experiments.
+The lines of a kernel get a link to their file, a page links to its source and to its experiments.
 """
 
 import json
@@ -12,6 +12,7 @@ import re
 from html import escape, unescape
 from pathlib import Path
 
+import nbformat
 from docutils import nodes
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
@@ -19,6 +20,7 @@ from pygments.lexers import CppLexer, PythonLexer
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
+import chapter
 from gpumf_study import chapters, experiments
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,8 +33,23 @@ _PICTURES = ("image/svg+xml", "image/png")
 def setup(app):
     """Add what the module's docstring says."""
     app.add_transform(Figures)
+    app.connect("config-inited", offer_launch)
     app.connect("build-finished", write_sources)
     return {"parallel_read_safe": True, "env_version": 1}
+
+
+def offer_launch(app, config):
+    """Buttons that open a page's notebook in Colab and in Binder, where the repository has a public address."""
+    options = config.html_theme_options
+    if options.get("repository_url"):
+        options["launch_buttons"] = {
+            "colab_url": _COLAB,
+            "binderhub_url": _BINDER,
+            "notebook_interface": "jupyterlab",
+        }
+
+
+_COLAB, _BINDER = "https://colab.research.google.com", "https://mybinder.org"
 
 
 class Figures(SphinxTransform):
@@ -89,8 +106,8 @@ class Figures(SphinxTransform):
         return facts
 
     def download(self, path, words):
-        """A link to a copy of a file of the repository."""
-        target = Path(os.path.relpath(ROOT, self.env.srcdir), path).as_posix()
+        """A link to a copy of a file, which is named as seen from the repository or from the root."""
+        target = Path(os.path.relpath(ROOT / path, self.env.srcdir)).as_posix()
         return addnodes.download_reference("", words, reftarget=f"/{target}", refdoc=self.env.docname)
 
     def link_kernels(self, cell):
@@ -109,16 +126,21 @@ class Figures(SphinxTransform):
 
     def offer_sources(self):
         """Links to the page as a notebook, and to the experiments that it names."""
-        name = f"book/{self.env.docname}.ipynb"
+        name, run = f"book/{self.env.docname}.ipynb", Path(self.env.doc2path(self.env.docname))
+        page = next(self.document.findall(nodes.section), None)
         if not (ROOT / name).is_file():
+            if page is not None and (ROOT / f"book/{self.env.docname}.md").is_file():
+                source = self.download(f"book/{self.env.docname}.md", "The source of this page.")
+                page += nodes.paragraph("", "", source, classes=["downloads"])
             return
-        words = "This page as a notebook, without its results."
-        links = nodes.paragraph("", "", self.download(name, words), classes=["downloads"])
+        kept = Path(self.env.doctreedir, "notebooks", name)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(chapter.with_numbers(nbformat.read(run, as_version=4)), kept)
+        links = nodes.paragraph("", "", self.download(kept, "This page as a notebook."), classes=["downloads"])
         for number, experiment in enumerate(chapters.named(ROOT / name)):
             links += nodes.Text(", " if number else " Its experiments: ")
             path = f"src/gpumf_study/experiments/{experiments.names()[experiment]}/{experiment}.py"
             links += self.source(path, nodes.literal("", experiment))
-        page = next(self.document.findall(nodes.section))
         page += links
 
 

@@ -124,5 +124,38 @@ def not_run(notebook, failure=None):
     return json.dumps(content).encode()
 
 
+def with_numbers(notebook):
+    """A copy of a notebook that has been run, without outputs, whose prose has numbers in place of their names."""
+    found = {}
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if "scrapbook" in output.get("metadata", {}):
+                name, data = output.metadata["scrapbook"]["name"], output["data"]
+                found[name.removeprefix(_PAPERMILL)] = data[
+                    next(kind for kind in data if kind.endswith("text/plain"))
+                ]
+
+    def number(role):
+        name, _, form = role[1].partition(":")
+        value = found.get(name, "–").strip("'")
+        return format(float(value), form) if form and value != "–" else value
+
+    cells = []
+    for cell in notebook.cells:
+        if "injected-parameters" in cell.metadata.get("tags", []):
+            continue
+        cell = nbformat.from_dict(cell)
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+        else:
+            cell.source = re.sub(r"\{glue:text\}`([^`]*)`", number, cell.source)
+            cell.source = re.sub(r"\{numref\}`[^`]*`", "the figure", cell.source)
+            cell.source = re.sub(r"\{cite\}`([^`]*)`", r"[\1]", cell.source)
+        cells.append(cell)
+    metadata = {key: notebook.metadata[key] for key in ("kernelspec", "language_info") if key in notebook.metadata}
+    return nbformat.v4.new_notebook(cells=cells, metadata=metadata)
+
+
+_PAPERMILL = "application/papermill.record/"
 _FAILED = "This chapter failed on the machine that built this book, and is shown without what it computes."
 _FAILURE_LINES = 20

@@ -1,8 +1,8 @@
 """A Sphinx extension: pages that load little, and say what their elements are.
 
 The theme brings thousands of icons three times: as a script, as a font and as a rule for each. The script goes, since
-the font shows the same; of the font and of the rules those stay whose names are in some page. MathJax comes in
-the parts that the book needs. Of a figure a screen loads the form that fits it. A line of code that has to be broken
+the font shows the same; of the font and of the rules those stay whose names are in some page. Of MathJax the parts
+stay that the book loads. Of a figure a screen loads the form that fits it. A line of code that has to be broken
 goes on further right than it began.
 """
 
@@ -34,11 +34,22 @@ def choose_mathjax(app, config):
     config.mathjax3_config = {"loader": {"load": ["input/tex", "output/chtml", "a11y/assistive-mml"]}}
 
 
+_MATHJAX = "startup.js", "loader.js", "core.js", "input/tex", "output/chtml", "a11y/assistive-mml.js"
+
+
+def prune_mathjax(folder):
+    """Delete what `choose_mathjax` does not load."""
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        if not path.relative_to(folder).as_posix().startswith(_MATHJAX):
+            path.unlink()
+
+
 def lighten(app, error):
     """Take what no page uses out of a finished build, and have images load when they are scrolled to."""
     html = Path(app.outdir)
     if error or app.builder.format != "html":
         return
+    prune_mathjax(html / "_static/mathjax")
     pages = {path: path.read_text(encoding="utf-8") for path in html.rglob("*.html") if "_static" not in path.parts}
     scripts = [path.read_text(encoding="utf-8") for path in html.glob("_static/**/*theme*.js")]
     named = {name for text in (*pages.values(), *scripts) for name in re.findall(r"\bfa-[a-z0-9-]+", text)}

@@ -329,7 +329,7 @@
     const rows = [...table.querySelectorAll("tbody tr")].map((row) => ({ row, cells: [...row.cells].map((cell) => cell.textContent.trim()) }));
     const wanted = {}, says = html("span", { className: "gpumf-says" }), search = html("input", { type: "search" });
     says.setAttribute("aria-live", "polite");
-    const group = (text) => text.replace(/ \(.*/, "");
+    const group = (text) => text.replace(/ \(.*/, ""); // of verdicts without the ratio
     const shown = () => rows.filter(({ row }) => !row.hidden);
     const show = () => {
       const text = search.value.toLowerCase();

@@ -1,5 +1,6 @@
 """The ledger: every claim once, with what was measured and the page that shows it."""
 
+import re
 from html import escape
 
 import pandas as pd
@@ -71,7 +72,7 @@ def as_html(frame):
         measured = not pd.isna(row.value)
         rows.append(
             {
-                "publication": escape(TITLES.get(row.source, "this study")),
+                "publication": escape(re.split(r"[,(]", TITLES.get(row.source, "this study"))[0].strip()),
                 "figure or table": f'<a href="{page}.html">{where}</a>' if page else where,
                 "claim": escape(row.statement),
                 "published": _number(row.published),

@@ -1,8 +1,12 @@
 """The browser that opens pages."""
 
 import shutil
+import subprocess
+import sys
 
 import pytest
+
+from support import ROOT
 
 BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 
@@ -24,3 +28,11 @@ def browser():
     yield chromium
     chromium.close()
     driver.stop()
+
+
+@pytest.fixture(scope="session")
+def html(browser):
+    """The folder of the rendered book, built if need be (but not where no browser would open it)."""
+    build = [sys.executable, ROOT / "book/build.py", "--profile", "quick"]
+    assert subprocess.run(build, stdin=subprocess.DEVNULL).returncode == 0
+    return ROOT / "build/quick/_build/html"

@@ -2,8 +2,6 @@
 
 import gzip
 import re
-import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlparse
 
@@ -26,14 +24,6 @@ def test_notebook_is_kept_without_outputs_and_with_parameters(path):
     assert not any(cell.outputs or cell.execution_count for cell in code)
     (parameters,) = [cell for cell in code if "parameters" in cell.metadata.get("tags", [])]
     assert re.search(r"^profile\b.*=", parameters.source, re.MULTILINE), "build.py sets the parameter `profile`"
-
-
-@pytest.fixture(scope="session")
-def html(browser):
-    """The folder of the rendered book, built if need be (but not where no browser would open it)."""
-    build = [sys.executable, ROOT / "book/build.py", "--profile", "quick"]
-    assert subprocess.run(build, stdin=subprocess.DEVNULL).returncode == 0
-    return ROOT / "build/quick/_build/html"
 
 
 def _failure(request):
@@ -158,22 +148,47 @@ def test_every_page_is_whole_without_a_network(html, page):
 
 
 @pytest.mark.browser
-def test_a_chapter_offers_its_notebook_its_numbers_and_the_lines_of_kernels(html):
-    text = (html / "gpumf/als_versions.html").read_text(encoding="utf-8")
-    reference = f"data/results/{results.reference('als_versions')}/cumf/als_versions.csv"
-    for kept in (ROOT / "book/gpumf/als_versions.ipynb", ROOT / reference):
-        offered = set(re.findall(rf'href="\.\./(_downloads/[^"]*/{kept.name})"', text))
-        assert kept.read_bytes() in [(html / path).read_bytes() for path in offered], kept
-    path, line = re.search(r'href="\.\./(_static/kernels/als/thesis\.cu\.html)#(line-\d+)"', text).groups()
-    source = (html / path).read_text(encoding="utf-8")
-    shown = source[source.index(f'id="{line}"') :].split("</span>")
-    assert "Algorithm 5.2" in "".join(shown[:6])
-    experiments = re.findall(r'href="\.\./(_static/src/gpumf_study/experiments/\w+/(\w+)\.py\.html)"', text)
-    assert {"als_versions", "als_convergence"} <= {name for _, name in experiments}
-    for path, name in experiments:
-        assert f"<h1>src/gpumf_study/experiments/{path.split('/')[-2]}/{name}.py</h1>" in (html / path).read_text(
-            "utf-8"
-        )
+def test_every_page_offers_its_source_and_notebooks_carry_their_numbers(html):
+    for path in rendered(html):
+        name = path.relative_to(html).with_suffix("").as_posix()
+        if not any((ROOT / f"book/{name}{ending}").is_file() for ending in (".md", ".ipynb")):
+            continue  # the search and the index
+        text = path.read_text(encoding="utf-8")
+        (to,) = {one for one in re.findall(r'href="([^"]*_downloads/[^"]*)"', text) if Path(one).stem == path.stem}
+        offered = (path.parent / to).read_text(encoding="utf-8")
+        if to.endswith(".ipynb"):
+            assert not re.search(r"\{(glue|numref|cite)", offered), name
+            assert not any(cell.get("outputs") for cell in nbformat.reads(offered, as_version=4).cells), name
+        else:
+            assert offered == (ROOT / f"book/{name}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.browser
+def test_a_page_offers_the_numbers_of_its_figures_and_its_experiments(html):
+    text = (html / "results/speedups.html").read_text(encoding="utf-8")
+    kept = ROOT / f"data/results/{results.reference('speedups')}/thesis/speedups.csv"
+    offered = set(re.findall(rf'href="\.\./(_downloads/[^"]*/{kept.name})"', text))
+    assert kept.read_bytes() in [(html / path).read_bytes() for path in offered]
+    shown = re.findall(r'href="\.\./(_static/src/gpumf_study/experiments/(\w+)/(\w+)\.py\.html)"', text)
+    assert "speedups" in {name for *_, name in shown}
+    for path, folder, name in shown:
+        page = (html / path).read_text("utf-8")
+        assert f"<h1>src/gpumf_study/experiments/{folder}/{name}.py</h1>" in page
+
+
+@pytest.mark.browser
+def test_lines_of_kernels_lead_to_their_file(html):
+    found = 0
+    for path in rendered(html):
+        for to, line in re.findall(r'href="([^"]*_static/kernels/[^"#]*)#(line-\d+)"', path.read_text("utf-8")):
+            assert f'id="{line}"' in (path.parent / to).read_text(encoding="utf-8")
+            found += 1
+    assert found
+
+
+@pytest.mark.browser
+def test_the_site_is_small(html):
+    assert sum(path.stat().st_size for path in html.rglob("*") if path.is_file()) < 25_000_000
 
 
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -205,8 +220,10 @@ def test_every_page_keeps_to_wcag(html, page):
 
 @pytest.mark.browser
 def test_search_works_without_a_server(html, page):
-    page.goto((html / "search.html").as_uri() + "?q=matrix")
+    """And finds how to install the package."""
+    page.goto((html / "search.html").as_uri() + "?q=install")
     page.wait_for_selector("#search-results li a", timeout=120_000)
+    assert any("quickstart.html" in link for link in page.evaluate(LINKS))
     assert page.problems == []
 
 

@@ -354,6 +354,22 @@ def test_prose_of_a_chapter_that_never_ran_has_dashes_for_numbers():
     assert build.chapter.not_run(prose).decode() == "It takes – s, `seconds` times – (–)."
 
 
+def test_a_notebook_that_is_downloaded_carries_its_numbers():
+    kept = {"text/plain": "0.12345"}
+    number = nbformat.v4.new_output("display_data", kept, metadata={"scrapbook": {"name": "error"}})
+    name = nbformat.v4.new_output("display_data", {"text/plain": "'ml-1m'"}, metadata={"scrapbook": {"name": "data"}})
+    cells = [
+        nbformat.v4.new_code_cell("numbers(error=error)", outputs=[number, name], execution_count=1),
+        nbformat.v4.new_code_cell("profile = 'quick'", metadata={"tags": ["injected-parameters"]}),
+        nbformat.v4.new_markdown_cell("{glue:text}`error:.2f` on {glue:text}`data` ({numref}`fig-a`, {cite}`cumf`)"),
+    ]
+    notebook = build.chapter.with_numbers(nbformat.v4.new_notebook(cells=cells))
+    assert [cell.source for cell in notebook.cells][1] == "0.12 on ml-1m (the figure, [cumf])"
+    assert len(notebook.cells) == 2 and not notebook.cells[0].outputs and notebook.cells[0].execution_count is None
+    nbformat.validate(notebook)
+    assert cells[0].outputs, "the notebook itself keeps them"
+
+
 @pytest.mark.parametrize("damage", [b"", b'{"cells": [', b"[]", b"\xff\xfe", b'{"metadata": 1}'])
 def test_a_damaged_copy_is_named_and_counts_as_none(damage, tmp_path, capsys):
     (tmp_path / "one.ipynb").write_bytes(damage)

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from types import SimpleNamespace
 
 import pytest
 from pygments import highlight
@@ -40,3 +41,15 @@ def test_tables_look_alike_and_images_wait(lighter):
     once = lighter.finished(page)
     assert once == '<table class="dataframe" id="T_a1"><td>1</td></table><img loading="lazy" alt="a" src="a.svg" />'
     assert lighter.finished(once) == once
+
+
+def test_of_mathjax_what_is_loaded_stays(lighter, tmp_path):
+    config = SimpleNamespace()
+    lighter.choose_mathjax(None, config)
+    loaded = [f"{part}.js" for part in config.mathjax3_config["loader"]["load"]] + ["startup.js", "core.js"]
+    for name in [*loaded, "output/chtml/fonts/tex.js", "output/svg.js", "sre/mathmaps/en.json", "tex-svg.js"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    lighter.prune_mathjax(tmp_path)
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {*loaded, "output/chtml/fonts/tex.js"}

@@ -1,7 +1,9 @@
 """What STYLE.md asks of every page: the answer first, and no more words than the table of contents gives."""
 
+import importlib
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -77,3 +79,18 @@ def test_links_to_other_pages_lead_to_one(page):
     linked = re.findall(r"\]\(([^):#]+\.(?:md|ipynb))[)#]", markdown(page))
     missing = {to for to in linked if (here / to).resolve().relative_to(BOOK).as_posix() not in there}
     assert not missing, missing
+
+
+def test_pages_open_in_colab_and_binder_where_the_repository_has_an_address(monkeypatch):
+    pytest.importorskip("sphinx")
+    yaml = pytest.importorskip("yaml")
+    monkeypatch.syspath_prepend(BOOK)
+    captions = importlib.import_module("captions")
+    config = yaml.safe_load((BOOK / "_config.yml").read_text(encoding="utf-8"))
+    options = config["sphinx"]["config"]["html_theme_options"]
+    options["repository_url"] = ""
+    captions.offer_launch(None, SimpleNamespace(html_theme_options=options))
+    assert "launch_buttons" not in options
+    options["repository_url"] = "https://github.com/owner/name"
+    captions.offer_launch(None, SimpleNamespace(html_theme_options=options))
+    assert {"colab_url", "binderhub_url"} <= options["launch_buttons"].keys() and options["path_to_docs"] == "book"
