@@ -62,7 +62,9 @@ def joined(html, names):
     texts = {name: (html / f"{name}.html").read_text(encoding="utf-8") for name in names}
     first = texts[names[0]]
     scripts = {
-        script for text in texts.values() for script in re.findall(r"<script[^>]*mathjax.*?</script>", text, re.I)
+        flat(script)
+        for text in texts.values()
+        for script in re.findall(r"<script[^>]*mathjax.*?</script>", text, re.I)
     }
     settings = {
         script for text in texts.values() for script in re.findall(r"<script>window\.MathJax.*?</script>", text)
