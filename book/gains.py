@@ -12,7 +12,7 @@ from gpumf.ratings.synthetic.recipes import RECIPES
 from gpumf_study import results
 from gpumf_study.experiments import _limits
 from gpumf_study.experiments.cumf import als_versions
-from gpumf_study.experiments.gpumf import sgd_netflix
+from gpumf_study.experiments.gpumf import ceilings, sgd_netflix
 
 # (file, version, the version that it is compared with, what it changes)
 VERSIONS = [
@@ -74,28 +74,28 @@ def measured():
     """What is recorded: a dict version -> `Measured`."""
     als = results.load("als_versions").frame
     found = {}
-    of_thesis = als[(als.data == "douban-synthetic") & (als.factors == 16) & als.kernel.str.startswith("thesis")]
-    found |= _medians(of_thesis[of_thesis.step == "iteration"], "Douban (synthetic), 16 factors, an iteration")
+    of_thesis = als[(als.data == "douban-synthetic") & (als.factors == 16) & als.solver.str.startswith("thesis")]
+    found |= _medians(of_thesis[of_thesis.x_step == "iteration"], "Douban (synthetic), 16 factors, an iteration")
     netflix = als[(als.data == "netflix-synthetic") & (als.factors == 100) & (als.model == "ALS")]
     names = ["wmma_simple", "cumf_cg_fp16", "tensor_core"]
-    fused = netflix[(netflix.step == "iteration") & netflix.kernel.isin(names)]
-    # tensor_core with fewer steps than by default is another version.
-    fused = fused[fused.cg_steps.isna() | (fused.cg_steps == fused.groupby("kernel").cg_steps.transform("max"))]
+    fused = netflix[(netflix.x_step == "iteration") & netflix.solver.isin(names)]
     found |= _medians(fused, "Netflix (synthetic), 100 factors, an iteration")
-    hermitians = netflix[(netflix.kernel == "cumf_cholesky") & netflix.step.str.endswith("get_hermitian")]
+    hermitians = netflix[(netflix.solver == "cumf_cholesky") & netflix.x_step.str.endswith("get_hermitian")]
     loads = {load: f"LOAD={k}" for k, load in enumerate(als_versions.LOADS)}
-    found |= _medians(hermitians.assign(kernel=hermitians.load.map(loads)), "Netflix (synthetic), 100 factors, all A")
-    biases = netflix[(netflix.kernel == "cumf_cholesky") & netflix.step.str.endswith("get_bias")]
-    found |= _medians(biases.assign(kernel="get_bias"), "Netflix (synthetic), 100 factors, all right sides")
+    found |= _medians(
+        hermitians.assign(solver=hermitians.variant.map(loads)), "Netflix (synthetic), 100 factors, all A"
+    )
+    biases = netflix[(netflix.solver == "cumf_cholesky") & netflix.x_step.str.endswith("get_bias")]
+    found |= _medians(biases.assign(solver="get_bias"), "Netflix (synthetic), 100 factors, all right sides")
     solvers = {
         "cumf_lu": "CHOLESKY=0",
         "cumf_cholesky": "CHOLESKY=1",
         "cumf_cg": "A_HALF=0",
         "cumf_cg_fp16": "A_HALF=1",
     }
-    solves = netflix[netflix.kernel.isin(solvers) & netflix.step.str.endswith("solve")]
+    solves = netflix[netflix.solver.isin(solvers) & netflix.x_step.str.endswith("solve")]
     found |= _medians(
-        solves.assign(kernel=solves.kernel.map(solvers)), "Netflix (synthetic), 100 factors, all systems"
+        solves.assign(solver=solves.solver.map(solvers)), "Netflix (synthetic), 100 factors, all systems"
     )
 
     sgd = results.load("sgd_netflix").frame
@@ -110,22 +110,20 @@ def measured():
     epochs = rbm[(rbm.device == "cuda") & (rbm.weights == "device") & (rbm.part == "epoch")]
     names = epochs.kernel.replace("fast", "fast (RBM)")
     what = "Douban (synthetic), 128 units, an epoch"
-    return found | _medians(epochs.assign(kernel=names, seconds=epochs.epoch_seconds), what, "rbm_speed")
+    epochs = epochs.rename(columns={"part": "x_step", "limit_seconds": "x_limit_seconds"})
+    return found | _medians(epochs.assign(solver=names, seconds=epochs.epoch_seconds), what, "rbm_speed")
 
 
 def _medians(frame, what, result="als_versions"):
-    """For each kernel the sum over its steps of the medians."""
-    steps = frame.groupby(["kernel", "step" if "step" in frame else "part"])[["seconds", "limit_seconds"]].median()
-    sums = steps.groupby("kernel").sum()
-    return {row.Index: Measured(what, row.seconds, row.limit_seconds, result) for row in sums.itertuples()}
+    """For each solver the sum over its steps of the medians."""
+    steps = frame.groupby(["solver", "x_step"])[["seconds", "x_limit_seconds"]].median()
+    sums = steps.groupby("solver").sum()
+    return {row.Index: Measured(what, row.seconds, row.x_limit_seconds, result) for row in sums.itertuples()}
 
 
 def _bound(moved, flops):
-    """Seconds of these bytes and operations at the ceilings that were measured with the recorded limits."""
-    frame = results.load("kernel_limits").frame
-    frame = frame[~frame.kernel.str.contains("tensor_core")]
-    # A limit is the longer one of two times, so that the largest quotient is the ceiling.
-    return max(moved / (frame.bytes / frame.limit_seconds).max(), flops / (frame.flops / frame.limit_seconds).max())
+    """Seconds of these bytes and operations at the recorded ceilings of the GPU."""
+    return _limits.limit_seconds(moved, flops, ceilings.of(results.load("ceilings").frame), "")
 
 
 def diverged():

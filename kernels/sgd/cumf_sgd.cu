@@ -16,7 +16,7 @@
 // Rows of up to 64 factors take a part of a warp (common/vec4_rows.cuh). The sums and the update itself are FP32.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
 //                        seconds  % of roofline  gain
-//     cumf_sgd           0.0228   8.7            2.31 x over hogwild
+//     cumf_sgd           0.0228   8.8            2.31 x over hogwild
 //     cumf_sgd, blocked  0.17     1.2            0.134 x over cumf_sgd
 #include "common/vec4_rows.cuh"
 

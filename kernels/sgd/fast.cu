@@ -44,7 +44,7 @@
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
 //                 seconds  % of roofline  gain
 //     fast, FP32  0.0106   19             2.15 x over cumf_sgd
-//     fast        0.0114   17             0.93 x over fast, FP32
+//     fast        0.0114   18             0.93 x over fast, FP32
 #include "common/vec4_rows.cuh"
 #include "common/random.cuh"
 #include "sgd/geometry.cuh"

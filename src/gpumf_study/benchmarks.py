@@ -167,7 +167,7 @@ ITERATION = "an iteration"
 
 
 def _iteration(model, solver, factors):
-    where = {"data": "netflix-synthetic", "model": model, "kernel": solver, "factors": factors, "step": "iteration"}
+    where = {"data": "netflix-synthetic", "model": model, "solver": solver, "factors": factors, "x_step": "iteration"}
     return Stored("als_versions", "seconds", where, scale=1e3)
 
 
@@ -232,12 +232,12 @@ ROWS = [
     ),
     Benchmark(
         *("als-hugewiki-s", f"ALS, 2.8 billion ratings: {ITERATION}", HUGEWIKI, 100, "tensor_core", "s", 2),
-        measured=Stored("als_hugewiki", "seconds", {"step": "iteration"}, repeat="iteration"),
+        measured=Stored("als_hugewiki", "seconds", {"x_step": "iteration"}, repeat="x_iteration"),
     ),
     Benchmark(
         *("als-streamed-s", f"ALS, ratings streamed from the host: {ITERATION}", HUGEWIKI, 100, "tensor_core", "s"),
         *(3, 1.5),
-        measured=Stored("als_streamed", "seconds", {"step": "iteration"}, repeat="iteration"),
+        measured=Stored("als_streamed", "seconds", {"x_step": "iteration"}, repeat="x_iteration"),
     ),
     Benchmark(
         *("sgd-k128-gups", "SGD: updates a second", NETFLIX, 128, "fast", "billion/s", 5, 8, True),
@@ -286,11 +286,11 @@ ROWS = [
     Benchmark("fold-in-p99-ms", "Fold in one user, rank 500,000 items: 99th percentile", "", None, "", "ms", 1),
     Benchmark(
         *("compile-cold-s", "Compile the kernels of a first fit, empty cache", "", 100, "tensor_core", "s", 2.0),
-        measured=Stored("startup", "seconds", {"step": "compile", "factors": 100}),
+        measured=Stored("startup", "seconds", {"task": "compile", "factors": 100}),
     ),
     Benchmark(
         *("import-s", "import gpumf in a new process", "", None, "", "s", 0.4, 0.25),
-        measured=Stored("startup", "seconds", {"step": "import"}),
+        measured=Stored("startup", "seconds", {"task": "import"}),
     ),
     Benchmark(
         *("als-ml20m-d2048-s", "ImplicitALS: an epoch", ML20M, 2048, "", "s", 1, 0.3),

@@ -237,4 +237,4 @@ def _precedence(page):
     return page.startswith(_OVERVIEWS), not page.startswith("results/")
 
 
-_OVERVIEWS = "use/", "results/benchmark", "gpumf/performance"  # they lead through what other pages show
+_OVERVIEWS = "use/", "results/benchmark"  # they lead through what other pages show

@@ -30,14 +30,8 @@ _WITHIN_A_RUN = {"epoch", "phase", "seconds", "metric", "value"}
 # Experiments whose frames have other columns.
 UNCONVERTED = {
     "all_schemes",
-    "als_convergence",
-    "als_hugewiki",
     "als_implicit_cpu",
-    "als_scaling",
-    "als_streamed",
-    "als_versions",
     "blend_ml100k",
-    "ceilings",
     "cpu_baselines",
     "data_sets",
     "first_comparison",
@@ -46,18 +40,13 @@ UNCONVERTED = {
     "hugewiki_gpus",
     "hugewiki_gpus_sgd",
     "implicit_quality",
-    "kernel_counters",
-    "kernel_limits",
-    "kernel_resources",
     "peers_als",
-    "rating_counts",
     "rbm_features",
     "rbm_speed",
     "rbm_tuning",
     "several_gpus",
     "sgd_douban",
     "stale_rbm",
-    "startup",
 }
 
 

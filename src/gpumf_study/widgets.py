@@ -186,7 +186,7 @@ def crossover(frame: pd.DataFrame, static: Figure) -> Widget:
 
 
 def roofline(frame: pd.DataFrame, ceilings: pd.DataFrame, static: Figure) -> Widget:
-    """Both half-sweeps of every version of ALS under the measured roofs of the GPU.
+    """User and item updates of every solver of ALS under the measured roofs of the GPU.
 
     Parameters
     ----------
@@ -194,23 +194,22 @@ def roofline(frame: pd.DataFrame, ceilings: pd.DataFrame, static: Figure) -> Wid
     ceilings : DataFrame, that of the experiment `ceilings`, of the same device
     static : Figure of the same
     """
-    roofs = ceilings[ceilings.device == "cuda"].set_index("ceiling").value
-    frame = frame[(frame.model == "ALS") & (frame.device == "cuda") & frame.step.isin(["users", "items"])]
+    roofs = ceilings[ceilings.device == "cuda"].set_index("metric").value
+    frame = frame[(frame.model == "ALS") & (frame.device == "cuda") & frame.x_step.isin(["users", "items"])]
     settings = []
     for (data, factors), of_setting in frame.groupby(["data", "factors"], sort=False):
         versions = []
-        for kernel, runs in of_setting.groupby("kernel", sort=False):
-            runs = runs[runs.cg_steps.isna() | (runs.cg_steps == runs.cg_steps.max())]
-            look = style.LOOKS["ALS", str(kernel)]
+        for solver, runs in of_setting.groupby("solver", sort=False):
+            look = style.LOOKS["ALS", str(solver)]
             versions.append(
                 {
                     "name": look.name,
                     "colour": style.COLOURS[look.colour],
-                    "products": "fp16" if kernel == "tensor_core" else "fp32",
-                    "steps": [_placed(side, runs[runs.step == side], roofs) for side in ("users", "items")],
+                    "products": "fp16" if solver == "tensor_core" else "fp32",
+                    "steps": [_placed(side, runs[runs.x_step == side], roofs) for side in ("users", "items")],
                 }
             )
-        settings.append({"name": f"{data}, {factors} factors", "versions": versions})
+        settings.append({"name": f"{style.data_name(str(data))}, {factors} factors", "versions": versions})
     names = {"copy_bytes_per_second": "bandwidth", "fp16_flops": "fp16", "fp32_flops": "fp32"}
     data = {"settings": settings, "roofs": {key: float(f"{roofs[name]:.4g}") for name, key in names.items()}}
     alt = "Operations a second of the versions of ALS against operations a byte, under the roofs measured on the GPU."
@@ -218,9 +217,9 @@ def roofline(frame: pd.DataFrame, ceilings: pd.DataFrame, static: Figure) -> Wid
 
 
 def _placed(side, runs, roofs):
-    """Where a half-sweep stands: by the bytes that it cannot avoid, and by those of one row a rating."""
-    flops, least = runs.flops.iloc[0], runs.bytes.iloc[0]
-    gathered = least + runs.gather_seconds.iloc[0] * roofs["copy_bytes_per_second"]
+    """Where an update stands: by the bytes that it cannot avoid, and by those of one row a rating."""
+    flops, least = runs.x_flops.iloc[0], runs.x_bytes.iloc[0]
+    gathered = least + runs.x_gather_seconds.iloc[0] * roofs["copy_bytes_per_second"]
     seconds = runs.seconds.median()
     names = ("seconds", "rate", "intensity", "gathered")
     return {"side": side} | dict(

@@ -33,11 +33,11 @@ def test_the_reading_order_has_every_source():
 def test_gains_are_ratios_of_medians(readme):
     frame = results.load("als_versions").frame
     frame = frame[(frame.data == "netflix-synthetic") & (frame.factors == 100) & (frame.model == "ALS")]
-    frame = frame[frame.load.fillna("coalesced") == "coalesced"]
+    frame = frame[frame.variant.fillna("coalesced") == "coalesced"]
 
     def solve(kernel):
-        of_kernel = frame[frame.kernel == kernel]
-        return sum(of_kernel.seconds[of_kernel.step == f"{side} solve"].median() for side in ("users", "items"))
+        of_kernel = frame[frame.solver == kernel]
+        return sum(of_kernel.seconds[of_kernel.x_step == f"{side} solve"].median() for side in ("users", "items"))
 
     (row,) = [line for line in readme.gains.table().splitlines() if "direct.cu` | `CHOLESKY=1` |" in line]
     assert f"| {solve('cumf_lu') / solve('cumf_cholesky'):.3g} x | `CHOLESKY=0` |" in row
@@ -81,10 +81,10 @@ def test_headers_have_the_recorded_gains(readme):
 
 def test_what_a_roofline_leaves_is_recorded_or_reckoned_for_the_same_work(readme):
     found, frame = readme.gains.measured(), results.load("als_versions").frame
-    chosen = frame[(frame.data == "netflix-synthetic") & (frame.kernel == "tensor_core") & (frame.factors == 100)]
-    chosen = chosen[(chosen.step == "iteration") & (chosen.model == "ALS")]
+    chosen = frame[(frame.data == "netflix-synthetic") & (frame.solver == "tensor_core") & (frame.factors == 100)]
+    chosen = chosen[(chosen.x_step == "iteration") & (chosen.model == "ALS")]
     share = found["tensor_core"].limit / found["tensor_core"].seconds
-    assert share == pytest.approx(chosen.fraction_of_limit.median(), rel=0.05)
+    assert share == pytest.approx((chosen.x_limit_seconds / chosen.seconds).median(), rel=0.05)
     assert found["fast"].limit == found["hogwild"].limit and 0 < found["fast"].limit < found["fast"].seconds
 
 

@@ -16,7 +16,7 @@ WHERE = {
     "race": "learn/races",
     "convergence": "learn/races",
     "crossover": "thesis/crossover",
-    "roofline": "gpumf/als_versions",
+    "roofline": "learn/roofline",
 }
 
 

@@ -209,7 +209,7 @@ def test_a_device_that_is_too_small_is_told_so_at_once(host):
 
 def test_als_learns_what_is_generated(host):
     frame = als_hugewiki.run("hugewiki-small-synthetic", factors=5, iterations=2)
-    rmse = frame.rmse.dropna()
+    rmse = frame.value.dropna()
     assert len(rmse) == 3 and (rmse.diff().iloc[1:] < 0).all()
-    seconds = frame[frame.iteration > 0].pivot(index="iteration", columns="step", values="seconds")
+    seconds = frame[frame.x_iteration > 0].pivot(index="x_iteration", columns="x_step", values="seconds")
     np.testing.assert_allclose(seconds["users"] + seconds["items"], seconds["iteration"])

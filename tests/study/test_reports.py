@@ -3,7 +3,6 @@
 import subprocess
 
 import pandas as pd
-import pytest
 
 from gpumf_study import claims, experiments, findings, reports, results
 from gpumf_study.claims import Claim
@@ -42,30 +41,6 @@ def test_coverage_counts_artefacts_and_not_findings():
     counts = reports.coverage(frame)
     assert counts.measured.to_dict() == {"thesis": 1, "cu2rec": 0, "cumf": 0, "newgpusgd": 0, "esgd": 0}
     assert counts.artefacts.to_dict() == {"thesis": 21, "cu2rec": 4, "cumf": 10, "newgpusgd": 5, "esgd": 4}
-
-
-def test_a_row_is_shown_with_its_spread_its_unit_and_what_was_promised(store):
-    store("startup", pd.DataFrame({"step": "import", "factors": 0, "seconds": [0.2, 0.3, 0.4]}))
-    row = reports.overview("import-seconds").loc["import-seconds"]
-    assert row.measured == "0.3 ± 0.1 s" and row.promised == "target 0.4, stretch 0.25" and row.word == "target"
-    assert reports.overview("newgpusgd-fig-12-bdmovie").word.to_list() == ["not testable"]
-    with pytest.raises(ValueError, match="no findings whose ids begin with 'nothing'"):
-        reports.overview("nothing")
-
-
-def test_findings_are_printed_with_their_bounds_below_their_names(store, capsys):
-    store("startup", pd.DataFrame({"step": "import", "factors": 0, "seconds": [0.25, 0.3, 0.35]}))
-    assert reports.main() == 0
-    header, *lines = capsys.readouterr().out.splitlines()
-    (line,) = [line for line in lines if line.split()[:1] == ["import-seconds"]]
-
-    def below(name):
-        end = header.index(f" {name} ") + len(name) + 1
-        return line[:end].split()[-1]
-
-    shown = {name: below(name) for name in ("value", "low", "high", "unit", "target", "stretch")}
-    assert shown == {"value": "0.3", "low": "0.25", "high": "0.35", "unit": "s", "target": "0.4", "stretch": "0.25"}
-    assert line.split()[-1] == "target" and header.split()[-1] == "word"
 
 
 def test_make_records_one_experiment_or_all():

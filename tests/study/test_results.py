@@ -10,12 +10,12 @@ import pytest
 
 from gpumf import ALS, ImplicitALS, backends
 from gpumf.ratings import DataError, dataset_names, load_dataset
-from gpumf_study import experiments, results
+from gpumf_study import experiments, results, schema
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import __main__ as command_line
 from gpumf_study.experiments import _limits
 from gpumf_study.experiments.cumf import als_versions
-from gpumf_study.experiments.gpumf import als_convergence, kernel_counters
+from gpumf_study.experiments.gpumf import kernel_counters
 from gpumf_study.experiments.thesis import elementwise_cube, first_comparison
 from support import ragged_ratings
 
@@ -209,41 +209,27 @@ def test_a_limit_is_the_longer_time_at_the_rate_of_the_units_that_do_the_work():
 
 
 def test_the_versions_of_cumf_are_timed_by_phases_and_loads(host):
-    train, rows = ragged_ratings(seed=1), []
+    train, frames = ragged_ratings(seed=1), []
     ceilings = {"copy_bytes_per_second": 1e12, "fp32_flops": 1e12, "fp16_flops": 1e13}
     for model in (
         ALS(5, solver="cumf_cg_fp16", device="emulator", biases=False),
         ImplicitALS(5, solver="cumf_lu", device="emulator"),
     ):
         for load in als_versions.LOADS:
-            rows += als_versions._timings(model, train, load, ceilings, 2)
-    frame = pd.DataFrame(rows, columns=als_versions.COLUMNS)
-    hermitian = frame[frame.step == "users get_hermitian"]
+            frames.append(als_versions._timings(model, train, load, ceilings, 2))
+    frame = schema.validated(pd.concat(frames, ignore_index=True))
+    hermitian = frame[frame.x_step == "users get_hermitian"]
     assert (
-        hermitian.groupby(["kernel", "load"]).size().eq(2).all()
-        and hermitian.groupby("kernel").load.nunique().eq(3).all()
+        hermitian.groupby(["solver", "variant"]).size().eq(2).all()
+        and hermitian.groupby("solver").variant.nunique().eq(3).all()
     )
-    others = frame[~frame.step.str.endswith("get_hermitian")]
-    assert (others.load == "coalesced").all() and others.groupby(["kernel", "step"]).size().eq(2).all()
-    explicit, implicit = (set(others.step[others.model == name]) for name in ("ALS", "ImplicitALS"))
+    others = frame[~frame.x_step.str.endswith("get_hermitian")]
+    assert (others.variant == "coalesced").all() and others.groupby(["solver", "x_step"]).size().eq(2).all()
+    explicit, implicit = (set(others.x_step[others.model == name]) for name in ("ALS", "ImplicitALS"))
     assert {"users", "items", "iteration", "users get_bias", "items solve"} <= explicit
     assert implicit - explicit == {"users get_gram", "items get_gram"}
-    assert (frame.cg_steps.notna() == (frame.kernel == "cumf_cg_fp16")).all()
-    assert (frame.fraction_of_limit > 0).all() and frame.gather_seconds[frame.step == "users solve"].isna().all()
-
-
-def test_the_summary_of_convergence_is_against_one_core():
-    rows = [
-        ("a", kernel, "cpu", epoch, rmse + epoch, 1.0)
-        for kernel, rmse in (("sequential", 1), ("x", 1.5))
-        for epoch in (0, 1)
-    ]
-    table = als_convergence.summary(pd.DataFrame(rows, columns=["data", "kernel", "device", "epoch", "rmse", "mae"]))
-    assert (
-        list(table.rmse_difference) == [0, 0.5]
-        and list(table.mae_difference) == [0, 0]
-        and list(table.rmse) == [2, 2.5]
-    )
+    assert (frame.x_cg_steps.notna() == (frame.solver == "cumf_cg_fp16")).all()
+    assert (frame.x_limit_seconds > 0).all() and frame.x_gather_seconds[frame.x_step == "users solve"].isna().all()
 
 
 COUNTED = """==PROF== Connected to process 12
@@ -262,7 +248,7 @@ ratio","launch__waves_per_multiprocessor"
 
 def test_counters_are_read_from_nsight_computes_page():
     frame = kernel_counters.parse(COUNTED)
-    values = frame.set_index(["kernel", "side", "metric"]).value.sort_index()
+    values = frame.set_index(["x_kernel", "x_side", "metric"]).value.sort_index()
     users, items = values["tensor_core", "users"], values["tensor_core", "items"]
     assert dict(users) == {
         "duration": 1234,
@@ -274,7 +260,7 @@ def test_counters_are_read_from_nsight_computes_page():
     assert (
         values["get_hermitian", "items", "duration"] == 98 and "tensor pipe" not in values["get_hermitian", "users"]
     )
-    assert set(frame.unit[frame.metric == "duration"]) == {"ns"}
+    assert set(frame.x_unit[frame.metric == "duration"]) == {"ns"}
 
 
 def test_without_nsight_compute_one_sentence_says_what_is_missing(monkeypatch):

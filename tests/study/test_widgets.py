@@ -104,7 +104,7 @@ def test_settings_are_those_with_a_winner():
 
 def test_marks_stand_under_their_roofs():
     data = widgets.roofline(frame("als_versions"), frame("ceilings"), EMPTY).data
-    recorded = frame("ceilings").set_index(["device", "ceiling"]).value
+    recorded = frame("ceilings").set_index(["device", "metric"]).value
     assert data["roofs"]["fp16"] == pytest.approx(recorded["cuda", "fp16_flops"], rel=1e-3)
     for setting in data["settings"]:
         for version in setting["versions"]:
@@ -114,9 +114,8 @@ def test_marks_stand_under_their_roofs():
                 roof = min(data["roofs"][version["products"]], step["intensity"] * data["roofs"]["bandwidth"])
                 assert 0 < step["rate"] <= roof
     rows = frame("als_versions").query("data == 'netflix-synthetic' and factors == 100 and model == 'ALS'")
-    rows = rows[(rows.kernel == "tensor_core") & (rows.step == "items")]
-    rows = rows[rows.cg_steps == rows.cg_steps.max()]
-    (setting,) = [one for one in data["settings"] if one["name"] == "netflix-synthetic, 100 factors"]
+    rows = rows[(rows.solver == "tensor_core") & (rows.x_step == "items")]
+    (setting,) = [one for one in data["settings"] if one["name"] == "Netflix (synthetic), 100 factors"]
     assert setting["versions"][-1]["steps"][1]["seconds"] == pytest.approx(rows.seconds.median(), rel=1e-3)
 
 

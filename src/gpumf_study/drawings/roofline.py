@@ -18,7 +18,7 @@ def roofs():
     """Ceilings of the reference GPU, a dict; and where they were measured."""
     ceilings = results.load("ceilings")
     frame = ceilings.frame[ceilings.frame.device == "cuda"]
-    return dict(zip(frame.ceiling, frame.value, strict=True)), ceilings.where
+    return dict(zip(frame.metric, frame.value, strict=True)), ceilings.where
 
 
 def intensities():

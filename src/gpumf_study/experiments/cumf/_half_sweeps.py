@@ -1,22 +1,22 @@
-"""What the experiments at the size of Hugewiki share: `fit` with each half-sweep timed, its rows and its figure."""
+"""What the experiments at the size of Hugewiki share: `fit` with each update timed, its rows and its figure."""
 
 import time
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from gpumf import ALS
 from gpumf.solvers.als_tensor_core import TensorCore
 from gpumf_study import figure_style as style
-from gpumf_study.findings import median
 
 _RECOMMENDED, _TOLD = 10, 10_000
 """Items to each, and users."""
 
 
 class _Timed(TensorCore):
-    """Waits for each half-sweep, and notes by the host's clock, which sees copies too, what it takes."""
+    """Waits for each update, and notes by the host's clock, which sees copies too, what it takes."""
 
     noted: ClassVar[list] = []  # of each epoch, a dict side -> seconds
 
@@ -35,14 +35,14 @@ class _TimedALS(ALS):
 
 
 def fit(train, validation, factors, iterations, record, **options):
-    """Train ALS with lambda 0.05 on a set of ratings, and recommend to the first users.
+    """Train ALS with lambda 0.05, and recommend to the first users.
 
     Parameters
     ----------
     train : Ratings
     validation : Ratings, or None
-    record : function of (iteration, step, seconds, rmse), called when a half-sweep of 'users' and of 'items' and the
-        'iteration' of both is done, with the errors on the validation set; of iteration 0 are what `fit` takes to
+    record : function of (iteration, step, seconds, rmse), called when an update of 'users' and of 'items' and the
+        'iteration' of both is done, with the error on the validation set; of iteration 0 are what `fit` takes to
         'prepare' and 'transfer', its 'wall', and to 'recommend' ten items to each of at most 10,000 users
     **options : of `ALS`
     """
@@ -64,21 +64,25 @@ def fit(train, validation, factors, iterations, record, **options):
     record(0, "recommend", time.perf_counter() - started, np.nan)
 
 
+def frame_of(rows, **labels):
+    """Return rows of (x_iteration, x_step, seconds, value) and more columns as a frame of the schema."""
+    frame = pd.DataFrame(rows).sort_values("x_iteration", kind="stable", ignore_index=True)
+    frame["metric"] = np.where(frame.value.notna(), "rmse", None)
+    return frame.assign(task="fit", model="ALS", solver="tensor_core", repeat=0, **labels)
+
+
 def table(frame):
-    """Seconds by iteration: a DataFrame with the columns users, items, iteration."""
-    return frame[frame.iteration > 0].pivot(index="iteration", columns="step", values="seconds")
+    """Return seconds by iteration: a DataFrame with the columns users, items, iteration."""
+    return frame[frame.x_iteration > 0].pivot(index="x_iteration", columns="x_step", values="seconds")
 
 
 def bars(axis, table):
-    """Draw the seconds of the half-sweeps of each iteration on top of each other."""
+    """Draw the seconds of the updates of each iteration on top of each other."""
     below = 0
     for side, colour in (("users", "sky"), ("items", "purple")):
-        axis.bar(table.index, table[side], 0.7, bottom=below, color=style.COLOURS[colour], label=side)
+        axis.bar(
+            table.index, table[side], 0.7, bottom=below, color=style.COLOURS[colour], label=f"{side[:-1]} update"
+        )
         below = table[side]
     axis.set(xlabel="iteration", ylabel="seconds")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def iteration(frame):
-    """The median of an iteration's seconds, for a finding."""
-    return *median(frame[frame.step == "iteration"].seconds), "s"

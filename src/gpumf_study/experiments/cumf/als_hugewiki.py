@@ -1,9 +1,8 @@
 """ALS at the size of Hugewiki: 3.1 billion ratings made on one GPU, 2.79 billion of which it trains on.
 
-After Tan et al. 2018, section 5: 100 factors, lambda 0.05, a tenth of the ratings for the test. Items are numbered
-without regard to how popular they are. There four GPUs share
-the matrix; here one holds it, in both orders, beside the factors. Without a GPU a small set of the same kind goes
-through the same kernels on the processor.
+Source: Tan et al. 2018, section 5: 100 factors, lambda 0.05, a tenth of the ratings for the test. Items are numbered
+without regard to how popular they are. There four GPUs share the matrix; here one holds it, in both orders, beside
+the factors. Without a GPU the emulator runs the same kernels on a small data set.
 """
 
 import time
@@ -28,7 +27,7 @@ why_unavailable = kernels_unavailable
 
 
 def run(data, factors, iterations):
-    """Make a twin on the device and fit a model to it, where it is.
+    """Make a data set on the device and fit a model to it, where it is.
 
     Parameters
     ----------
@@ -37,9 +36,8 @@ def run(data, factors, iterations):
 
     Returns
     -------
-    DataFrame with a row a step: data, device, factors, iteration (0 for what is not of one), step ('generate' the
-    ratings, and those of `_half_sweeps.fit`), seconds, rmse (on the test set, after an 'iteration', and before the
-    first in the row of what is prepared), held_bytes (of device memory, when it was noted)
+    DataFrame with a row a step: x_iteration (0 for what is not of one), x_step ('generate' the ratings, and those of
+    `_half_sweeps.fit`), seconds, the test RMSE as value, x_held_bytes (of device memory, when it was noted)
 
     Raises
     ------
@@ -54,12 +52,13 @@ def run(data, factors, iterations):
         raise backends.DeviceError(
             f"{data} with {factors} factors takes about {needed / 1e9:.0f} GB of device memory, and "
             f"{free / 1e9:.0f} GB are free; take a larger "
-            f"device or a smaller twin of {', '.join(synthetic_device.RECIPES)}"
+            f"device or a smaller data set of {', '.join(synthetic_device.RECIPES)}"
         )
     rows = []
 
     def record(iteration, step, seconds, rmse=np.nan):
-        rows.append((data, device.name, factors, iteration, step, seconds, rmse, free - device.free_bytes()))
+        row = {"x_iteration": iteration, "x_step": step, "seconds": seconds, "value": rmse}
+        rows.append(row | {"x_held_bytes": free - device.free_bytes()})
 
     synthetic_device.synthetic_ratings("hugewiki-small-synthetic", device=device.name)  # compiles
     started = time.perf_counter()
@@ -67,41 +66,36 @@ def run(data, factors, iterations):
     device.synchronize()
     record(0, "generate", time.perf_counter() - started)
     _half_sweeps.fit(ratings.train, ratings.test, factors, iterations, record, device=device.name)
-    columns = ["data", "device", "factors", "iteration", "step", "seconds", "rmse", "held_bytes"]
-    frame = pd.DataFrame(rows, columns=columns).sort_values("iteration", kind="stable", ignore_index=True)
+    frame = _half_sweeps.frame_of(rows, data=data, device=device.name, factors=factors)
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
 
-def summary(frame):
-    """What each iteration takes, and leads to, from the frame of `run`.
-
-    Returns
-    -------
-    DataFrame with the index iteration: users, items, iteration (seconds), rmse, held_bytes (after it)
-    """
-    after = frame[frame.step == "iteration"].set_index("iteration")[["rmse", "held_bytes"]]
-    return _half_sweeps.table(frame).join(after)
+def errors(frame):
+    """Return the test RMSE after each iteration: a Series."""
+    return frame[frame.x_step == "iteration"].set_index("x_iteration").value
 
 
 def figure(frame):
-    """Seconds of the half-sweeps of each iteration (left), and the test RMSE after it (right)."""
-    table = summary(frame)
+    """Draw seconds of the updates of each iteration (left), and the test RMSE after it (right)."""
     figure, (axes,) = style.panels(columns=2)
-    _half_sweeps.bars(axes[0], table)
-    style.curve(axes[1], table.rmse, "ALS", "tensor_core")
-    axes[1].set(xlabel="iteration", ylabel=f"test RMSE on {frame.data.iloc[0]}")
+    _half_sweeps.bars(axes[0], _half_sweeps.table(frame))
+    style.curve(axes[1], errors(frame), "ALS", "tensor_core")
+    axes[1].set(xlabel="iteration", ylabel=f"test RMSE, {style.data_name(frame.data.iloc[0])}")
     style.legend(figure, axes[0], 2)
     return figure
 
 
+def seconds_to_052(frame):
+    """Return the seconds of the iterations until the published acceptable error; NaN where none reaches it."""
+    reached = errors(frame) <= _published.value("Table 2", "acceptable error", "hugewiki", source="cumf")
+    return _half_sweeps.table(frame).iteration[: reached.idxmax()].sum() if reached.any() else np.nan
+
+
 def over_p100(frame):
-    """Return the published seconds on four P100 over those of the iterations until the acceptable error, one row."""
-    rows = frame[frame.step == "iteration"].sort_values("iteration")
-    reached = rows.rmse <= _published.value("Table 2", "acceptable error", "hugewiki", source="cumf")
+    """Return the published seconds on four P100 over those until the acceptable error, one row."""
     stated = _published.value("Table 4", "time to the acceptable error", "hugewiki", "cuMF_ALS, Pascal", "cumf")
-    seconds = rows.seconds[: reached.argmax() + 1].sum() if reached.any() else np.nan
-    return pd.DataFrame({"value": [stated / seconds]})
+    return pd.DataFrame({"value": [stated / seconds_to_052(frame)]})
 
 
 CLAIMS = [

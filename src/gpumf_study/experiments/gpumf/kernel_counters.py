@@ -20,8 +20,8 @@ import pandas as pd
 from gpumf import ALS, backends
 from gpumf.ratings.synthetic import RECIPES
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import _published, identity, load_ratings
-from gpumf_study.findings import Finding, Holds, Open
 
 # The kernels looked at, those that make the products and the solver, by the version that launches them.
 KERNELS = {"tensor_core": ["tensor_core"], "cumf_cg_fp16": ["get_hermitian", "solve_cg"]}
@@ -77,9 +77,9 @@ def run(data, factors):
 
     Returns
     -------
-    DataFrame with a row a counter: data, factors, kernel, side ('users', 'items'), metric, unit, value, and
-    copy_bytes_per_second, what a device copy reaches without Nsight Compute. Pipes, caches and DRAM in % of what they
-    can do; 'stalled: X' is how many warps wait for X at an average instruction.
+    DataFrame with a row a counter: x_kernel, x_side ('users', 'items'), metric, x_unit, value, and
+    x_copy_bytes_per_second, what a device copy reaches without Nsight Compute. Pipes, caches and DRAM in % of what
+    they can do; 'stalled: X' is how many warps wait for X at an average instruction.
 
     Raises
     ------
@@ -102,10 +102,9 @@ def run(data, factors):
         said = re.search(r"==ERROR==\s*(.+)", text + done.stdout + done.stderr)
         last = said.group(1) if said else (done.stderr or done.stdout or text).strip()[-300:]
         raise backends.DeviceError(f"Nsight Compute counted nothing: {last}")
-    frame = parse(text)
-    frame.insert(0, "data", ratings.name)
-    frame.insert(1, "factors", factors)
-    frame["copy_bytes_per_second"] = backends.device().ceilings()["copy_bytes_per_second"]
+    copy = backends.device().ceilings()["copy_bytes_per_second"]
+    frame = parse(text).assign(data=ratings.name, task="count", model="ALS", device="cuda", factors=factors)
+    frame = frame.assign(x_copy_bytes_per_second=copy)
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
@@ -129,7 +128,7 @@ def parse(text):
 
     Returns
     -------
-    DataFrame: kernel, side, metric, unit, value
+    DataFrame: x_kernel, x_side, metric, x_unit, value
     """
     lines = text.splitlines()
     start = next(k for k, line in enumerate(lines) if line.startswith('"ID"'))
@@ -146,7 +145,7 @@ def parse(text):
                     if pd.notna(number) and number >= found.get(metric, (unit, number))[1]:
                         found[metric] = unit, number
             rows += [(kernel, side, metric, *of_metric) for metric, of_metric in found.items()]
-    return pd.DataFrame(rows, columns=["kernel", "side", "metric", "unit", "value"])
+    return pd.DataFrame(rows, columns=["x_kernel", "x_side", "metric", "x_unit", "value"])
 
 
 def _known(name):
@@ -158,14 +157,14 @@ def _known(name):
 
 
 def summary(frame):
-    """The counters side by side: a DataFrame with the index metric and the columns (kernel, side)."""
-    table = frame.pivot(index="metric", columns=["kernel", "side"], values="value")
+    """Return the counters side by side: a DataFrame with the index metric and the columns (kernel, side)."""
+    table = frame.pivot(index="metric", columns=["x_kernel", "x_side"], values="value")
     return table.loc[frame.metric.unique()]
 
 
 def figure(frame):
-    """How busy pipes, caches and DRAM are, in % of what they can do, a colour a half-sweep."""
-    shares = summary(frame[frame.unit == "%"])
+    """Draw how busy pipes, caches and DRAM are, in % of what they can do, a color a kernel and side."""
+    shares = summary(frame[frame.x_unit == "%"])
     figure, ((axis,),) = style.panels(height=1.4 + 0.3 * len(shares))
     for column, colour in zip(shares, ("black", "grey", "teal", "olive"), strict=False):
         axis.plot(shares[column], shares.index, "o", color=style.COLOURS[colour], label=", ".join(column))
@@ -174,43 +173,32 @@ def figure(frame):
     return figure
 
 
-def _dram(frame, kernel):
-    """(bytes, seconds) of a kernel on the users' side; NaN where it was not counted."""
-    counted = frame[(frame.kernel == kernel) & (frame.side == "users")].set_index("metric").value
-    moved = counted.get("DRAM bytes read", np.nan) + counted.get("DRAM bytes written", np.nan)
-    return moved, counted.get("duration", np.nan) * 1e-9
+def of_dram(frame):
+    """Return what DRAM moved for the users, a row a kernel: x_kernel, of_copy (bytes a second over a copy's) and
+    of_named (its bytes over those of all factors that the ratings name and of all matrices, in FP16)."""
+    counted = summary(frame).xs("users", axis=1, level="x_side").T
+    moved = counted["DRAM bytes read"] + counted["DRAM bytes written"]
+    recipe, f = RECIPES[_published.family(frame["data"].iloc[0])], frame.factors.iloc[0]
+    named = 4 * (recipe.ratings - recipe.test) * f + 2 * recipe.users * f**2
+    copy = frame.get("x_copy_bytes_per_second", pd.Series(np.nan, frame.index)).iloc[0]
+    rate = moved / (counted["duration"] * 1e-9)
+    return pd.DataFrame({"of_copy": rate / copy, "of_named": moved / named}).reset_index()
 
 
-def _bandwidth(frame):
-    """The solver's bytes a second over those of a copy."""
-    if "copy_bytes_per_second" not in frame:
-        return np.nan, np.nan, "x"
-    moved, seconds = _dram(frame, "solve_cg")
-    return moved / seconds / frame.copy_bytes_per_second.iloc[0], 0.0, "x"
-
-
-def _share_from_memory(frame):
-    """Of the bytes of all factors that the ratings name, and of all matrices, in FP16, those that DRAM moved."""
-    twin, f = RECIPES[_published.family(frame["data"].iloc[0])], frame.factors.iloc[0]
-    named = 4 * (twin.ratings - twin.test) * f + 2 * twin.users * f**2
-    return _dram(frame, "get_hermitian")[0] / named, np.nan, "of the bytes"
-
-
-FINDINGS = [
-    Finding(
-        "cumf-table-1-dram",
-        "cumf",
-        "Table 1",
-        "Of the N_z f + m f^2 numbers that get_hermitian moves for the users of Netflix, which share does DRAM see?",
-        _share_from_memory,
-        Open(),
+CLAIMS = [
+    Claim(
+        "cumf-table-1-dram", "cumf", "Table 1",
+        "Share of the bytes of N_z f + m f^2 numbers in FP16 that DRAM moves for get_hermitian, users of Netflix "
+        "(synthetic).",
+        metric="exact",
+        select={"where": {"x_kernel": "get_hermitian"}, "column": "of_named", "across": "max"},
+        table=of_dram, evidence="synthetic",
     ),
-    Finding(
-        "cumf-fig-7-bandwidth",
-        "cumf",
-        "Figure 7",
-        "The CG solver in FP16 reaches more bytes a second of DRAM than a copy.",
-        _bandwidth,
-        Holds(above=1.0),
+    Claim(
+        "cumf-fig-7-bandwidth", "cumf", "Figure 7",
+        "Bytes a second of DRAM of CG in FP16 over those of a device copy, Netflix (synthetic).",
+        metric="exact",
+        select={"where": {"x_kernel": "solve_cg"}, "column": "of_copy", "across": "max"},
+        criterion=above(1.0), table=of_dram, evidence="synthetic",
     ),
-]
+]  # fmt: skip

@@ -11,9 +11,10 @@ from gpumf.ratings import synthetic_device  # noqa: F401 - declares its source, 
 from gpumf_study import figure_style as style
 
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
-
 VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0], "HIDDEN": [128], "LEVELS": [5]}
 VERSIONS |= {"STAGE_ROWS": [64]}
+METRICS = ["registers", "stack_bytes", "spill_store_bytes", "spill_load_bytes", "static_shared_bytes"]
+"""Of a thread; the last of a block."""
 
 PROFILES = {
     "quick": {"architectures": [75, 90], "factors": [16, 100], "versions": VERSIONS},
@@ -32,45 +33,38 @@ def run(architectures, factors, versions):
     architectures : list of int, as 90 for compute capability 9.0
     factors : list of int, for the sources that are compiled for a number of factors
     versions : dict name -> list of int, of other definitions that a source may have; of the rest it takes all values
-
-    Returns
-    -------
-    DataFrame with a row a kernel: source, its definitions (as factors or load, missing where the source has none of
-    that name), architecture, kernel, registers, stack_bytes, spill_store_bytes, spill_load_bytes (all of a thread),
-    static_shared_bytes (of a block)
     """
     variants = list(product(sources.variants(FACTORS=factors, **versions), architectures))
     compiled = nvrtc.resources_of((source, architecture, defines) for (source, defines), architecture in variants)
     rows = [
-        {"source": source, **_definitions(defines), "architecture": architecture, **kernel}
+        {"x_source": source, **_definitions(defines), "x_architecture": architecture, **kernel}
         for ((source, defines), architecture), kernels in zip(variants, compiled, strict=True)
         for kernel in kernels
     ]
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows).rename(columns={"kernel": "x_kernel"})
+    labels = [column for column in frame if column not in METRICS]
+    return frame.melt(labels, METRICS, "metric", "value").assign(task="compile")
 
 
 def _definitions(defines):
     names = {name for source in sources.every() for name in sources.declared(source).variants}
-    return {name.lower(): defines.get(name, np.nan) for name in sorted(names)}
+    return {
+        "factors" if name == "FACTORS" else f"x_{name.lower()}": defines.get(name, np.nan) for name in sorted(names)
+    }
 
 
 def summary(frame):
-    """What each kernel takes at most over its definitions, from the frame of `run`.
-
-    Returns
-    -------
-    DataFrame with the index (architecture, source, kernel): registers, spill_store_bytes, static_shared_bytes
-    """
-    kernels = frame.groupby(["architecture", "source", "kernel"])
-    return kernels[["registers", "spill_store_bytes", "static_shared_bytes"]].max()
+    """Return the most that each kernel takes over its definitions, by architecture, source and kernel."""
+    by = ["x_architecture", "x_source", "x_kernel", "metric"]
+    return frame.groupby(by).value.max().unstack()[["registers", "spill_store_bytes", "static_shared_bytes"]]
 
 
 def figure(frame):
-    """Registers of a thread, of every kernel, on one architecture: 9.0 where it is among those compiled for."""
-    architectures = frame.architecture.unique()
+    """Draw registers of a thread, of every kernel, on one architecture: 9.0 where it is among those compiled for."""
+    architectures = frame.x_architecture.unique()
     shown = 90 if 90 in architectures else architectures[0]
-    registers = summary(frame).registers.xs(shown, level="architecture").droplevel("source")
+    registers = summary(frame).registers.xs(shown, level="x_architecture").droplevel("x_source")
     return style.dots(registers, f"registers of a thread, compute capability {shown / 10:g}", log=False)
 
 
-FINDINGS = []
+CLAIMS = []

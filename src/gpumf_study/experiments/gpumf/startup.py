@@ -10,9 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from functools import partial
 
-import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
@@ -20,7 +18,6 @@ from gpumf import ALS, backends
 from gpumf._util import paths
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import kernels_unavailable
-from gpumf_study.findings import Finding, Target, median
 
 PROFILES = {
     "quick": {"factors": [16], "imports": 10, "repeats": 1},
@@ -65,9 +62,8 @@ def run(factors, imports, repeats):
 
     Returns
     -------
-    DataFrame with a row a time: step ('import', 'compile' all kernels of a fit, 'prepare' its ratings, with what
-    libraries compile for that, the first 'recommend', which compiles its own), device, factors (missing for
-    imports), repeat, seconds
+    DataFrame with a row a time; the task is 'import', 'compile' all kernels of a fit, 'prepare' its ratings, with
+    what libraries compile for that, or the first 'recommend', which compiles its own
     """
     device = "cuda" if backends.available() else "emulator"
     rows = []
@@ -75,16 +71,16 @@ def run(factors, imports, repeats):
     def record(code, of, repeat, environment, *arguments):
         command = [sys.executable, "-c", code, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | environment)
-        rows.extend((step, device, of, repeat, seconds) for step, seconds in json.loads(done.stdout).items())
+        rows.extend((task, device, of, repeat, seconds) for task, seconds in json.loads(done.stdout).items())
 
     subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, check=True)  # reads the files
     for repeat in range(imports):
-        record(_IMPORT, np.nan, repeat, {})
+        record(_IMPORT, None, repeat, {})
     for of in tqdm(factors, desc="startup", leave=False):
         for repeat in range(repeats):
             with tempfile.TemporaryDirectory() as empty:
                 record(_FIT, of, repeat, _no_kernels(empty, device), ALS.__module__, device, str(of))
-    return pd.DataFrame(rows, columns=["step", "device", "factors", "repeat", "seconds"])
+    return pd.DataFrame(rows, columns=["task", "device", "factors", "repeat", "seconds"])
 
 
 def _no_kernels(folder, device):
@@ -95,38 +91,11 @@ def _no_kernels(folder, device):
     return {"NUMBA_CACHE_DIR": numba, "XDG_CACHE_HOME": folder}
 
 
-def summary(frame):
-    """Medians: a DataFrame with a row a step and number of factors (0 for imports) and the column seconds."""
-    return frame.fillna({"factors": 0}).groupby(["step", "factors"], sort=False).seconds.median().reset_index()
-
-
 def figure(frame):
-    """Median seconds of each step."""
-    table = summary(frame)
-    names = [f"{row.step}, {row.factors:g} factors" if row.factors else row.step for row in table.itertuples()]
-    return style.dots(table.seconds.set_axis(names), "seconds in a fresh process")
+    """Draw median seconds of each task."""
+    medians = frame.groupby(["task", "factors"], sort=False, dropna=False).seconds.median()
+    names = [task if pd.isna(factors) else f"{task}, {factors:g} factors" for task, factors in medians.index]
+    return style.dots(medians.set_axis(names), "seconds in a new process")
 
 
-def _seconds(frame, step, factors=None):
-    chosen = frame[frame.step == step]
-    return *median((chosen if factors is None else chosen[chosen.factors == factors]).seconds), "s"
-
-
-FINDINGS = [
-    Finding(
-        "import-seconds",
-        "gpumf",
-        None,
-        "import gpumf | no data | a fresh process, files in the system's cache | seconds",
-        partial(_seconds, step="import"),
-        Target(0.4, 0.25),
-    ),
-    Finding(
-        "compile-cold-seconds",
-        "gpumf",
-        None,
-        "ALS, tensor_core | 5,000 random ratings | 256 factors | seconds to compile all kernels of a fit",
-        partial(_seconds, step="compile", factors=256),
-        Target(3, 1.5),
-    ),
-]
+CLAIMS = []

@@ -18,47 +18,43 @@ CUMF = {"cumf_lu": 8.0, "cumf_cholesky": 4.0, "cumf_cg": 2.0, "cumf_cg_fp16": 1.
 
 @pytest.fixture
 def versions(stored):
-    """Of every version one iteration, the phases of cumf's, a half-sweep of the tensor cores."""
+    """An iteration of every solver, the phases of cuMF's, a user update of the tensor cores."""
     rows = []
 
-    def add(kernel, load, cg_steps, step, seconds, gather=np.nan):
-        fixed = "netflix-synthetic", "ALS", kernel, "cuda", load, 100, cg_steps, 1000, step
-        rows.extend((*fixed, k, seconds + k / 100, 1e6, 1e9, 0.5, 0.5 / seconds, gather) for k in (-1, 0, 1))
+    def add(solver, variant, step, seconds, gather=np.nan):
+        rows.extend((solver, variant, step, k, seconds + k / 100, gather) for k in (-1, 0, 1))
 
-    for kernel, seconds in CUMF.items():
-        steps = 6 if "cg" in kernel else np.nan
-        add(kernel, "coalesced", steps, "iteration", 10 + seconds, 4)
+    for solver, seconds in CUMF.items():
+        add(solver, "coalesced", "iteration", 10 + seconds, 4)
         for side in ("users", "items"):
-            add(kernel, "coalesced", steps, f"{side} solve", seconds)
+            add(solver, "coalesced", f"{side} solve", seconds)
             for k, load in enumerate(als_versions.LOADS):
-                add(kernel, load, steps, f"{side} get_hermitian", 5 + k, 2)
-    for steps, seconds in ((6, 3), (4, 2)):
-        add("tensor_core", np.nan, steps, "iteration", seconds, 2)
-        add("tensor_core", np.nan, steps, "users", seconds / 2, 1)
-    return stored(rows, als_versions.COLUMNS)
+                add(solver, load, f"{side} get_hermitian", 5 + k, 2)
+    add("tensor_core", None, "iteration", 3, 2)
+    add("tensor_core", None, "users", 1.5, 1)
+    frame = pd.DataFrame(rows, columns=["solver", "variant", "x_step", "repeat", "seconds", "x_gather_seconds"])
+    labels = {"data": "netflix-synthetic", "model": "ALS", "device": "cuda", "factors": 100}
+    return stored(frame.assign(**labels, x_bytes=1e6, x_flops=1e9, x_limit_seconds=0.5))
 
 
-def widths(axis, label):
-    """Where the marks with that label stand, from top to bottom."""
-    (marks,) = [marks for marks in axis.collections if marks.get_label() == label]
-    return marks.get_offsets()[::-1, 0].tolist()
+def test_the_summary_has_the_gain_of_each_solver_over_the_one_before(versions):
+    table = als_versions.summary(versions.frame).droplevel(["data", "model", "factors"])
+    assert table.seconds.to_dict() == {
+        "cumf_lu": 18,
+        "cumf_cholesky": 14,
+        "cumf_cg": 12,
+        "cumf_cg_fp16": 11,
+        "tensor_core": 3,
+    }
+    assert np.isnan(table.gain.iloc[0]) and table.gain.iloc[1] == 18 / 14
+    np.testing.assert_allclose(table.share, 0.5 / table.seconds)
 
 
-def test_the_summary_of_versions_tells_the_gain_of_each_over_the_one_before(versions):
-    table = als_versions.summary(versions.frame)
-    assert list(table.version) == [*CUMF, "tensor_core", "tensor_core, 4 steps"]
-    assert list(table.seconds) == [18, 14, 12, 11, 3, 2]
-    assert np.isnan(table.gain[0]) and table.gain[1] == 18 / 14 and table.gain[5] == 1.5
-    np.testing.assert_allclose(table.spread, 0.02)
-    np.testing.assert_allclose(table.fraction_of_limit, 0.5 / table.seconds)
-
-
-def test_versions_are_drawn_beside_their_limit_and_their_gathers(versions):
+def test_the_ladder_says_milliseconds_and_percents_of_roofline(versions):
     figure = style.save(als_versions.figure(versions.frame), versions)
     (axis,) = figure.axes
-    assert widths(axis, "measured (median)") == [18, 14, 12, 11, 3, 2]
-    np.testing.assert_allclose(widths(axis, "limit"), 0.5)
-    assert list(axis.lines[0].get_xdata())[::-1] == [4, 4, 4, 4, 2, 2] and labelled(figure)
+    assert [bar.get_width() for bar in axis.patches][::-1] == [18e3, 14e3, 12e3, 11e3, 3e3]
+    assert " 3e+03 ms, 17 %" in [text.get_text() for text in axis.texts] and labelled(figure)
 
 
 def test_get_hermitian_of_each_side_is_timed_after_one_call_that_is_not(monkeypatch):
@@ -90,22 +86,21 @@ def test_loads_and_solvers_are_drawn_as_in_cumf(versions):
 
 def test_marks_of_the_roofline_are_at_their_intensity_and_rate(versions, stored):
     values = {"copy_bytes_per_second": 1e7, "fp16_flops": 1e12, "fp32_flops": 1e9}
-    ceilings = stored([("cuda", *pair) for pair in values.items()], ["device", "ceiling", "value"])
+    ceilings = stored([("cuda", *pair) for pair in values.items()], ["device", "metric", "value"])
     figure = style.save(
         als_versions.figure_roofline(versions.frame, ceilings.frame, "netflix-synthetic", 100), versions
     )
     lines = {line.get_label(): line for line in figure.axes[0].lines}
-    roof = lines["device copy, FP32 products"]
+    roof = lines["FP32 products"]
     np.testing.assert_allclose(roof.get_ydata(), np.minimum(roof.get_xdata() * 1e7, 1e9))
-    (x,), (y,) = lines["tensor_core, users"].get_data()
-    assert x == 1000 and y == pytest.approx(1e9 / 1.5)
-    unlabelled = [line.get_xdata()[0] for label, line in lines.items() if label.startswith("_")]
-    assert 1e9 / (1e6 + 1e7) in unlabelled, "with a row of factors for every rating"
+    marks = [(line.get_xdata()[0], line.get_ydata()[0]) for label, line in lines.items() if label.startswith("_")]
+    rate = pytest.approx(1e9 / 1.5)
+    assert (1000, rate) in marks and (1e9 / (1e6 + 1e7), rate) in marks, "with a row of factors for every rating"
     assert labelled(figure)
 
 
 def test_both_sides_of_a_phase_are_added_up(versions):
-    seconds = als_versions.both_sides(versions.frame).groupby(["kernel", "load", "phase"]).seconds.median()
+    seconds = als_versions.both_sides(versions.frame).groupby(["solver", "variant", "phase"]).seconds.median()
     assert seconds["cumf_lu", "coalesced", "solve"] == 16 and seconds["cumf_cholesky", "no_l1", "get_hermitian"] == 14
     assert set(seconds.index.unique("phase")) == {"solve", "get_hermitian"}
 
@@ -119,12 +114,12 @@ def test_gathers_are_of_a_row_of_factors_for_every_rating_in_the_kernels_precisi
     monkeypatch.setattr(als_versions, "_steps", lambda *what: {step: np.array([0.5, 0.25]) for step in steps})
     monkeypatch.setattr(als_versions, "_work", lambda *what: dict.fromkeys(steps, (7, 9)))
     monkeypatch.setattr(als_versions._limits, "limit_seconds", lambda moved, flops, *what: 0.125)
-    frame = pd.DataFrame(als_versions._timings(model, train, None, ceilings, 2), columns=als_versions.COLUMNS)
-    gathers = frame.groupby("step", sort=False).gather_seconds.first()
+    frame = als_versions._timings(model, train, None, ceilings, 2)
+    gathers = frame.groupby("x_step", sort=False).x_gather_seconds.first()
     of_a_side = train.nnz * 8 * entry / 16
     assert gathers[["iteration", "users", "items", "users get_hermitian"]].to_list() == [
         2 * of_a_side, of_a_side, of_a_side, of_a_side
     ]  # fmt: skip
     assert gathers[["users get_gram", "users solve"]].isna().all()
-    assert frame.fraction_of_limit.to_list() == [0.25, 0.5] * len(steps) and (frame.bytes == 7).all()
-    assert frame.repeat.to_list() == [0, 1] * len(steps) and (frame.flops == 9).all()
+    assert (frame.x_limit_seconds == 0.125).all() and (frame.x_bytes == 7).all() and (frame.x_flops == 9).all()
+    assert frame.repeat.to_list() == [0, 1] * len(steps)
