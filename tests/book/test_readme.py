@@ -10,10 +10,6 @@ import pytest
 from gpumf_study import benchmarks
 from support import ROOT
 
-RETIRED = (
-    r"\b(twins?|cards?|artefacts?|soon(er|est)|reproduced|contradicted|half-sweeps?|one core|all cores|findings? )\b"
-)
-
 
 @pytest.fixture(scope="module")
 def readme():
@@ -29,12 +25,6 @@ def test_readme_is_short_and_names_files_that_exist():
     assert len(text.splitlines()) <= 120
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         assert (ROOT / target).exists(), target
-
-
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "book/intro.md"])
-def test_pages_are_in_the_standard_terms(name):
-    text = (ROOT / name).read_text(encoding="utf-8")
-    assert re.search(RETIRED, re.sub(r"`[^`]*`|^    .*", "", text)) is None
 
 
 def test_make_targets_that_pages_name_exist():

@@ -2,7 +2,7 @@
 
 A device is an object with `array`, `arrays`, `empty`, `zeros`, `to_numpy`, `free_bytes`, `stream`, `compile_ahead`,
 `kernel`, `recorded`, `synchronize`, `time` and `facts`, and has the module `xp` that works on its arrays, CuPy or
-NumPy; the rest of the package sees nothing else of it. 'cuda' is the GPU, 'emulator' this machine's processor in its
+NumPy; the rest of the package sees nothing else of it. 'cuda' is the GPU, 'emulator' the CPU in its
 place.
 """
 
@@ -79,7 +79,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 @cache
 def device(name="cuda"):
-    """The current CUDA device, or the processor in its place ('emulator').
+    """The current CUDA device, or the CPU in its place ('emulator').
 
     Raises
     ------

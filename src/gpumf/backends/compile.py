@@ -1,4 +1,4 @@
-"""Compile C++ for this machine's processor, once, into a library that `ctypes` loads."""
+"""Compile C++ for the CPU, once, into a library that `ctypes` loads."""
 
 import atexit
 import ctypes

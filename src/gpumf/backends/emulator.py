@@ -1,4 +1,4 @@
-"""The kernels on this machine's processor: slow, and strict. It needs a C++ compiler and no GPU.
+"""The kernels on the CPU: slow, and strict. It needs a C++ compiler and no GPU.
 
 The same CUDA sources, compiled behind kernels/emulator/cuda.h. A launch checks what a GPU leaves to luck: an index
 out of bounds, a read of shared memory that nobody has written, a barrier or a shuffle to which not all threads come.
@@ -72,7 +72,7 @@ class _Launch(ctypes.Structure):
 
 @cache
 def why_unavailable():
-    """One sentence on what is missing to run kernels on the processor, or None where nothing is."""
+    """One sentence on what is missing to run kernels on the CPU, or None where nothing is."""
     if sys.platform != "linux":
         return "kernels run on the processor on Linux only"
     return compile.why_unavailable()
@@ -155,7 +155,7 @@ def _readable(steps, arrays, threads):
 
 
 class EmulatorDevice(Recorder):
-    """Arrays, kernels and time on this machine's processor, in the words of `gpumf.backends.cuda.CudaDevice`.
+    """Arrays, kernels and time on the CPU, in the words of `gpumf.backends.cuda.CudaDevice`.
 
     Attributes
     ----------
@@ -259,7 +259,7 @@ class EmulatorDevice(Recorder):
 
     @contextmanager
     def shuffled(self, seed, trace=None):
-        """Within it, launches run on one core, in an order of their blocks and threads that is drawn from `seed`.
+        """Within it, launches run on one thread, in an order of their blocks and threads that is drawn from `seed`.
 
         Threads of a block are switched at reads and writes too, between any two of which another thread of a GPU
         might come first. Blocks run one after another; what happens between two of them is not covered.

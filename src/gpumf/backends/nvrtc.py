@@ -110,6 +110,6 @@ def _checked(status):
 
 
 def resources_of(variants):
-    """`resources` of each (source, architecture, definitions), in order, compiled on all cores at a time."""
+    """`resources` of each (source, architecture, definitions), in order, compiled on all threads at a time."""
     with ThreadPoolExecutor(threads.count()) as pool:
         return list(pool.map(lambda variant: resources(*variant[:2], **variant[2]), variants))

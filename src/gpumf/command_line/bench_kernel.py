@@ -1,7 +1,7 @@
 """One kernel file: checked against float64, and timed where there is a GPU.
 
 ALS is checked by the users' half of an epoch, SGD by an epoch of updates of one worker, one after another, both
-replayed by `gpumf.backends.cpu.reference`; an RBM by the same epoch, with the same draws, of the solver on one core.
+replayed by `gpumf.backends.cpu.reference`; an RBM by the same epoch, with the same draws, of the sequential solver.
 """
 
 from argparse import Namespace

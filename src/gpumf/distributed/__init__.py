@@ -1,7 +1,7 @@
 """ALS and SGD on several GPUs and hosts.
 
-Dask (`distributed`) starts, places, watches and restarts the workers; factors go between cards by NCCL, and without
-cards by Dask's own connections between workers, with the same code. Needs the extra `distributed`.
+Dask (`distributed`) starts, places, watches and restarts the workers; factors go between GPUs by NCCL, and without
+GPUs by Dask's own connections between workers, with the same code. Needs the extra `distributed`.
 
     from gpumf import ALS
     from gpumf.distributed import fit, local_cluster

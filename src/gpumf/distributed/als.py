@@ -47,9 +47,9 @@ class Shard:
 
 
 def way_of(model, item_sweep, n_users, n_items, workers):
-    """How the items' half-sweep is shared out: 'gather', or 'reduce' where that sends fewer bytes.
+    """How the item update is shared out: 'gather', or 'reduce' where that sends fewer bytes.
 
-    'gather' gives each worker the ratings of its items and, after each half-sweep of the users, all their factors.
+    'gather' gives each worker the ratings of its items and, after each user update, all their factors.
     'reduce' leaves the users' factors where they are: each worker makes, of its own users, its part of every item's
     normal equations; these are added up, each worker getting the sums of its items, which it solves. Data parallelism
     in place of model parallelism (Tan et al. 2016, of which cumf is the successor), for many more users than items.
@@ -190,7 +190,7 @@ class ALSWorker(Worker):
         self._solver.synchronize()
 
     def _reduced(self, rows, fixed, solved):
-        """Solve this worker's items by the sums of all workers' parts of their equations, on the processor."""
+        """Solve this worker's items by the sums of all workers' parts of their equations, on the CPU."""
         hyper, f = self._model.hyperparameters, fixed.shape[1]
         gram = np.zeros((f, f))
         if hyper.alpha is not None:

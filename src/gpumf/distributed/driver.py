@@ -80,7 +80,7 @@ def fit(
     keep, stop : as of `Model.fit`; `stop` is called on one of the workers
     warm_start : bool, go on from what the model has learned, as of `Model.fit`; of `Ratings` alone
     item_sweep : of ALS, 'gather', 'reduce' or 'auto', see `gpumf.distributed.als.way_of`
-    max_rows : int, of ALS on the processor: each worker keeps the factors of its own users and items alone, and
+    max_rows : int, of ALS on the CPU: each worker keeps the factors of its own users and items alone, and
         fetches at most so many rows of the other side at a time (and the items that it tests with). By default every
         worker has all factors
     shape : (users, items), where the ids of a folder or a DataFrame are positions already

@@ -103,7 +103,7 @@ class _Part:
 
 
 class FetchingALSWorker(Worker):
-    """One worker of a training by ALS on the processor, with the factors of its own users and items alone.
+    """One worker of a training by ALS on the CPU, with the factors of its own users and items alone.
 
     Parameters
     ----------

@@ -17,20 +17,20 @@ _START_SECONDS = 120
 def local_cluster(workers: int | None = None, *, security: Any = None, **options: Any) -> Iterator[Any]:
     """Start workers on this machine for as long as the body lasts, and give a `distributed.Client` of them.
 
-    One thread each, one card each where there are cards (which needs dask-cuda), with a nanny that starts a worker
+    One thread each, one GPU each where there are GPUs (which needs dask-cuda), with a nanny that starts a worker
     that died again. Scheduler and workers, and their dashboards, listen on the loopback interface alone. Workers have
     the machine's memory together, without a limit of their own.
 
     Parameters
     ----------
-    workers : int; by default one a card, or two
+    workers : int; by default one a GPU, or two
     security : `distributed.Security`, to encrypt and authenticate: traffic is then TLS. On a machine that others use
         too, this keeps them out: whoever reaches a scheduler can run code as its user
     **options : of `distributed.LocalCluster`, or `dask_cuda.LocalCUDACluster`
 
     Raises
     ------
-    ImportError : without the extra `distributed`; on a machine with cards, without dask-cuda
+    ImportError : without the extra `distributed`; on a machine with GPUs, without dask-cuda
     RuntimeError : a script calls this outside of `if __name__ == "__main__":`, where each worker would call it again
     """
     import dask

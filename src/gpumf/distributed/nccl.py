@@ -1,4 +1,4 @@
-"""Collective operations between cards, by NCCL through CuPy."""
+"""Collective operations between GPUs, by NCCL through CuPy."""
 
 import socket
 import time
@@ -12,7 +12,7 @@ _POLL_SECONDS = 50e-6
 
 
 def card():
-    """What tells this worker's card from all others: the machine's name, and the card's place on its bus."""
+    """What tells this worker's GPU from all others: the machine's name, and the GPU's place on its bus."""
     import cupy
 
     device = cupy.cuda.Device()
@@ -20,7 +20,7 @@ def card():
 
 
 def carrier(comm, device):
-    """What carries the factors: NCCL where every worker has a card of its own, else Dask's connections.
+    """What carries the factors: NCCL where every worker has a GPU of its own, else Dask's connections.
 
     Parameters
     ----------

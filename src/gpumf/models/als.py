@@ -225,15 +225,15 @@ class ALS(_LeastSquares):
     weighted : bool, `regularization` times the row's number of ratings (ALS-WR) in the place of lambda; by default
         unless biases are damped
     solver : a name of `ALS.solvers()`; the fastest for the device by default
-    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
+    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the CPU,
         checked)
-    threads : on the CPU, the most threads on which the model's methods run, all cores by default, see
+    threads : on the CPU, the most threads on which the model's methods run, all threads by default, see
         `gpumf._util.threads`. On a GPU, number of CUDA threads of the grid, which strides over the rows (thesis,
         section 6.4); as many as the device holds at once by default. For the thesis's kernels alone.
     chunk : most ratings on the device at a time, those of a longer row together; by default all that fit. With less
         than all, the ratings stay on the host in both orders, and rows are copied while others are solved, with the
         same result. For `tensor_core` alone.
-    cg_steps, cg_tolerance : the most steps of conjugate gradient a half-sweep, from the solution before, and the
+    cg_steps, cg_tolerance : the most steps of conjugate gradient an update, from the solution before, and the
         residual at which they end (cumf, section 4): its length for `cumf_cg` and `cumf_cg_fp16`, its length
         relative to the right side's for `tensor_core`, `cg` and `parallel_cg`. For these alone. By default 6 steps,
         as published, for cumf's kernels, 4 for `tensor_core`, with which more change no error on the sets of the
@@ -302,7 +302,7 @@ class ImplicitALS(Explaining, _LeastSquares):
 
     is made small, for n users and m items, of which n_i users have rated item i and user u has rated n_u items. nu is
     the `regularization_exponent` (Rendle et al. 2022). With Y^T Y for all items and a correction for the rated ones,
-    a half-sweep costs no more than with explicit ratings (Hu, Koren and Volinsky 2008; cumf, section 5.6).
+    an update of all users is no slower than with explicit ratings (Hu, Koren and Volinsky 2008; cumf, section 5.6).
 
     w0 = 1 and nu = 0 make the objective of Hu et al. That of Rendle et al. has alpha = 1, ratings of 1, and a second
     sum, w0 times the square of all predictions. Their lambda is this one over 1 + w0, and their predictions are these
@@ -327,9 +327,9 @@ class ImplicitALS(Explaining, _LeastSquares):
     regularization_exponent : nu from 0, 0 for the same lambda for all, 1 for one in proportion to the weights of a
         user's pairs
     solver : a name of `ImplicitALS.solvers()`; the fastest for the device by default
-    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
+    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the CPU,
         checked)
-    threads : on the CPU, the most threads on which the model's methods run, all cores by default, see
+    threads : on the CPU, the most threads on which the model's methods run, all threads by default, see
         `gpumf._util.threads`. Without effect on a GPU
     chunk, cg_steps, cg_tolerance : as of `ALS`
     seed : int, None draws one, of the initial factors, which are normal with the deviation 0.1 / sqrt(factors)

@@ -44,7 +44,7 @@ class Blend(Folding):
     *models : fitted models, or, but for `recommend` and `evaluate_ranking`, anything with their `predict`
     weights : one of each model, not negative, of sum one, where they are known, say from a blend of models that were
         trained on fewer ratings; else `fit` finds them
-    threads : the most threads on which the blend's methods run, see `gpumf._util.threads`; all cores by default
+    threads : the most threads on which the blend's methods run, see `gpumf._util.threads`; all threads by default
 
     Attributes
     ----------

@@ -63,7 +63,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
         epoch (0 is the initial model), seconds (of training alone, summed up), rmse, mae (of the validation set;
         NaN without one), and the `stop_metric` of lists
     epoch : whose parameters the model has, of the history's
-    device : where the kernel runs: 'cpu', 'cuda', or 'emulator' for a CUDA kernel on the processor
+    device : where the kernel runs: 'cpu', 'cuda', or 'emulator' for a CUDA kernel on the CPU
     kernel : its name. Where none was given, `fit` chooses it by the training set (see `choose`)
     times : `gpumf.models.times.Times` of the newest training: preprocess, transfer, train, compile, end_to_end
     ids, user_ids, item_ids : see `gpumf.models.ids.Identified`

@@ -15,7 +15,7 @@ class FiniteCheck:
 
     A training is asked after every epoch, outside the time of training. Memory is allocated for the first two copies
     alone, which take turns from then on. A device takes a launch for each array and a wait for one number; the
-    processor has all cores at work where there are many numbers.
+    CPU has all threads at work where there are many numbers.
     """
 
     def __init__(self, device):

@@ -224,7 +224,7 @@ class InBatches(Ranking):
 
 
 class ScoresRanking(InBatches):
-    """The items with the largest of scores that subclasses compute on the CPU, by Numba over all cores.
+    """The items with the largest of scores that subclasses compute on the CPU, by Numba over all threads.
 
     Parameters
     ----------

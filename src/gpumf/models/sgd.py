@@ -86,9 +86,9 @@ class SGD(Factorization):
     clip : bool, clip predictions to the rating scale, and errors with them, see `Factorization`; by default they are
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.solvers.schedules`
     solver : a name of `SGD.solvers()`; by default the fastest for the device and the training set, see `choose`
-    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the processor,
+    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the CPU,
         checked)
-    threads : on the CPU, the most threads on which the model's methods run, all cores by default, see
+    threads : on the CPU, the most threads on which the model's methods run, all threads by default, see
         `gpumf._util.threads`. On a GPU, number of CUDA threads of the grid, where the solver leaves it open; it goes
         with a named solver. By default as many as `safe_updates` lets be in flight: with more, updates of popular
         vectors overwrite each other and an epoch learns less.

@@ -15,7 +15,7 @@ class Times:
     preprocess : statistics, checks and orders of the ratings, initial factors and work lists, wherever they are made
     transfer : ratings to the device, and what was learned back; nothing on the CPU
     train : the epochs, as the history has them
-    compile : waiting for kernels, and functions of the processor's, that were not compiled before. Kernels of a GPU
+    compile : waiting for kernels, and functions of the CPU's, that were not compiled before. Kernels of a GPU
         are compiled side by side, while the ratings are copied and ordered
     end_to_end : all of it as a user waits for it, with errors on a validation set and what is kept of each epoch,
         which belong to none of the others

@@ -1,4 +1,4 @@
-"""Columns of many ratings, worked on piece by piece on all cores (NumPy and Arrow release the GIL)."""
+"""Columns of many ratings, worked on piece by piece on all threads (NumPy and Arrow release the GIL)."""
 
 from contextlib import suppress
 from threading import Lock
@@ -38,7 +38,7 @@ def pool():
 
 
 def in_pieces(work, n):
-    """[work(part) for slices that make up range(n)], on all cores."""
+    """[work(part) for slices that make up range(n)], on all threads."""
     with pool() as threads:
         starts = range(0, n, _PIECE)
         return list(threads.map(lambda start: work(slice(start, min(start + _PIECE, n))), starts))

@@ -1,4 +1,4 @@
-"""The quick way from large files to columns: parts of a file on all cores, each made small before the next is read.
+"""The quick way from large files to columns: parts of a file on all threads, each made small before the next is read.
 
 What a file holds that this way does not know, or that is wrong, it leaves to `gpumf.ratings.layouts`, which is
 slower and says where it is.

@@ -77,7 +77,7 @@ class ALSHyperparameters(Hyperparameters):
 
 
 class ALSSolver(FactorSolver):
-    """An epoch is two half-sweeps: the users' factors from the items', then the items' from the users'.
+    """An epoch is two updates: the users' factors from the items', then the items' from the users'.
 
     streams : whether it takes ratings a chunk after another
     adds_up : whether an item's equations may be the sum of parts that several workers made
@@ -191,7 +191,7 @@ def segments_on(device, indptr, longest):
 
 
 class Sequential(ALSSolver):
-    """Numba on one core."""
+    """Numba on one thread."""
 
     adds_up = True
 
@@ -216,14 +216,14 @@ class Sequential(ALSSolver):
 
 
 class Parallel(Sequential):
-    """Numba, rows over all cores."""
+    """Numba, rows over all threads."""
 
     versions: ClassVar = {"": Version("all cores", "blue", "--")}
     parallel = True
 
 
 class ImplicitParallel(ALSSolver):
-    """Numba and BLAS, rows over all cores, for implicit feedback.
+    """Numba and BLAS, rows over all threads, for implicit feedback.
 
     gram, n_items : float32 (f, f) and int, of all items, where `item_factors` are those of some and users alone are
         solved
@@ -252,7 +252,7 @@ class ImplicitParallel(ALSSolver):
 
 
 class ConjugateGradient(ALSSolver):
-    """Conjugate gradient on one core, from the factors before, of explicit or of implicit feedback."""
+    """Conjugate gradient on one thread, from the factors before, of explicit or of implicit feedback."""
 
     versions: ClassVar = {"": Version("one core, CG", "rose", "-.")}
     cg_steps = 3
@@ -280,7 +280,7 @@ class ConjugateGradient(ALSSolver):
 
 
 class ParallelConjugateGradient(ConjugateGradient):
-    """The same with rows over all cores, with the same factors bit for bit."""
+    """The same with rows over all threads, with the same factors bit for bit."""
 
     versions: ClassVar = {"": Version("all cores, CG", "wine", "-.")}
     parallel = True

@@ -1,4 +1,4 @@
-"""Biases in a half-sweep of ALS, whichever solver runs it."""
+"""Biases in a user or item update of ALS, whichever solver runs it."""
 
 from contextlib import contextmanager
 
@@ -14,7 +14,7 @@ _BLOCK = 256  # CUDA threads
 
 
 class Biases:
-    """Takes the biases of the fixed side out of a half-sweep, and puts them back.
+    """Takes the biases of the fixed side out of a user or item update, and puts them back.
 
     A solved row x has a 1 in the column c that meets the fixed side's biases q_c. With x_c = 1
 

@@ -211,10 +211,10 @@ class Cumf(SharedSums, KernelSolver, ALSSolver):
             self.solve(batch, solved)
 
     def phases(self, which):
-        """The phases of a half-sweep, to be timed apart: a dict of functions of no arguments, each over all batches.
+        """The phases of an update, to be timed apart: a dict of functions of no arguments, each over all batches.
 
         Where the rows have one batch, calling get_gram (which does nothing for explicit ratings), get_hermitian,
-        get_bias and solve is a half-sweep of a model without biases; with `fused_bias` get_bias computes again what
+        get_bias and solve is an update of a model without biases; with `fused_bias` get_bias computes again what
         get_hermitian has.
 
         Parameters

@@ -1,6 +1,6 @@
 """ALS with any number of factors f: dense systems, for a row with n ratings of the fewer of n and f unknowns.
 
-G = Y^T Y = V S V^T is decomposed once per half-sweep; for explicit ratings G = S = 0 and V = I. With the factors Y_u
+G = Y^T Y = V S V^T is decomposed once per update; for explicit ratings G = S = 0 and V = I. With the factors Y_u
 and the weights C of the row's ratings, and D = (S + ridge I)^-1, W = C^1/2 Y_u V D^1/2 is n x f, and
 
     A = Y_u^T C Y_u + G + ridge I = V D^-1/2 (I + W^T W) D^-1/2 V^T

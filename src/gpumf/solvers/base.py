@@ -146,7 +146,7 @@ class FactorSolver(Solver):
 
 
 class KernelSolver(Solver):
-    """A solver that launches the kernel `entry` of kernels/`source`: on a GPU, or on the processor in its place.
+    """A solver that launches the kernel `entry` of kernels/`source`: on a GPU, or on the CPU in its place.
 
     Attributes
     ----------

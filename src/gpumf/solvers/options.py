@@ -1,4 +1,4 @@
-"""Options of the schemes: parameters that one scheme has and the others have not, and what they may be."""
+"""Options of the solvers: parameters that one solver has and the others have not, and what they may be."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -45,12 +45,12 @@ class Option:
 
 
 def chosen(solver, known, given):
-    """The options of a scheme, by name.
+    """The options of a solver, by name.
 
     Parameters
     ----------
     solver : str, for messages
-    known : dict of the scheme's `Option`s
+    known : dict of the solver's `Option`s
     given : dict of values
 
     Returns
@@ -59,7 +59,7 @@ def chosen(solver, known, given):
 
     Raises
     ------
-    TypeError : an option that the scheme has not
+    TypeError : an option that the solver has not
     ValueError : a value that is not allowed
     """
     if unknown := set(given) - set(known):

@@ -140,7 +140,7 @@ class DivergenceKernel(KernelSolver, Divergence):
 
 
 class Sequential(Divergence):
-    """Numba on one core."""
+    """Numba on one thread."""
 
     versions: ClassVar = {"": Version("1 thread", "sky", "--")}
     parallel = False
@@ -194,7 +194,7 @@ class Sequential(Divergence):
 
 
 class Parallel(Sequential):
-    """Numba, users and items over all cores."""
+    """Numba, users and items over all threads."""
 
     versions: ClassVar = {"": Version("all threads", "blue", "--")}
     parallel = True

@@ -1,6 +1,6 @@
 """Learning-rate schedules: the rate of an epoch as a function of the epochs before it.
 
-Every kernel takes the rate of an epoch as a number, so that every schedule goes with every scheme. A schedule keeps
+Every kernel takes the rate of an epoch as a number, so that every schedule goes with every solver. A schedule keeps
 no state: a training that is interrupted, stored and continued goes on as if it had not been.
 """
 

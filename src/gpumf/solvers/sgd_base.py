@@ -70,7 +70,7 @@ class Descent(FactorSolver):
 
     Attributes
     ----------
-    options : parameters of this scheme alone, which `SGD` takes by name: a dict name -> `Option`
+    options : parameters of this solver alone, which `SGD` takes by name: a dict name -> `Option`
     streams : whether it takes ratings a chunk after another
     learning_rate : of the next epoch
     regularization : float64 (4,), lambda of the users, of the items, of the users' biases and of the items' biases
@@ -90,8 +90,8 @@ class Descent(FactorSolver):
 
     @staticmethod
     def draw(hyper, train):
-        """Initial factors of a model with biases where the scheme has its own: what `with_bias_columns` takes, on the
-        host, (user_factors, user_biases) and (item_factors, item_biases). None where they are those of all schemes.
+        """Initial factors of a model with biases where the solver has its own: what `with_bias_columns` takes, on the
+        host, (user_factors, user_biases) and (item_factors, item_biases). None where they are those of all solvers.
         """
 
     def set_factors(self, user_factors, item_factors):
@@ -107,7 +107,7 @@ class Descent(FactorSolver):
             factors *= by[:, None]
 
     def share_memory(self, other):
-        """Have the factors where another trainer of this scheme has its own: one of them is at work at a time.
+        """Have the factors where another trainer of this solver has its own: one of them is at work at a time.
 
         Either is given factors by `set_factors` each time. other : trainer, or None of the first one
         """
@@ -261,7 +261,7 @@ class Updates(Descent):
 
 
 class Sequential(Updates):
-    """Numba on one core, one update after another: the convergence reference."""
+    """Numba on one thread, one update after another: the convergence reference."""
 
     versions: ClassVar = {"": Version("1 thread, sampling", "red", "--")}
     parallel = False
@@ -289,7 +289,7 @@ class Sequential(Updates):
 
 
 class Parallel(Sequential):
-    """Numba, Hogwild over all cores."""
+    """Numba, Hogwild over all threads."""
 
     versions: ClassVar = {"": Version("all threads, sampling", "orange", "--")}
     parallel = True

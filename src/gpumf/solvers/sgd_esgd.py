@@ -24,7 +24,7 @@ class Esgd(DescentKernel):
 
     As published with `biases="baseline"`: the baseline predictors are subtracted from the ratings, and what is left
     is factorized in k columns, uniform at first (section 4, which does not say how wide: here with mean 0 and the
-    standard deviation of the other schemes). The order is that of the data set: where it is sorted, the updates in
+    standard deviation of the other solvers). The order is that of the data set: where it is sorted, the updates in
     flight are of few users, and add up to too large a step.
     """
 

@@ -1,4 +1,4 @@
-"""Each rating once, on the processor: src/gpumf/backends/cpu/native/sgd.cpp."""
+"""Each rating once, on the CPU: src/gpumf/backends/cpu/native/sgd.cpp."""
 
 from typing import ClassVar
 
@@ -45,7 +45,7 @@ def row_rates(counts, factors, epochs):
 
 
 class Ordered(Descent):
-    """One core, each rating once an epoch, in blocks whose rows stay in the cache.
+    """One thread, each rating once an epoch, in blocks whose rows stay in the cache.
 
     The ratings of a block are shuffled once; its diagonal has its turn by chance, anew each epoch.
     """
@@ -88,7 +88,7 @@ class Ordered(Descent):
 
 
 class OrderedParallel(Ordered):
-    """The same on all cores, diagonal by diagonal of blocks: with the same `side` the same factors, bit for bit."""
+    """The same on all threads, diagonal by diagonal of blocks: with the same `side` the same factors, bit for bit."""
 
     parallel = True
     versions: ClassVar = {"": Version("all threads, shuffled", "rose", "--")}

@@ -62,7 +62,7 @@ def diagonal_blocks(ratings, side, height, width):
 
 
 def shuffled_blocks(train, side, seed, values=None):
-    """(users, items, values, offsets) of side x side blocks by diagonal, the ratings of each shuffled, on all cores.
+    """(users, items, values, offsets) of side x side blocks by diagonal, those of each shuffled, on all threads.
 
     values : what goes with the ratings in the place of their values, (nnz,), as their positions
     """

@@ -1,1 +1,1 @@
-"""The same mathematics without a GPU: one core, many cores (Numba), and a float64 reference (NumPy)."""
+"""The same mathematics without a GPU: one thread, many threads (Numba), and a float64 reference (NumPy)."""

@@ -1,4 +1,4 @@
-"""One half-sweep of ALS on the CPU, compiled for a fixed number of factors: native/als.cpp, or Numba.
+"""A user or item update of ALS on the CPU, compiled for a fixed number of factors: native/als.cpp, or Numba.
 
 Numba takes the place of C++ where there is no compiler. Both do the arithmetic of `kernels/als/thesis.cu` in an order
 that suits a CPU: FP32, A = sum v v^T + ridge I, A = L D L^T, two substitutions. Loops over factors have constant
@@ -30,7 +30,7 @@ def half_sweep(factors, parallel):
     Parameters
     ----------
     factors : int f
-    parallel : bool, rows over all cores instead of one after another
+    parallel : bool, rows over all threads instead of one after another
 
     Returns
     -------
@@ -66,7 +66,7 @@ def native_sums(factors):
     Returns
     -------
     A function that overwrites each row of `systems`, float32 (rows, f (f + 1) / 2 + f), with the lower triangle of
-    the row's sum s^2 v v^T, row by row, and its sum r s v, on all cores, given the CSR rows and `fixed`, float32
+    the row's sum s^2 v v^T, row by row, and its sum r s v, on all threads, given the CSR rows and `fixed`, float32
     (columns, f). scales, s: float32, one a rating, or None for 1
     """
     library = compile.library("als.cpp", FACTORS=factors)
@@ -193,7 +193,7 @@ def _row_solver(factors):
 @takes(*_ROWS, "float32 columns f", "float32 f f", "float32 rows f", "float32 rows")
 @cached_njit(nogil=True, parallel=True)
 def implicit_half_sweep(indptr, indices, values, fixed, gram, solved, ridges, alpha):
-    """Half a sweep on implicit feedback, rows over all cores: see `gpumf.ImplicitALS`.
+    """A user or item update on implicit feedback, rows over all threads: see `gpumf.ImplicitALS`.
 
     gram : float32 (f, f), fixed^T fixed; ridges : float32 (rows,), lambda of each; the others as of `half_sweep`
     """

@@ -1,4 +1,4 @@
-"""One half-sweep of ALS on the CPU by conjugate gradient, without any row's matrix: native/cg.cpp, or Numba.
+"""A user or item update of ALS on the CPU by conjugate gradient, without any row's matrix: native/cg.cpp, or Numba.
 
 A p = sum w (q . p) q + G p + ridge p is a pass over a row's ratings, so that a step costs 4 f operations a rating
 where the matrix costs f^2 (Takács, Pilászy and Tikk 2011). Numba takes the place of C++ where there is no compiler;
@@ -29,7 +29,7 @@ def half_sweep(factors, parallel, implicit):
     Parameters
     ----------
     factors : int f
-    parallel : bool, rows over all cores instead of one after another
+    parallel : bool, rows over all threads instead of one after another
     implicit : bool, the ratings are implicit feedback: see `gpumf.ImplicitALS`
 
     Returns

@@ -8,7 +8,7 @@ from numba import njit, prange
 
 @njit(nogil=True)
 def cube_one_core(a, result):
-    """result = a^3 element by element on one core; float32 arrays of one shape, C order."""
+    """result = a^3 element by element on one thread; float32 arrays of one shape, C order."""
     flat, out = a.ravel(), result.ravel()
     for k in range(flat.size):
         out[k] = flat[k] * flat[k] * flat[k]
@@ -16,7 +16,7 @@ def cube_one_core(a, result):
 
 @njit(nogil=True, parallel=True)
 def cube_all_cores(a, result):
-    """The same on all cores."""
+    """The same on all threads."""
     flat, out = a.ravel(), result.ravel()
     for k in prange(flat.size):
         out[k] = flat[k] * flat[k] * flat[k]
@@ -41,7 +41,7 @@ def seconds_of(work, repeats=10, warmup=2):
 
 
 def ceilings(n=2048, repeats=10):
-    """What all cores reach at best, measured now, in the words of `gpumf.backends.cuda.CudaDevice.ceilings`.
+    """What all threads reach at best, measured now, in the words of `gpumf.backends.cuda.CudaDevice.ceilings`.
 
     Returns
     -------

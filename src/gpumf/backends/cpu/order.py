@@ -1,4 +1,4 @@
-"""The ratings of each row, counted and brought together on all cores: the latter by native/order.cpp."""
+"""The ratings of each row, counted and brought together on all threads: the latter by native/order.cpp."""
 
 from ctypes import c_int, c_int64
 from functools import cache

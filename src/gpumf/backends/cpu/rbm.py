@@ -32,7 +32,7 @@ def uniform(key, draw):
 
 @cached_by_size
 def updates(hidden, levels, parallel):
-    """Compile the updates, over users or items, on one core or on all: the result is the same but for rounding.
+    """Compile the updates, over users or items, on one thread or on all: the result is the same but for rounding.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """SGD on the CPU, compiled for a fixed number of factors.
 
-`ordered` takes each rating once, on one core or on all. `hogwild` draws, on one core in order, on all without locks:
+`ordered` uses each rating once, on one thread or all. `hogwild` draws, on one thread in order, on all without locks:
 the arithmetic and the samples of `kernels/sgd/hogwild.cu` (thesis, Algorithm 4.1). Update t draws the rating that the
-hash of t points to, so one core, many cores and a GPU follow the same sequence of samples.
+hash of t points to, so one thread, many threads and a GPU follow the same sequence of samples.
 """
 
 from ctypes import c_int
@@ -90,7 +90,7 @@ def hogwild(columns, biases, parallel):
     ----------
     columns : int f, the last two of which are biases where there are some
     biases : 0, 1 or 2, as BIASES of kernels/common/sgd.cuh
-    parallel : bool. One core makes the chunks' updates in order. Several cores make the chunks at the same time,
+    parallel : bool. One thread makes the chunks' updates in order. Several threads make the chunks at the same time,
         without locks: updates of the same vector may be lost, as in Recht et al. 2011.
 
     Returns
@@ -153,7 +153,7 @@ def ordered(columns, biases, parallel):
     Parameters
     ----------
     columns, biases : as of `hogwild`
-    parallel : bool, the blocks of a diagonal on all cores; with the same result, bit for bit
+    parallel : bool, the blocks of a diagonal on all threads; with the same result, bit for bit
 
     Returns
     -------
