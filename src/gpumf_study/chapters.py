@@ -1,12 +1,11 @@
-"""What the book's chapters share: a kernel's lines, numbers for prose, this machine beside another; what each shows.
+"""What the book's pages share: a kernel's lines, numbers for prose, tables of verdicts; which page shows what.
 
-A conclusion is written in Markdown and takes its numbers by name from `numbers`; above it on the page stands an
-assert on the recorded frame.
+A conclusion is written in Markdown and takes its numbers by name from `numbers`; a hidden cell of the page says by
+`expects` for which verdicts it was written.
 """
 
 import json
 import re
-from dataclasses import replace
 
 import pandas as pd
 from IPython.display import Markdown, display
@@ -160,51 +159,6 @@ def _cell(value):
     if pd.isna(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
-
-
-def here(recorded, **changes):
-    """An experiment once more on this machine, to be held against what is recorded; it is kept nowhere.
-
-    Parameters
-    ----------
-    recorded : Result
-    **changes : replace parameters of its full profile, as `data=["ml-100k"]`
-
-    Returns
-    -------
-    Result: live
-
-    Raises
-    ------
-    TypeError, ValueError : see `experiments.parameters`
-    """
-    before = results.provenance()
-    frame = experiments.module(recorded.name).run(**experiments.parameters(recorded.name, "full", **changes))
-    return replace(recorded, frame=frame, provenance=before, live=True)
-
-
-def beside(recorded, live, rows, column, label, digits=3):
-    """A column of a summary as recorded and as measured on the reader's machine, side by side.
-
-    Parameters
-    ----------
-    recorded, live : (Result, DataFrame): the result, and its summary with one row for each of `rows`
-    rows : str, the column that names the rows
-    column : str, the column to be compared
-    label : str, what it is, with its unit
-    digits : int, significant ones
-
-    Returns
-    -------
-    DataFrame of str with a column for each machine; '–' where one of them has no such row
-    """
-    sides = {}
-    for result, summary in (recorded, live):
-        facts = result.provenance
-        machine = facts.get("gpu") or f"{facts['cpu_count']} cores of {facts['cpu']}"
-        machine += ", this build" if result.live else ", recorded"
-        sides[f"{label}: {machine}"] = summary.set_index(rows)[column].map(f"{{:.{digits}g}}".format)
-    return pd.DataFrame(sides).fillna("–")
 
 
 def named(path):

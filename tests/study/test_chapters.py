@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from gpumf.backends import sources
-from gpumf_study import claims, experiments, reports, results
+from gpumf_study import claims, experiments, reports
 from gpumf_study.results import Result
 from support import ROOT
 
@@ -64,26 +64,6 @@ def test_numbers_are_kept_under_their_names(monkeypatch):
     for wrong in (float("nan"), float("inf"), None):
         with pytest.raises(ValueError, match="gap is"):
             chapters.numbers(gap=wrong)
-
-
-def test_two_machines_stand_side_by_side(tmp_path):
-    frame = pd.DataFrame({"kernel": ["a", "b"], "seconds": [0.12345, 2.0]})
-    other = pd.DataFrame({"kernel": ["a"], "seconds": [1.0]})
-    recorded = Result(tmp_path / "a.csv", frame, {"gpu": "H100"}, live=False)
-    live = Result(tmp_path / "a.csv", other, {"cpu": "C", "cpu_count": 2}, live=True)
-    table = chapters.beside((recorded, frame), (live, other), "kernel", "seconds", "s")
-    assert list(table) == ["s: H100, recorded", "s: 2 cores of C, this build"]
-    assert table.loc["a"].tolist() == ["0.123", "1"] and table.loc["b"].tolist() == ["2", "–"]
-
-
-def test_what_runs_here_has_the_full_profile_but_for_the_changes_and_is_not_kept(monkeypatch):
-    recorded, stored = results.load("blank_blocks"), []
-    monkeypatch.setattr(results, "store", lambda *arguments: stored.append(arguments))
-    live = chapters.here(recorded, data=["ml-100k-synthetic"], sides=[4, 16])
-    assert live.live and not recorded.live and live.provenance["cpu"] and not stored
-    assert set(live.frame.data) == {"ml-100k-synthetic"} and set(live.frame.x_side) == {4, 16}
-    with pytest.raises(TypeError, match="no parameters"):
-        chapters.here(recorded, blocks=3)
 
 
 def test_an_experiment_is_shown_as_recorded_and_as_measured_here(monkeypatch, tmp_path, capsys):
