@@ -156,7 +156,11 @@ def evaluate(claim: Claim, experiment: str) -> dict[str, Any]:
     there = [result for result in stored if result is not None]
     result = there[0] if len(there) == len(devices) else None
     files = ((one.path, one.provenance.get("csv_sha256"), one.device) for one in there)
-    found = metrics.estimate(_taken(claim.table, *files), claim.metric, claim.select) if result else NOTHING
+    found = (
+        metrics.estimate(_taken(claim.table, *files), claim.metric, claim.select)
+        if result and claim.metric
+        else NOTHING
+    )
     row = {key: getattr(claim, key) for key in ("id", "publication", "figure_or_table", "published")}
     row["statement"] = claim.statement + (f" Missing: {claim.missing}." if claim.missing else "")
     row |= {
