@@ -103,9 +103,9 @@ class _Training:
             counts = (facts.user_counts[own[0]], facts.item_counts[own[1]])
             if arrays is None:
                 mine = replace(facts, user_counts=counts[0], item_counts=counts[1])
-            if facts.damped:
-                of_user, of_item, *units = facts.damped
-                mine = replace(mine, damped=Damped(of_user[own[0]], of_item[own[1]], *units))
+                if facts.damped:
+                    of_user, of_item, *units = facts.damped
+                    mine = replace(mine, damped=Damped(of_user[own[0]], of_item[own[1]], *units))
                 arrays = model._drawn(mine, tuple(part.start for part in own))
             else:
                 arrays = tuple(array[part].copy() for array, part in zip(arrays, own, strict=True))
