@@ -222,7 +222,8 @@ def rates_of(model, train, epoch):
     """Of users and of items in units of the model's, where it has the option `row_rates`."""
     if not model.options.get("row_rates"):
         return None
-    return [(1 + n * (epoch + 0.5) / model.factors) ** -0.5 for n in (train.user_counts, train.item_counts)]
+    width = 4 * model.factors**0.5
+    return [(1 + n * (epoch + 0.5) / width) ** -0.5 for n in (train.user_counts, train.item_counts)]
 
 
 # RBM

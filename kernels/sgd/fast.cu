@@ -66,10 +66,10 @@ __device__ inline void round_to(half_bits& to, float x, unsigned random) {
 }
 
 // The rate of a row with so many ratings after so many epochs, in units of that of all: AdaGrad's, as Chin et al. 2015
-// have it for a whole row, of gradients whose squares have the mean 1 / f, as those of errors and vectors of length 1.
+// have it for a whole row: 1 / sqrt(1 + n t / (4 sqrt f)), see row_rates of src/gpumf/solvers/sgd_ordered.py.
 __device__ inline float row_rate(float ratings, float epochs) {
     constexpr int LEARNED = BIASES == 0 ? FACTORS : FACTORS - 2;
-    return rsqrtf(1.0f + ratings * epochs / LEARNED);
+    return rsqrtf(1.0f + ratings * epochs * 0.25f * rsqrtf((float)LEARNED));
 }
 
 // The decays of two rows that have such rates.

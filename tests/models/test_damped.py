@@ -45,6 +45,13 @@ def test_predictions_follow_the_scale_of_ratings(model, a, b):
     np.testing.assert_allclose(other.predict(test.users, test.items), expected, rtol=2e-5, atol=slack)
 
 
+@pytest.mark.parametrize("factors", [64, 300])
+def test_many_factors_do_not_overshoot(factors):
+    train, test = structured(nnz=40_000).split(0.1)
+    model = SGD(factors, device="cpu").fit(train, 5, test)
+    assert model.history.rmse.max() < 1.01 * of_biases(train, test)
+
+
 @pytest.mark.parametrize("model", [ALS, SGD])
 @pytest.mark.parametrize("solver", ["cpu", "emulator"])
 def test_a_device_learns_what_the_cpu_does(model, solver, request):

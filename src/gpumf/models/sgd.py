@@ -40,6 +40,7 @@ _MIN_RIDGE = 1e-6  # with which users of few ratings can be solved for
 _CONSTANT = schedules.Constant()
 _REGULARIZATIONS = "regularization", "item_regularization", "bias_regularization", "item_bias_regularization"
 _PER_RATING = 0.1  # lambda without damped biases
+_LENGTH = 0.4  # that an initial vector of factors has on average, with damped biases
 _ROW_RATE, _RATE = 0.3, 0.02  # learning rates with rates of rows, and with one for all
 # `fast` is the faster one from so many groups, or threads in them, in flight; `kato_hosino` on smaller sets. Recorded
 # by the experiment sgd_choice.
@@ -80,9 +81,9 @@ class SGD(Factorization):
     item_bias_regularization : >= 0, of the items' biases where it is not that of the users'
     biases : 'damped', fixed before the factors are learned; True, learned from zero; 'baseline', baseline predictors
         that stay as they are (esgd, section 4); False
-    init_std : standard deviation of the initial factors of a model with biases, 0.1 by default. Predictions for who
-        has few ratings keep some noise of them, which grows with the number of factors unless init_std falls as
-        1 / sqrt(factors). Without effect on `esgd` and `cu2rec`, where they have initial factors of their own
+    init_std : standard deviation of the initial factors of a model with biases; by default 0.4 / sqrt(factors) with
+        damped biases, else 0.1, with which predictions for who has few ratings keep noise that grows with the number
+        of factors. Without effect on `esgd` and `cu2rec`, where they have initial factors of their own
     clip : bool, clip predictions to the rating scale, and errors with them, see `Factorization`; by default they are
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.solvers.schedules`
     solver : a name of `SGD.solvers()`; by default the fastest for the device and the training set, see `choose`
@@ -320,7 +321,8 @@ class SGD(Factorization):
     def _draw(self, train, rows, key):
         if not self.biases:
             return super()._draw(train, rows, key)
-        deviation = SMALL if self.init_std is None else self.init_std
+        usual = _LENGTH / self.factors**0.5 if self._damped else SMALL
+        deviation = usual if self.init_std is None else self.init_std
         return normal_factors(rows, self.factors, deviation, key, train.device)
 
     def _epoch(self, solver, number, rows):

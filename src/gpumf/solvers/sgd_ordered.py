@@ -23,13 +23,14 @@ def shuffled_diagonals(side, seed, number):
 
 
 def row_rates(counts, factors, epochs):
-    """The rates of rows with so many ratings after so many epochs, in units of the model's: 1 / sqrt(1 + n t / f).
+    """The rates of rows with so many ratings after so many epochs, in units of the model's: 1 / sqrt(1 + n t / w).
 
     AdaGrad's rate, as Chin et al. 2015 (A learning-rate schedule for stochastic gradient methods to matrix
     factorization) have it: one for a whole row, by the sum of its gradients' mean squares so far. Here these are all
-    1 / f, as where error and vector have length 1, so that the rate is a function of the number of ratings alone: no
-    update writes it, and a training that is interrupted goes on as if it had not been. f are the factors without
-    biases. Like theirs it is for rates near 0.1 on ratings with a standard deviation near 1.
+    1 / w, w = 4 sqrt(f) of f factors without biases, so that the rate is a function of the number of ratings alone:
+    no update writes it, and a training that is interrupted goes on as if it had not been. Where error and vector have
+    length 1, w is f; with that, the first epochs of many factors go too far where rows have many ratings. Like theirs
+    it is for rates near 0.1 on ratings with a standard deviation near 1.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def row_rates(counts, factors, epochs):
     -------
     float32 (rows,)
     """
-    return (1 / np.sqrt(1 + counts * (epochs / factors))).astype(np.float32)
+    return (1 / np.sqrt(1 + counts * (epochs / (4 * np.sqrt(factors))))).astype(np.float32)
 
 
 class Ordered(Descent):
