@@ -231,7 +231,7 @@
     view.controls.append(
       select("Data:", names, (k) => { set = names[k]; show(); }),
       select("Against:", axes.map((name) => labels[name]), (k) => { by = axes[k]; show(); }),
-      checks("Schemes", all.map((line) => ({ ...line, checked: chosen.has(line.name) })), (k, on) => {
+      checks("Solvers", all.map((line) => ({ ...line, checked: chosen.has(line.name) })), (k, on) => {
         chosen[on ? "add" : "delete"](all[k].name);
         const line = lines().find((one) => one.name === all[k].name);
         show(on ? (line ? `${set}: ${ending(line)}.` : `${all[k].name} was not measured on ${set}.`) : undefined);
@@ -250,11 +250,11 @@
     const winner = (s) => (s.ratio > 1 ? "ALS" : "SGD");
     const sentence = () => {
       const s = nearest(), outside = row() < Math.min(...rows) || row() > Math.max(...rows);
-      return `${short(row())} ratings a row. The nearest setting measured has ${short(s.row)} and ${s.factors} factors (${s.data}, ${short(100 * s.density)} % filled): ` +
-        `${winner(s)} is sooner there, by a factor of ${short(Math.max(s.ratio, 1 / s.ratio))}.` + (outside ? " What you ask for lies outside of what was measured." : "");
+      return `${short(row())} ratings per user or item. The nearest setting measured has ${short(s.row)} and ${s.factors} factors (${s.data}, ${short(100 * s.density)} % filled): ` +
+        `${winner(s)} is faster there, with a speed-up of ${short(Math.max(s.ratio, 1 / s.ratio))}.` + (outside ? " What you ask for lies outside of what was measured." : "");
     };
     const draw = (width) => {
-      const { root, sx, sy, box, text } = plot(width, 340, { domain, log: true, label: "ratings of a row, mean of users and items" },
+      const { root, sx, sy, box, text } = plot(width, 340, { domain, log: true, label: "ratings per user or item, mean of both" },
         { domain: [factors[0] / 1.4, factors[factors.length - 1] * 1.4], log: true, label: "factors", ticks: factors }, 34);
       const near = nearest();
       for (const s of data.settings) {
@@ -266,11 +266,11 @@
       const x = Math.max(box.left, Math.min(box.right, sx(row()))), y = sy(at.factors);
       root.append(svg("path", { d: `M${x} ${box.top}V${box.bottom}M${box.left} ${y}H${box.right}`, stroke: INK, "stroke-dasharray": "3 3" }));
       root.append(svg("circle", { cx: box.left + 12, cy: 14, r: 6, fill: data.colours.ALS }), svg("rect", { x: box.left + 104, y: 8, width: 12, height: 12, fill: data.colours.SGD, stroke: INK, "stroke-width": 0.8 }));
-      text([box.left + 24, 18], "ALS sooner", { "text-anchor": "start" });
-      text([box.left + 122, 18], "SGD sooner", { "text-anchor": "start" });
+      text([box.left + 24, 18], "ALS faster", { "text-anchor": "start" });
+      text([box.left + 122, 18], "SGD faster", { "text-anchor": "start" });
       return root;
     };
-    const view = stage(host, () => `Settings by ratings of a row and factors, with the sooner model. ${sentence()}`, draw);
+    const view = stage(host, () => `Settings by ratings per user or item and factors, with the faster model. ${sentence()}`, draw);
     const show = () => { view.redraw(); view.say(sentence()); };
     const counts = (name, low, high) => ({ min: low, max: high, step: 0.1, value: Math.log10(at[name]), says: (value) => Math.round(10 ** value).toLocaleString("en") });
     view.controls.append(
@@ -288,7 +288,7 @@
     const share = (step, v) => step.rate / Math.min(roofs[v.products], step.intensity * roofs.bandwidth);
     const sentence = () =>
       `${version.name}, ${setting.name}. ` + version.steps.map((step) =>
-        `${step.side}: ${short(step.intensity)} FLOP a byte, ${short(step.rate / 1e12)} TFLOP/s, ${short(100 * share(step, version))} % of its roof, ${seconds(step.seconds)}`).join("; ") + ".";
+        `${step.side}: ${short(step.intensity)} FLOP a byte, ${short(step.rate / 1e12)} TFLOP/s, ${short(100 * share(step, version))} % of its roofline bound, ${seconds(step.seconds)}`).join("; ") + ".";
     const draw = (width) => {
       const all = setting.versions.flatMap((v) => v.steps);
       const x = [Math.min(0.3, ...all.map((s) => s.gathered)) / 1.5, Math.max(3000, ...all.map((s) => s.intensity)) * 2];

@@ -126,12 +126,12 @@ def _replayed(order):
 
 
 def convergence(frame: pd.DataFrame, model: str, static: Figure, metric: str = "rmse") -> Widget:
-    """Test error of every scheme against epochs or seconds of training, medians over the repeats.
+    """Test error of every solver against epochs or seconds of training, medians over the repeats.
 
     Parameters
     ----------
     frame : DataFrame with a row an epoch: data, scheme, repeat, epoch, seconds, and the metric
-    model : 'SGD', 'ALS' or 'RBM', whose schemes they are
+    model : 'SGD', 'ALS' or 'RBM', whose solvers they are
     static : Figure of the same
     metric : 'rmse' or 'mae'
     """
@@ -151,12 +151,12 @@ def convergence(frame: pd.DataFrame, model: str, static: Figure, metric: str = "
         }
         sets.setdefault(str(data), []).append(line)
     names = ", ".join(sets)
-    alt = f"Test {metric.upper()} of the schemes of {model} on {names}, against epochs and seconds of training."
+    alt = f"Test {metric.upper()} of the solvers of {model} on {names}, against epochs and seconds of training."
     return Widget("convergence", {"metric": metric.upper(), "sets": sets}, static, alt)
 
 
 def crossover(frame: pd.DataFrame, static: Figure) -> Widget:
-    """Which of ALS and SGD is sooner at the same error, in each recorded setting of the fastest versions.
+    """Which of ALS and SGD reaches the same error faster, in each recorded setting of the fastest versions.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def crossover(frame: pd.DataFrame, static: Figure) -> Widget:
         for row in table.itertuples()
     ]
     colours = {model: style.COLOURS[style.MODELS[model][0]] for model in ("ALS", "SGD")}
-    alt = "Which of ALS and SGD is sooner at the same error, against the ratings of a row and the number of factors."
+    alt = "Which of ALS and SGD reaches the same error faster, by ratings per user or item and number of factors."
     return Widget("crossover", {"settings": settings, "colours": colours}, static, alt)
 
 

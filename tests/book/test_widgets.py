@@ -15,7 +15,7 @@ PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 WHERE = {
     "race": "learn/races",
     "convergence": "learn/races",
-    "crossover": "thesis/crossover",
+    "crossover": "results/als_or_sgd",
     "roofline": "learn/roofline",
 }
 
@@ -164,7 +164,7 @@ def test_sliders_ask_for_the_nearest_setting(page, made):
     sparsest = min((one for one in settings if one["factors"] == most), key=lambda one: one["row"])
     told = says(page, "crossover")
     assert f"{most} factors ({sparsest['data']}" in told and "outside of what was measured" in told
-    assert f"{'ALS' if sparsest['ratio'] > 1 else 'SGD'} is sooner there" in told
+    assert f"{'ALS' if sparsest['ratio'] > 1 else 'SGD'} is faster there" in told
     assert users.get_attribute("aria-valuetext") == "100"
     pressed(page, density, "End")
     pressed(page, users, *["PageUp"] * 4)
@@ -180,7 +180,7 @@ def test_versions_are_picked_under_the_roof(page, made):
             host.locator("select").nth(1).select_option(label=version["name"])
             told = says(page, "roofline")
             assert told.startswith(f"{version['name']}, {setting['name']}.")
-            shares = [float(share) for share in re.findall(r"([\d.]+) % of its roof", told)]
+            shares = [float(share) for share in re.findall(r"([\d.]+) % of its roofline bound", told)]
             assert len(shares) == 2 and all(0 < share <= 100 for share in shares)
         assert marks.count() == 2 * len(setting["versions"]) + 2, "two open ones of the version that is picked"
 
