@@ -107,11 +107,11 @@ def measured():
     found |= {scheme: Measured(what, value, limit, "sgd_netflix") for scheme, value in per_epoch.items()}
 
     rbm = results.load("rbm_speed").frame
-    epochs = rbm[(rbm.device == "cuda") & (rbm.weights == "device") & (rbm.part == "epoch")]
-    names = epochs.kernel.replace("fast", "fast (RBM)")
+    epochs = rbm[(rbm.device == "cuda") & (rbm.x_weights == "device") & (rbm.x_part == "epoch")]
+    names = epochs.solver.replace("fast", "fast (RBM)")
     what = "Douban (synthetic), 128 units, an epoch"
-    epochs = epochs.rename(columns={"part": "x_step", "limit_seconds": "x_limit_seconds"})
-    return found | _medians(epochs.assign(solver=names, seconds=epochs.epoch_seconds), what, "rbm_speed")
+    epochs = epochs.assign(solver=names, seconds=epochs.x_epoch_seconds, x_step="epoch")
+    return found | _medians(epochs, what, "rbm_speed")
 
 
 def _medians(frame, what, result="als_versions"):

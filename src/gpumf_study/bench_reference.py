@@ -16,8 +16,8 @@ _DATA = "ml-100k"
 
 def text(result):
     """Return what `bench.json` is to hold, from the Result of `first_comparison`."""
-    frame = result.frame[result.frame.data == _DATA]
-    keys = ["model", "kernel", "device"]
+    frame = result.frame[(result.frame.data == _DATA) & result.frame.epoch.notna()]
+    keys = ["model", "solver", "device"]
     last = frame.sort_values("epoch").groupby([*keys, "repeat"]).last()
     seconds = (last.seconds / last.epoch).groupby(keys).median()
     rows = [

@@ -199,7 +199,7 @@ def _search(model, variant):
 
 _IMPLICIT = "implicit 0.7.3 on the same GPU"
 _SURPRISE = Stored("peers_ml100k", "value", {"model": "Surprise, SVD", "x_step": "test", "metric": "rmse"})
-_RBM = {"data": "douban-synthetic", "weights": "device", "batches": "device", "part": "epoch"}
+_RBM = {"data": "douban-synthetic", "x_weights": "device", "x_batches": "device", "x_part": "epoch"}
 
 ROWS = [
     Benchmark(
@@ -361,7 +361,9 @@ ROWS = [
     ),
     Benchmark(
         *("jester-mae", "Test MAE, RBM", "Jester, part 1", 512, "fast", "MAE", 0.71),
-        measured=Stored("rbm_tuning", "mae", {"data": "jester-1", "step": "test", "setting": "tuned"}, repeat="seed"),
+        measured=Stored(
+            "rbm_tuning", "value", {"data": "jester-1", "x_step": "test", "x_setting": "tuned", "metric": "mae"}
+        ),
     ),
     Benchmark(
         *(
@@ -375,8 +377,8 @@ ROWS = [
             None,
             True,
         ),
-        measured=Stored("rbm_speed", "epoch_seconds", _RBM | {"kernel": "thesis"}),
-        over=Stored("rbm_speed", "epoch_seconds", _RBM | {"kernel": "fast"}),
+        measured=Stored("rbm_speed", "x_epoch_seconds", _RBM | {"solver": "thesis"}),
+        over=Stored("rbm_speed", "x_epoch_seconds", _RBM | {"solver": "fast"}),
     ),
     Benchmark(
         *("implicit-cpu-x", "ImplicitALS: speed-up of an iteration over implicit 0.7.3", NETFLIX, 100, "parallel_cg"),

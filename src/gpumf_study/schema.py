@@ -31,22 +31,12 @@ _WITHIN_A_RUN = {"epoch", "phase", "seconds", "metric", "value"}
 UNCONVERTED = {
     "all_schemes",
     "als_implicit_cpu",
-    "blend_ml100k",
     "cpu_baselines",
-    "data_sets",
-    "first_comparison",
     "fit_seconds",
-    "further_features",
     "hugewiki_gpus",
     "hugewiki_gpus_sgd",
     "implicit_quality",
     "peers_als",
-    "rbm_features",
-    "rbm_speed",
-    "rbm_tuning",
-    "several_gpus",
-    "sgd_douban",
-    "stale_rbm",
 }
 
 

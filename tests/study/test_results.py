@@ -16,7 +16,7 @@ from gpumf_study.experiments import __main__ as command_line
 from gpumf_study.experiments import _limits
 from gpumf_study.experiments.cumf import als_versions
 from gpumf_study.experiments.gpumf import kernel_counters
-from gpumf_study.experiments.thesis import elementwise_cube, first_comparison
+from gpumf_study.experiments.thesis import elementwise_cube
 from support import ragged_ratings
 
 EXPERIMENTS = list(experiments.names())
@@ -146,38 +146,6 @@ def test_the_cube_is_right(device, repository):
     assert all((seconds > 0).all() for *_, seconds in timings)
     for output in outputs:
         np.testing.assert_allclose(output, a.astype(np.float64) ** 3, rtol=1e-6)
-
-
-def test_summary_counts_epochs_and_seconds_to_the_threshold():
-    def history(kernel, device, maes, repeat):
-        return pd.DataFrame(
-            {
-                "data": "jester-1",
-                "model": "ALS",
-                "kernel": kernel,
-                "device": device,
-                "repeat": repeat,
-                "epoch": range(len(maes)),
-                "seconds": np.arange(len(maes)) * (4.0 if device == "cpu" else 0.5),
-                "rmse": maes,
-                "mae": maes,
-            }
-        )
-
-    frame = pd.concat(
-        [
-            history("sequential", "cpu", [2.0, 0.8, 0.70, 0.69], 0),
-            history("thesis_shared", "cuda", [2.0, 0.8, 0.70, 0.69], 0),
-            history("parallel", "cpu", [2.0, 0.8, 0.75, 0.72], 0),
-        ]
-    )
-    table = first_comparison.summary(frame).set_index("kernel")
-    assert (
-        table.loc["sequential", "epochs_to_threshold"] == 2 and table.loc["sequential", "seconds_to_threshold"] == 8
-    )
-    assert table.loc["thesis_shared", "speedup"] == 8
-    assert table.loc["parallel"].isna()[["seconds_to_threshold", "speedup"]].all()
-    assert table.loc["parallel", "mae"] == 0.72, "that of the last epoch"
 
 
 def test_the_least_work_of_the_phases_is_that_of_the_half_sweep_and_the_matrices():

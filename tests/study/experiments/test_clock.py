@@ -166,7 +166,7 @@ def test_compiling_is_counted_apart(clock, host, monkeypatch):
 
 @pytest.mark.parametrize(
     "name", ["als_convergence", "als_netflix", "als_sgd_rbm", "first_comparison", "implicit_quality", "rbm_tuning",
-             "sgd_douban", "sgd_netflix", "sgd_schemes", "speedups", "block_errors", "block_times", "cu2rec_training",
+             "sgd_netflix", "sgd_schemes", "speedups", "block_errors", "block_times", "cu2rec_training",
              "cu2rec_variants", "cumf_convergence", "esgd_blocks", "esgd_errors", "gpusgd_comparison",
              "all_schemes"]
 )  # fmt: skip
@@ -211,6 +211,7 @@ def test_the_time_of_a_fit_has_its_parts_and_recommending_its_own(clock, monkeyp
 
 def test_a_chunk_has_the_seconds_of_the_trainings_before_it(clock):
     frame = run("stale_rbm", seeds=1)
+    frame = frame.rename(columns=lambda name: name.removeprefix("x_"))
     assert (frame.factor_seconds == 2).all()
     trained = frame[frame.every > 0]
     batches = set(frame.rbm_seconds[frame.age == 0]) - {0.0}
@@ -284,13 +285,13 @@ def test_an_epoch_of_the_machine_is_all_its_batches_or_the_share_that_was_made(c
     from gpumf_study.experiments.thesis import rbm_speed
 
     frame = run("rbm_speed")
-    epochs = frame[frame.part == "epoch"]
-    whole = epochs[epochs.share == 1]
+    epochs = frame[frame.x_part == "epoch"]
+    whole = epochs[epochs.x_share == 1]
     assert len(whole) and len(set(whole.seconds)) == 1 and whole.seconds.iloc[0] % BATCH == 0
-    np.testing.assert_allclose(epochs.epoch_seconds, epochs.seconds / epochs.share)
-    np.testing.assert_allclose(epochs.fraction_of_limit, epochs.limit_seconds / epochs.epoch_seconds)
+    np.testing.assert_allclose(epochs.x_epoch_seconds, epochs.seconds / epochs.x_share)
+    np.testing.assert_allclose(epochs.x_fraction_of_limit, epochs.x_limit_seconds / epochs.x_epoch_seconds)
     row = rbm_speed._row("epoch", 0, 0.25, 3.0)
-    assert row["epoch_seconds"] == 12 and row["seconds"] == 3
+    assert row["x_epoch_seconds"] == 12 and row["seconds"] == 3
 
 
 def test_the_cube_and_the_ceilings_are_those_of_the_timed_work(clock, monkeypatch):

@@ -52,7 +52,6 @@ TOLD = {
     "thesis/parameter_search_sgd_rate": part("figure", "SGD", "learning_rate"),
     "thesis/rbm_speed_updates": part("figure_updates"),
     "thesis/rbm_tuning": part("figure", "jester-1"),
-    "thesis/rbm_tuning_ml100k": part("figure", "ml-100k"),
     "thesis/thread_scaling_blocks": lambda module, result: module.figure_blocks(result.frame, result.provenance),
 }
 FIGURES = [path for path in ROOT.glob("figures/*/*.svg") if path.parent.name != "drawings"]

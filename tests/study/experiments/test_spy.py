@@ -31,7 +31,7 @@ TRAINING = [name for name in experiments.names() if (fits(name) or name in PARAM
 ROUNDED = {"esgd": 1e-3, "cu2rec": 0.3}
 # Their held-out ratings choose, or they judge by nothing.
 WITHOUT_TEST = {"block_times", "gpusgd_comparison", "implicit_seconds", "fit_seconds"}
-WITHOUT_TEST |= {"picture_completion", "rbm_features", "stale_rbm"}
+WITHOUT_TEST |= {"picture_completion", "stale_rbm"}
 # They thin the ratings, or add to them little by little.
 PORTIONS = {"crossover", "sparsity", "stale_rbm"}
 # (model, factors or hidden units, lambda, learning rate, epochs, seed) of all trainings; what is chosen stands below.
@@ -54,8 +54,6 @@ EXPECTED = {
     "fit_seconds": {("ALS", 4, 0.05, None, 1, 0), ("SGD", 5, 0.05, 0.03, 2, 0)},
     "implicit_quality": {("ImplicitALS", 8, 0.1, None, 1, 0), ("ImplicitALS", 1, 0.1, None, 0, 0)},
     "picture_completion": {("ALS", 4, 3.0, None, 5, 0), ("ALS", 4, 5.0, None, 5, 0)},
-    "rbm_features": {("RBM", 8, 0.01, 0.1, 2, 0)},
-    "sgd_douban": {("SGD", 16, 0.06, 0.02, 2, 0)},
     "sgd_netflix": {("SGD", 16, 0.05, 0.02, 2, seed) for seed in (0, 1)},
     "sgd_schemes": {("SGD", 16, 0.05, 0.02, 2, seed) for seed in (0, 1)},
     "sgd_spread": {("SGD", 16, 0.06, 0.02, 2, seed) for seed in (0, 1)},
@@ -182,7 +180,7 @@ SPLIT_ONCE = {
     "cumf_convergence",
     "esgd_blocks",
 }
-SPLIT_ONCE |= {"implicit_quality", "quality_benchmarks", "rbm_tuning", "several_gpus", "sgd_douban"}
+SPLIT_ONCE |= {"implicit_quality", "quality_benchmarks", "rbm_tuning", "several_gpus"}
 
 
 @pytest.mark.parametrize("name", sorted(set(TRAINING) - WITHOUT_TEST))
@@ -222,7 +220,7 @@ def test_rows_say_what_trained_and_how_well(name):
             assert set(frame.nnz) <= {fit.train.nnz for fit in fits}
 
 
-@pytest.mark.parametrize("name", ["speedups", "sgd_douban"])
+@pytest.mark.parametrize("name", ["speedups"])
 def test_training_ends_at_the_threshold(name, monkeypatch):
     monkeypatch.setattr(_published, "threshold", lambda data: 9.0)
     experiment = experiments.module(name)

@@ -1,4 +1,4 @@
-"""What a Boltzmann machine adds to factorizations: errors of models and blends on MovieLens 100K, five folds.
+"""What an RBM adds to factorizations: errors of models and blends on MovieLens 100K, five folds.
 
 After the thesis, sections 1 and 7.1: both kinds of models find other patterns, and hybrids of them win. Every fold
 chooses the parameters and epochs of each model, and the weights of each blend, on a tenth of its training ratings
@@ -6,7 +6,6 @@ that is held out; then the models train on all of them, and are judged on the fo
 one set of weights, those of its least squares, and is judged by both measures with them.
 """
 
-from functools import partial
 from itertools import islice, product
 
 import numpy as np
@@ -17,12 +16,12 @@ from tqdm import tqdm
 from gpumf import ALS, RBM, SGD, Blend
 from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity, load_ratings
-from gpumf_study.findings import Finding, Holds, Open
 
 MODELS = {"RBM": RBM, "SGD": SGD, "ALS": ALS}
 BLENDS = [("RBM", "SGD"), ("RBM", "ALS"), ("SGD", "ALS"), ("RBM", "SGD", "ALS")]
-METRICS = "rmse", "mae"
+METRICS = ["rmse", "mae"]
 _FITTED_TO = "rmse"
 FIXED = {
     "RBM": {"momentum": 0.9, "average": "batch", "batch": 50, "biases": False},
@@ -65,7 +64,7 @@ PROFILES = {
         },
         "epochs": {"RBM": 150, "SGD": 150, "ALS": 25},
         "kernels": {"RBM": None, "SGD": None, "ALS": None},
-        "seeds": 3,
+        "seeds": 5,
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
@@ -91,12 +90,9 @@ def run(data, folds, grids, epochs, kernels, seeds):
     kernels : for each of MODELS the name of its kernel; None for the fastest of this machine
     seeds : int, of all models, when the chosen parameters are judged
 
-    Returns
-    -------
-    DataFrame with a row a model or blend: fold, step ('choice' on the held-out ratings or 'test'), seed, model (of a
-    blend the models' names joined by ' + '), kernel and device (of a model), the parameters of the grids, epochs
-    (that were best on the held-out ratings), fitted_to (the error that the weights of a blend make least, 'rmse';
-    missing for a model), weight_RBM, weight_SGD, weight_ALS (of a blend), rmse, mae
+    A row is an error of a model or blend (the models' names joined by ' + '), which x_step 'choice' judges on the
+    held-out ratings, and 'test'. Of a model there are its parameters (factors are also hidden units) and the epoch
+    that was best on the held-out ratings, of a blend x_weight_RBM, x_weight_SGD and x_weight_ALS.
     """
     ratings = load_ratings(data)
     rows = []
@@ -124,9 +120,18 @@ def run(data, folds, grids, epochs, kernels, seeds):
             for names, blend in blends.items():
                 trained_on_all = Blend(*(fitted[name] for name in names), weights=blend.weights)
                 rows.append(judged | _blended(names, trained_on_all, test))
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(rows).assign(data=ratings.name, task="fit")
+    frame["factors"] = frame.pop("hidden").fillna(frame.factors)
+    frame = frame.melt([name for name in frame if name not in METRICS], METRICS, "metric", "value").rename(
+        columns=_NAMES
+    )
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
+
+
+_NAMES = {"kernel": "solver", "seed": "repeat", "epochs": "epoch"}
+_NAMES |= {name: f"x_{name}" for name in ("fold", "step", "learning_rate", "weight_decay", "beta", "init_std")}
+_NAMES |= {name: f"x_{name}" for name in ("regularization", *(f"weight_{model}" for model in MODELS))}
 
 
 def _combinations(grid):
@@ -162,96 +167,84 @@ def _fitted(chosen, kernels, seed, train):
 
 def _blended(names, blend, ratings):
     weights = {f"weight_{name}": weight for name, weight in zip(names, blend.weights, strict=True)}
-    return {"model": " + ".join(names), "fitted_to": _FITTED_TO} | weights | blend.score(ratings)
-
-
-def summary(frame):
-    """Errors over the folds, from the frame of `run`.
-
-    Returns
-    -------
-    DataFrame with a row a model or blend and measure: model, measure ('rmse' or 'mae'), mean (over folds and seeds),
-    spread (standard deviation over the seeds of the mean over the folds; NaN with one seed), weight_RBM, weight_SGD,
-    weight_ALS (of a blend: means)
-    """
-    tests = judged(frame)
-    weights = tests.groupby("model", sort=False)[[f"weight_{name}" for name in MODELS]].mean()
-    tables = [
-        _by_seed(frame, measure).agg(["mean", "std"]).T.rename(columns={"std": "spread"}).join(weights)
-        for measure in METRICS
-    ]
-    table = pd.concat(tables, keys=METRICS, names=["measure", "model"]).reset_index()
-    return table[["model", "measure", *table.columns.drop(["model", "measure"])]]
-
-
-def judged(frame):
-    """The rows on test ratings."""
-    # Older results have blends with other weights too.
-    return frame[(frame.step == "test") & (frame.fitted_to.isna() | (frame.fitted_to == _FITTED_TO))]
-
-
-def _by_seed(frame, measure):
-    """Means over the folds: a row a seed, a column a model or blend."""
-    tests = judged(frame)
-    order = tests.model.unique()
-    return tests.pivot_table(index="seed", columns="model", values=measure, aggfunc="mean")[order]
-
-
-def figure(frame):
-    """Test RMSE (left) and MAE (right) of each model and blend: means over the folds, a point a seed."""
-    table = summary(frame)
-    order = list(table.model.unique())[::-1]
-    figure, (axes,) = style.panels(columns=2, height=1.4 + 0.3 * len(order), sharey=True)
-    for axis, measure in zip(axes, METRICS, strict=True):
-        seeds = _by_seed(frame, measure).melt(value_name=measure)
-        means = table[table.measure == measure].set_index("model")["mean"]
-        axis.plot(
-            seeds[measure], seeds.model.map(order.index), "o", color=style.COLOURS["blue"], alpha=0.4, label="a seed"
-        )
-        axis.plot(means, means.index.map(order.index), "|", color=style.COLOURS["black"], markersize=14, label="mean")
-        axis.set_yticks(np.arange(len(order)), order)
-        axis.set(xlabel=f"test {measure.upper()}, mean of {frame.fold.nunique()} folds")
-        axis.xaxis.set_major_locator(MaxNLocator(5))
-    style.legend(figure, axes[0], 2)
-    return figure
+    return {"model": " + ".join(names)} | weights | blend.score(ratings)
 
 
 EVERYTHING, WITHOUT = " + ".join(MODELS), " + ".join(name for name in MODELS if name != "RBM")
 
 
-def _error(frame, measure):
-    """Of the blend of all models."""
-    row = summary(frame).query("measure == @measure").set_index("model").loc[EVERYTHING]
-    return row["mean"], row.spread, "rating"
+def by_seed(frame):
+    """Return the test errors, means over the folds: a row a metric and repeat, a column a model or blend."""
+    tests = frame[frame.x_step == "test"]
+    table = tests.pivot_table(index=["metric", "repeat"], columns="model", values="value", aggfunc="mean")
+    return table[tests.model.unique()]
 
 
-def gain(frame, measure):
-    """By how much the blend of all is below the best of its parts, from the same seed: (mean, standard deviation)."""
-    errors = _by_seed(frame, measure)
-    below = errors[errors[list(MODELS)].mean().idxmin()] - errors[EVERYTHING]
-    return below.mean(), below.std(), "rating"
+def summary(frame):
+    """Return the test errors over the folds, a row a model or blend and metric.
+
+    Columns are model, metric, mean (over folds and seeds), spread (standard deviation over the seeds of the mean over
+    the folds; NaN with one seed), weight_RBM, weight_SGD, weight_ALS (of a blend: means).
+    """
+    names = [f"x_weight_{name}" for name in MODELS]
+    weights = frame[frame.x_step == "test"].groupby("model", sort=False)[names].mean()
+    errors = by_seed(frame).groupby("metric").agg(["mean", "std"]).stack("model", future_stack=True)
+    table = errors.rename(columns={"std": "spread"}).join(
+        weights.rename(columns=lambda name: name.removeprefix("x_"))
+    )
+    return table.reset_index()
 
 
-def gain_of_machine(frame, measure):
-    """By how much the blend of all is below that of the two factorizations, from the same seed: as `gain`."""
-    errors = _by_seed(frame, measure)
-    below = errors[WITHOUT] - errors[EVERYTHING]
-    return below.mean(), below.std(), "rating"
+def gains(frame):
+    """Return by metric and repeat the error of the blend of all, and by how much it is below others.
+
+    Columns are x_error, x_gain (below the best of its parts) and x_machine (below the blend of the factorizations).
+    """
+    errors = by_seed(frame)
+    means = errors[list(MODELS)].groupby("metric").transform("mean")
+    best = errors[list(MODELS)].where(means.eq(means.min(axis=1), axis=0)).max(axis=1)
+    table = {"x_error": errors[EVERYTHING], "x_gain": best - errors[EVERYTHING]}
+    return pd.DataFrame(table | {"x_machine": errors[WITHOUT] - errors[EVERYTHING]}).reset_index()
 
 
-FINDINGS = [
-    Finding(
-        f"blend-ml100k-{measure}{name}",
+def figure(frame):
+    """Draw test RMSE (left) and MAE (right) of each model and blend: means over the folds, a point a seed."""
+    seeds = by_seed(frame)
+    order = list(seeds)[::-1]
+    figure, (axes,) = style.panels(columns=2, height=1.4 + 0.3 * len(order), sharey=True)
+    for axis, metric in zip(axes, METRICS, strict=True):
+        of = seeds.loc[metric]
+        points = of.melt(value_name="error")
+        places = points.model.map(order.index)
+        axis.plot(points.error, places, "o", color=style.COLOURS["blue"], alpha=0.4, label="a seed")
+        axis.plot(
+            of.mean(), of.columns.map(order.index), "|", color=style.COLOURS["black"], markersize=14, label="mean"
+        )
+        for name, error in of.mean().items():
+            axis.annotate(f"{error:.4f}", (error, order.index(name)), (8, -3), textcoords="offset points", size=9)
+        axis.set_yticks(np.arange(len(order)), order)
+        axis.set(xlabel=f"test {metric.upper()}, mean of {frame.x_fold.nunique()} folds")
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+        axis.margins(x=0.25)
+    style.legend(figure, axes[0], 2)
+    return figure
+
+
+CLAIMS = [
+    Claim(
+        f"blend-ml100k-{metric}{suffix}",
         "gpumf",
         None,
-        f"RBM, SGD and ALS blended | MovieLens 100K, five folds | factors by search | test {measure.upper()}{what}",
-        partial(value, measure=measure),
-        rule,
+        f"Test {metric.upper()} {text}, MovieLens 100K, five folds.",
+        metric="median",
+        select={"column": column, "where": {"metric": metric}},
+        criterion=criterion,
+        table=gains,
     )
-    for measure in METRICS
-    for name, what, value, rule in (
-        ("", "", _error, Open()),
-        ("-gain", " below that of its best part", gain, Holds(above=0)),
-        ("-machine", " below that of SGD and ALS blended", gain_of_machine, Holds(above=0)),
+    for metric in METRICS
+    for suffix, column, text, criterion in (
+        ("", "x_error", "of the blend of RBM, SGD and ALS", None),
+        ("-gain", "x_gain", "of the best of RBM, SGD and ALS less that of their blend", above(0)),
+        ("-machine", "x_machine", "of the blend of SGD and ALS less that of the blend with the RBM", above(0)),
     )
 ]

@@ -1,4 +1,4 @@
-"""The statistics of the data sets and of their twins, beside the published ones (thesis, Tables 6.1 and 6.2)."""
+"""Statistics of real and synthetic data sets and the published ones (thesis, Tables 6.1 and 6.2)."""
 
 import pandas as pd
 
@@ -30,24 +30,27 @@ PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"]}
 
 
 def run(data):
-    """Describe the sets that are on this machine, the twins, and what is published of either.
+    """Describe the data sets that are on this computer, the synthetic ones, and what is published of either.
 
-    Returns
-    -------
-    DataFrame with a row a set and source: data, source ('published', 'real' or 'twin'), and the columns of
-    `describe`
+    A row is a metric, one of the columns of `describe`; `variant` is 'published', 'real' or 'synthetic'.
     """
-    frames, identities = [], []
+    frames, identities = [published_shapes().assign(variant="published")], []
     for ratings in present_ratings(data):
         identities.append(identity(ratings))
-        source = "twin" if ratings.name.endswith("-synthetic") else "real"
-        frames.append(describe(ratings).assign(source=source))
-    frame = pd.concat([published_shapes().assign(source="published"), *frames])
-    frame.insert(0, "data", frame.index.str.removesuffix("-synthetic"))
-    frame.insert(1, "source", frame.pop("source"))
-    frame = frame.sort_values(["data", "source"], kind="stable", ignore_index=True)
+        source = "synthetic" if ratings.name.endswith("-synthetic") else "real"
+        frames.append(describe(ratings).assign(variant=source))
+    frame = pd.concat(frames)
+    frame = frame.assign(data=frame.index.str.removesuffix("-synthetic"), task="describe")
+    frame = frame.sort_values(["data", "variant"], kind="stable")
+    frame = frame.melt(["data", "variant", "task"], var_name="metric").dropna(subset="value").reset_index(drop=True)
     frame.attrs["datasets"] = identities
     return frame
+
+
+def table(frame):
+    """Return a row a data set and source: data, source, and the metrics as columns."""
+    found = frame.pivot(index=["data", "variant"], columns="metric", values="value")[frame.metric.unique()]
+    return found.reset_index().rename(columns={"variant": "source"})
 
 
 COUNTS = [
@@ -59,21 +62,17 @@ COUNTS = [
 
 
 def summary(frame):
-    """How far each twin is from what is published, from the frame of `run`.
-
-    Returns
-    -------
-    DataFrame with the index data and the columns COUNTS: twin over published less one, missing where nothing is
-    published
-    """
-    twins, published = (frame[frame.source == source].set_index("data")[COUNTS] for source in ("twin", "published"))
-    return (twins / published.reindex(twins.index) - 1).dropna(how="all")
+    """Return by data set how far the COUNTS of a synthetic one are from the published ones, as shares."""
+    rows = table(frame).set_index("data")
+    made, published = (rows[rows.source == source].reindex(columns=COUNTS) for source in ("synthetic", "published"))
+    return (made / published.reindex(made.index) - 1).dropna(how="all")
 
 
 def figure(frame):
-    """The filled share of the matrix against the number of ratings, a mark a set and source."""
+    """Draw the filled share of the matrix against the number of ratings, a mark a data set and source."""
+    frame = table(frame)
     figure, ((axis,),) = style.panels(height=4.2)
-    for source, colour, mark in (("published", "black", "x"), ("real", "blue", "o"), ("twin", "orange", "+")):
+    for source, colour, mark in (("published", "black", "x"), ("real", "blue", "o"), ("synthetic", "orange", "+")):
         sets = frame[frame.source == source].dropna(subset="ratings")
         axis.plot(sets.ratings, 100 * sets.density, mark, color=style.COLOURS[colour], label=source, markersize=9)
     for row in frame.drop_duplicates("data").itertuples():

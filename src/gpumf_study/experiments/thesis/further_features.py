@@ -96,11 +96,9 @@ def run(data, regularizations, with_features, factors, epochs, seeds, device):
     seeds : int, of the splits, of who is drawn as no friend, of whose features others get, and of the initial factors
     device : of the models
 
-    Returns
-    -------
-    DataFrame with a row a training, or the biases alone: data, split (of SPLITS), seed, step ('choice', on held-out
-    ratings, or 'test'), model (BIASES or of MODELS), regularization, weight (0 without features), factors, epochs,
-    kernel, nnz (ratings trained on), features (entries of the matrix beside them), judged (how many ratings), rmse
+    A row is a training, or the biases alone: x_split (of SPLITS), x_step ('choice', on held-out ratings, or 'test'),
+    model (BIASES or of MODELS), x_regularization, x_weight (0 without features), x_nnz (ratings trained on),
+    x_features (entries of the matrix beside them), x_judged (how many ratings).
 
     Raises
     ------
@@ -127,9 +125,13 @@ def run(data, regularizations, with_features, factors, epochs, seeds, device):
             judged = pd.DataFrame(fit(train, test, chosen))
             steps = pd.concat([choice.assign(step="choice"), judged.assign(step="test")])
             rows.append(steps.assign(data=name, split=split, seed=seed))
-    frame = pd.concat(rows, ignore_index=True)
+    frame = pd.concat(rows, ignore_index=True).rename(columns=_NAMES).assign(task="fit", metric="rmse")
     frame.attrs["datasets"] = identities
     return frame
+
+
+_NAMES = {"kernel": "solver", "seed": "repeat", "epochs": "epoch", "rmse": "value"}
+_NAMES |= {name: f"x_{name}" for name in ("split", "step", "regularization", "weight", "nnz", "features", "judged")}
 
 
 def parted(ratings, split, share, seed):
@@ -266,25 +268,23 @@ FEATURES_OF = {"douban-monti": friends, "ml-100k": demographics_and_genres}
 
 
 def summary(frame):
-    """Errors of what was chosen, on the test ratings.
+    """Return errors of what was chosen, on the test ratings, a row a data set, split and model.
 
-    Returns
-    -------
-    DataFrame with a row a set, split and model: data, split, model, judged (ratings, mean over the seeds), rmse (mean
-    over the seeds), spread (half of its range)
+    Columns are judged (ratings, mean over the seeds), rmse (mean over the seeds) and spread (half of its range).
     """
-    groups = frame[frame.step == "test"].groupby(["data", "split", "model"], sort=False)
-    table = groups[["judged", "rmse"]].mean()
-    return table.assign(spread=groups.rmse.agg(np.ptp) / 2).reset_index()
+    groups = frame[frame.x_step == "test"].groupby(["data", "x_split", "model"], sort=False)
+    table = groups.agg(judged=("x_judged", "mean"), rmse=("value", "mean"), spread=("value", np.ptp))
+    return table.assign(spread=table.spread / 2).rename_axis(index={"x_split": "split"}).reset_index()
 
 
 def _tests(frame):
     """Test RMSE with a column a model, by data, split and seed."""
-    return frame[frame.step == "test"].pivot(index=["data", "split", "seed"], columns="model", values="rmse")
+    tests = frame[frame.x_step == "test"].rename(columns={"x_split": "split", "repeat": "seed"})
+    return tests.pivot(index=["data", "split", "seed"], columns="model", values="value")
 
 
 def figure(frame):
-    """Test RMSE over that of the biases: a mark a seed, by split, of each model, a panel a set."""
+    """Draw test RMSE over that of the biases: a mark a seed, by split, of each model, a panel a data set."""
     table = _tests(frame)
     ratios = table.div(table[BIASES], axis=0)
     sets = frame.data.unique()

@@ -1,11 +1,10 @@
-"""What an epoch of a Boltzmann machine takes, and its three updates: the thesis's Figure 4.5 again, and faster ones.
+"""Seconds of an epoch of an RBM and of its three updates: the thesis's Figure 4.5, and faster versions.
 
-After the thesis, section 4.2.2: its machine (`RBM.thesis`) with all ratings of the twin of Douban. The weights stay
-on the device, or are moved there and back for every update; in both versions of Figure 4.5 the matrices of a batch
-are made and moved inside the epoch, when its turn comes. Beside them both stay on the device. Updates are timed one
-by one, with the device idle before each; epochs as a whole, so that launches overlap. Versions that would take
-minutes are timed on the first batches of an epoch alone, and `epoch_seconds` is extrapolated by the share of ratings
-in them.
+After the thesis, section 4.2.2: its RBM (`RBM.thesis`) with all ratings of Douban (synthetic). The weights stay on
+the device, or are moved there and back for every update; in both versions of Figure 4.5 the matrices of a batch are
+made and moved inside the epoch, when its turn comes. In a third version both stay on the device. Updates are timed
+one by one, with the device idle before each; epochs as a whole, so that launches overlap. Versions that would take
+minutes are timed on the first batches of an epoch alone; seconds of an epoch then follow from their share of ratings.
 """
 
 from functools import partial
@@ -31,7 +30,7 @@ PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "hidden": 
 
 
 def run(data, hidden, batch, few, repeats):
-    """Time the versions of this machine: of its GPU those that keep the weights there, and the CPU's.
+    """Time the versions that this computer has, those of the CPU and, with a GPU, its own.
 
     Parameters
     ----------
@@ -41,12 +40,10 @@ def run(data, hidden, batch, few, repeats):
         and all single updates are made
     repeats : int, timings of each; few batches are timed a third as often
 
-    Returns
-    -------
-    DataFrame with a row a timing: data, kernel, weights and batches ('device' or 'transfer'), device, hidden, part
-    ('prepare', to put what stays where it is used, 'epoch', and of the kernel thesis each of UPDATES and BATCHES),
-    repeat, share (of the ratings of an epoch), seconds (of that share), epoch_seconds (of an epoch: seconds / share),
-    bytes, flops (of an epoch; missing for other parts), limit_seconds and fraction_of_limit (of an epoch)
+    A row is a timing of x_part: 'prepare', to put what stays where it is used, 'epoch', or, of the solver thesis,
+    one of UPDATES and BATCHES. x_weights and x_batches say whether these stay on the 'device' or are moved
+    ('transfer'); x_share is the share of an epoch's ratings that was timed, x_epoch_seconds are seconds over it. Of
+    an epoch: x_bytes, x_flops, x_limit_seconds (its roofline bound), x_fraction_of_limit.
     """
     ratings = load_ratings(data)
     versions = ["sequential", "parallel"]
@@ -56,11 +53,11 @@ def run(data, hidden, batch, few, repeats):
     rows = []
     for kernel, version in (RBM.versions()[name] for name in tqdm(versions, desc="rbm_speed", leave=False)):
         model = RBM.thesis(hidden=hidden, batch=batch, solver=kernel, **version.options)
-        places = {"weights": model.weights, "batches": model.batches}
+        places = {"x_weights": model.weights, "x_batches": model.batches}
         slow = "transfer" in places.values() or (backends.available() and model.device == "cpu")
-        what = {"data": ratings.name, "kernel": kernel, **places, "device": model.device, "hidden": hidden}
+        what = {"data": ratings.name, "solver": kernel, **places, "device": model.device, "factors": hidden}
         rows += [what | row for row in _timings(model, ratings, few, slow, repeats, ceilings[model.device])]
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(rows).assign(task="epoch", model="RBM")
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
@@ -87,8 +84,8 @@ def _timings(model, ratings, few, slow, repeats, ceilings):
             trainer.train_batch(number, trainer.keys(0, number))
 
     for repeat, seconds in enumerate(timed(epoch, few_repeats if slow else repeats, warmup=1)):
-        least = {"bytes": moved / share, "flops": flops / share, "limit_seconds": limit / share}
-        yield _row("epoch", repeat, share, seconds) | least | {"fraction_of_limit": limit / seconds}
+        least = {"x_bytes": moved / share, "x_flops": flops / share, "x_limit_seconds": limit / share}
+        yield _row("epoch", repeat, share, seconds) | least | {"x_fraction_of_limit": limit / seconds}
     if model.solver == "thesis":
         share, *_ = _work(trainer.batches, order[:few], ratings.nnz, model)
         for repeat in range(few_repeats):
@@ -97,7 +94,9 @@ def _timings(model, ratings, few, slow, repeats, ceilings):
 
 
 def _row(part, repeat, share, seconds):
-    return {"part": part, "repeat": repeat, "share": share, "seconds": seconds, "epoch_seconds": seconds / share}
+    phase = "preprocess" if part == "prepare" else "train"
+    row = {"x_part": part, "phase": phase, "repeat": repeat, "seconds": seconds}
+    return row | {"x_share": share, "x_epoch_seconds": seconds / share}
 
 
 def _updates(trainer, numbers, timed):
@@ -134,47 +133,44 @@ def _work(batches, numbers, nnz, model):
 
 
 def summary(frame):
-    """Of each version the medians over the repeats, from the frame of `run`.
+    """Return of each version (as of `RBM.versions`) the medians over the repeats.
 
-    Returns
-    -------
-    DataFrame with a row a version: version (as of `RBM.versions`), device, share (of an epoch that was timed),
-    epoch_seconds, spread (largest less smallest), one column for each of UPDATES and BATCHES (missing where they were
-    not timed), prepare, fraction_of_limit, speedup (epoch_seconds of the thesis's version with all on the device over
-    this one's)
+    Columns are device, share (of an epoch that was timed), epoch_seconds, spread (largest less smallest), one for
+    each of UPDATES and BATCHES (missing where they were not timed), prepare, fraction_of_limit, speedup
+    (epoch_seconds of the thesis's version with all on the device over this one's).
     """
-    moved = np.select([frame.weights == "transfer", frame.batches == "transfer"], [", transfer", ", batches"], "")
-    frame = frame.assign(version=frame.kernel + moved)
-    groups = frame.groupby(["version", "part"], sort=False).epoch_seconds
+    moved = np.select([frame.x_weights == "transfer", frame.x_batches == "transfer"], [", transfer", ", batches"], "")
+    frame = frame.assign(version=frame.solver + moved)
+    groups = frame.groupby(["version", "x_part"], sort=False).x_epoch_seconds
     medians = groups.median().unstack().reindex(columns=["epoch", *UPDATES, BATCHES, "prepare"])
-    epochs = frame[frame.part == "epoch"].groupby("version", sort=False)
+    epochs = frame[frame.x_part == "epoch"].groupby("version", sort=False)
     table = epochs.agg(
         device=("device", "first"),
-        share=("share", "first"),
-        spread=("epoch_seconds", np.ptp),
-        fraction_of_limit=("fraction_of_limit", "median"),
+        share=("x_share", "first"),
+        spread=("x_epoch_seconds", np.ptp),
+        fraction_of_limit=("x_fraction_of_limit", "median"),
     ).join(medians.rename(columns={"epoch": "epoch_seconds"}))
     thesis = table.epoch_seconds.get("thesis", np.nan)
     return table.assign(speedup=thesis / table.epoch_seconds).reset_index()
 
 
 def figure(frame):
-    """Seconds of an epoch of every version beside the limit; hollow where few batches were timed."""
+    """Draw seconds of an epoch of each version and its roofline bound; hollow where few batches were timed."""
     table = summary(frame)[::-1].reset_index(drop=True)
     figure, ((axis,),) = style.panels(height=1.4 + 0.5 * len(table))
     limit = table.epoch_seconds * table.fraction_of_limit
     axis.hlines(table.index, limit, table.epoch_seconds, color="0.8", zorder=1)
     style.marks(axis, table.epoch_seconds, table.index, "green", "measured (median)", sure=table.share == 1)
-    style.marks(axis, limit, table.index, "orange", "limit", "D")
+    style.marks(axis, limit, table.index, "orange", "roofline bound", "D")
     axis.set_yticks(table.index, [style.LOOKS["RBM", version].name for version in table.version])
-    axis.set(xlabel=f"seconds an epoch of {frame.data.iloc[0]}")
+    axis.set(xlabel=f"seconds an epoch, {style.data_name(frame.data.iloc[0])}")
     style.log_scale(axis.xaxis)
     style.legend(figure, axis, 2)
     return figure
 
 
 def figure_updates(frame):
-    """The thesis's Figure 4.5: seconds of an epoch and of its updates, the weights moved (left) or resident."""
+    """Draw the thesis's Figure 4.5: seconds of an epoch and of its updates, the weights moved or resident."""
     table = summary(frame).set_index("version")
     parts = {"epoch_seconds": "epoch"} | {part: part for part in (*UPDATES, BATCHES)}
     figure, ((axis,),) = style.panels(height=3.8)
@@ -183,7 +179,10 @@ def figure_updates(frame):
         label, colour, _ = style.LOOKS["RBM", version]
         style.marks(axis, table.loc[version, list(parts)].astype(float), place, colour, label, marker)
     axis.set_yticks(place, parts.values())
-    axis.set(xlabel="seconds an epoch", title=f"{frame.data.iloc[0]}, {frame.hidden.iloc[0]} hidden units")
+    axis.set(
+        xlabel="seconds an epoch",
+        title=f"{style.data_name(frame.data.iloc[0])}, {frame.factors.iloc[0]} hidden units",
+    )
     style.log_scale(axis.xaxis)
     style.legend(figure, axis, 2)
     return figure
@@ -199,10 +198,10 @@ CLAIMS = [
         _PUBLISHED,
         "ratio",
         {
-            "column": "epoch_seconds",
-            "where": {"kernel": "thesis", "batches": "transfer", "part": "epoch"},
-            "over": {"weights": "transfer"},
-            "under": {"weights": "device"},
+            "column": "x_epoch_seconds",
+            "where": {"solver": "thesis", "x_batches": "transfer", "x_part": "epoch"},
+            "over": {"x_weights": "transfer"},
+            "under": {"x_weights": "device"},
         },
         near(_PUBLISHED, 1.5),
         "synthetic",

@@ -1,4 +1,4 @@
-"""What a stale Boltzmann machine is worth: a factorization trained on every new chunk of ratings, it on every n-th.
+"""What a stale RBM is worth in a blend whose factorization is trained before every chunk of new ratings.
 
 The thesis (section 7.1) asks whether a hybrid may update its slower half less often. Ratings arrive in chunks. Before
 each chunk the factorization trains on all ratings that came before, an RBM did so at the last multiple of n chunks;
@@ -27,6 +27,7 @@ from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf.blend_ml100k import FIXED
 
 SHOWN = "trained on", "all so far"
+_METRICS = ["weight", "rmse", "mae", "rmse_rbm"]
 _SGD = FIXED["SGD"] | {"regularization": 0.1, "schedule": schedules.Power(0.02)}
 _RBM = FIXED["RBM"] | {"learning_rate": 0.1, "weight_decay": 0.01, "schedule": schedules.Power(0.02)}
 
@@ -55,7 +56,7 @@ PROFILES = {
         "hidden": 250,
         "hidden_epochs": 100,
         "kernel": None,
-        "seeds": 3,
+        "seeds": 5,
     },
 }
 PROFILES["smoke"] = PROFILES["quick"] | {
@@ -84,12 +85,10 @@ def run(data, orders, first, chunks, every, factors, factor_epochs, hidden, hidd
     kernel : of both models; None for the fastest of this machine
     seeds : int, of both models and of the random order
 
-    Returns
-    -------
-    DataFrame with a row a chunk and way to predict it: order, seed, chunk, nnz (ratings predicted: those whose user
-    and item have ratings before), every (0 for the factorization alone), shown (missing there), age (chunks since
-    the RBM was trained), weight (of the RBM), rmse, mae, rmse_rbm (of the RBM alone), factor_seconds, rbm_seconds
-    (of the trainings that the chunk had)
+    A row is a metric (weight of the RBM, rmse, mae, rmse_rbm of the RBM alone) of a chunk and way to predict it:
+    x_order, x_chunk, x_nnz (ratings predicted: those whose user and item have ratings before), x_every (0 for the
+    factorization alone), x_shown ('alone' there), x_age (chunks since the RBM was trained), x_factor_seconds and
+    x_rbm_seconds (of the trainings that the chunk had).
     """
     ratings = load_ratings(data)
     rows = []
@@ -106,7 +105,10 @@ def run(data, orders, first, chunks, every, factors, factor_epochs, hidden, hidd
                     {"order": order, "seed": seed, **row}
                     for row in _chunk_by_chunk(arrived, first, chunks, every, models, epochs)
                 ]
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(rows).rename(columns={"seed": "repeat"})
+    frame = frame.rename(columns={name: f"x_{name}" for name in set(frame) - {"repeat", *_METRICS}})
+    frame = frame.melt([name for name in frame if name not in _METRICS], _METRICS, "metric", "value")
+    frame = frame.dropna(subset="value").assign(data=ratings.name, task="fit", model="Blend")
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
@@ -135,7 +137,11 @@ def _chunk_by_chunk(ratings, first, chunks, every, models, epochs):
         alone = factorization.predict(coming.users, coming.items)
         row = {"chunk": chunk, "nnz": coming.nnz, **seconds}
         if chunk:
-            yield row | {"every": 0, "weight": 0.0, "rbm_seconds": 0.0} | _errors(alone, coming.values)
+            yield (
+                row
+                | {"every": 0, "shown": "alone", "weight": 0.0, "rbm_seconds": 0.0}
+                | _errors(alone, coming.values)
+            )
         for n in every:
             age = chunk % n
             for shown in SHOWN:
@@ -165,17 +171,22 @@ def _errors(predictions, values):
     return {"rmse": float(np.sqrt(np.mean(error**2))), "mae": float(np.abs(error).mean())}
 
 
-def summary(frame):
-    """The errors over all chunks together, from the frame of `run`.
+def wide(frame):
+    """Return a row a chunk and way to predict it: seed, order, chunk, every, shown, age, ..., and the metrics."""
+    keys = [name for name in frame if name not in ("metric", "value")]
+    table = frame.set_index([*keys, "metric"]).value.unstack().reset_index()
+    return table.rename(columns=lambda name: "seed" if name == "repeat" else name.removeprefix("x_"))
 
-    Returns
-    -------
-    DataFrame with a row an order, seed and way to predict: order, shown (missing for the factorization alone), every,
-    seed, rmse (of all ratings predicted), gain (by how much it is below that of the factorization alone), weight,
-    rbm_seconds (of all chunks)
+
+def summary(frame):
+    """Return the errors over all chunks together, a row an order, seed and way to predict.
+
+    Columns are order, shown ('alone' for the factorization), every, seed, rmse (of all ratings predicted), gain (by
+    how much it is below that of the factorization alone), weight, rbm_seconds (of all chunks).
     """
+    frame = wide(frame)
     squared = frame.assign(squared=frame.nnz * frame.rmse**2)
-    groups = squared.groupby(["order", "shown", "every", "seed"], sort=False, dropna=False)
+    groups = squared.groupby(["order", "shown", "every", "seed"], sort=False)
     table = groups.agg(
         squared=("squared", "sum"), nnz=("nnz", "sum"), weight=("weight", "mean"), rbm_seconds=("rbm_seconds", "sum")
     ).reset_index()
@@ -192,7 +203,7 @@ _SHOWN = {
 
 
 def figure(frame):
-    """RMSE of the blend against the chunks between two trainings of its Boltzmann machine, for each order."""
+    """Draw the RMSE of the blend against the chunks between two trainings of its RBM, for each order."""
     table = summary(frame)
     orders = table.order.unique()
     figure, (axes,) = style.panels(columns=len(orders), height=3.8)

@@ -12,6 +12,7 @@ import pytest
 
 from gpumf._util.counter_rng import positional_hash
 from gpumf.ratings import DataError, Ratings
+from gpumf_study import schema
 from gpumf_study.experiments.thesis import further_features as experiment
 from gpumf_study.experiments.thesis.further_features import (
     BIASES,
@@ -39,6 +40,9 @@ SMALL = {
 }
 
 
+COLUMNS = ["data", "x_split", "repeat", "x_step", "model", "x_judged", "value"]
+
+
 def found(apart=0.0, sets=tuple(experiment.SPLITS), **rmse):
     """A frame with these errors, or 0.9, of biases, plain, others and features in every split of sets, three seeds.
 
@@ -53,7 +57,7 @@ def found(apart=0.0, sets=tuple(experiment.SPLITS), **rmse):
         for key, model in names.items()
     ]
     tried = [("ml-100k", RANDOM, 0, "choice", model, 10, 0.1) for model in MODELS]
-    return pd.DataFrame(rows + tried, columns=["data", "split", "seed", "step", "model", "judged", "rmse"])
+    return pd.DataFrame(rows + tried, columns=COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_features_are_held_to_none_and_to_those_of_others(errors, expected):
 
 def test_the_set_that_gains_least_counts_and_one_that_is_missing_is_that():
     good, bad = found(sets=["ml-100k"], features=0.8), found(sets=["douban-monti"], features=1.0)
-    both = pd.concat([good, bad[bad.step == "test"]])
+    both = pd.concat([good, bad[bad.x_step == "test"]])
     assert word(GAIN, both) == "not replicated" and word(f"{GAIN}-random-ml-100k", both) == "replicated"
     assert word(GAIN, good) == "missing"
     assert experiment.CLAIMS[0].estimate(found(features=0.81, apart=0.009)).value == pytest.approx(10)
@@ -132,21 +136,21 @@ def test_new_users_gain_by_features_that_say_their_taste_and_not_by_those_of_oth
     assert (errors.xs(RANDOM, level="split")[PLAIN] < 0.9 * errors.xs(RANDOM, level="split")[BIASES]).all()
     (facts,) = frame.attrs["datasets"]
     assert facts["name"] == "planted" and len(facts["features_sha256"]) == 64
-    fits = frame[frame.model != BIASES]
-    assert set(fits.kernel) == {"parallel"} and ((fits.features == 12 * 200) == (fits.model != PLAIN)).all()
-    assert ((fits.weight == 0) == (fits.model == PLAIN)).all() and fits.features[fits.model == PLAIN].eq(0).all()
+    fits = schema.validated(frame)[frame.model != BIASES]
+    assert set(fits.solver) == {"parallel"} and ((fits.x_features == 12 * 200) == (fits.model != PLAIN)).all()
+    assert ((fits.x_weight == 0) == (fits.model == PLAIN)).all() and fits.x_features[fits.model == PLAIN].eq(0).all()
     nnz = planted()[0].nnz
-    whole = frame[(frame.split == RANDOM) & (frame.step == "test")]
-    assert (whole.nnz + whole.judged == nnz).all() and set(whole.judged) == {round(0.2 * nnz)}
+    whole = frame[(frame.x_split == RANDOM) & (frame.x_step == "test")]
+    assert (whole.x_nnz + whole.x_judged == nnz).all() and set(whole.x_judged) == {round(0.2 * nnz)}
 
 
 def test_what_is_judged_is_what_the_held_out_ratings_chose_and_no_test_rating_did(on_planted, monkeypatch):
     frame = experiment.run(["planted"], **SMALL)
-    for _, run in frame[frame.model != BIASES].groupby(["split", "seed", "model"]):
-        choice, (test,) = run[run.step == "choice"], run[run.step == "test"].itertuples()
+    for _, run in frame[frame.model != BIASES].groupby(["x_split", "repeat", "model"]):
+        choice, (test,) = run[run.x_step == "choice"], run[run.x_step == "test"].itertuples()
         assert len(choice) == 2, "as many trials for each"
-        best = choice.loc[choice.rmse.idxmin()]
-        assert (test.regularization, test.weight) == (best.regularization, best.weight)
+        best = choice.loc[choice.value.idxmin()]
+        assert (test.x_regularization, test.x_weight) == (best.x_regularization, best.x_weight)
     plain = experiment.parted
 
     def mirrored(ratings, split, share, seed):
@@ -157,9 +161,10 @@ def test_what_is_judged_is_what_the_held_out_ratings_chose_and_no_test_rating_di
 
     monkeypatch.setattr(experiment, "parted", mirrored)
     other = experiment.run(["planted"], **SMALL)
-    of_test = frame.step == "test"
-    pd.testing.assert_frame_equal(frame.drop(columns="rmse"), other.drop(columns="rmse"))
-    assert frame.rmse[~of_test].equals(other.rmse[~of_test]) and not frame.rmse[of_test].eq(other.rmse[of_test]).any()
+    of_test = frame.x_step == "test"
+    pd.testing.assert_frame_equal(frame.drop(columns="value"), other.drop(columns="value"))
+    here, there = frame.value, other.value
+    assert here[~of_test].equals(there[~of_test]) and not here[of_test].eq(there[of_test]).any()
 
 
 @pytest.mark.parametrize("split", [RANDOM, USERS, ITEMS])

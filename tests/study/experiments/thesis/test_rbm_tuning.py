@@ -1,26 +1,12 @@
-"""The search for an RBM's parameters, a parameter after another."""
+"""The search for an RBM's parameters, one after another."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from gpumf_study import figure_style as style
+from gpumf_study import schema
 from gpumf_study.experiments.thesis import rbm_tuning
 from outcomes import labelled
-
-
-def test_the_tuned_machine_is_told_from_the_thesiss_by_means_over_seeds():
-    rows = [
-        (data, "test", setting, seed, error + seed / 10, error, 0.5)
-        for data in ("a", "b")
-        for setting, error in (("thesis", 1.0), ("tuned", 0.8))
-        for seed in (0, 1)
-    ]
-    frame = pd.DataFrame(rows, columns=["data", "step", "setting", "seed", "rmse", "mae", "accuracy"])
-    frame = frame.assign(**rbm_tuning.IN_FRAMES, epoch=7)
-    row = rbm_tuning.summary(frame).set_index(["data", "setting"]).loc[("b", "tuned")]
-    assert row.rmse == pytest.approx(0.85) and row.rmse_deviation == pytest.approx(np.std([0, 0.1], ddof=1))
-    assert row.mae_deviation == 0 and row.epoch == 7 and row.hidden == 128
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +16,8 @@ def tuning():
 
 
 def test_each_parameter_is_changed_alone_and_the_search_goes_on_from_the_best(tuning):
+    table = rbm_tuning.summary(schema.validated(tuning)).set_index("setting")
+    tuning = rbm_tuning.wide(tuning)
     choices, tests = (tuning[tuning.step == step] for step in ("choice", "test"))
     rates = rbm_tuning.changed_alone(tuning, "ml-100k-synthetic", "learning_rate")
     assert set(rates.learning_rate) == {0.02, 0.3, 1e-6} and set(rates.hidden) == {128}
@@ -46,7 +34,7 @@ def test_each_parameter_is_changed_alone_and_the_search_goes_on_from_the_best(tu
     assert last.gibbs_steps.nunique() == 3, "the values of the last parameter, with the best of those before"
     assert (tuned[[*rbm_tuning.THESIS, "epoch"]] == winner[[*rbm_tuning.THESIS, "epoch"]]).all(axis=None)
     assert tests.accuracy.between(0.2, 0.9).all() and choices.accuracy.isna().all()
-    row = rbm_tuning.summary(tuning).set_index("setting").loc["tuned"]
+    row = table.loc["tuned"]
     assert row.rmse == tuned.rmse.mean() and row.rmse_deviation == pytest.approx(tuned.rmse.std())
 
 
@@ -54,6 +42,7 @@ def test_curves_are_drawn_a_parameter_each(tuning, stored):
     figure = style.save(rbm_tuning.figure(tuning), stored(tuning))
     lines = [[line for line in axis.lines if not line.get_label().startswith("_")] for axis in figure.axes]
     assert [len(of) for of in lines] == [3, 2, 3]
-    curve = rbm_tuning.changed_alone(tuning, "ml-100k-synthetic", "hidden").query("hidden == 3 and epoch > 0").rmse
+    curves = rbm_tuning.changed_alone(rbm_tuning.wide(tuning), "ml-100k-synthetic", "hidden")
+    curve = curves.query("hidden == 3 and epoch > 0").rmse
     np.testing.assert_allclose(lines[1][0].get_ydata(), curve)
     assert labelled(figure)

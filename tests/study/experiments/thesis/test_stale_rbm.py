@@ -1,4 +1,4 @@
-"""Machines that are older than the ratings that they are blended with."""
+"""RBMs that are older than the ratings that they are blended with."""
 
 from dataclasses import replace
 
@@ -7,6 +7,7 @@ import pytest
 
 from gpumf import RBM
 from gpumf_study import figure_style as style
+from gpumf_study import schema
 from gpumf_study.experiments.thesis import stale_rbm
 from outcomes import labelled
 from support import ragged_ratings
@@ -33,8 +34,9 @@ def ages():
     return stale_rbm.run("ml-100k-synthetic", ["random", "time"], first=0.5, chunks=5, every=[1, 2, 4], **settings)
 
 
-def test_the_machine_is_as_old_as_it_should_be(ages, stored):
-    assert set(ages.order) == {"random"}, "a twin does not say when its ratings were given"
+def test_the_rbm_is_as_old_as_it_should_be(ages, stored):
+    stored_frame, ages = schema.validated(ages), stale_rbm.wide(ages)
+    assert set(ages.order) == {"random"}, "a synthetic data set has no times"
     blended = ages[ages.every > 0]
     assert (blended.age == blended.chunk % blended.every).all() and set(blended.chunk) == {1, 2, 3, 4}
     assert ((blended.rbm_seconds > 0) == (blended.age == 0)).all()
@@ -43,11 +45,11 @@ def test_the_machine_is_as_old_as_it_should_be(ages, stored):
     alone = ages[ages.every == 0].set_index("chunk").rmse
     weightless = blended[blended.weight == 0]
     np.testing.assert_allclose(weightless.rmse, alone[weightless.chunk], rtol=1e-6)
-    table = stale_rbm.summary(ages)
+    table = stale_rbm.summary(stored_frame)
     pooled = np.sqrt(np.average(alone**2, weights=ages[ages.every == 0].nnz))
     assert table[table.every == 0].rmse.item() == pytest.approx(pooled)
     np.testing.assert_allclose(table.gain, pooled - table.rmse, atol=1e-12)
-    figure = style.save(stale_rbm.figure(ages), stored(ages))
+    figure = style.save(stale_rbm.figure(stored_frame), stored(stored_frame))
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     assert list(lines["shown all so far"].get_xdata()) == [1, 2, 4] and labelled(figure)
 
@@ -64,8 +66,10 @@ def test_no_chunk_teaches_what_predicts_it(monkeypatch):
         return replace(arrived, values=values)
 
     smoke = stale_rbm.PROFILES["smoke"] | {"orders": ["random"], "every": [1, 2]}
-    first = stale_rbm.run(**smoke)
+    first = stale_rbm.wide(stale_rbm.run(**smoke))
     monkeypatch.setattr(stale_rbm, "_arrived", mirrored)
-    second = stale_rbm.run(**smoke)
+    second = stale_rbm.wide(stale_rbm.run(**smoke))
     assert first.chunk.max() == 1 and first.weight.nunique() == 2
+    keys = ["order", "seed", "chunk", "every", "shown"]
+    first, second = (frame.sort_values(keys, ignore_index=True) for frame in (first, second))
     assert first.weight.equals(second.weight) and (first.rmse != second.rmse).all()
