@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import gpumf
-from gpumf import ALS, RBM, SGD, Blend, DivergedError, ImplicitALS, NotFittedError
+from gpumf import ALS, RBM, SGD, BayesianMF, Blend, DivergedError, ImplicitALS, NotFittedError
 from gpumf.backends import DeviceError
 from gpumf.ratings import Ratings
 from support import ragged_ratings
@@ -74,7 +74,7 @@ def models(device):
         made += [ALS(3, device=device, biases=False), ALS(3, device=device, clip=True)]
         made += [SGD(3, device=device, solver=solver) for solver in ("sequential", "ordered", "ordered_parallel")]
         made += [ImplicitALS(3, device=device, solver=solver) for solver in ("parallel", "cg")]
-        made += [RBM(4, device=device), RBM(4, solver="sequential", momentum=0.5)]
+        made += [RBM(4, device=device), RBM(4, solver="sequential", momentum=0.5), BayesianMF(3)]
     else:
         made = [kind(3, device=device) for kind in (ALS, SGD, ImplicitALS)] + [RBM(4, device=device)]
     fitted = [model.fit(TRAIN, 2, TEST) for model in made]
@@ -114,8 +114,10 @@ def learned(model):
     if isinstance(model, Blend):
         return
     shapes = [array.shape for array in model._learned]
-    columns = model.hidden if isinstance(model, RBM) else model.columns
-    assert shapes[0] == (TRAIN.n_users, columns) and shapes[1][0] == TRAIN.n_items, shapes
+    columns = (
+        model.hidden if isinstance(model, RBM) else model.factors if isinstance(model, BayesianMF) else model.columns
+    )
+    assert (shapes[0][0], shapes[0][-1]) == (TRAIN.n_users, columns) and shapes[1][0] == TRAIN.n_items, shapes
     assert all(np.isfinite(array).all() for array in model._learned)
 
 

@@ -12,7 +12,7 @@ from gpumf import ALS, SGD, Blend, models, ratings
 
 HEAVY = "numba", "pandas", "pyarrow", "scipy", "matplotlib", "h5py", "cupy", "pooch", "tqdm", "concurrent.futures"
 LATE = (
-    *("gpumf.models.blend", "gpumf.models.rbm", "gpumf.models.sgd", "gpumf.suggestion"),
+    *("gpumf.models.bayesian", "gpumf.models.blend", "gpumf.models.rbm", "gpumf.models.sgd", "gpumf.suggestion"),
     *("gpumf.ratings.sources", "gpumf.ratings.layouts", "gpumf.ratings.files", "gpumf.ratings.statistics"),
 )
 
@@ -69,6 +69,7 @@ def test_what_a_first_fit_of_als_does_without_is_imported_late():
     for name, module in {
         "SGD": "gpumf.models.sgd",
         "models.RBM": "gpumf.models.rbm",
+        "models.BayesianMF": "gpumf.models.bayesian",
         "suggest": "gpumf.suggestion",
         "load_dataset": "gpumf.ratings.sources",
         "ratings.sources": "gpumf.ratings.sources",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpumf
-from gpumf import ALS, RBM, SGD, ImplicitALS, search
+from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS, search
 from gpumf._util import counter_rng
 from gpumf.command_line import main
 from gpumf.models import strong_generalization
@@ -82,6 +82,7 @@ WITH_A_SEED = {
     "ImplicitALS.__init__": lambda seed: ImplicitALS(4, device="cpu", seed=seed).fit(RATINGS, 1),
     "SGD.__init__": lambda seed: SGD(4, device="cpu", seed=seed).fit(RATINGS, 1),
     "RBM.__init__": lambda seed: RBM(4, solver="sequential", seed=seed).fit(RATINGS, 1),
+    "BayesianMF.__init__": lambda seed: BayesianMF(4, seed=seed).fit(RATINGS, 1),
 }
 ON_A_DEVICE = {
     "EmulatorDevice.shuffled": by_shuffled_threads,
@@ -90,7 +91,7 @@ ON_A_DEVICE = {
 }
 # They hand their seed to one of those above.
 ABSTRACT = {"Model.__init__", "Factorization.__init__", "Hyperparameters.__init__", "ALSHyperparameters.__init__"}
-ABSTRACT |= {"SGDHyperparameters.__init__", "RBMHyperparameters.__init__"}
+ABSTRACT |= {"SGDHyperparameters.__init__", "RBMHyperparameters.__init__", "GibbsHyperparameters.__init__"}
 
 
 def plain(made):

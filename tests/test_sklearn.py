@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
 from gpumf.sklearn import RatingRegressor
 from support import planted, ragged_ratings
 
@@ -43,7 +43,7 @@ def test_predictions_are_those_of_the_model():
         estimator.predict([[1, 2, 3]])
 
 
-@pytest.mark.parametrize("kind", [ALS, ImplicitALS, SGD, RBM])
+@pytest.mark.parametrize("kind", [ALS, ImplicitALS, SGD, RBM, BayesianMF])
 def test_models_are_cloned_and_checked(kind):
     model = kind(3, device="cpu", seed=2)
     copy = clone(model)

@@ -19,7 +19,7 @@ from gpumf.models import ALS, DivergedError, ImplicitALS, NotFittedError, cross_
 from gpumf.ratings import Ratings
 
 if TYPE_CHECKING:
-    from gpumf.models import RBM, SGD, Blend
+    from gpumf.models import RBM, SGD, BayesianMF, Blend
     from gpumf.models.loading import load
     from gpumf.ratings import dataset_names, load_dataset, read_ratings
     from gpumf.suggestion import suggest
@@ -27,7 +27,7 @@ else:
     __getattr__, __dir__ = attach(
         __name__,
         {
-            "models": "RBM SGD Blend",
+            "models": "RBM SGD BayesianMF Blend",
             "models.loading": "load",
             "ratings": "dataset_names load_dataset read_ratings",
             "suggestion": "suggest",
@@ -39,6 +39,7 @@ __all__ = [
     "ALS",
     "RBM",
     "SGD",
+    "BayesianMF",
     "Blend",
     "DivergedError",
     "ImplicitALS",

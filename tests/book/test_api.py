@@ -51,7 +51,7 @@ def test_nothing_is_documented_that_is_not_there(documented):
             assert getattr(importlib.import_module(module), attribute).__doc__, name
 
 
-@pytest.mark.parametrize("name", ["ALS", "ImplicitALS", "SGD", "RBM", "Blend"])
+@pytest.mark.parametrize("name", ["ALS", "ImplicitALS", "SGD", "RBM", "BayesianMF", "Blend"])
 def test_every_method_of_a_model_is_documented(documented, name):
     model, options = getattr(gpumf, name), documented[f"gpumf.{name}"]
     shared = set() if name == "Blend" else set(dir(models.Model)) | set(vars(models.Factorization))

@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
 from gpumf.solvers import sgd_partition
 from support import ragged_ratings
 
-SCHEMES = [(model, name) for model in (ALS, ImplicitALS, SGD, RBM) for name in model.solver_classes()]
+SCHEMES = [(model, name) for model in (ALS, ImplicitALS, SGD, RBM, BayesianMF) for name in model.solver_classes()]
 ORDERS = {
     getattr(sgd_partition, name).__code__: name
     for name in ("conflict_free_groups", "diagonal_blocks", "shuffled_blocks", "tiled", "waves")
@@ -32,7 +32,7 @@ def forms_made(model, train):
 @pytest.mark.parametrize(("model", "name"), SCHEMES)
 def test_a_trainer_has_those_forms_of_the_ratings_made_that_it_declares(model, name, host):
     scheme, made = model.solver_classes()[name], set()
-    plain = {"biases": False} if model is not ImplicitALS else {}  # damped ones ask for both orders
+    plain = {"biases": False} if model not in (ImplicitALS, BayesianMF) else {}  # damped ones ask for both orders
     for options in scheme.cases:
         device = "cpu" if scheme.device == "cpu" else "emulator"
         train = ragged_ratings(n_users=12, n_items=9, longest=7, seed=1)

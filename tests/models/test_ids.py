@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
+from gpumf import ALS, RBM, SGD, BayesianMF, Blend, ImplicitALS
 from gpumf.ratings import Ratings
 from support import ragged_ratings
 
@@ -15,6 +15,7 @@ FRAME = pd.DataFrame(
 )
 # Two trainings of a model are compared: not with a solver of SGD that races.
 MODELS = [ALS(3, device="cpu"), ImplicitALS(3, device="cpu"), SGD(3, solver="ordered"), RBM(3, device="cpu")]
+MODELS.append(BayesianMF(3))
 EACH = pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 
 

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
 from gpumf.ratings import Ratings
 from support import ragged_ratings
 
 RATINGS = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)
 
 
-@pytest.mark.parametrize("kind", [ALS, SGD, ImplicitALS, RBM])
+@pytest.mark.parametrize("kind", [ALS, SGD, ImplicitALS, RBM, BayesianMF])
 @pytest.mark.parametrize("side", ["user", "item"])
 def test_neighbours_are_those_of_the_largest_cosine(kind, side, device):
-    model = kind(4, device=device).fit(RATINGS, 2)
+    model = kind(4, device="cpu" if kind is BayesianMF else device).fit(RATINGS, 2)
     vectors = model._vectors(side).astype(np.float64)
     known = getattr(model, f"_{side}_known")
     lengths = np.maximum(np.linalg.norm(vectors, axis=1), 1e-30)

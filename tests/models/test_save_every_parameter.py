@@ -6,7 +6,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
 from gpumf.solvers import schedules
 from support import ragged_ratings
 
@@ -59,10 +59,11 @@ OTHERS = {
         "levels": 6,
         "seed": 5,
     },
+    BayesianMF: {"factors": 3, "samples": 1, "clip": False, "seed": 5},
 }
 # Where and how it is computed: a stored model may be used on another machine, with what is fastest there.
 NOT_STORED = {"solver", "device", "threads", "chunk", "weights", "batches", "options"}
-KERNELS = {ALS: "sequential", ImplicitALS: "parallel", SGD: "sequential", RBM: "sequential"}
+KERNELS = {ALS: "sequential", ImplicitALS: "parallel", SGD: "sequential", RBM: "sequential", BayesianMF: "gibbs"}
 PAIRS = [(model, name) for model, others in OTHERS.items() for name in others]
 
 

@@ -12,16 +12,18 @@ from gpumf.models.generalization import strong_generalization
 from gpumf.models.search import SearchResult, cross_validate, search
 
 if TYPE_CHECKING:
+    from gpumf.models.bayesian import BayesianMF
     from gpumf.models.blend import Blend
     from gpumf.models.rbm import RBM
     from gpumf.models.sgd import SGD
 else:
-    __getattr__, __dir__ = attach(__name__, {"blend": "Blend", "rbm": "RBM", "sgd": "SGD"})
+    __getattr__, __dir__ = attach(__name__, {"bayesian": "BayesianMF", "blend": "Blend", "rbm": "RBM", "sgd": "SGD"})
 
 __all__ = [
     "ALS",
     "RBM",
     "SGD",
+    "BayesianMF",
     "Blend",
     "DivergedError",
     "Factorization",

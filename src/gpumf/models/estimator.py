@@ -431,7 +431,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
         """Train from these arrays, with this history so far, and keep what is learned; the ratings as trained on."""
         with clock.spent_on():
             self.solver_class.compile(self.hyperparameters)
-            errors, finite = self._errors(validation) if validation else None, FiniteCheck(self.device)
+            errors, finite = self._watch(validation, rows)
         with clock.spent_on("preprocess"):
             train = self._as_trained(train)
             solver = self.solver_class(self._problem(train, arrays))
@@ -443,8 +443,8 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
         def done(rows, epoch, seconds, best):
             """Copies of what is learned by now, the history, and what of it is best, on the host, with its row."""
             learned = now()
-            rmse, mae = errors(*learned) if errors else (np.nan, np.nan)
             copies = finite.copies(learned)
+            rmse, mae = errors(*learned) if errors and copies is not None else (np.nan, np.nan)
             if copies is None or (errors and not np.isfinite(rmse)):
                 raise DivergedError(epoch, self._remedy)
             row = {"epoch": epoch, "seconds": seconds, "rmse": rmse, "mae": mae}
@@ -491,6 +491,14 @@ class Model(Parameters, SolverChoice, Stored, Predictor):
             raise
         self._finish(clock, *newest)
         return train
+
+    def _watch(self, validation, rows):
+        """(errors, finite) of a training after these rows of history.
+
+        errors : a function of what is learned by now that gives (rmse, mae) on the validation set, or None
+        finite : a `FiniteCheck`, which is asked before `errors`
+        """
+        return self._errors(validation) if validation else None, FiniteCheck(self.device)
 
     def _as_of(self, copies, rows, clock):
         """A copy of this model with what is learned by now, for whom training tells of it."""

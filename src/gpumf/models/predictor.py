@@ -121,11 +121,7 @@ class Predictor(Folding, Lists):
         return self._predict_at(*sides)
 
     def _scores_at(self, users, items):
-        try:
-            users, items = map(np.array, np.broadcast_arrays(users, items))  # copies: Numba makes NumPy warn of views
-        except ValueError as error:
-            shapes = f"users {np.shape(users)} and items {np.shape(items)}"
-            raise ValueError(f"{shapes} do not broadcast against each other; give as many") from error
+        users, items = broadcast(users, items)
         of_users, of_items = self._known_sides()
         return np.where(of_users[users] & of_items[items], self._predicted(users, items), np.float32(self.mean))
 
@@ -139,3 +135,12 @@ class Predictor(Folding, Lists):
 
     def _personalized(self):
         return self._user_known
+
+
+def broadcast(users, items):
+    """Copies of positions of one shape, as Numba makes NumPy warn of views; ValueError where they have none."""
+    try:
+        return tuple(map(np.array, np.broadcast_arrays(users, items)))
+    except ValueError as error:
+        shapes = f"users {np.shape(users)} and items {np.shape(items)}"
+        raise ValueError(f"{shapes} do not broadcast against each other; give as many") from error

@@ -268,3 +268,26 @@ def ranking_metrics(items, relevant):
     average_precision = (np.cumsum(hit) / ranks)[hit].sum() / most
     discounts = 1 / np.log2(ranks + 1)
     return hit.sum() / k, hit.sum() / len(relevant), average_precision, discounts[hit].sum() / discounts[:most].sum()
+
+
+def drawn_rows(rows, fixed, prior, noise, precision):
+    """Factors drawn from their distributions given the other side's (Salakhutdinov and Mnih 2008, equation 11).
+
+    Parameters
+    ----------
+    rows : CompressedRows
+    fixed : (columns, f), the factors of the other side
+    prior : (f, f + 1), the precision matrix Lambda and, the last column, Lambda mu
+    noise : (rows, f), standard normal
+    precision : of a rating
+
+    Returns
+    -------
+    float64 (rows, f)
+    """
+    prior, fixed, drawn = np.asarray(prior, np.float64), np.asarray(fixed, np.float64), np.empty(noise.shape)
+    for row, (begin, end) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):
+        v = fixed[rows.indices[begin:end]]
+        a, b = prior[:, :-1] + precision * v.T @ v, prior[:, -1] + precision * v.T @ rows.values[begin:end]
+        drawn[row] = np.linalg.solve(a, b) + np.linalg.solve(np.linalg.cholesky(a).T, noise[row])
+    return drawn

@@ -6,6 +6,7 @@
 // registers at a time.
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -49,7 +50,8 @@ static void add_products(Workspace& w, const float* values, int n) {
 }
 
 // b becomes the solution of A x = b. Rows and right side are reduced alike; a row's lanes left of its diagonal take L.
-static void solve(Workspace& w) {
+// With noise z it becomes A^-1 b + L^-T D^-1/2 z, whose covariance is A^-1 where that of z is the identity.
+static void solve(Workspace& w, const float* noise = nullptr) {
   float* const a = w.a;
   float* const b = w.b;
   for (int j = 0; j < FACTORS; ++j) {
@@ -79,6 +81,7 @@ static void solve(Workspace& w) {
     }
   }
   for (int i = 0; i < FACTORS; ++i) b[i] *= w.inverse[i];
+  for (int i = 0; noise && i < FACTORS; ++i) b[i] += std::sqrt(w.inverse[i]) * noise[i];
   for (int i = FACTORS - 1; i > 0; --i) {
     float* const row = a + i * PADDED;
     const int first = i / LANES * LANES;
@@ -162,5 +165,26 @@ extern "C" void sums(const int64_t* indptr, const int32_t* indices, const float*
       for (int k = 0; k <= i; ++k) *to++ = w.a[k * PADDED + i];
     }
     std::memcpy(to, w.b, FACTORS * sizeof(float));
+  });
+}
+
+// Overwrites `drawn` (rows, FACTORS) by draws from the normal distributions with the precision
+// A = precision * sum v v^T + Lambda and the mean A^-1 (precision * sum r v + Lambda mu), given standard normal `noise`
+// (rows, FACTORS) and `prior` (FACTORS, FACTORS + 1), the columns of Lambda and Lambda mu.
+extern "C" void draw(const int64_t* indptr, const int32_t* indices, const float* values, const float* fixed,
+                     const float* prior, const float* noise, float* drawn, int64_t n_rows, float precision,
+                     int threads) {
+  each_row(indptr, n_rows, threads, [=](Workspace& w, int64_t row) {
+    const int64_t begin = indptr[row];
+    sum_up(w, indices + begin, values + begin, nullptr, indptr[row + 1] - begin, fixed);
+    for (int i = 0; i < FACTORS; ++i) {
+      const float* of_row = prior + i * (FACTORS + 1);
+      float* a = w.a + i * PADDED;
+      for (int k = i / LANES * LANES; k < FACTORS; ++k) a[k] = precision * a[k] + of_row[k];
+      w.b[i] = precision * w.b[i] + of_row[FACTORS];
+      w.guard[i] = ROUNDING * a[i];
+    }
+    solve(w, noise + row * FACTORS);
+    std::memcpy(drawn + row * FACTORS, w.b, FACTORS * sizeof(float));
   });
 }
