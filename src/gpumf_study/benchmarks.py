@@ -171,16 +171,16 @@ def _iteration(model, solver, factors):
     return Stored("als_versions", "seconds", where, scale=1e3)
 
 
-def _fit(model, solver, factors, column, **options):
+def _fit(model, solver, factors, phase="end_to_end", task="fit", **options):
     """Of the fits after the first of a process, which also loads kernels."""
-    where = {"data": "netflix-synthetic", "model": model, "kernel": solver, "factors": factors, "repeat": [1, 2, 3]}
-    prepared = "host" if model == "implicit" else "device"
-    return Stored("fit_seconds", column, where | {"prepared": prepared}, **options)
+    where = {"model": model, "solver": solver, "factors": factors, "repeat": [1, 2, 3, 4, 5], "task": task}
+    where |= {"variant": "host" if model == "implicit" else "device", "phase": phase}
+    return Stored("fit_seconds", "seconds", where, **options)
 
 
 def _implicit(factors, iterations, **options):
-    where = {"program": "implicit, GPU", "factors": factors, "iterations": iterations}
-    return Stored("peers_als", "wall", where, scale=1e3 / 5, **options)
+    where = {"model": "implicit", "device": "cuda", "factors": factors, "x_iterations": iterations}
+    return Stored("peers_als", "seconds", where, scale=1e3 / 5, **options)
 
 
 def _libmf(program, epochs=3):
@@ -212,7 +212,7 @@ ROWS = [
     Benchmark("als-f200-ms", f"ALS: {ITERATION}", NETFLIX, 200, "tensor_core", "ms", 32, 24),
     Benchmark(
         *("als-f256-ms", f"ALS: {ITERATION}", NETFLIX, 256, "tensor_core", "ms", 45, 28),
-        measured=_fit("ALS", "tensor_core", 256, "train", per="epochs", scale=1e3),
+        measured=_fit("ALS", "tensor_core", 256, "train", per="x_epochs", scale=1e3),
     ),
     Benchmark(
         *("implicit-f64-ms", f"ImplicitALS: {ITERATION}", NETFLIX, 64, "tensor_core", "ms", 7, 5.5),
@@ -245,7 +245,7 @@ ROWS = [
     ),
     Benchmark(
         *("fit-als-f100-s", "ALS: end to end, 10 iterations", NETFLIX, 100, "tensor_core", "s", 0.22),
-        measured=_fit("ALS", "tensor_core", 100, "wall"),
+        measured=_fit("ALS", "tensor_core", 100),
     ),
     Benchmark(
         *(
@@ -258,13 +258,13 @@ ROWS = [
             0.45,
             0.25,
         ),
-        measured=_fit("ImplicitALS", "tensor_core", 64, "wall"),
-        public=_fit("implicit", "gpu", 64, "wall"),
+        measured=_fit("ImplicitALS", "tensor_core", 64),
+        public=_fit("implicit", "gpu", 64),
         program=_IMPLICIT,
     ),
     Benchmark(
         *("fit-sgd-k128-s", "SGD: end to end, 20 epochs", NETFLIX, 128, "fast", "s", 0.75, 0.45),
-        measured=_fit("SGD", "fast", 128, "wall"),
+        measured=_fit("SGD", "fast", 128),
         public=_libmf("LIBMF", 6),
         program="LIBMF 0.9.2, 6 epochs, 16-thread CPU of the same machine",
     ),
@@ -279,8 +279,8 @@ ROWS = [
             0.08,
             0.03,
         ),
-        measured=_fit("ALS", "tensor_core", 100, "recommend"),
-        public=_fit("implicit", "gpu", 64, "recommend"),
+        measured=_fit("ALS", "tensor_core", 100, task="recommend"),
+        public=_fit("implicit", "gpu", 64, task="recommend"),
         program=f"{_IMPLICIT}, 64 factors",
     ),
     Benchmark("fold-in-p99-ms", "Fold in one user, rank 500,000 items: 99th percentile", "", None, "", "ms", 1),

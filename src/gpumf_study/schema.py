@@ -28,16 +28,7 @@ MEASURED = "seconds", "value"
 _WITHIN_A_RUN = {"epoch", "phase", "seconds", "metric", "value"}
 
 # Experiments whose frames have other columns.
-UNCONVERTED = {
-    "all_schemes",
-    "als_implicit_cpu",
-    "cpu_baselines",
-    "fit_seconds",
-    "hugewiki_gpus",
-    "hugewiki_gpus_sgd",
-    "implicit_quality",
-    "peers_als",
-}
+UNCONVERTED: set[str] = set()
 
 
 def run_columns(frame: pd.DataFrame) -> list[str]:

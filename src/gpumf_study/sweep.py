@@ -28,6 +28,7 @@ def sweep(
     held_out: float = 0.1,
     part: tuple[int, int] | None = None,
     official: bool = False,
+    one_split: bool = False,
     metrics: tuple[str, ...] = ("rmse",),
 ) -> pd.DataFrame:
     """Train models on data sets, once a repeat.
@@ -42,6 +43,7 @@ def sweep(
     held_out : share of the ratings that are for testing; 0 trains on all, and then there are no metrics
     part : (users, items) of each that are taken, or None for all
     official : split a data set that has a split of its own so instead
+    one_split : split with seed 0 in every repeat
     metrics : of 'rmse' and 'mae', those kept; with none, epochs have seconds alone
 
     Returns
@@ -57,7 +59,11 @@ def sweep(
             published = official and ratings.test_mask is not None
             train, test = ratings, None
             if published or held_out:
-                train, test = ratings.official_split() if published else ratings.split(held_out, seed=repeat)
+                train, test = (
+                    ratings.official_split()
+                    if published
+                    else ratings.split(held_out, seed=0 if one_split else repeat)
+                )
             running = models(train, repeat)
             for columns, model in tqdm(running, desc=f"{name}, repeat {repeat}", unit=" trainings", leave=False):
                 labels = {"data": loaded.name, **columns, "repeat": repeat, "x_nnz": train.nnz}

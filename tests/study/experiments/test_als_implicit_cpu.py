@@ -8,57 +8,41 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gpumf_study import schema
 from gpumf_study.experiments.gpumf import als_implicit_cpu as experiment
-from outcomes import lines
+from outcomes import lines, word
 from support import ragged_ratings
-
-RULES = {finding.id: finding for finding in experiment.FINDINGS}
 
 
 def frame(seconds, ndcg=(0.3, 0.3), default=experiment.EXACT):
     """Of three seeds and two numbers of factors: seconds of an iteration by model, NDCG of ours and the package's."""
-    rows = [{"model": experiment.POPULAR, "what": "list", "seconds": None, "ndcg": 0.2, "default": False}]
-    for seed in range(3):
+    rows = [{"model": experiment.POPULAR, "task": "rank", "metric": "ndcg", "value": 0.2}]
+    for repeat in range(3):
         for f, times in ((16, 0.5), (64, 1.0)):
-            for model, spent in seconds.items():
-                fixed = {"factors": f, "seed": seed, "model": model, "default": model == default}
-                ours = model == experiment.OURS
-                spent = times * spent * (1 + 0.01 * seed) if ours else spent
-                rows += [fixed | {"what": "iteration", "seconds": spent, "ndcg": None}] * 3
-                quality = ndcg[0] if ours else ndcg[1]
-                rows.append(fixed | {"what": "fit", "seconds": 9, "ndcg": quality + 0.001 * seed})
-    return pd.DataFrame(rows).assign(precision=0.1, rmse=0.9)
-
-
-def word(name, made):
-    value, spread, _ = RULES[name].value(made)
-    return RULES[name].rule.word(value, spread)
+            for name, spent in seconds.items():
+                labels = experiment._labels(name) | {
+                    "factors": f,
+                    "repeat": repeat,
+                    "x_default": int(name == default),
+                }
+                ours = name == experiment.OURS
+                spent = times * spent * (1 + 0.01 * repeat) if ours else spent
+                rows += [labels | {"task": "iteration", "seconds": spent, "x_iteration": k} for k in range(3)]
+                value = ndcg[0 if ours else 1] + 0.001 * repeat
+                if name in (experiment.OURS, experiment.PEER):
+                    rows.append(labels | {"task": "rank", "metric": "ndcg", "value": value})
+    return schema.validated(pd.DataFrame(rows))
 
 
 def seconds(ours=1.0, peer=2.0, exact=1.0, cg=2.0):
     return {experiment.OURS: ours, experiment.PEER: peer, experiment.EXACT: exact, experiment.CG: cg}
 
 
-@pytest.mark.parametrize(("ours", "expected"), [(0.9, "stretch"), (1.5, "target"), (2.1, "short")])
-def test_seconds_are_those_of_the_worst_number_of_factors(ours, expected):
-    assert word("als-implicit-cpu", frame(seconds(ours=ours))) == expected
-
-
-@pytest.mark.parametrize(("ndcg", "expected"), [(0.3, "reproduced"), (0.31, "reproduced"), (0.28, "contradicted")])
-def test_a_list_may_not_be_worse(ndcg, expected):
-    assert word("als-implicit-cpu-ndcg", frame(seconds(), (ndcg, 0.3))) == expected
-
-
-@pytest.mark.parametrize(("exact", "expected"), [(1.0, "stretch"), (2.3, "target"), (3.0, "short")])
-def test_the_default_is_held_against_the_faster_scheme(exact, expected):
-    assert word("als-cpu-choice", frame(seconds(exact=exact))) == expected
-
-
-def test_the_summary_has_popularity_beside_all_models():
-    table = experiment.summary(frame(seconds())).set_index(["factors", "model"])
-    assert table.ndcg.iloc[0] == 0.2 and table.index[0][1] == experiment.POPULAR
-    assert table.loc[(64, experiment.OURS), "times_peer"] == pytest.approx(0.505)
-    assert table.loc[(16, experiment.PEER), ["seconds", "times_peer", "wall"]].tolist() == [2, 1, 9]
+def test_ranking_may_not_be_worse_and_the_default_not_slower():
+    for ndcg, said in ((0.31, "replicated"), (0.28, "not replicated")):
+        assert word("als-implicit-cpu-ndcg", frame(seconds(), (ndcg, 0.3))) == said
+    for exact, said in ((1.0, "replicated"), (3.0, "not replicated")):
+        assert word("als-cpu-choice", frame(seconds(exact=exact))) == said
 
 
 def test_confidences_are_those_of_hu_koren_and_volinsky():
@@ -88,7 +72,7 @@ def test_both_are_fitted_to_the_training_set_and_judged_by_the_other(monkeypatch
     monkeypatch.setattr(experiment, "_one_thread_of_blas", nullcontext)
 
     class Ours:
-        alpha, times = 7, SimpleNamespace(wall=7.0)
+        alpha, times = 7, SimpleNamespace(end_to_end=7.0)
 
         def fit(self, ratings, epochs):
             seen.append(("fit", ratings, epochs))
@@ -103,16 +87,16 @@ def test_both_are_fitted_to_the_training_set_and_judged_by_the_other(monkeypatch
 
     monkeypatch.setattr(experiment, "_rank", lambda *what: seen.append(what) or {"precision": 0.1, "ndcg": 0.2})
     model = Ours()
-    ours, theirs = experiment._fits({experiment.OURS: model}, train, test, 3, 10)
+    rows = experiment._fits({experiment.OURS: model}, train, test, 3, 10)
     (_, fitted, epochs), (_, ranked, k), (_, scored, _), of_peer = seen
     assert epochs == 3 and k == 10 and ranked is test and scored is test
     np.testing.assert_array_equal([fitted.users, fitted.items], [train.users, train.items])
     assert like == [(model, 3)] and peer.fitted.max() == 1 + 7 * train.values.max()
     assert peer.fitted.nnz == train.nnz and of_peer[0] is train and of_peer[1] is test and of_peer[2] == 10
-    assert (ours["model"], ours["what"], ours["seconds"], ours["ndcg"], ours["rmse"]) == (
-        experiment.OURS, "fit", 7, 0.25, 0.75
-    )  # fmt: skip
-    assert (theirs["model"], theirs["what"], theirs["ndcg"]) == (experiment.PEER, "fit", 0.2)
+    ours, theirs = ([row for row in rows if row["model"] == name] for name in ("ImplicitALS", experiment.PEER))
+    assert (ours[0]["task"], ours[0]["phase"], ours[0]["seconds"]) == ("fit", "end_to_end", 7)
+    assert [(row["metric"], row["value"]) for row in ours[1:]] == [("precision", 0.5), ("ndcg", 0.25), ("rmse", 0.75)]
+    assert [row.get("metric") for row in theirs] == [None, "precision", "ndcg"] and theirs[2]["value"] == 0.2
 
 
 def test_exact_solutions_are_timed_up_to_so_many_factors(monkeypatch):
@@ -149,11 +133,10 @@ def test_the_package_gets_the_parameters_of_ours(monkeypatch):
 
 def test_seconds_are_drawn_against_factors_ours_and_the_packages():
     left, right = experiment.figure(frame(seconds())).axes
-    assert lines(left)[experiment.OURS] == ([16, 64], [pytest.approx(0.505), pytest.approx(1.01)])
+    assert lines(left)["ImplicitALS, parallel_cg"] == ([16, 64], [pytest.approx(0.505), pytest.approx(1.01)])
     assert lines(left)[experiment.PEER] == ([16, 64], [2, 2])
-    assert lines(right)[experiment.CG] == ([16, 64], [2, 2])
-    assert lines(right)[experiment.EXACT] == ([16, 64], [1, 1])
-    assert left.get_title() == "implicit feedback" and right.get_title() == "explicit ratings"
+    assert lines(right)["ALS, parallel_cg"] == ([16, 64], [2, 2])
+    assert lines(right)["ALS, parallel"] == ([16, 64], [1, 1])
     assert {axis.get_xscale() for axis in (left, right)} == {axis.get_yscale() for axis in (left, right)} == {"log"}
 
 

@@ -203,10 +203,11 @@ def test_the_time_of_a_fit_has_its_parts_and_recommending_its_own(clock, monkeyp
 
     monkeypatch.setattr(estimator.Model, "recommend", recommend)
     frame = run("fit_seconds", fits=[["ALS", "parallel", 4, 3], ["SGD", "sequential", 4, 2]], repeats=1)
-    assert list(frame.train) == [3, 3, 2, 2] and list(frame.prepare) == [PREPARE] * 4
-    assert list(frame["transfer"]) == list(frame["compile"]) == [0] * 4
-    assert list(frame.wall) == [PREPARE + epochs + (epochs + 1) * COPIES for epochs in (3, 3, 2, 2)]
-    assert list(frame.recommend) == [RECOMMEND] * 4
+    of = {phase: list(rows.seconds) for phase, rows in frame[frame.task == "fit"].groupby("phase")}
+    assert of["train"] == [3, 3, 2, 2] and of["preprocess"] == [PREPARE] * 4
+    assert of["transfer"] == of["compile"] == [0] * 4
+    assert of["end_to_end"] == [PREPARE + epochs + (epochs + 1) * COPIES for epochs in (3, 3, 2, 2)]
+    assert list(frame.seconds[frame.task == "recommend"]) == [RECOMMEND] * 4
 
 
 def test_a_chunk_has_the_seconds_of_the_trainings_before_it(clock):
@@ -274,8 +275,9 @@ def test_the_cpus_versions_are_timed_by_the_process(clock, monkeypatch):
     monkeypatch.setattr(cpu_baselines, "process_time", lambda: clock.now)
     for plain, seconds in ((cpu_baselines._PlainALS, 0.5), (cpu_baselines._PlainSGD, 0.25)):
         monkeypatch.setattr(plain, "epoch", lambda self, number, seconds=seconds: clock.work(seconds))
-    seconds = run("cpu_baselines").groupby(["model", "version"]).seconds.agg(["min", "max"])
-    plain = {("ALS", "plain C"): 0.5, ("SGD", "plain C"): 0.25, ("SGD", "plain C, biases"): 0.25}
+    seconds = run("cpu_baselines").groupby(["model", "solver", "variant"]).seconds.agg(["min", "max"])
+    plain = {("ALS", "plain C", "no biases"): 0.5}
+    plain |= {("SGD", "plain C", variant): 0.25 for variant in ("no biases", "biases")}
     assert len(seconds) == 8
     for version, row in seconds.iterrows():
         assert row.to_list() == [plain.get(version, 1.0)] * 2, version

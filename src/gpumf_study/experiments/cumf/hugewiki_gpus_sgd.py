@@ -1,17 +1,17 @@
-"""SGD at the size of Hugewiki on one, two and four GPUs: what cards gain in an epoch of blocks.
+"""SGD at the size of Hugewiki on one, two and four GPUs: what GPUs gain in an epoch of blocks.
 
-After Tan et al. 2018, section 6, where GPU-SGD trains on blocks that share no users and no items: 100 factors, lambda
-0.05. Users and items are cut into as many parts each, the same for any number of workers. A worker has its share of
-the users' parts, and of the items' parts at a time, which it passes round a ring. Without GPUs a small set of the
-same kind goes through the same kernels on the processor.
+Source: Tan et al. 2018, section 6, where GPU-SGD trains on blocks that share no users and no items: 100 factors,
+lambda 0.05. Users and items are cut into as many parts each, the same for any number of workers. A worker has its
+share of the users' parts, and of the items' parts at a time, which it passes round a ring. Without GPUs the emulator
+runs the same kernels on a small data set.
 
-A rating takes 12 bytes in the order of `fast`, 8 in the twin's by user, and 8 in the one by item, which is dropped
-first. So one card has room for all at 100 factors: 22 GB of the twin's ratings, 34 GB of blocks, 20 GB of users'
-factors in FP32, 3 GB in FP16 for the block at work, 4 GB of test ratings, 20 GB to cut a users' part into blocks.
+A rating takes 12 bytes in the order of `fast`, 8 in the data set's by user, and 8 in the one by item, which is
+dropped first. So one GPU has room for all at 100 factors: 22 GB of the data set's ratings, 34 GB of blocks, 20 GB of
+users' factors in FP32, 3 GB in FP16 for the block at work, 4 GB of test ratings, 20 GB to cut a users' part into
+blocks.
 """
 
 import time
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -21,9 +21,8 @@ from gpumf.ratings import synthetic_device
 from gpumf.ratings.csr import CompressedRows
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity
-from gpumf_study.experiments.cumf.hugewiki_gpus import against_workers, facts_of, of_users, on_workers
+from gpumf_study.experiments.cumf.hugewiki_gpus import against_workers, facts_of, of_users, on_workers, speed_up
 from gpumf_study.experiments.cumf.hugewiki_gpus import why_unavailable as why_unavailable  # of this one as of that
-from gpumf_study.findings import Finding, Target, median
 
 REGULARIZATION, LEARNING_RATE = 0.05, 0.03
 PROFILES = {
@@ -45,10 +44,11 @@ def run(data, factors, parts, workers, epochs):
 
     Returns
     -------
-    DataFrame with a row an epoch of a worker: data, device, factors, workers, rank, epoch (from 1), seconds (from
-    where all have begun the epoch), rmse (on the test set after it)
+    DataFrame with a row an epoch of a worker: x_workers, x_rank, x_epoch (from 1), seconds (from where all have begun
+    the epoch), the test RMSE after it as value
     """
-    return on_workers(workers, _train, ["epoch", "seconds", "rmse"], data, factors, parts, epochs)
+    frame = on_workers(workers, _train, ["x_epoch", "seconds", "value"], data, factors, parts, epochs)
+    return frame.assign(model="SGD", solver="fast")
 
 
 def _train(comm, data, factors, parts, epochs, device):
@@ -96,54 +96,31 @@ def _blocks(rows, cuts, bounds, device):
         yield from blocks_of(own, slice(start, stop), bounds, device)
 
 
-def _epochs(frame):
-    """From where all workers have begun to where the last one has ended: a Series by workers and epoch."""
-    return frame.groupby(["workers", "epoch"]).seconds.max()
+def epochs(frame):
+    """Return seconds from where all workers have begun an epoch to where the last has ended, by x_workers; none of
+    trainings that diverged. Epochs are the repeats: of one process, they are no independent runs."""
+    frame = frame[frame.value.notna().groupby(frame.x_workers).transform("all")]
+    ends = frame.groupby(["x_workers", "x_epoch"]).seconds.max()
+    return ends.reset_index().rename(columns={"x_epoch": "repeat"})
 
 
 def summary(frame):
-    """What an epoch takes with each number of workers.
-
-    Returns
-    -------
-    DataFrame with the index workers: seconds (of an epoch, median), speedup (over one worker; missing without one),
-    rmse (after the last epoch)
-    """
-    seconds = _epochs(frame).groupby("workers").median()
-    rmse = frame.groupby("workers").rmse.last()
-    return pd.DataFrame({"seconds": seconds, "speedup": seconds.get(1, np.nan) / seconds, "rmse": rmse})
+    """Return by x_workers the seconds of an epoch (median), speed_up over one GPU, rmse (after the last epoch)."""
+    seconds = epochs(frame).groupby("x_workers").seconds.median()
+    rmse = frame.groupby("x_workers").value.last()
+    return pd.DataFrame({"seconds": seconds, "speed_up": seconds.get(1, np.nan) / seconds, "rmse": rmse})
 
 
 def figure(frame):
-    """Seconds of an epoch against workers (left); test RMSE against epochs, a line a number of workers (right)."""
+    """Draw seconds of an epoch against GPUs (left); test RMSE against epochs, a line a number of GPUs (right)."""
     figure, (axes,) = style.panels(columns=2, height=3.4)
     against_workers(axes[0], summary(frame).seconds, "seconds of an epoch")
-    for (n, rows), line in zip(frame.groupby("workers"), ("o-", "s--", "^:"), strict=False):
-        rmse = rows.groupby("epoch").rmse.first()
+    for (n, rows), line in zip(frame.groupby("x_workers"), ("o-", "s--", "^:"), strict=False):
+        rmse = rows.groupby("x_epoch").value.first()
         axes[1].plot(rmse.index, rmse, line, color="black", fillstyle="none", label=f"{n}")
-    axes[1].set(xlabel="epochs", ylabel="test RMSE", xticks=sorted(frame.epoch.unique()))
-    axes[1].legend(frameon=False, title="workers")
+    axes[1].set(xlabel="epochs", ylabel="test RMSE", xticks=sorted(frame.x_epoch.unique()))
+    axes[1].legend(frameon=False, title="GPUs")
     return figure
 
 
-def _speedup(frame, workers):
-    """One card's median epoch over each of several; missing where one of the trainings diverged."""
-    if not np.isfinite(frame.rmse[frame.workers.isin([1, workers])]).all():
-        return np.nan, np.nan, "x"
-    seconds = _epochs(frame)
-    return *median(seconds[1].median() / seconds[workers]), "x"
-
-
-FINDINGS = [
-    Finding(
-        f"sgd-hugewiki-{workers}gpu-speedup",
-        "gpumf",
-        None,
-        "SGD, fast | Hugewiki twin, 2.79 billion training ratings | 100 factors | seconds of an epoch on one GPU "
-        f"over those on {word}",
-        partial(_speedup, workers=workers),
-        Target(*promised, "higher"),
-        devices=(f"nvidia-h200-x{workers}",),
-    )
-    for workers, word, promised in ((4, "four", (3.0, 3.6)), (2, "two", (1.5, 1.8)))
-]
+CLAIMS = [speed_up("SGD", gpus, epochs) for gpus in (2, 4)]

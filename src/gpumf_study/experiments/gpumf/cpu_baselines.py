@@ -1,7 +1,8 @@
-"""One core as an engineer would write it: the baseline of speed-ups, beside a plain C loop in the same run.
+"""Whether the single-threaded CPU baseline of speed-ups is a good one: beside a plain C loop in the same run.
 
-The versions take turns, an epoch each, so that what slows the machine down slows all of them. Seconds are those that
-the process has the core for. All versions of a model start from the same factors; SGD is there with biases too.
+The programs take turns, an epoch each, so that what slows the machine down slows all of them: an epoch is a repeat.
+Seconds are those that the process has a core for. All programs of a model start from the same factors; SGD is there
+with biases too.
 """
 
 from ctypes import c_float, c_int64
@@ -20,9 +21,8 @@ from gpumf.models.initial import with_bias_columns
 from gpumf.solvers.sgd_ordered import shuffled_diagonals
 from gpumf.solvers.sgd_partition import shuffled_blocks
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity, load_ratings
-from gpumf_study.experiments.thesis import first_comparison
-from gpumf_study.findings import Finding, Holds, Target, median, ratio
 
 _RATES = {"als_regularization": 0.05, "sgd_regularization": 0.03, "learning_rate": 0.01}
 PROFILES = {
@@ -32,7 +32,7 @@ PROFILES = {
 PROFILES["smoke"] = PROFILES["quick"] | {"epochs": 3}
 
 _FACTORS = 16  # of plain.cpp
-_WITH_BIASES = ", biases"  # ends the names of versions that learn them
+PLAIN = "no biases"
 
 
 def why_unavailable():
@@ -41,13 +41,12 @@ def why_unavailable():
 
 
 def run(data, epochs, als_regularization, sgd_regularization, learning_rate):
-    """Train every version on one core for so many epochs, an epoch of each at a time.
+    """Train every program on one thread for so many epochs, an epoch of each at a time.
 
     Returns
     -------
-    DataFrame with a row an epoch: data, nnz, model, version ('plain C', 'numba' or the name of a kernel; with
-    ', biases' where it learns them), epoch, seconds (of this epoch), mae (on the test set), threshold (of the MAE;
-    NaN where the data have none)
+    DataFrame with a row an epoch: seconds of it, and the test MAE after it. solver is 'plain C', 'numba' or a solver,
+    variant PLAIN or 'biases'
     """
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)
@@ -60,31 +59,33 @@ def run(data, epochs, als_regularization, sgd_regularization, learning_rate):
     centred = train.less(train.mean)  # as biases count
     numba_als = models["ALS"].make_solver(train)
     numba_als._half_sweep = als.numba_half_sweep(_FACTORS, parallel=False)
-    versions = {
-        ("ALS", "plain C"): _PlainALS(models["ALS"], train),
-        ("ALS", "sequential"): models["ALS"].make_solver(train),
-        ("ALS", "numba"): numba_als,
-        ("SGD", "plain C"): _PlainSGD(models["SGD"], train),
-        ("SGD", "ordered"): models["SGD"].make_solver(train),
-        ("SGD", "sequential"): drawn.make_solver(train),
-        ("SGD", f"plain C{_WITH_BIASES}"): _PlainSGD(biased, centred),
-        ("SGD", f"ordered{_WITH_BIASES}"): biased.make_solver(centred),
+    programs = {
+        ("ALS", "plain C", PLAIN): _PlainALS(models["ALS"], train),
+        ("ALS", "sequential", PLAIN): models["ALS"].make_solver(train),
+        ("ALS", "numba", PLAIN): numba_als,
+        ("SGD", "plain C", PLAIN): _PlainSGD(models["SGD"], train),
+        ("SGD", "ordered", PLAIN): models["SGD"].make_solver(train),
+        ("SGD", "sequential", PLAIN): drawn.make_solver(train),
+        ("SGD", "plain C", "biases"): _PlainSGD(biased, centred),
+        ("SGD", "ordered", "biases"): biased.make_solver(centred),
     }
     known = train.user_counts > 0, train.item_counts > 0
-    errors = Errors(test, known, train.mean, _FACTORS, "cpu")
     # Where a user or an item has no training ratings, the other one's bias is predicted.
     everyone = tuple(np.ones(n, bool) for n in (train.n_users, train.n_items))
-    errors_with_biases = Errors(test.less(train.mean), everyone, 0.0, _FACTORS + 2, "cpu")
+    errors = {
+        PLAIN: Errors(test, known, train.mean, _FACTORS, "cpu"),
+        "biases": Errors(test.less(train.mean), everyone, 0.0, _FACTORS + 2, "cpu"),
+    }
     rows = []
     for epoch in tqdm(range(epochs), desc="cpu_baselines", leave=False):
-        for (model, version), trainer in versions.items():
+        for program, solver in programs.items():
             started = process_time()
-            trainer.epoch(epoch)
+            solver.epoch(epoch)
             seconds = process_time() - started
-            of = errors_with_biases if version.endswith(_WITH_BIASES) else errors
-            rows.append((model, version, epoch + 1, seconds, of(*trainer.factors())[1]))
-    frame = pd.DataFrame(rows, columns=["model", "version", "epoch", "seconds", "mae"])
-    frame = frame.assign(data=ratings.name, nnz=train.nnz, threshold=first_comparison.threshold(ratings.name))
+            rows.append((*program, epoch, seconds, errors[program[2]](*solver.factors())[1]))
+    frame = pd.DataFrame(rows, columns=["model", "solver", "variant", "repeat", "seconds", "value"])
+    frame = frame.assign(data=ratings.name, task="epoch", phase="train", metric="mae", device="cpu", threads=1)
+    frame = frame.assign(factors=_FACTORS, x_nnz=train.nnz)
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
@@ -141,75 +142,31 @@ class _PlainSGD:
         return with_bias_columns(self._train, *zip((p, q), biases, strict=True)) if biases else (p, q)
 
 
-def summary(frame):
-    """A row a version: model, version, seconds (of an epoch, median), times_plain (of plain C's, which has biases if
-    the version has), epochs and seconds_to_threshold (NaN where the MAE was not reached), mae (after the last
-    epoch)."""
-    rows = []
-    for (model, version), run_ in frame.groupby(["model", "version"], sort=False):
-        like = "plain C" + _WITH_BIASES * version.endswith(_WITH_BIASES)
-        plain = frame[(frame.model == model) & (frame.version == like)].seconds.median()
-        reached = (run_.mae <= run_.threshold).to_numpy()
-        done = int(reached.argmax()) + 1 if reached.any() else np.nan
-        spent = run_.seconds.iloc[:done].sum() if reached.any() else np.nan
-        seconds = run_.seconds.median()
-        rows.append((model, version, seconds, seconds / plain, done, spent, run_.mae.iloc[-1]))
-    columns = ["model", "version", "seconds", "times_plain", "epochs", "seconds_to_threshold", "mae"]
-    return pd.DataFrame(rows, columns=columns)
-
-
 def figure(frame):
-    """Seconds of an epoch of each version, median."""
-    return style.dots(
-        frame.groupby(["model", "version"], sort=False).seconds.median(), "seconds of an epoch, one core"
-    )
+    """Draw seconds of an epoch of each program, median."""
+    medians = frame.groupby(["model", "solver", "variant"], sort=False).seconds.median()
+    return style.dots(medians, "seconds of an epoch, single-threaded CPU")
 
 
-def _times(frame, model, version, other):
-    of = frame[frame.model == model]
-    return *ratio(of[of.version == version].seconds, of[of.version == other].seconds), "x"
+def _claim(name, statement, model, over, under, **options):
+    return Claim(
+        name, "gpumf", None, f"{statement}, single-threaded CPU, 16 factors, Douban (synthetic).",
+        metric="ratio",
+        select={
+            "column": "seconds", "where": {"model": model, "variant": PLAIN},
+            "over": {"solver": over}, "under": {"solver": under},
+        },
+        evidence="synthetic", **options,
+    )  # fmt: skip
 
 
-def _paired_times(frame, model, version, other):
-    """A version's epoch over the other's, which came just before it: median of all epochs, half their range."""
-    seconds = frame[frame.model == model].pivot(index="epoch", columns="version", values="seconds")
-    if not {version, other} <= set(seconds):
-        return np.nan, np.nan, "x"
-    return *median(seconds[version] / seconds[other]), "x"
-
-
-FINDINGS = [
-    Finding(
-        "als-cpu-baseline",
-        "gpumf",
-        None,
-        "ALS, one core | Douban twin | 16 factors | seconds of an epoch over a plain C loop's",
-        partial(_times, model="ALS", version="sequential", other="plain C"),
-        Target(1.25, 1.0),
-    ),
-    Finding(
-        "sgd-cpu-baseline",
-        "gpumf",
-        None,
-        "SGD, one core, each rating once | Douban twin | 16 factors | seconds of an epoch over a plain C loop's",
-        partial(_times, model="SGD", version="ordered", other="plain C"),
-        Target(1.25, 1.0),
-    ),
-    Finding(
-        "sgd-cpu-baseline-biases",
-        "gpumf",
-        None,
-        "SGD with biases, one core, each rating once | Douban twin | 16 factors | seconds of an epoch over a plain C "
-        "loop's, epoch by epoch",
-        partial(_paired_times, model="SGD", version=f"ordered{_WITH_BIASES}", other=f"plain C{_WITH_BIASES}"),
-        Target(1.25, 1.0),
-    ),
-    Finding(
+_OVER = "Time of an epoch of {} over that of a plain C loop"
+CLAIMS = [
+    _claim("als-cpu-baseline", _OVER.format("ALS"), "ALS", "sequential", "plain C"),
+    _claim("sgd-cpu-baseline", _OVER.format("SGD in shuffled blocks"), "SGD", "ordered", "plain C"),
+    _claim(
         "sgd-cpu-once-each",
-        "gpumf",
-        None,
-        "SGD, one core | Douban twin | 16 factors | seconds of an epoch that draws over one in an order that caches",
-        partial(_times, model="SGD", version="sequential", other="ordered"),
-        Holds(above=5),
+        "Time of an epoch of SGD that samples with replacement over one in shuffled blocks",
+        "SGD", "sequential", "ordered", criterion=above(5.0),
     ),
-]
+]  # fmt: skip

@@ -1,13 +1,12 @@
-"""Implicit-feedback ALS beside the package `implicit`, on all cores and on the GPU, at the size of the Netflix Prize.
+"""Implicit-feedback ALS beside the package `implicit`, on the CPU and on the GPU, at the size of the Netflix Prize.
 
 The same ratings, confidences, lambda, number of factors and steps of conjugate gradient: ours makes them all too, and
 stops at no residual. The package tells nothing of its iterations: it is fitted with few and with more, and an
-iteration is what those take that are more. Its GPU part wants the package rmm. How good the lists are is another
-question, for real sets: `als_implicit_cpu`, `implicit_quality`.
+iteration is what those take that are more. Its GPU part wants the package rmm. How well the models rank is another
+question, for real data: `als_implicit_cpu`, `implicit_quality`.
 """
 
 import time
-from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 
@@ -18,13 +17,15 @@ from tqdm import tqdm
 from gpumf import ImplicitALS, backends
 from gpumf._util import threads
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf.als_implicit_cpu import STEPS
-from gpumf_study.findings import Finding, Holds, ratio, times
 
 ALPHA, REGULARIZATION = 2.0, 0.1
-PEERS = {"implicit, all cores": "cpu", "implicit, GPU": "cuda"}
-OURS = {"gpumf, all cores": ("parallel_cg", "cpu"), "gpumf, GPU": ("tensor_core", "cuda")}
+PEER = "implicit"
+PROGRAMS = [(PEER, "cg", "cpu"), (PEER, "cg", "cuda")]
+PROGRAMS += [("ImplicitALS", "parallel_cg", "cpu"), ("ImplicitALS", "tensor_core", "cuda")]
+"""Model, solver, device."""
 
 PROFILES = {
     "quick": {
@@ -38,7 +39,7 @@ PROFILES = {
         "data": "netflix-synthetic",
         "factors": [64, 128],
         "iterations": {"cpu": [1, 2], "cuda": [5, 10]},
-        "repeats": 3,
+        "repeats": 5,
         "steps": STEPS,
     },
 }
@@ -63,25 +64,25 @@ def run(data, factors, iterations, repeats, steps):
 
     Returns
     -------
-    DataFrame with a row a fit: program, device, factors, iterations, repeat, wall (seconds from a matrix on the
-    host to factors on the host), threads, version (of implicit)
+    DataFrame with a row a fit: seconds from a matrix on the host to factors on the host, x_iterations, x_version (of
+    implicit)
     """
     ratings = load_ratings(data)
     train = ratings.official_split()[0] if ratings.test_mask is not None else ratings
-    programs = {name: (partial(_peer, device), device) for name, device in PEERS.items()}
-    programs |= {name: (partial(_ours, solver), device) for name, (solver, device) in OURS.items()}
     matrix, rows = _confidences(train), []
     for f in factors:
-        for name, (fit, device) in tqdm(programs.items(), desc=f"peers_als, {f} factors", leave=False):
-            if device == "cuda" and not (backends.available() and (name in OURS or _gpu_of_peer())):
+        for model, solver, device in tqdm(PROGRAMS, desc=f"peers_als, {f} factors", leave=False):
+            if device == "cuda" and not (backends.available() and (model != PEER or _gpu_of_peer())):
                 continue
+            fit, where = (_peer, device) if model == PEER else (_ours, solver)
             for repeat in range(-1, repeats):
                 for n in iterations[device][:1] if repeat < 0 else iterations[device]:
-                    wall = fit(train, matrix, f, n, steps)
-                    rows.append({"program": name, "device": device, "factors": f, "iterations": n, "repeat": repeat})
-                    rows[-1]["wall"] = wall
-    frame = pd.DataFrame(rows).query("repeat >= 0").reset_index(drop=True)
-    frame = frame.assign(data=ratings.name, threads=threads.count(), version=version("implicit"))
+                    seconds = fit(where, train, matrix, f, n, steps)
+                    rows.append((model, solver, device, f, repeat, n, seconds))
+    columns = ["model", "solver", "device", "factors", "repeat", "x_iterations", "seconds"]
+    frame = pd.DataFrame(rows, columns=columns).query("repeat >= 0").reset_index(drop=True)
+    frame = frame.assign(data=ratings.name, task="fit", phase="end_to_end", threads=threads.count())
+    frame = frame.assign(x_cg_steps=steps, x_version=version(PEER))
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
@@ -138,79 +139,52 @@ def _ours(solver, train, matrix, factors, n, steps):
     return times.end_to_end - times.compile
 
 
+_BY = ["factors", "model", "device", "repeat"]
+
+
 def iteration_seconds(frame):
-    """Of each repeat: a Series of seconds with the index (factors, program)."""
-    walls = frame.pivot_table(index=["factors", "program", "repeat"], columns="iterations", values="wall")
-    few, more = walls.T.bfill().iloc[0], walls.T.ffill().iloc[-1]
-    counts = frame.groupby(["factors", "program"]).iterations.agg(np.ptp)
-    apart = (more - few).droplevel("repeat")
-    return apart / counts.reindex(apart.index).to_numpy()
+    """Return the seconds of an iteration of each repeat, the difference of fits with more and with few."""
+    runs = frame.sort_values("x_iterations").groupby(_BY, sort=False)
+    apart = runs[["seconds", "x_iterations"]].last() - runs[["seconds", "x_iterations"]].first()
+    return (apart.seconds / apart.x_iterations).rename("seconds").reset_index()
 
 
-def _longest(frame):
-    """The rows of the fits with the most iterations."""
-    return frame[frame.iterations == frame.groupby(["factors", "program"]).iterations.transform("max")]
-
-
-def summary(frame):
-    """Medians, from the frame of `run`: a row (factors, program) with iteration (seconds) and wall (of the most)."""
-    wall = _longest(frame).groupby(["factors", "program"], sort=False)[["iterations", "wall"]].median()
-    return wall.join(iteration_seconds(frame).groupby(level=[0, 1]).median().rename("iteration"))
+def of_equal_steps(frame):
+    """Return `iteration_seconds` of a frame whose programs make equal numbers of steps; no rows of another."""
+    found = iteration_seconds(frame)
+    return found if "x_cg_steps" in frame else found.iloc[:0]
 
 
 def figure(frame):
-    """Seconds of an iteration of each program, a panel a number of factors."""
-    table = summary(frame).iteration
-    names = table.index.unique("factors")
-    figure, (axes,) = style.panels(columns=len(names), height=2.6, sharey=True)
-    for axis, f in zip(axes, names, strict=True):
-        seconds = table[f]
-        style.marks(axis, seconds, np.arange(len(seconds)), "blue")
-        axis.set_yticks(np.arange(len(seconds)), seconds.index)
-        axis.set(xlabel=f"seconds of an iteration, {f} factors", xscale="log")
+    """Draw seconds of an iteration of each program, a panel a number of factors."""
+    table = iteration_seconds(frame).groupby(_BY[:3], sort=False).seconds.median()
+    numbers = table.index.unique("factors")
+    figure, (axes,) = style.panels(columns=len(numbers), height=2.6, sharey=True)
+    for axis, f in zip(axes, numbers, strict=True):
+        rows = table[f].sort_values(ascending=False)
+        colours = ["green" if model != PEER else "grey" for model, _ in rows.index]
+        style.marks(axis, rows, np.arange(len(rows)), colours)
+        for place, seconds in enumerate(rows):
+            axis.annotate(f"{seconds:.2g}", (seconds, place), (0, 6), textcoords="offset points", ha="center", size=9)
+        names = [f"{model}, {'GPU' if device == 'cuda' else 'CPU'}" for model, device in rows.index]
+        axis.set_yticks(np.arange(len(rows)), names)
+        axis.set(xlabel=f"seconds of an iteration, {f} factors", ylim=(-0.5, len(rows) - 0.3))
+        style.log_scale(axis.xaxis)
+        axis.margins(x=0.1)
     return figure
 
 
-def _times(frame, factors, peer, ours):
-    """The package's iteration over ours: (ratio, spread, 'x')."""
-    seconds = iteration_seconds(frame)
-    lots = [seconds[seconds.index == (factors, program)] for program in (peer, ours)]
-    return (*ratio(*lots), "x") if all(map(len, lots)) else (np.nan, np.nan, "x")
-
-
-def _wall_times(frame, factors, peer, ours):
-    """The package's wall of its longest fit over ours: (ratio, spread, 'x'); NaN of fewer than three repeats."""
-    walls = _longest(frame[frame.factors == factors]).set_index("program").wall
-    if min((walls.index == program).sum() for program in (peer, ours)) < 3:
-        return np.nan, np.nan, "x"
-    return times(walls, peer, ours)
-
-
-_PAIRS = [
-    (factors, name, peer, ours)
+CLAIMS = [
+    Claim(
+        f"peers-als-{name}-{factors}", "gpumf", None,
+        f"Speed-up of an iteration of ImplicitALS over implicit, {where}, {factors} factors, Netflix (synthetic).",
+        metric="ratio",
+        select={
+            "column": "seconds", "where": {"factors": factors, "device": device},
+            "over": {"model": PEER}, "under": {"model": "ImplicitALS"},
+        },
+        criterion=above(1.0), evidence="synthetic", table=of_equal_steps,
+    )
     for factors in (64, 128)
-    for name, peer, ours in zip(("cores", "gpu"), PEERS, OURS, strict=True)
-]
-FINDINGS = [
-    Finding(
-        f"peers-als-{name}-{factors}",
-        "gpumf",
-        None,
-        f"ImplicitALS, {OURS[ours][0]} | Netflix twin | {factors} factors | seconds of an iteration of {peer}, over "
-        "its own",
-        partial(_times, factors=factors, peer=peer, ours=ours),
-        Holds(above=1),
-    )
-    for factors, name, peer, ours in _PAIRS
-] + [
-    Finding(
-        f"peers-als-{name}-wall-{factors}",
-        "gpumf",
-        None,
-        f"ImplicitALS, {OURS[ours][0]} | Netflix twin | {factors} factors | wall seconds of a fit of {peer}, "
-        f"{PROFILES['full']['iterations'][OURS[ours][1]][-1]} iterations, over its own",
-        partial(_wall_times, factors=factors, peer=peer, ours=ours),
-        Holds(above=1),
-    )
-    for factors, name, peer, ours in _PAIRS
-]
+    for name, device, where in (("cores", "cpu", "same CPU"), ("gpu", "cuda", "same GPU"))
+]  # fmt: skip
