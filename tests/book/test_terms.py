@@ -26,7 +26,6 @@ RETIRED = {
 }
 _FOUND = re.compile(rf"\b({'|'.join(RETIRED)})\b", re.IGNORECASE)
 ALLOWED = {
-    "book/gpumf": "pages that those of book/learn replace",
     "README.md: processor": "the name of a CPU",
     "book/api.md: processors": "the glossary says what a multiprocessor is",
     "book/learn/primer.ipynb: processors": "the primer does so, too",
@@ -53,7 +52,7 @@ def texts():
         yield path.relative_to(ROOT).as_posix(), "\n".join(docstrings(path))
 
 
-TEXTS = [pair for pair in texts() if not pair[0].startswith("book/gpumf/")]
+TEXTS = list(texts())
 
 
 @pytest.mark.parametrize(("name", "text"), TEXTS, ids=[name for name, _ in TEXTS])
@@ -66,8 +65,5 @@ def test_retired_terms_are_gone(name, text):
 def test_places_that_are_allowed_are_needed():
     for place in ALLOWED:
         name, _, term = place.partition(": ")
-        path = ROOT / name
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        assert path.is_dir() or re.search(rf"\b{term}\b", text, re.IGNORECASE), (
-            f"{place} is gone: take it from the list"
-        )
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert re.search(rf"\b{term}\b", text, re.IGNORECASE), f"{place} is gone: take it from the list"
