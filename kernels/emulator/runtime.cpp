@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <random>
@@ -115,6 +116,34 @@ unsigned volume(dim3 box) { return box.x * box.y * box.z; }
 uint3 place_in(dim3 box, unsigned k) { return {k % box.x, k / box.x % box.y, k / box.x / box.y}; }
 const char* base_name(const char* path) { return strrchr(path, '/') ? strrchr(path, '/') + 1 : path; }
 
+// Memory for the stacks of fibers, which one launch after another takes and gives back: its pages stay mapped.
+class Stacks {
+  public:
+    char* begin;
+
+    explicit Stacks(size_t n) : bytes(n * STACK_BYTES) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        std::vector<char*>& those = unused[bytes];
+        if (those.empty()) {
+            begin = (char*)mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                                -1, 0);
+            return;
+        }
+        begin = those.back();
+        those.pop_back();
+        __asan_unpoison_memory_region(begin, bytes);  // fibers that were left have guarded their frames
+    }
+    ~Stacks() {
+        const std::lock_guard<std::mutex> lock(mutex);
+        unused[bytes].push_back(begin);
+    }
+
+  private:
+    size_t bytes;
+    static inline std::mutex mutex;
+    static inline std::map<size_t, std::vector<char*>> unused;  // by their bytes
+};
+
 class Core;
 __attribute__((tls_model("initial-exec"))) thread_local Core* core;
 __attribute__((tls_model("initial-exec"))) thread_local Fiber* self;
@@ -126,11 +155,10 @@ class Core {
     uint3 block;
     bool failed = false;
 
-    explicit Core(Launch& l) : launch(l), fibers(volume(l.block)), ring(fibers.size()), draw(l.seed) {
-        stacks = (char*)mmap(nullptr, fibers.size() * STACK_BYTES, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    explicit Core(Launch& l)
+        : launch(l), fibers(volume(l.block)), ring(fibers.size()), draw(l.seed), stacks(fibers.size()) {
         for (unsigned k = 0; k < fibers.size(); ++k) {
-            fibers[k].stack = stacks + k * STACK_BYTES;
+            fibers[k].stack = stacks.begin + k * STACK_BYTES;
             fibers[k].number = k;
             fibers[k].thread = place_in(l.block, k);
         }
@@ -141,16 +169,15 @@ class Core {
         last = &regions.back();
         waiting_lanes.resize((fibers.size() + WARP - 1) / WARP);
         home.started = true;
-        pthread_attr_t attributes;
-        pthread_getattr_np(pthread_self(), &attributes);
-        pthread_attr_getstack(&attributes, (void**)&home.stack, &home.stack_bytes);
-        pthread_attr_destroy(&attributes);
+        if (!SEES_PLAIN_WRITES) {  // the sanitizer asks for it
+            pthread_attr_t attributes;
+            pthread_getattr_np(pthread_self(), &attributes);
+            pthread_attr_getstack(&attributes, (void**)&home.stack, &home.stack_bytes);
+            pthread_attr_destroy(&attributes);
+        }
         core = this;
     }
-    ~Core() {
-        __asan_unpoison_memory_region(launch.dynamic_shared(), MAX_SHARED);
-        munmap(stacks, fibers.size() * STACK_BYTES);
-    }
+    ~Core() { __asan_unpoison_memory_region(launch.dynamic_shared(), MAX_SHARED); }
 
     void run(unsigned number) {
         block = place_in(launch.grid, number);
@@ -255,7 +282,7 @@ class Core {
     uint32_t barriers;      // that the block has passed
     size_t favoured = draw() % fibers.size(), favour_lasts = size_t(1) << draw() % 10;
     Fiber home;  // the core's own stack
-    char* stacks;
+    Stacks stacks;
 
     template <class Check>
     static bool all_of(unsigned mask, Check check) {
@@ -485,8 +512,9 @@ void launch(Launch* launch) {
             if (mine.failed) failed = true;
         }
     };
-    std::vector<std::thread> cores;
-    for (size_t k = 0; k < std::min<size_t>(launch->cores, order.size()); ++k) cores.emplace_back(work);
+    std::vector<std::thread> cores;  // beside this one
+    for (size_t k = 1; k < std::min<size_t>(launch->cores, order.size()); ++k) cores.emplace_back(work);
+    work();
     for (std::thread& thread : cores) thread.join();
 }
 }

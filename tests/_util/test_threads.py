@@ -316,7 +316,7 @@ for model in (ALS(4, device="cpu"), ImplicitALS(4, device="cpu"), SGD(4, device=
 @pytest.mark.parametrize(
     ("platform", "missing", "modules"),
     [
-        ("darwin", ["sched_getaffinity", "sched_setaffinity"], []),
+        pytest.param("darwin", ["sched_getaffinity", "sched_setaffinity"], [], marks=pytest.mark.slow),
         (
             "win32",
             ["sched_getaffinity", "sched_setaffinity", "register_at_fork", "fork", "geteuid", "getuid"],

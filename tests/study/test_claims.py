@@ -68,7 +68,7 @@ def repeats(**of):
     return pd.DataFrame(rows, columns=["who", "repeat", "seconds"])
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 10])
+@pytest.mark.parametrize("n", [2, 5, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 10))])
 def test_false_alarms_are_at_most_one_in_twenty(n):
     """Of claims that one is faster than another that is equally fast."""
     rng, alarms, draws = np.random.default_rng(n), 0, 600

@@ -6,6 +6,7 @@ Each is a DeviceError that names kernel, block and thread, and the line of the s
 """
 
 import ctypes
+import math
 import os
 import random
 import shutil
@@ -94,40 +95,54 @@ class Kernel:
 
     def __call__(self, grid, block, /, *arguments, shared=0, **named):
         arguments = self.signature.bind(arguments, named, np.ndarray)
-        if np.prod(block) > _MAX_THREADS or shared > _MAX_SHARED:
+        grid, block = _three(grid), _three(block)
+        if math.prod(block) > _MAX_THREADS or shared > _MAX_SHARED:
             raise DeviceError(
                 f"{self.name}: no GPU runs a block of {block} threads with {shared} bytes shared memory"
             )
         self.device.launch(partial(self._run, grid, block, arguments, shared))
 
     def _run(self, grid, block, arguments, shared):
-        library = ctypes.CDLL(self.library)
         self.device.launched.add((self.source, self.name, self.defined))
         arrays = {n: a for n, a in zip(self.signature.names, arguments, strict=True) if isinstance(a, np.ndarray)}
+        places = {name: array.__array_interface__["data"][0] for name, array in arrays.items()}
         # An array is passed by its address, a scalar by value, each behind a pointer.
-        values = [np.array(a.ctypes.data if isinstance(a, np.ndarray) else a) for a in arguments]
-        order, trace = self.device.order()
+        named = zip(self.signature.names, arguments, strict=True)
+        values = [np.array([places.get(name, value)]) for name, value in named]
+        behind = [value.__array_interface__["data"][0] for value in values]
+        order, trace = self.device.order(math.prod(grid))
         steps = np.empty(0 if trace is None else _MAX_STEPS, _STEP)
-        threads = np.prod(block)
         launch = _Launch(
-            run_thread=ctypes.cast(library[f"run_thread_of_{self.name}"], ctypes.c_void_p),
-            dynamic_shared=ctypes.cast(library.dynamic_shared, ctypes.c_void_p),
-            arguments=(ctypes.c_void_p * len(values))(*(v.ctypes.data for v in values)),
-            arrays=(_Array * len(arrays))(*(_Array(n.encode(), a.ctypes.data, a.nbytes) for n, a in arrays.items())),
+            **_functions(self.library, self.name),
+            arguments=(ctypes.c_void_p * len(values))(*behind),
+            arrays=(_Array * len(arrays))(*[(n.encode(), places[n], a.nbytes) for n, a in arrays.items()]),
             n_arrays=len(arrays),
-            grid=_three(grid),
-            block=_three(block),
+            grid=grid,
+            block=block,
             shared=shared,
             steps=steps.ctypes.data,
             max_steps=len(steps),
             **order,
         )
-        ctypes.CDLL(_runtime()).launch(ctypes.byref(launch))
+        _launcher()(ctypes.byref(launch))
         if launch.error:
             raise DeviceError(f"{self.name}: {launch.error.decode()}{_line(self.library, launch.error_at)}")
         if trace is not None:
-            trace.append(_readable(steps[: launch.n_steps], arrays, threads))
+            trace.append(_readable(steps[: launch.n_steps], arrays, math.prod(block)))
             trace[-1].attrs |= {"kernel": (self.source, self.name), "defined": self.defined}
+
+
+@cache
+def _functions(library, name):
+    """What a launch of this kernel of a library has of it."""
+    found = {"run_thread": f"run_thread_of_{name}", "dynamic_shared": "dynamic_shared"}
+    there = ctypes.CDLL(library)
+    return {field: ctypes.cast(there[symbol], ctypes.c_void_p) for field, symbol in found.items()}
+
+
+@cache
+def _launcher():
+    return ctypes.CDLL(_runtime()).launch
 
 
 def _run_all(launches):
@@ -136,7 +151,7 @@ def _run_all(launches):
 
 
 def _three(shape):
-    return (ctypes.c_uint * 3)(*(*np.atleast_1d(shape).tolist(), 1, 1)[:3])
+    return (*(shape if isinstance(shape, tuple | list) else (shape,)), 1, 1)[:3]
 
 
 def _readable(steps, arrays, threads):
@@ -167,7 +182,7 @@ class EmulatorDevice(Recorder):
 
     def __init__(self):
         self.launched, self.compile_seconds = set(), 0.0
-        self._shuffle = None
+        self._shuffle, self._kernels = None, {}
 
     def array(self, values):
         """A copy of a NumPy array."""
@@ -238,13 +253,17 @@ class EmulatorDevice(Recorder):
         ------
         DeviceError : with the compiler's message, where it does not compile
         """
+        key = source, name, *defines.items()
+        if key in self._kernels and "GPUMF_DEV" not in os.environ:
+            return self._kernels[key]
         path = sources.path(source, defines)
         kernels = sources.kernels(path, **defines)
         started = time.perf_counter()
         defined = tuple(sorted(defines.items()))
         library = _library(path.stem, _unit(path, kernels), defined)
         self.compile_seconds += time.perf_counter() - started
-        return Kernel(source, name, defined, Signature(name, kernels[name]), library, self)
+        self._kernels[key] = Kernel(source, name, defined, Signature(name, kernels[name]), library, self)
+        return self._kernels[key]
 
     def launch(self, run):
         """Run a launch, a function without arguments, now or whenever the recording is replayed."""
@@ -278,10 +297,10 @@ class EmulatorDevice(Recorder):
         finally:
             self._shuffle = before
 
-    def order(self):
-        """The next launch's cores and order, and where its steps go."""
+    def order(self, blocks):
+        """The cores and the order of a launch of so many blocks, and where its steps go."""
         if self._shuffle is None:
-            return {"cores": threads.count()}, None
+            return {"cores": threads.count() if blocks > 1 else 1}, None
         draws, trace = self._shuffle
         return {"cores": 1, "shuffled": 1, "seed": draws.getrandbits(32)}, trace
 
