@@ -195,8 +195,7 @@ def store(
     live : see `Result`
     source : the folder of the experiment, as 'thesis'
     """
-    if name not in schema.UNCONVERTED:
-        frame = schema.validated(frame)
+    frame = schema.validated(frame)
     duration = datetime.now(UTC) - datetime.fromisoformat(before["started"])
     csv = frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
     facts = before | {

@@ -27,9 +27,6 @@ PHASES = "preprocess", "transfer", "train", "compile", "end_to_end"
 MEASURED = "seconds", "value"
 _WITHIN_A_RUN = {"epoch", "phase", "seconds", "metric", "value"}
 
-# Experiments whose frames have other columns.
-UNCONVERTED: set[str] = set()
-
 
 def run_columns(frame: pd.DataFrame) -> list[str]:
     """Return the columns that tell runs apart: labels, parameters and the repeat."""

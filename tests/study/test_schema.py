@@ -43,9 +43,3 @@ def test_attributes_stay():
 def test_other_frames_are_refused(frame, why):
     with pytest.raises(ValueError, match=why):
         schema.validated(frame)
-
-
-def test_what_is_not_converted_is_an_experiment():
-    from gpumf_study import experiments
-
-    assert set(experiments.names()) >= schema.UNCONVERTED

@@ -5,6 +5,7 @@ import pandas as pd
 
 from gpumf import ALS, SGD
 from gpumf_study import schema, sweep
+from support import ragged_ratings
 
 
 def courses(**of_solver):
@@ -98,3 +99,12 @@ def test_without_a_test_set_epochs_have_seconds_alone():
     assert "metric" not in frame and not sweep.diverged(frame).any()
     assert sweep.epoch_seconds(frame).groupby("repeat").epoch.agg(list).tolist() == [[1, 2], [1, 2]]
     assert len(sweep.phase_seconds(frame)) == 2
+
+
+def test_a_corner_has_the_first_users_and_items_and_nothing_else():
+    whole = ragged_ratings(seed=1)
+    part = sweep.corner(whole, (5, 4))
+    inside = (whole.users < 5) & (whole.items < 4)
+    assert (part.n_users, part.n_items, part.nnz) == (5, 4, inside.sum()) and 0 < part.nnz < whole.nnz
+    np.testing.assert_array_equal(part.values, whole.values[inside])
+    assert sweep.corner(whole, None) is whole and sweep.corner(whole, (10**6, 10**6)).nnz == whole.nnz

@@ -23,7 +23,7 @@ APART |= {"further_features", "search_seconds", "als_then_sgd"}
 def fits(name):
     """Whether an experiment trains models."""
     source = inspect.getsource(experiments.module(name))
-    return any(call in source for call in (".fit(", "trained(", "_fits.history(", "sweep.sweep("))
+    return any(call in source for call in (".fit(", "trained(", "sweep.sweep("))
 
 
 TRAINING = [name for name in experiments.names() if (fits(name) or name in PARAMETERS) and name not in APART]

@@ -178,7 +178,7 @@ def figure(frame, model="ALS", settings=None):
             axis.annotate(text, (1e3 * row.seconds, place), va="center", size=9)
         axis.set(xlabel=f"milliseconds of an iteration, {factors} factors", title=style.data_name(data))
         style.log_scale(axis.xaxis)
-        axis.set_xlim(rows.bound.min() * 700, rows.seconds.max() * 1e4)
+        axis.set_xlim(rows.bound.min() * 700, rows.seconds.max() * 3e4)
         axis.grid(axis="y", visible=False)
     style.legend(figure, axes[0], 1)
     return figure
