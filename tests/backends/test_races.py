@@ -85,6 +85,7 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         for model in (ALS, ImplicitALS):
             for kernel in kernels_on(model, "emulator"):
                 model(5, solver=kernel, device="emulator").fit(train, 2, test).evaluate_ranking(test, 3)
+        ALS(5, solver="cumf_cg", device="emulator", biases=True).fit(train, 1)
         longer = ragged_ratings(n_users=12, n_items=150, longest=130, seed=3)
         ALS(5, solver="tensor_core", device="emulator", biases=False).make_solver(longer, short=128).solve_users()
         for kernel in ("thesis_global", "thesis_hybrid", "thesis_shared"):
@@ -111,7 +112,11 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         uniform_factors(4, 3, 1.0, 0, host), normal_factors(4, 3, 0.1, 0, host)
         there = DeviceRatings.of(train, host)
         there.random_order(there.nnz, seed=0)
+        assert DeviceRatings.of(replace(train, scale=None), host).bounds == (train.values.min(), train.values.max())
         SGD(5, solver="fast", tiles=3, device="emulator", biases=False).fit(there, 1)
+        for precision in (16, 32):
+            solver = SGD(5, solver="fast", device="emulator", biases=False, precision=precision).make_solver(train)
+            solver.shrink(*(np.ones(n, np.float32) for n in (train.n_users, train.n_items)))
     found = {}
     for launch in trace:
         kernel = source, name, _ = *launch.attrs["kernel"], launch.attrs["defined"]
