@@ -153,11 +153,11 @@ def _als_replay(case, epochs):
     model = case.model
     if model.alpha is None:
         how = {"weighted": model.weighted}
-        solve = partial(reference.als_half_sweep, regularization=model.regularization, **how)
+        solve = partial(reference.als_update, regularization=model.regularization, **how)
     else:
         given = model.regularization, model.alpha, model.unobserved_weight, model.regularization_exponent
         names = "regularization", "alpha", "unobserved_weight", "exponent"
-        solve = partial(reference.implicit_half_sweep, **dict(zip(names, given, strict=True)))
+        solve = partial(reference.implicit_update, **dict(zip(names, given, strict=True)))
     of_users, of_items = ({"pinned": -1}, {"pinned": -2}) if model.biases else ({}, {})
     users, items = case.start
     if epochs == HALF:

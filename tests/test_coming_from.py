@@ -115,7 +115,7 @@ def test_the_call_for_several_workers_gives_a_fitted_model(run, given):
 
 
 def test_the_call_without_a_compiler_needs_none(run, given, monkeypatch):
-    monkeypatch.setattr(als, "native_half_sweep", lambda *_: None)
+    monkeypatch.setattr(als, "native_update", lambda *_: None)
     by_numba = run(rows()["a CPU, without a compiler"])
     assert by_numba.device == "cpu" and by_numba.recommend("u1", k=1)[0].shape == (1,)
 

@@ -177,9 +177,9 @@ def test_a_kernel_file_is_checked(host, capsys, monkeypatch, kernel, solvers):
 @pytest.mark.emulator
 def test_a_kernel_file_that_is_wrong_or_unknown_is_refused(host, capsys, monkeypatch):
     monkeypatch.setattr(bench_kernel.backends, "available", lambda: False)
-    replayed = bench_kernel.reference.als_half_sweep
+    replayed = bench_kernel.reference.als_update
     for wrong in (lambda *given: 1.03 * replayed(*given), lambda *given: np.nan * replayed(*given)):
-        monkeypatch.setattr(bench_kernel.reference, "als_half_sweep", wrong)
+        monkeypatch.setattr(bench_kernel.reference, "als_update", wrong)
         assert main(["bench-kernel", "als/wmma_simple", "--factors", "5"]) == 1
         assert "wmma_simple: off by" in capsys.readouterr().err
     assert main(["bench-kernel", "als/none"]) == 1

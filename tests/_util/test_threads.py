@@ -124,15 +124,15 @@ def test_every_call_of_cpp_takes_the_number_of_threads(monkeypatch):
     values, factors = np.zeros(1, np.float32), np.zeros((1, 2), np.float32)
     rows = type("Rows", (), {"indptr": row, "indices": none, "values": values, "n_rows": 1})()
     with threads.limited_to(3):
-        als.native_half_sweep.__wrapped__(2, True)(row, none, values, factors, factors, 0.1, True)
+        als.native_update.__wrapped__(2, True)(row, none, values, factors, factors, 0.1, True)
         als.native_sums.__wrapped__(2)(row, none, values, None, factors, np.zeros((1, 5), np.float32))
-        cg.native_half_sweep.__wrapped__(2, True, False)(rows, none, factors, factors, values)
+        cg.native_update.__wrapped__(2, True, False)(rows, none, factors, factors, values)
         sgd.native_ordered.__wrapped__(2, 0, True)(none, none, values, factors, factors, values, row, row)
         order.compressed(np.zeros(9, np.int32), np.zeros(9, np.int32), np.zeros(9, np.float32), row)
         best = np.zeros((1, 1), np.int32), np.zeros((1, 1), np.float32)
         ranking.native_top_items.__wrapped__()(none, row, none, factors, factors, np.ones(1, bool), *best)
         assert library.calls == [3] * 6
-        als.native_half_sweep.__wrapped__(2, False)(row, none, values, factors, factors, 0.1, True)
+        als.native_update.__wrapped__(2, False)(row, none, values, factors, factors, 0.1, True)
     assert library.calls[-1] == 1
 
 
@@ -171,7 +171,7 @@ def handed(monkeypatch):
     from gpumf.backends.cpu import als, cg, order, ranking, sgd
 
     found, library = [], compile.library
-    makers = als.native_half_sweep, als.native_sums, cg.native_half_sweep, sgd.native_ordered, order._compress
+    makers = als.native_update, als.native_sums, cg.native_update, sgd.native_ordered, order._compress
     makers += (ranking.native_top_items,)
     for maker in makers:
         maker.cache_clear()

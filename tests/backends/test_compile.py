@@ -24,7 +24,7 @@ def _compiler():
         pytest.skip("C++ does not compile here")
 
 
-def half_sweep(make, factors, ratings, fixed, regularization=0.05, weighted=True, parallel=False):
+def side_update(make, factors, ratings, fixed, regularization=0.05, weighted=True, parallel=False):
     rows = ratings.by_user
     solved = np.full((rows.n_rows, factors), np.nan, np.float32)
     arrays = rows.indptr, rows.indices, rows.values
@@ -32,18 +32,18 @@ def half_sweep(make, factors, ratings, fixed, regularization=0.05, weighted=True
     return solved
 
 
-@pytest.mark.parametrize("make", [als.native_half_sweep, als.numba_half_sweep])
+@pytest.mark.parametrize("make", [als.native_update, als.numba_update])
 @pytest.mark.parametrize("factors", [1, 2, 15, 16, 17, 31, 33, 48, 63, 64])
 def test_als_matches_the_reference(make, factors):
-    if make is als.numba_half_sweep and factors not in (2, 33):
+    if make is als.numba_update and factors not in (2, 33):
         pytest.skip("Numba compiles for some seconds; these two are enough")
     # The longest row has several chunks of 256 ratings, and a rest.
     ratings = ragged_ratings(n_users=30, n_items=700, longest=650, seed=factors)
     fixed = random_factors(ratings.n_items, factors, 1)
     assert ratings.by_user.counts.max() > 512 and ratings.by_user.counts.min() == 0
     for weighted in (True, False):
-        solved = half_sweep(make, factors, ratings, fixed, weighted=weighted)
-        expected = reference.als_half_sweep(ratings.by_user, fixed, 0.05, weighted)
+        solved = side_update(make, factors, ratings, fixed, weighted=weighted)
+        expected = reference.als_update(ratings.by_user, fixed, 0.05, weighted)
         assert np.linalg.norm(solved - expected) < 1e-4 * np.linalg.norm(expected)
 
 
@@ -52,8 +52,8 @@ def test_als_on_all_cores_is_the_same_bit_for_bit(monkeypatch, n_users):
     ratings = ragged_ratings(n_users=n_users, seed=1)
     fixed = random_factors(ratings.n_items, 33, 1)
     monkeypatch.setattr(threads, "count", lambda: 5)
-    make = als.native_half_sweep.__wrapped__  # for so many cores
-    one, all_ = (half_sweep(make, 33, ratings, fixed, parallel=parallel) for parallel in (0, 1))
+    make = als.native_update.__wrapped__  # for so many cores
+    one, all_ = (side_update(make, 33, ratings, fixed, parallel=parallel) for parallel in (0, 1))
     assert np.array_equal(one, all_) and not np.isnan(one).any()
 
 
@@ -64,8 +64,8 @@ def test_als_on_a_long_row_keeps_its_digits():
     ratings = ragged_ratings(seed=0)
     ratings = type(ratings)(np.zeros(n), np.arange(n), rng.integers(1, 6, n), 1, n)
     fixed = rng.random((n, 16), np.float32)
-    solved = half_sweep(als.native_half_sweep, 16, ratings, fixed)
-    expected = reference.als_half_sweep(ratings.by_user, fixed, 0.05)
+    solved = side_update(als.native_update, 16, ratings, fixed)
+    expected = reference.als_update(ratings.by_user, fixed, 0.05)
     assert np.abs(solved - expected).max() < 2e-5 * np.abs(expected).max()
 
 
@@ -74,7 +74,7 @@ def test_als_without_a_ridge_worth_the_name_stays_finite(factors):
     """Fewer ratings than factors, and columns that are equal: pivots are rounding alone."""
     ratings = ragged_ratings(n_users=30, longest=10, seed=2)
     fixed = np.repeat(random_factors(ratings.n_items, 1, 1) * 100, factors, axis=1)
-    solved = half_sweep(als.native_half_sweep, factors, ratings, fixed, 1e-12)
+    solved = side_update(als.native_update, factors, ratings, fixed, 1e-12)
     assert np.isfinite(solved).all()
     rows = ratings.by_user
     rated = rows.counts > 0
@@ -85,7 +85,7 @@ def test_what_is_not_a_number_stays_in_its_rows():
     ratings = ragged_ratings(n_users=30, seed=3)
     fixed = random_factors(ratings.n_items, 17, 1)
     fixed[4, 3] = np.nan
-    solved = half_sweep(als.native_half_sweep, 17, ratings, fixed)
+    solved = side_update(als.native_update, 17, ratings, fixed)
     touched = np.isin(np.arange(ratings.n_users), ratings.users[ratings.items == 4])
     assert touched.any() and not touched.all()
     assert np.isnan(solved).any(axis=1)[touched].all() and np.isfinite(solved[~touched]).all()
@@ -102,7 +102,7 @@ def test_aligned_copies_begin_at_a_cache_line(shape):
 def test_other_types_are_refused():
     ratings, fixed = ragged_ratings(seed=1), random_factors(50, 16, 1)
     with pytest.raises(ctypes.ArgumentError):
-        half_sweep(als.native_half_sweep, 16, ratings, fixed.astype(np.float64))
+        side_update(als.native_update, 16, ratings, fixed.astype(np.float64))
 
 
 @pytest.mark.parametrize("missing", ["compiler", "folder", "option"])
@@ -119,10 +119,10 @@ def test_without_it_numba_takes_its_place(missing, monkeypatch, tmp_path):
     assert compile.library.__wrapped__("als.cpp", FACTORS=5) is None
     assert (compile.seconds() > before) == (missing != "compiler")
     monkeypatch.setattr(compile, "library", lambda *_, **__: None)
-    als.native_half_sweep.cache_clear()
+    als.native_update.cache_clear()
     ratings = ragged_ratings(seed=1)
     assert len(ALS(2, solver="sequential", device="cpu", biases=False).fit(ratings, 1).history) == 2
-    als.native_half_sweep.cache_clear()
+    als.native_update.cache_clear()
 
 
 def test_without_a_cache_it_is_compiled_to_a_folder_that_goes_again(tmp_path):

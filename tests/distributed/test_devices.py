@@ -60,7 +60,7 @@ def test_parts_of_items_equations_are_added_up(client, ratings, name):
     make = partial(ADDED_UP[name], "emulator")
     one = make().fit(ratings, 2, ratings)
     for workers in (1, 2, 3):
-        made = fit(make(), ratings, 2, ratings, client=client, workers=workers, item_sweep="reduce", attempts=1)
+        made = fit(make(), ratings, 2, ratings, client=client, workers=workers, item_update="reduce", attempts=1)
         for several, alone in zip(made._learned, one._learned, strict=True):
             assert np.allclose(several, alone, atol=1e-4)
         assert np.allclose(made.history.rmse, one.history.rmse, atol=1e-5)
@@ -86,7 +86,7 @@ def test_a_worker_a_card(ratings, name):
 @pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("name", ADDED_UP)
 def test_parts_are_added_up_between_cards(ratings, name):
-    same_on_cards(ADDED_UP[name], ratings, item_sweep="reduce")
+    same_on_cards(ADDED_UP[name], ratings, item_update="reduce")
 
 
 @pytest.mark.gpu
@@ -105,5 +105,5 @@ def test_parts_are_on_their_way_while_the_next_are_made(implicit):
             return ImplicitALS(40, solver="cumf_cholesky", device=device)
         return ALS(40, 0.2, solver="cumf_cholesky", device=device, biases=False)
 
-    made, one = same_on_cards(maker, ratings, item_sweep="reduce"), maker("cuda").fit(ratings, 2, ratings)
+    made, one = same_on_cards(maker, ratings, item_update="reduce"), maker("cuda").fit(ratings, 2, ratings)
     assert np.allclose(made.item_factors, one.item_factors, atol=1e-4)

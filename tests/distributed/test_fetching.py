@@ -78,7 +78,7 @@ def test_it_goes_on_from_a_checkpoint_and_keeps_the_best(client, sets, tmp_path)
     [
         (ALS(4, device="cpu"), {"max_rows": 2}, "a row has .* ratings"),
         (ALS(4, device="cpu"), {"max_rows": 0}, "max_rows"),
-        (ALS(4, device="cpu"), {"max_rows": 50, "item_sweep": "gather"}, "without item_sweep"),
+        (ALS(4, device="cpu"), {"max_rows": 50, "item_update": "gather"}, "without item_update"),
         (ImplicitALS(4, device="cpu"), {"max_rows": 50}, "implicit feedback"),
     ],
 )

@@ -40,7 +40,7 @@ def test_any_number_of_workers_learns_what_one_estimator_does(client, sets, name
     # weights is up to 1.3e-5 apart, near-singular implicit ones more.
     rounding = 2e-3 if (name, way) == ("implicit", "reduce") else 1e-5
     for workers in (1, 2, 3):
-        made = fit(MODELS[name](), train, 3, test, client=client, workers=workers, item_sweep=way, attempts=1)
+        made = fit(MODELS[name](), train, 3, test, client=client, workers=workers, item_update=way, attempts=1)
         for several, alone in zip(made._learned, one._learned, strict=True):
             assert np.allclose(several, alone, atol=rounding)
         assert np.allclose(made.history[["rmse", "mae"]], one.history[["rmse", "mae"]], atol=1e-5)
@@ -193,9 +193,9 @@ def test_what_cannot_be_shared_out_is_said_before_anything_is_sent(client, sets)
         (ValueError, "validation set", lambda: fit(als, train, keep="best", client=client)),
         (ValueError, "there are 3 workers, not 4", lambda: fit(als, train, workers=4, client=client)),
         (ValueError, "no worker tcp://nobody", lambda: fit(als, train, workers=["tcp://nobody"], client=client)),
-        (ValueError, "item_sweep must be", lambda: fit(als, train, item_sweep="both", client=client)),
-        (ValueError, "whose equations add up", lambda: fit(cg, train, item_sweep="reduce", client=client)),
-        (ValueError, "round a ring", lambda: fit(SGD(4, device="cpu"), train, item_sweep="gather", client=client)),
+        (ValueError, "item_update must be", lambda: fit(als, train, item_update="both", client=client)),
+        (ValueError, "whose equations add up", lambda: fit(cg, train, item_update="reduce", client=client)),
+        (ValueError, "round a ring", lambda: fit(SGD(4, device="cpu"), train, item_update="gather", client=client)),
         (ValueError, "baseline", lambda: fit(SGD(4, device="cpu", biases="baseline"), train, client=client)),
         (ValueError, "timeout", lambda: fit(als, train, timeout=0, client=client)),
         (ValueError, "every", lambda: fit(als, train, every=0, client=client)),

@@ -150,7 +150,7 @@ def test_the_cube_is_right(device, repository):
 
 def test_the_least_work_of_the_phases_is_that_of_the_half_sweep_and_the_matrices():
     rows, columns, nnz, f = 30, 20, 200, 8
-    bytes_, flops = _limits.half_sweep(rows, columns, nnz, f)
+    bytes_, flops = _limits.side_update(rows, columns, nnz, f)
     assert bytes_ == 8 * nnz + 8 * 31 + 4 * 8 * 50 and flops == 200 * 88 + 30 * (8**3 / 3 + 128)
     phases = _limits.phases(rows, columns, nnz, f)
     through_memory = 2 * 4 * rows * f * (f + 1) // 2 + 3 * 4 * f * rows - 4 * f * rows
@@ -160,12 +160,12 @@ def test_the_least_work_of_the_phases_is_that_of_the_half_sweep_and_the_matrices
     assert apart["get_hermitian"][1] + apart["get_bias"][1] == phases["get_hermitian"][1]
     half = _limits.phases(rows, columns, nnz, f, entry_bytes=2)
     assert phases["solve"][0] - half["solve"][0] == 2 * rows * f * (f + 1) // 2
-    implicit = _limits.half_sweep(rows, columns, nnz, f, implicit=True)
+    implicit = _limits.side_update(rows, columns, nnz, f, implicit=True)
     assert implicit == (bytes_, flops + phases["get_gram"][1])
 
 
 def test_an_approximate_solution_counts_no_more_than_an_exact_one():
-    exact, two, many = (_limits.half_sweep(10, 10, 0, 100, steps)[1] for steps in (None, 2, 100))
+    exact, two, many = (_limits.side_update(10, 10, 0, 100, steps)[1] for steps in (None, 2, 100))
     assert two == 10 * 3 * 2 * 100**2 and many == exact
 
 

@@ -81,9 +81,9 @@ def _als(model: type, name: str, factors: int, device: Any) -> float:
     solver.solve_users()
     actual = backends.device(device).to_numpy(solver.factors()[0])
     if model is ALS:
-        return _error([actual], [reference.als_half_sweep(train.by_user, start[1], _RIDGE)])
+        return _error([actual], [reference.als_update(train.by_user, start[1], _RIDGE)])
     given = made.alpha, made.unobserved_weight, made.regularization_exponent
-    return _error([actual], [reference.implicit_half_sweep(train.by_user, start[1], _RIDGE, *given)])
+    return _error([actual], [reference.implicit_update(train.by_user, start[1], _RIDGE, *given)])
 
 
 def _sgd(name: str, factors: int, device: Any) -> float:

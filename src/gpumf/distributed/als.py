@@ -46,7 +46,7 @@ class Shard:
         return max(len(self.by_user.values), len(self.by_item.values))
 
 
-def way_of(model, item_sweep, n_users, n_items, workers):
+def way_of(model, item_update, n_users, n_items, workers):
     """How the item update is shared out: 'gather', or 'reduce' where that sends fewer bytes.
 
     'gather' gives each worker the ratings of its items and, after each user update, all their factors.
@@ -56,23 +56,23 @@ def way_of(model, item_sweep, n_users, n_items, workers):
 
     Parameters
     ----------
-    item_sweep : 'gather', 'reduce', or 'auto', the one with fewer bytes that the solver can do
+    item_update : 'gather', 'reduce', or 'auto', the one with fewer bytes that the solver can do
 
     Raises
     ------
     ValueError : another name; 'reduce' with a solver whose equations do not add up
     """
-    if item_sweep not in ("auto", "gather", "reduce"):
-        raise ValueError(f"item_sweep must be 'auto', 'gather' or 'reduce', not {item_sweep!r}")
+    if item_update not in ("auto", "gather", "reduce"):
+        raise ValueError(f"item_update must be 'auto', 'gather' or 'reduce', not {item_update!r}")
     adds_up = model.solver_class.adds_up
-    if item_sweep == "reduce" and not adds_up:
+    if item_update == "reduce" and not adds_up:
         able = [name for name, solver in model.solver_classes().items() if solver.adds_up]
         raise ValueError(
-            f"item_sweep='reduce' goes with the solvers whose equations add up, {', '.join(able)}, not with "
-            f"{model.solver!r}; take item_sweep='gather'"
+            f"item_update='reduce' goes with the solvers whose equations add up, {', '.join(able)}, not with "
+            f"{model.solver!r}; take item_update='gather'"
         )
-    if item_sweep != "auto" or not adds_up:
-        return "gather" if item_sweep == "auto" else item_sweep
+    if item_update != "auto" or not adds_up:
+        return "gather" if item_update == "auto" else item_update
     users, items = gather_bytes(n_users, model.columns, workers), reduce_bytes(n_items, model.columns, workers)
     return "reduce" if items < users else "gather"
 

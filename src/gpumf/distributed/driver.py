@@ -46,7 +46,7 @@ def fit(
     keep: Literal["last", "best"] = "last",
     stop: Callable[[dict[str, float]], Any] | None = None,
     warm_start: bool = False,
-    item_sweep: Literal["auto", "gather", "reduce"] = "auto",
+    item_update: Literal["auto", "gather", "reduce"] = "auto",
     max_rows: int | None = None,
     shape: tuple[int, int] | None = None,
     scale: tuple[float, float] | None = None,
@@ -79,7 +79,7 @@ def fit(
     workers : int, how many, or a list of their addresses; by default all
     keep, stop : as of `Model.fit`; `stop` is called on one of the workers
     warm_start : bool, go on from what the model has learned, as of `Model.fit`; of `Ratings` alone
-    item_sweep : of ALS, 'gather', 'reduce' or 'auto', see `gpumf.distributed.als.way_of`
+    item_update : of ALS, 'gather', 'reduce' or 'auto', see `gpumf.distributed.als.way_of`
     max_rows : int, of ALS on the CPU: each worker keeps the factors of its own users and items alone, and
         fetches at most so many rows of the other side at a time (and the items that it tests with). By default every
         worker has all factors
@@ -117,7 +117,7 @@ def fit(
     restart_seconds = number("restart_seconds", restart_seconds, least=0)
     timeout = number("timeout", timeout, above=0)
     cluster = _Cluster(_client(client), workers)
-    _check_model(model, item_sweep, max_rows)
+    _check_model(model, item_update, max_rows)
     if isinstance(train, Ratings):
         check_training(train, validation if isinstance(validation, Ratings) else None)
         check_finite(train, validation if isinstance(validation, Ratings) else None)
@@ -137,7 +137,7 @@ def fit(
         scale=scale,
         unique=not isinstance(train, Ratings),
         validated=validation is not None,
-        item_sweep=item_sweep,
+        item_update=item_update,
         max_rows=max_rows,
         checkpoint=str(Path(checkpoint).resolve()) if checkpoint else None,
         every=integer("every", every, 1),
@@ -168,24 +168,24 @@ def _client(client):
         ) from error
 
 
-def _check_model(model, item_sweep, max_rows):
+def _check_model(model, item_update, max_rows):
     """Raise where this model cannot be shared out, before anything is sent."""
     if max_rows is not None:
         integer("max_rows", max_rows, 1)
-        if not isinstance(model, ALS) or model.device != "cpu" or item_sweep != "auto":
+        if not isinstance(model, ALS) or model.device != "cpu" or item_update != "auto":
             raise ValueError(
-                "max_rows is of ALS on the processor, without item_sweep: implicit feedback needs a sum "
+                "max_rows is of ALS on the processor, without item_update: implicit feedback needs a sum "
                 "over all items, and kernels of the GPU all factors"
             )
     if isinstance(model, SGD):
         sgd.check(model.hyperparameters)
-        if item_sweep != "auto":
-            raise ValueError("item_sweep is of ALS; SGD passes its items round a ring")
+        if item_update != "auto":
+            raise ValueError("item_update is of ALS; SGD passes its items round a ring")
         return
     chosen = copy(model)
     if not model._solver_given:
         chosen.solver = model.choose(None)
-    way_of(chosen, item_sweep, 1, 1, 1)
+    way_of(chosen, item_update, 1, 1, 1)
 
 
 def _blank(model):

@@ -28,7 +28,7 @@ class Job:
     shape, scale : of the ratings, or None
     unique : bool, check that no pair comes twice
     validated : bool, whether there is a validation set
-    item_sweep, max_rows : see `gpumf.distributed.driver.fit`
+    item_update, max_rows : see `gpumf.distributed.driver.fit`
     checkpoint, every : path or None, and the epochs between two of them
     """
 
@@ -41,7 +41,7 @@ class Job:
     scale: tuple | None
     unique: bool
     validated: bool
-    item_sweep: str
+    item_update: str
     max_rows: int | None
     checkpoint: str | None
     every: int
@@ -117,7 +117,7 @@ class _Training:
         if hasattr(model, "learning_rate"):
             blocks = own_blocks(self._carrier, facts, ratings, bounds, job.unique)
             return SGDWorker(self._carrier, model, blocks, arrays, bounds)
-        way = way_of(model, job.item_sweep, facts.n_users, facts.n_items, comm.size)
+        way = way_of(model, job.item_update, facts.n_users, facts.n_items, comm.size)
         shard = shard_of(self._carrier, model, facts, ratings, bounds, way, job.unique)
         return ALSWorker(self._carrier, model, shard, arrays, bounds, way)
 

@@ -98,11 +98,11 @@ class ALSSolver(FactorSolver):
 
     def solve_users(self, which=slice(None)):
         """Solve users, those of a training set that has the ratings of these positions alone."""
-        self._half_sweep_of(self._users, self._q, self._p[which], -1)
+        self._update_of(self._users, self._q, self._p[which], -1)
 
     def solve_items(self, which=slice(None), solve=None):
         """Solve items, as users; by `solve(rows, fixed, solved)`, of CompressedRows, where that is given."""
-        self._half_sweep_of(self._items, self._p, self._q[which], -2, solve)
+        self._update_of(self._items, self._p, self._q[which], -2, solve)
 
     def gather_users(self, carrier, bounds):
         """Have the users of all workers, each of which has solved its own, where `solve_items` takes them from.
@@ -111,7 +111,7 @@ class ALSSolver(FactorSolver):
         """
         carrier.all_gather(self._p, bounds)
 
-    def _half_sweep_of(self, rows, fixed, solved, column, solve=None):
+    def _update_of(self, rows, fixed, solved, column, solve=None):
         """Solve rows, whose column is 1 where the model has biases."""
         with self._biases.aside(fixed, solved, column) if self._biases else nullcontext():
             if solve is None:
@@ -200,11 +200,11 @@ class Sequential(ALSSolver):
 
     @classmethod
     def compile(cls, hyper):
-        return cpu_als.half_sweep(hyper.columns, cls.parallel)
+        return cpu_als.side_update(hyper.columns, cls.parallel)
 
     def __init__(self, problem):
         hyper, train, (user_factors, item_factors) = problem
-        self._half_sweep = self.compile(hyper)
+        self._update = self.compile(hyper)
         self._users, self._items = train.by_user, train.by_item
         self._p, self._q = user_factors.copy(), item_factors.copy()
         self._ridge = np.float32(hyper.regularization), hyper.weighted
@@ -212,7 +212,7 @@ class Sequential(ALSSolver):
 
     def _solve(self, rows, fixed, solved):
         targets = self._targets(rows.indices, rows.values)
-        self._half_sweep(rows.indptr, rows.indices, targets, fixed, solved, *self._ridge)
+        self._update(rows.indptr, rows.indices, targets, fixed, solved, *self._ridge)
 
 
 class Parallel(Sequential):
@@ -235,7 +235,7 @@ class ImplicitParallel(ALSSolver):
 
     @classmethod
     def compile(cls, hyper):
-        return cpu_als.implicit_half_sweep
+        return cpu_als.implicit_update
 
     def __init__(self, problem, gram=None, n_items=None):
         hyper, train, (user_factors, item_factors) = problem
@@ -248,7 +248,7 @@ class ImplicitParallel(ALSSolver):
         gram = fixed.T @ fixed if self._gram is None else self._gram
         ridges = self._hyper.ridges(rows.counts, self._n_items or len(fixed))
         with threads.limited_to(max(min(threads.count(), rows.n_rows), 1)):  # of one user no thread is to be awaited
-            cpu_als.implicit_half_sweep(*arrays, fixed, gram, solved, ridges, np.float32(self._hyper.confidence))
+            cpu_als.implicit_update(*arrays, fixed, gram, solved, ridges, np.float32(self._hyper.confidence))
 
 
 class ConjugateGradient(ALSSolver):
@@ -260,11 +260,11 @@ class ConjugateGradient(ALSSolver):
 
     @classmethod
     def compile(cls, hyper):
-        return cpu_cg.half_sweep(hyper.columns, cls.parallel, hyper.alpha is not None)
+        return cpu_cg.side_update(hyper.columns, cls.parallel, hyper.alpha is not None)
 
     def __init__(self, problem):
         hyper, train, (user_factors, item_factors) = problem
-        self._half_sweep = self.compile(hyper)
+        self._update = self.compile(hyper)
         sides = (train.by_user, len(item_factors)), (train.by_item, len(user_factors))
         self._users, self._items = (
             (rows, cpu_cg.longest_first(rows.indptr), hyper.ridges(rows.counts, columns)) for rows, columns in sides
@@ -276,7 +276,7 @@ class ConjugateGradient(ALSSolver):
     def _solve(self, side, fixed, solved):
         rows, order, ridges = side
         rows = replace(rows, values=self._targets(rows.indices, rows.values))
-        self._half_sweep(rows, order, fixed, solved, ridges, *self._parameters)
+        self._update(rows, order, fixed, solved, ridges, *self._parameters)
 
 
 class ParallelConjugateGradient(ConjugateGradient):

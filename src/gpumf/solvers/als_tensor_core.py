@@ -141,7 +141,7 @@ class TensorCore(KernelSolver, ALSSolver):
     versions: ClassVar = {"": Version("tensor cores", "black", "-D")}
     variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32]}
     cg_steps, streams = 4, True
-    _gathered = False  # whether what the next half-sweep takes as fixed is there in half precision
+    _gathered = False  # whether what the next update of a side takes as fixed is there in half precision
 
     @staticmethod
     def defines(hyper):

@@ -28,7 +28,7 @@ def intensities():
     step = _limits.phases(1, 0, 0, FACTORS, cg_steps=0)["solve"]  # one product with A
     netflix = RECIPES["netflix"]
     trained = netflix.ratings - netflix.test
-    half = _limits.half_sweep(
+    half = _limits.side_update(
         netflix.users, netflix.items, trained, FACTORS, ALS.solver_classes()["tensor_core"].cg_steps
     )
     return {

@@ -29,7 +29,7 @@ def limit_seconds(moved, flops, ceilings, kernel):
     return max(moved / ceilings["copy_bytes_per_second"], flops / rate)
 
 
-def half_sweep(rows, columns, nnz, f, cg_steps=None, implicit=False):
+def side_update(rows, columns, nnz, f, cg_steps=None, implicit=False):
     """(bytes, FLOP) of solving all rows from the factors of all columns.
 
     cg_steps : of an approximate solution, all of which are counted though a row may need fewer; None for an exact one

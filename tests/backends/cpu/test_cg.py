@@ -14,9 +14,9 @@ from support import ragged_ratings, random_factors
 ALPHA = 2.0
 
 
-@pytest.fixture(params=[cg.native_half_sweep, cg.numba_half_sweep], ids=["native", "numba"])
+@pytest.fixture(params=[cg.native_update, cg.numba_update], ids=["native", "numba"])
 def make(request):
-    if request.param is cg.native_half_sweep and request.param(16, False, False) is None:
+    if request.param is cg.native_update and request.param(16, False, False) is None:
         pytest.skip("C++ does not compile here")
     return request.param
 
@@ -31,7 +31,7 @@ def ridges(rows, regularization, weighted):
     return np.float32(regularization) * (rows.counts if weighted else np.ones(rows.n_rows)).astype(np.float32)
 
 
-def half_sweep(make, ratings, fixed, start, implicit, *, regularization=0.05, weighted=None, parallel=0, **limits):
+def side_update(make, ratings, fixed, start, implicit, *, regularization=0.05, weighted=None, parallel=0, **limits):
     """(what is solved from `start`, the reference's solution or None where there is none)."""
     rows, solved = ratings.by_user, start.copy()
     weighted = not implicit if weighted is None else weighted
@@ -48,8 +48,8 @@ def half_sweep(make, ratings, fixed, start, implicit, *, regularization=0.05, we
     )
     try:
         if implicit:
-            return solved, reference.implicit_half_sweep(rows, fixed, regularization, ALPHA)
-        return solved, reference.als_half_sweep(rows, fixed, regularization, weighted)
+            return solved, reference.implicit_update(rows, fixed, regularization, ALPHA)
+        return solved, reference.als_update(rows, fixed, regularization, weighted)
     except np.linalg.LinAlgError:
         return solved, None
 
@@ -80,7 +80,7 @@ def test_many_steps_solve_the_normal_equations(make, implicit, factors):
     assert ratings.by_user.counts.max() > 512 and ratings.by_user.counts.min() == 0
     fixed, start = random_factors(700, factors, 1), random_factors(30, factors, 2)
     for weighted in (True, False) if not implicit else (False,):
-        solved, expected = half_sweep(make, ratings, fixed, start, implicit, weighted=weighted, regularization=1.0)
+        solved, expected = side_update(make, ratings, fixed, start, implicit, weighted=weighted, regularization=1.0)
         assert close(solved, expected)
         assert not solved[ratings.by_user.counts == 0].any()
 
@@ -91,7 +91,7 @@ def test_each_step_is_one_of_conjugate_gradient(make, implicit, steps):
     rows, fixed = ratings.by_user, random_factors(ratings.n_items, 20, 1) - np.float32(0.3)
     start = random_factors(ratings.n_users, 20, 2) * np.float32(0.3)
     start[::2] *= -100
-    solved, _ = half_sweep(make, ratings, fixed, start, implicit, steps=steps, tolerance=0.0)
+    solved, _ = side_update(make, ratings, fixed, start, implicit, steps=steps, tolerance=0.0)
     v, cold = fixed.astype(float), 0
     for row, (begin, end) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):
         of_row, values = v[rows.indices[begin:end]], rows.values[begin:end]
@@ -109,13 +109,13 @@ def test_each_step_is_one_of_conjugate_gradient(make, implicit, steps):
 def test_all_cores_give_the_same_bits(make, implicit):
     ratings = ragged_ratings(n_users=900, seed=1)  # enough for three threads of C++, as it starts them
     fixed, start = random_factors(ratings.n_items, 33, 1), random_factors(900, 33, 2)
-    one, all_ = (half_sweep(make, ratings, fixed, start, implicit, parallel=p, steps=3)[0] for p in (False, True))
+    one, all_ = (side_update(make, ratings, fixed, start, implicit, parallel=p, steps=3)[0] for p in (False, True))
     assert np.array_equal(one, all_) and not np.array_equal(one, start)
 
 
 @pytest.mark.parametrize("factors", [16, 17])
 def test_rows_may_begin_anywhere_in_a_cache_line(implicit, factors):
-    if (run := cg.native_half_sweep(factors, False, implicit)) is None:
+    if (run := cg.native_update(factors, False, implicit)) is None:
         pytest.skip("C++ does not compile here")
     ratings = ragged_ratings(seed=2)
     rows, whole = ratings.by_user, compile.aligned(np.zeros((ratings.n_items + 1, factors), np.float32))
@@ -130,7 +130,7 @@ def test_rows_may_begin_anywhere_in_a_cache_line(implicit, factors):
 
 
 def test_the_order_of_rows_changes_no_bit(implicit):
-    if (run := cg.native_half_sweep(20, True, implicit)) is None:
+    if (run := cg.native_update(20, True, implicit)) is None:
         pytest.skip("C++ does not compile here")
     ratings = ragged_ratings(n_users=50, seed=4)
     rows, fixed = ratings.by_user, random_factors(ratings.n_items, 20, 1)
@@ -148,15 +148,15 @@ def test_a_long_row_keeps_its_digits(make, implicit):
     rng = np.random.default_rng(0)
     ratings = Ratings(np.zeros(n), np.arange(n), rng.integers(1, 6, n), 1, n)
     fixed = rng.random((n, 16), np.float32)
-    solved, expected = half_sweep(make, ratings, fixed, np.zeros((1, 16), np.float32), implicit)
+    solved, expected = side_update(make, ratings, fixed, np.zeros((1, 16), np.float32), implicit)
     assert np.abs(solved - expected).max() < 2e-4 * np.abs(expected).max()
 
 
 def test_a_residual_within_the_tolerance_ends_the_steps(make, implicit):
     ratings = ragged_ratings(seed=3)
     fixed, start = random_factors(ratings.n_items, 16, 1), random_factors(ratings.n_users, 16, 2)
-    solved, expected = half_sweep(make, ratings, fixed, start, implicit, tolerance=1e-7)
-    again, _ = half_sweep(make, ratings, fixed, solved, implicit, tolerance=1e-3)
+    solved, expected = side_update(make, ratings, fixed, start, implicit, tolerance=1e-7)
+    again, _ = side_update(make, ratings, fixed, solved, implicit, tolerance=1e-3)
     assert np.array_equal(again, solved) and close(solved, expected)
 
 
@@ -165,7 +165,7 @@ def test_a_right_side_of_zero_gives_zero(make, implicit):
     values = np.where(ratings.users % 2, 0, ratings.values)
     zeros = Ratings(ratings.users, ratings.items, values, ratings.n_users, ratings.n_items)
     fixed, start = random_factors(ratings.n_items, 16, 1), random_factors(ratings.n_users, 16, 2)
-    solved, expected = half_sweep(make, zeros, fixed, start, implicit)
+    solved, expected = side_update(make, zeros, fixed, start, implicit)
     assert not solved[1::2].any() and solved[::2].any() and close(solved, expected)
 
 
@@ -174,7 +174,7 @@ def test_what_is_not_a_number_stays_in_its_rows(make):
     fixed, start = random_factors(ratings.n_items, 17, 1), random_factors(30, 17, 2)
     fixed[4, 3] = np.nan
     start[5] = np.inf  # is left behind
-    solved, _ = half_sweep(make, ratings, fixed, start, False)
+    solved, _ = side_update(make, ratings, fixed, start, False)
     touched = np.isin(np.arange(30), ratings.users[ratings.items == 4])
     assert touched.any() and not touched.all()
     assert np.isnan(solved).any(axis=1)[touched].all() and np.isfinite(solved[~touched]).all()
@@ -184,7 +184,7 @@ def test_no_ridge_worth_the_name_and_equal_columns_stay_finite(make, implicit):
     ratings = ragged_ratings(n_users=30, longest=10, seed=2)
     fixed = np.repeat(random_factors(ratings.n_items, 1, 1) * 100, 40, axis=1)
     start = random_factors(30, 40, 2)
-    solved, _ = half_sweep(make, ratings, fixed, start, implicit, regularization=1e-12)
+    solved, _ = side_update(make, ratings, fixed, start, implicit, regularization=1e-12)
     rated = ratings.by_user.counts > 0
     assert np.isfinite(solved).all() and np.abs(solved).max() < 1 and solved[rated].any(axis=1).all()
 
@@ -211,8 +211,8 @@ def test_numba_takes_the_place_of_the_compiler(model, monkeypatch):
     ratings, found = ragged_ratings(seed=1), []
     # Not from near zero, where few steps end far from the solution and rounding decides how far.
     start = random_factors(ratings.n_users, 10, 1), random_factors(ratings.n_items, 10, 2)
-    for make in (cg.half_sweep, cg.numba_half_sweep):
-        monkeypatch.setattr(cg, "half_sweep", make)
+    for make in (cg.side_update, cg.numba_update):
+        monkeypatch.setattr(cg, "side_update", make)
         trainer = model(10, 1.0, solver="parallel_cg", device="cpu").make_solver(ratings, *start)
         for epoch in range(3):
             trainer.epoch(epoch)
@@ -226,9 +226,9 @@ def test_numba_takes_the_place_of_c_where_there_is_no_compiler(monkeypatch):
     arrays = cg.longest_first(rows.indptr), random_factors(int(rows.indices.max()) + 1, 4, 1)
     solved = random_factors(rows.n_rows, 4, 2), ridges(rows, 0.05, True)
     for_numba = lambda *what: lambda *_: ran.append(("Numba", *what))  # noqa: E731
-    monkeypatch.setattr(cg, "numba_half_sweep", for_numba)
-    monkeypatch.setattr(cg, "native_half_sweep", lambda *what: lambda *_: ran.append(("C++", *what)))
-    cg.half_sweep(4, True, False)(rows, *arrays, *solved)
-    monkeypatch.setattr(cg, "native_half_sweep", lambda *what: None)
-    cg.half_sweep(4, False, True)(rows, *arrays, *solved)
+    monkeypatch.setattr(cg, "numba_update", for_numba)
+    monkeypatch.setattr(cg, "native_update", lambda *what: lambda *_: ran.append(("C++", *what)))
+    cg.side_update(4, True, False)(rows, *arrays, *solved)
+    monkeypatch.setattr(cg, "native_update", lambda *what: None)
+    cg.side_update(4, False, True)(rows, *arrays, *solved)
     assert ran == [("C++", 4, True, False), ("Numba", 4, False, True)]

@@ -225,7 +225,7 @@ def test_sums_of_several_chunks_are_added_up(launcher, kernel):
     trainer = ALS(3, 0.01, solver=kernel, device=launcher.name, biases=False).make_solver(ratings, *start)
     trainer.solve_users()
     (solved, _) = to_numpy(launcher.name, *trainer.factors())
-    right = reference.als_half_sweep(ratings.by_user, start[1], 0.01, True)
+    right = reference.als_update(ratings.by_user, start[1], 0.01, True)
     np.testing.assert_allclose(solved, right, rtol=1e-3)
 
 

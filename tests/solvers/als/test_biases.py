@@ -43,7 +43,7 @@ def test_a_chunk_after_another_gives_the_same_bits(launcher):
 def test_the_reference_has_the_least_loss():
     rows, rng = ragged_ratings(seed=1).by_user, np.random.default_rng(0)
     fixed = random_factors(40, 5, seed=2).astype(np.float64)
-    solved = reference.als_half_sweep(rows, fixed, 0.1, pinned=-2)
+    solved = reference.als_update(rows, fixed, 0.1, pinned=-2)
     assert (solved[:, -2] == 1).all()
 
     def loss(row, x):

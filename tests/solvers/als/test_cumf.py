@@ -183,7 +183,7 @@ def test_implicit_reference_is_the_dense_problem():
     at = ratings.users[liked], ratings.items[liked]
     preferred[at] = 1
     confidence[ratings.users, ratings.items] = 1 + 2.0 * abs(ratings.values)
-    solved = reference.implicit_half_sweep(ratings.by_user, fixed, 0.5, 2.0)
+    solved = reference.implicit_update(ratings.by_user, fixed, 0.5, 2.0)
     gradient = (confidence * (solved @ fixed.T - preferred)) @ fixed + 0.5 * solved
     np.testing.assert_allclose(gradient, 0, atol=1e-9)
 

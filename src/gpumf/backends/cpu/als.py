@@ -24,8 +24,8 @@ _ROUNDING = np.float32(2.0**-21)
 _ROWS = "int64 rows+1", "int32 nnz", "float32 nnz"
 
 
-def half_sweep(factors, parallel):
-    """Compile half_sweep(indptr, indices, values, fixed, solved, regularization, weighted).
+def side_update(factors, parallel):
+    """Compile side_update(indptr, indices, values, fixed, solved, regularization, weighted).
 
     Parameters
     ----------
@@ -38,25 +38,25 @@ def half_sweep(factors, parallel):
     (thesis, equations 5.1 and 5.2), given the CSR rows and `fixed`, float32 (columns, f), the factors of the
     other side. A row without ratings gets zeros.
     """
-    half_sweep = native_half_sweep(factors, parallel) or numba_half_sweep(factors, parallel)
-    return takes(*_ROWS, "float32 columns f", "float32 rows f", f=factors)(half_sweep)
+    side_update = native_update(factors, parallel) or numba_update(factors, parallel)
+    return takes(*_ROWS, "float32 columns f", "float32 rows f", f=factors)(side_update)
 
 
 @cache
-def native_half_sweep(factors, parallel):
-    """As `half_sweep`, in C++; None where it does not compile here."""
+def native_update(factors, parallel):
+    """As `side_update`, in C++; None where it does not compile here."""
     library = compile.library("als.cpp", FACTORS=factors)
     if library is None:
         return None
-    run, floats = library.half_sweep, compile.array(np.float32)
+    run, floats = library.side_update, compile.array(np.float32)
     run.argtypes = [compile.array(np.int64), compile.array(np.int32), floats, floats, floats]
     run.argtypes += [c_int64, c_float, c_bool, c_int]
 
-    def half_sweep(indptr, indices, values, fixed, solved, regularization, weighted):
+    def side_update(indptr, indices, values, fixed, solved, regularization, weighted):
         on = threads.count() if parallel else 1
         run(indptr, indices, values, fixed, solved, len(indptr) - 1, regularization, weighted, on)
 
-    return half_sweep
+    return side_update
 
 
 @cache
@@ -95,8 +95,8 @@ def native_sums(factors):
 
 
 @cached_by_size
-def numba_half_sweep(factors, parallel):
-    """As `half_sweep`, by Numba."""
+def numba_update(factors, parallel):
+    """As `side_update`, by Numba."""
     from numba import njit, prange
 
     solve_row = _row_solver(factors)
@@ -108,11 +108,11 @@ def numba_half_sweep(factors, parallel):
         nogil=True,
         parallel=parallel,
     )
-    def half_sweep(indptr, indices, values, fixed, solved, regularization, weighted):
+    def side_update(indptr, indices, values, fixed, solved, regularization, weighted):
         for row in prange(len(indptr) - 1):
             solve_row(row, indptr, indices, values, fixed, solved, regularization, weighted)
 
-    return half_sweep
+    return side_update
 
 
 @cache
@@ -192,10 +192,10 @@ def _row_solver(factors):
 
 @takes(*_ROWS, "float32 columns f", "float32 f f", "float32 rows f", "float32 rows")
 @cached_njit(nogil=True, parallel=True)
-def implicit_half_sweep(indptr, indices, values, fixed, gram, solved, ridges, alpha):
+def implicit_update(indptr, indices, values, fixed, gram, solved, ridges, alpha):
     """A user or item update on implicit feedback, rows over all threads: see `gpumf.ImplicitALS`.
 
-    gram : float32 (f, f), fixed^T fixed; ridges : float32 (rows,), lambda of each; the others as of `half_sweep`
+    gram : float32 (f, f), fixed^T fixed; ridges : float32 (rows,), lambda of each; the others as of `side_update`
     """
     for row in prange(len(indptr) - 1):
         seen = indices[indptr[row] : indptr[row + 1]]

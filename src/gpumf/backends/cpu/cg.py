@@ -23,8 +23,8 @@ def longest_first(indptr):
     return np.argsort(-np.diff(indptr), kind="stable").astype(np.int32)
 
 
-def half_sweep(factors, parallel, implicit):
-    """Compile half_sweep(rows, order, fixed, solved, ridges, alpha, steps, tolerance).
+def side_update(factors, parallel, implicit):
+    """Compile side_update(rows, order, fixed, solved, ridges, alpha, steps, tolerance).
 
     Parameters
     ----------
@@ -35,51 +35,51 @@ def half_sweep(factors, parallel, implicit):
     Returns
     -------
     A function that improves `solved`, float32 (rows, f), by at most `steps` steps of conjugate gradient on the rows'
-    normal equations (`gpumf.backends.cpu.reference.als_half_sweep` and `implicit_half_sweep`), given the
+    normal equations (`gpumf.backends.cpu.reference.als_update` and `implicit_update`), given the
     CompressedRows, their order (`longest_first`), `fixed`, float32 (columns, f), the factors of the other side, and
     `ridges`, float32 (rows,), what is added to the diagonals of the rows' matrices. A row ends early where its
     residual's length is at most `tolerance` times the right side's, and starts from zero where that is nearer than
     `solved`. A row without ratings gets zeros, as does one whose right side is zero.
     """
-    run = native_half_sweep(factors, parallel, implicit) or numba_half_sweep(factors, parallel, implicit)
+    run = native_update(factors, parallel, implicit) or numba_update(factors, parallel, implicit)
     arrays = "int64 rows+1", "int32 nnz", "float32 nnz", "int32 rows", "float32 columns f", "float32 rows f"
     arrays += ("float32 rows",)
     check = takes(*arrays, f=factors)(lambda *_: None)
 
-    def half_sweep(rows, order, fixed, solved, ridges, *parameters):
+    def side_update(rows, order, fixed, solved, ridges, *parameters):
         check(rows.indptr, rows.indices, rows.values, order, fixed, solved, ridges)
         run(rows, order, fixed, solved, ridges, *parameters)
 
-    return half_sweep
+    return side_update
 
 
 @cache
-def native_half_sweep(factors, parallel, implicit):
-    """As `half_sweep`, in C++; None where it does not compile here."""
+def native_update(factors, parallel, implicit):
+    """As `side_update`, in C++; None where it does not compile here."""
     library = compile.library("cg.cpp", FACTORS=factors, IMPLICIT=int(implicit))
     if library is None:
         return None
-    run, floats, integers = library.half_sweep, compile.array(np.float32), compile.array(np.int32)
+    run, floats, integers = library.side_update, compile.array(np.float32), compile.array(np.int32)
     run.argtypes = [compile.array(np.int64), integers, floats, integers, floats, floats, floats, c_int64, c_int64]
     run.argtypes += [c_float, c_int, c_float, c_int]
 
-    def half_sweep(rows, order, fixed, solved, ridges, *parameters):
+    def side_update(rows, order, fixed, solved, ridges, *parameters):
         arrays = rows.indptr, rows.indices, rows.values, order, fixed, solved, ridges
         run(*arrays, rows.n_rows, len(fixed), *parameters, threads.count() if parallel else 1)
 
-    return half_sweep
+    return side_update
 
 
-def numba_half_sweep(factors, parallel, implicit):
-    """As `half_sweep`, by Numba."""
+def numba_update(factors, parallel, implicit):
+    """As `side_update`, by Numba."""
     run = _all_rows if parallel else _each_row
 
-    def half_sweep(rows, order, fixed, solved, ridges, alpha, steps, tolerance):
+    def side_update(rows, order, fixed, solved, ridges, alpha, steps, tolerance):
         gram = fixed.T @ fixed if implicit else np.zeros((0, 0), np.float32)
         arrays = rows.indptr, rows.indices, rows.values, order, fixed, gram, solved, ridges
         run(*arrays, np.float32(alpha), steps, np.float32(tolerance))
 
-    return half_sweep
+    return side_update
 
 
 @cached_njit(nogil=True, fastmath=SUMS_IN_ANY_ORDER)

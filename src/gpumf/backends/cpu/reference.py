@@ -7,7 +7,7 @@ import numpy as np
 from gpumf._util.counter_rng import random_positions
 
 
-def als_half_sweep(rows, fixed, regularization, weighted=True, pinned=None):
+def als_update(rows, fixed, regularization, weighted=True, pinned=None):
     """Solve every row's normal equations (thesis, equations 5.1 and 5.2).
 
     Parameters
@@ -26,7 +26,7 @@ def als_half_sweep(rows, fixed, regularization, weighted=True, pinned=None):
     if pinned is not None:
         of_ones, others = fixed[:, pinned], np.delete(fixed, pinned, axis=1)
         left = rows.values - of_ones[rows.indices]
-        solved = als_half_sweep(replace(rows, values=left), others, regularization, weighted)
+        solved = als_update(replace(rows, values=left), others, regularization, weighted)
         return np.insert(solved, pinned % fixed.shape[1], 1, axis=1)
     factors = fixed.shape[1]
     solved = np.zeros((rows.n_rows, factors))
@@ -39,7 +39,7 @@ def als_half_sweep(rows, fixed, regularization, weighted=True, pinned=None):
     return solved
 
 
-def implicit_half_sweep(rows, fixed, regularization, alpha, unobserved_weight=1.0, exponent=0.0):
+def implicit_update(rows, fixed, regularization, alpha, unobserved_weight=1.0, exponent=0.0):
     """Solve every row's normal equations for implicit feedback (Hu, Koren, Volinsky 2008; cumf, section 5.6).
 
     A rating r > 0 says that the column was chosen, any other that it was not, with the weight w0 + alpha |r|; every

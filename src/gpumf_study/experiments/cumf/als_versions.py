@@ -138,7 +138,7 @@ def _work(model, train):
     steps = model.cg_steps if model.solver in _limits.CONJUGATE_GRADIENT else None
     shapes["users"] = train.n_users, train.n_items, train.nnz, model.factors, steps
     shapes["items"] = train.n_items, train.n_users, train.nnz, model.factors, steps
-    work = {side: _limits.half_sweep(*shape, implicit=model.alpha is not None) for side, shape in shapes.items()}
+    work = {side: _limits.side_update(*shape, implicit=model.alpha is not None) for side, shape in shapes.items()}
     work["iteration"] = tuple(map(sum, zip(work["users"], work["items"], strict=True)))
     if issubclass(scheme, Cumf):
         matrix = {"entry_bytes": 2 if scheme.a_half else 4, "fused_bias": scheme.fused_bias}

@@ -58,7 +58,7 @@ def run(data, epochs, als_regularization, sgd_regularization, learning_rate):
     drawn, biased = sgd(solver="sequential", biases=False), sgd(solver="ordered", biases=True)
     centred = train.less(train.mean)  # as biases count
     numba_als = models["ALS"].make_solver(train)
-    numba_als._half_sweep = als.numba_half_sweep(_FACTORS, parallel=False)
+    numba_als._update = als.numba_update(_FACTORS, parallel=False)
     programs = {
         ("ALS", "plain C", PLAIN): _PlainALS(models["ALS"], train),
         ("ALS", "sequential", PLAIN): models["ALS"].make_solver(train),
@@ -94,7 +94,7 @@ class _PlainALS:
     """The ALS of plain.cpp, as a trainer."""
 
     def __init__(self, model, train):
-        self._run, floats = compile.library("plain.cpp", FACTORS=_FACTORS).half_sweep, compile.array(np.float32)
+        self._run, floats = compile.library("plain.cpp", FACTORS=_FACTORS).side_update, compile.array(np.float32)
         self._run.argtypes = [
             compile.array(np.int64),
             compile.array(np.int32),

@@ -68,7 +68,7 @@ def test_every_version_of_a_model_has_the_same_parameters(monkeypatch):
     for name in ("ALS", "SGD"):
         monkeypatch.setattr(cpu_baselines, name, model(name))
         monkeypatch.setattr(cpu_baselines, f"_Plain{name}", lambda model, train: model.make_solver(train))
-    monkeypatch.setattr(cpu_baselines.als, "numba_half_sweep", lambda factors, parallel: None)
+    monkeypatch.setattr(cpu_baselines.als, "numba_update", lambda factors, parallel: None)
     ratings = ragged_ratings(n_users=12, n_items=9, longest=7, seed=0)
     monkeypatch.setattr(cpu_baselines, "load_ratings", lambda name: ratings)
     frame = cpu_baselines.run("x", epochs=2, als_regularization=0.5, sgd_regularization=0.3, learning_rate=0.1)

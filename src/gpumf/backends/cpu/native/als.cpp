@@ -1,4 +1,4 @@
-// One half-sweep of ALS on the processor, compiled for FACTORS: what backends/cpu/als.py does, by hand in SIMD registers.
+// One update of a side by ALS on the processor, compiled for FACTORS: what backends/cpu/als.py does, by hand in SIMD registers.
 //
 // A row's matrix A = sum v v^T + ridge E is summed up in tiles of as many rows and columns as a register has numbers,
 // which stay in registers for 256 ratings: a product costs one multiply-add with a broadcast operand, and nothing is
@@ -144,7 +144,7 @@ static void each_row(const int64_t* indptr, int64_t n_rows, int threads, Functio
 }
 
 // Overwrites `solved` (rows, FACTORS) given the CSR rows and `fixed` (columns, FACTORS).
-extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const float* values, const float* fixed,
+extern "C" void side_update(const int64_t* indptr, const int32_t* indices, const float* values, const float* fixed,
                            float* solved, int64_t n_rows, float regularization, bool weighted, int threads) {
   each_row(indptr, n_rows, threads, [=](Workspace& w, int64_t row) {
     const int64_t begin = indptr[row], n = indptr[row + 1] - begin;

@@ -1,4 +1,4 @@
-// One half-sweep of ALS on the processor by conjugate gradient, compiled for FACTORS and IMPLICIT (0 or 1).
+// One update of a side by ALS on the processor by conjugate gradient, compiled for FACTORS and IMPLICIT (0 or 1).
 //
 // No row's matrix is summed up: A p = sum w (q . p) q + G p + ridge p over the row's ratings, a pass over them a step
 // (Takács, Pilászy and Tikk 2011), from the solution before. w = 1 and G = 0; with IMPLICIT w = alpha |r| and
@@ -281,7 +281,7 @@ using Floats = std::unique_ptr<float, Freed>;
 
 // Improves `solved` (rows, FACTORS) given the CSR rows, their order and `fixed` (columns, FACTORS), which is read faster
 // where it begins at a cache line. Every row is one thread's work: the result does not depend on how many there are.
-extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const float* values, const int32_t* order,
+extern "C" void side_update(const int64_t* indptr, const int32_t* indices, const float* values, const int32_t* order,
                            const float* fixed, float* solved, const float* ridges, int64_t n_rows, int64_t n_columns,
                            float alpha, int steps, float tolerance, int threads) {
   Floats padded;

@@ -17,7 +17,7 @@ static const float* row(const float* factors, int64_t n) { return factors + n * 
 static float* row(float* factors, int64_t n) { return factors + n * FACTORS; }
 
 // Normal equations in 16 registers, A = L D L^T row by row, two substitutions.
-extern "C" void half_sweep(const int64_t* indptr, const int32_t* indices, const float* values, const float* fixed,
+extern "C" void side_update(const int64_t* indptr, const int32_t* indices, const float* values, const float* fixed,
                            float* solved, int64_t n_rows, float regularization) {
   for (int64_t r = 0; r < n_rows; ++r) {
     const int64_t begin = indptr[r], end = indptr[r + 1];
