@@ -24,7 +24,7 @@ def part(attribute="figure", *arguments, **named):
 
 def cost(module, result):
     ended = sgd_schemes.summary(results.load("sgd_schemes").frame)
-    ended = ended[(ended.data == "jester-1") & (ended.device == "cuda") & ~ended.scheme.str.startswith("cu2rec")]
+    ended = ended[(ended.data == "jester-1") & (ended.device == "cuda") & ~ended.scheme.isin(module.APART)]
     return module.figure_cost(module.cost(result.frame, ended), "jester-1")
 
 

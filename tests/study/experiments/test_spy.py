@@ -9,6 +9,7 @@ from gpumf import SGD
 from gpumf_study import experiments
 from gpumf_study.experiments import _published
 from gpumf_study.experiments.gpumf import sgd_ml100k
+from gpumf_study.experiments.thesis import rbm_tuning
 from spy import PARAMETERS, common, seen
 
 pytestmark = pytest.mark.slow
@@ -285,14 +286,14 @@ def test_sgd_is_judged_with_what_the_held_out_ratings_chose():
 
 def test_blends_are_of_models_with_what_the_held_out_ratings_chose():
     log = seen("blend_ml100k")
-    frame = log.frame[log.frame.model.isin(["RBM", "SGD", "ALS"])]
+    frame = log.frame.query("model in ['RBM', 'SGD', 'ALS'] and metric == 'rmse' and x_step == 'choice'")
     judged = iter(trained_on(log, 80000))
     for fold in (0, 1):
         best = {}
-        for model, choice in frame[(frame.step == "choice") & (frame.fold == fold)].groupby("model"):
-            row = choice.loc[choice.rmse.idxmin()]
-            size = row.hidden if model == "RBM" else row.factors
-            best[model] = size, 0.0 if model == "RBM" else row.regularization, row.learning_rate, row.epochs
+        for model, choice in frame[frame.x_fold == fold].groupby("model"):
+            row = choice.loc[choice.value.idxmin()]
+            regularization = 0.0 if model == "RBM" else row.x_regularization
+            best[model] = row.factors, regularization, row.x_learning_rate, row.epoch
         for seed in (0, 1):
             for model in ("RBM", "SGD", "ALS"):
                 size, regularization, rate, epochs = best[model]
@@ -322,9 +323,10 @@ def test_thinned_sets_are_judged_with_what_other_held_out_ratings_chose():
     assert next(fits, None) is None
 
 
-def test_the_machine_is_judged_for_as_long_as_was_best_on_the_held_out_ratings():
+def test_the_rbm_is_judged_for_as_long_as_was_best_on_the_held_out_ratings():
     log = seen("rbm_tuning")
-    choice, judged = log.frame[log.frame.step == "choice"], trained_on(log, 80000)
+    frame = rbm_tuning.wide(log.frame)
+    choice, judged = frame[frame.step == "choice"], trained_on(log, 80000)
     curves = choice.groupby(["hidden", "gibbs_steps"])
     best = choice.loc[curves.rmse.idxmin()].set_index(["hidden", "gibbs_steps"])
     thesis = best.loc[(128, "T = 1")]
@@ -335,7 +337,7 @@ def test_the_machine_is_judged_for_as_long_as_was_best_on_the_held_out_ratings()
     assert judged[2:] == [("RBM", hidden, 0.0, 0.02, epochs, seed) for seed in (0, 1)]
 
 
-def test_a_stale_machine_is_never_shown_what_it_predicts():
+def test_a_stale_rbm_is_never_shown_what_it_predicts():
     nnz = [fit.train.nnz for fit in seen("stale_rbm").fits]
     assert set(nnz) == {50000, 75000}
     for fit in seen("stale_rbm").fits:

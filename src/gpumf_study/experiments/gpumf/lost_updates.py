@@ -264,6 +264,10 @@ def figure(frame):
     return figure
 
 
+APART = [label for label in SCHEMES if label.startswith("cu2rec")] + ["newgpusgd, FP64"]
+"""What `cost` has nothing to say of: cu2rec loses updates by design; NewGPUSGD is there in single precision."""
+
+
 def cost(frame, ended):
     """Return by scheme what it loses and what that costs on one data set, with the largest number of factors.
 
@@ -285,11 +289,15 @@ def figure_cost(table, data):
     """Draw the RMSE above the reference against the share of updates lost, of the frame of `cost`."""
     figure, ((axis,),) = style.panels(height=3.6)
     axis.axhline(0, color="0.6", linewidth=0.8)
-    for row in table.itertuples():
+    left = False
+    for row in table.sort_values(["lost", "gap"]).itertuples():
         colour = style.COLOURS["purple" if row.lost > 0.01 else "green"]
         axis.errorbar(100 * row.lost, row.gap, row.spread, fmt="o", color=colour, capsize=2)
+        left = not left and row.lost < 0.01  # labels of neighbors on either side
+        place, side = ((-7, -3), "right") if left else ((7, -3), "left")
         name = style.LOOKS["SGD", row.Index].name
-        axis.annotate(name, (100 * row.lost, row.gap), (7, -3), textcoords="offset points", size=9)
+        axis.annotate(name, (100 * row.lost, row.gap), place, textcoords="offset points", size=9, ha=side)
     axis.set(xlabel="item updates lost (%)", ylabel=f"test RMSE above the CPU's,\n{style.data_name(data)}")
-    axis.set_xlim(-2, 100 * table.lost.max() + 12)
+    axis.set_xlim(-12, 100 * table.lost.max() + 12)
+    axis.set_xticks([tick for tick in axis.get_xticks() if 0 <= tick <= 100 * table.lost.max() + 12])
     return figure
