@@ -324,7 +324,10 @@ ROWS = [
         cpu=True,
     ),
     Benchmark("gibbs-netflix-100-s", "BayesianMF: 100 samples", NETFLIX, 64, "", "s", 5),
-    Benchmark("gibbs-ml1m-rmse", "BayesianMF: test RMSE, five folds", ML1M, 32, "", "RMSE", 0.840, 0.835),
+    Benchmark(
+        *("gibbs-ml1m-rmse", "BayesianMF: test RMSE, five folds", ML1M, 32, "gibbs", "RMSE", 0.840, 0.835),
+        measured=Stored("gibbs_ml1m", "value", {"model": "BayesianMF", "metric": "rmse", "epoch": 100}),
+    ),
     Benchmark(
         *("ncf-ml1m-hr10", "HR@10, leave one out (NCF)", ML1M, 192, "parallel_cg", "", 0.730),
         higher=True,
