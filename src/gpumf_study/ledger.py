@@ -95,6 +95,6 @@ def _machines(devices):
     """The GPUs that folders of results are named after, in short: 'H100, 2 x H200'."""
     names = []
     for device in devices.split():
-        gpu, cards = results.machine_of(device)
-        names.append("CPU" if gpu == "cpu" else f"{cards} x " * bool(cards) + gpu.split("-")[1].upper())
+        gpu, count = results.machine_of(device)
+        names.append("CPU" if gpu == "cpu" else f"{count} x " * bool(count) + gpu.split("-")[1].upper())
     return ", ".join(names)

@@ -28,7 +28,7 @@ from gpumf.backends import sources
 from gpumf_study import schema
 
 # Folders of the machines whose results the book and the README show where none is named: of each experiment those of
-# the first that has it. Only what uses several cards is recorded under a name with their number.
+# the first that has it. Only what uses several GPUs is recorded under a name with their number.
 REFERENCES = ("nvidia-h200", "nvidia-h200-x4", "nvidia-h200-x2", "nvidia-h100-80gb-hbm3", "cpu")
 
 _PACKAGES = ("numpy", "scipy", "numba", "pandas")
@@ -73,8 +73,8 @@ class Result:
         """One sentence for captions: recorded or live, on which machine, when, from which commit."""
         p = self.provenance
         machine = p.get("gpu") or f"{p['cpu']}, {p['cpu_count']} cores, no GPU"
-        if cards := machine_of(self.device)[1]:
-            machine = f"{cards} x {machine}"
+        if gpus := machine_of(self.device)[1]:
+            machine = f"{gpus} x {machine}"
         commit = p["commit"][:9] + ("" if p["clean"] else " with changes") if p["commit"] else "unknown"
         kind = "Measured live in this build" if self.live else "Recorded"
         return f"{kind} on {machine}, {p['started'][:10]}, commit {commit}."
@@ -85,12 +85,12 @@ def repository() -> Path:
     return paths.home()
 
 
-def device_name(cards: int = 1) -> str:
+def device_name(gpus: int = 1) -> str:
     """The folder name of this machine's results.
 
     Parameters
     ----------
-    cards : int, how many of its GPUs the results are of
+    gpus : int, how many of its GPUs the results are of
 
     Returns
     -------
@@ -100,11 +100,11 @@ def device_name(cards: int = 1) -> str:
     if not backends.available():
         return "cpu"
     slug = suggestion.gpu_key(backends.device().facts["gpu"])
-    return slug if cards == 1 else f"{slug}-x{cards}"
+    return slug if gpus == 1 else f"{slug}-x{gpus}"
 
 
 def machine_of(device: str) -> tuple[str, str]:
-    """The GPU, or 'cpu', and the number of cards of a `device_name`: ('nvidia-h200', '2'), '' in place of one."""
+    """The GPU, or 'cpu', and the number of GPUs of a `device_name`: ('nvidia-h200', '2'), '' in place of one."""
     name = re.sub(r"-x\d+$", "", device)
     return name, device[len(name) + len("-x") :]
 
@@ -188,7 +188,7 @@ def store(
 
     Parameters
     ----------
-    frame : DataFrame; frame.attrs["datasets"] lists the identities of the sets used, if any; frame.attrs["cards"] is
+    frame : DataFrame; frame.attrs["datasets"] lists the identities of the sets used, if any; frame.attrs["gpus"] is
         the number of GPUs used, 1 where it is missing
     parameters : dict of plain values with which the experiment can be run again
     before : dict, `provenance` and whatever else is known before the run
@@ -205,7 +205,7 @@ def store(
         "duration_seconds": round(duration.total_seconds(), 3),
         "csv_sha256": hashlib.sha256(csv.encode()).hexdigest(),
     }
-    to = folder(live, device_name(frame.attrs.get("cards", 1))) / source
+    to = folder(live, device_name(frame.attrs.get("gpus", 1))) / source
     to.mkdir(parents=True, exist_ok=True)
     for path, text in (
         (to / f"{name}.csv", csv),

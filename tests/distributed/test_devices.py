@@ -1,4 +1,4 @@
-"""Kernels at work on several workers: on the processor in a GPU's place, and on cards, where NCCL carries factors."""
+"""Kernels at work on several workers: on the processor in a GPU's place, and on GPUs, where NCCL carries factors."""
 
 from functools import partial
 
@@ -93,7 +93,7 @@ def test_parts_are_added_up_between_cards(ratings, name):
 @pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("implicit", [False, True])
 def test_parts_are_on_their_way_while_the_next_are_made(implicit):
-    """So many items that a worker of two cards shares its own out to four parts, whose memory is used twice."""
+    """So many items that a worker of two GPUs shares its own out to four parts, whose memory is used twice."""
     rng = np.random.default_rng(3)
     users, items = 900, 9_000
     cells = np.unique(rng.integers(0, users * items, 200_000))

@@ -97,7 +97,7 @@ def test_where_tells_live_from_recorded(repository):
 
 
 @pytest.mark.parametrize(
-    ("name", "cards", "folder"),
+    ("name", "gpus", "folder"),
     [
         ("NVIDIA H100 80GB HBM3", 1, "nvidia-h100-80gb-hbm3"),
         ("NVIDIA H100 PCIe", 1, "nvidia-h100-pcie"),
@@ -110,12 +110,12 @@ def test_where_tells_live_from_recorded(repository):
         ("NVIDIA A100-SXM4-40GB (MIG 1g.5gb)", 1, "nvidia-a100-sxm4-40gb-mig-1g-5gb"),
     ],
 )
-def test_results_go_to_a_folder_of_the_devices_whole_name(name, cards, folder, repository, monkeypatch):
+def test_results_go_to_a_folder_of_the_devices_whole_name(name, gpus, folder, repository, monkeypatch):
     fake = SimpleNamespace(facts={"gpu": name})
     monkeypatch.setattr(results.backends, "available", lambda: True)
     monkeypatch.setattr(results.backends, "device", lambda: fake)
     frame = pd.DataFrame({"data": ["a"], "seconds": [1.0]})
-    frame.attrs["cards"] = cards
+    frame.attrs["gpus"] = gpus
     results.store("x", frame, {}, results.provenance(), live=False, source="cumf")
     assert (repository / "data/results" / folder / "cumf/x.csv").exists()
     assert results.load("x", folder).provenance["gpu"] == name

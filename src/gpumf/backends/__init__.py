@@ -50,7 +50,7 @@ def why_unavailable(name="cuda"):
     return "no CUDA device was found"
 
 
-def cards():
+def gpus():
     """How many CUDA devices this process may use; 0 without any."""
     if not available():
         return 0

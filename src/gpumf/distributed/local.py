@@ -46,7 +46,7 @@ def local_cluster(workers: int | None = None, *, security: Any = None, **options
         try:
             from dask_cuda import LocalCUDACluster
         except ImportError as error:
-            raise ImportError(f"a worker a card needs dask-cuda ({error}): pip install dask-cuda") from error
+            raise ImportError(f"a worker for each GPU needs dask-cuda ({error}): pip install dask-cuda") from error
 
         cluster = LocalCUDACluster(n_workers=workers, **options)
     else:

@@ -11,7 +11,7 @@ from gpumf.ratings.csr import row_offsets
 _POLL_SECONDS = 50e-6
 
 
-def card():
+def gpu():
     """What tells this worker's GPU from all others: the machine's name, and the GPU's place on its bus."""
     import cupy
 
@@ -27,8 +27,8 @@ def carrier(comm, device):
     comm : DaskCommunicator, by which the workers agree
     device : of the model
     """
-    cards = comm.all_gather_object(card() if device == "cuda" and comm.size > 1 else None)
-    if None in cards or len(set(cards)) < len(cards) or not _everywhere(comm):
+    gpus = comm.all_gather_object(gpu() if device == "cuda" and comm.size > 1 else None)
+    if None in gpus or len(set(gpus)) < len(gpus) or not _everywhere(comm):
         return comm
     return NcclCommunicator(comm)
 

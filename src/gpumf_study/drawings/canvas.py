@@ -57,7 +57,7 @@ class Canvas:
             self.text(x + width / 2, y + height / 2, text, size, ha="center", va="center", color=_ink(fill))
 
     def place(self, x, y, width, height, name, colour="grey", note=""):
-        """A rounded frame with a name: a memory, a multiprocessor, a card. The note stands at its right."""
+        """A rounded frame with a name: a memory, a multiprocessor, a GPU. The note stands at its right."""
         shape = "round,pad=0,rounding_size=6"
         look = {"facecolor": tint(colour, 0.12), "edgecolor": style.COLOURS[colour], "linewidth": 1.2}
         self.axis.add_patch(FancyBboxPatch((x, y), width, height, boxstyle=shape, **look))

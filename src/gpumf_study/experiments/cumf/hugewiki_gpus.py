@@ -30,7 +30,7 @@ PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "workers": [2], "iteratio
 
 def why_unavailable():
     """One sentence on what is missing, or None where nothing is."""
-    missing = "distributed", *["dask_cuda"] * bool(backends.cards())
+    missing = "distributed", *["dask_cuda"] * bool(backends.gpus())
     missing = [name for name in missing if find_spec(name) is None]
     return (
         f"the package {missing[0]} is not installed; see the extra distributed" if missing else kernels_unavailable()
@@ -38,13 +38,13 @@ def why_unavailable():
 
 
 def usable(workers):
-    """Of these numbers of workers those that there are cards for; without any card all."""
-    cards = backends.cards()
-    return [n for n in workers if not cards or n <= cards]
+    """Of these numbers of workers those that there are GPUs for; without any GPU all."""
+    gpus = backends.gpus()
+    return [n for n in workers if not gpus or n <= gpus]
 
 
 def run(data, factors, workers, iterations):
-    """Train with each number of workers that the machine has a card for, from the same factors.
+    """Train with each number of workers that the machine has a GPU for, from the same factors.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def run(data, factors, workers, iterations):
 
 
 def on_workers(workers, train, columns, data, factors, *arguments):
-    """What a training gives on each number of workers that the machine has a card for, as one frame.
+    """What a training gives on each number of workers that the machine has a GPU for, as one frame.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ def on_workers(workers, train, columns, data, factors, *arguments):
     from gpumf.distributed import local_cluster
     from gpumf.distributed.together import together
 
-    cards = backends.cards()
-    device, frames = "cuda" if cards else "emulator", []
+    gpus = backends.gpus()
+    device, frames = "cuda" if gpus else "emulator", []
     for n in tqdm(usable(workers), desc="numbers of workers", leave=False):
         with local_cluster(n) as client:
             found = together(client, train, data, factors, *arguments, device)
@@ -89,7 +89,7 @@ def on_workers(workers, train, columns, data, factors, *arguments):
         frame = pd.DataFrame(rows, columns=["x_rank", *columns])
         frames.append(frame.assign(data=data, device=device, factors=factors, x_workers=n))
     frame = pd.concat(frames, ignore_index=True).assign(task="fit", metric="rmse", repeat=0)
-    frame.attrs["datasets"], frame.attrs["cards"] = [identity_of], max(cards, 1)
+    frame.attrs["datasets"], frame.attrs["gpus"] = [identity_of], max(gpus, 1)
     return frame
 
 

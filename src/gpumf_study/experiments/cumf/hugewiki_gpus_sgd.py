@@ -33,7 +33,7 @@ PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "workers": [2], "epochs":
 
 
 def run(data, factors, parts, workers, epochs):
-    """Train with each number of workers that the machine has a card for, from the same factors, on the same blocks.
+    """Train with each number of workers that the machine has a GPU for, from the same factors, on the same blocks.
 
     Parameters
     ----------

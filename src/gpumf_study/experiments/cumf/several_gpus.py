@@ -45,7 +45,7 @@ _MODELS = {
 
 
 def run(data, part, fits, workers, repeats):
-    """Train each model plainly, and on each number of workers that the machine has a card for.
+    """Train each model plainly, and on each number of workers that the machine has a GPU for.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def run(data, part, fits, workers, repeats):
 
     ratings = sweep.corner(load_ratings(data), part)
     train, test = ratings.split(0.2) if ratings.test_mask is None else ratings.official_split()
-    cards, counts, frames = backends.cards(), usable(workers), []
+    gpus, counts, frames = backends.gpus(), usable(workers), []
     with ExitStack() as stack:
         client = None
         for n in [PLAIN, *counts]:
@@ -71,7 +71,7 @@ def run(data, part, fits, workers, repeats):
                 client = stack.enter_context(local_cluster(max(counts)))
             for name, solver, factors, epochs in fits:
                 for repeat in tqdm(range(repeats + 1), desc=f"{name} on {n or 'no'} workers of Dask", leave=False):
-                    model = _MODELS[name](factors, solver=solver, device="cuda" if cards else "cpu")
+                    model = _MODELS[name](factors, solver=solver, device="cuda" if gpus else "cpu")
                     of_repeat = epochs if repeat else 1
                     if n == PLAIN:
                         model.fit(train, of_repeat, test)
@@ -81,7 +81,7 @@ def run(data, part, fits, workers, repeats):
                         labels = {"data": data, "x_nnz": train.nnz, "x_workers": n, "repeat": repeat}
                         frames.append(sweep.rows(model, ("rmse", "mae")).assign(**labels))
     frame = pd.concat(frames, ignore_index=True)
-    frame.attrs["datasets"], frame.attrs["cards"] = [identity(ratings)], max(cards, 1)
+    frame.attrs["datasets"], frame.attrs["gpus"] = [identity(ratings)], max(gpus, 1)
     return frame
 
 

@@ -1,4 +1,4 @@
-"""Iterations on several cards: when the last worker has ended, what more cards gain, and what a worker keeps."""
+"""Iterations on several GPUs: when the last worker has ended, what more GPUs gain, and what a worker keeps."""
 
 import numpy as np
 import pandas as pd
@@ -71,7 +71,7 @@ def test_two_workers_learn_what_one_does(host):
     errors = frame.groupby(["x_workers", "x_iteration"]).value.agg(["min", "max"])
     assert np.allclose(errors.loc[1], errors.loc[2], rtol=1e-5)
     assert frame.groupby("x_workers").x_rank.unique().map(sorted).to_dict() == {1: [0], 2: [0, 1]}
-    assert (frame.seconds > 0).all() and frame.attrs["cards"] == 1
+    assert (frame.seconds > 0).all() and frame.attrs["gpus"] == 1
     for _, steps in frame.groupby(["x_workers", "x_rank", "x_iteration"]):
         ends = (steps.x_begin + steps.seconds).to_numpy()
         assert 0 <= steps.x_begin.iloc[0] < ends[-1] / 2, "from where all have begun"

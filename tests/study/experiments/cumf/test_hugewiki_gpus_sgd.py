@@ -1,4 +1,4 @@
-"""Epochs of SGD in blocks on several cards: when the last worker has ended, what cards gain, and the blocks."""
+"""Epochs of SGD in blocks on several GPUs: when the last worker has ended, what GPUs gain, and the blocks."""
 
 import numpy as np
 import pandas as pd
