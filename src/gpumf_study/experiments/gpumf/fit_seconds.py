@@ -161,7 +161,7 @@ _KEYS = ["model", "solver", "factors", "x_epochs", "variant"]
 
 def summary(frame):
     """Return the median seconds of warm fits by _KEYS: a column a phase, and recommend."""
-    warm = frame[frame.repeat > 0]
+    warm = frame[frame.repeat > 0].assign(variant=lambda rows: rows.get("variant", "place not stored"))
     phases = warm.phase.where(warm.task == "fit", "recommend").rename("what")
     return warm.groupby([*_KEYS, phases], sort=False).seconds.median().unstack()
 
