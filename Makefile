@@ -100,7 +100,7 @@ record: $(READY) ## record one experiment (NAME=als_netflix), or what this machi
 canary: $(READY) ## compare ten timings with those recorded for the release on such a GPU (ARGS=--record keeps today's)
 	$(RUN) -m gpumf_study.canary $(ARGS)
 
-findings: $(READY) ## judge every claim by data/results, write findings.csv there and print it
+findings: $(READY) ## judge every claim by data/results, write claims.csv there and print it
 	$(RUN) -m gpumf_study.reports
 
 benchmarks: $(READY) ## write goals beside measured values from data/results to data/results/benchmarks.csv

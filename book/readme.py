@@ -164,7 +164,7 @@ def _benchmarks():
 
 
 TEXTS = {
-    "README.md": lambda: {"benchmarks": headlines(_benchmarks()), "study": study(ledger.table(own=True))},
+    "README.md": lambda: {"benchmarks": headlines(_benchmarks()), "study": study(ledger.table())},
     "book/intro.md": lambda: {"counts": counts(ledger.table())},
     "kernels/README.md": lambda: {None: gains.table()},
 }

@@ -1,9 +1,8 @@
-"""What comes out of an experiment, as tests look at it: words of its findings, and what its figures show."""
+"""What comes out of an experiment, as tests look at it: verdicts of its claims, and what its figures show."""
 
 import re
 
 import numpy as np
-import pandas as pd
 from matplotlib import rcParamsDefault
 from matplotlib.colors import same_color
 from matplotlib.container import Container
@@ -11,26 +10,15 @@ from matplotlib.lines import Line2D
 
 from gpumf_study import experiments
 from gpumf_study import figure_style as style
-from gpumf_study.claims import Claim, verdict
-from gpumf_study.findings import MISSING
+from gpumf_study.claims import verdict
 
 NOT_CHOSEN = rcParamsDefault["axes.prop_cycle"].by_key()["color"]
-FINDINGS = {finding.id: finding for _, finding in experiments.findings()}
+CLAIMS = {claim.id: claim for _, claim in experiments.claims()}
 
 
-def word(name, *frames):
-    """That the finding of this name has for frames, one a device; a value that is no number is missing."""
-    finding = FINDINGS[name]
-    if isinstance(finding, Claim):
-        return verdict(finding, finding.estimate(*frames))
-    value, spread, unit = finding.value(*frames)
-    assert isinstance(unit, str), name
-    return MISSING if pd.isna(value) else finding.rule.word(value, 0.0 if pd.isna(spread) else spread)
-
-
-def promise_words(name, columns, rows, *others):
-    """`word` of rows with these columns."""
-    return word(name, *(pd.DataFrame(r, columns=columns) for r in (rows, *others)))
+def word(name, frame):
+    """Return the verdict of the claim of this name for a frame."""
+    return verdict(CLAIMS[name], CLAIMS[name].estimate(frame))
 
 
 def labelled(figure):

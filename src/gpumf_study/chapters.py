@@ -11,7 +11,7 @@ import pandas as pd
 from IPython.display import Markdown, display
 
 from gpumf.backends import sources
-from gpumf_study import claims, experiments, findings, reports, results
+from gpumf_study import claims, experiments, reports, results
 from gpumf_study import figure_style as style
 
 
@@ -96,9 +96,11 @@ def expects(claim, verdict):
     ------
     ValueError : the verdict is another one now: the conclusion has to be revised
     """
-    found = findings.table([pair for pair in experiments.findings() if pair[1].id == claim])
-    if found.word.tolist() != [verdict]:
-        raise ValueError(f"{claim} is {found.word.tolist()}, not {verdict!r}: revise what this page concludes of it")
+    found = claims.table([pair for pair in experiments.claims() if pair[1].id == claim])
+    if found.verdict.tolist() != [verdict]:
+        raise ValueError(
+            f"{claim} is {found.verdict.tolist()}, not {verdict!r}: revise what this page concludes of it"
+        )
 
 
 def verdicts(ids):
@@ -108,7 +110,7 @@ def verdicts(ids):
     ----------
     ids : str or tuple of str that begin the ids of the claims
     """
-    frame = claims.table([pair for pair in reports.claimed() if pair[1].id.startswith(ids)])
+    frame = claims.table([pair for pair in experiments.claims() if pair[1].id.startswith(ids)])
     units = frame.unit.map(lambda unit: f" {unit}" if isinstance(unit, str) and unit else "")
     ends = zip(frame.low.map(_digits), frame.high.map(_digits), strict=True)
     table = pd.DataFrame(

@@ -5,7 +5,7 @@ from html import escape
 
 import pandas as pd
 
-from gpumf_study import chapters, claims, experiments, findings, reports, results
+from gpumf_study import chapters, claims, experiments, reports, results
 
 TITLES = {
     "thesis": "Kampffmeyer, master's thesis, 2015",
@@ -15,31 +15,22 @@ TITLES = {
     "esgd": "ESGD (Nassar et al.)",
 }
 SHOWN = ["replicated", "partly replicated", "not replicated", "inconclusive"]
-_WORDS = {verdict: verdict for verdict in claims.VERDICTS} | {findings.MISSING: "not measured yet"}
-_WORDS |= {"reproduced": "replicated", "same direction": "partly replicated", "contradicted": "not replicated"}
-_WORDS |= {"tie": "inconclusive", "answered": "measured", "by construction": "not evidence"}
 
 
-def table(own=False):
-    """Return the claims of the publications and of this study, as findings.csv judges them.
-
-    own : with those findings of this study that are no claims yet
+def table():
+    """Return the claims of the publications and of this study, as claims.csv judges them.
 
     Returns
     -------
-    DataFrame, the columns of `findings.COLUMNS` and experiment, n (repeats), data ('real' or 'synthetic') and verdict
+    DataFrame of `claims.COLUMNS`, with experiment and data ('real' or 'synthetic')
     """
-    pairs = {one.id: (name, one) for name, one in experiments.findings()}
-    stored = results.repository() / "data/results"  # as `make findings` wrote it
-    frame = pd.read_csv(stored / "findings.csv")
-    frame = frame[frame.id.isin(pairs)]
-    listed = [own or isinstance(pairs[id][1], claims.Claim) or pairs[id][1].publication in TITLES for id in frame.id]
+    pairs = {one.id: (name, one) for name, one in experiments.claims()}
+    frame = pd.read_csv(results.repository() / "data/results/claims.csv")  # as `make claims` wrote it
+    frame = frame[frame.id.isin(pairs)].reset_index(drop=True)
     return frame.assign(
         experiment=[pairs[id][0] for id in frame.id],
-        n=frame.id.map(pd.read_csv(stored / "claims.csv").set_index("id").n),
-        data=["real" if getattr(pairs[id][1], "evidence", "real") == "real" else "synthetic" for id in frame.id],
-        verdict=frame.word.map(_WORDS),
-    )[listed].reset_index(drop=True)
+        data=["real" if pairs[id][1].evidence == "real" else "synthetic" for id in frame.id],
+    )
 
 
 def counts(frame):
@@ -49,7 +40,7 @@ def counts(frame):
     """
     known, rows = reports.coverage(frame), {}
     for source, title in TITLES.items():
-        verdicts = frame[frame.source == source].verdict.value_counts()
+        verdicts = frame[frame.publication == source].verdict.value_counts()
         of = known.loc[source]
         row = {"figures and tables measured": f"{of.measured} of {of.artefacts}"}
         rows[title] = row | {verdict: int(verdicts.get(verdict, 0)) for verdict in SHOWN}
@@ -64,15 +55,18 @@ def as_html(frame):
     """
     pages, rows = chapters.pages(), []
     for row in frame.itertuples():
-        where, page = escape(row.artefact if isinstance(row.artefact, str) else "–"), pages.get(row.experiment)
-        unit = f" {row.unit}" if isinstance(row.unit, str) and row.unit != "rating" else ""
-        verdict = row.verdict
+        where, page = (
+            escape(row.figure_or_table if isinstance(row.figure_or_table, str) else "–"),
+            pages.get(row.experiment),
+        )
+        unit = f" {row.unit}" if isinstance(row.unit, str) else ""
+        verdict = "not measured yet" if row.verdict == claims.MISSING else row.verdict
         if verdict == "partly replicated" and not pd.isna(row.published):
             verdict += f" ({row.value / row.published:.2g} of the published)"
         measured = not pd.isna(row.value)
         rows.append(
             {
-                "publication": escape(re.split(r"[,(]", TITLES.get(row.source, "this study"))[0].strip()),
+                "publication": escape(re.split(r"[,(]", TITLES.get(row.publication, "this study"))[0].strip()),
                 "figure or table": f'<a href="{page}.html">{where}</a>' if page else where,
                 "claim": escape(row.statement),
                 "published": _number(row.published),

@@ -20,7 +20,7 @@ GROUPS = {
     "src/gpumf/models": 37,
     "src/gpumf/backends/cpu": 26,
     "src/gpumf_study/experiments": 74,
-    "src/gpumf_study/findings.py": 8,
+    "src/gpumf_study/claims.py": 8,
     "src/gpumf_study/results.py": 8,
     "src/gpumf_study/figure_style.py": 12,
     "src/gpumf/backends": 20,
@@ -188,7 +188,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Assign(self, node):
         names = {target.id for target in node.targets if isinstance(target, ast.Name)}
-        if names & {"PROFILES", "ARTEFACTS", "__all__", "FINDINGS"} and not self.scope:
+        if names & {"PROFILES", "ARTEFACTS", "__all__", "CLAIMS"} and not self.scope:
             return
         # What only speed depends on, mostly: blocks, threads, bytes at a time.
         private = names and all(name.startswith("_") and name.isupper() for name in names)

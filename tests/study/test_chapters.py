@@ -104,8 +104,8 @@ def test_an_experiment_is_named_by_code_alone(tmp_path):
     assert chapters.named(tmp_path / "a.ipynb") == ["sparsity"]
 
 
-def test_every_experiment_with_findings_on_publications_has_a_chapter():
-    asked = {name for name, finding in experiments.findings() if name and finding.publication != "gpumf"}
+def test_every_experiment_with_claims_on_publications_has_a_page():
+    asked = {name for name, claim in experiments.claims() if claim.publication != "gpumf"}
     apart = {name for path in (ROOT / "book/notebooks").glob("*.ipynb") for name in chapters.named(path)}
     assert asked <= set(chapters.pages()) | apart
 

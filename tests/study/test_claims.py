@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf_study import claims, experiments, metrics, reports, results
+from gpumf_study import claims, experiments, metrics, results
 from gpumf_study.claims import Claim, Criterion, above, below, near, verdict
 from gpumf_study.metrics import Estimate, estimate
 
 INF = float("inf")
-CLAIMED = reports.claimed()
+CLAIMED = experiments.claims()
 
 
 def claim(criterion=None, **more):

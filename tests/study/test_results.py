@@ -79,7 +79,7 @@ def test_sets_are_read_before_anything_is_measured(profile, repository, monkeypa
     (tmp_path / "sets" / "jester").mkdir(parents=True)
     (tmp_path / "sets" / "jester" / "jester-data-1.xls").write_bytes(b"no spreadsheet")
     ran = []
-    module = SimpleNamespace(PROFILES={"quick": profile}, FINDINGS=[], run=lambda **_: ran.append(True))
+    module = SimpleNamespace(PROFILES={"quick": profile}, CLAIMS=[], run=lambda **_: ran.append(True))
     monkeypatch.setattr(experiments, "module", lambda name: module)
     with pytest.raises(DataError, match="jester-data-1"):
         experiments.run("speedups")

@@ -3,11 +3,10 @@
 A module has four parts. PROFILES are the parameters of its runs: `smoke` in seconds, for tests; `quick` in minutes on
 two cores without a GPU; `full`. `run` is a pure function of its parameters that returns a tidy DataFrame: times keep
 every repeat, and each row names the data set, the kernel and the device that it was measured on. `summary` and
-`figure` show such a frame, and FINDINGS are the sentences that it is asked about.
+`figure` show such a frame, and CLAIMS are what it is asked about.
 """
 
 import os
-import re
 from copy import copy
 from functools import cache
 from importlib import import_module
@@ -19,7 +18,6 @@ import pandas as pd
 from gpumf import DivergedError, backends
 from gpumf.ratings import dataset_names, load_dataset
 from gpumf_study import results
-from gpumf_study.findings import Finding
 
 SOURCES = "thesis", "cu2rec", "cumf", "newgpusgd", "esgd", "gpumf"
 """The publications, and this study."""
@@ -51,29 +49,15 @@ def artefacts():
     return pd.DataFrame(rows, columns=["source", "artefact", "statement"])
 
 
-def sentences(name):
-    """The Findings and Claims of an experiment."""
-    return [*getattr(module(name), "FINDINGS", ()), *getattr(module(name), "CLAIMS", ())]
-
-
-def findings():
-    """All findings, in the order of the sources and of their artefacts: a list of (experiment, Finding).
-
-    An artefact that no experiment has a finding on yet has one without an experiment and without a rule.
-    """
-    found = [(name, finding) for name in names() for finding in sentences(name)]
-    known = {(finding.publication, finding.figure_or_table) for _, finding in found}
-    for row in artefacts().itertuples():
-        if (row.source, row.artefact) not in known:
-            slug = re.sub(r"[^a-z0-9]+", "-", row.artefact.lower())
-            found.append((None, Finding(f"{row.source}-{slug}", row.source, row.artefact, row.statement)))
+def claims():
+    """Return all claims, in the order of the publications and of their figures: a list of (experiment, Claim)."""
     order = list(artefacts()[["source", "artefact"]].itertuples(index=False, name=None))
 
     def place(pair):
         key = pair[1].publication, pair[1].figure_or_table
         return SOURCES.index(key[0]), order.index(key) if key in order else len(order)
 
-    return sorted(found, key=place)
+    return sorted(((name, claim) for name in names() for claim in getattr(module(name), "CLAIMS", ())), key=place)
 
 
 def why_unavailable(name):

@@ -1,4 +1,4 @@
-"""The findings on ALS without a GPU, held against frames of known numbers."""
+"""The claims on ALS without a GPU, tested with frames of known numbers."""
 
 import sys
 from contextlib import nullcontext

@@ -239,12 +239,12 @@ CLAIMS = [
     ),
     Claim(
         "als-cpu-choice", "gpumf", None,
-        "Time of an iteration of ALS by the fastest CPU solver over that by the default, 16 to 64 factors, where it "
-        "is the least, MovieLens 100K.",
+        "Time of an iteration of ALS by the other CPU solver over that by the default, 16 to 64 factors, where it is "
+        "the least, MovieLens 100K.",
         metric="ratio",
         select={
             "column": "seconds", "where": {"model": "ALS", "factors": [16, 32, 64]}, "each": ["factors"],
-            "across": "min", "over": {"model": "ALS"}, "best": "solver", "under": {"x_default": 1},
+            "across": "min", "over": {"x_default": 0}, "under": {"x_default": 1},
         },
         criterion=above(0.8), table=seconds, device="cpu",
     ),

@@ -6,7 +6,7 @@ import pytest
 
 from gpumf_study import schema
 from gpumf_study.experiments.thesis import als_sgd_rbm
-from outcomes import FINDINGS, assert_drawn
+from outcomes import CLAIMS, assert_drawn
 
 
 def raced(sgd=0.5):
@@ -32,7 +32,7 @@ def test_a_model_has_converged_when_a_hundredth_of_its_gain_is_to_come():
     als = table.loc["ALS", "published"]
     assert als.epoch == 10 and als.x_reduction == pytest.approx(0.5 / 10) and table.x_certain.all()
     for model, factor in (("als", 100), ("sgd", 200)):
-        found = FINDINGS[f"thesis-fig-6.13-{model}-fastest"].estimate(raced())
+        found = CLAIMS[f"thesis-fig-6.13-{model}-fastest"].estimate(raced())
         assert found.value == pytest.approx(factor)
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from gpumf_study.experiments.thesis import elementwise_cube
-from outcomes import FINDINGS
+from outcomes import CLAIMS
 
 
 def cubes(gpu=0.1, moved=1.0):
@@ -27,7 +27,7 @@ def cubes(gpu=0.1, moved=1.0):
     ("name", "value"), [("3.3", 20), ("3.4-pinned", 0.1), ("3.4-gain-pinned", 10), ("3.11-kernel", 4)]
 )
 def test_lots_are_compared_at_the_largest_side(name, value):
-    assert FINDINGS[f"thesis-fig-{name}"].estimate(cubes()).value == pytest.approx(value)
+    assert CLAIMS[f"thesis-fig-{name}"].estimate(cubes()).value == pytest.approx(value)
 
 
 def test_both_kinds_of_host_memory_are_timed_there_and_back(launcher, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from gpumf import ALS, SGD
 from gpumf_study import schema
 from gpumf_study.experiments.thesis import speedups
-from outcomes import FINDINGS, word
+from outcomes import CLAIMS, word
 from support import ragged_ratings
 
 SECONDS = {
@@ -61,7 +61,7 @@ def test_both_models_are_compared_at_one_level():
 def test_the_least_speed_up_is_over_all_data_sets():
     slow = {("ALS", "thesis_shared", "32 x 128"): 200.0}
     both = pd.concat([frame_of(SECONDS), frame_of(SECONDS | slow, data="jester-synthetic")])
-    found = FINDINGS["thesis-fig-6.11-als-one-core"].estimate(both)
+    found = CLAIMS["thesis-fig-6.11-als-one-core"].estimate(both)
     assert found.value == 0.5 and word("thesis-fig-6.11-als-one-core", frame_of(SECONDS)) == "replicated"
 
 
