@@ -45,7 +45,7 @@ def test_any_number_of_workers_learns_what_one_estimator_does(client, sets, name
             assert np.allclose(several, alone, atol=rounding)
         assert np.allclose(made.history[["rmse", "mae"]], one.history[["rmse", "mae"]], atol=1e-5)
         assert made.history.epoch.tolist() == [0, 1, 2, 3] and made.history.seconds.is_monotonic_increasing
-        assert abs(made.times.train - made.history.seconds.iloc[-1]) < 0.9, "but for what workers wait for each other"
+        assert made.times.train > 0 and made.times.preprocess > 0
         assert 0 < made.times.transfer < made.times.end_to_end - made.times.train
     assert np.allclose(made.predict([0, 62], [1, 41]), one.predict([0, 62], [1, 41]), atol=1e-5)
     assert list(made.recommend(0, 5)[0]) == list(one.recommend(0, 5)[0])
