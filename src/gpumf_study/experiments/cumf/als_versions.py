@@ -218,11 +218,11 @@ def figure_phases(frame, data, factors):
 
 
 _STEPS = {
-    ("cumf_cholesky", "users get_hermitian"): ("get_hermitian, FP32", "o"),
-    ("cumf_cholesky", "users solve"): ("Cholesky", "^"),
-    ("cumf_cg", "users solve"): ("CG, FP32", "v"),
-    ("cumf_cg_fp16", "users solve"): ("CG, FP16", "s"),
-    ("tensor_core", "users"): ("tensor_core, all of it", "D"),
+    ("cumf_cholesky", "users get_hermitian"): ("get_hermitian, FP32", "o", -3),
+    ("cumf_cholesky", "users solve"): ("Cholesky", "^", -9),
+    ("cumf_cg", "users solve"): ("CG, FP32", "v", -9),
+    ("cumf_cg_fp16", "users solve"): ("CG, FP16", "s", 4),
+    ("tensor_core", "users"): ("tensor_core, all of it", "D", -3),
 }
 _ROOFS = {"fp16_flops": ("FP16 products", "--"), "fp32_flops": ("FP32 products", "-")}
 
@@ -242,14 +242,14 @@ def figure_roofline(frame, ceilings, data, factors):
     intensity, bandwidth = np.logspace(-1, 4, 100), roofs["copy_bytes_per_second"]
     for roof, (label, line) in _ROOFS.items():
         axis.plot(intensity, np.minimum(intensity * bandwidth, roofs[roof]), line, color="0.4", label=label)
-    for (solver, step), (label, marker) in _STEPS.items():
+    for (solver, step), (label, marker, up) in _STEPS.items():
         runs = frame[(frame.solver == solver) & (frame.x_step == step)]
         if runs.empty:
             continue
         colour = style.COLOURS[style.LOOKS["ALS", solver].colour]
         flops, least, rate = runs.x_flops.iloc[0], runs.x_bytes.iloc[0], (runs.x_flops / runs.seconds).median()
         axis.plot(flops / least, rate, marker, color=colour)
-        axis.annotate(label, (flops / least, rate), (7, -3), textcoords="offset points", size=9, color=colour)
+        axis.annotate(label, (flops / least, rate), (7, up), textcoords="offset points", size=9, color=colour)
         gathered = runs.x_gather_seconds.iloc[0] * bandwidth
         if gathered > 0:
             axis.plot(flops / (least + gathered), rate, marker, color=colour, markerfacecolor="white")
