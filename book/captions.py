@@ -178,15 +178,19 @@ def _caption_below(cell):
     return below if alone else None
 
 
+_NUMBERED = {"linenos": "inline", "lineanchors": "line"}
+
+
 def write_sources(app, error):
-    """A page, without the theme, for every source that is linked to: its lines have the numbers that links name."""
+    """A page, without the theme, for every source that is linked to: lines of kernels have the numbers of links."""
     shown = {path for page in app.env.metadata.values() for path in page.get("sources", [])}
     if error or app.builder.format != "html":
         return
     for path in sorted(shown):
         text = (ROOT / path).read_text(encoding="utf-8")
-        lexer = PythonLexer() if path.endswith(".py") else CppLexer()
-        form = HtmlFormatter(linenos="inline", lineanchors="line", style="a11y-high-contrast-light")
+        # Links name lines of kernels alone; without their anchors a page of Python is half as large.
+        lexer, lines = (PythonLexer(), {}) if path.endswith(".py") else (CppLexer(), _NUMBERED)
+        form = HtmlFormatter(style="a11y-high-contrast-light", **lines)
         to = Path(app.outdir, "_static", f"{path}.html")
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(

@@ -44,6 +44,26 @@ def prune_mathjax(folder):
             path.unlink()
 
 
+def forget_unused(html, pages, names):
+    """Delete what earlier builds left: pages that are gone, and pictures and downloads that no page names.
+
+    Parameters
+    ----------
+    html : Path of the rendered book
+    pages : dict of path -> text, without those deleted when this returns
+    names : of the pages that there are, as 'results/speedups'
+    """
+    for path in [path for path in pages if path.parent != html]:
+        if path.relative_to(html).with_suffix("").as_posix() not in names:
+            path.unlink()
+            del pages[path]
+    named = {name for text in pages.values() for name in re.findall(r"_(?:images|downloads)/([^\"#]*)", text)}
+    for folder in ("_images", "_downloads"):
+        for path in [path for path in (html / folder).rglob("*") if path.is_file()]:
+            if path.relative_to(html / folder).as_posix() not in named:
+                path.unlink()
+
+
 def lighten(app, error):
     """Take what no page uses out of a finished build, and have images load when they are scrolled to."""
     html = Path(app.outdir)
@@ -53,6 +73,7 @@ def lighten(app, error):
     pages = {path: path.read_text(encoding="utf-8") for path in html.rglob("*.html") if "_static" not in path.parts}
     scripts = [path.read_text(encoding="utf-8") for path in html.glob("_static/**/*theme*.js")]
     named = {name for text in (*pages.values(), *scripts) for name in re.findall(r"\bfa-[a-z0-9-]+", text)}
+    forget_unused(html, pages, app.env.found_docs)
     for path, text in pages.items():
         path.write_text(finished(text), encoding="utf-8")
     for path in {*html.glob("_static/**/*.map"), *html.glob("_static/scripts/fontawesome.js*")}:

@@ -154,7 +154,7 @@ def test_every_page_offers_its_source_and_notebooks_carry_their_numbers(html):
         if not any((ROOT / f"book/{name}{ending}").is_file() for ending in (".md", ".ipynb")):
             continue  # the search and the index
         text = path.read_text(encoding="utf-8")
-        (to,) = {one for one in re.findall(r'href="([^"]*_downloads/[^"]*)"', text) if Path(one).stem == path.stem}
+        (to,) = set(re.findall(rf'href="([^"]*_downloads/[^"]*/{path.stem}\.(?:md|ipynb))"', text))
         offered = (path.parent / to).read_text(encoding="utf-8")
         if to.endswith(".ipynb"):
             assert not re.search(r"\{(glue|numref|cite)", offered), name

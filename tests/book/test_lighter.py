@@ -53,3 +53,14 @@ def test_of_mathjax_what_is_loaded_stays(lighter, tmp_path):
     lighter.prune_mathjax(tmp_path)
     left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {*loaded, "output/chtml/fonts/tex.js"}
+
+
+def test_what_earlier_builds_left_is_deleted(lighter, tmp_path):
+    for name in ("_images/a.svg", "_images/old.svg", "_downloads/1/a.csv", "_downloads/2/a.csv", "old/page.html"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    pages = {tmp_path / "intro.html": '<img src="_images/a.svg"><a href="_downloads/1/a.csv">'}
+    pages[tmp_path / "old/page.html"] = '<img src="../_images/old.svg">'
+    lighter.forget_unused(tmp_path, pages, {"intro"})
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {"_images/a.svg", "_downloads/1/a.csv"} and list(pages) == [tmp_path / "intro.html"]
