@@ -15,7 +15,14 @@ pytestmark = pytest.mark.skipif(nvrtc.why_unavailable() is not None, reason=str(
 
 @pytest.fixture(scope="module")
 def frame():
-    return kernel_resources.run(kernel_resources.ARCHITECTURES, [16, 100], kernel_resources.VERSIONS)
+    found = sources.variants(FACTORS=[16, 100], **kernel_resources.VERSIONS)
+    variants = [(source, sm, defines) for source, defines in found for sm in kernel_resources.ARCHITECTURES]
+    rows = [
+        {"source": source, "architecture": sm, "row_rates": defines.get("ROW_RATES"), **kernel}
+        for (source, sm, defines), kernels in zip(variants, nvrtc.resources_of(variants), strict=True)
+        for kernel in kernels
+    ]
+    return pd.DataFrame(rows)
 
 
 def spilling(frame):
