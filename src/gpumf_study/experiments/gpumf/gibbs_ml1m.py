@@ -68,21 +68,22 @@ def summary(frame):
 
 
 def figure(frame):
-    """Draw the test RMSE after each epoch (left) and the coverage of intervals (right), means over the folds."""
+    """Draw test RMSE by epoch (left) and coverage of intervals (right; the line is nominal), means over the folds."""
     figure, (axes,) = style.panels(columns=2, height=3.4)
     courses = frame[frame.metric == "rmse"].groupby(["model", "epoch"]).value.mean()
     for name, colour in (("BayesianMF", "blue"), ("ALS", "grey")):
         course = courses[name]
         course = course[course.index > 0]
-        axes[0].plot(course.index, course, color=style.COLOURS[colour], label=name)
-        axes[0].annotate(f"{course.iloc[-1]:.4f}", (course.index[-1], course.iloc[-1]), ha="right", va="bottom")
+        axes[0].plot(course.index, course, color=style.COLOURS[colour])
+        end, below = (course.index[-1], course.iloc[-1]), name == "ALS"
+        shift = {"xytext": (0, -14 if below else 6), "textcoords": "offset points"}
+        axes[0].annotate(f"{name}: {end[1]:.4f}", end, ha="right", color=style.COLOURS[colour], **shift)
     axes[0].set(xlabel="epochs", ylabel="test RMSE")
     _, held = summary(frame)
-    axes[1].plot(held.index, held.index, "--", color=style.COLOURS["grey"], label="nominal")
-    axes[1].plot(held.index, held, "o", color=style.COLOURS["blue"], label="measured")
+    axes[1].plot(held.index, held.index, "--", color=style.COLOURS["grey"])
+    axes[1].plot(held.index, held, "o", color=style.COLOURS["blue"])
     axes[1].set(xlabel="share that an interval is meant to hold", ylabel="held-out ratings inside")
-    for axis in axes:
-        style.legend(figure, axis, 1)
+    axes[0].margins(y=0.15)
     return figure
 
 
