@@ -70,11 +70,12 @@ def test_columns_of_biases_are_the_same_wherever_they_are_made(launcher):
     assert here[0][:, -2:].tolist() == [[0.5, 1], [0, 1], [0.5, 1]] and not here[1][1, :4].any()
 
 
-def test_initial_factors_of_a_model_with_biases_have_its_standard_deviation():
+@pytest.mark.parametrize(("biases", "usual"), [("damped", 0.4 / 8**0.5), (True, 0.1)])
+def test_initial_factors_of_a_model_with_biases_have_its_standard_deviation(biases, usual):
     train, made = ragged_ratings(n_users=200, n_items=100, longest=20, seed=3), []
     for std in (None, 0.01):
-        users, _ = SGD(8, init_std=std, device="cpu").initial_factors(train)
+        users, _ = SGD(8, init_std=std, biases=biases, device="cpu").initial_factors(train)
         made.append(users[train.user_counts > 0, :-2])
-    assert made[0].std() == pytest.approx(0.1 * train.damped.unit**0.5, rel=0.05) and np.allclose(
-        made[0], 10 * made[1], rtol=1e-4
-    )
+    unit = train.damped.unit**0.5 if biases == "damped" else 1
+    assert made[0].std() == pytest.approx(usual * unit, rel=0.05)
+    assert np.allclose(made[0], usual / 0.01 * made[1], rtol=1e-4)
