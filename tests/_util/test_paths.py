@@ -61,6 +61,7 @@ def test_a_folder_that_cannot_be_written_is_named_before_the_download(monkeypatc
         download.download("ml-100k")
 
 
+@pytest.mark.slow
 def test_nothing_needs_to_be_writable_to_import_train_and_recommend(tmp_path):
     """A package of which nothing can be changed, a home that is a file, and no folder for temporary files."""
     shutil.copytree(ROOT / "src/gpumf", tmp_path / "packages/gpumf", ignore=shutil.ignore_patterns("__pycache__"))

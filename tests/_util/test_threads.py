@@ -222,7 +222,9 @@ def numbers_of(handed, work, model):
     return set(handed)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["ALS", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "ALS")]
+)
 def test_every_method_of_every_model_runs_on_its_threads(kind, handed):
     free, bound = (KINDS[kind](**given).fit(TRAIN, 1) for given in ({}, {"threads": 3}))
     for name, work in METHODS.items():
@@ -317,10 +319,11 @@ for model in (ALS(4, device="cpu"), ImplicitALS(4, device="cpu"), SGD(4, device=
     ("platform", "missing", "modules"),
     [
         pytest.param("darwin", ["sched_getaffinity", "sched_setaffinity"], [], marks=pytest.mark.slow),
-        (
+        pytest.param(
             "win32",
             ["sched_getaffinity", "sched_setaffinity", "register_at_fork", "fork", "geteuid", "getuid"],
             ["fcntl", "resource", "pwd", "grp"],
+            marks=pytest.mark.slow,
         ),
     ],
 )

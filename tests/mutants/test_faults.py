@@ -27,6 +27,7 @@ def found(tmp_path, text):
     return {(fault.kind, fault.old, fault.new) for fault in faults.of_module("a.py", tmp_path)}
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_same_faults_and_each_changes_what_a_module_does():
     drawn = faults.drawn(3)
     assert drawn == faults.drawn(3)

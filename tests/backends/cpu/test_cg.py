@@ -73,7 +73,9 @@ def close(actual, expected, tolerance=1e-4):
     return np.linalg.norm(actual - expected) < tolerance * np.linalg.norm(expected)
 
 
-@pytest.mark.parametrize("factors", [1, 2, 15, 17, 32, 33, 48, 64, 100, 128])
+@pytest.mark.parametrize(
+    "factors", [1, 17, 33, *(pytest.param(f, marks=pytest.mark.slow) for f in (2, 15, 32, 48, 64, 100, 128))]
+)
 def test_many_steps_solve_the_normal_equations(make, implicit, factors):
     # The longest row has several chunks of 256 ratings, and a rest.
     ratings = ragged_ratings(n_users=30, n_items=700, longest=650, seed=factors)
