@@ -178,4 +178,31 @@ def figure(frame):
     return figure
 
 
+PUBLISHED = [
+    (NCF, "iALS, 192 factors (Rendle et al. 2022)", {"hr@10": 0.73, "ndcg@10": 0.45}),
+    ("gowalla", "EASE (BARS)", {"recall@20": 0.1765, "ndcg@20": 0.1467}),
+    ("gowalla", "LightGCN (BARS)", {"recall@20": 0.1820, "ndcg@20": 0.1547}),
+    ("gowalla", "SimpleX (Mao et al. 2021)", {"recall@20": 0.1872, "ndcg@20": 0.1557}),
+]
+"""(data set, model, metrics), the first of them rounded by its authors."""
+
+
+def beside_published(frame):
+    """Return a table of the test metrics of each model, means and range of the seeds, with those of PUBLISHED."""
+    test = frame[(frame.task == "test") & frame.data.isin(list(_NAMES))]
+    rows = []
+    for (data, model, factors, metric), values in test.groupby(
+        ["data", "model", test.factors.fillna(0), "metric"]
+    ).value:
+        name = f"ImplicitALS, {factors:.0f} factors" if factors else model
+        spread = f" ({values.min():.4f} to {values.max():.4f})" if len(values) > 1 else ""
+        rows.append((data, name, metric, f"{values.mean():.4f}{spread}"))
+    rows += [(data, model, metric, f"{value:g}") for data, model, of in PUBLISHED for metric, value in of.items()]
+    table = pd.DataFrame(rows, columns=["data", "model", "metric", "value"]).replace(_NAMES)
+    table["metric"] = table.metric.replace(
+        {m: m.upper() for m in ("hr@10", "ndcg@10", "ndcg@20")} | {"recall@20": "Recall@20"}
+    )
+    return table.sort_values(["data", "metric"], kind="stable").style.hide()
+
+
 CLAIMS = []
