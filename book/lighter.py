@@ -44,6 +44,9 @@ def prune_mathjax(folder):
             path.unlink()
 
 
+_OWN = "index", "genindex", "py-modindex", "search"  # that Sphinx and Jupyter Book add
+
+
 def forget_unused(html, pages, names):
     """Delete what earlier builds left: pages that are gone, and pictures and downloads that no page names.
 
@@ -53,8 +56,8 @@ def forget_unused(html, pages, names):
     pages : dict of path -> text, without those deleted when this returns
     names : of the pages that there are, as 'results/speedups'
     """
-    for path in [path for path in pages if path.parent != html]:
-        if path.relative_to(html).with_suffix("").as_posix() not in names:
+    for path in list(pages):
+        if path.relative_to(html).with_suffix("").as_posix() not in {*names, *_OWN}:
             path.unlink()
             del pages[path]
     named = {name for text in pages.values() for name in re.findall(r"_(?:images|downloads)/([^\"#]*)", text)}

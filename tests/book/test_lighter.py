@@ -60,7 +60,10 @@ def test_what_earlier_builds_left_is_deleted(lighter, tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     pages = {tmp_path / "intro.html": '<img src="_images/a.svg"><a href="_downloads/1/a.csv">'}
-    pages[tmp_path / "old/page.html"] = '<img src="../_images/old.svg">'
+    for name in ("old/page.html", "notation.html", "genindex.html"):
+        pages[tmp_path / name] = '<img src="../_images/old.svg">' if "old" in name else ""
+        (tmp_path / name).touch()
     lighter.forget_unused(tmp_path, pages, {"intro"})
     left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    assert left == {"_images/a.svg", "_downloads/1/a.csv"} and list(pages) == [tmp_path / "intro.html"]
+    assert left == {"_images/a.svg", "_downloads/1/a.csv", "genindex.html"}
+    assert list(pages) == [tmp_path / "intro.html", tmp_path / "genindex.html"]
