@@ -365,8 +365,8 @@ ROWS = [
         measured=_bayesian("ml-1m", "90/10"),
     ),
     Benchmark(
-        *("ml100k-rmse", "Test RMSE, SGD, five folds", ML100K, None, "ordered", "RMSE", 0.900),
-        measured=Stored("sgd_ml100k", "value", {"x_step": "test", "metric": "rmse"}),
+        *("ml100k-rmse", "Test RMSE, BayesianMF, five folds", ML100K, 32, "gibbs", "RMSE", 0.900),
+        measured=_bayesian("ml-100k", "folds"),
         public=_SURPRISE,
         program="Surprise 1.1.5, SVD, a smaller search",
     ),
