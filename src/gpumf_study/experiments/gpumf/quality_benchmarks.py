@@ -164,17 +164,20 @@ def summary(frame):
 
 
 def figure(frame):
-    """NDCG on each benchmark by the number of factors; a line is popularity."""
-    table = summary(frame)
-    names = table.index.unique("data")
-    figure, axes = style.panels(columns=len(names), height=3.6)
-    for axis, name in zip(axes[0], names, strict=True):
-        metric = "ndcg@10" if name == NCF else "ndcg@20"
-        series = table.loc[name][metric]
-        axis.plot(series["ImplicitALS"].index, series["ImplicitALS"], "-o", color=style.COLOURS["blue"])
-        axis.axhline(series["popularity"].iloc[0], color=style.COLOURS["grey"], linestyle="--", label="popularity")
-        axis.set(xlabel="factors", ylabel=metric.upper(), title=_NAMES.get(name, name), xscale="log")
-    style.legend(figure, axes[0, 0], 1)
+    """NDCG on each benchmark: of the models (filled), means over the repeats, and as published (open)."""
+    table = compared(frame)
+    table = table[table.metric.str.startswith("ndcg")]
+    figure, axes = style.panels(columns=table.data.nunique(), height=3.2)
+    for axis, (name, of) in zip(axes[0], table.groupby("data", sort=False), strict=True):
+        places = np.arange(len(of))[::-1]
+        axis.set_yticks(places, of.model)
+        for place, row in zip(places, of.itertuples(), strict=True):
+            colour = style.COLOURS["grey" if row.published or row.model == "popularity" else "blue"]
+            axis.plot(row.value, place, "o", color=colour, markerfacecolor="none" if row.published else colour)
+            where = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+            axis.annotate(f"{row.value:.4g}", (row.value, place), color=colour, **where)
+        axis.set(xlabel=of.metric.iloc[0].upper(), title=_NAMES.get(name, name))
+        axis.set(xlim=(0, 1.15 * of.value.max()), ylim=(-0.6, len(of)))
     return figure
 
 
@@ -187,22 +190,38 @@ PUBLISHED = [
 """(data set, model, metrics), the first of them rounded by its authors."""
 
 
-def beside_published(frame):
-    """Return a table of the test metrics of each model, means and range of the seeds, with those of PUBLISHED."""
-    test = frame[(frame.task == "test") & frame.data.isin(list(_NAMES))]
+def compared(frame):
+    """Return test metrics: data, metric, model, value (mean over the repeats), low, high; published or not."""
+    test = frame[frame.task == "test"]
     rows = []
-    for (data, model, factors, metric), values in test.groupby(
-        ["data", "model", test.factors.fillna(0), "metric"]
+    for (data, metric, model, factors), values in test.groupby(
+        ["data", "metric", "model", test.factors.fillna(0)], sort=False
     ).value:
         name = f"ImplicitALS, {factors:.0f} factors" if factors else model
-        spread = f" ({values.min():.4f} to {values.max():.4f})" if len(values) > 1 else ""
-        rows.append((data, name, metric, f"{values.mean():.4f}{spread}"))
-    rows += [(data, model, metric, f"{value:g}") for data, model, of in PUBLISHED for metric, value in of.items()]
-    table = pd.DataFrame(rows, columns=["data", "model", "metric", "value"]).replace(_NAMES)
-    table["metric"] = table.metric.replace(
-        {m: m.upper() for m in ("hr@10", "ndcg@10", "ndcg@20")} | {"recall@20": "Recall@20"}
+        rows.append((data, metric, name, values.mean(), values.min(), values.max(), False))
+    known = set(test.data)
+    rows += [
+        (data, metric, model, value, value, value, True)
+        for data, model, of in PUBLISHED
+        if data in known
+        for metric, value in of.items()
+    ]
+    table = pd.DataFrame(rows, columns=["data", "metric", "model", "value", "low", "high", "published"])
+    return table.sort_values(["data", "metric"], ascending=False, kind="stable").reset_index(drop=True)
+
+
+def beside_published(frame):
+    """Return `compared` as a table to be shown, with the range of the seeds."""
+    table = compared(frame)
+    shown = {"recall@20": "Recall@20", **{m: m.upper() for m in ("hr@10", "ndcg@10", "ndcg@20")}}
+    values = [
+        f"{row.value:.4g}" if row.low == row.high else f"{row.value:.4f} ({row.low:.4f} to {row.high:.4f})"
+        for row in table.itertuples()
+    ]
+    table = pd.DataFrame(
+        {"data": table.data, "metric": table.metric.replace(shown), "model": table.model, "value": values}
     )
-    return table.sort_values(["data", "metric"], kind="stable").style.hide()
+    return table.replace({"data": _NAMES}).style.hide()
 
 
 CLAIMS = []
