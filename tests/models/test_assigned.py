@@ -118,7 +118,7 @@ PARAMETERS = [
     (SGD, "schedule", "Power", "schedule must be one of"),
     (SGD, "threads", 0, "threads must be an integer from 1"),
     (ImplicitALS, "alpha", -1, "alpha must be a number above 0"),
-    (ImplicitALS, "regularization_exponent", 1e300, "regularization_exponent must be a number from 0 and up to 10"),
+    (ImplicitALS, "regularization_exponent", 1e300, "regularization_exponent must be a number from 0 and up to 100"),
     (RBM, "batch", 0, "batch must be an integer from 1"),
     (RBM, "weight_decay", 500.0, "must be below 1, not .* . 500.0"),
     (RBM, "gibbs_steps", (), "gibbs_steps must be a positive integer"),

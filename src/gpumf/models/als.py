@@ -324,7 +324,7 @@ class ImplicitALS(Explaining, _LeastSquares):
     alpha : > 0, confidence that a rating of 1 adds. With the defaults of the other parameters, of little effect
     unobserved_weight : w0 > 0, of a pair without a rating; by default such that all pairs weigh 16 times what the
         ratings do, and no more than the mean rating. Lists depend on it and on lambda_u more than on all else
-    regularization_exponent : nu from 0 to 10, 0 for the same lambda for all, 1 for one in proportion to the weights
+    regularization_exponent : nu from 0 to 100, 0 for the same lambda for all, 1 for one in proportion to the weights
         of a user's pairs
     solver : a name of `ImplicitALS.solvers()`; the fastest for the device by default
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the CPU,
@@ -398,7 +398,7 @@ class ImplicitALS(Explaining, _LeastSquares):
         self.unobserved_weight = (
             None if unobserved_weight is None else number("unobserved_weight", unobserved_weight, above=0)
         )
-        self.regularization_exponent = number("regularization_exponent", regularization_exponent, least=0, most=10)
+        self.regularization_exponent = number("regularization_exponent", regularization_exponent, least=0, most=100)
 
     @property
     def _parameters(self):
@@ -428,7 +428,9 @@ class ImplicitALS(Explaining, _LeastSquares):
         mean, of_user = self.alpha * (mean or 1.0), train.nnz / train.n_users
         weight = self.unobserved_weight or mean * min(_UNOBSERVED * of_user / train.n_items, 1.0)
         pairs = of_user + weight * train.n_items
-        ridge = self.regularization or _SHRINKAGE * mean * of_user / pairs**self.regularization_exponent
+        with np.errstate(over="ignore"):  # `ridges` tells
+            scale = np.float64(pairs) ** self.regularization_exponent
+        ridge = self.regularization or float(_SHRINKAGE * mean * of_user / scale)
         return {"regularization": ridge, "unobserved_weight": weight}
 
     def _problem(self, train, arrays):

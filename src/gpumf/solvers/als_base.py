@@ -65,7 +65,7 @@ class ALSHyperparameters(Hyperparameters):
         if self.alpha is None:
             return np.float32(self.regularization) * (counts if self.weighted else counts**0).astype(np.float32)
         weight = self.unobserved_weight
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             found = self.regularization * (counts + weight * columns) ** self.regularization_exponent / weight
             found = found.astype(np.float32)
         if not np.isfinite(found).all():
