@@ -12,6 +12,7 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 from tqdm import tqdm
 
 from gpumf import ImplicitALS, Ratings
@@ -191,14 +192,15 @@ PUBLISHED = [
 
 
 def compared(frame):
-    """Return test metrics: data, metric, model, value (mean over the repeats), low, high; published or not."""
+    """Return test metrics: data, metric, model, value (mean of repeats), its 95 % interval; published or not."""
     test = frame[frame.task == "test"]
     rows = []
     for (data, metric, model, factors), values in test.groupby(
         ["data", "metric", "model", test.factors.fillna(0)], sort=False
     ).value:
         name = f"ImplicitALS, {factors:.0f} factors" if factors else model
-        rows.append((data, metric, name, values.mean(), values.min(), values.max(), False))
+        half = stats.t.ppf(0.975, len(values) - 1) * values.sem() if len(values) > 1 else 0.0
+        rows.append((data, metric, name, values.mean(), values.mean() - half, values.mean() + half, False))
     known = set(test.data)
     rows += [
         (data, metric, model, value, value, value, True)
@@ -211,7 +213,7 @@ def compared(frame):
 
 
 def beside_published(frame):
-    """Return `compared` as a table to be shown, with the range of the seeds."""
+    """Return `compared` as a table to be shown, with 95 % intervals."""
     table = compared(frame)
     shown = {"recall@20": "Recall@20", **{m: m.upper() for m in ("hr@10", "ndcg@10", "ndcg@20")}}
     values = [
