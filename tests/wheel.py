@@ -16,13 +16,13 @@ LARGEST = 1_000_000
 """Bytes of the wheel."""
 
 USE = """
-import importlib.util
 import sys
 from pathlib import Path
 import numpy as np
 import gpumf
-from gpumf import ALS, gpu, places, suggest
+from gpumf import ALS, backends, suggest
 from gpumf.ratings import Ratings, files
+from gpumf._util import paths
 from gpumf.backends import sources
 
 site, checkout, here = map(Path, sys.argv[1:])
@@ -30,10 +30,10 @@ assert Path(gpumf.__file__).is_relative_to(site), gpumf.__file__
 in_wheel = {p.relative_to(sources.kernels_folder()) for p in sources.kernels_folder().rglob("*") if p.is_file()}
 assert in_wheel == {p.relative_to(checkout / "kernels") for p in (checkout / "kernels").rglob("*") if p.is_file()}
 assert (Path(gpumf.__file__).parent / "py.typed").is_file()
-assert places.checkout() is None and not any(f.is_relative_to(site) for f in files.data_folders())
+assert paths.checkout() is None and not any(f.is_relative_to(site) for f in files.data_folders())
 
 from gpumf.command_line import bench, main
-assert importlib.util.find_spec("gpumf_study") is None
+assert not (site / "gpumf_study").exists()
 assert bench.reference()["where"].startswith("Recorded on NVIDIA") and main(["info"]) == 0
 
 rng = np.random.default_rng(0)
@@ -41,7 +41,7 @@ cells = rng.choice(40 * 30, 600, replace=False)
 ratings = Ratings(cells // 30, cells % 30, rng.integers(1, 6, 600), 40, 30, scale=(1, 5))
 assert suggest(ratings, 8).measured_on
 for device in "cpu", "emulator":
-    if device == "emulator" and (why := gpu.why_unavailable("emulator")):
+    if device == "emulator" and (why := backends.why_unavailable("emulator")):
         print(f"not tried on the host: {why}")
         continue
     model = ALS(factors=8, device=device).fit(ratings, epochs=2, validation=ratings)

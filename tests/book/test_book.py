@@ -47,8 +47,9 @@ def page(browser):
 
 
 def rendered(html):
-    """Every page of the book but index.html, which only leads to the first one."""
-    return sorted(path for path in html.rglob("*.html") if path.name != "index.html" and "_static" not in path.parts)
+    """Every page of the book but index.html, which only leads to the first one, and what is printed just now."""
+    others = "index.html", "whole.html"
+    return sorted(path for path in html.rglob("*.html") if path.name not in others and "_static" not in path.parts)
 
 
 # Scrolled into view, images that load late are loaded; then those that did not load are named.

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+pytest.importorskip("IPython")
+
 from gpumf_study import chapters, claims, experiments, ledger
 from support import ROOT
 
