@@ -80,7 +80,7 @@ def others_could_write(folder: Path) -> bool:
     """
     try:
         places = [folder, *folder.iterdir()] if folder.exists() else []
-        why = next(filter(None, map(why_not_private, places)), None) or _why_others_could_write(folder)
+        why = next(filter(None, map(_why_not_private_now, places)), None) or _why_others_could_write(folder)
     except OSError as error:
         why = str(error)
     if why:
@@ -105,6 +105,14 @@ def why_not_private(path: Path) -> str | None:
     if found.st_uid != os.geteuid():
         return f"{path} belongs to another user"
     return f"{path} can be written by others" if found.st_mode & 0o022 else None
+
+
+def _why_not_private_now(path):
+    """As `why_not_private`, but None where the file is gone: programs rename what they have written."""
+    try:
+        return why_not_private(path)
+    except FileNotFoundError:
+        return None
 
 
 def _why_open(folder):

@@ -341,9 +341,10 @@ class Factorization(Model):
     def _sources(self, train, validates):
         found = self.solver_class.sources(self.hyperparameters, train)
         found += [(RATINGS, {}), (INITIAL, {}), (FINITE, {}), *[(BIASES, {})] * self._damped]
-        if validates:
-            found.append((ERRORS, {"FACTORS": self.columns}))
-        return [*found, (RANKING, {"FACTORS": self.columns, "WARPS": 4})]
+        if self.columns in COLUMNS:
+            found += [(ERRORS, {"FACTORS": self.columns})] * validates
+            found.append((RANKING, {"FACTORS": self.columns, "WARPS": 4}))
+        return found
 
     def _forget_copies(self):
         self._factors_there, self._rows_there = Once(), Once()  # on the device, of the training set
