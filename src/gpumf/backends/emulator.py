@@ -244,7 +244,7 @@ class EmulatorDevice(Recorder):
                 array.view(np.uint8).fill(0xFF)
 
     def compile_ahead(self, variants):
-        """Check that they are declared; each is compiled when it is first asked for, so that tests wait for no other."""
+        """Check that they are declared; each is compiled when it is first asked for: tests wait for no other."""
         for source, defines in variants:
             sources.path(source, defines)
 
