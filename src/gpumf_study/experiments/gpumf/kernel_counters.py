@@ -197,8 +197,8 @@ CLAIMS = [
     Claim(
         "cumf-fig-7-bandwidth", "cumf", "Figure 7",
         "Bytes a second of DRAM of CG in FP16 over those of a device copy, Netflix (synthetic).",
-        metric="exact",
-        select={"where": {"x_kernel": "solve_cg"}, "column": "of_copy", "across": "max"},
+        metric="median",  # seconds are measured, once: no interval, no verdict
+        select={"where": {"x_kernel": "solve_cg"}, "column": "of_copy"},
         criterion=above(1.0), table=of_dram, evidence="synthetic",
     ),
 ]  # fmt: skip
