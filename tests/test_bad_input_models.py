@@ -27,7 +27,10 @@ FRAME = pd.DataFrame(
         "rating": TRAIN.values,
     }
 )
-NAN = Ratings(TRAIN.users, TRAIN.items, np.where(np.arange(TRAIN.nnz) == 3, np.nan, TRAIN.values), 12, 9)
+NAN, INF = (
+    Ratings(TRAIN.users, TRAIN.items, np.where(np.arange(TRAIN.nnz) == 3, wrong, TRAIN.values), 12, 9)
+    for wrong in (np.nan, np.inf)
+)
 EMPTY = Ratings([], [], [], 12, 9)
 
 PARAMETERS = {
@@ -145,6 +148,7 @@ FIT = {
         sparse.coo_array(([1.0, np.inf], ([0, 1], [0, 1]))), {}, ValueError, "rating inf is not a finite"),
     "empty": (EMPTY, {}, ValueError, "the training set is empty"),
     "nan": (NAN, {}, ValueError, "train: rating 3 is nan; remove it"),
+    "inf": (INF, {}, ValueError, "train: rating 3 is inf; remove it"),
     "epochs below 0": (TRAIN, {"epochs": -1}, ValueError, "epochs must be an integer from 0"),
     "half an epoch": (TRAIN, {"epochs": 0.5}, ValueError, "epochs must be an integer.*not 0.5"),
     "epochs of a word": (TRAIN, {"epochs": "all"}, ValueError, "epochs must be an integer.*not 'all'"),

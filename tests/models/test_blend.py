@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, SGD, Blend
-from gpumf.models import NotFittedError
 from gpumf.models.blend import convex_weights
 from support import ragged_ratings
 
@@ -81,18 +80,6 @@ def test_known_weights_are_used_as_they_are():
     np.testing.assert_array_equal(Blend(*told, weights=[0.5, 0.5]).predict([0, 0], [0, 1]), [2, 4])
 
 
-def test_blends_without_models_or_weights_are_refused():
-    with pytest.raises(ValueError, match="at least one model"):
-        Blend()
-    with pytest.raises(NotFittedError, match="call fit"):
-        Blend(Told(0)).predict([0], [0])
-    with pytest.raises(ValueError, match="'rmse' or 'mae'"):
-        convex_weights(np.ones((3, 2)), np.ones(3), "mse")
-    for weights in ([1.0], [0.5, 0.6], [-0.5, 1.5]):
-        with pytest.raises(ValueError, match="2 numbers from 0 of sum 1"):
-            Blend(Told(0), Told(0), weights=weights)
-
-
 def test_weights_of_nothing_or_of_no_numbers_are_refused():
     for predictions, values in (
         (np.ones((0, 2)), []),
@@ -110,8 +97,6 @@ def test_weights_of_nothing_or_of_no_numbers_are_refused():
         Blend(Told(np.zeros(0)), Told(np.zeros(0))).fit(nothing)
     with pytest.raises(ValueError, match="no ratings"):
         Blend(Told(np.zeros(0)), weights=[1]).score(nothing)
-    with pytest.raises(ValueError, match="2 numbers from 0 of sum 1"):
-        Blend(Told(0), Told(0), weights=[np.nan, 1])
     with pytest.raises(TypeError, match="not by Told"):
         Blend(Told(0), weights=[1]).recommend(0)
 

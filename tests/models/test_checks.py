@@ -3,49 +3,9 @@
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, ImplicitALS, NotFittedError
+from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf._util.validation import integer
 from gpumf.ratings import Ratings
-from support import MODELS
-
-
-@MODELS
-def test_wrong_use_gets_one_clear_error(model, sets):
-    train, test = sets
-    unfitted = model(4, solver="sequential")
-    for call in (
-        lambda: unfitted.predict(0, 0),
-        lambda: unfitted.recommend(0),
-        lambda: unfitted.score(test),
-        lambda: unfitted.save("x.npz"),
-        lambda: unfitted.fit(train, 1, warm_start=True),
-    ):
-        with pytest.raises(NotFittedError, match="fit"):
-            call()
-    with pytest.raises(TypeError, match="Ratings"):
-        unfitted.fit(np.eye(3))
-    with pytest.raises(ValueError, match="empty"):
-        unfitted.fit(train.select(np.zeros(train.nnz, bool)))
-    smaller = Ratings([0], [0], [1], 1, 1)
-    with pytest.raises(ValueError, match="other users or items"):
-        unfitted.fit(train, 1, validation=smaller)
-    for bad in (np.nan, np.inf):
-        values = train.values.copy()
-        values[5] = bad
-        broken = Ratings(train.users, train.items, values, train.n_users, train.n_items)
-        with pytest.raises(ValueError, match="rating 5"):
-            unfitted.fit(broken)
-    model_ = model(4, solver="sequential").fit(train, 1)
-    for users, items in ((train.n_users, 0), (0, -1)):
-        with pytest.raises(IndexError, match="positions must lie"):
-            model_.predict(users, items)
-    with pytest.raises(TypeError, match="integers"):
-        model_.predict(0.5, 1)
-    with pytest.raises(ValueError, match="other users or items"):
-        model_.score(smaller)
-    with pytest.raises(ValueError, match="same users and items"):
-        model_.fit(smaller, 1, warm_start=True)
-
 
 NUMBERLESS = [np.nan, np.inf, -np.inf, "1", True, 1e300]
 NOT_NUMBERS = [*NUMBERLESS, None]
@@ -95,14 +55,6 @@ def test_an_integer_is_one_that_kernels_take():
     for value in (2**31, 2**32 - 1, 0, 1.0, True, "1"):
         with pytest.raises(ValueError, match="factors must be an integer from 1 to 2147483647, not"):
             integer("factors", value, 1)
-
-
-@pytest.mark.parametrize("model", [ALS, SGD, ImplicitALS])
-def test_the_bounds_of_factors_are_those_that_a_model_has(model):
-    most = 300 if model is SGD else 2**31 - 3
-    for factors in (0, np.int64(0), most + 1):
-        with pytest.raises(ValueError, match=rf"^factors must be an integer from 1 to {most}, not {factors}$"):
-            model(factors)
 
 
 def test_numbers_of_numpy_are_told_as_numbers():

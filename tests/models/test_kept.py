@@ -66,14 +66,6 @@ def test_an_interrupted_training_keeps_the_best(noisy):
     assert len(model.history) == 10 and model.epoch == model.history.rmse.idxmin() < 9
 
 
-def test_what_is_kept_has_to_be_known(noisy):
-    train, held_out = noisy
-    with pytest.raises(ValueError, match="validation"):
-        ALS(2, device="cpu", biases=False).fit(train, 1, keep="best")
-    with pytest.raises(ValueError, match="'last' or 'best'"):
-        ALS(2, device="cpu", biases=False).fit(train, 1, held_out, keep="first")
-
-
 @pytest.mark.parametrize("biases", [True, False])
 @pytest.mark.parametrize("model", [ALS, SGD])
 def test_predictions_and_errors_are_clipped_alike(device, model, biases):

@@ -236,25 +236,6 @@ def test_a_user_without_a_training_rating_gets_the_popular_items_at_the_mean(dev
     }
 
 
-def test_wrong_use_of_rankings_gets_one_clear_error(sets):
-    train, test = sets
-    model = ALS(4, solver="sequential", biases=False).fit(train, 1)
-    other = Ratings([0], [0], [1], 1, 1)
-    for k in (0, -1, 2.5):
-        with pytest.raises(ValueError, match="k must be"):
-            model.recommend(0, k)
-        with pytest.raises(ValueError, match="k must be"):
-            model.evaluate_ranking(test, k)
-    with pytest.raises(ValueError, match="other users or items"):
-        model.evaluate_ranking(other)
-    with pytest.raises(ValueError, match="other users or items"):
-        model.recommend(0, seen=other)
-    with pytest.raises(ValueError, match="none of the users"):
-        model.evaluate_ranking(test, users=np.flatnonzero(test.by_user.counts == 0))
-    with pytest.raises(IndexError, match="positions must lie"):
-        model.recommend([0, train.n_users])
-
-
 def test_what_a_ranking_reads_is_copied_once_and_not_after_a_new_fit(launcher, monkeypatch):
     train = ragged_ratings(seed=0)
     model = ALS(4, device=launcher.name, biases=False).fit(train, 2)

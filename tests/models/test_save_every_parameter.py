@@ -4,6 +4,7 @@ import inspect
 from dataclasses import astuple
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
@@ -102,6 +103,7 @@ def test_a_stored_model_with_all_parameters_goes_on_as_if_it_had_not_been(model,
     fitted.save(tmp_path / "model.npz")
     loaded = model.load(tmp_path / "model.npz", device="cpu")
     assert loaded._parameters == fitted._parameters
+    pd.testing.assert_frame_equal(loaded.history, fitted.history)
     for name in ("mean", "scale"):
         assert getattr(loaded, name) == getattr(fitted, name)
     assert astuple(loaded.times) == astuple(fitted.times) and fitted.times.end_to_end > 0

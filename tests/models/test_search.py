@@ -31,13 +31,6 @@ def test_parameters_make_an_equal_model(model):
     assert eval(repr(model), vars(schedules) | {type(model).__name__: type(model)})._parameters == model._parameters
 
 
-@EACH
-def test_scikit_learn_clones(model):
-    clone = pytest.importorskip("sklearn.base").clone
-    copy = clone(model)
-    assert copy is not model and copy._parameters == model._parameters and copy.history is None
-
-
 def test_parameters_are_changed_or_refused_as_a_whole():
     model = ALS(3, device="cpu").fit(RATINGS, 1)
     with pytest.raises(ValueError, match="factors"):
