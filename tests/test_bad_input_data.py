@@ -99,6 +99,15 @@ FILES = {
     "duplicates": (TABLE + "8,10,3\n", {}, "line 5: user 8 rates item 10 again, first at .*line 3"),
     "one user": (TABLE.replace("7,", "8,", 1).replace("8,10,2.5", "8,12,2.5"), {}, "all ratings are by one user, 8"),
     "one rating": ("user,item,rating\n7,10,4\n", {}, "all ratings are by one user, 7"),
+    "underscores": (TABLE.replace("2.5", "1_000"), {}, "line 3: rating '1_000' is not a number"),
+    "blank id": (TABLE.replace("8,10", "  ,10"), {}, "line 3: the user id is missing"),
+    "line within quotes": ('user,item,rating\n"a\nb",2,3\nc,2,x\n', {}, "line 4: rating 'x' is not a number"),
+    "endless number": ('user,item,rating\n"a\nb",2,3\nc,2,inf\n', {}, "line 4: rating inf is not a finite number"),
+    "quote within the table": ('user,item,rating\n1,2,3\n"2,2,4\n3,2,5\n', {}, "line 3: 1 fields where 3 belong"),
+    "endless field": ('user,item,rating\n1,2,3\n"2' + "," * 200_000, {}, "line 3: field larger than field limit"),
+    "one name twice": ("user,item,rating,rating\n1,2,3,4\n", {}, "line 1: several columns 'rating' among"),
+    "Latin-1 unsaid": (
+        b"user,item,rating\nann,2,3\nM\xfcller,2,4\n", {}, r"line 3: user 'M\\udcfcller' is not UTF-8; convert"),
     "gzip truncated": (gzip.compress(TABLE.encode() * 50)[:-12], {}, "cannot be read.*complete"),
     "gzip of nothing": (gzip.compress(b""), {}, "is empty"),
     "gzip of its start alone": (b"\x1f\x8b", {}, "cannot be read"),
@@ -231,6 +240,8 @@ MAPPED = {
     "truncated": (npy(user=b"\x93NUMPY\1\0v\0"), {}, "user.npy"),
     "garbage": (npy(user=b"garbage"), {}, "user.npy"),
     "missing": (npy(user=None), {}, "user.npy"),
+    "Feather, batches": (
+        feathered(PLAIN, compression="uncompressed", chunksize=1), {}, "several record batches"),
     "Feather, compressed": (feathered(PLAIN, compression="lz4"), {}, "compressed"),
     "Feather, columns": (feathered({"a": [1]}, compression="uncompressed"), {}, "columns user, item, rating"),
     "Feather, types": (feathered(PLAIN | {"user": [0, 1]}, compression="uncompressed"), {}, "user is int64"),
@@ -286,6 +297,13 @@ ARRAYS = {
     "mask of another length": ((A, B, V), {"test_mask": np.ones(2, bool)}, "a test mask of 2"),
     "mask of numbers": ((A, B, V), {"test_mask": np.array([0, 5, 2])}, "test mask must be bool"),
     "scale": ((A, B, V), {"scale": (5, 1)}, "scale must be"),
+    "above the scale": ((A, B, [1, 5.5, 3]), {"scale": (1, 5)}, "row 1: rating 5.5 is off the scale 1 to 5"),
+    "below the scale": ((A, B, [1, 2, 0.5]), {"scale": (1, 5)}, "row 2: rating 0.5 is off the scale 1 to 5"),
+    "ratings beyond 32 bits": ((A, B, [1, 1e39, 3]), {}, r"row 1: rating 1e\+39 is beyond the range of 32 bits"),
+    "ids that floats do not tell apart": ((np.array([0, 2**24, 1], np.float32), B, V), {}, r"user id 1.6777216e\+07"),
+    "one user": (([7, 7], [1, 2], [3, 4]), {}, "all ratings are by one user, 7"),
+    "negative items": ((A, [0, 0, -1], V), {}, "row 2: negative item id -1"),
+    "none among ids": ((["a", None, "b"], B, V), {}, "row 1: the user id is missing"),
 }
 
 
@@ -313,6 +331,17 @@ POSITIONS = {
     "scale": (([0, 1], [0, 1], [1, 2], 2, 2), {"scale": (1, 2, 3)}, "scale must be"),
     "scale of words": (([0, 1], [0, 1], [1, 2], 2, 2), {"scale": ("a", "b")}, "scale must be"),
     "times": (([0, 1], [0, 1], [1, 2], 2, 2), {"times": ["a", "b"]}, "times must be numbers"),
+    "beyond 32 bits": ((np.array([0, 2**32]), [0, 1], [1, 2], 2, 2), {}, "number 1 is 4294967296"),
+    "items outside": (([0, 1], [2, 1], [1, 2], 2, 2), {}, "items must lie in 0..1; number 0 is 2"),
+    "objects": (([0, 1], [0, 1], np.array([1, None], object), 2, 2), {}, "values must be numbers, not object"),
+    "fewer values": (([0, 1], [0, 1], [1], 2, 2), {}, "one dimension"),
+    "two dimensions": (([[0, 1]], [[0, 1]], [[1, 2]], 2, 2), {}, "one dimension"),
+    "a fraction of users": (([0, 1], [0, 1], [1, 2], 2.0, 2), {}, "n_users must be an integer"),
+    "too many items": (([0, 1], [0, 1], [1, 2], 2, 2**31), {}, "n_items must be an integer"),
+    "a short mask": (([0, 1], [0, 1], [1, 2], 2, 2), {"test_mask": np.zeros(1, bool)}, "one dimension"),
+    "an infinite scale": (([0, 1], [0, 1], [1, 2], 2, 2), {"scale": (1, np.inf)}, "scale must be"),
+    "a scale without a lowest": (([0, 1], [0, 1], [1, 2], 2, 2), {"scale": (-np.inf, 5)}, "scale must be"),
+    "a scale of nothing": (([0, 1], [0, 1], [1, 2], 2, 2), {"scale": (np.nan, 5)}, "scale must be"),
 }
 
 
@@ -348,6 +377,10 @@ MEMORY = {
     "sparse, nan": (lambda: Ratings.from_scipy(sparse.csc_array([[np.nan, 1], [1, 0]])), DataError, "rating nan"),
     "sparse, twice": (
         lambda: Ratings.from_scipy(sparse.coo_array(([1, 2, 3], ([0, 0, 1], [0, 0, 1])))), DataError, "again"),
+    "split of none": (lambda: RATINGS.split(0), ValueError, "test must lie between 0 and 1, not 0"),
+    "frame, labels": (
+        lambda: Ratings.from_pandas(FRAME.set_axis(["x", "y", "z"]).assign(rating=[1, np.inf, 2])),
+        DataError, "row 'y'"),
     "split of all": (lambda: RATINGS.split(1), ValueError, "test must lie between 0 and 1, not 1"),
     "split of nan": (lambda: RATINGS.split(np.nan), ValueError, "test must lie between 0 and 1, not nan"),
     "split of a word": (lambda: RATINGS.split("half"), ValueError, "test must lie between 0 and 1, not 'half'"),

@@ -68,22 +68,6 @@ def test_times_go_along_with_ratings():
         Ratings.from_arrays([0, 1], [0, 1], [1, 2], times=[1])
 
 
-@pytest.mark.parametrize(
-    ("data", "error", "message"),
-    [
-        (np.eye(3), TypeError, "coo_array"),
-        ("ratings.csv", TypeError, "gpumf.read_ratings"),
-        (FRAME.rename(columns={"user": "who"}), DataError, "Ratings.from_pandas"),
-        (FRAME.assign(user=["a", None, "b"]), DataError, "row 1: the user id is missing"),
-        (FRAME.set_axis(["x", "y", "z"]).assign(rating=[1, np.inf, 2]), DataError, "row 'y'"),
-        (([0, 1], [0, 1], [1]), DataError, "give as many"),
-    ],
-)
-def test_other_data_are_refused_with_what_to_call(data, error, message):
-    with pytest.raises(error, match=message):
-        ratings_of(data)
-
-
 def test_other_tables_are_taken_in_known_positions():
     one = pd.DataFrame({"user": ["b", "b"], "item": [3, 7], "rating": [5, 4]})
     with pytest.raises(DataError, match="one user"):
@@ -184,9 +168,3 @@ def test_parquet_with_times(tmp_path):
     FRAME.to_parquet(tmp_path / "mine.parquet")
     ratings = read_ratings(tmp_path / "mine.parquet", time="timestamp")
     assert as_pairs(ratings) == PAIRS and ratings.times.tolist() == [5, 4, 6]
-
-
-@pytest.mark.parametrize("wrong", [{"delimiter": ",,"}, {"encoding": "klingon"}, {"time": "user"}])
-def test_wrong_words_about_a_file(tmp_path, wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        read_ratings(tmp_path / "mine.csv", **wrong)

@@ -191,22 +191,6 @@ def test_mapped_ratings_are_no_copies(tmp_path, how):
     assert map_ratings(tmp_path / "mine", n_items=9).n_items == 9
 
 
-@pytest.mark.parametrize(
-    ("change", "how", "message"),
-    [
-        ({"user": np.array([0, 1, 1])}, "npy", "user is int64 .* only int32"),
-        ({"rating": np.array([0, 1, 1.0])}, {}, "rating is float64"),
-        ({"user": np.array([0, -1, 1], np.int32)}, {}, "users must lie in"),
-        ({"user": np.array([], np.int32)}, "npy", "user is int32"),
-        ({}, {"compression": "lz4"}, "is compressed"),
-        ({}, {"chunksize": 2}, "several record batches"),
-    ],
-)
-def test_what_does_not_map_is_refused(tmp_path, change, how, message):
-    with pytest.raises(DataError, match=message):
-        map_ratings(saved(tmp_path / "mine", ARRAYS | change, how))
-
-
 def test_mapped_files_that_are_not_there(tmp_path):
     for path in (tmp_path, tmp_path / "none.feather"):
         with pytest.raises(DataError, match="user"):
