@@ -52,7 +52,7 @@ def test_only_launches_can_be_recorded(launcher):
         lambda: launcher.empty(4, np.float32),
         lambda: launcher.zeros(4, np.float32),
         lambda: launcher.to_numpy(array),
-        launcher.synchronize,
+        lambda: launcher.synchronize(),
         lambda: next(launcher.stream([np.zeros(4)], [0, 4])),
         lambda: launcher.time(lambda: None),
         lambda: launcher.recorded(lambda: None),

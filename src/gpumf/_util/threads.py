@@ -42,8 +42,8 @@ def count() -> int:
     ...     count()
     1
     """
-    wanted = _LIMIT.get() or _given() or cores()
-    return min([wanted, *_bounds()])
+    given, most = _settings(*map(os.environ.get, _VARIABLES))
+    return min(_LIMIT.get() or given or cores(), most)
 
 
 @contextmanager
@@ -119,17 +119,19 @@ def cores() -> int:
     return max(1, math.ceil(min(usable, _quota())))
 
 
-def _given():
-    text = os.environ.get("GPUMF_NUM_THREADS", "").strip()
-    if text and not (text.isdecimal() and int(text)):
-        raise ValueError(f"GPUMF_NUM_THREADS must be an integer from 1, not {text!r}")
-    return int(text) if text else None
+_VARIABLES = "GPUMF_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"
 
 
-def _bounds():
+@cache
+def _settings(given, *bounds):
+    """(threads asked for or None, the most that there may be), by the values of `_VARIABLES`."""
+    given = (given or "").strip()
+    if given and not (given.isdecimal() and int(given)):
+        raise ValueError(f"GPUMF_NUM_THREADS must be an integer from 1, not {given!r}")
     # OMP_NUM_THREADS may be a list, one for each level of nested loops.
-    texts = (os.environ.get(name, "").split(",")[0].strip() for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"))
-    return [int(text) for text in texts if text.isdecimal() and int(text)]
+    texts = ((text or "").split(",")[0].strip() for text in bounds)
+    most = min((int(text) for text in texts if text.isdecimal() and int(text)), default=math.inf)
+    return int(given) if given else None, most
 
 
 @cache

@@ -199,7 +199,6 @@ class CudaDevice(Recorder):
         return self._allocated(cupy.zeros, shape, dtype, asked=int(np.prod(shape)) * np.dtype(dtype).itemsize)
 
     def _allocated(self, allocate, *arguments, asked):
-        self._not_while_recording("allocate")
         try:
             return allocate(*arguments)
         except cupy.cuda.memory.OutOfMemoryError as error:
@@ -207,7 +206,6 @@ class CudaDevice(Recorder):
 
     def to_numpy(self, array, dtype=None):
         """A copy of a device array on the host, of another dtype if one is given; waits for what writes it."""
-        self._not_while_recording("copy to the host")
         dtype = array.dtype if dtype is None else dtype
         if not isinstance(array, cupy.ndarray) or array.nbytes < _STAGED:
             return cupy.asnumpy(array).astype(dtype, copy=False)
@@ -225,12 +223,10 @@ class CudaDevice(Recorder):
 
     def upload(self, values, there):
         """Copy a NumPy array into one of the device, both as they are."""
-        self._not_while_recording("copy to the device")
         there.set(values)
 
     def download(self, there, values):
         """Copy an array of the device into a NumPy array; waits for the kernels that write it."""
-        self._not_while_recording("copy to the host")
         there.get(out=values)
 
     @staticmethod
@@ -240,7 +236,6 @@ class CudaDevice(Recorder):
 
     def synchronize(self):
         """Wait for all launched work; errors of earlier launches are raised here."""
-        self._not_while_recording("wait")
         cupy.cuda.get_current_stream().synchronize()
 
     def stream(self, arrays, bounds):
@@ -257,7 +252,6 @@ class CudaDevice(Recorder):
 
     def _streamed(self, pieces):
         """As `stream`, for lists of arrays, of one length each, and of the types of the first."""
-        self._not_while_recording("copy")
         if pieces:
             longest = max(len(piece[0]) for piece in pieces)
             slots = [_Slot(self, pieces[0], longest) for _ in range(2)]
@@ -338,7 +332,6 @@ class CudaDevice(Recorder):
         -------
         float64 (repeats,)
         """
-        self._not_while_recording("take times")
         wait(self._modules.values())  # what is loaded meanwhile may wait for the device, and the device for it
         for _ in range(warmup):
             work()

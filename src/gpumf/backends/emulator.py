@@ -95,7 +95,8 @@ class Kernel:
 
     def __call__(self, grid, block, /, *arguments, shared=0, **named):
         arguments = self.signature.bind(arguments, named, np.ndarray)
-        grid, block = _three(grid), _three(block)
+        grid = (*(grid if isinstance(grid, tuple | list) else (grid,)), 1, 1)[:3]
+        block = (*(block if isinstance(block, tuple | list) else (block,)), 1, 1)[:3]
         if math.prod(block) > _MAX_THREADS or shared > _MAX_SHARED:
             raise DeviceError(
                 f"{self.name}: no GPU runs a block of {block} threads with {shared} bytes shared memory"
@@ -104,18 +105,25 @@ class Kernel:
 
     def _run(self, grid, block, arguments, shared):
         self.device.launched.add((self.source, self.name, self.defined))
-        arrays = {n: a for n, a in zip(self.signature.names, arguments, strict=True) if isinstance(a, np.ndarray)}
-        places = {name: array.__array_interface__["data"][0] for name, array in arrays.items()}
+        arrays, passed, values, behind = {}, [], [], []
         # An array is passed by its address, a scalar by value, each behind a pointer.
-        named = zip(self.signature.names, arguments, strict=True)
-        values = [np.array([places.get(name, value)]) for name, value in named]
-        behind = [value.__array_interface__["data"][0] for value in values]
-        order, trace = self.device.order(math.prod(grid))
+        for name, value in zip(self.signature.names, arguments, strict=True):
+            if isinstance(value, np.ndarray):
+                arrays[name], place = value, value.__array_interface__["data"][0]
+                passed.append((name.encode(), place, value.nbytes))
+                value = place
+            values.append(np.array([value]))
+            behind.append(values[-1].__array_interface__["data"][0])
+        if self.device.shuffle is None:
+            order, trace = {"cores": threads.count() if math.prod(grid) > 1 else 1}, None
+        else:
+            draws, trace = self.device.shuffle
+            order = {"cores": 1, "shuffled": 1, "seed": draws.getrandbits(32)}
         steps = np.empty(0 if trace is None else _MAX_STEPS, _STEP)
         launch = _Launch(
             **_functions(self.library, self.name),
             arguments=(ctypes.c_void_p * len(values))(*behind),
-            arrays=(_Array * len(arrays))(*[(n.encode(), places[n], a.nbytes) for n, a in arrays.items()]),
+            arrays=(_Array * len(arrays))(*passed),
             n_arrays=len(arrays),
             grid=grid,
             block=block,
@@ -150,10 +158,6 @@ def _run_all(launches):
         run()
 
 
-def _three(shape):
-    return (*(shape if isinstance(shape, tuple | list) else (shape,)), 1, 1)[:3]
-
-
 def _readable(steps, arrays, threads):
     """The steps of a launch with `threads` a block as a DataFrame, its columns as `EmulatorDevice.shuffled` says."""
     names, widths = list(arrays), np.array([a.itemsize for a in arrays.values()])
@@ -176,17 +180,17 @@ class EmulatorDevice(Recorder):
     ----------
     launched : set of (source, name, definitions) of the kernels that ran so far
     compile_seconds : spent on finding and compiling them
+    shuffle : (random draws, trace or None) while launches are `shuffled`, else None
     """
 
     name, xp = "emulator", np
 
     def __init__(self):
         self.launched, self.compile_seconds = set(), 0.0
-        self._shuffle, self._kernels = None, {}
+        self.shuffle, self._kernels = None, {}
 
     def array(self, values):
         """A copy of a NumPy array."""
-        self._not_while_recording("allocate")
         return np.array(values, order="C")
 
     def arrays(self, values):
@@ -195,19 +199,16 @@ class EmulatorDevice(Recorder):
 
     def empty(self, shape, dtype):
         """An array of NaN or -1, all bits set, which no kernel can take for a result of its own."""
-        self._not_while_recording("allocate")
         result = np.empty(shape, dtype)
         result.view(np.uint8).fill(0xFF)
         return result
 
     def zeros(self, shape, dtype):
         """An array of zeros."""
-        self._not_while_recording("allocate")
         return np.zeros(shape, dtype)
 
     def to_numpy(self, array, dtype=None):
         """A copy, of another dtype if one is given."""
-        self._not_while_recording("copy to the host")
         return np.array(array, dtype)
 
     @staticmethod
@@ -217,12 +218,10 @@ class EmulatorDevice(Recorder):
 
     def upload(self, values, there):
         """Copy a NumPy array into one of the device."""
-        self._not_while_recording("copy to the device")
         np.copyto(there, values)
 
     def download(self, there, values):
         """Copy an array of the device into a NumPy array."""
-        self._not_while_recording("copy to the host")
         np.copyto(values, there)
 
     @staticmethod
@@ -232,11 +231,9 @@ class EmulatorDevice(Recorder):
 
     def synchronize(self):
         """Nothing to wait for: a launch returns when it is done."""
-        self._not_while_recording("wait")
 
     def stream(self, arrays, bounds):
         """Yield the parts bounds[k]:bounds[k + 1] of NumPy arrays, copied, each valid until the next is asked for."""
-        self._not_while_recording("copy")
         for begin, end in pairwise(bounds):
             part = [np.array(array[begin:end]) for array in arrays]
             yield part
@@ -293,22 +290,14 @@ class EmulatorDevice(Recorder):
             ('read', 'write' or 'atomic'); attrs["kernel"] is its (source, name), attrs["defined"] its
             definitions as (name, value)
         """
-        before, self._shuffle = self._shuffle, (random.Random(seed), trace)
+        before, self.shuffle = self.shuffle, (random.Random(seed), trace)
         try:
             yield
         finally:
-            self._shuffle = before
-
-    def order(self, blocks):
-        """The cores and the order of a launch of so many blocks, and where its steps go."""
-        if self._shuffle is None:
-            return {"cores": threads.count() if blocks > 1 else 1}, None
-        draws, trace = self._shuffle
-        return {"cores": 1, "shuffled": 1, "seed": draws.getrandbits(32)}, trace
+            self.shuffle = before
 
     def time(self, work, repeats=10, warmup=2):
         """Seconds that each of `repeats` calls of work() takes, after warm-up."""
-        self._not_while_recording("take times")
         return seconds_of(work, repeats, warmup)
 
     @cached_property

@@ -60,15 +60,16 @@ class _Late:
         self._decorator, self._options, self._function = decorator, options, function
         # Read at import, as the function was: a file that is edited later has another digest.
         self._source = _digest(function.__code__.co_filename)
-        self._made, self._known = {}, set()
+        self._made, self._known = {}, {}
 
     def __call__(self, *arguments):
-        kind = _STATE.cached, _STATE.parallel, *map(_kind, arguments)
+        kind = _STATE.cached, _STATE.parallel, *_kinds(arguments)
         if kind not in self._known:
             _again_without_cache(lambda: self._compile(arguments))
-            self._known.add(kind)
-        with _on_threads(self._options[1].get("parallel")):
-            return self.compiled(*arguments)
+            self._known[kind] = self.compiled
+        if self._options[1].get("parallel"):
+            return _on_threads(self._known[kind], arguments)
+        return self._known[kind](*arguments)
 
     @property
     def compiled(self):
@@ -153,12 +154,15 @@ def _again_without_cache(work):
         return work()
 
 
-def _kind(value):
+def _kinds(values):
     """What tells types of Numba's apart, in a fraction of the time that `numba.typeof` takes."""
-    if isinstance(value, np.ndarray):
-        flags = value.flags
-        return value.dtype, value.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable
-    return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)
+    kinds = []
+    for value in values:
+        if isinstance(value, np.ndarray):
+            kinds.append((value.dtype, value.ndim, value.flags.num))
+        else:
+            kinds.append(_kinds(value) if isinstance(value, tuple) else type(value))
+    return tuple(kinds)
 
 
 def _ordered(value):
@@ -222,18 +226,15 @@ def _running_on_threads(made):
 
     @wraps(made)
     def run(*arguments):
-        with _on_threads(True):
-            return made(*arguments)
+        return _on_threads(made, arguments)
 
     return run
 
 
-@contextmanager
-def _on_threads(parallel):
-    """Have Numba run what this thread calls on `threads.count()` threads, or fewer where the user told it so."""
-    if not parallel or not _STATE.parallel:
-        yield
-        return
+def _on_threads(function, arguments):
+    """Have Numba run a function on `threads.count()` threads, or fewer where the user told it so."""
+    if not _STATE.parallel:
+        return function(*arguments)
     numba = sys.modules["numba"]
     before = numba.get_num_threads()
     # Numba's own threads, which it has where there is no OpenMP, end a process that uses them from two at a time.
@@ -243,7 +244,7 @@ def _on_threads(parallel):
         numba.set_num_threads(wanted)
     try:
         with turn:
-            yield
+            return function(*arguments)
     finally:
         if wanted < before:
             numba.set_num_threads(before)

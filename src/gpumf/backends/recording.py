@@ -11,6 +11,7 @@ work is recorded again, which costs about what launching it once from Python doe
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from gpumf.backends import DeviceError
 
@@ -27,6 +28,22 @@ class Recording:
 
     def __len__(self):
         return len(self.launches)
+
+
+_REFUSED = {
+    **dict.fromkeys(("array", "arrays", "empty", "zeros"), "allocate"),
+    **dict.fromkeys(("to_numpy", "download"), "copy to the host"),
+    "upload": "copy to the device",
+    "stream": "copy",
+    "synchronize": "wait",
+    "time": "take times",
+    "recorded": "record others",
+}
+"""What a device does not do while it records, by the names of its methods."""
+
+
+def _refuse(what, *_, **__):
+    raise DeviceError(f"a device cannot {what} while it records launches: do it before")
 
 
 class Recorder:
@@ -49,14 +66,14 @@ class Recorder:
         ------
         DeviceError : work allocates, copies, waits, takes times or records
         """
-        self._not_while_recording("record others")
         self._launches = []
+        before = {name: vars(self)[name] for name in _REFUSED if name in vars(self)}
+        vars(self).update({name: partial(_refuse, what) for name, what in _REFUSED.items()})
         try:
             replay = self._captured(work)
             return Recording(tuple(self._launches), replay)
         finally:
             self._launches = None
-
-    def _not_while_recording(self, what):
-        if self._launches is not None:
-            raise DeviceError(f"a device cannot {what} while it records launches: do it before")
+            for name in _REFUSED:
+                del vars(self)[name]
+            vars(self).update(before)

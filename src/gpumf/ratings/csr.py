@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,7 +76,7 @@ class CompressedRows:
     indices: np.ndarray
     values: np.ndarray
 
-    @property
+    @cached_property
     def n_rows(self) -> int:
         """How many rows there are, empty ones among them.
 
