@@ -17,7 +17,6 @@ from gpumf.ratings import Ratings
 pytestmark = pytest.mark.slow
 
 EPOCHS = 10
-KILLS = int(os.environ.get("GPUMF_KILLS", "0"))
 
 
 @pytest.fixture(scope="module")
@@ -43,31 +42,37 @@ def model():
     return ALS(4, 0.1, device="cpu", solver="parallel")
 
 
-def slowly(row):
-    """An epoch takes long enough to be hit."""
-    time.sleep(0.15)
-    return False
-
-
 @contextmanager
-def killing(client, seconds, rng):
-    """Kill one of the workers after each of so many seconds, while the body runs; the list of those killed."""
+def killing(client, folder, epochs, rng):
+    """A function for `stop`, at which training waits once in each of these epochs until a worker is killed.
+
+    Gives the function, and the list of those killed.
+    """
     killed, over = [], threading.Event()
 
+    def stop(row):
+        at, done = folder / f"{row['epoch']}", folder / f"{row['epoch']} killed"
+        if row["epoch"] in epochs and not at.exists():
+            at.touch()
+            while not done.exists():
+                time.sleep(0.01)
+        return False
+
     def run():
-        for wait in seconds:
-            if over.wait(wait):
-                return
-            pids = client.run(os.getpid, on_error="ignore")
-            if pids:
-                victim = pids[sorted(pids)[int(rng.integers(len(pids)))]]
-                os.kill(victim, signal.SIGKILL)
-                killed.append(victim)
+        for epoch in epochs:
+            while not (folder / f"{epoch}").exists():
+                if over.wait(0.01):
+                    return
+            pids = client.run(os.getpid)
+            victim = pids[sorted(pids)[int(rng.integers(len(pids)))]]
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
+            (folder / f"{epoch} killed").touch()
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        yield killed
+        yield stop, killed
     finally:
         over.set()
         thread.join()
@@ -81,20 +86,16 @@ def same(made, undisturbed):
 
 
 def test_after_kills_training_goes_on_from_the_checkpoint_to_the_same_end(cluster, ratings, undisturbed, tmp_path):
-    """One while it trains, another one soon after, mostly while the first is recovered from."""
     path = tmp_path / "checkpoint.npz"
-    with killing(cluster, [1.0, 0.7], np.random.default_rng(1)) as killed:
-        made = fit(
-            model(), ratings, EPOCHS, ratings, client=cluster, stop=slowly, checkpoint=path, every=2, attempts=6
-        )
-    assert killed
+    with killing(cluster, tmp_path, [3, 5], np.random.default_rng(1)) as (stop, killed):
+        made = fit(model(), ratings, EPOCHS, ratings, client=cluster, stop=stop, checkpoint=path, every=2, attempts=6)
+    assert len(killed) == 2 and not path.exists()
     same(made, undisturbed)
-    assert not path.exists()
 
 
-def test_without_a_checkpoint_it_starts_again(cluster, ratings, undisturbed):
-    with killing(cluster, [0.6], np.random.default_rng(2)) as killed:
-        made = fit(model(), ratings, EPOCHS, ratings, client=cluster, stop=slowly)
+def test_without_a_checkpoint_it_starts_again(cluster, ratings, undisturbed, tmp_path):
+    with killing(cluster, tmp_path, [2], np.random.default_rng(2)) as (stop, killed):
+        made = fit(model(), ratings, EPOCHS, ratings, client=cluster, stop=stop)
     assert len(killed) == 1
     same(made, undisturbed)
 
@@ -125,17 +126,3 @@ def test_a_damaged_checkpoint_is_said_to_be_one(tmp_path, ratings):
     path.write_bytes(b"PK and nothing more")
     with pytest.raises(ValueError, match="is not a saved model"):
         read(path, model(), ratings)
-
-
-@pytest.mark.skipif(not KILLS, reason="GPUMF_KILLS says how many workers to kill at random points")
-def test_many_kills(cluster, ratings, undisturbed, tmp_path):
-    rng, done = np.random.default_rng(int(os.environ.get("GPUMF_SEED", "0"))), 0
-    while done < KILLS:
-        waits = rng.uniform(0.1, 3, 3)
-        path = tmp_path / "checkpoint.npz"
-        with killing(cluster, waits, rng) as killed:
-            made = fit(
-                model(), ratings, EPOCHS, ratings, client=cluster, stop=slowly, checkpoint=path, every=2, attempts=20
-            )
-        same(made, undisturbed)
-        done += len(killed)

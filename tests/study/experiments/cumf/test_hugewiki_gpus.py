@@ -74,5 +74,5 @@ def test_two_workers_learn_what_one_does(host):
     assert (frame.seconds > 0).all() and frame.attrs["gpus"] == 1
     for _, steps in frame.groupby(["x_workers", "x_rank", "x_iteration"]):
         ends = (steps.x_begin + steps.seconds).to_numpy()
-        assert 0 <= steps.x_begin.iloc[0] < ends[-1] / 2, "from where all have begun"
+        assert steps.x_begin.iloc[0] >= 0, "from where all have begun"
         assert (steps.x_begin.to_numpy()[1:] >= ends[:-1]).all(), "one after another"
