@@ -17,6 +17,7 @@ WRONG = {
         "factors": [*NOT_INTEGERS, None, 303],
         "regularization": [*NUMBERLESS, 0, -1],
         "weighted": [1, "no"],
+        "init": ["zeros", 1, None],
         "threads": [0, -1, 1.5, True, "8"],
         "cg_steps": NOT_INTEGERS,
         "cg_tolerance": [*NOT_NUMBERS, -0.1, 1],

@@ -20,6 +20,16 @@ def test_initial_factors_start_near_the_mean(sets):
     assert abs((p @ q.T).mean()) < 0.1
 
 
+@pytest.mark.parametrize("model", [ALS, SGD])
+def test_initial_factors_of_the_unit_interval_are_the_same_for_every_mean(model, sets):
+    train, _ = sets
+    users, _ = model(5, biases=False, init="unit", device="cpu").initial_factors(train)
+    centred = Ratings(train.users, train.items, train.values - 9, train.n_users, train.n_items)
+    again, _ = model(5, biases=False, init="unit", device="cpu").initial_factors(centred)
+    assert 0 <= users.min() < 0.01 and 0.99 < users.max() < 1
+    np.testing.assert_array_equal(users, again)
+
+
 @pytest.mark.parametrize(("mean", "low", "high"), [(4.0, 0, 4 / 3), (0.0, -0.5, 0.5), (-1.0, -1 / 3, 1 / 3)])
 def test_initial_factors_fill_their_interval(mean, low, high):
     made, margin = uniform_factors(200, 9, mean, key=7), (high - low) / 100

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from gpumf._util.threads import obeys_threads
-from gpumf._util.validation import brief, flag, integer, number
+from gpumf._util.validation import brief, choice, flag, integer, number
 from gpumf.models.explain import Explaining
 from gpumf.models.factorization import Factorization
 from gpumf.models.fold_in import of_rated_items, solved_users
@@ -61,6 +61,7 @@ class _LeastSquares(Factorization):
         regularization: float | None = None,
         *,
         biases: bool | Literal["damped"] = "damped",
+        init: Literal["mean", "unit"] = "mean",
         clip: bool = True,
         weighted: bool | None = None,
         solver: str | None = None,
@@ -85,6 +86,7 @@ class _LeastSquares(Factorization):
             raise ValueError("regularization must be positive: a row with fewer ratings than factors has no solution")
         if cg_steps is None:
             cg_steps = self._solvers[self.solver].cg_steps
+        self.init = choice("init", init, "mean", "unit")
         self.weighted = not self._damped if weighted is None else flag("weighted", weighted)
         self.cg_steps = integer("cg_steps", cg_steps, 1)
         self.cg_tolerance = number("cg_tolerance", cg_tolerance, least=0, below=1)
@@ -221,6 +223,7 @@ class ALS(_LeastSquares):
         which biases=True count as two, and the solvers on CPUs up to 300; `dense` and `dense_cuda` take any number
     regularization : > 0, by default 1 with damped biases, else 0.15
     biases : 'damped', fixed before the factors are learned; True, learned with them; or False
+    init : without biases, 'mean' for initial inner products near the mean rating, or 'unit' for factors of [0, 1)
     clip : bool, clip predictions to the rating scale, and errors with them, see `Factorization`; by default they are
     weighted : bool, `regularization` times the row's number of ratings (ALS-WR) in the place of lambda; by default
         unless biases are damped
@@ -287,7 +290,8 @@ class ALS(_LeastSquares):
 
     @property
     def _parameters(self):
-        return super()._parameters | {"weighted": self.weighted, "biases": self.biases, "clip": self.clip}
+        own = {"weighted": self.weighted, "biases": self.biases, "init": self.init, "clip": self.clip}
+        return super()._parameters | own
 
 
 class ImplicitALS(Explaining, _LeastSquares):

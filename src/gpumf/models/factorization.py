@@ -76,6 +76,7 @@ class Factorization(Model):
     _arrays = "user_factors", "item_factors"
     _remedy = "raise regularization, or scale the ratings down"
     biases: bool | str = False
+    init: str = "mean"
     _max_factors = MAX_FACTORS
     _standard: Damped | None = None  # of the training set of a model with damped biases
 
@@ -191,8 +192,8 @@ class Factorization(Model):
     def initial_factors(self, train: Ratings) -> tuple[Any, Any]:
         """Random factors, uniform on [0, 2 sqrt(mean / f)), so that inner products start near the mean rating.
 
-        For a mean of 4 and 16 factors that is the thesis's [0, 1) (section 6.2.1). The same for every kernel and
-        device. A mean that is not positive, as of ratings counted from theirs, gets factors centred on zero. With
+        For a mean of 4 and 16 factors that is the thesis's [0, 1) (section 6.2.1), as with init='unit' always. The
+        same for every kernel and device. A mean that is not positive, as of ratings counted from theirs, gets factors centred on zero. With
         biases, these are zero, and so are the factors of users and items without a rating: the mean is predicted.
 
         Returns
@@ -246,7 +247,7 @@ class Factorization(Model):
 
     def _target_mean(self, train):
         """The mean of what the inner products of known users and items are to be."""
-        return 0.0 if self.biases else train.mean
+        return 0.0 if self.biases else self.factors / 4 if self.init == "unit" else train.mean
 
     def _as_trained(self, ratings):
         """The ratings as the start of a solver's problem counts them."""

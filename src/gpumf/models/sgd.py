@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from gpumf._util.threads import obeys_threads
-from gpumf._util.validation import brief, flag, integer, number
+from gpumf._util.validation import brief, choice, flag, integer, number
 from gpumf.models.als import ALS, DAMPED
 from gpumf.models.early_stopping import Ending
 from gpumf.models.factorization import Factorization
@@ -81,6 +81,7 @@ class SGD(Factorization):
     item_bias_regularization : >= 0, of the items' biases where it is not that of the users'
     biases : 'damped', fixed before the factors are learned; True, learned from zero; 'baseline', baseline predictors
         that stay as they are (esgd, section 4); False
+    init : without biases, 'mean' for initial inner products near the mean rating, or 'unit' for factors of [0, 1)
     init_std : standard deviation of the initial factors of a model with biases; by default 0.4 / sqrt(factors) with
         damped biases, else 0.1, with which predictions for who has few ratings keep noise that grows with the number
         of factors. Without effect on `esgd` and `cu2rec`, where they have initial factors of their own
@@ -140,6 +141,7 @@ class SGD(Factorization):
         bias_regularization: float | None = None,
         item_bias_regularization: float | None = None,
         biases: bool | Literal["damped", "baseline"] = "damped",
+        init: Literal["mean", "unit"] = "mean",
         init_std: float | None = None,
         clip: bool = True,
         schedule: schedules.Schedule | dict[str, Any] = _CONSTANT,
@@ -177,6 +179,7 @@ class SGD(Factorization):
         self.item_bias_regularization = least(
             "item_bias_regularization", item_bias_regularization, self.bias_regularization
         )
+        self.init = choice("init", init, "mean", "unit")
         self.init_std = None if init_std is None else number("init_std", init_std, above=0)
         self.schedule = schedules.from_dict(schedule)
         _ = self.options  # raises where they are wrong
@@ -285,6 +288,7 @@ class SGD(Factorization):
             "bias_regularization": self.bias_regularization,
             "item_bias_regularization": self.item_bias_regularization,
             "biases": self.biases,
+            "init": self.init,
             "init_std": self.init_std,
             "clip": self.clip,
             "schedule": schedules.to_dict(self.schedule),

@@ -58,7 +58,7 @@ def run(data, factors, iterations, repeats, steps):
     ----------
     data : name of a data set; its official training set, where it has one
     factors : list of int
-    iterations : dict, 'cpu' and 'cuda' -> [few, more]
+    iterations : dict, 'cpu' and 'cuda', or one of them, -> [few, more]
     repeats : int, of each fit, after one that loads and compiles
     steps : int, of conjugate gradient in a half-sweep
 
@@ -72,7 +72,8 @@ def run(data, factors, iterations, repeats, steps):
     matrix, rows = _confidences(train), []
     for f in factors:
         for model, solver, device in tqdm(PROGRAMS, desc=f"peers_als, {f} factors", leave=False):
-            if device == "cuda" and not (backends.available() and (model != PEER or _gpu_of_peer())):
+            usable = device == "cpu" or (backends.available() and (model != PEER or _gpu_of_peer()))
+            if device not in iterations or not usable:
                 continue
             fit, where = (_peer, device) if model == PEER else (_ours, solver)
             for repeat in range(-1, repeats):

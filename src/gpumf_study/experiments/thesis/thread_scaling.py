@@ -387,13 +387,6 @@ def _claims():
             evidence="synthetic",
             table=best,
         )
-        yield Claim(
-            f"thesis-newer-gpus-{name}-unbounded",
-            "thesis",
-            "Section 7.1",
-            f"The same, with as many registers as the kernel in {name} memory asks for.",
-            missing="a recording of the kernel without a minimum of blocks, which makes it spill registers",
-        )
 
 
 CLAIMS = list(_claims())

@@ -10,7 +10,7 @@ import pytest
 from gpumf import ALS
 from gpumf.backends.occupancy import KEPLER, active_blocks
 from gpumf_study.experiments import _published
-from gpumf_study.experiments.thesis import thread_scaling
+from gpumf_study.experiments.thesis import register_bounds, thread_scaling
 from outcomes import assert_drawn
 from support import KERNELS, ragged_ratings
 
@@ -101,6 +101,21 @@ def test_asking_for_more_shared_memory_changes_no_factor(launcher):
         factors.append([launcher.to_numpy(side).copy() for side in trainer.factors()])
     for with_less, with_more in zip(*factors, strict=True):
         np.testing.assert_array_equal(with_less, with_more)
+
+
+def test_kernels_without_a_minimum_of_blocks_learn_the_same(launcher, tmp_path):
+    file = register_bounds.without_bounds(tmp_path)
+    text = file.read_text(encoding="utf-8")
+    assert text.count("__launch_bounds__(MAX_THREADS)") == 2 and "(MAX_THREADS, " not in text
+    model = ALS(16, solver=register_bounds.GLOBAL, device=launcher.name, biases=False, seed=0)
+    factors = []
+    for kernel in (None, launcher.kernel(file, register_bounds.GLOBAL, FACTORS=16)):
+        trainer = model.make_solver(ragged_ratings(seed=3))
+        trainer._kernel = kernel or trainer._kernel
+        trainer.epoch(0)
+        factors.append([launcher.to_numpy(side).copy() for side in trainer.factors()])
+    for bounded, free in zip(*factors, strict=True):
+        np.testing.assert_array_equal(bounded, free)
 
 
 def test_a_block_that_occupies_goes_when_told_or_gives_up(launcher):
