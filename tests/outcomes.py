@@ -9,7 +9,6 @@ from matplotlib.container import Container
 from matplotlib.lines import Line2D
 
 from gpumf_study import experiments
-from gpumf_study import figure_style as style
 from gpumf_study.claims import verdict
 
 NOT_CHOSEN = rcParamsDefault["axes.prop_cycle"].by_key()["color"]
@@ -35,14 +34,6 @@ def lines(axis):
 
 # How labels of axes begin, and the column of a frame that they name, unless they say 'above' what.
 NAMED = {"CUDA threads": "threads", "test MAE": "mae", "test RMSE": "rmse", "epochs": "epoch", "factors": "factors"}
-
-
-def assert_drawn(figure, result, axes):
-    """That a figure has so many axes, with labels and data, and says once it is saved where it was recorded."""
-    figure = style.save(figure, result)
-    assert_shows(figure, result.frame)
-    assert len(figure.axes) == axes and figure.get_supxlabel().startswith("Recorded on a GPU")
-    assert all(axis.get_xlabel() and axis.has_data() for axis in figure.axes)
 
 
 def assert_shows(figure, frame):

@@ -14,7 +14,6 @@ from gpumf._util import threads
 from gpumf.backends import compile
 from gpumf.backends.cpu import als, reference, sgd
 from gpumf.solvers.sgd_partition import shuffled_blocks
-from gpumf_study.experiments.gpumf import cpu_baselines
 from support import ragged_ratings, random_factors
 
 
@@ -197,15 +196,6 @@ def test_more_blocks_than_rows_and_ratings_that_diverge():
     assert model.fit(ratings, 3, ratings).history.rmse.iloc[-1] < model.history.rmse[0]
     with pytest.raises(DivergedError):
         SGD(16, learning_rate=10, solver="ordered", device="cpu", biases=False).fit(ratings, 20)
-
-
-def test_the_baselines_learn_the_same():
-    frame = cpu_baselines.run(**cpu_baselines.PROFILES["smoke"])
-    mae = frame.pivot(index="repeat", columns=["model", "variant", "solver"], values="value")
-    without = mae["ALS", cpu_baselines.PLAIN]
-    assert np.allclose(without.T, without["plain C"], atol=1e-4)
-    for variant in (cpu_baselines.PLAIN, "biases"):
-        assert np.allclose(mae["SGD", variant, "ordered"], mae["SGD", variant, "plain C"], atol=1e-4)
 
 
 def test_a_cxx_that_is_no_command_is_one_clear_error(monkeypatch):

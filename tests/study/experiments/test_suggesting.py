@@ -9,7 +9,6 @@ import pytest
 from gpumf import suggestion
 from gpumf_study import results
 from gpumf_study.experiments import _expected, suggesting
-from outcomes import word
 
 TRUE = {"ALS": (-12.0, 0.5, 0.25, 1.0), "SGD": (-13.0, 1.0, 0.5, -0.5)}
 SIZES = {"a": (900, 1700), "b": (25_000, 100), "c": (6000, 3700), "d": (400, 90)}
@@ -72,44 +71,8 @@ def test_the_sooner_version_of_a_model_counts_and_one_that_did_not_arrive_does_n
     assert _expected.named(nobody).empty
 
 
-def test_the_thesiss_versions_are_of_no_account():
-    published = timed().assign(variant="published", seconds=1.0)
-    both = pd.concat([timed(), published], ignore_index=True)
-    pd.testing.assert_frame_equal(_expected.expected(both), _expected.expected(timed()))
-
-
-def test_the_file_says_what_was_measured_and_how_well_it_tells(store):
-    fit = written(store, timed())
-    assert fit["settings"] == 24 and fit["told"] == fit["accuracy"] == 1 and fit["majority"] < 1
-    assert fit["measured"]["users"] == [400, 25_000] and fit["measured"]["factors"] == [8, 128]
-    assert fit["measured"]["density"] == [0.01, 0.1]
-    assert fit["solvers"]["SGD"]["fast"]["weights"] == pytest.approx(TRUE["SGD"])
-    assert fit["solvers"]["ALS"]["tensor_core"]["within"] == pytest.approx(1) and len(fit["sha256"]) == 64
-    worse = written(store, timed(turned="ad"))
-    assert worse["told"] < 1 and worse["accuracy"] < worse["told"] and worse["solvers"]["SGD"]["fast"]["within"] > 2
-
-
-def test_the_file_names_the_options_that_were_timed(store):
-    fit = written(store, timed(extra=[("SGD", "hogwild")]))
-    options = {kernel: of["options"] for kernel, of in fit["solvers"]["SGD"].items()}
-    assert options == {"fast": {}, "hogwild": suggesting._OPTIONS["hogwild"]} and options["hogwild"]["threads"] > 0
-
-
 def test_one_data_set_alone_says_nothing_of_others(store):
     alone = timed().query("data == 'a'")
     assert _expected.expected(alone).expected.isna().all() and _expected.named(alone).empty
     fit = written(store, alone)
     assert fit["told"] > 0 and np.isnan(fit["accuracy"]) and np.isnan(fit["solvers"]["ALS"]["tensor_core"]["within"])
-
-
-@pytest.mark.parametrize(
-    ("name", "frame", "expected"),
-    [
-        ("suggest-sooner", timed(), "inconclusive"),
-        ("suggest-sooner", timed().query("data == 'a'"), "missing"),
-        ("suggest-seconds", timed(), "measured"),
-        ("suggest-seconds", timed().query("data == 'a'"), "missing"),
-    ],
-)
-def test_a_word_follows_from_the_numbers(name, frame, expected):
-    assert word(name, frame) == expected

@@ -1,6 +1,5 @@
 """Tuned parameters: where they come from, and what does not change them."""
 
-import tomllib
 from pathlib import Path
 
 import pandas as pd
@@ -19,18 +18,6 @@ def test_tuned_parameters_are_those_of_the_recorded_search_and_others_serve_sets
     assert tuning.chosen(tuning.PARAMETERS, "ml-100k", "ALS") == {"regularization": 0.1}
     with pytest.raises(ValueError, match="none of SGD for 'jester-1'"):
         tuning.chosen({"jester-1": {"ALS": {}}}, "jester-1", "SGD")
-
-
-def test_the_best_of_a_search_is_written_and_serves_the_other_parts_of_a_set(store):
-    search = pd.concat([searched(als=0.05), searched("jester-synthetic", als=0.09)])
-    machine = {"data": "jester-1", "model": "RBM", "x_varied": "learning_rate", "repeat": 0, "metric": "mae"}
-    search = pd.concat([search, pd.DataFrame([machine | {"x_learning_rate": 0.2, "value": 0.7}])])
-    written = tomllib.loads(tuning.text(store("parameter_search", search)))
-    assert written["parameters"]["jester-1"]["ALS"] == {"regularization": 0.05}
-    assert written["parameters"]["jester-synthetic"]["ALS"] == {"regularization": 0.09}
-    assert written["parameters"]["jester-synthetic"]["SGD"] == {"regularization": 0.06, "learning_rate": 0.016}
-    assert written["parameters"]["jester-synthetic"]["RBM"] == {"learning_rate": 0.2}
-    assert written["from"]["device"] == results.REFERENCES[0] and len(written["from"]["sha256"]) == 64
 
 
 def test_what_was_measured_since_changes_no_run(store):

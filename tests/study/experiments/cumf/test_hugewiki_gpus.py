@@ -21,23 +21,6 @@ def rows(workers, seconds, rmse, iteration=1):
     ]
 
 
-def test_an_iteration_ends_with_its_last_worker():
-    frame = pd.DataFrame([*rows(1, 8.0, 0.6), *rows(4, 2.0, 0.6), *rows(4, 2.0, 0.5, iteration=2)], columns=COLUMNS)
-    table = hugewiki_gpus.summary(frame)
-    assert table.seconds.to_dict() == {1: 9.0, 4: 2.25}
-    assert table.speed_up.to_dict() == {1: 1.0, 4: 4.0} and table.efficiency.to_dict() == {1: 1.0, 4: 1.0}
-    assert table.rmse.to_dict() == {1: 0.6, 4: 0.5}
-    assert table["solve users"].to_dict() == {1: 6.75, 4: 1.6875}
-    left, right = hugewiki_gpus.figure(frame).axes
-    bars = {
-        bars.get_label(): [(bar.get_y() + 0.4, bar.get_x(), bar.get_width()) for bar in bars]
-        for bars in left.containers
-    }
-    assert bars["gather users"] == [(0, 1.5, 0.5), (1, 1.5, 0.5), (2, 1.5, 0.5), (3, 1.6875, 0.5625)]
-    measured, shared = right.lines
-    assert list(measured.get_ydata()) == [9.0, 2.25] == list(shared.get_ydata())
-
-
 def test_what_gpus_gain_is_measured_by_iterations():
     frame = pd.DataFrame(
         [row for k in (1, 2, 3) for n in (1, 2) for row in rows(n, 8.0 / n, 0.5, k)], columns=COLUMNS

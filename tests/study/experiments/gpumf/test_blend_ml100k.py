@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from gpumf_study import figure_style as style
-from gpumf_study import schema
 from gpumf_study.experiments.gpumf import blend_ml100k
 from outcomes import labelled
 
@@ -19,28 +18,6 @@ def blends():
     }
     kernels = dict.fromkeys(blend_ml100k.MODELS, "sequential")
     return blend_ml100k.run("ml-100k-synthetic", 2, grids, {"RBM": 6, "SGD": 8, "ALS": 4}, kernels, 2)
-
-
-@pytest.mark.slow
-def test_models_and_weights_are_chosen_on_held_out_training_ratings_alone(blends):
-    blends = schema.validated(blends).query("metric == 'rmse'")
-    assert set(blends.x_fold) == {0, 1}
-    for _, fold in blends.groupby("x_fold"):
-        choices, tests = (fold[fold.x_step == step] for step in ("choice", "test"))
-        for name in blend_ml100k.MODELS:
-            best = choices.loc[choices[choices.model == name].value.idxmin()]
-            judged = tests[tests.model == name]
-            assert len(judged) == 2 and (judged.epoch == best.epoch).all()
-            key = "x_learning_rate" if name == "RBM" else "x_regularization"
-            assert (judged[key] == best[key]).all()
-        for names in blend_ml100k.BLENDS:
-            blended = fold[fold.model == " + ".join(names)]
-            weights = blended[[f"x_weight_{name}" for name in names]]
-            assert weights.sum(axis=1).to_numpy() == pytest.approx(1)
-            assert len(blended) == 3 and (weights.nunique() == 1).all(), "of the held-out ratings"
-            of_parts = choices[choices.model.isin(names)].groupby("model")
-            best = choices.loc[of_parts.value.idxmin(), "value"].min()
-            assert blended[blended.x_step == "choice"].value.item() <= best + 1e-6
 
 
 def test_blends_are_summed_up_over_folds_and_seeds_and_drawn(blends, stored):

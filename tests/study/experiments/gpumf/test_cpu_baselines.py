@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from cases import order_of
@@ -12,20 +11,7 @@ from gpumf.backends.cpu import reference
 from gpumf_study import schema
 from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf import cpu_baselines
-from outcomes import word
 from support import ragged_ratings, random_factors
-
-
-def test_solvers_are_compared_with_plain_c_of_their_model():
-    of = {("ALS", "plain C"): 2.0, ("ALS", "sequential"): 1.0, ("SGD", "plain C"): 4.0, ("SGD", "ordered"): 6.0}
-    of[("SGD", "sequential")] = 40.0
-    rows = [(*name, k, seconds * (1 + k / 100)) for name, seconds in of.items() for k in range(3)]
-    frame = pd.DataFrame(rows, columns=["model", "solver", "repeat", "seconds"]).assign(variant=cpu_baselines.PLAIN)
-    claims = {claim.id: claim.estimate(frame).value for claim in cpu_baselines.CLAIMS}
-    assert claims["als-cpu-baseline"] == 0.5 and claims["sgd-cpu-baseline"] == 1.5
-    assert word("sgd-cpu-once-each", frame) == "replicated"
-    (axis,) = cpu_baselines.figure(frame).axes
-    assert len(axis.get_yticklabels()) == 5
 
 
 @pytest.mark.parametrize("biases", [False, True])

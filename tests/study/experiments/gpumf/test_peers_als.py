@@ -6,10 +6,9 @@ from types import SimpleNamespace
 
 import pandas as pd
 
-from gpumf_study import figure_style as style
 from gpumf_study import schema
 from gpumf_study.experiments.gpumf import peers_als as experiment
-from outcomes import labelled, word
+from outcomes import word
 from support import ragged_ratings
 
 
@@ -33,11 +32,6 @@ def test_an_iteration_is_what_more_of_them_take_more():
         assert word("peers-als-gpu-64", fits(ours, apart=apart, x_cg_steps=3)) == said
     assert word("peers-als-cores-64", fits(1.0, x_cg_steps=3)) == "missing"
     assert word("peers-als-gpu-64", fits(1.0)) == "missing", "the programs made other steps"
-
-
-def test_iterations_are_drawn(stored):
-    frame = fits(0.5)
-    assert labelled(style.save(experiment.figure(frame), stored(frame)))
 
 
 def test_all_programs_make_as_many_steps_of_conjugate_gradient(monkeypatch):

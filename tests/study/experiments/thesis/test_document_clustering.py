@@ -5,55 +5,13 @@ from importlib import metadata
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.sparse import coo_matrix
 
 from gpumf_study import schema
 from gpumf_study.experiments.thesis import document_clustering as experiment
-from outcomes import word
 
 TOPICS = {"sport": "goal team match league coach", "money": "bank stock share profit dividend"}
-
-
-def found(apart=0.0, **nmi):
-    """A frame with these values of nmi, by method, on Reuters; three seeds, `apart` from each other."""
-    rows = [
-        ("reuters-r8", method, seed, nmi.get(method.split()[-1].replace("-", ""), 0.5) + apart * (seed - 1))
-        for method in experiment.METHODS
-        for seed in range(3)
-    ]
-    return pd.DataFrame(rows, columns=["data", "variant", "repeat", "value"])
-
-
-@pytest.mark.parametrize(
-    ("nmi", "apart", "expected"),
-    [(0.7, 0.0, "replicated"), (0.3, 0.0, "not replicated"), (0.52, 0.1, "inconclusive")],
-)
-def test_factors_are_held_to_words_and_to_the_svd(nmi, apart, expected):
-    for model in experiment.MODELS:
-        for against in ("words", "svd"):
-            name = f"thesis-document-clustering-{model.lower()}-{against}-reuters-r8"
-            assert word(name, found(apart, **{model: nmi})) == expected
-    assert word("thesis-document-clustering-als-words-reuters-r8", found(0.01, ImplicitALS=0.9)) == "inconclusive"
-    assert word("thesis-document-clustering-als-svd-reuters-r8", found(0.01, TFIDF=0.9)) == "inconclusive"
-    assert word("thesis-document-clustering-als-words-20newsgroups", found()) == "missing"
-
-
-def test_medians_over_repeats_are_summed_up_and_drawn():
-    (table,) = experiment.summary(found(0.1, SVD=0.7)).to_dict("records")
-    assert table["truncated SVD"] == pytest.approx(0.7) and table["ALS"] == pytest.approx(0.5)
-    both = pd.concat([found(), found().assign(data="20newsgroups")])
-    figure = experiment.figure(both)
-    assert [axis.get_title() for axis in figure.axes] == ["reuters-r8", "20newsgroups"]
-    assert all(axis.get_xlabel() and axis.has_data() for axis in figure.axes)
-
-
-def test_of_one_corpus_there_is_one_panel_with_the_words_on_top():
-    (axis,) = experiment.figure(found()).axes
-    assert axis.get_ylabel() and axis.yaxis_inverted() and len(axis.lines) == len(experiment.METHODS)
-    for line, method in zip(axis.lines, experiment.METHODS, strict=True):
-        assert set(line.get_xdata()) == {0.5} and set(line.get_ydata()) == {method}
 
 
 @pytest.fixture

@@ -1,33 +1,8 @@
 """Cubes of a matrix's elements: on cores, on a GPU, with transfers and without."""
 
 import numpy as np
-import pandas as pd
-import pytest
 
 from gpumf_study.experiments.thesis import elementwise_cube
-from outcomes import CLAIMS
-
-
-def cubes(gpu=0.1, moved=1.0):
-    """Seconds of cubes, a hundredth apart between repeats; smaller matrices take as long."""
-    seconds = {
-        ("cpu", 1, "coalesced", "resident"): 10.0,
-        ("cpu", 16, "coalesced", "resident"): 2.0,
-        ("cuda", np.nan, "coalesced", "resident"): gpu,
-        ("cuda", np.nan, "coalesced", "pinned"): moved,
-        ("cuda", np.nan, "strided", "resident"): 0.4,
-    }
-    rows = [
-        (side, *key, k, s if side == 8 else 1.0) for side in (4, 8) for key, s in seconds.items() for k in (0, 1, 2)
-    ]
-    return pd.DataFrame(rows, columns=["x_side", "device", "threads", "variant", "x_transfer", "repeat", "seconds"])
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("3.3", 20), ("3.4-pinned", 0.1), ("3.4-gain-pinned", 10), ("3.11-kernel", 4)]
-)
-def test_lots_are_compared_at_the_largest_side(name, value):
-    assert CLAIMS[f"thesis-fig-{name}"].estimate(cubes()).value == pytest.approx(value)
 
 
 def test_both_kinds_of_host_memory_are_timed_there_and_back(launcher, monkeypatch):

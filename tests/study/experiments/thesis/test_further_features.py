@@ -19,17 +19,14 @@ from gpumf_study.experiments.thesis.further_features import (
     FEATURES,
     FEW,
     ITEMS,
-    MODELS,
     OTHERS,
     PLAIN,
     RANDOM,
     USERS,
     Features,
 )
-from outcomes import assert_shows, word
 from spy import common
 
-GAIN = "thesis-further-features"
 SMALL = {
     "regularizations": [1.0, 1000.0],
     "with_features": {"regularization": [1.0, 1000.0], "weight": [1.0]},
@@ -38,68 +35,6 @@ SMALL = {
     "seeds": 2,
     "device": "cpu",
 }
-
-
-COLUMNS = ["data", "x_split", "repeat", "x_step", "model", "x_judged", "value"]
-
-
-def found(apart=0.0, sets=tuple(experiment.SPLITS), **rmse):
-    """A frame with these errors, or 0.9, of biases, plain, others and features in every split of sets, three seeds.
-
-    apart : how far the errors with features are from seed to seed
-    """
-    names = {"biases": BIASES, "plain": PLAIN, "others": OTHERS, "features": FEATURES}
-    rows = [
-        (name, split, seed, "test", model, 100, rmse.get(key, 0.9) + apart * (seed - 1) * (key == "features"))
-        for name in sets
-        for split in experiment.SPLITS[name]
-        for seed in range(3)
-        for key, model in names.items()
-    ]
-    tried = [("ml-100k", RANDOM, 0, "choice", model, 10, 0.1) for model in MODELS]
-    return pd.DataFrame(rows + tried, columns=COLUMNS)
-
-
-@pytest.mark.parametrize(
-    ("errors", "expected"),
-    [
-        ({"features": 0.8}, "replicated"),
-        ({"features": 0.89, "plain": 0.88}, "not replicated"),
-        ({"features": 0.89, "others": 0.88}, "not replicated"),
-        ({"features": 0.899, "apart": 0.01}, "inconclusive"),
-    ],
-)
-def test_features_are_held_to_none_and_to_those_of_others(errors, expected):
-    names = [GAIN, *(finding.id for finding in experiment.CLAIMS if finding.id != GAIN)]
-    assert len(names) == 6
-    for name in names:
-        assert word(name, found(**errors)) == expected
-    assert word(f"{GAIN}-new-users-douban-monti", found(features=0.8, sets=["ml-100k"])) == "missing"
-
-
-def test_the_set_that_gains_least_counts_and_one_that_is_missing_is_that():
-    good, bad = found(sets=["ml-100k"], features=0.8), found(sets=["douban-monti"], features=1.0)
-    both = pd.concat([good, bad[bad.x_step == "test"]])
-    assert word(GAIN, both) == "not replicated" and word(f"{GAIN}-random-ml-100k", both) == "replicated"
-    assert word(GAIN, good) == "missing"
-    assert experiment.CLAIMS[0].estimate(found(features=0.81, apart=0.009)).value == pytest.approx(10)
-
-
-def test_means_over_seeds_are_summed_up_and_drawn():
-    frame = found(0.01, features=0.8)
-    table = experiment.summary(frame).set_index(["data", "split", "model"])
-    assert len(table) == 20 and table.rmse["ml-100k", ITEMS, FEATURES] == pytest.approx(0.8)
-    assert table.spread["ml-100k", RANDOM, FEATURES] == pytest.approx(0.01) and set(table.judged) == {100}
-    figure = experiment.figure(frame)
-    assert [axis.get_title() for axis in figure.axes] == ["douban-monti", "ml-100k"]
-    assert_shows(figure, frame)
-    for axis, splits in zip(figure.axes, (2, 3), strict=True):
-        drawn = {line.get_label(): line for line in axis.lines if line.get_label() in MODELS}
-        assert {label: len(line.get_xdata()) for label, line in drawn.items()} == dict.fromkeys(MODELS, 3 * splits)
-        assert drawn[PLAIN].get_xdata() == pytest.approx(1)
-        assert np.median(drawn[FEATURES].get_xdata()) == pytest.approx(8 / 9)
-        assert set(np.rint(drawn[OTHERS].get_ydata())) == set(range(splits))
-    assert figure.axes[0].yaxis_inverted()
 
 
 @cache

@@ -11,7 +11,6 @@ from PIL import Image
 
 from gpumf_study import schema
 from gpumf_study.experiments.thesis import picture_completion
-from outcomes import word
 
 SMALLER = {"factors": [8], "regularizations": [5.0, 500.0], "epochs": 30}
 
@@ -20,16 +19,6 @@ SMALLER = {"factors": [8], "regularizations": [5.0, 500.0], "epochs": 30}
 def pixels():
     original = picture_completion.grey("grace_hopper.jpg", 85)
     return picture_completion.completed(original, 0.2, 0, **SMALLER)
-
-
-def frame(**gains):
-    """A frame of pictures that gain so many decibels with each repeat."""
-    rows = []
-    for picture, of_repeats in gains.items():
-        for repeat, gain in enumerate(of_repeats):
-            rows += [(picture, repeat, "mean", 12.0), (picture, repeat, "row and column means", 14.0)]
-            rows.append((picture, repeat, "ALS", 14.0 + gain))
-    return pd.DataFrame(rows, columns=["data", "repeat", "variant", "value"])
 
 
 def test_a_row_is_a_picture_a_seed_and_a_filling():
@@ -97,25 +86,6 @@ def test_three_pictures_are_shown_with_what_they_are_worth():
         worth = picture_completion.psnr(found.original, picture_completion.fillings(found)[name])
         assert f"PSNR {worth:.1f} dB" in axis.get_title()
     assert np.array_equal(figure.axes[0].images[0].get_array().ravel(), found.original)
-
-
-def test_the_figure_has_a_mark_for_every_picture_and_seed():
-    found = frame(cat=[2.0, 2.5], brick=[0.5, 0.4])
-    (axis,) = picture_completion.figure(found).axes
-    assert [len(line.get_xdata()) for line in axis.lines] == [4, 4, 0, 0, 4]
-    assert picture_completion.summary(found)["ALS"]["cat"] == pytest.approx(16.25)
-
-
-@pytest.mark.parametrize(
-    ("gains", "expected"),
-    [
-        ({"cat": [2.0, 2.01], "brick": [0.5, 0.51]}, "replicated"),
-        ({"cat": [2.0, 2.1], "brick": [-0.5, -0.51]}, "not replicated"),
-        ({"cat": [2.0, 2.1], "brick": [-0.2, 0.4]}, "inconclusive"),
-    ],
-)
-def test_the_picture_that_gains_least_is_judged(gains, expected):
-    assert word("thesis-other-uses", frame(**gains)) == expected
 
 
 def test_a_picture_of_a_package_is_read_in_grey_and_reduced_or_its_package_is_named(tmp_path, monkeypatch):

@@ -3,14 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import same_color
 
 from gpumf import RBM
 from gpumf.solvers.rbm_divergence import batch_order
-from gpumf_study import figure_style as style
-from gpumf_study import schema
 from gpumf_study.experiments.thesis import rbm_speed
-from outcomes import labelled
 from support import ragged_ratings
 
 PLAIN = {f"x_{name}": name for name in ("part", "share", "epoch_seconds", "limit_seconds", "fraction_of_limit")}
@@ -48,64 +44,6 @@ def test_versions_are_timed_whole_and_by_updates(version, host):
     np.testing.assert_allclose(rows.epoch_seconds * rows.share, rows.seconds)
     np.testing.assert_allclose(epochs.fraction_of_limit * epochs.epoch_seconds, epochs.limit_seconds)
     assert (rows.seconds > 0).all() and rows.limit_seconds[rows.part != "epoch"].isna().all()
-
-
-@pytest.fixture
-def speeds():
-    """Epochs of every version, and the updates of the thesis's."""
-    rows = []
-    for kernel, weights, batches, seconds, share in (
-        ("sequential", "device", "device", 40.0, 0.1),
-        ("thesis", "transfer", "transfer", 20.0, 0.5),
-        ("thesis", "device", "transfer", 12.0, 0.5),
-        ("thesis", "device", "device", 10.0, 1.0),
-        ("fast", "device", "device", 0.5, 1.0),
-    ):
-        parts = {"prepare": 3.0, "epoch": seconds}
-        if kernel == "thesis":
-            parts |= {part: seconds / 4 for part in (*rbm_speed.UPDATES, rbm_speed.BATCHES)}
-        device = "cpu" if kernel == "sequential" else "cuda"
-        for part, of_epoch in parts.items():
-            for repeat in (0, 1, 2):
-                limit = 0.1 if part == "epoch" else np.nan
-                time = of_epoch + (repeat - 1) / 100
-                version = "a", kernel, weights, batches, device, 128
-                rows.append((*version, part, repeat, share, time * share, time, limit, limit / time))
-    columns = [
-        "data",
-        "solver",
-        "x_weights",
-        "x_batches",
-        "device",
-        "factors",
-        "x_part",
-        "repeat",
-        "x_share",
-        "seconds",
-    ]
-    columns += ["x_epoch_seconds", "x_limit_seconds", "x_fraction_of_limit"]
-    return schema.validated(pd.DataFrame(rows, columns=columns))
-
-
-def test_versions_are_summed_up_against_the_thesis_with_weights_on_the_device(speeds):
-    table = rbm_speed.summary(speeds).set_index("version")
-    assert list(table.speedup) == pytest.approx([0.25, 0.5, 10 / 12, 1, 20])
-    assert list(table.share) == [0.1, 0.5, 0.5, 1, 1]
-    assert list(table.index) == ["sequential", "thesis, transfer", "thesis, batches", "thesis", "fast"]
-    assert table.loc["thesis, transfer", list(rbm_speed.UPDATES)].tolist() == [5, 5, 5]
-    assert table.spread.to_numpy() == pytest.approx(0.02) and pd.isna(table["weight update"]["fast"])
-
-
-def test_epochs_and_updates_are_drawn_and_what_is_extrapolated_is_hollow(speeds, stored):
-    figure = style.save(rbm_speed.figure_updates(speeds), stored(speeds))
-    moved, kept = figure.axes[0].collections
-    assert moved.get_offsets()[:, 0].tolist() == [20, 5, 5, 5, 5] and kept.get_offsets()[0, 0] == 12
-    assert labelled(figure)
-    figure = style.save(rbm_speed.figure(speeds), stored(speeds))
-    _, measured, limits = figure.axes[0].collections
-    assert measured.get_offsets()[:, 0].tolist() == [0.5, 10, 12, 20, 40]
-    assert [same_color(face, "white") for face in measured.get_facecolor()] == [False, False, True, True, True]
-    assert limits.get_offsets()[:, 0].tolist() == pytest.approx([0.1] * 5) and labelled(figure)
 
 
 def test_seconds_of_an_update_are_the_sum_over_all_batches_and_steps():

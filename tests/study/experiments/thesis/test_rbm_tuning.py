@@ -1,12 +1,9 @@
 """The search for an RBM's parameters, one after another."""
 
-import numpy as np
 import pytest
 
-from gpumf_study import figure_style as style
 from gpumf_study import schema
 from gpumf_study.experiments.thesis import rbm_tuning
-from outcomes import labelled
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +33,3 @@ def test_each_parameter_is_changed_alone_and_the_search_goes_on_from_the_best(tu
     assert tests.accuracy.between(0.2, 0.9).all() and choices.accuracy.isna().all()
     row = table.loc["tuned"]
     assert row.rmse == tuned.rmse.mean() and row.rmse_deviation == pytest.approx(tuned.rmse.std())
-
-
-def test_curves_are_drawn_a_parameter_each(tuning, stored):
-    figure = style.save(rbm_tuning.figure(tuning), stored(tuning))
-    lines = [[line for line in axis.lines if not line.get_label().startswith("_")] for axis in figure.axes]
-    assert [len(of) for of in lines] == [3, 2, 3]
-    curves = rbm_tuning.changed_alone(rbm_tuning.wide(tuning), "ml-100k-synthetic", "hidden")
-    curve = curves.query("hidden == 3 and epoch > 0").rmse
-    np.testing.assert_allclose(lines[1][0].get_ydata(), curve)
-    assert labelled(figure)
