@@ -9,10 +9,10 @@ import sys
 import numpy as np
 import pytest
 
-from gpumf import ALS, backends
+from gpumf import backends
 from gpumf.backends import compile, sources
 from gpumf.backends import emulator as host_module
-from support import FAULTS, KERNELS, NAMES, ragged_ratings, random_factors
+from support import FAULTS, KERNELS, NAMES
 
 
 @pytest.mark.parametrize("width", [32, 16, 4])
@@ -251,25 +251,6 @@ def test_only_what_is_declared_can_be_launched(host):
     for wrong in ({}, {"FACTORS": 33}, {"FACTORS": 16, "LANES": 8}):
         with pytest.raises(ValueError, match=r"als/thesis.cu is declared with .*FACTORS"):
             host.kernel("als/thesis.cu", "thesis_shared", **wrong)
-
-
-@pytest.mark.parametrize("solver", ["thesis_global", "thesis_hybrid", "thesis_shared"])
-@pytest.mark.parametrize("factors", [5, 20])
-def test_als_is_the_same_in_20_orders(host, factors, solver):
-    ratings = ragged_ratings(n_users=20, seed=factors)
-    items = random_factors(ratings.n_items, factors, 1)
-
-    def solved():
-        model = ALS(factors, device="emulator", threads=128, biases=False, solver=solver)
-        users = host.empty((ratings.n_users, factors), np.float32)
-        running = model.make_solver(ratings, users, items)
-        running.solve_users()
-        return running.factors()[0]
-
-    expected = solved()
-    for seed in range(20):
-        with host.shuffled(seed):
-            assert np.array_equal(solved(), expected)
 
 
 @pytest.mark.parametrize(

@@ -186,21 +186,6 @@ def test_active_blocks_are_what_the_driver_says(cuda):
                     assert computed == kernel.active_blocks(block, shared), (version.entry, factors, block, scale)
 
 
-def test_parameters_are_checked():
-    for wrong in (0, 2**31, 1.5):
-        with pytest.raises(ValueError, match="factors"):
-            ALS(wrong, biases=False)
-    for wrong in (0, -1, float("nan")):
-        with pytest.raises(ValueError, match="regularization"):
-            ALS(16, wrong, biases=False)
-    with pytest.raises(ValueError, match="no solver"):
-        ALS(16, solver="fastest", biases=False)
-    with pytest.raises(ValueError, match="device"):
-        ALS(16, device="tpu", biases=False)
-    with pytest.raises(ValueError, match="threads"):
-        ALS(16, threads=0, biases=False)
-
-
 @pytest.mark.skipif(backends.available(), reason="is about machines without a GPU")
 def test_cuda_without_a_gpu_says_why():
     with pytest.raises(backends.DeviceError, match="not available"):

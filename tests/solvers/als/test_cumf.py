@@ -229,17 +229,6 @@ def test_rows_are_cut_where_the_memory_is_full():
     assert [(cut.start, cut.stop) for cut in cuts] == [(0, 3), (3, 4), (4, 7), (7, 8)]
 
 
-@pytest.mark.parametrize("alpha", [None, 3.0])
-def test_the_same_bits_in_every_order(host, alpha):
-    ratings = ragged(9)
-    for kernel in (*EXACT, *CG):
-        case, results = case_of("emulator", kernel, ratings, 10, alpha=alpha), set()
-        for seed in range(4):
-            with host.shuffled(seed):
-                results.add(case.run(HALF)[0].tobytes())
-        assert len(results) == 1, kernel
-
-
 def test_conjugate_gradient_takes_its_steps_and_no_more(launcher):
     """Each step as in Algorithm 1, with its slip mended."""
     ratings = ragged(10)

@@ -1,10 +1,9 @@
 """The restricted Boltzmann machine as a model: errors, predictions, histories, parameters, files."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from gpumf import ALS, RBM
+from gpumf import RBM
 from gpumf.backends.cpu import reference
 from gpumf.models import DivergedError
 from gpumf.models.rbm_evaluation import ExpectationKernelRanking, ExpectationRanking, expectation_ranking
@@ -107,24 +106,6 @@ def test_every_kernel_has_the_same_history(device):
     ]
     # Where a probability is within rounding of its draw, a unit may differ.
     assert all(np.abs(other.rmse - histories[0].rmse).max() < 1e-3 for other in histories[1:])
-
-
-def test_stop_warm_start_save_and_load(tmp_path):
-    train, test = rated(5, n_users=60, n_items=30, longest=20).split(0.2)
-    options = {"learning_rate": 0.3, "gibbs_steps": ((0, 1), (3, 2)), "batch": 10, "solver": "sequential"}
-    through = RBM(20, biases=False, **options).fit(train, 5, test)
-    stopped = RBM(20, biases=False, **options).fit(train, 5, test, stop=lambda row: row["epoch"] == 2)
-    stopped.save(tmp_path / "rbm.npz")
-    loaded = RBM.load(tmp_path / "rbm.npz", device="cpu")
-    pd.testing.assert_frame_equal(loaded.history, stopped.history)
-    assert loaded._parameters == stopped._parameters and loaded.n_levels == 5
-    assert np.array_equal(loaded.predict(test.users, test.items), stopped.predict(test.users, test.items))
-    assert loaded.score(test) == stopped.score(test)
-    assert np.array_equal(loaded.recommend(4, seen=train)[0], stopped.recommend(4)[0])
-    resumed = stopped.fit(train, 3, test, warm_start=True)
-    assert np.array_equal(resumed.item_weights, through.item_weights)
-    with pytest.raises(ValueError, match="holds a RBM"):
-        ALS.load(tmp_path / "rbm.npz")
 
 
 def test_kernels_recommend_what_the_cpu_does(launcher, monkeypatch):

@@ -3,38 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from gpumf import ALS, SGD
 from gpumf.models import NotFittedError
-from gpumf.solvers import schedules
-from support import planted, ragged_ratings
-
-
-def test_biases_and_schedule_are_saved(tmp_path):
-    train, test = ragged_ratings(seed=5).split(0.2)
-    through = SGD(5, biases=True, schedule=schedules.Power(0.2), solver="sequential").fit(train, 4, test)
-    half = SGD(5, biases=True, schedule=schedules.Power(0.2), solver="sequential").fit(train, 2, test)
-    half.save(tmp_path / "model.npz")
-    loaded = SGD.load(tmp_path / "model.npz", device="cpu")
-    assert np.array_equal(loaded.predict(test.users, test.items), half.predict(test.users, test.items))
-    resumed = SGD(**loaded._parameters, solver="sequential")
-    for name in (
-        "user_factors",
-        "item_factors",
-        "history",
-        "mean",
-        "scale",
-        "epoch",
-        "times",
-        "_user_known",
-        "_item_counts",
-    ):
-        setattr(resumed, name, getattr(loaded, name))
-    resumed.fit(train, 2, test, warm_start=True)
-    columns = ["epoch", "rmse", "mae"]
-    pd.testing.assert_frame_equal(resumed.history[columns], through.history[columns])
+from support import planted
 
 
 def test_partial_fit_learns_new_ratings_users_and_items(device):
