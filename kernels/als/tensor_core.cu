@@ -22,6 +22,8 @@
 //   - The system is solved in the registers where the tensor cores leave it (cumf, section 4: conjugate gradient, few
 //     steps, from the solution of the last epoch): a lane multiplies its entries by the vector, also transposed, and
 //     sums over lanes and warps follow. Where zero has a smaller residual than that solution, it starts from zero.
+//   - BATCHED, a grid has a layer for each of several systems, which share ratings and work lists and have factors and
+//     lambda of their own: models too small to fill a GPU train together, each with the bits that it has alone.
 //   - A block that has a multiprocessor for itself (from 193 factors on) takes segments one after another and fetches the
 //     next one's first stages while it solves.
 // The same bits in every run: no sum depends on the order in which teams arrive.
@@ -43,15 +45,33 @@
 // pipes are a third busy, shared memory three quarters at 100 factors, global memory a quarter.
 #include "als/register_cg.cuh"
 
-// Grid: a team a segment, or fewer where blocks are PERSISTENT. Block: TEAMS teams of THREADS, with dynamic shared memory
-// of a Work each. largest, ridges: for each row the magnitude of its largest rating, and lambda n or lambda. unit: the
-// power of two by which `fixed` is divided, and its reciprocal. gram: with IMPLICIT F^T F.
+#ifndef BATCHED
+#error "compile with -DBATCHED=0 or 1"
+#endif
+
+constexpr int NUMBERS = 3;  // in `unit`, of a system
+
+// Grid: a team a segment, or fewer where blocks are PERSISTENT; BATCHED, a layer a system. Block: TEAMS teams of THREADS,
+// with dynamic shared memory of a Work each. largest, ridges: for each row the magnitude of its largest rating, and
+// lambda n or lambda. unit: the power of two by which `fixed` is divided, its reciprocal, and BATCHED root_of_alpha. gram:
+// with IMPLICIT F^T F. n_fixed, n_rows, slots: BATCHED, rows of `fixed` and of `solved`, and parts, of a system.
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
     tensor_core(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
                 const float* __restrict__ values, const half_bits* __restrict__ fixed, const float* __restrict__ unit,
                 const float* __restrict__ largest, float* __restrict__ solved, Quads* __restrict__ partial,
                 int* __restrict__ arrived, const float* __restrict__ ridges, int cg_steps, float cg_tolerance,
-                float root_of_alpha, const Quads* __restrict__ gram) {
+                float root_of_alpha, const Quads* __restrict__ gram, int n_fixed, int n_rows, int slots) {
+#if BATCHED
+    const long long system = blockIdx.y;
+    fixed += system * n_fixed * PADDED;
+    unit += system * NUMBERS;
+    root_of_alpha = unit[2];
+    solved += system * n_rows * FACTORS;
+    partial += system * slots;
+    arrived += system * slots;
+    ridges += system * n_rows;
+    gram += system;
+#endif
     int number = Team::index();
     if (number >= n_segments) return;
     const Team team = Team::here();
@@ -97,8 +117,15 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, 1)
     gram(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
          const float* __restrict__ values, const half_bits* __restrict__ fixed, Quads* __restrict__ partial,
-         int* __restrict__ arrived, Quads* __restrict__ product) {
+         int* __restrict__ arrived, Quads* __restrict__ product, int n_fixed, int slots) {
 #if IMPLICIT
+#if BATCHED
+    const long long system = blockIdx.y;
+    fixed += system * n_fixed * PADDED;
+    partial += system * slots;
+    arrived += system * slots;
+    product += system;
+#endif
     const int number = Team::index();
     if (number >= n_segments) return;
     const Team team = Team::here();
@@ -146,26 +173,31 @@ extern "C" __global__ void largest_ratings(const Segment* __restrict__ segments,
     if (threadIdx.x % 32 == 0) atomicMax(&largest[segment.row], __float_as_uint(most));
 }
 
-// largest: for each block the magnitude of its largest factor. Grid and block: any.
+// largest: for each block the magnitude of its largest factor. Grid and block: any; a layer a system.
 extern "C" __global__ void largest_factors(const float* __restrict__ factors, int n_rows, float* __restrict__ largest) {
+    factors += blockIdx.y * (long long)n_rows * FACTORS;
     float most = 0.0f;
     const long long step = gridDim.x * (long long)blockDim.x;
 #pragma unroll 4
     for (long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x; k < n_rows * (long long)FACTORS; k += step)
         most = max(most, fabsf(factors[k]));
     most = block_max(most);
-    if (threadIdx.x == 0) largest[blockIdx.x] = most;
+    if (threadIdx.x == 0) largest[blockIdx.y * gridDim.x + blockIdx.x] = most;
 }
 
 // rounded = factors / unit in FP16, in rows padded with zeros. unit: the power of two that scales the largest factor,
 // the maximum of the n in `largest`, to near the top of FP16, unless all are so small against lambda that their ratio
-// exceeds FP32. Grid and block: any.
+// exceeds FP32. regularization: the least that is added to a diagonal. Grid and block: any; a layer a system.
 extern "C" __global__ void round_factors(const float* __restrict__ factors, half_bits* __restrict__ rounded, int n_rows,
-                                         const float* __restrict__ largest, int n, float regularization,
-                                         float* __restrict__ unit) {
+                                         const float* __restrict__ largest, int n,
+                                         const float* __restrict__ regularization, float* __restrict__ unit) {
+    factors += blockIdx.y * (long long)n_rows * FACTORS;
+    rounded += blockIdx.y * (long long)n_rows * PADDED;
+    largest += blockIdx.y * n;
+    unit += blockIdx.y * NUMBERS;
     float most = 0.0f;
     for (int k = threadIdx.x; k < n; k += blockDim.x) most = max(most, largest[k]);
-    const int least = (exponent_of(regularization) - 24) / 2;
+    const int least = (exponent_of(regularization[blockIdx.y]) - 24) / 2;
     const int exponent = max(exponent_of(block_max(most)) - FACTOR_EXPONENT, least);
     const float scale = power_of_two(-exponent);
     const long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x, step = gridDim.x * (long long)blockDim.x;

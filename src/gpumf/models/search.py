@@ -138,7 +138,9 @@ def search(
     """Train a model with many settings of its parameters, on several folds each, and refit it with the best ones.
 
     Orders, centered ratings and copies on a device are made once a fold, and shared by all settings. On the CPU
-    settings train at the same time, each on its share of the threads. A setting has the scores of `fit` and `score`
+    settings train at the same time, each on its share of the threads. On a GPU those of `ALS` and `ImplicitALS` that
+    differ in regularization and weights alone train together, by the launches of one, where one does not fill the
+    device; scores are counted there. A setting has the scores of `fit` and `score`
     with its parameters on that fold, however many train at a time; those of another device differ by rounding. This
     is not so for solvers that give other factors in every run, as `parallel` of SGD. BLAS has one thread here: scores
     of `dense` may differ from those of a fit by rounding.
@@ -170,8 +172,8 @@ def search(
     resource : of halving: what rungs have more of
     min_resources : int, of halving: the least epochs or folds of a rung
     n_jobs : int, the most settings at a time on the CPU; by default as many as `gpumf._util.threads.count()`
-    memory : int, bytes that trainings, and models that wait to be continued, take at most beside the ratings: fewer
-        train at a time, and models are made again. By default half of what the system has free
+    memory : int, bytes that trainings, and models that wait to be continued, take at most beside the ratings, on a
+        GPU of its memory: fewer train at a time, and models are made again. By default half of what is free
     seed : int, of folds and draws
     refit : bool, fit `best_model`
     progress : bool, show a bar with the time that is left

@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 import time
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +16,8 @@ from gpumf import backends
 from gpumf._util.memory import free_bytes
 from gpumf._util.threads import count, limited_to, one_blas_thread
 from gpumf._util.validation import path_of
-from gpumf.models.checks import DivergedError
+from gpumf.models.batch import alike, bytes_alike, most_alike, trained_together
+from gpumf.models.checks import DivergedError, check_finite, check_positions, check_training
 from gpumf.models.early_stopping import ERRORS, of_lists
 from gpumf.models.ranking import METRICS
 from gpumf.models.replacing import replacing
@@ -48,7 +50,7 @@ class Trial(NamedTuple):
 
 
 class Trials:
-    """Trains candidates on folds and scores them, several at a time on the CPU.
+    """Trains candidates on folds and scores them, several at a time on the CPU, or on a GPU that one does not fill.
 
     What depends on the ratings alone, as orders, centered ratings, copies on a device and the order of test ratings,
     is made once for all candidates. A candidate goes on from where an earlier trial of its fold ended if the memory
@@ -60,8 +62,9 @@ class Trials:
     candidates : models that differ in parameters alone
     folds : pairs (train, test) of Ratings
     metric : 'rmse', 'mae', or as 'ndcg@10'
-    n_jobs : int, the most candidates at a time; None for as many as there are threads. On a GPU there is one
-    memory : int, bytes that all that train and all that wait take at most; None for half of what is free
+    n_jobs : int, the most candidates at a time on the CPU; None for as many as there are threads
+    memory : int, bytes that all that train take at most, and on the CPU with them, else on the host, all that wait;
+        None for half of what is free
     again : whether trials with more epochs follow, for which models are to be kept
     path : file that scores are read from and written to, or None
 
@@ -96,20 +99,28 @@ class Trials:
             self.scores = _read(self._path, self._of, self._metrics)
         self.write()  # raises now where it cannot be written
         self._folds = [self._prepared(*fold) for fold in folds]
-        sizes = _bytes(candidates, max((train for train, _ in self._folds), key=lambda train: train.nnz))
-        bound = free_bytes() / 2 if memory is None else memory
+        largest = max((train for train, _ in self._folds), key=lambda train: train.nnz)
+        sizes = [
+            bytes_alike(one, largest, 1, again) if alike(one) else size
+            for one, size in zip(candidates, _bytes(candidates, largest), strict=True)
+        ]
+        free = backends.device(candidates[0].device).free_bytes if alike(candidates[0]) else free_bytes
+        bound = free() / 2 if memory is None else memory
         if memory is not None and max(sizes) > bound:
             raise ValueError(f"memory must be at least {max(sizes):,} bytes, which one setting takes, not {memory:,}")
         cpu, threads = all(one.device == "cpu" for one in candidates), count()
         wanted = min(threads if n_jobs is None else n_jobs, threads, bound / max(sizes)) if cpu else 1
         self.jobs = max(int(wanted), 1)
-        self._left = bound - self.jobs * max(sizes)  # for models that wait
+        self._training = self.jobs * max(sizes) if cpu else max(bound / 2, max(sizes))
+        self._left = bound - self._training  # for models that wait
         self._models: dict[tuple[int, int], Model] = {}
 
     def _prepared(self, train, test):
         """A fold where the solvers want it, with the orders that they take."""
         first = self.candidates[0]
+        check_training(train, None)
         train, test = (first._placed(ratings)._shared() for ratings in (train, test))
+        check_positions(train, None), check_finite(train, None)
         for name in {side for one in self.candidates for side in one.solver_class.layout} & {"by_user", "by_item"}:
             getattr(train, name)
         _ = train.user_counts, train.item_counts, train.bounds
@@ -137,8 +148,11 @@ class Trials:
         try:
             with one_blas_thread():  # whose results may depend on its threads
                 if jobs == 1:
-                    for trial in missing:
-                        train(trial)
+                    for batch in self._batches(missing):
+                        if alike(self.candidates[batch[0].setting]):
+                            self._train_together(batch, told)
+                        else:
+                            train(*batch)
                     return
                 from concurrent.futures import ThreadPoolExecutor, as_completed
 
@@ -154,39 +168,73 @@ class Trials:
         finally:
             self.write()
 
+    def _batches(self, trials):
+        """Lists of the trials that train together, on a GPU; of one where they do not."""
+        found = defaultdict(list)
+        for trial in trials:
+            kept, common = self._models.get(trial[:2]), alike(self.candidates[trial.setting]) or trial
+            found[trial.fold, trial.epochs, kept and kept.epoch, common].append(trial)
+        for (fold, *_), batch in found.items():
+            model, train = self.candidates[batch[0].setting], self._folds[fold][0]
+            step = most_alike(model, train, self._training, self._again) if len(batch) > 1 else 1
+            yield from (batch[first : first + step] for first in range(0, len(batch), step))
+
+    def _train_together(self, batch, told):
+        """Train and score these trials of a fold by the launches of one."""
+        (train, test), started = self._folds[batch[0].fold], time.perf_counter()
+        models = [self._taken(trial)[0] for trial in batch]
+        epochs, found = batch[0].epochs - (models[0].epoch or 0), []
+        for model, learned in zip(models, trained_together(models, train, epochs), strict=True):
+            if learned is not None and self._of_lists:
+                model._learns(learned, batch[0].epochs)
+            elif learned is not None and self._again:
+                model._set_learned(learned)
+                model.epoch = batch[0].epochs
+            found.append({} if learned is None else self._scored(model, test, learned))
+        seconds = (time.perf_counter() - started) / len(batch)
+        for trial, model, scores in zip(batch, models, found, strict=True):
+            self._keep(trial, model, scores, seconds, told)
+
+    def _taken(self, trial):
+        """(model, warm): that which waits to be continued, or a new one."""
+        with self._lock:
+            model = self._models.pop(trial[:2], None)
+            self._left += 0 if model is None else _learned_bytes(model)
+        return model or fresh(self.candidates[trial.setting], {}), model is not None
+
     def _train(self, trial, told, threads):
         if self._stopped.is_set():
             return
-        key, (train, test) = trial[:2], self._folds[trial.fold]
-        with self._lock:
-            model = self._models.pop(key, None)
-            self._left += 0 if model is None else _learned_bytes(model)
-        warm, started = model is not None, time.perf_counter()
-        model = model or fresh(self.candidates[trial.setting], {})
+        (train, test), started = self._folds[trial.fold], time.perf_counter()
+        model, warm = self._taken(trial)
         epochs = trial.epochs - (model.epoch if warm else 0)
         with limited_to(threads):
             try:
                 model.fit(train, epochs, stop=lambda _: self._stopped.is_set(), warm_start=warm, ids=False)
                 if model.epoch < trial.epochs:
                     return  # interrupted
-                scores = self._scored(model, test)
+                scores = self._scored(model, test, model._learned)
             except DivergedError:
                 scores = {}
             except Exception as error:
                 error.add_note(f"This was setting {trial.setting}, {model!r}.")
                 raise
+        self._keep(trial, model, scores, time.perf_counter() - started, told)
+
+    def _keep(self, trial, model, scores, seconds, told):
+        """Keep the scores of a trial, none where it diverged, and its model if it is to be continued."""
         finite = len(scores) > 0 and all(np.isfinite(list(scores.values())))
         scores = {name: scores[name] if finite else np.nan for name in self._metrics}
         with self._lock:
-            self.scores[trial] = scores | {"seconds": time.perf_counter() - started}
+            self.scores[trial] = scores | {"seconds": seconds}
             told(trial)
             if finite and self._again and _continues(model) and _learned_bytes(model) <= self._left:
                 self._left -= _learned_bytes(model)
-                self._models[key] = model
+                self._models[trial[:2]] = model
             if time.monotonic() - self._written > _SECONDS:
                 self.write()
 
-    def _scored(self, model, test):
+    def _scored(self, model, test, learned):
         """Metrics on a test set, whose order is made once for all models that know the same users and items."""
         if self._of_lists:
             found = model.evaluate_ranking(test, self._of_lists[1])
@@ -195,7 +243,6 @@ class Trials:
         names += () if model.device == "cpu" else ("columns",)
         key = "errors", *(getattr(model, name, None) for name in names)
         errors = test._once(key, lambda: model._errors(test))
-        learned = model._learned
         if model.device != "cpu":
             learned = map(backends.device(model.device).array, learned)
         return dict(zip(ERRORS, errors(*learned), strict=True))

@@ -19,7 +19,7 @@ _MAX_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
 _SHORT = "als/short_rows.cu"
 _SHORT_LIMITS = 32, 64, 128  # ratings of rows that it solves, a kernel each
-_FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved sooner beside the others
+FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved sooner beside the others
 
 sources.declare(_SHORT, FACTORS=range(1, 257))
 
@@ -60,7 +60,7 @@ class _Short:
 
     def __init__(self, device, factors, most=None):
         self._device, self._factors = device, factors
-        self._fewest = _FEWEST_SHORT if most is None else 1
+        self._fewest = FEWEST_SHORT if most is None else 1
         most = _max_short(factors) if most is None else most
         self._limits = [n for n in _SHORT_LIMITS if n <= most]
 
@@ -94,7 +94,7 @@ class _Rows:
     beside : as of `Chunks`
     """
 
-    def __init__(self, device, rows, longest, part_bytes, short=None, chunk=None, beside=0):
+    def __init__(self, device, rows, longest, short=None, chunk=None, beside=0):
         self._chunks = Chunks(device, (rows.indices, rows.values), rows.indptr, chunk, beside)
         self._segments, slots = [], 1
         limits = short.limits(np.diff(rows.indptr), longest) if short else []
@@ -103,9 +103,7 @@ class _Rows:
             segments, of_chunk = segments_on(device, indptr, longest)
             self._segments.append(_by_length(segments, np.diff(indptr), limits))
             slots = max(slots, of_chunk)
-        self.n_rows, self.most = rows.n_rows, self._chunks.most
-        # Of one chunk's long rows at a time: the parts, and how many of a row's have arrived, 0 between launches.
-        self.meeting = device.empty(slots * part_bytes, np.uint8), device.array(np.zeros(slots, np.int32))
+        self.n_rows, self.most, self.slots = rows.n_rows, self._chunks.most, np.int32(slots)
 
     def __iter__(self):
         """Yield (slice of the rows, work lists, indices, values) of each chunk, for what is launched next.
@@ -135,11 +133,13 @@ class TensorCore(KernelSolver, ALSSolver):
 
     longest : ratings of a segment, see `gpumf.solvers.als_base.segments_of`; by default by the number of all
     short : most ratings of a row that short_rows.cu solves; by default as many as pay
+    systems : hyperparameters of models without `biases`, of the same shape, on the same ratings, that train together.
+        Each has its own start: the problem's arrays are (systems, rows, factors), on the device, and trained in place
     """
 
     source, entry = "als/tensor_core.cu", "tensor_core"
     versions: ClassVar = {"": Version("tensor cores", "black", "-D")}
-    variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32]}
+    variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32], "BATCHED": range(2)}
     cg_steps, streams = 4, True
     _gathered = False  # whether what the next update of a side takes as fixed is there in half precision
 
@@ -147,51 +147,82 @@ class TensorCore(KernelSolver, ALSSolver):
     def defines(hyper):
         has = backends.device(hyper.device).facts["shared_bytes_per_block"]
         rows = next(rows for rows in (64, 32) if _max_shared_bytes(hyper.columns, rows) <= has or rows == 32)
-        return {"FACTORS": hyper.columns, "IMPLICIT": int(hyper.alpha is not None), "STAGE_ROWS": rows}
+        return {"FACTORS": hyper.columns, "IMPLICIT": int(hyper.alpha is not None), "STAGE_ROWS": rows, "BATCHED": 0}
+
+    @classmethod
+    def system_bytes(cls, hyper, train):
+        """Memory that each of several `systems` takes on the device."""
+        sizes, longest = (train.n_users, train.n_items), _longest(train.nnz)
+        parts = [-(-of // longest) for of in (train.user_counts, train.item_counts)]
+        slots = sum(max(int(of[of > 1].sum()), 1) for of in parts)
+        if hyper.alpha is not None:
+            slots += 1 + sum(max(-(-n // _LONGEST_OF_GRAM), 1) for n in sizes)
+        taken = slots * (cls.geometry(hyper).part_bytes + 4) + (_MAX_BLOCKS + 5) * 4
+        return taken + sum(sizes) * (hyper.columns + 1) * 4 + max(sizes) * padded(hyper.columns) * 2
 
     @classmethod
     def sources(cls, hyper, train):
         found = [(cls.source, cls.defines(hyper))]
-        if hyper.alpha is None and _max_short(hyper.columns) and max(train.n_users, train.n_items) >= _FEWEST_SHORT:
+        if hyper.alpha is None and _max_short(hyper.columns) and max(train.n_users, train.n_items) >= FEWEST_SHORT:
             found.append((_SHORT, {"FACTORS": hyper.columns}))
         return [*found, (SEGMENTS, {}), *[(BIASES, {})] * hyper.biases]
 
-    def __init__(self, problem, longest=None, short=None):
+    def __init__(self, problem, longest=None, short=None, systems=None):
         hyper, train, (user_factors, item_factors) = problem
         device = self._device = backends.device(hyper.device)
         implicit = hyper.alpha is not None
         names = "largest_ratings", "largest_factors", "round_factors", self.entry, *["gram"] * implicit
-        defines = self.defines(hyper)
+        defines = self.defines(hyper) | {"BATCHED": int(systems is not None)}
         self._entry = {name: device.kernel(self.source, name, **defines) for name in names}
-        shape = self.geometry(hyper)
+        shape = shape_of(device, self.source, **defines)
         self._block, self._teams, part_bytes = shape.block, shape.teams, shape.part_bytes
         self._shared = self._teams * shape.team_bytes
         self._max_blocks = {self.entry: device.facts["multiprocessors"]} if shape.persistent else {}
 
-        self._p, self._q = device.array(user_factors), device.array(item_factors)
+        start, self._n = (user_factors, item_factors), 1 if systems is None else len(systems)
+        self._p, self._q = start if systems else map(device.array, start)
         # Before the ratings, which take what is left or are streamed.
-        self._halves = device.empty((max(train.n_users, train.n_items), shape.padded), np.uint16)
-        self._unit, self._largest = device.empty(2, np.float32), device.empty(_MAX_BLOCKS, np.float32)
-        self._gram = device.empty(part_bytes, np.uint8)
+        self._halves = device.empty((self._n * max(train.n_users, train.n_items), shape.padded), np.uint16)
+        roots = [np.sqrt(one.confidence or 1) for one in systems or [hyper]]
+        self._unit = device.array(np.array([[1, 1, root] for root in roots], np.float32))
+        self._largest = device.empty(self._n * _MAX_BLOCKS, np.float32)
+        self._gram = device.empty(self._n * part_bytes if implicit else part_bytes, np.uint8)
         sides, longest = (train.by_user, train.by_item), longest or _longest(train.nnz)
         beside = np.dtype(np.float32).itemsize if hyper.biases else 0
-        self._short = None if implicit else _Short(device, hyper.columns, short)
-        ratings = [_Rows(device, rows, longest, part_bytes, self._short, hyper.chunk, beside) for rows in sides]
+        self._short = None if implicit or systems else _Short(device, hyper.columns, short)
+        key = self.source, hyper.columns, implicit, longest, short, hyper.chunk, beside, systems is None
+        parts = [self._short, hyper.chunk, beside]
+        ratings, largest, grams = train._once(key, lambda: self._work_lists(sides, longest, implicit, parts))
         self._biases = Biases.of(hyper, train, device, max(rows.most for rows in ratings))
-        largest, grams = map(self._largest_ratings, ratings), [None, None]
-        if implicit:
-            for k, n in enumerate((train.n_items, train.n_users)):  # rows of all columns, each with a weight of 1
-                every, ones = np.arange(n, dtype=np.int32), np.ones(n, np.float32)
-                row = CompressedRows(np.array([0, n]), device.array(every), device.array(ones))
-                grams[k] = _Rows(device, row, _LONGEST_OF_GRAM, part_bytes)
-        columns = len(self._q), len(self._p)
-        ridges = [device.array(hyper.ridges(rows.counts, n)) for rows, n in zip(sides, columns, strict=True)]
+        self._meeting = {rows: self._room(rows, part_bytes) for rows in (*ratings, *grams) if rows}
         # Of a row of one rating, the least there can be, whichever rows are here.
-        least = [hyper.ridges(np.ones(1, np.int64), n)[0] for n in columns]
+        ridges, least = (
+            [
+                device.array(np.concatenate([one.ridges(counts, n) for one in systems or [hyper]]))
+                for counts, n in zip(of_sides, (self._q.shape[-2], self._p.shape[-2]), strict=True)
+            ]
+            for of_sides in ([rows.counts for rows in sides], [np.ones(1, np.int64)] * 2)
+        )
         self._users, self._items = zip(ratings, largest, grams, ridges, least, strict=True)
         self._weighted = np.float32(hyper.regularization), np.int32(hyper.weighted)
         self._steps = np.int32(hyper.cg_steps), np.float32(hyper.cg_tolerance)
         self._root_of_alpha = np.float32(np.sqrt(hyper.confidence or 1))
+
+    def _work_lists(self, sides, longest, implicit, parts):
+        """(ratings, largest, grams) of both sides: what all trainings on these ratings share."""
+        ratings = [_Rows(self._device, rows, longest, *parts) for rows in sides]
+        largest, grams = list(map(self._largest_ratings, ratings)), [None, None]
+        if implicit:
+            for k, n in enumerate((sides[1].n_rows, sides[0].n_rows)):  # rows of all columns, each with a weight of 1
+                every, ones = np.arange(n, dtype=np.int32), np.ones(n, np.float32)
+                row = CompressedRows(np.array([0, n]), self._device.array(every), self._device.array(ones))
+                grams[k] = _Rows(self._device, row, _LONGEST_OF_GRAM)
+        return ratings, largest, grams
+
+    def _room(self, rows, part_bytes):
+        """Of one chunk's long rows at a time: the parts, and how many of a row's have arrived, 0 between launches."""
+        slots = self._n * int(rows.slots)
+        return self._device.empty(slots * part_bytes, np.uint8), self._device.zeros(slots, np.int32)
 
     def _largest_ratings(self, rows):
         """The magnitude of each row's largest rating."""
@@ -209,8 +240,8 @@ class TensorCore(KernelSolver, ALSSolver):
         least : the least that is added to a diagonal of what is solved with them
         carrier : of workers, each with some of the rows, who divide by the same
         """
-        n_rows, blocks = np.int32(len(factors)), min(-(-factors.size // _BLOCK), _MAX_BLOCKS)
-        self._entry["largest_factors"](blocks, _BLOCK, factors, n_rows, self._largest)
+        n_rows, blocks = np.int32(factors.shape[-2]), min(-(-factors.size // self._n // _BLOCK), _MAX_BLOCKS)
+        self._entry["largest_factors"]((blocks, self._n), _BLOCK, factors, n_rows, self._largest)
         largest, n_largest = self._largest, blocks
         if carrier is not None:
             n_largest = carrier.size * _MAX_BLOCKS
@@ -219,7 +250,7 @@ class TensorCore(KernelSolver, ALSSolver):
             carrier.all_gather(largest, np.arange(carrier.size + 1) * _MAX_BLOCKS)
         scaled = largest, np.int32(n_largest), least, self._unit
         halves = self._halves if halves is None else halves
-        self._entry["round_factors"](blocks, _BLOCK, factors, halves, n_rows, *scaled)
+        self._entry["round_factors"]((blocks, self._n), _BLOCK, factors, halves, n_rows, *scaled)
 
     def gather_users(self, carrier, bounds):
         """As of `ALSSolver`, but in half precision: half the bytes. Biases are set aside before they are rounded."""
@@ -234,7 +265,7 @@ class TensorCore(KernelSolver, ALSSolver):
     def _launch(self, name, segments, indices, values, *arguments):
         blocks, ratings = -(-segments[1] // self._teams), (indices, values)
         self._entry[name](
-            min(blocks, self._max_blocks.get(name, blocks)),
+            (min(blocks, self._max_blocks.get(name, blocks)), self._n),
             self._block,
             *segments,
             *ratings,
@@ -244,15 +275,16 @@ class TensorCore(KernelSolver, ALSSolver):
         )
 
     def _solve(self, side, fixed, solved):
-        rows, largest, every, ridges, least = side
+        (rows, largest, every, ridges, least), n_fixed = side, np.int32(fixed.shape[-2])
         if not self._gathered:
             self._round(fixed, least)
         self._gathered = False
         if every is not None:
             ((_, segments, *given),) = every
-            self._launch("gram", segments["all"], *given, *every.meeting, self._gram)
-        parameters = *self._steps, self._root_of_alpha, self._gram
+            self._launch("gram", segments["all"], *given, *self._meeting[every], self._gram, n_fixed, every.slots)
+        parameters = *self._steps, self._root_of_alpha, self._gram, n_fixed, np.int32(rows.n_rows), rows.slots
         for chosen, segments, indices, values in rows:
+            chosen = chosen if self._n == 1 else ...  # one chunk
             targets = self._targets(indices, values)
             if targets is not values:
                 largest[chosen] = 0
@@ -260,7 +292,7 @@ class TensorCore(KernelSolver, ALSSolver):
             of_chunk = self._unit, largest[chosen], solved[chosen]
             for limit, of_length in segments.items():
                 if limit is None:
-                    of_rows = *of_chunk, *rows.meeting, ridges[chosen]
+                    of_rows = *of_chunk, *self._meeting[rows], ridges[chosen]
                     self._launch(self.entry, of_length, indices, targets, *of_rows, *parameters)
                 elif limit != "all":
                     given = self._halves, *of_chunk, *self._weighted, *self._steps

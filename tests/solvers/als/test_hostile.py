@@ -102,7 +102,7 @@ def test_every_row_of_the_named_cases(estimator, device):
 def short(monkeypatch):
     """All rows with up to 128 ratings are solved by kernels/als/short_rows.cu."""
     monkeypatch.setattr(als_tensor_core, "_max_short", lambda factors: 128)
-    monkeypatch.setattr(als_tensor_core, "_FEWEST_SHORT", 0)
+    monkeypatch.setattr(als_tensor_core, "FEWEST_SHORT", 0)
 
 
 def test_every_short_row_of_the_named_cases(launcher, short):
@@ -154,7 +154,7 @@ def test_weights_far_apart_leave_other_rows_alone(launcher, largest):
 def test_ratings_of_another_scale_give_the_same_bits_on_that_scale(launcher, monkeypatch, exponent, most):
     """s r with s lambda from sqrt(s) q is solved by sqrt(s) p: a power of two rounds nothing."""
     monkeypatch.setattr(als_tensor_core, "_max_short", lambda factors: most)
-    monkeypatch.setattr(als_tensor_core, "_FEWEST_SHORT", 0)
+    monkeypatch.setattr(als_tensor_core, "FEWEST_SHORT", 0)
     ratings = ratings_of("ragged", "stars")
     scaled = Ratings(ratings.users, ratings.items, np.ldexp(ratings.values, exponent), 8, 12)
     results = []
@@ -199,7 +199,7 @@ def test_tensor_core_fits_every_architecture(host, of_architecture):
 @pytest.mark.parametrize("factors", [100, *slow(192, 193, 209, 256)])
 @pytest.mark.parametrize("rows", [64, 32])
 def test_the_shared_memory_of_tensor_core_is_what_the_launcher_takes_it_for(host, factors, rows):
-    shape = shape_of(host, "als/tensor_core.cu", FACTORS=factors, IMPLICIT=1, STAGE_ROWS=rows)
+    shape = shape_of(host, "als/tensor_core.cu", FACTORS=factors, IMPLICIT=1, STAGE_ROWS=rows, BATCHED=0)
     assert shape.teams * shape.team_bytes == als_tensor_core._max_shared_bytes(factors, rows)
     assert shape.persistent == (factors > 192)
 

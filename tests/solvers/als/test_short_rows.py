@@ -13,7 +13,7 @@ from support import ragged_ratings, random_factors
 def short(monkeypatch):
     """All rows with up to 128 ratings are short, however few there are."""
     monkeypatch.setattr(als_tensor_core, "_max_short", lambda factors: 128)
-    monkeypatch.setattr(als_tensor_core, "_FEWEST_SHORT", 0)
+    monkeypatch.setattr(als_tensor_core, "FEWEST_SHORT", 0)
 
 
 def solved(ratings, factors, **options):

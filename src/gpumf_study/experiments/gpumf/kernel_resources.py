@@ -12,7 +12,7 @@ from gpumf_study import figure_style as style
 
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0], "HIDDEN": [128], "LEVELS": [5]}
-VERSIONS |= {"STAGE_ROWS": [64]}
+VERSIONS |= {"STAGE_ROWS": [64], "BATCHED": [0]}
 METRICS = ["registers", "stack_bytes", "spill_store_bytes", "spill_load_bytes", "static_shared_bytes"]
 """Of a thread; the last of a block."""
 

@@ -1,0 +1,106 @@
+"""Seconds of a search on a GPU, all included: folds, copies, training, scores, and the winner fitted to all ratings.
+
+Models too small to fill the GPU train together, by the launches of one; those that fill it one after another. Beside
+it a loop of fits has a few of the settings, made and scored as a user would. Both alternate in one process, after a
+round of one epoch that compiles what they need. Without a GPU the same runs on the CPU.
+"""
+
+import time
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import ALS, backends, search
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments.gpumf.search_seconds import LOOP
+
+# Of each search: data, strategy, settings, folds (1: the official split), factors.
+PROFILES = {
+    "quick": {"searches": [["ml-100k-synthetic", "grid", 4, 2, 8]], "in_loop": 2, "epochs": 3, "repeats": 2},
+    "full": {
+        "searches": [["ml-1m", "grid", 1000, 5, 32], ["netflix-synthetic", "halving", 100, 1, 100]],
+        "in_loop": 10,
+        "epochs": 10,
+        "repeats": 5,
+    },
+}
+PROFILES["smoke"] = PROFILES["quick"] | {"epochs": 1, "repeats": 1}
+
+
+def run(searches, in_loop, epochs, repeats):
+    """Time searches of the regularization of ALS, and loops over a few of their settings.
+
+    Returns
+    -------
+    DataFrame with a row a search: variant (the strategy, or LOOP), seconds, the best RMSE as value; x_settings (of
+        the loop `in_loop`), x_folds, x_winner, and x_difference, of a loop: the largest between its scores and those of
+        the search
+    """
+    device, rows, identities = "cuda" if backends.available() else "cpu", [], []
+    for data, strategy, n, folds, factors in searches:
+        ratings = load_ratings(data)
+        identities.append(identity(ratings))
+        model, grid = ALS(factors, device=device), {"regularization": np.geomspace(0.1, 10, n).tolist()}
+        given = ratings, folds if folds > 1 else [(ratings.train, ratings.test)]
+        _searched(model, grid, *given, 1, strategy), _loop(model, grid, *given, 1, 1)
+        for repeat in tqdm(range(repeats), desc=f"search_gpu {data}", leave=False):
+            found, seconds = _searched(model, grid, *given, epochs, strategy)
+            alone, of_loop = _loop(model, grid, *given, epochs, in_loop)
+            both = found.trials[found.trials.epochs == epochs].groupby("regularization").rmse.mean()
+            known = alone.index.intersection(both.index)
+            shared = {"data": data, "factors": factors, "repeat": repeat, "x_folds": folds}
+            best = {"seconds": seconds, "value": found.best_score, "x_winner": str(found.best_parameters)}
+            rows.append(shared | best | {"variant": strategy, "x_settings": n})
+            of_fits = {"seconds": of_loop, "value": alone.min(), "x_winner": str({"regularization": alone.idxmin()})}
+            of_fits["x_difference"] = float(abs(alone[known] - both[known]).max())
+            rows.append(shared | of_fits | {"variant": LOOP, "x_settings": len(alone)})
+    frame = pd.DataFrame(rows)
+    frame = frame.assign(
+        task="search",
+        model="ALS",
+        solver="tensor_core" if device == "cuda" else "parallel_cg",
+        device=device,
+        phase="end_to_end",
+    )
+    frame = frame.assign(metric="rmse", x_epochs=epochs)
+    frame.attrs["datasets"] = identities
+    return frame
+
+
+def _searched(model, grid, ratings, folds, epochs, strategy):
+    started = time.perf_counter()
+    found = search(model, grid, ratings, epochs, folds=folds, strategy=strategy)
+    return found, time.perf_counter() - started
+
+
+def _loop(model, grid, ratings, folds, epochs, n):
+    """(mean RMSE of each of the first n settings, by a fit of each fold; seconds)."""
+    started = time.perf_counter()
+    pairs = list(ratings.kfold(folds)) if isinstance(folds, int) else folds
+    found = {}
+    values = grid["regularization"]
+    for value in values[:: len(values) // n][:n]:
+        fits = [(type(model)(**model.get_params() | {"regularization": value}), *pair) for pair in pairs]
+        found[value] = np.mean([fit.fit(train, epochs).score(test)["rmse"] for fit, train, test in fits])
+    return pd.Series(found), time.perf_counter() - started
+
+
+def summary(frame):
+    """Return median seconds, of each setting too, and the best value, by data and variant."""
+    table = frame.groupby(["data", "variant", "x_settings"], sort=False).agg(
+        seconds=("seconds", "median"), value=("value", "first"), x_difference=("x_difference", "max")
+    )
+    table = table.reset_index()
+    return table.assign(x_seconds_a_setting=table.seconds / table.x_settings)
+
+
+def figure(frame):
+    """Draw the median seconds a setting."""
+    table = summary(frame)
+    names = [f"{style.data_name(row.data)}, {row.variant}" for row in table.itertuples()]
+    return style.dots(table.x_seconds_a_setting.set_axis(names), "seconds a setting, end to end")
+
+
+CLAIMS = []
