@@ -11,7 +11,6 @@ from gpumf_study import results
 from support import ROOT
 
 KERNELS = ROOT / "kernels"
-SOURCES = sorted(path for path in KERNELS.rglob("*.cu*") if path.parent.name != "emulator")
 
 
 @pytest.fixture
@@ -116,16 +115,6 @@ def test_headers_name_the_publication_that_schemes_declare(readme):
         cited = re.findall(r"^// Source: (.*)", (KERNELS / file).read_text(encoding="utf-8"), re.MULTILINE)
         keys = [key for author, key in AUTHORS.items() if cited and cited[0].startswith(author)]
         assert keys == ([publication.key] if publication else []), file
-
-
-# Words that DESIGN.md's glossary replaces, and E for the identity.
-RETIRED = r"\b(told|tells|held|besides?|described|nobody|everybody)\b|past L1|lambda( n)? E\b|F_I\b"
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(KERNELS).as_posix())
-def test_comments_use_the_words_of_the_glossary(path):
-    comments = [line for line in path.read_text(encoding="utf-8").splitlines() if "//" in line]
-    assert not [line for line in comments if re.search(RETIRED, line.split("//", 1)[1])]
 
 
 @pytest.mark.parametrize(("source", "name"), sources.all_kernels())

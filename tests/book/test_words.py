@@ -3,8 +3,6 @@
 import inspect
 import re
 
-import pytest
-
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf.backends import sources
 from gpumf.ratings import Ratings
@@ -44,18 +42,3 @@ def test_terms_of_the_glossary_come_once_in_order_and_refer_to_each_other():
     for reference in re.findall(r"\{term\}`([^`]+)`", body):
         target = re.search(r"<(.+)>", reference)
         assert (target[1] if target else reference) in found, reference
-
-
-@pytest.mark.parametrize(
-    "word", ["density", "epoch", "factors", "kernel", "lockstep", "synthetic data set", "claim", "inconclusive"]
-)
-def test_the_words_that_the_book_is_written_in_are_explained(word):
-    assert word in terms() or re.search(rf"\b{word}\b", section("Glossary")), word
-
-
-def test_symbols_of_the_notation_come_once():
-    first = [line.split("|")[1] for line in section("Notation").splitlines() if line.startswith("| $")]
-    symbols = [symbol for cell in first for symbol in re.findall(r"\$([^$]+)\$", cell)]
-    # What stands twice is said to below the table.
-    twice = {symbol for symbol in symbols if symbols.count(symbol) > 1}
-    assert twice == {"b_u"} and "Two letters have two meanings" in section("Notation")

@@ -70,10 +70,6 @@ def test_whole_floats_are_integers_everywhere(kind, tmp_path):
     assert ALS(2, device="cpu").fit(ids, 1, ids=True).predict(9, 0).shape == ()
 
 
-def test_object_arrays_of_integers_are_integers():
-    assert Ratings.from_arrays(np.array([3, 4, 3], object), [1, 2, 2], [1, 2, 3]).user_ids.tolist() == [3, 4]
-
-
 NO_IDS = {
     "an integer of many bits": ([1, 2, 10**400, 3], r"row 2: user id an integer of 1329 bits"),
     "an integer that Python makes no text of": ([1, 2, 3, 10**5000], r"row 3: user id an integer of 16610 bits"),
@@ -100,26 +96,6 @@ def test_what_is_no_id_is_refused_by_its_row(what):
         Ratings.from_pandas(
             pd.DataFrame({"user": pd.Series(users, dtype=object), "item": list("xyxy"), "rating": VALUES})
         )
-
-
-@pytest.mark.parametrize("values", [[1, 2, 1j, 3], np.array([1, 2, 1j, 3]), np.array([1, 2, 1j, 3], object)])
-def test_complex_ratings_are_refused(values):
-    for given in (values, pd.Series(values)):
-        with pytest.raises(DataError, match="complex"):
-            Ratings.from_arrays(list("abcd"), list("xyxy"), given)
-    with pytest.raises(DataError, match="complex"):
-        Ratings.from_pandas(pd.DataFrame({"user": list("abcd"), "item": list("xyxy"), "rating": values}))
-
-
-@pytest.mark.parametrize("value", [10**400, "1\ud800", "five", None])
-def test_ratings_that_are_no_numbers_are_refused_by_their_row(value):
-    with pytest.raises(DataError, match="row 2: rating"):
-        Ratings.from_arrays(list("abcd"), list("xyxy"), [1, 2, value, 3])
-
-
-def test_the_row_of_a_frame_is_a_number():
-    with pytest.raises(DataError, match="row 2: rating nan"):
-        Ratings.from_pandas(pd.DataFrame({"user": list("abcd"), "item": list("xyxy"), "rating": [1, 2, np.nan, 3]}))
 
 
 @pytest.mark.parametrize("ids", [[1, 2, 3, 3], list("abca")])
