@@ -194,7 +194,8 @@ print(*done)
 """
 
 
-@pytest.mark.parametrize("threads", [2, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [2, 6])
 def test_first_fits_in_several_threads(threads, tmp_path):
     """With an empty cache, then with a warm one."""
     for _ in range(2):

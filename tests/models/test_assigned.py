@@ -278,6 +278,7 @@ def test_ratings_take_arrays_that_are_on_a_gpu():
         Ratings(Elsewhere(TRAIN.users), TRAIN.items, TRAIN.values, TRAIN.n_users, TRAIN.n_items)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "trials"),
     [("cpu", 150), pytest.param("emulator", 40, marks=pytest.mark.emulator)],

@@ -13,7 +13,7 @@ from gpumf import RBM, SGD
 from gpumf.backends.cpu import reference
 from gpumf.models import DivergedError
 from hostile import cases, hostile_ratings
-from support import SCHEMES, kernels_on
+from support import SCHEMES, kernels_on, slow
 
 pytestmark = pytest.mark.filterwarnings("error")  # what overflows ends as DivergedError, and without a warning
 
@@ -57,7 +57,7 @@ def id_of(value):
     return str(value) if value else ""
 
 
-@pytest.mark.parametrize("biases", [False, True], ids=["plain", "biases"])
+@pytest.mark.parametrize("biases", [True, *slow(False)], ids=["biases", "plain"])
 @pytest.mark.parametrize(("kernel", "options"), [("sequential", {}), ("parallel", {}), *SCHEMES], ids=id_of)
 def test_a_scheme_of_sgd_ends_finite_or_says_so(device, kernel, options, biases, tmp_path):
     if kernel not in kernels_on(SGD, device):
