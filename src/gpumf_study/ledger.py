@@ -42,7 +42,7 @@ def counts(frame):
     for source, title in TITLES.items():
         verdicts = frame[frame.publication == source].verdict.value_counts()
         of = known.loc[source]
-        row = {"figures and tables measured": f"{of.measured} of {of.artefacts}"}
+        row = {"figures and tables measured": f"{of.measured} of {of.artefacts}", "partly measured": of.partly}
         rows[title] = row | {verdict: int(verdicts.get(verdict, 0)) for verdict in SHOWN}
         rows[title]["other"] = int(verdicts.drop(SHOWN, errors="ignore").sum())
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("publication").reset_index()

@@ -5,6 +5,7 @@ A metric gets a frame and `select`, a dict that says which rows and columns it t
 column : the name of the column that is measured
 where : dict of column -> value, or list of values, of the rows taken
 over, under : the same, of the two lots of rows that are compared
+by : of `growth`, the column with the time
 best : the column that names alternatives in `under` (of `ratio`: in `over`); the one with the lowest median is taken
 each : list of columns; the metric is taken in each of their groups that has both lots
 across : 'median', 'max' or 'min' of the groups, needed with `each`; of `exact`, 'max' or 'min' of the values
@@ -145,6 +146,16 @@ def _exact(frame, select):
     return Estimate(value, value, value, len(values))
 
 
+def _growth(frame, select):
+    """By what factor a value grows in a unit of time: the slope of its logarithm by least squares."""
+    from scipy.stats import linregress, t
+
+    if len(frame) < 3:
+        return NOTHING
+    line = linregress(frame[select["by"]], np.log(frame[select["column"]]))
+    return _times(float(np.exp(line.slope)), float(t.ppf((1 + LEVEL) / 2, len(frame) - 2) * line.stderr), len(frame))
+
+
 def _ratio(frame, select):
     return _in_groups(frame, select, lambda group, level: _compared(group, select, level, relative=True))
 
@@ -175,6 +186,7 @@ def _ratio_of_ratios(frame, select):
 METRICS: dict[str, Callable[[pd.DataFrame, dict[str, Any]], Estimate]] = {
     "median": _median,
     "exact": _exact,
+    "growth": _growth,
     "ratio": _ratio,
     "difference": _difference,
     "percent_more": _percent_more,

@@ -10,20 +10,25 @@ def as_csv(frame):
     return frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
 
 
+NO_MEASUREMENT = [claims.MISSING, "not testable", "not evidence"]
+
+
 def coverage(frame):
-    """Return how many of the publications' figures and tables are measured: what cannot be tested does not count.
+    """Return how many of the publications' figures and tables are measured: `measured` if all their claims are.
 
     frame : of `claims.table`
 
     Returns
     -------
-    DataFrame with the index source and the columns measured, artefacts
+    DataFrame with the index source and the columns measured, partly (some of their claims), artefacts
     """
-    columns = {"publication": "source", "figure_or_table": "artefact"}
-    measured = frame[~frame.verdict.isin([claims.MISSING, "not testable"])].rename(columns=columns)
-    measured = measured[["source", "artefact"]].drop_duplicates().assign(measured=1)
-    counts = experiments.artefacts().merge(measured, how="left").groupby("source", sort=False)
-    return counts.agg(measured=("measured", "count"), artefacts=("artefact", "size"))
+    of = frame.assign(yes=~frame.verdict.isin(NO_MEASUREMENT)).groupby(["publication", "figure_or_table"]).yes
+    found = of.agg(measured="all", some="any").astype(int).rename_axis(["source", "artefact"]).reset_index()
+    counts = experiments.artefacts().merge(found, how="left").fillna({"measured": 0, "some": 0})
+    counts = counts.groupby("source", sort=False).agg(
+        measured=("measured", "sum"), some=("some", "sum"), artefacts=("artefact", "size")
+    )
+    return counts.assign(partly=counts.some - counts.measured).drop(columns="some").astype(int)
 
 
 def found(name, profile):
@@ -45,7 +50,7 @@ def main():
     shown = frame[["id", "value", "low", "high", "n", "unit", "published", "verdict"]]
     print(shown.to_string(index=False, na_rep="", float_format="{:.4g}".format))
     for source, row in coverage(frame).iterrows():
-        print(f"{source}: {row.measured} of {row.artefacts} figures and tables measured")
+        print(f"{source}: {row.measured} of {row.artefacts} figures and tables measured, {row.partly} more partly")
     return 0
 
 

@@ -208,6 +208,13 @@ def test_counts_have_no_spread():
     assert estimate(frame.iloc[2:], "exact", {"column": "share", "across": "min"}) is metrics.NOTHING
 
 
+def test_growth_is_that_of_a_line_through_logarithms():
+    frame = pd.DataFrame({"year": [2000, 2001, 2003, 2004], "lead": [1.0, 2.2, 7.3, 16.0]})
+    found = estimate(frame, "growth", {"column": "lead", "by": "year"})
+    assert found.low < 2 < found.high and found.value == pytest.approx(2, rel=0.05) and found.n == 4
+    assert estimate(frame[:2], "growth", {"column": "lead", "by": "year"}) is metrics.NOTHING
+
+
 def test_equal_repeats_have_an_interval_without_width():
     frame = pd.DataFrame({"solver": ["a"] * 9 + ["b"] * 9, "seconds": [30.0] * 9 + [32.0] * 9})
     found = estimate(frame, "ratio", {"column": "seconds", "over": {"solver": "a"}, "under": {"solver": "b"}})

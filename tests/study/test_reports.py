@@ -17,9 +17,12 @@ def test_the_recorded_claims_are_current():
 
 def test_coverage_counts_figures_and_tables_and_not_claims():
     rows = [("thesis", "Figure 6.7", "inconclusive"), ("thesis", "Figure 6.7", "replicated")]
-    rows += [("esgd", "Table 1", "replicated"), ("esgd", "Table 2", "not testable"), ("esgd", "Figure 5", "missing")]
+    rows += [("thesis", "Figure 6.8", "replicated"), ("thesis", "Figure 6.8", "missing")]
+    rows += [("thesis", "Table 6.1", "not evidence"), ("esgd", "Table 2", "not testable")]
+    rows += [("esgd", "Table 1", "measured"), ("esgd", "Figure 5", "missing"), ("esgd", "Section 7", "replicated")]
     counts = reports.coverage(pd.DataFrame(rows, columns=["publication", "figure_or_table", "verdict"]))
     assert counts.measured.to_dict() == {"thesis": 1, "cu2rec": 0, "cumf": 0, "newgpusgd": 0, "esgd": 1}
+    assert counts.partly.to_dict() == {"thesis": 1, "cu2rec": 0, "cumf": 0, "newgpusgd": 0, "esgd": 0}
     assert counts.artefacts.to_dict() == {"thesis": 21, "cu2rec": 4, "cumf": 10, "newgpusgd": 5, "esgd": 4}
 
 

@@ -42,6 +42,12 @@ def test_an_epoch_of_libmf_is_what_more_of_them_take_more(stored):
     assert train[experiment.PEER] == pytest.approx([5 * 16 / 35, 20 * 16 / 35, 40 * 16 / 35]) and labelled(figure)
 
 
+def test_programs_are_timed_to_the_error_that_all_reach():
+    found = experiment.reached(rows().assign(x_learning_rate=0.1)).set_index(["model", "repeat"]).seconds
+    assert found[experiment.PEER].to_list() == [10, 10] and found["gpumf, GPU"].to_list() == [1, 1]
+    assert experiment.reached(rows()).empty, "a frame whose rates were not searched"
+
+
 @pytest.mark.slow
 def test_libmf_is_trained_on_the_ratings_that_it_is_given(monkeypatch):
     train, judge = ragged_ratings(12, 9, 6, seed=1).split(0.2)

@@ -1,8 +1,16 @@
 """GPUs beside CPUs, year by year."""
 
+import pandas as pd
 import pytest
 
 from gpumf_study.experiments.thesis import theoretical_flops
+
+
+def test_the_lead_is_that_of_the_fastest_desktop_chips_so_far():
+    rows = [(1, "GPU", 8), (1, "CPU", 2), (2, "GPU", 6), (2, "CPU", 4), (2, "CPU", 9)]
+    frame = pd.DataFrame(rows, columns=["x_year", "x_kind", "value"]).assign(x_precision="single", x_class="desktop")
+    frame.loc[4, "x_class"] = "server"
+    assert list(theoretical_flops.summary(frame).lead) == [4, 2]
 
 
 def test_peaks_are_those_of_the_data_sheets():
