@@ -89,8 +89,8 @@ WORSE = [
     Sentence(
         "esgd-transfers-hidden",
         "measured",
-        "Copying ratings while ESGD works on others makes an iteration {inverse:.1f} times as long (shape of MovieLens "
-        "10M).",
+        "Copying ratings while ESGD works on others makes an iteration {inverse:.1f} times as long (shape of "
+        "MovieLens 10M).",
     ),
     Sentence(
         "thesis-other-uses-linear",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpumf_study import metrics, results
+from gpumf_study import metrics, results, spread
 from gpumf_study.metrics import NOTHING, Estimate
 
 MISSING = "missing"
@@ -157,7 +157,7 @@ def evaluate(claim: Claim, experiment: str) -> dict[str, Any]:
     result = there[0] if len(there) == len(devices) else None
     files = ((one.path, one.provenance.get("csv_sha256"), one.device) for one in there)
     found = (
-        metrics.estimate(_taken(claim.table, *files), claim.metric, claim.select)
+        metrics.estimate(_taken(claim.table, *files), claim.metric, claim.select, spread.between_runs())
         if result and claim.metric
         else NOTHING
     )

@@ -11,9 +11,11 @@ each : list of columns; the metric is taken in each of their groups that has bot
 across : 'median', 'max' or 'min' of the groups, needed with `each`; of `exact`, 'max' or 'min' of the values
 
 The value is computed of medians of all rows. The interval is Student's t with the repeats as units: rows of one
-repeat count as one, by their median. With one repeat alone the interval is unknown, which is one without ends.
+repeat count as one, by their median. With one repeat alone the interval is unknown, which is one without ends. Ratios
+of times have the variance between runs in their intervals, too: that of a median is the sum of both.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +24,9 @@ import numpy as np
 import pandas as pd
 
 LEVEL = 0.95
+TIMES = ["seconds", "train", "wall", "end_to_end", "x_reduction"]
+"""Columns with times, or with what is divided by one."""
+
 _MEDIAN = np.sqrt(np.pi / 2)
 """Standard error of a median over that of a mean, for many normal values; for few it is less."""
 
@@ -101,8 +106,17 @@ def _compared(frame, select, level, relative):
     if not relative:
         half = _half_width([_error(of_repeats) for _, of_repeats in lots], level)
         return Estimate(over - under, over - under - half, over - under + half, n)
-    half = _half_width([_error(np.log(of_repeats)) for _, of_repeats in lots], level)
-    return _times(over / under, half, n)
+    return _times(over / under, _half_width(_log_errors(sides.values(), select), level), n)
+
+
+def _log_errors(sides, select):
+    """(variance, degrees of freedom) of the logarithms of medians, and where they are times of the run of each."""
+    errors = [_error(np.log(_lot(side, select["column"])[1])) for side in sides]
+    if select["column"] in TIMES:
+        runs = Counter(side.device.iloc[0] if "device" in side else "cuda" for side in sides)
+        between = select.get("between", {})  # one estimate for all runs on a device
+        errors += [(n * between[name][0], between[name][1]) for name, n in runs.items() if name in between]
+    return errors
 
 
 def _times(value, half, n):
@@ -172,15 +186,12 @@ def _percent_more(frame, select):
 
 def _ratio_of_ratios(frame, select):
     """The ratio in the rows of `here` over that in the rows of `there`."""
-    found, halves = [], []
-    for place in ("here", "there"):
-        taken = rows(frame, select[place])
-        found.append(_compared(taken, select, LEVEL, relative=True))
-        lots = [_lot(rows(taken, select[side]), select["column"]) for side in ("over", "under")]
-        halves += [_error(np.log(of_repeats)) for _, of_repeats in lots]
+    taken = [rows(frame, select[place]) for place in ("here", "there")]
+    found = [_compared(one, select, LEVEL, relative=True) for one in taken]
     if np.isnan([one.value for one in found]).any():
         return NOTHING
-    return _times(found[0].value / found[1].value, _half_width(halves, LEVEL), min(one.n for one in found))
+    errors = _log_errors([rows(one, select[side]) for one in taken for side in ("over", "under")], select)
+    return _times(found[0].value / found[1].value, _half_width(errors, LEVEL), min(one.n for one in found))
 
 
 METRICS: dict[str, Callable[[pd.DataFrame, dict[str, Any]], Estimate]] = {
@@ -194,11 +205,16 @@ METRICS: dict[str, Callable[[pd.DataFrame, dict[str, Any]], Estimate]] = {
 }
 
 
-def estimate(frame: pd.DataFrame, metric: str, select: dict[str, Any]) -> Estimate:
+def estimate(
+    frame: pd.DataFrame, metric: str, select: dict[str, Any], between: dict[str, tuple[float, int]] | None = None
+) -> Estimate:
     """Return what a metric takes from a frame; see the module's docstring.
+
+    between : of `spread.between_runs`; None for what has no spread between runs
 
     Raises
     ------
     KeyError : there is no such metric, or `select` lacks what it needs
     """
+    select = select | ({"between": between} if between else {})
     return METRICS[metric](rows(frame, select.get("where", {})), select)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf_study import claims, experiments, metrics, results
+from gpumf_study import claims, experiments, metrics, results, spread
 from gpumf_study.claims import Claim, Criterion, above, below, near, verdict
 from gpumf_study.metrics import Estimate, estimate
 
@@ -77,6 +77,33 @@ def test_false_alarms_are_at_most_one_in_twenty(n):
         a, b = np.exp(0.1 * rng.standard_normal((2, n)))
         alarms += verdict(of, of.estimate(repeats(a=a, b=b))) != "inconclusive"
     assert alarms <= 0.05 * draws
+
+
+def test_false_alarms_are_as_rare_where_runs_differ_too():
+    """Both sides are repeats of one run each; how far runs differ is known from as many pairs as are stored."""
+    rng, draws, alarms = np.random.default_rng(7), 600, {True: 0, False: 0}
+    of, runs, within, n_pairs = claim(above(1.0)), 0.05, 0.02, len(spread.table()) // 2
+    for _ in range(draws):
+        apart = rng.normal(0, np.sqrt(2) * runs, n_pairs)
+        between = {"cuda": (float((apart**2).mean() / 2), n_pairs)}
+        a, b = (np.exp(rng.normal(0, runs) + within * rng.standard_normal(5)) for _ in range(2))
+        for known in alarms:
+            found = estimate(repeats(a=a, b=b), of.metric, of.select, between if known else None)
+            alarms[known] += verdict(of, found) != "inconclusive"
+    assert alarms[True] <= 0.05 * draws
+    assert alarms[False] > 0.3 * draws, "repeats of one process alone tell nothing of other processes"
+
+
+def test_the_spread_between_runs_is_measured():
+    between = spread.between_runs()
+    assert set(between) == {"cpu", "cuda"} and sum(freedom for _, freedom in between.values()) == len(spread.table())
+    assert all(0.001 < variance**0.5 < 0.1 and freedom >= 5 for variance, freedom in between.values())
+    row = claims.evaluate(*next((of, name) for name, of in CLAIMED if of.id == "cumf-fig-5-lu"))
+    alone = next(of for _, of in CLAIMED if of.id == "cumf-fig-5-lu").estimate(results.load("als_versions").frame)
+    assert row["value"] == alone.value and row["high"] - row["low"] > 2 * (alone.high - alone.low)
+    errors = {"column": "value", "over": {"who": "a"}, "under": {"who": "b"}}
+    frame = repeats(a=[2.0, 2.1], b=[1.0, 1.1]).rename(columns={"seconds": "value"})
+    assert estimate(frame, "ratio", errors, between) == estimate(frame, "ratio", errors)
 
 
 def test_a_clear_effect_is_found():

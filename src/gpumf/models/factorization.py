@@ -193,8 +193,9 @@ class Factorization(Model):
         """Random factors, uniform on [0, 2 sqrt(mean / f)), so that inner products start near the mean rating.
 
         For a mean of 4 and 16 factors that is the thesis's [0, 1) (section 6.2.1), as with init='unit' always. The
-        same for every kernel and device. A mean that is not positive, as of ratings counted from theirs, gets factors centred on zero. With
-        biases, these are zero, and so are the factors of users and items without a rating: the mean is predicted.
+        same for every kernel and device. A mean that is not positive, as of ratings counted from theirs, gets factors
+        centred on zero. With biases, these are zero, and so are the factors of users and items without a rating: the
+        mean is predicted.
 
         Returns
         -------

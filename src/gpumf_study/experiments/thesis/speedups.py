@@ -316,6 +316,6 @@ CLAIMS = [
         "thesis",
         "Section 7.1",
         "GPU clusters relieve the limit of memory for larger data sets.",
-        missing="a recording on GPUs of several hosts",
+        missing="GPUs of several hosts",
     ),
 ]

@@ -11,6 +11,17 @@ def test_models_have_no_biases():
     assert (frame.x_columns == frame.factors).all() and set(frame.model) == {"ALS", "SGD"}
 
 
+def test_libmf_is_trained_anew_until_it_is_there(monkeypatch):
+    def trained(factors, file, mean, judge, epochs, regularization, rate):
+        assert (factors, regularization) == (4, 0.05) and file.is_file()
+        return {"epoch": epochs, "wall": 2.0 * epochs, "rmse": 1.5 - rate * epochs}
+
+    monkeypatch.setattr(experiment.peers_sgd, "libmf", trained)
+    rows = experiment._libmf("ml-100k-synthetic", 4, 0.05, 0.95, 2, [2, 4, 8], [0.1, 0.2])
+    found = experiment.reached(schema.validated(rows))
+    assert found.epoch.tolist() == [4, 4] and found.wall.tolist() == [8, 8]
+
+
 def test_each_data_set_has_its_own_error():
     rows = [
         {"data": data, "model": "ALS", "solver": "parallel_cg", "repeat": 0, "epoch": epoch, "seconds": 2.0 * epoch,

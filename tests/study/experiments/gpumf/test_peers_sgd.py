@@ -71,7 +71,7 @@ def test_libmf_is_trained_on_the_ratings_that_it_is_given(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "libmf", SimpleNamespace(mf=SimpleNamespace(MF=Factorization)))
     monkeypatch.setattr(experiment, "_apart", lambda function, *arguments: function(*arguments))
-    with experiment._taken(experiment.PEER, train) as file:
+    with experiment.taken(experiment.PEER, train) as file:
         (row,) = experiment._fitted(experiment.PEER, 2, file, judge, [7], 0.05, 0.1, 0, True)
     assert not file.exists()
     assert (asked["k"], asked["nr_iters"], asked["eta"], asked["lambda_p2"], asked["lambda_q2"]) == (
