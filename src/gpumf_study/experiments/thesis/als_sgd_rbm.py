@@ -20,8 +20,8 @@ from gpumf_study.experiments.thesis import parameter_search, speedups
 SHARE = 0.01  # of the whole gain, which is still to come when a model has converged
 
 _SIZES = {
-    ALS: {"factors": parameter_search.FACTORS, "biases": False, "clip": False},
-    SGD: {"factors": parameter_search.FACTORS, "biases": False, "clip": False},
+    ALS: {"factors": parameter_search.FACTORS, "biases": False, "init": "unit", "clip": False},
+    SGD: {"factors": parameter_search.FACTORS, "biases": False, "init": "unit", "clip": False},
     RBM: {"hidden": parameter_search.RBM_HIDDEN, "batch": parameter_search.RBM_BATCH, **parameter_search.RBM_FIXED},
 }
 PUBLISHED = {

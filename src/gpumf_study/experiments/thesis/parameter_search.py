@@ -26,6 +26,7 @@ from gpumf_study.claims import Claim, below
 from gpumf_study.experiments import _published, identity, load_ratings, trained
 
 FACTORS = 16
+WITHOUT_BIASES = {"biases": False, "init": "unit", "clip": False}
 SGD_THREADS = 128 * 128  # the thesis's best configuration (section 6.5): 2048 threads on each of 8 multiprocessors
 
 RBM_HIDDEN, RBM_BATCH = 128, 100  # section 6.2.3
@@ -107,7 +108,7 @@ def run(data, sgd_regularization, learning_rate, als_regularization, updates, al
         for repeat in tqdm(range(repeats), desc=f"parameter_search {ratings.name}", leave=False):
             sets = _split(ratings, repeat)
             for value in als_regularization:
-                model = ALS(FACTORS, value, solver=als_kernel(), seed=repeat, biases=False, clip=False)
+                model = ALS(FACTORS, value, solver=als_kernel(), seed=repeat, **WITHOUT_BIASES)
                 rows.append(_row("regularization", model, sets, als_epochs, ratings.name, repeat))
             epochs = int(np.ceil(updates / sets[0].nnz))
             start = _published.value("Figure 6.1", "best regularization", ratings.name) or FIRST_REGULARIZATION
@@ -169,8 +170,7 @@ def _hogwild(regularization, rate, seed):
         solver=kernel,
         threads=threads,
         seed=seed,
-        biases=False,
-        clip=False,
+        **WITHOUT_BIASES,
     )
 
 

@@ -77,7 +77,7 @@ def run(data, als_epochs, updates, rates, repeats):
                 columns = {f"x_{key}": value for key, value in taken.items()}
                 columns |= {"variant": variant, "x_setting": setting, "x_cuda_threads": threads or np.nan}
                 columns |= {"epochs": als_epochs if model is ALS else epochs, "stop": _Stop(threshold)}
-                options = {"biases": False, "clip": False, "threads": threads, "seed": repeat}
+                options = {"biases": False, "init": "unit", "clip": False, "threads": threads, "seed": repeat}
                 yield columns, model(FACTORS, solver=solver, **options, **taken)
 
     return sweep.sweep(models, data, als_epochs, repeats, held_out=0.2, metrics=("rmse", "mae"))
@@ -98,7 +98,7 @@ def _fastest(train, rates, arguments, epochs, threshold):
     part, held_out = train.split(0.1, seed=0)
 
     def cost(rate):
-        options = arguments | {"learning_rate": rate, "biases": False, "clip": False, "seed": 0}
+        options = arguments | {"learning_rate": rate, "biases": False, "init": "unit", "clip": False, "seed": 0}
         model = SGD(FACTORS, solver="ordered_parallel", device="cpu", **options)
         history = trained(model, part, epochs, held_out, stop=_Stop(threshold)).history
         there = history.epoch[(history.epoch > 0) & (history.mae <= (threshold or -np.inf))]
