@@ -48,9 +48,9 @@ def table() -> pd.DataFrame:
     frames = []
     for first, second, read in PAIRS:
         device = results.reference(first)
-        found = [results.recorded(name, device) for name in (first, second)]
-        if all(found):
-            seconds = {name: read(one.frame) for name, one in zip(("first", "second"), found, strict=True)}
+        one, other = (results.recorded(name, device) for name in (first, second))
+        if one and other:
+            seconds = {"first": read(one.frame), "second": read(other.frame)}
             frames.append(pd.DataFrame(seconds).dropna().reset_index("device").reset_index(drop=True))
     return pd.concat(frames, ignore_index=True)
 
