@@ -479,6 +479,11 @@ def path():
     return results.repository() / "data/results/benchmarks.csv"
 
 
+def stored() -> pd.Series:
+    """Return the values of benchmarks.csv by id, for pages, so that all state the same."""
+    return pd.read_csv(path()).set_index("id").value
+
+
 def main() -> int:
     """Write benchmarks.csv; return the exit status."""
     path().write_text(as_csv(table()), encoding="utf-8")
