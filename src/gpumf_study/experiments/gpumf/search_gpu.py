@@ -35,8 +35,8 @@ def run(searches, in_loop, epochs, repeats):
     Returns
     -------
     DataFrame with a row a search: variant (the strategy, or LOOP), seconds, the best RMSE as value; x_settings (of
-        the loop `in_loop`), x_folds, x_winner, and x_difference, of a loop: the largest between its scores and those of
-        the search
+        the loop `in_loop`), x_folds, x_winner, and x_difference, of a loop: the most by which its scores and those
+        of the search differ
     """
     device, rows, identities = "cuda" if backends.available() else "cpu", [], []
     for data, strategy, n, folds, factors in searches:

@@ -1,12 +1,12 @@
 """Seconds of a search of hyper-parameters: `search` over a grid, and by halving, against a loop of fits.
 
-The loop makes the folds once, and fits and scores every setting on each, on all threads. The three alternate in one
-process, after a round of one epoch that compiles what they need. None refits the winner.
+The loop makes the folds once, and fits and scores a setting on each, on all threads; some of the settings are timed,
+and their seconds counted for all. The three alternate in one process, after a round of one epoch and few settings
+that compiles what they need. None refits the winner.
 """
 
 import os
 import time
-from functools import partial
 from itertools import product
 
 import numpy as np
@@ -23,45 +23,64 @@ _SHARED = {"solver": "parallel_cg", "device": "cpu"}
 
 # Of ALS and of ImplicitALS; a grid of the latter has 20 settings for each value of alpha.
 PROFILES = {
-    "quick": {"data": ["ml-1m", "ml-100k"], "settings": [20, 40], "folds": [3, 3], "epochs": 10, "repeats": 5},
-    "full": {"data": ["ml-1m", "ml-100k"], "settings": [100, 200], "folds": [5, 3], "epochs": 10, "repeats": 5},
+    "quick": {"data": ["ml-1m", "ml-100k"], "settings": [20, 40], "folds": [3, 3], "in_loop": [20, 40], "epochs": 10},
+    "full": {
+        "data": ["ml-1m", "ml-100k"],
+        "settings": [100, 200],
+        "folds": [5, 3],
+        "in_loop": [20, 40],
+        "epochs": 10,
+    },
 }
 PROFILES["smoke"] = {
     "data": ["ml-100k-synthetic"] * 2,
     "settings": [3, 20],
     "folds": [2, 2],
+    "in_loop": [3, 10],
     "epochs": 3,
-    "repeats": 2,
 }
+for _profile, _repeats in {"smoke": 2, "quick": 5, "full": 5}.items():
+    PROFILES[_profile]["repeats"] = _repeats
 
 
-def run(data, settings, folds, epochs, repeats):
+def run(data, settings, folds, in_loop, epochs, repeats):
     """Time searches that alternate.
 
     Returns
     -------
-    DataFrame with a row a search: variant (LOOP, GRID or HALVING), seconds, metric and its best value; x_winner, the
-    setting, x_folds, x_settings, and x_load, the processes at work on the machine before, besides what is timed
+    DataFrame with a row a search: variant (LOOP, GRID or HALVING), seconds, metric and its best value, of LOOP among
+    the timed settings; x_winner, the setting, x_folds, x_settings, x_timed (settings), x_difference, the most by
+    which the timed settings' scores differ from those of GRID, and x_load, the processes at work on the machine before
     """
     rows, identities = [], []
     als = ALS(32, biases=True, weighted=True, **_SHARED)
     implicit = ImplicitALS(unobserved_weight=1.0, regularization_exponent=0.0, **_SHARED)
-    for model, name, n, n_folds in zip((als, implicit), data, settings, folds, strict=True):
+    for model, name, n, n_folds, n_timed in zip((als, implicit), data, settings, folds, in_loop, strict=True):
         ratings, metric = load_ratings(name), "rmse" if model is als else "ndcg@10"
         identities.append(identity(ratings))
-        given = {"model": model, "parameters": grid(model, n), "ratings": ratings, "folds": n_folds, "metric": metric}
-        halving = partial(search, **given, strategy="halving", refit=False)
-        works = {LOOP: partial(loop, **given), GRID: partial(search, **given, refit=False), HALVING: halving}
-        for work in works.values():
-            work(epochs=1)
+        tried = [dict(zip(grid(model, n), one, strict=True)) for one in product(*grid(model, n).values())]
+        timed = tried[:: n // n_timed][:n_timed]
+        given = {"model": model, "ratings": ratings, "folds": n_folds, "metric": metric}
+        first = {name: values[:2] for name, values in grid(model, n).items()}
+        search(**given, parameters=first, epochs=1, refit=False), loop(**given, settings=timed[:2], epochs=1, n=2)
         for repeat in tqdm(range(repeats), desc=f"search_seconds {name}", leave=False):
-            for variant, work in works.items():
-                load, started = os.getloadavg()[0], time.perf_counter()
-                winner, value = _best(work(epochs=epochs))
+            load, scores = os.getloadavg()[0], None
+            for variant in (LOOP, GRID, HALVING):
+                if variant == LOOP:
+                    scores, seconds = loop(**given, settings=timed, epochs=epochs, n=n)
+                    value = (min if metric == "rmse" else max)(scores)
+                    best = {"value": value, "x_winner": str(timed[scores.index(value)])}
+                else:
+                    started = time.perf_counter()
+                    found = search(**given, parameters=grid(model, n), epochs=epochs, strategy=variant, refit=False)
+                    seconds = time.perf_counter() - started
+                    best = {"value": found.best_score, "x_winner": str(found.best_parameters)}
+                if variant == GRID:
+                    of_grid = found.trials.groupby("setting")[metric].mean()[:: n // n_timed][:n_timed]
+                    best["x_difference"] = float(np.abs(of_grid - scores).max())
                 labels = {"data": name, "model": type(model).__name__, "variant": variant, "repeat": repeat}
-                measured = {"seconds": time.perf_counter() - started, "metric": metric, "value": value}
-                shape = {"x_winner": str(winner), "x_folds": n_folds, "x_settings": n, "x_load": load}
-                rows.append(labels | measured | shape)
+                shape = {"x_folds": n_folds, "x_settings": n, "x_timed": n_timed if variant == LOOP else n}
+                rows.append(labels | {"seconds": seconds, "metric": metric, "x_load": load} | best | shape)
     frame = pd.DataFrame(rows)
     frame = frame.assign(
         task="search", solver="parallel_cg", device="cpu", threads=threads.count(), phase="end_to_end"
@@ -78,23 +97,21 @@ def grid(model, n):
     return {"factors": [8, 16, 32, 64], "regularization": [0.3, 1.0, 3.0, 10.0, 30.0], "alpha": alphas}
 
 
-def loop(model, parameters, ratings, epochs, folds, metric):
-    """Return the best setting and its mean score, by fits one after another."""
+def loop(model, ratings, folds, metric, settings, epochs, n):
+    """Return the mean score of each setting, by fits one after another, and seconds of n such settings."""
+    started = time.perf_counter()
     pairs, found = list(ratings.kfold(folds)), []
-    for values in product(*parameters.values()):
-        setting = dict(zip(parameters, values, strict=True))
+    of_folds = time.perf_counter() - started
+    for setting in settings:
         fits = (type(model)(**model.get_params() | setting).fit(train, epochs) for train, _ in pairs)
         judged = zip(fits, (test for _, test in pairs), strict=True)
         scores = [
             fit.score(test)[metric] if metric == "rmse" else fit.evaluate_ranking(test, 10)["ndcg"]
             for fit, test in judged
         ]
-        found.append((setting, float(np.mean(scores))))
-    return (min if metric == "rmse" else max)(found, key=lambda one: one[1])
-
-
-def _best(found):
-    return found if isinstance(found, tuple) else (found.best_parameters, found.best_score)
+        found.append(float(np.mean(scores)))
+    of_fits = time.perf_counter() - started - of_folds
+    return found, of_folds + of_fits * n / len(settings)
 
 
 def summary(frame):
