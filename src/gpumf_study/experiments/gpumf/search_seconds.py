@@ -50,7 +50,7 @@ def run(data, settings, folds, in_loop, epochs, repeats):
     -------
     DataFrame with a row a search: variant (LOOP, GRID or HALVING), seconds, metric and its best value, of LOOP among
     the timed settings; x_winner, the setting, x_folds, x_settings, x_timed (settings), x_difference, the most by
-    which the timed settings' scores differ from those of GRID, and x_load, the processes at work on the machine before
+    which the timed settings' scores differ from those of GRID, and x_load, the processes at work before
     """
     rows, identities = [], []
     als = ALS(32, biases=True, weighted=True, **_SHARED)
