@@ -31,6 +31,14 @@ def spilling(frame):
     return frame[spilled & frame.kernel.str.contains("fast|tensor_core")]
 
 
+def test_every_source_compiles_for_the_oldest_and_the_newest_architecture():
+    first = {source: defines for source, defines in sources.variants(FACTORS=[16], **kernel_resources.VERSIONS)}
+    assert set(first) == set(sources.every())
+    variants = [(source, sm, defines) for source, defines in first.items() for sm in (75, 120)]
+    assert all(nvrtc.resources_of(variants))
+
+
+@pytest.mark.slow
 def test_every_kernel_compiles_for_every_architecture(frame):
     for source in sources.every():
         of_source = frame[frame.source == source]
@@ -39,6 +47,7 @@ def test_every_kernel_compiles_for_every_architecture(frame):
     assert frame.registers.between(1, 255).all()
 
 
+@pytest.mark.slow
 def test_every_version_compiles():
     chosen = sources.variants(FACTORS=[100], HIDDEN=[100], LEVELS=[5])
     variants = [(source, 90, defines) for source, defines in chosen]
@@ -51,11 +60,13 @@ def test_only_sources_that_there_are_are_declared():
     assert set(sources.DECLARED) <= set(sources.every())
 
 
+@pytest.mark.slow
 def test_static_shared_memory_is_what_the_source_asks_for(frame):
     assert (frame[frame.kernel == "errors"].static_shared_bytes == 2 * 1024 * 8).all()
     assert (frame[frame.kernel == "hogwild"].static_shared_bytes == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "biases"), [(18, 1), (18, 2), (302, 1)])
 def test_models_with_biases_compile_and_spill_nothing(columns, biases):
     variants = sources.variants(FACTORS=[columns], BIASES=[biases])
@@ -64,6 +75,7 @@ def test_models_with_biases_compile_and_spill_nothing(columns, biases):
         assert spilling(pd.DataFrame(kernels)).empty
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [2, 10, 32])
 @pytest.mark.parametrize("hidden", [20, 512])
 def test_boltzmann_machines_of_every_size_spill_nothing(hidden, levels):
@@ -71,6 +83,7 @@ def test_boltzmann_machines_of_every_size_spill_nothing(hidden, levels):
         assert spilling(pd.DataFrame(kernels)).empty
 
 
+@pytest.mark.slow
 def test_no_fast_kernel_spills(frame):
     spilled = spilling(frame)
     assert spilled[spilled.row_rates != 1].empty
