@@ -24,7 +24,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help packages book pdf notebook experiment test test-slow test-all test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record canary findings benchmarks readme gains tune suggestion bench-reference data kernels lint format lock clean
+.PHONY: help packages book pdf notebook experiment test test-slow test-all test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record canary claims benchmarks readme gains tune suggestion bench-reference data kernels lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -77,7 +77,7 @@ test-slow: $(READY) ## run the other tests: all widths, figures, the book in a b
 test-all: test test-slow test-sanitize test-wheel ## run all tests, those of the kernels under sanitizers, and the wheel
 
 # The sanitizers have to be in the process before Python, which was built without them, loads a kernel.
-test-sanitize: $(READY) ## run the kernels on the processor under AddressSanitizer and UBSan
+test-sanitize: $(READY) ## run the kernels on the CPU under AddressSanitizer and UBSan
 	GPUMF_EMULATOR_SANITIZE=1 ASAN_OPTIONS=detect_leaks=0 \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
 	$(RUN) -m pytest -m "emulator and not slow" $(PARALLEL) $(ARGS)
@@ -100,7 +100,7 @@ record: $(READY) ## record one experiment (NAME=als_netflix), or what this machi
 canary: $(READY) ## compare ten timings with those recorded for the release on such a GPU (ARGS=--record keeps today's)
 	$(RUN) -m gpumf_study.canary $(ARGS)
 
-findings: $(READY) ## judge every claim by data/results, write claims.csv there and print it
+claims: $(READY) ## judge every claim by data/results, write claims.csv there and print it
 	$(RUN) -m gpumf_study.reports
 
 benchmarks: $(READY) ## write goals beside measured values from data/results to data/results/benchmarks.csv

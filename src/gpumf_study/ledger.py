@@ -15,6 +15,10 @@ TITLES = {
     "esgd": "ESGD (Nassar et al.)",
 }
 SHOWN = ["replicated", "partly replicated", "not replicated", "inconclusive"]
+NOT_JUDGED = (
+    "Each claim is judged by the 95 % interval of what was measured. *Not judged*: there is no published value to "
+    "compare with, the claim cannot be tested here, or synthetic data were built to show it."
+)
 
 
 def table():
@@ -42,9 +46,10 @@ def counts(frame):
     for source, title in TITLES.items():
         verdicts = frame[frame.publication == source].verdict.value_counts()
         of = known.loc[source]
-        row = {"figures and tables measured": f"{of.measured} of {of.artefacts}", "partly measured": of.partly}
+        row = {"figures and tables measured": f"{of.measured} of {of.artefacts}, {of.partly} in part"}
         rows[title] = row | {verdict: int(verdicts.get(verdict, 0)) for verdict in SHOWN}
-        rows[title]["other"] = int(verdicts.drop(SHOWN, errors="ignore").sum())
+        rows[title]["not measured yet"] = int(verdicts.get(claims.MISSING, 0))
+        rows[title]["not judged"] = int(verdicts.drop([*SHOWN, claims.MISSING], errors="ignore").sum())
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("publication").reset_index()
 
 

@@ -11,7 +11,7 @@ from support import ROOT
 def test_the_recorded_claims_are_current():
     stored = pd.read_csv(ROOT / "data/results/claims.csv")
     assert list(stored) == claims.COLUMNS
-    assert reports.as_csv(stored) == reports.as_csv(claims.table(experiments.claims())), "run `make findings`"
+    assert reports.as_csv(stored) == reports.as_csv(claims.table(experiments.claims())), "run `make claims`"
     assert set(stored.verdict) <= set(claims.VERDICTS)
 
 

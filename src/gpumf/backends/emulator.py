@@ -75,7 +75,7 @@ class _Launch(ctypes.Structure):
 def why_unavailable():
     """One sentence on what is missing to run kernels on the CPU, or None where nothing is."""
     if sys.platform != "linux":
-        return "kernels run on the processor on Linux only"
+        return "the emulator needs Linux"
     return compile.why_unavailable()
 
 

@@ -174,7 +174,7 @@ def _check_model(model, item_update, max_rows):
         integer("max_rows", max_rows, 1)
         if not isinstance(model, ALS) or model.device != "cpu" or item_update != "auto":
             raise ValueError(
-                "max_rows is of ALS on the processor, without item_update: implicit feedback needs a sum "
+                "max_rows is for ALS on the CPU, without item_update: implicit feedback needs a sum "
                 "over all items, and kernels of the GPU all factors"
             )
     if isinstance(model, SGD):

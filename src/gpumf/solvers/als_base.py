@@ -195,7 +195,7 @@ class Sequential(ALSSolver):
 
     adds_up = True
 
-    versions: ClassVar = {"": Version("one core", "sky", "--")}
+    versions: ClassVar = {"": Version("1 thread", "sky", "--")}
     parallel = False
 
     @classmethod
@@ -218,7 +218,7 @@ class Sequential(ALSSolver):
 class Parallel(Sequential):
     """Numba, rows over all threads."""
 
-    versions: ClassVar = {"": Version("all cores", "blue", "--")}
+    versions: ClassVar = {"": Version("all threads", "blue", "--")}
     parallel = True
 
 
@@ -231,7 +231,7 @@ class ImplicitParallel(ALSSolver):
 
     adds_up = True
 
-    versions: ClassVar = {"": Version("all cores", "blue", "--")}
+    versions: ClassVar = {"": Version("all threads", "blue", "--")}
 
     @classmethod
     def compile(cls, hyper):
@@ -254,7 +254,7 @@ class ImplicitParallel(ALSSolver):
 class ConjugateGradient(ALSSolver):
     """Conjugate gradient on one thread, from the factors before, of explicit or of implicit feedback."""
 
-    versions: ClassVar = {"": Version("one core, CG", "rose", "-.")}
+    versions: ClassVar = {"": Version("1 thread, CG", "rose", "-.")}
     cg_steps = 3
     parallel = False
 
@@ -282,5 +282,5 @@ class ConjugateGradient(ALSSolver):
 class ParallelConjugateGradient(ConjugateGradient):
     """The same with rows over all threads, with the same factors bit for bit."""
 
-    versions: ClassVar = {"": Version("all cores, CG", "wine", "-.")}
+    versions: ClassVar = {"": Version("all threads, CG", "wine", "-.")}
     parallel = True

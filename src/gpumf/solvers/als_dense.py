@@ -57,7 +57,7 @@ class Dense(ALSSolver):
     """
 
     max_factors = 2**31 - 1
-    versions: ClassVar = {"": Version("all cores, dense systems", "sand", "-")}
+    versions: ClassVar = {"": Version("all threads, dense systems", "sand", "-")}
     xp, floats = np, 1 << 21
 
     @classmethod

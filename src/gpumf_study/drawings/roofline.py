@@ -35,7 +35,7 @@ def intensities():
         "cube of an element": 2 / 8,
         "SGD, rows from memory": flops / moved,
         "one CG step, A from memory": step[1] / step[0],
-        "ALS half-sweep, each byte once": half[1] / half[0],
+        "ALS user update, each byte once": half[1] / half[0],
     }
 
 
