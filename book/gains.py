@@ -127,13 +127,13 @@ def _bound(moved, flops):
 
 
 def diverged():
-    """The schemes of SGD that ended without finite errors: they enter no ratio."""
+    """The solvers of SGD that ended without finite errors: they enter no ratio."""
     table = sgd_netflix.summary(results.load("sgd_netflix").frame)
     return set(table.scheme[table.last_rmse.isna()])
 
 
 def publications():
-    """Where schemes are published, as they declare it: a dict of files and versions -> `Publication` or None."""
+    """Where solvers are published, as they declare it: a dict of files and versions -> `Publication` or None."""
     found = {}
     for model in (ALS, SGD, RBM):
         schemes = {name: scheme for name, scheme in model.solver_classes().items() if hasattr(scheme, "source")}
@@ -148,7 +148,7 @@ def publications():
 def table():
     """The table in Markdown: a row a version, with its factor over the version that it is compared with."""
     found, published = measured(), publications()
-    columns = "file", "version", "what it changes", "timed", "seconds", "gain", "over", "source of the scheme"
+    columns = "file", "version", "what it changes", "timed", "seconds", "gain", "over", "source of the solver"
     lines = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
     for file, version, baseline, changes in VERSIONS:
         what, taken, gain = "–", "–", "–"

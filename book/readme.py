@@ -97,7 +97,8 @@ WORSE = [
     Sentence(
         "thesis-other-uses-linear",
         "not replicated",
-        "Pictures that ALS completes are {lower:.1f} dB worse than those of linear interpolation of the known pixels.",
+        "Pictures that ALS completes are {lower:.1f} dB worse than those of linear interpolation of the known "
+        "pixels.",
     ),
 ]
 
@@ -160,8 +161,8 @@ def answer(frame):
     gpu = recorded.provenance["gpu"].removeprefix("NVIDIA ")
     return (
         f"In 2015 a thesis trained ALS on a GPU **{same.published:.0f} times** as fast as on a single-threaded CPU. "
-        f"The same kernel and launch on an {gpu} are **{same.value:.1f} times** as fast as a single-threaded CPU of "
-        f"today. Our fastest ALS is **{ours.single:.0f} times** as fast in training and "
+        f"The same kernel with the same launch, on an {gpu}, is **{same.value:.1f} times** as fast as a "
+        f"single-threaded CPU of today. Our fastest ALS is **{ours.single:.0f} times** as fast in training and "
         f"{ours.single_end_to_end:.0f} times end to end (Douban, synthetic). Of the {judged.sum()} published claims "
         f"with a clear verdict, **{yes} are replicated**, {partly} partly and {no} not.\n"
     )

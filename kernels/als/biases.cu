@@ -1,5 +1,5 @@
 // What the factors are left to explain where a model has biases: ratings less the biases of the side that is fixed.
-// With them subtracted, a half-sweep of every solver in this folder is one without biases; see gpumf.solvers.als_biases.
+// With them subtracted, an update of every solver in this folder is one without biases; see gpumf.solvers.als_biases.
 
 // left: (n,). Grid and block: a thread a rating.
 extern "C" __global__ void subtract_biases(const int* __restrict__ indices, const float* __restrict__ values,
@@ -8,7 +8,7 @@ extern "C" __global__ void subtract_biases(const int* __restrict__ indices, cons
     if (t < n) left[t] = values[t] - biases[indices[t]];
 }
 
-// Before a half-sweep: zeros in one column of both sides. fixed: (n_fixed, width). solved: (n_solved, width). biases:
+// Before a user or item update: zeros in one column of both sides. fixed: (n_fixed, width). solved: (n_solved, width). biases:
 // (n_fixed,), what was there of the fixed side. Grid and block: a thread a row of the longer side.
 extern "C" __global__ void set_biases_aside(float* __restrict__ fixed, int n_fixed, float* __restrict__ solved,
                                             int n_solved, int width, int column, float* __restrict__ biases) {

@@ -3,7 +3,7 @@
 //
 // For every row r, with S its rated columns and n = |S|, solve
 //     (F_S^T F_S + lambda n I) x_r = F_S^T ratings_S            (lambda I alone if not weighted)
-// where F are the factors of the other side. Both half-sweeps are this kernel with the sides swapped.
+// where F are the factors of the other side. The user update and the item update are this kernel with the sides swapped.
 //
 // One factor vector is read at a time, coalesced, and stored in shared memory, where every lane computes at most
 // ceil((f + 1) / 2) products with it. Each lane adds to entries of its own, so nothing is atomic and the result is the

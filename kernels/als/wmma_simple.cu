@@ -1,4 +1,4 @@
-// wmma_simple: the thesis's half-sweep with its products on the tensor cores; the step from thesis.cu to tensor_core.cu.
+// wmma_simple: the thesis's user update with its products on the tensor cores; the step from thesis.cu to tensor_core.cu.
 //
 // For every row r, with S its n rated columns, solve (F_S^T F_S + lambda n I) x = F_S^T r as in thesis.cu. A block has a
 // row:

@@ -125,7 +125,7 @@ def narrow(figure):
     """A copy of a drawn figure of `panels` for narrow screens: one panel below another, long texts broken."""
     figure = pickle.loads(pickle.dumps(figure))
     axes = [axis for axis in figure.axes if axis.get_visible() and axis.get_subplotspec()]
-    of_place = {}  # the axes of each place in the grid: more than one where they are twins
+    of_place = {}  # the axes of each place in the grid: more than one where they share a panel
     for axis in axes:
         _label_alone(axis, axes)
         of_place.setdefault(axis.get_subplotspec().num1, []).append(axis)

@@ -42,6 +42,16 @@ def test_counts_of_verdicts_add_up(frame):
         assert re.fullmatch(r"(\d+) of (\d+), (\d+) in part", table.loc[title].iloc[0])
 
 
+@pytest.mark.parametrize("name", ["README.md", "book/intro.md"])
+def test_readme_and_home_page_show_the_counts_of_the_ledger(frame, name):
+    text, counted = (ROOT / name).read_text(encoding="utf-8"), ledger.counts(frame).astype(str)
+    rows = [re.split(r" \| ", line.strip("| ")) for line in text.splitlines() if line.startswith("| ")]
+    for row in [list(counted), *counted.to_numpy().tolist()]:
+        assert row in rows
+    held = (frame.publication != "gpumf") & (frame.verdict == "replicated")
+    assert f"**{held.sum()} are replicated**" in text
+
+
 @pytest.mark.browser
 @pytest.mark.slow
 def test_readers_filter_the_claims_and_keep_them_as_csv(frame, browser, tmp_path):

@@ -75,7 +75,7 @@ def library(source, **defines):
     code = f"// for {_processor()}\n{text(_FOLDER / source, [_FOLDER])}"
     try:
         return ctypes.CDLL(compiled(f"cpu/{Path(source).stem}", code, options, ["-pthread"]))
-    # A compiler that does not run or does not know this processor; no folder for the library.
+    # A compiler that does not run or does not know this CPU; no folder for the library.
     except (CompileError, OSError, subprocess.SubprocessError):
         return None
     finally:

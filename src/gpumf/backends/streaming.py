@@ -9,7 +9,7 @@ import numpy as np
 from gpumf._util import threads
 
 _MAX_CORES = 12  # with more, copies into pinned memory take no less time
-_ALONE = 4 << 20  # bytes that are copied sooner than others start to help
+_ALONE = 4 << 20  # bytes that are copied before others start to help
 
 
 @cache

@@ -19,7 +19,7 @@ _MAX_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
 _SHORT = "als/short_rows.cu"
 _SHORT_LIMITS = 32, 64, 128  # ratings of rows that it solves, a kernel each
-FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved sooner beside the others
+FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved faster beside the others
 
 sources.declare(_SHORT, FACTORS=range(1, 257))
 

@@ -1,4 +1,4 @@
-"""What drawings read off the kernels, as they run on the processor: who touches what, and who holds what."""
+"""What drawings read off the kernels, as they run on the CPU: who touches what, and who holds what."""
 
 from functools import cache
 from pathlib import Path

@@ -139,19 +139,19 @@ def usable_devices():
 
 
 def kernels_unavailable():
-    """Why kernels run neither on a GPU of this machine nor on its processor, or None where they do."""
+    """Why kernels run neither on a GPU of this machine nor on its CPU, or None where they do."""
     return None if backends.available() else backends.why_unavailable("emulator")
 
 
 def load_ratings(name):
-    """A data set by name; its twin, which says so in its name, where the real set is not on this machine."""
+    """A data set by name; a synthetic one, which says so in its name, where the real one is not on this machine."""
     if name.endswith("-synthetic") or dataset_names().loc[name, "present"]:
         return load_dataset(name)
     return load_dataset(_STAND_INS.get(name, f"{name}-synthetic"))
 
 
 def present_ratings(names):
-    """The data sets of these names that are on this machine, loaded one after another; twins always are."""
+    """The data sets of these names that are on this machine, loaded one after another; synthetic ones always are."""
     present = dataset_names().present
     for name in names:
         if present.get(name):

@@ -65,7 +65,7 @@ def expected(frame, left_out=True):
 
 
 def named(frame, left_out=True):
-    """Which model fitted times name as the sooner one, in each setting that both were measured in.
+    """Which model fitted times name as the faster one, in each setting that both were measured in.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def named(frame, left_out=True):
     Returns
     -------
     DataFrame with a row a setting: data, named and sooner ('ALS' or 'SGD', by expected and by measured seconds),
-    mostly (which is sooner in most settings of the data sets that were fitted to)
+    mostly (which is faster in most settings of the data sets that were fitted to)
     """
     settings = ["data", *SHAPE]
     least = expected(frame, left_out).groupby([*settings, "model"], sort=False)[["seconds", "expected"]].min()

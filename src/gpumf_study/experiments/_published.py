@@ -40,5 +40,5 @@ def threshold(data):
 
 
 def family(data):
-    """What the thesis calls the set that this one is, is part of, or is the twin of."""
+    """What the thesis calls the data set that this one is, is part of, or has the shape of."""
     return data.split("-")[0]

@@ -63,8 +63,8 @@ def chosen(parameters, data, model):
 def text(result):
     """What `tuned.toml` is to hold, from the Result of a search.
 
-    A set on which a model was not searched, as the machine on the twin of Jester, takes what was found on another
-    part or twin of the same set.
+    A data set on which a model was not searched, as the RBM on Jester (synthetic), takes what was found on another
+    part of the same data set, or one of its shape.
     """
     table = parameter_search.optima(result.frame)
     family = table.data.map(_published.family)

@@ -116,7 +116,7 @@ def _steps(model, trainer, repeats):
 
 
 def _phases(model, trainer, side):
-    """(name, function) of the phases of a half-sweep, in order; what the model does not need is left out."""
+    """(name, function) of the phases of an update of one side, in order; what the model does not need is left out."""
     for phase, work in trainer.phases(side).items():
         if phase != "get_gram" or model.alpha is not None:
             yield phase, work

@@ -104,7 +104,7 @@ def facts_of(train, device):
 
 
 def _train(comm, data, factors, iterations, device):
-    """One worker's training: (identity of the twin, rows of times)."""
+    """One worker's training: (identity of the data set, rows of times)."""
     from gpumf.distributed import nccl
     from gpumf.distributed.als import ALSWorker, Shard, own_of
     from gpumf.distributed.partition import balanced_bounds

@@ -52,7 +52,7 @@ def run(data, factors, parts, workers, epochs):
 
 
 def _train(comm, data, factors, parts, epochs, device):
-    """One worker's training: (identity of the twin, rows of times)."""
+    """One worker's training: (identity of the data set, rows of times)."""
     from gpumf.distributed import nccl
     from gpumf.distributed.als import own_of
     from gpumf.distributed.partition import balanced_bounds

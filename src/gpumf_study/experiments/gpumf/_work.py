@@ -24,7 +24,7 @@ def of_epoch(model, train):
 
 
 def _of_als(model, train):
-    """Of each half-sweep: ratings, a row of factors for each of them, the solutions, and the matrices."""
+    """Of the update of each side: ratings, a row of factors for each of them, the solutions, and the matrices."""
     f, rows, nnz, scheme = model.factors, train.n_users + train.n_items, train.nnz, model.solver_class
     steps = model.cg_steps if model.solver in _limits.CONJUGATE_GRADIENT else None
     shapes = (train.n_users, train.n_items), (train.n_items, train.n_users)

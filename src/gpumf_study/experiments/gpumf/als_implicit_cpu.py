@@ -1,4 +1,4 @@
-"""Without a GPU: ALS by conjugate gradient on the processor, beside the package `implicit` in the same run.
+"""Without a GPU: ALS by conjugate gradient on the CPU, beside the package `implicit` in the same run.
 
 An iteration of each at a time, so that what slows the machine down slows all of them: the same ratings, confidences,
 lambda, steps of conjugate gradient, initial factors and number of threads. The package gets its BLAS on one thread,

@@ -1,4 +1,4 @@
-"""Where the time of the two main kernels goes: hardware counters of one half-sweep of each side.
+"""Where the time of the two main kernels goes: hardware counters of one user update and one item update.
 
 Nsight Compute (`ncu`) runs a process of its own under its eyes, several times over for all counters, and restores the
 device's memory in between. Times under it are those of the clock that it fixes, not those of training.
@@ -73,7 +73,7 @@ def why_unavailable():
 
 
 def run(data, factors):
-    """Count on the users' and on the items' half-sweep of the first epoch.
+    """Count in the user update and in the item update of the first epoch.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def run(data, factors):
 
 
 def half_sweeps(data, factors):
-    """What is counted: the users' half-sweep, then the items', of every version in turn."""
+    """What is counted: the user update, then the item update, of every version in turn."""
     ratings = load_ratings(data)
     train = ratings if ratings.test_mask is None else ratings.official_split()[0]
     for kernel in KERNELS:

@@ -60,7 +60,7 @@ def run(data, factors, iterations, repeats, steps):
     factors : list of int
     iterations : dict, 'cpu' and 'cuda', or one of them, -> [few, more]
     repeats : int, of each fit, after one that loads and compiles
-    steps : int, of conjugate gradient in a half-sweep
+    steps : int, of conjugate gradient in an update
 
     Returns
     -------

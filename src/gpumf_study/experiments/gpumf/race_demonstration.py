@@ -1,6 +1,6 @@
 """What the races of Hogwild do to its result: the same updates in many orders, by few and by many groups.
 
-kernels/sgd/hogwild.cu on the processor, where the order of all memory accesses is drawn from a seed. All groups are
+kernels/sgd/hogwild.cu on the CPU, where the order of all memory accesses is drawn from a seed. All groups are
 threads of one block. A GPU may take any of these orders, but takes them with other frequencies: what is shown here is
 what can happen, and why it happens more with more groups, not how often it happens on a GPU.
 """

@@ -1,6 +1,6 @@
 """Two Hogwild updates of one user, one memory access at a time: when one of them is lost, and when both count.
 
-The kernel of the SGD chapters, kernels/sgd/hogwild.cu, with one factor and two groups, on the processor. Each seed is
+The kernel of the SGD chapters, kernels/sgd/hogwild.cu, with one factor and two groups, on the CPU. Each seed is
 another order in which the two groups reach memory; every one of these orders can happen on a GPU.
 """
 

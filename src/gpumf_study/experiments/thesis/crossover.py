@@ -28,7 +28,7 @@ from gpumf_study.experiments.thesis import parameter_search
 SLACK = 0.005  # of the error to which both are timed
 
 # Which versions of the two models are held against each other; the first pair is searched with. Of the 'fastest' SGD
-# is whichever is sooner, `fast` or Hogwild, which `summary` finds. The fastest on a CPU are those of all cores.
+# is whichever is faster, `fast` or Hogwild, which `summary` finds. The fastest on a CPU are those of all threads.
 _HOGWILD = "hogwild", {"threads": parameter_search.SGD_THREADS}
 PAIRS = {
     "fastest": {"ALS": ("tensor_core", {}), "SGD": ("fast", {})},
@@ -244,9 +244,9 @@ def _logistic(x, y, decay=0.01, steps=50):
 
 
 def figure(frame):
-    """Which of ALS and SGD is sooner at the same error, against the ratings of a row and the factors.
+    """Which of ALS and SGD is faster to the same error, against the ratings of a row and the factors.
 
-    A mark is a part of a data set; purple ones have SGD sooner, green ones ALS, by the factor that stands beside it.
+    A mark is a part of a data set; purple ones have SGD faster, green ones ALS, by the factor that stands beside it.
     """
     table = summary(frame).dropna(subset="ratio")
     pairs = [pair for pair in PAIRS if pair in set(table.variant)]

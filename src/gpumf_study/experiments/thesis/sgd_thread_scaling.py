@@ -44,7 +44,7 @@ why_unavailable = kernels_unavailable
 
 
 def run(data, threads, epochs, repeats, parameters):
-    """Time epochs of Hogwild on the GPU, or on the processor in its place where there is none, and train with it.
+    """Time epochs of Hogwild on the GPU, or on the CPU where there is none, and train with it.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ PROFILES = {"smoke": {}, "quick": {}, "full": {}}
 
 
 def run():
-    """Evaluate equation A.1 for every processor, in single and in double precision: metric 'gflops'."""
+    """Evaluate equation A.1 for every CPU and GPU, in single and in double precision: metric 'gflops'."""
     with resources.files(__package__).joinpath("processors.csv").open() as file:
         sheets = pd.read_csv(file).rename(columns={"single_per_cycle": "single", "double_per_cycle": "double"})
     labels = ["processor", "kind", "class", "year", "cores", "megahertz"]

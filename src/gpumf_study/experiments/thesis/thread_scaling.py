@@ -71,7 +71,7 @@ why_unavailable = kernels_unavailable
 
 
 def run(data, threads, few, blocks, max_epochs, repeats, parameters):
-    """Time epochs of the three versions on the GPU, or on the processor in its place where there is none.
+    """Time epochs of the three versions on the GPU, or on the CPU where there is none.
 
     Parameters
     ----------
