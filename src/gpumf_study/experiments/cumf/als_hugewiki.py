@@ -79,8 +79,13 @@ def errors(frame):
 def figure(frame):
     """Draw seconds of the updates of each iteration (left), and the test RMSE after it (right)."""
     figure, (axes,) = style.panels(columns=2)
-    _half_sweeps.bars(axes[0], _half_sweeps.table(frame))
-    style.curve(axes[1], errors(frame), "ALS", "tensor_core")
+    table, error = _half_sweeps.table(frame), errors(frame)
+    _half_sweeps.bars(axes[0], table)
+    axes[0].axhline(median := table.iteration.median(), color="0.4", linestyle=":")
+    axes[0].set_title(f"median iteration: {median:.2f} s", fontsize=10)
+    style.curve(axes[1], error, "ALS", "tensor_core")
+    axes[1].axhline(goal := _published.value("Table 2", "acceptable error", "hugewiki", source="cumf"), color="0.6")
+    axes[1].set_title(f"RMSE {goal:g} after {seconds_to_052(frame):.1f} s of training", fontsize=10)
     axes[1].set(xlabel="iteration", ylabel=f"test RMSE, {style.data_name(frame.data.iloc[0])}")
     style.legend(figure, axes[0], 2)
     return figure

@@ -202,14 +202,21 @@ def figure_phases(frame, data, factors):
     figure, (axes,) = style.panels(columns=2, height=3.8)
     for k, (load, (label, colour)) in enumerate(_LOADS.items()):
         seconds = [median["cumf_cholesky", load, f"{side} get_hermitian"] for side in ("users", "items")]
-        axes[0].bar(np.arange(2) + 0.27 * (k - 1), seconds, 0.25, color=style.COLOURS[colour], label=label)
+        bars = axes[0].bar(np.arange(2) + 0.27 * (k - 1), seconds, 0.25, color=style.COLOURS[colour], label=label)
+        axes[0].bar_label(bars, [f"{1e3 * value:.1f} ms" for value in seconds], size=8)
     axes[0].set_xticks([0, 1], ["users (update X)", "items (update Θ)"])
     place = np.arange(len(_SOLVERS))
     of_sides = [[median[solver, "coalesced", f"{side} solve"] for solver in _SOLVERS] for side in ("users", "items")]
     axes[1].bar(place, of_sides[0], 0.6, color=style.COLOURS["sky"], label="solve, users")
-    axes[1].bar(place, of_sides[1], 0.6, bottom=of_sides[0], color=style.COLOURS["purple"], label="solve, items")
+    top = axes[1].bar(
+        place, of_sides[1], 0.6, bottom=of_sides[0], color=style.COLOURS["purple"], label="solve, items"
+    )
+    axes[1].bar_label(top, [f"{1e3 * sum(both):.1f} ms" for both in zip(*of_sides, strict=True)], size=8)
     hermitian = sum(median["cumf_cholesky", "coalesced", f"{side} get_hermitian"] for side in ("users", "items"))
     axes[1].axhline(hermitian, linestyle="--", color=style.COLOURS["black"], label="get_hermitian, both")
+    axes[1].annotate(
+        f"{1e3 * hermitian:.1f} ms", (3.4, hermitian), (0, 3), textcoords="offset points", size=8, ha="right"
+    )
     axes[1].set_xticks(place, _SOLVERS.values())
     axes[0].set(ylabel="seconds", xlabel=f"get_hermitian, {style.data_name(data)}, {factors} factors")
     axes[1].set(ylabel="seconds", xlabel="solver, an iteration")
@@ -218,11 +225,11 @@ def figure_phases(frame, data, factors):
 
 
 _STEPS = {
-    ("cumf_cholesky", "users get_hermitian"): ("get_hermitian, FP32", "o", -3),
+    ("cumf_cholesky", "users get_hermitian"): ("get_hermitian, FP32", "o", -26),
     ("cumf_cholesky", "users solve"): ("Cholesky", "^", -9),
     ("cumf_cg", "users solve"): ("CG, FP32", "v", -9),
     ("cumf_cg_fp16", "users solve"): ("CG, FP16", "s", 4),
-    ("tensor_core", "users"): ("tensor_core, all of it", "D", -3),
+    ("tensor_core", "users"): ("tensor_core", "D", -3),
 }
 _ROOFS = {"fp16_flops": ("FP16 products", "--"), "fp32_flops": ("FP32 products", "-")}
 
@@ -236,6 +243,7 @@ def figure_roofline(frame, ceilings, data, factors):
     ceilings : frame of the experiment of that name, of the same device
     """
     roofs = ceilings[ceilings.device == "cuda"].set_index("metric").value
+    whole = summary(frame).loc[data, "ALS", factors]
     frame = frame[(frame.data == data) & (frame.factors == factors) & (frame.model == "ALS")]
     frame = frame[frame.variant.isna() | (frame.variant == LOADS[0])]
     figure, ((axis,),) = style.panels(height=4.8)
@@ -247,6 +255,10 @@ def figure_roofline(frame, ceilings, data, factors):
         if runs.empty:
             continue
         colour = style.COLOURS[style.LOOKS["ALS", solver].colour]
+        if solver in ("tensor_core", "cumf_cholesky") and not step.endswith("solve"):
+            of = whole.loc[solver]
+            reached = f"{100 * of.share:.0f} % of the bound, {1e3 * of.bound:.1f} ms"
+            label += f"\niteration: {1e3 * of.seconds:.1f} ms,\n{reached}"
         flops, least, rate = runs.x_flops.iloc[0], runs.x_bytes.iloc[0], (runs.x_flops / runs.seconds).median()
         axis.plot(flops / least, rate, marker, color=colour)
         axis.annotate(label, (flops / least, rate), (7, up), textcoords="offset points", size=9, color=colour)
@@ -255,6 +267,7 @@ def figure_roofline(frame, ceilings, data, factors):
             axis.plot(flops / (least + gathered), rate, marker, color=colour, markerfacecolor="white")
     axis.set(xlabel="operational intensity (FLOP/byte)", ylabel="FLOP/s")
     style.log_scale(axis.xaxis)
+    axis.set_xlim(right=1e5)  # room for what stands beside the last mark
     style.log_scale(axis.yaxis)
     style.legend(figure, axis, 2)
     return figure

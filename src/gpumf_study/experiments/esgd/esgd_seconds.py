@@ -120,7 +120,7 @@ def figure(frame):
     figure, ((axis,),) = style.panels(height=1.4 + 0.5 * len(table))
     place, left = np.arange(len(table)), np.zeros(len(table))
     for part, colour in zip(PARTS, ("sky", "wine", "orange"), strict=True):
-        axis.barh(place, 1e3 * table[part], 0.5, left=left, color=style.COLOURS[colour], label=part)
+        axis.barh(place, 1e3 * table[part], 0.5, left=left, color=style.COLOURS[colour], label=_PARTS[part])
         left += 1e3 * table[part]
     axis.plot(
         1e3 * table[STREAMED], place, "|", color=style.COLOURS["black"], markersize=24, label="ratings streamed"
@@ -132,6 +132,9 @@ def figure(frame):
     axis.set(xlabel="milliseconds an iteration", xlim=(0, 1.5 * max(left.max(), 1e3 * table[STREAMED].max())))
     style.legend(figure, axis, 4)
     return figure
+
+
+_PARTS = dict(zip(PARTS, ("copies to the GPU", "updates", "copies back"), strict=True))
 
 
 def _ratio(over, under):

@@ -188,7 +188,7 @@ def figure(frame):
 def figure_seconds(frame):
     """Training and end-to-end time to the common error, a row a solver, the fastest on top.
 
-    Who does not come to it has no marks, and says where it ends.
+    A solver that does not reach it has no marks, and says where it ends.
     """
     table = summary(frame).sort_values(["train", "rmse"], ascending=False, na_position="first")
     figure, ((axis,),) = style.panels(height=1.2 + 0.24 * len(table))
@@ -198,6 +198,11 @@ def figure_seconds(frame):
     for what, marker, sure in (("train", "o", True), ("wall", "D", False)):
         style.marks(axis, table[what], place, colours, marker=marker, sure=[sure] * len(table))
         axis.plot([], [], marker, color="0.35", markerfacecolor="0.35" if sure else "white", label=_SHOWN[what])
+        side, away = ("right", -7) if sure else ("left", 7)
+        for y, seconds in zip(place, table[what], strict=True):
+            if seconds > 0:
+                text = f"{1e3 * seconds:.3g} ms" if seconds < 0.1 else f"{seconds:.2g} s"
+                axis.annotate(text, (seconds, y), (away, 0), textcoords="offset points", size=8, ha=side, va="center")
     names = []
     for (kind, scheme), row in table.iterrows():
         ends = "diverges" if np.isnan(row.rmse) else f"ends at {row.rmse:.3f}"
@@ -205,6 +210,8 @@ def figure_seconds(frame):
     axis.set_yticks(place, names)
     axis.set(xlabel=f"seconds to test RMSE {table.level.iloc[0]:.3f}, {style.data_name(frame.data.iloc[0])}")
     style.log_scale(axis.xaxis)
+    low, high = axis.get_xlim()
+    axis.set_xlim(low / 2, high * 2)  # room for the times
     style.legend(figure, axis, 2)
     return figure
 

@@ -62,6 +62,8 @@ def figure(frame):
         runs = dict(list(course[course.data == name].groupby("solver", sort=False)))
         exact = runs[EXACT].set_index("epoch").value
         for solver, run in runs.items():
+            if solver in _ALIKE:
+                continue
             style.curve(by_time, run.set_index("seconds").value, "ALS", solver)
             if solver != EXACT:  # a logarithmic axis has no place for a difference of nothing
                 style.curve(apart, (run.set_index("epoch").value - exact).abs().clip(lower=1e-9), "ALS", solver)
@@ -73,6 +75,10 @@ def figure(frame):
         style.log_scale(apart.yaxis)
     style.legend(figure, axes[0, 0], 3)
     return figure
+
+
+_ALIKE = "thesis_global", "thesis_hybrid", "cg", "parallel_cg"
+"""Not drawn: the thesis's other memories learn what its fastest does, and CG is there on the GPU."""
 
 
 def _apart(frame):

@@ -257,11 +257,17 @@ def figure(frame):
         sums = shown[shown.data == name].groupby(["scheme", "x_decile"])[["x_updates", "value"]].sum()
         share = (sums.value / sums.x_updates).unstack().reindex(order)
         image = axis.pcolormesh(share.columns, np.arange(len(order)), share, vmin=0, vmax=1, cmap="viridis")
-        axis.set_yticks(np.arange(len(order)), order)
+        axis.set_yticks(np.arange(len(order)), [_name(label) for label in order])
         axis.set(xlabel="decile of items by popularity", title=style.data_name(name), xticks=[1, 5, 10])
         axis.grid(False)
     figure.colorbar(image, ax=list(axes)).ax.set_xlabel("share of\nupdates", labelpad=10)
     return figure
+
+
+def _name(label):
+    """What readers call a label of SCHEMES."""
+    solver, *variant = label.split(", ", 1)
+    return ", ".join([style.LOOKS["SGD", solver].name, *variant])
 
 
 APART = [label for label in SCHEMES if label.startswith("cu2rec")] + ["newgpusgd, FP64"]
@@ -293,11 +299,12 @@ def figure_cost(table, data):
     for row in table.sort_values(["lost", "gap"]).itertuples():
         colour = style.COLOURS["purple" if row.lost > 0.01 else "green"]
         axis.errorbar(100 * row.lost, row.gap, row.spread, fmt="o", color=colour, capsize=2)
-        left = not left and row.lost < 0.01  # labels of neighbors on either side
+        beside = table[(table.lost > max(row.lost, 0.01)) & ((table.gap - row.gap).abs() < 0.001)]
+        left = not left if row.lost < 0.01 else len(beside) > 0  # labels of neighbors on either side
         place, side = ((-7, -3), "right") if left else ((7, -3), "left")
-        name = style.LOOKS["SGD", row.Index].name
+        name = _name(row.Index) + (f": {100 * row.lost:.0f} %, {row.gap:+.4f}" if row.lost > 0.01 else "")
         axis.annotate(name, (100 * row.lost, row.gap), place, textcoords="offset points", size=9, ha=side)
     axis.set(xlabel="item updates lost (%)", ylabel=f"test RMSE above the CPU's,\n{style.data_name(data)}")
-    axis.set_xlim(-12, 100 * table.lost.max() + 12)
+    axis.set_xlim(-12, 100 * table.lost.max() + 18)
     axis.set_xticks([tick for tick in axis.get_xticks() if 0 <= tick <= 100 * table.lost.max() + 12])
     return figure

@@ -104,7 +104,8 @@ def figure(frame):
         rows = table[table.data == name].set_index("factors")
         for kernel in KERNELS:
             style.curve(axis, rows[kernel], "SGD", kernel)
-        axis.set(xscale="log", yscale="log", title=style.data_name(name), xlabel="factors")
+        axis.set(xscale="log", yscale="log", xlabel="factors")
+        axis.set_title(style.data_name(name).replace(" (", "\n("), fontsize=10)
         axis.set_xticks(rows.index, rows.index)
         axis.minorticks_off()
     axes[0].set_ylabel("updates a second")

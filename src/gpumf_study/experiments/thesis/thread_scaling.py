@@ -16,6 +16,7 @@ versions in global memory fewer active blocks than the thesis's had), and how a 
 """
 
 from contextlib import nullcontext
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -232,36 +233,50 @@ def apart(frame):
     )
 
 
-_MACHINES = {KEPLER_LIKE: "-", OWN: "--", SHARED: ":"}
+_LINES = {KEPLER_LIKE: "-", OWN: "--"}
 
 
 def figure(frame):
     """Speed-up over one half-warp against CUDA threads: the published range (left), and all that the GPU holds.
 
-    Solid lines have 8 multiprocessors and 48 kB of shared memory on each, dashed ones the whole GPU, dotted ones 48
-    kB on each of its multiprocessors. Vertical are the numbers up to which the thesis found linear scaling.
+    Solid lines have 8 multiprocessors and 48 kB of shared memory on each, dashed ones the whole GPU. Vertical are the
+    numbers up to which the thesis found linear scaling.
     """
     points = summary(frame)
-    figure, (axes,) = style.panels(columns=2, height=4.8)
+    figure, (axes,) = style.panels(columns=2, height=4.4)
     published_range = points[points.x_machine == KEPLER_LIKE].x_threads.max()
     left = points[points.x_threads <= published_range] if published_range == published_range else points
-    machines = (KEPLER_LIKE, OWN), (OWN, SHARED)
-    for axis, shown, of in zip(axes, (left, points), machines, strict=True):
-        for machine in of:
-            for kernel in KERNELS:
-                label, colour, _ = style.LOOKS["ALS", kernel]
-                curve = shown[(shown.x_machine == machine) & (shown.solver == kernel)].set_index("x_threads").speedup
-                if len(curve):
-                    what = {"color": style.COLOURS[colour], "label": f"{label}, {machine}", "linewidth": 1.3}
-                    axis.plot(curve.sort_index(), _MACHINES[machine], **what)
+    found = {claim.id: claim.estimate(frame).value for claim in CLAIMS}
+    for axis, shown, machines in zip(axes, (left, points), ((OWN, KEPLER_LIKE), (OWN,)), strict=True):
+        for machine, kernel in product(machines, KERNELS):
+            label, colour, _ = style.LOOKS["ALS", kernel]
+            curve = shown[(shown.x_machine == machine) & (shown.solver == kernel)].set_index("x_threads").speedup
+            grey = machine == OWN and axis is axes[0]
+            if curve.empty or (grey and kernel != KERNELS[0]):
+                continue
+            colour = "0.6" if grey else style.COLOURS[colour]
+            axis.plot(curve.sort_index(), _LINES[machine], color=colour, linewidth=1.3)
+            name = "shared memory, whole GPU" if grey else label.removeprefix("thesis, ")
+            share = found.get(f"thesis-newer-gpus-{name.split()[0]}", np.nan)
+            if axis is axes[1] and not np.isnan(share):
+                name += f": {100 * share:.0f} % of it"
+            up, at = (-12 if kernel == "thesis_hybrid" else 4), curve.sort_index()
+            place = at.index[-1], at.iloc[-1]
+            side = "left" if place[0] < 0.8 * shown.x_threads.max() else "right"
+            axis.annotate(name, place, (0, up), textcoords="offset points", ha=side, size=9, color=colour)
         axis.set(xlabel="CUDA threads", ylabel="speed-up over one half-warp", xlim=(0, None), ylim=(0, None))
         axis.xaxis.set_major_locator(MaxNLocator(5))
         axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    lines = {line.get_label(): line for axis in axes for line in axis.lines}
-    for kernel, artefact in (("thesis_shared", "Figure 6.7"), ("thesis_global", "Figure 6.9")):
+    limited = left[(left.x_machine == KEPLER_LIKE) & (left.solver == KERNELS[0])]
+    if len(limited) and not np.isnan(lost := 1 - found["thesis-fig-6.7-drop"]):
+        top = limited.loc[limited.speedup.idxmax()]
+        place = top.x_threads, top.speedup
+        axes[0].annotate(f"−{100 * lost:.0f} %", place, (4, 4), textcoords="offset points", size=9)
+    for kernel, end in _ENDS.items():
         colour = style.COLOURS[style.LOOKS["ALS", kernel].colour]
-        axes[0].axvline(_published.value(artefact, "linear up to"), linestyle=":", linewidth=1, color=colour)
-    figure.legend(lines.values(), lines, loc="outside upper center", ncols=3, frameon=False)
+        axes[0].axvline(end, linestyle=":", linewidth=1, color=colour)
+    axes[0].set_title("8 multiprocessors, 48 kB each", fontsize=10)
+    axes[1].set_title("whole GPU", fontsize=10)
     return figure
 
 
@@ -295,7 +310,7 @@ def figure_blocks(frame, facts):
             axis.plot(x / 1000, y, "D", color=colour, markerfacecolor="white", label=f"{label}, published")
     axis.set(xlabel="shared memory of a block (kB)", ylabel="active blocks of a multiprocessor", xlim=(0, None))
     axis.set_ylim(0, None)
-    style.legend(figure, axis, 3)
+    style.legend(figure, axis, 2)
     return figure
 
 
