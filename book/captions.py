@@ -12,6 +12,7 @@ import re
 from html import escape, unescape
 from pathlib import Path
 
+import matplotlib
 import nbformat
 from docutils import nodes
 from pygments import highlight
@@ -21,7 +22,8 @@ from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
 import chapter
-from gpumf_study import chapters, experiments
+from gpumf_study import chapters, experiments, results
+from gpumf_study import figure_style as style
 
 ROOT = Path(__file__).resolve().parent.parent
 LIVE = "Measured on the machine that built this page."
@@ -67,6 +69,9 @@ class Figures(SphinxTransform):
             if drawn and caption is not None:
                 caption.parent.remove(caption)
             self.link_kernels(cell)
+        for figure in list(self.document.findall(nodes.figure)):
+            if isinstance(figure[0], nodes.image):
+                self.add_narrow(figure)
         self.offer_sources()
 
     def wrap(self, bundle, paragraph):
@@ -88,6 +93,20 @@ class Figures(SphinxTransform):
             caption += self.download(source, "Its numbers as CSV.")
         bundle.replace_self(figure)
         figure += [bundle, caption]
+
+    def add_narrow(self, figure):
+        """Give a kept figure that a page of Markdown shows the form for narrow screens that cells give theirs."""
+        name, image = Path(figure[0]["uri"]).stem, figure[0]
+        if name not in experiments.names():
+            return
+        result = results.load(name)
+        with matplotlib.rc_context(style._STYLE):
+            drawn = style.save(experiments.module(name).figure(result.frame), result)
+            to = Path(self.env.doctreedir).parent / f"jupyter_execute/{name}.narrow.svg"
+            to.parent.mkdir(exist_ok=True)
+            style.narrow(drawn).savefig(to, metadata={"Date": None, "Creator": None})
+        uri = f"/{Path(os.path.relpath(to, self.env.srcdir)).as_posix()}"
+        figure.insert(1, nodes.image("", uri=uri, alt=image["alt"], classes=["narrow"]))
 
     def describe(self, bundle):
         """Give images their alternative text and their narrow variant; return what the first one says of itself."""

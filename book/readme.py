@@ -91,8 +91,8 @@ WORSE = [
     Sentence(
         "esgd-transfers-hidden",
         "measured",
-        "ESGD could copy some ratings to the GPU while it works on others. This makes an iteration {inverse:.1f} times "
-        "as long (MovieLens 10M, synthetic).",
+        "ESGD could copy some ratings to the GPU while it works on others. This makes an iteration {inverse:.1f} "
+        "times as long (MovieLens 10M, synthetic).",
     ),
     Sentence(
         "thesis-other-uses-linear",

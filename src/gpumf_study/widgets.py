@@ -149,7 +149,7 @@ def convergence(frame: pd.DataFrame, model: str, static: Figure, metric: str = "
             "seconds": _rounded(median.seconds),
             "errors": _rounded(median[metric]),
         }
-        sets.setdefault(str(data), []).append(line)
+        sets.setdefault(style.data_name(str(data)), []).append(line)
     names = ", ".join(sets)
     alt = f"Test {metric.upper()} of the solvers of {model} on {names}, against epochs and seconds of training."
     return Widget("convergence", {"metric": metric.upper(), "sets": sets}, static, alt)
@@ -170,7 +170,7 @@ def crossover(frame: pd.DataFrame, static: Figure) -> Widget:
     sizes = frame.drop_duplicates(["data", "x_density"]).set_index(["data", "x_density"])
     settings = [
         {
-            "data": row.data,
+            "data": style.data_name(row.data),
             "density": float(f"{row.density:.3g}"),
             "users": int(sizes.x_n_users[row.data, row.density]),
             "items": int(sizes.x_n_items[row.data, row.density]),

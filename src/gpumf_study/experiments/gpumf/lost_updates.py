@@ -302,9 +302,9 @@ def figure_cost(table, data):
         beside = table[(table.lost > max(row.lost, 0.01)) & ((table.gap - row.gap).abs() < 0.001)]
         left = not left if row.lost < 0.01 else len(beside) > 0  # labels of neighbors on either side
         place, side = ((-7, -3), "right") if left else ((7, -3), "left")
-        name = _name(row.Index) + (f": {100 * row.lost:.0f} %, {row.gap:+.4f}" if row.lost > 0.01 else "")
+        name = _name(row.Index) + (f"\n{100 * row.lost:.0f} %, {row.gap:+.4f}" if row.lost > 0.01 else "")
         axis.annotate(name, (100 * row.lost, row.gap), place, textcoords="offset points", size=9, ha=side)
     axis.set(xlabel="item updates lost (%)", ylabel=f"test RMSE above the CPU's,\n{style.data_name(data)}")
-    axis.set_xlim(-12, 100 * table.lost.max() + 18)
+    axis.set_xlim(-24, 100 * table.lost.max() + 24)  # room for names on narrow screens
     axis.set_xticks([tick for tick in axis.get_xticks() if 0 <= tick <= 100 * table.lost.max() + 12])
     return figure
