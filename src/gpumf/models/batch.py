@@ -33,7 +33,7 @@ def alike(model: Model) -> Hashable:
     return type(model), model.seed, repr(shared)
 
 
-def most_alike(model: Model, train: Ratings, memory: float, wait: bool) -> int:
+def most_alike(model: Any, train: Ratings, memory: float, wait: bool) -> int:
     """How many such models train at a time, at the most, in so many bytes; `wait` as of `bytes_alike`."""
     if max(train.n_users, train.n_items) >= FEWEST_SHORT or model.biases is True or model.chunk:
         return 1  # fills the device, or has targets of its own
@@ -41,7 +41,7 @@ def most_alike(model: Model, train: Ratings, memory: float, wait: bool) -> int:
     return max(int(min(_ROWS // (train.n_users + train.n_items), 1 + (memory - one) // (two - one))), 1)
 
 
-def bytes_alike(model: Model, train: Ratings, n: int, wait: bool) -> int:
+def bytes_alike(model: Any, train: Ratings, n: int, wait: bool) -> int:
     """Memory on the device that so many models take that train together.
 
     wait : whether what they learn stays there, for them to go on from
@@ -52,7 +52,7 @@ def bytes_alike(model: Model, train: Ratings, n: int, wait: bool) -> int:
     )  # with those to start from
 
 
-def trained_together(models: list[Model], train: Ratings, epochs: int) -> Iterator[tuple[Any, ...] | None]:
+def trained_together(models: list[Any], train: Ratings, epochs: int) -> Iterator[tuple[Any, ...] | None]:
     """Yield what each model has learned after so many more epochs, on the device; None where one diverged.
 
     Parameters
