@@ -8,7 +8,7 @@ from gpumf._util import threads
 from gpumf.backends.cpu import ranking as cpu_ranking
 from gpumf.backends.cpu import reference
 from gpumf.models import factorization, ranking
-from gpumf.models.ranking import CpuRanking, KernelRanking, ScoresKernelRanking, popular_items
+from gpumf.models.ranking import CpuRanking, KernelRanking, LaunchedRanking, ScoresKernelRanking, popular_items
 from gpumf.ratings import DeviceRatings, Ratings
 from support import kernels_on, ragged_ratings
 
@@ -271,7 +271,7 @@ def test_what_fit_ordered_on_the_device_is_not_copied_there_again(launcher, monk
     np.testing.assert_array_equal(again, items)
 
 
-class Given(ScoresKernelRanking):
+class Given(ScoresKernelRanking, LaunchedRanking):
     """Of scores that are given."""
 
     def __init__(self, scores, candidates, seen, device):

@@ -8,9 +8,9 @@ import numpy as np
 
 from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import brief, choice, flag, integer, number
+from gpumf.models.estimator import Model
 from gpumf.models.explain import Explaining
-from gpumf.models.factorization import Factorization
-from gpumf.models.fold_in import of_rated_items, solved_users
+from gpumf.models.factorization import Factorization, of_rated_items, solved_users
 from gpumf.models.initial import normal_factors
 from gpumf.models.once import Once
 from gpumf.models.updating import with_new
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from gpumf.models.solver_choice import Device
     from gpumf.ratings.convert import RatingsLike
 
+    _Base = Factorization
+else:
+    _Base = object
+
 _MAX_EXACT = 16
 """Columns with which the exact solution for explicit ratings takes the CPU less time than three steps of conjugate
 gradient: the sums are 16 registers. Measured by experiments/gpumf/als_implicit_cpu.py."""
@@ -47,7 +51,7 @@ DAMPED = 1.0
 _WEIGHTED = 0.15  # and without them
 
 
-class _LeastSquares(Factorization):
+class _LeastSquares(_Base):
     """What explicit and implicit feedback share: lambda, and the parameters of conjugate gradient."""
 
     _hyperparameters, _max_factors = ALSHyperparameters, Dense.max_factors - 2  # columns of biases
@@ -197,7 +201,7 @@ class _LeastSquares(Factorization):
         return super()._parameters | {"cg_steps": self.cg_steps, "cg_tolerance": self.cg_tolerance}
 
 
-class ALS(_LeastSquares):
+class ALS(_LeastSquares, Factorization, Model):
     """Alternating least squares, for predicting ratings. Needs no tuning, whatever the scale and number of ratings.
 
     Damped biases of users and items come first, `Ratings.damped`; the factors learn what these leave, in units of its
@@ -294,7 +298,7 @@ class ALS(_LeastSquares):
         return super()._parameters | own
 
 
-class ImplicitALS(Explaining, _LeastSquares):
+class ImplicitALS(Explaining, _LeastSquares, Factorization, Model):
     """Alternating least squares on implicit feedback: how often or how long, not how much it was liked.
 
     A rating r says how sure it is, c = w0 + alpha |r|, that the user prefers the item, p = 1 where r > 0, or does

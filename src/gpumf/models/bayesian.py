@@ -14,8 +14,8 @@ from gpumf._util.validation import flag, integer, number
 from gpumf.backends.cpu.gibbs import products, row_drawer
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
+from gpumf.models.factorization import of_rated_items
 from gpumf.models.finite import FiniteCheck
-from gpumf.models.fold_in import of_rated_items
 from gpumf.models.initial import normal_factors
 from gpumf.models.predictor import broadcast
 from gpumf.models.ranking import ranking_of

@@ -12,7 +12,9 @@ from gpumf.models import rbm, sgd  # noqa: F401 - with them `load` knows all mod
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
 from gpumf.models.fold_in import Folding
+from gpumf.models.ids import Identified
 from gpumf.models.ranking import PredictedRanking
+from gpumf.models.recommender import Recommender
 from gpumf.models.storage import damage_of, read, write
 from gpumf.ratings import Ratings
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     Metric: TypeAlias = Literal["rmse", "mae"]
 
 
-class Blend(Folding):
+class Blend(Folding, Recommender, Identified):
     """Predicts the weighted mean of what fitted models predict; the weights are not negative and sum to one.
 
     For predicting ratings; for top-N lists take `ImplicitALS`.

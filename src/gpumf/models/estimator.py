@@ -25,9 +25,14 @@ from gpumf._util.validation import MAX_SEED, array, flag, integer, number
 from gpumf.models.checks import DivergedError, NotFittedError, check_finite, check_positions, check_training
 from gpumf.models.early_stopping import Ending
 from gpumf.models.finite import FiniteCheck
+from gpumf.models.fold_in import Folding
+from gpumf.models.ids import Identified
+from gpumf.models.list_metrics import Lists
+from gpumf.models.neighbors import Similar
 from gpumf.models.once import Once
 from gpumf.models.parameters import Parameters, parameter_names, same
 from gpumf.models.predictor import Predictor
+from gpumf.models.recommender import Recommender
 from gpumf.models.solver_choice import SolverChoice
 from gpumf.models.storage import Stored
 from gpumf.models.times import Clock, Times
@@ -51,9 +56,10 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("gpumf")
 
 
-class Model(Parameters, SolverChoice, Stored, Predictor):
+class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar, Recommender, Identified):
     """Trains on ratings, keeps a history, predicts ratings.
 
+    Its parts, the bases, do not inherit from one another; what a part calls of others is a base for type checkers.
     Subclasses name their kernels in `_solvers`, and in `_arrays` the attributes that hold what is learned, float32:
     first that of the users, then that of the items, row by row.
 

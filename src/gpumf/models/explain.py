@@ -8,17 +8,19 @@ import numpy as np
 
 from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import integer
-from gpumf.models.fold_in import Folding
 
 if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import ArrayLike
 
+    from gpumf.models.fold_in import Folding as _Base
     from gpumf.solvers.als_base import ALSHyperparameters
+else:
+    _Base = object
 
 
-class Explaining(Folding):
+class Explaining(_Base):
     """Explains the preferences of `ImplicitALS`."""
 
     item_factors: np.ndarray

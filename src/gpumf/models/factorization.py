@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,6 @@ from gpumf import backends
 from gpumf._util.counter_rng import splitmix64
 from gpumf._util.memory import free_bytes
 from gpumf._util.validation import flag, integer, number
-from gpumf.models.estimator import Model
 from gpumf.models.evaluation import SOURCE as ERRORS
 from gpumf.models.evaluation import UNBOUNDED, Errors
 from gpumf.models.finite import SOURCE as FINITE
@@ -29,14 +29,21 @@ from gpumf.solvers.base import COLUMNS, MAX_FACTORS
 if TYPE_CHECKING:
     from typing import Any
 
+    from gpumf.models.estimator import Model as _Base
     from gpumf.models.solver_choice import Device
     from gpumf.ratings import Ratings
+    from gpumf.solvers.als_base import ALSSolver
     from gpumf.solvers.base import Hyperparameters
+else:
+    _Base = object
+
+_MAX_SOLVES = 10
+"""Half-steps of a GPU's solvers, some of which get nearer to a solution each time."""
 
 _KEPT = 0.05  # of a device's free memory: so much may stay there after `fit`, for the first recommendations
 
 
-class Factorization(Model):
+class Factorization(_Base):
     """Approximates a rating by the inner product of a user's and an item's factors: r_ui ~ p_u . q_i.
 
     With biases a rating is approximated by mu + b_u + b_i + p_u . q_i, mu the mean of the training ratings. Damped
@@ -398,3 +405,47 @@ class Factorization(Model):
             factors = self._factors_there(copied, *factors)
         candidates = self._item_known if candidates is None else candidates
         return ranking_of(*factors, candidates, seen, k, self.device)
+
+
+def of_rated_items(ratings: Ratings, item_factors: np.ndarray) -> tuple[Ratings, np.ndarray]:
+    """(ratings, item_factors) of the rated items alone: of explicit ratings, users depend on no others.
+
+    ratings : Ratings, on the host; item_factors : float32 (n_items, columns). Both results count items anew.
+    """
+    rated, items = np.unique(ratings.items, return_inverse=True)
+    if not len(rated):
+        rated = np.zeros(1, np.int64)  # a set has one item at least
+    ids = ratings.item_ids[rated]
+    return replace(ratings, items=items, n_items=len(rated), item_ids=ids), item_factors[rated]
+
+
+def solved_users(
+    model: Factorization, ratings: Ratings, item_factors: np.ndarray, solver_class: type[ALSSolver], **parts: Any
+) -> np.ndarray:
+    """The factors of the users of some ratings, float32 (n, columns), by half-steps of an ALS solver.
+
+    Parameters
+    ----------
+    model : fitted Factorization, with what the solver asks of it
+    ratings : Ratings, on the host
+    item_factors : float32 (n_items, columns), of their items
+    solver_class : a class of `gpumf.solvers.als_base.ALSSolver`; on the CPU one that solves exactly
+    **parts : of the solver
+    """
+    there = model._as_trained(model._placed(ratings))
+    start = np.zeros((ratings.n_users, model.columns), np.float32)
+    if model.biases:
+        start[:, -1] = 1
+    arrays = start, np.ascontiguousarray(item_factors)
+    if model._damped:
+        model._rebias(ratings, 0, slice(None), arrays)
+    solver, found = solver_class(model._problem(there, arrays), **parts), start
+    for _ in range(1 if model.device == "cpu" else _MAX_SOLVES):
+        before = found
+        solver.solve_users()
+        solver.synchronize()
+        (found,) = model._whole(solver.factors()[:1], arrays[:1])
+        found = found.copy() if model.device == "cpu" else backends.device(model.device).to_numpy(found).copy()
+        if np.abs(found - before).max(initial=0) <= 1e-6 * np.abs(found).max(initial=0):
+            break
+    return found

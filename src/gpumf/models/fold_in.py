@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import replace
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf import backends
 from gpumf._util.threads import obeys_threads
-from gpumf.models.recommender import Recommender
 from gpumf.ratings import Ratings
 from gpumf.ratings.convert import ratings_of
 
@@ -19,19 +16,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from gpumf.models.factorization import Factorization
     from gpumf.models.ids import Ids
     from gpumf.models.recommender import Listed, Seen
     from gpumf.ratings.convert import RatingsLike
-    from gpumf.solvers.als_base import ALSSolver
 
     NewRatings: TypeAlias = RatingsLike | dict[Any, float] | tuple[ArrayLike, ArrayLike]
 
-_MAX_SOLVES = 10
-"""Half-steps of a GPU's solvers, some of which get nearer to a solution each time."""
+    from gpumf.models.recommender import Recommender as _Base
+else:
+    _Base = ABC
 
 
-class Folding(Recommender):
+class Folding(_Base):
     """Recommends to new users, whose vectors it finds from their ratings, with everything else as it was learned."""
 
     @obeys_threads
@@ -175,47 +171,3 @@ class Folding(Recommender):
         if (pairs[1:] == pairs[:-1]).any():
             raise ValueError("a user rates an item twice; give one rating of each")
         return ratings, named
-
-
-def of_rated_items(ratings: Ratings, item_factors: np.ndarray) -> tuple[Ratings, np.ndarray]:
-    """(ratings, item_factors) of the rated items alone: of explicit ratings, users depend on no others.
-
-    ratings : Ratings, on the host; item_factors : float32 (n_items, columns). Both results count items anew.
-    """
-    rated, items = np.unique(ratings.items, return_inverse=True)
-    if not len(rated):
-        rated = np.zeros(1, np.int64)  # a set has one item at least
-    ids = ratings.item_ids[rated]
-    return replace(ratings, items=items, n_items=len(rated), item_ids=ids), item_factors[rated]
-
-
-def solved_users(
-    model: Factorization, ratings: Ratings, item_factors: np.ndarray, solver_class: type[ALSSolver], **parts: Any
-) -> np.ndarray:
-    """The factors of the users of some ratings, float32 (n, columns), by half-steps of an ALS solver.
-
-    Parameters
-    ----------
-    model : fitted Factorization, with what the solver asks of it
-    ratings : Ratings, on the host
-    item_factors : float32 (n_items, columns), of their items
-    solver_class : a class of `gpumf.solvers.als_base.ALSSolver`; on the CPU one that solves exactly
-    **parts : of the solver
-    """
-    there = model._as_trained(model._placed(ratings))
-    start = np.zeros((ratings.n_users, model.columns), np.float32)
-    if model.biases:
-        start[:, -1] = 1
-    arrays = start, np.ascontiguousarray(item_factors)
-    if model._damped:
-        model._rebias(ratings, 0, slice(None), arrays)
-    solver, found = solver_class(model._problem(there, arrays), **parts), start
-    for _ in range(1 if model.device == "cpu" else _MAX_SOLVES):
-        before = found
-        solver.solve_users()
-        solver.synchronize()
-        (found,) = model._whole(solver.factors()[:1], arrays[:1])
-        found = found.copy() if model.device == "cpu" else backends.device(model.device).to_numpy(found).copy()
-        if np.abs(found - before).max(initial=0) <= 1e-6 * np.abs(found).max(initial=0):
-            break
-    return found

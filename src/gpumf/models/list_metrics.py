@@ -8,16 +8,19 @@ import numpy as np
 
 from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import MAX_SEED, integer
-from gpumf.models.neighbors import Similar, unit_rows
+from gpumf.models.neighbors import unit_rows
 from gpumf.models.ranking import Limits
 
 if TYPE_CHECKING:
     from gpumf.models.ids import Ids
+    from gpumf.models.neighbors import Similar as _Base
     from gpumf.models.recommender import Seen
     from gpumf.ratings.convert import RatingsLike
+else:
+    _Base = object
 
 
-class Lists(Similar):
+class Lists(_Base):
     """Judges lists of recommendations, by the vectors of their items too."""
 
     @obeys_threads

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpumf._util.threads import obeys_threads
 from gpumf.models.ranking import Limited, ranking_of
-from gpumf.models.recommender import Recommender
 from gpumf.ratings.csr import CompressedRows
 
 if TYPE_CHECKING:
     from gpumf.models.ids import Ids
     from gpumf.models.recommender import Listed
+    from gpumf.models.recommender import Recommender as _Base
+else:
+    _Base = ABC
 
 
-class Similar(Recommender):
+class Similar(_Base):
     """Compares users with users, and items with items, by the cosine of their vectors.
 
     Subclasses have `_user_known` and `_item_known`, bool, of all users and items.

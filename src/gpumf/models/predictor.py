@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpumf import backends
 from gpumf._util.threads import obeys_threads
-from gpumf.models.fold_in import Folding
-from gpumf.models.list_metrics import Lists
 
 if TYPE_CHECKING:
     from typing import Any
 
     from gpumf.models.ids import Ids, Unknown
+    from gpumf.models.list_metrics import Lists as _Base
     from gpumf.ratings.convert import RatingsLike
+else:
+    _Base = ABC
 
 
-class Predictor(Folding, Lists):
+class Predictor(_Base):
     """Predicts ratings with what `_learned` has, and the mean where too little is known."""
 
     mean: float

@@ -1,7 +1,7 @@
 """The best items of users, and how many of them are test items: where the factors are, or on the CPU."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,7 +22,7 @@ _MAX_CELLS = 1 << 24  # users at a time, times items, of lists that are limited 
 _NATIVE_BATCH, _MAX_ENTRIES = 1 << 16, 1 << 20  # users at a time in C++, and entries of their lists
 
 
-class Ranking(ABC):
+class Ranking(Protocol):
     """The items with the largest scores among the candidates that a user has not seen.
 
     Of equal scores the lower item position comes first; a score that is NaN or minus infinity never comes.
@@ -182,8 +182,8 @@ def _selected(rows, which):
     return CompressedRows(row_offsets(rows.counts[which]), _entries(rows, which)[1], None)
 
 
-class InBatches(Ranking):
-    """A ranking by p_u . q_i, some users at a time.
+class InBatches(ABC):
+    """A `Ranking` by p_u . q_i, some users at a time.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ class PredictedRanking(ScoresRanking):
         return self._score(users[:, None], self._items)
 
 
-class _KernelRanking(InBatches):
+class LaunchedRanking(InBatches):
     """Lists that a kernel of kernels/metrics/ranking.cu makes, up to MAX_ITEMS items each, and their metrics."""
 
     def __init__(self, device, entry, defines, candidates, seen, n_users):
@@ -329,7 +329,7 @@ class _KernelRanking(InBatches):
         return result
 
 
-class KernelRanking(_KernelRanking):
+class KernelRanking(LaunchedRanking):
     """By inner products of the factors, a tile of items at a time."""
 
     _batch = 1 << 19
@@ -359,8 +359,8 @@ class KernelRanking(_KernelRanking):
         return self._lists(blocks, self._shape.block, users, k, self._shared(k))
 
 
-class ScoresKernelRanking(_KernelRanking):
-    """Where scores are not inner products: subclasses compute them on the device, some users at a time."""
+class ScoresKernelRanking(ABC):
+    """For a `LaunchedRanking` by other scores: subclasses compute them on the device, some users at a time."""
 
     def __init__(self, shape, candidates, seen, device):
         device, defines = backends.device(device), {"FACTORS": 1, "WARPS": 4}
@@ -378,7 +378,7 @@ class ScoresKernelRanking(_KernelRanking):
         return self._lists(blocks, _METRICS_BLOCK, users, k, shared, given=self._scores(users))
 
 
-class ProductRanking(ScoresKernelRanking):
+class ProductRanking(ScoresKernelRanking, LaunchedRanking):
     """By a product of matrices, cuBLAS's, for more factors than `KernelRanking` keeps in shared memory."""
 
     def __init__(self, user_factors, item_factors, candidates, seen, device):

@@ -6,7 +6,7 @@ from gpumf import backends
 from gpumf.backends import sources
 from gpumf.backends.cpu.rbm import expectations
 from gpumf.models.evaluation import Errors, on_device, totals
-from gpumf.models.ranking import MAX_ITEMS, ScoresKernelRanking, ScoresRanking
+from gpumf.models.ranking import MAX_ITEMS, LaunchedRanking, ScoresKernelRanking, ScoresRanking
 from gpumf.solvers.rbm_levels import VARIANTS
 
 sources.declare("rbm/errors.cu", **VARIANTS)
@@ -64,7 +64,7 @@ class ExpectationRanking(ScoresRanking):
         return expected + self._of_item + self._of_user[users, None]
 
 
-class ExpectationKernelRanking(ScoresKernelRanking):
+class ExpectationKernelRanking(ScoresKernelRanking, LaunchedRanking):
     """The same on a device."""
 
     def __init__(

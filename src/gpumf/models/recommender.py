@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import integer
-from gpumf.models.ids import Identified
 from gpumf.models.ranking import METRICS, ByUser, Limited, Limits, popular_items
 from gpumf.ratings.checks import array_of
 from gpumf.ratings.csr import CompressedRows, row_offsets
@@ -26,8 +25,12 @@ if TYPE_CHECKING:
     Seen: TypeAlias = RatingsLike | tuple[()]
     Listed: TypeAlias = Ids | Sequence[Ids]  # items for all users, or for each
 
+    from gpumf.models.ids import Identified as _Base
+else:
+    _Base = ABC
 
-class Recommender(Identified):
+
+class Recommender(_Base):
     """Recommends what it predicts the highest ratings for.
 
     Subclasses have `device`, `threads`, `_item_counts`, int64 (n_items,), the training ratings of each item, and

@@ -11,8 +11,8 @@ from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import brief, choice, flag, integer, number
 from gpumf.models.als import ALS, DAMPED
 from gpumf.models.early_stopping import Ending
-from gpumf.models.factorization import Factorization
-from gpumf.models.fold_in import of_rated_items
+from gpumf.models.estimator import Model
+from gpumf.models.factorization import Factorization, of_rated_items
 from gpumf.models.initial import normal_factors, with_bias_columns
 from gpumf.solvers import schedules
 from gpumf.solvers.sgd_base import SMALL, Parallel, Sequential, SGDHyperparameters
@@ -47,7 +47,7 @@ _ROW_RATE, _RATE = 0.3, 0.02  # learning rates with rates of rows, and with one 
 _MIN_GROUPS, _MIN_THREADS = 512, 4096
 
 
-class SGD(Factorization):
+class SGD(Factorization, Model):
     """Stochastic gradient descent, for predicting ratings. Needs no tuning, whatever the scale and number of ratings.
 
     Damped biases of users and items come first, `Ratings.damped`; the factors learn what these leave, in units of its

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -13,7 +13,6 @@ import numpy as np
 from gpumf._util.validation import flag, integer, number, path_of
 from gpumf.backends import DeviceError
 from gpumf.models.archive import open_archive, write_archive
-from gpumf.models.recommender import Recommender
 from gpumf.models.replacing import replacing
 from gpumf.models.stored_ids import packed_ids, packed_rows, unpacked_ids, unpacked_rows
 from gpumf.models.tensors import open_tensors, write_tensors
@@ -27,7 +26,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from gpumf.models.recommender import Recommender as _Base
     from gpumf.models.solver_choice import Device
+else:
+    _Base = ABC
 
 _TENSORS = ".safetensors"
 _FORMAT = 5
@@ -138,7 +140,7 @@ def history_of(columns: dict[str, list]) -> pd.DataFrame:
     return frame.astype({name: np.float64 for name in frame if name != "epoch"})
 
 
-class Stored(Recommender):
+class Stored(_Base):
     """Models that are saved to a file and loaded from it.
 
     Subclasses have `_arrays`, the names of the attributes that hold what is learned, float32, `_parameters`, the

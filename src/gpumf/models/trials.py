@@ -22,7 +22,7 @@ from gpumf.models.early_stopping import ERRORS, of_lists
 from gpumf.models.ranking import METRICS
 from gpumf.models.replacing import replacing
 from gpumf.solvers.als_base import ALSHyperparameters
-from gpumf.solvers.als_dense import Dense
+from gpumf.solvers.als_dense import DenseSystems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -335,7 +335,9 @@ def _bytes(candidates, train):
             learned *= _DAMPED / _COPIES if one._damped else 1
             targets = train.nnz if issubclass(one._hyperparameters, ALSHyperparameters) and one.biases is True else 0
             work = 0
-            if issubclass(one.solver_class, Dense):
-                work = 5 * one.columns**2 + max(train.n_users, train.n_items) * one.columns + 3 * Dense.floats
+            if issubclass(one.solver_class, DenseSystems):
+                work = (
+                    5 * one.columns**2 + max(train.n_users, train.n_items) * one.columns + 3 * one.solver_class.floats
+                )
             sizes.append(int(4 * (_COPIES * learned + targets + work)))
     return sizes

@@ -1,9 +1,14 @@
 """The one way from columns of raw ratings to positions and float32 values: every set passes these checks."""
 
+from typing import Literal, TypeAlias
+
 import numpy as np
 
 from gpumf._util.validation import brief
 from gpumf.ratings.columns import Coded, coded_integers, first, in_pieces, pool
+
+Duplicates: TypeAlias = Literal["error", "mean", "last", "sum"]
+"""What is done where a user has rated an item twice."""
 
 _LARGEST = int(np.finfo(np.float64).max)
 

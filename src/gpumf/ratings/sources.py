@@ -10,8 +10,7 @@ import numpy as np
 
 from gpumf._util.validation import flag, path_of
 from gpumf.ratings import files, layouts
-from gpumf.ratings.checks import DataError, check_scale
-from gpumf.ratings.constructors import Duplicates
+from gpumf.ratings.checks import DataError, Duplicates, check_scale
 from gpumf.ratings.layouts import Delimited
 from gpumf.ratings.ratings import Ratings
 from gpumf.ratings.statistics import COUNTS

@@ -14,7 +14,7 @@ from gpumf.backends.cpu import als as cpu_als
 from gpumf.backends.cpu import cg as cpu_cg
 from gpumf.ratings.csr import row_offsets
 from gpumf.solvers.als_biases import Biases
-from gpumf.solvers.base import FactorSolver, Hyperparameters, Version
+from gpumf.solvers.base import Hyperparameters, Solver, Version
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class ALSHyperparameters(Hyperparameters):
         return found
 
 
-class ALSSolver(FactorSolver):
+class ALSSolver(Solver):
     """An epoch is two updates: the users' factors from the items', then the items' from the users'.
 
     streams : whether it takes ratings a chunk after another
@@ -126,9 +126,6 @@ class ALSSolver(FactorSolver):
     def _targets(self, indices, values):
         """What is left of ratings for the factors: less the biases of the fixed side, where the model has any."""
         return values if self._biases is None else self._biases.subtract(indices, values)
-
-    def factors(self):
-        return self._p, self._q
 
 
 SEGMENTS = "als/segments.cu"
@@ -190,13 +187,11 @@ def segments_on(device, indptr, longest):
     return (ordered, np.int32(n)), int(slots[-1])
 
 
-class Sequential(ALSSolver):
-    """Numba on one thread."""
+class _Exact:
+    """Numba, the solution of each row's system."""
 
     adds_up = True
-
-    versions: ClassVar = {"": Version("1 thread", "sky", "--")}
-    parallel = False
+    parallel: bool
 
     @classmethod
     def compile(cls, hyper):
@@ -215,7 +210,14 @@ class Sequential(ALSSolver):
         self._update(rows.indptr, rows.indices, targets, fixed, solved, *self._ridge)
 
 
-class Parallel(Sequential):
+class Sequential(_Exact, ALSSolver):
+    """Numba on one thread."""
+
+    versions: ClassVar = {"": Version("1 thread", "sky", "--")}
+    parallel = False
+
+
+class Parallel(_Exact, ALSSolver):
     """Numba, rows over all threads."""
 
     versions: ClassVar = {"": Version("all threads", "blue", "--")}
@@ -251,12 +253,11 @@ class ImplicitParallel(ALSSolver):
             cpu_als.implicit_update(*arrays, fixed, gram, solved, ridges, np.float32(self._hyper.confidence))
 
 
-class ConjugateGradient(ALSSolver):
-    """Conjugate gradient on one thread, from the factors before, of explicit or of implicit feedback."""
+class _Gradient:
+    """Conjugate gradient, from the factors before, of explicit or of implicit feedback."""
 
-    versions: ClassVar = {"": Version("1 thread, CG", "rose", "-.")}
     cg_steps = 3
-    parallel = False
+    parallel: bool
 
     @classmethod
     def compile(cls, hyper):
@@ -279,7 +280,14 @@ class ConjugateGradient(ALSSolver):
         self._update(rows, order, fixed, solved, ridges, *self._parameters)
 
 
-class ParallelConjugateGradient(ConjugateGradient):
+class ConjugateGradient(_Gradient, ALSSolver):
+    """Conjugate gradient on one thread."""
+
+    versions: ClassVar = {"": Version("1 thread, CG", "rose", "-.")}
+    parallel = False
+
+
+class ParallelConjugateGradient(_Gradient, ALSSolver):
     """The same with rows over all threads, with the same factors bit for bit."""
 
     versions: ClassVar = {"": Version("all threads, CG", "wine", "-.")}

@@ -58,7 +58,7 @@ class Side:
     gram: "Side | None" = None
 
 
-class Cumf(SharedSums, KernelSolver, ALSSolver):
+class Cumf(SharedSums, KernelSolver):
     """kernels/als/cumf: the rows' matrices to global memory, then a solver; rows in batches that fit the memory.
 
     Parameters
@@ -70,7 +70,7 @@ class Cumf(SharedSums, KernelSolver, ALSSolver):
     """
 
     source = "als/cumf/hermitian.cu"  # of the systems; each solver has its own
-    publication = Publication("cumf", "sections 2 to 4")
+    publication: ClassVar[Publication | None] = Publication("cumf", "sections 2 to 4")
     variants: ClassVar = {"FACTORS": _FACTORS, "LOAD": range(3), "A_HALF": range(2), "IMPLICIT": range(2)}
     solver_source: str
     a_half, adds_up = False, True
@@ -310,7 +310,7 @@ def _cut(costs, budget):
     return cuts
 
 
-class _Direct(Cumf):
+class _Direct:
     """A solver with the system of a row, or two copies of it, in a block's shared memory where they fit."""
 
     solver_source, entry = "als/cumf/direct.cu", "solve_direct"
@@ -344,7 +344,7 @@ class _Direct(Cumf):
         return blocks, self._shape.direct_threads, self._shared, {"workspace": self._workspace}
 
 
-class CumfLu(_Direct):
+class CumfLu(_Direct, Cumf, ALSSolver):
     """The phases as published, and a batched LU."""
 
     versions: ClassVar = {"": Version("cuMF, LU", "red", "-s")}
@@ -352,17 +352,16 @@ class CumfLu(_Direct):
     fused_bias = False
 
 
-class CumfCholesky(_Direct):
+class CumfCholesky(_Direct, Cumf, ALSSolver):
     """Batched Cholesky."""
 
     versions: ClassVar = {"": Version("cuMF, Cholesky", "indigo", "-D")}
     copies = 1
 
 
-class CumfCg(Cumf):
-    """Conjugate gradient, A in FP32."""
+class _Gradient:
+    """Conjugate gradient."""
 
-    versions: ClassVar = {"": Version("cuMF, CG in FP32", "olive", "-^")}
     solver_source, entry = "als/cumf/cg.cu", "solve_cg"
 
     @classmethod
@@ -376,7 +375,13 @@ class CumfCg(Cumf):
         return n_rows, self._shape.cg_threads, 0, {"scales": batch.scales, **self._limits}
 
 
-class CumfCgHalf(CumfCg):
+class CumfCg(_Gradient, Cumf, ALSSolver):
+    """Conjugate gradient, A in FP32."""
+
+    versions: ClassVar = {"": Version("cuMF, CG in FP32", "olive", "-^")}
+
+
+class CumfCgHalf(_Gradient, Cumf, ALSSolver):
     """Conjugate gradient, A in FP16."""
 
     versions: ClassVar = {"": Version("cuMF, CG in FP16", "teal", "-v")}

@@ -47,7 +47,7 @@ def batches(counts, factors, floats):
     return found
 
 
-class Dense(ALSSolver):
+class DenseSystems:
     """Exact, by NumPy's BLAS and LAPACK.
 
     In addition to the factors and the ratings it takes, in floats, with implicit feedback 5 f^2 while G is decomposed
@@ -57,7 +57,6 @@ class Dense(ALSSolver):
     """
 
     max_factors = 2**31 - 1
-    versions: ClassVar = {"": Version("all threads, dense systems", "sand", "-")}
     xp, floats = np, 1 << 21
 
     @classmethod
@@ -171,7 +170,13 @@ class Dense(ALSSolver):
         return max(self.floats // (len(rows) * self._hyper.columns), 1)
 
 
-class DenseCuda(Dense):
+class Dense(DenseSystems, ALSSolver):
+    """Exact, by NumPy's BLAS and LAPACK."""
+
+    versions: ClassVar = {"": Version("all threads, dense systems", "sand", "-")}
+
+
+class DenseCuda(DenseSystems, ALSSolver):
     """Exact, by cuBLAS and cuSOLVER through CuPy; on the emulator by NumPy. Otherwise as `Dense`."""
 
     device, from_device = "cuda", True

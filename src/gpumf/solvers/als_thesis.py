@@ -10,11 +10,11 @@ from gpumf.solvers.als_biases import Biases
 from gpumf.solvers.base import KernelSolver, Publication, Version, launch_shape
 
 
-class Thesis(KernelSolver, ALSSolver):
+class Thesis(KernelSolver):
     """kernels/als/thesis.cu: a half-warp a row, in whichever memory its two symmetric matrices lie."""
 
     source = "als/thesis.cu"
-    publication = Publication("thesis", "Algorithms 5.2 and 5.3")
+    publication: ClassVar[Publication | None] = Publication("thesis", "Algorithms 5.2 and 5.3")
     variants: ClassVar = {"FACTORS": range(1, 33)}
     groups: ClassVar = dict.fromkeys(("thesis_global", "thesis_hybrid"), (16, {"matrices"}))
     shared_matrices: int  # of the two, how many lie in shared memory; the others in global memory
@@ -61,21 +61,21 @@ class Thesis(KernelSolver, ALSSolver):
         self._kernel(*grid, **arrays, **self._given, fixed=fixed, solved=solved, n_rows=len(solved), shared=shared)
 
 
-class ThesisGlobal(Thesis):
+class ThesisGlobal(Thesis, ALSSolver):
     """Both matrices in global memory."""
 
     entry, shared_matrices = "thesis_global", 0
     versions: ClassVar = {"": Version("thesis, global memory", "orange", ":")}
 
 
-class ThesisHybrid(Thesis):
+class ThesisHybrid(Thesis, ALSSolver):
     """The sum in global memory, the solve in shared memory."""
 
     entry, shared_matrices = "thesis_hybrid", 1
     versions: ClassVar = {"": Version("thesis, hybrid", "purple", ":")}
 
 
-class ThesisShared(Thesis):
+class ThesisShared(Thesis, ALSSolver):
     """Both matrices in shared memory."""
 
     entry, shared_matrices = "thesis_shared", 2

@@ -96,6 +96,7 @@ class Solver(ABC):
     from_device : whether it orders ratings that are on the device already, `DeviceRatings`, with its initial arrays
     cases : options with which tests try the solver on small data sets
     publication : a `Publication`, or None where none of the five has it
+    max_factors : of a `Factorization`, at most
     layout : forms of the training set that it takes, with some of its options, beside its columns: 'by_user' and
         'by_item' of `Ratings`, and orders of `gpumf.solvers.sgd_partition` by their names there
     """
@@ -105,6 +106,7 @@ class Solver(ABC):
     cases: ClassVar[tuple] = ({},)
     publication: ClassVar[Publication | None] = None
     layout: ClassVar[tuple[str, ...]] = ()
+    max_factors = COLUMNS[-1]
 
     if TYPE_CHECKING:
 
@@ -127,26 +129,17 @@ class Solver(ABC):
     def synchronize(self):  # noqa: B027 - what runs on the CPU has nothing to wait for
         """Wait for the started epochs."""
 
-    @abstractmethod
+    def factors(self):
+        """(user_factors, item_factors) of a `Factorization`, where the kernel has them."""
+        return self._p, self._q
+
     def arrays(self):
         """What is learned, in the order of the model's `_arrays`, where the kernel has it."""
-
-
-class FactorSolver(Solver):
-    """A solver of a `Factorization`, with at most `max_factors` factors."""
-
-    max_factors = COLUMNS[-1]
-
-    @abstractmethod
-    def factors(self):
-        """(user_factors, item_factors) where the kernel has them."""
-
-    def arrays(self):
         return self.factors()
 
 
-class KernelSolver(Solver):
-    """A solver that launches the kernel `entry` of kernels/`source`: on a GPU, or on the CPU in its place.
+class KernelSolver(ABC):
+    """For a `Solver` that launches the kernel `entry` of kernels/`source`: on a GPU, or on the CPU in its place.
 
     Attributes
     ----------

@@ -118,8 +118,8 @@ class Divergence(Solver):
         return tuple(np.float32(x) for x in (self.learning_rate, self._hyper.momentum, self._hyper.weight_decay))
 
 
-class DivergenceKernel(KernelSolver, Divergence):
-    """The kernels `names` of a source in kernels/rbm."""
+class DivergenceKernel(KernelSolver):
+    """For a `Divergence` by the kernels `names` of a source in kernels/rbm."""
 
     from_device = False  # their batches are made on the host
     names: tuple[str, ...]
@@ -139,11 +139,10 @@ class DivergenceKernel(KernelSolver, Divergence):
         self._device = backends.device(hyper.device)
 
 
-class Sequential(Divergence):
-    """Numba on one thread."""
+class _Numba:
+    """Contrastive divergence by Numba."""
 
-    versions: ClassVar = {"": Version("1 thread", "sky", "--")}
-    parallel = False
+    parallel: bool
 
     @classmethod
     def compile(cls, hyper):
@@ -193,7 +192,14 @@ class Sequential(Divergence):
         return self._positive, self._weights, self._visible_biases, self._hidden_biases
 
 
-class Parallel(Sequential):
+class Sequential(_Numba, Divergence):
+    """Numba on one thread."""
+
+    versions: ClassVar = {"": Version("1 thread", "sky", "--")}
+    parallel = False
+
+
+class Parallel(_Numba, Divergence):
     """Numba, users and items over all threads."""
 
     versions: ClassVar = {"": Version("all threads", "blue", "--")}

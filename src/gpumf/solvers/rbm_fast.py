@@ -6,7 +6,7 @@ import numpy as np
 
 from gpumf.solvers.als_base import segments_of
 from gpumf.solvers.base import Version
-from gpumf.solvers.rbm_divergence import DivergenceKernel
+from gpumf.solvers.rbm_divergence import Divergence, DivergenceKernel
 
 _BLOCK = 256  # CUDA threads
 
@@ -75,7 +75,7 @@ class HiddenUpdate:
         )
 
 
-class Fast(DivergenceKernel):
+class Fast(DivergenceKernel, Divergence):
     """kernels/rbm/fast.cu: all levels at once, two launches a batch and one for each step of Gibbs sampling."""
 
     source = "rbm/fast.cu"

@@ -8,7 +8,7 @@ import numpy as np
 from gpumf.ratings.csr import row_offsets
 from gpumf.solvers.base import Publication, Version
 from gpumf.solvers.rbm_batches import MAX_POSITIONS
-from gpumf.solvers.rbm_divergence import DivergenceKernel
+from gpumf.solvers.rbm_divergence import Divergence, DivergenceKernel
 from gpumf.solvers.rbm_fast import HiddenUpdate
 
 _BLOCK = 128  # CUDA threads, where a thread works by itself
@@ -36,7 +36,7 @@ class _Matrices:
         return cls(*map(device.array, arrays))
 
 
-class Thesis(DivergenceKernel):
+class Thesis(DivergenceKernel, Divergence):
     """kernels/rbm/thesis.cu: a launch for each level, in which a block takes a user, an entry or an item.
 
     The batches' matrices are computed before the first epoch and stay on the device; with batches='transfer' those of

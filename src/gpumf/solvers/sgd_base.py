@@ -1,6 +1,6 @@
 """What the versions of SGD share: the steps of an update, and the versions that run on the CPU."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ from gpumf._util import threads
 from gpumf._util.counter_rng import splitmix64
 from gpumf.backends import compile, sources
 from gpumf.backends.cpu import sgd as cpu_sgd
-from gpumf.solvers.base import COLUMNS, FactorSolver, Hyperparameters, KernelSolver, Version, shape_of
+from gpumf.solvers.base import COLUMNS, Hyperparameters, KernelSolver, Solver, Version, shape_of
 from gpumf.solvers.chunks import Chunks
 from gpumf.solvers.options import chosen
 
@@ -65,7 +65,7 @@ def in_turn(ratings, blocks, members):
         yield *divmod(t % workers, members), t // workers, int(rating), "both"
 
 
-class Descent(FactorSolver):
+class Descent(Solver):
     """A version of SGD.
 
     Attributes
@@ -125,15 +125,23 @@ class Descent(FactorSolver):
         )
 
 
-class DescentKernel(KernelSolver, Descent):
-    """A kernel of kernels/sgd."""
+class DescentKernel(KernelSolver):
+    """For a `Descent` by a kernel of kernels/sgd.
+
+    Factors have 64 bits where the source is compiled with REAL and the option `precision` says so, else 32.
+    """
 
     streams = True
     variants: ClassVar = {"FACTORS": COLUMNS, "BIASES": range(3)}
 
-    @staticmethod
-    def defines(hyper):
-        return {"FACTORS": hyper.columns, "BIASES": hyper.bias_kind}
+    @classmethod
+    def defines(cls, hyper):
+        real = {"REAL": "double" if cls._is_double(hyper) else "float"} if "REAL" in cls.variants else {}
+        return {"FACTORS": hyper.columns, "BIASES": hyper.bias_kind} | real
+
+    @classmethod
+    def _is_double(cls, hyper):
+        return "REAL" in cls.variants and hyper.options["precision"] == 64
 
     @classmethod
     def compile(cls, hyper):
@@ -149,8 +157,10 @@ class DescentKernel(KernelSolver, Descent):
         """A kernel of the source, compiled for the model."""
         return backends.device(hyper.device).kernel(cls.source, entry, **cls.defines(hyper))
 
-    def __init__(self, hyper, user_factors, item_factors, real=np.float32):
-        self._device = backends.device(hyper.device)
+    def __init__(self, hyper, user_factors, item_factors):
+        self._device, real = backends.device(hyper.device), np.float32
+        if self._is_double(hyper):
+            real, user_factors, item_factors = np.float64, user_factors.astype("f8"), item_factors.astype("f8")
         self._kernel = self.compile(hyper)
         self._p, self._q = self._device.array(user_factors), self._device.array(item_factors)
         self.set_steps(hyper)
@@ -202,11 +212,14 @@ class DescentKernel(KernelSolver, Descent):
         return self._learned
 
     def factors(self):
-        return self._p, self._q
+        if self._p.dtype != np.float64:
+            return self._p, self._q
+        with np.errstate(over="ignore"):  # what has diverged is infinite, as it is in FP32
+            return self._p.astype(np.float32), self._q.astype(np.float32)
 
 
-class PieceKernel(DescentKernel):
-    """A kernel whose ratings come in pieces, as batches, or blocks that share no row and no column.
+class PieceKernel(ABC):
+    """For a `DescentKernel` whose ratings come in pieces, as batches, or blocks that share no row and no column.
 
     Where all ratings are on the device the launches of an epoch are recorded once and started as one: else Python
     would take longer to launch a piece than the device to work on it.
@@ -231,26 +244,8 @@ class PieceKernel(DescentKernel):
         """Launch these pieces: their ratings, from `first_rating` of the order on, and the factors are `arrays`."""
 
 
-class BlockKernel(PieceKernel):
-    """A `PieceKernel` of blocks, whose factors have as many bits as the option `precision` says."""
-
-    variants: ClassVar = DescentKernel.variants | {"REAL": ["float", "double"]}
-
-    @classmethod
-    def defines(cls, hyper):
-        return super().defines(hyper) | {"REAL": {32: "float", 64: "double"}[hyper.options["precision"]]}
-
-    def __init__(self, hyper, user_factors, item_factors):
-        real = {32: np.float32, 64: np.float64}[hyper.options["precision"]]
-        super().__init__(hyper, user_factors.astype(real, copy=False), item_factors.astype(real, copy=False), real)
-
-    def factors(self):
-        with np.errstate(over="ignore"):  # what has diverged is infinite, as it is in FP32
-            return tuple(factors.astype(np.float32, copy=False) for factors in (self._p, self._q))
-
-
-class Updates(Descent):
-    """An epoch is as many updates as there are ratings; update t draws its rating by the hash of t."""
+class Updates(ABC):
+    """For a `Descent`: an epoch is an update a rating, of which number t draws its rating by the hash of t."""
 
     def epoch(self, number):
         self.updates(number * self._nnz, self._nnz)
@@ -260,11 +255,10 @@ class Updates(Descent):
         """Start the updates first, first + 1, ..., first + count - 1."""
 
 
-class Sequential(Updates):
-    """Numba on one thread, one update after another: the convergence reference."""
+class _Sampling(Updates):
+    """Numba, Hogwild on as many threads as there are chunks of updates."""
 
-    versions: ClassVar = {"": Version("1 thread, sampling", "red", "--")}
-    parallel = False
+    parallel: bool
 
     @classmethod
     def compile(cls, hyper):
@@ -284,11 +278,15 @@ class Sequential(Updates):
         steps = tuple(np.float32([self.learning_rate, *self.regularization]))
         self._hogwild(*self._ratings, self._p, self._q, steps, self._key, first, count, self._chunks)
 
-    def factors(self):
-        return self._p, self._q
+
+class Sequential(_Sampling, Descent):
+    """Numba on one thread, one update after another: the convergence reference."""
+
+    versions: ClassVar = {"": Version("1 thread, sampling", "red", "--")}
+    parallel = False
 
 
-class Parallel(Sequential):
+class Parallel(_Sampling, Descent):
     """Numba, Hogwild over all threads."""
 
     versions: ClassVar = {"": Version("all threads, sampling", "orange", "--")}

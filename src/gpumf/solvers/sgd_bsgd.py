@@ -6,10 +6,10 @@ import numpy as np
 
 from gpumf.solvers.base import Publication, Version
 from gpumf.solvers.options import Option
-from gpumf.solvers.sgd_base import PieceKernel, in_turn
+from gpumf.solvers.sgd_base import Descent, DescentKernel, PieceKernel, in_turn
 
 
-class Bsgd(PieceKernel):
+class Bsgd(PieceKernel, DescentKernel, Descent):
     """kernels/sgd/bsgd.cu: a shuffled stream of batches, a thread block a rating, one thread a factor."""
 
     source, entry = "sgd/bsgd.cu", "bsgd"

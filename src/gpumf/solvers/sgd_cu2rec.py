@@ -8,7 +8,7 @@ from gpumf._util.counter_rng import random_positions
 from gpumf.solvers.base import Publication, Version, launch_shape
 from gpumf.solvers.options import Option
 from gpumf.solvers.schedules import Patience
-from gpumf.solvers.sgd_base import DescentKernel, draw_key
+from gpumf.solvers.sgd_base import Descent, DescentKernel, draw_key
 
 _LOSS_BLOCKS = 128
 _EARLY_BIRD = ["early_bird_gets", "early_bird_loses"]  # gets the gradient, loses it
@@ -21,7 +21,7 @@ def first_user(step, n_users):
     return int(step * _GOLDEN % 1 * n_users)
 
 
-class Cu2rec(DescentKernel):
+class Cu2rec(DescentKernel, Descent):
     """kernels/sgd/cu2rec.cu: every user once a step, of an item's updates in a step one counts.
 
     An epoch is as many steps as make about nnz updates. As published with `biases=True`, `initial="normal"` and a

@@ -7,7 +7,7 @@ import numpy as np
 
 from gpumf.solvers.base import Publication, Version, launch_shape
 from gpumf.solvers.options import MAX_BLOCKS_A_SIDE, Option
-from gpumf.solvers.sgd_base import PieceKernel, with_quads
+from gpumf.solvers.sgd_base import Descent, DescentKernel, PieceKernel, with_quads
 from gpumf.solvers.sgd_hogwild import safe_updates
 from gpumf.solvers.sgd_newgpusgd import NewGpuSgd, rectangular_blocks
 from gpumf.solvers.sgd_partition import waves
@@ -16,7 +16,7 @@ _ENTRIES = {"batch_hogwild": "cumf_sgd", "wavefront": "cumf_sgd_wavefront", "blo
 _COLUMNS_A_WORKER = 2  # columns of blocks in the wavefront update: half of them are free at a time
 
 
-class CumfSgd(PieceKernel):
+class CumfSgd(PieceKernel, DescentKernel, Descent):
     """kernels/sgd/cumf_sgd.cu: half precision, a group of lanes an update; batch-Hogwild or the wavefront update.
 
     Its schedule is `schedules.Power`.

@@ -9,7 +9,7 @@ from gpumf._util.counter_rng import random_order
 from gpumf.solvers.base import Publication, Version
 from gpumf.solvers.chunks import Chunks
 from gpumf.solvers.options import MAX_THREADS, Option
-from gpumf.solvers.sgd_base import SMALL, DescentKernel
+from gpumf.solvers.sgd_base import SMALL, Descent, DescentKernel
 
 _RATING_BYTES = 12  # in shared memory
 _RESERVED_BYTES = 1024  # of it, by the system, for every block
@@ -19,7 +19,7 @@ def _threads(th_size, columns):
     return max(th_size // columns, 1) * columns
 
 
-class Esgd(DescentKernel):
+class Esgd(DescentKernel, Descent):
     """kernels/sgd/esgd.cu: ratings as they lie, in a random order out of shared memory, atomic additions.
 
     As published with `biases="baseline"`: the baseline predictors are subtracted from the ratings, and what is left

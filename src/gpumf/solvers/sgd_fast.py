@@ -11,7 +11,7 @@ from gpumf.ratings.device import ORDER
 from gpumf.solvers.base import Version, whole_warps
 from gpumf.solvers.chunks import Chunks
 from gpumf.solvers.options import Option
-from gpumf.solvers.sgd_base import ROWS, SHAPE, DescentKernel
+from gpumf.solvers.sgd_base import ROWS, SHAPE, Descent, DescentKernel
 from gpumf.solvers.sgd_partition import SOURCE as TILES
 from gpumf.solvers.sgd_partition import tiled
 
@@ -24,7 +24,7 @@ _MIN_THREADS = 128  # of a block, before it is worth another multiprocessor
 _PART_BYTES = 32 << 20  # of users' rows in a part: most of them stay in the L2 cache of a large GPU
 
 
-class Fast(DescentKernel):
+class Fast(DescentKernel, Descent):
     """kernels/sgd/fast.cu: a block owns a tile of items in shared memory, users' rows are in registers for a run.
 
     Few users with many items change places with them: then a block owns a tile of users, and items' rows come by.

@@ -5,15 +5,16 @@ from typing import ClassVar
 
 from gpumf.solvers.base import Publication, Version
 from gpumf.solvers.options import MAX_BLOCKS_A_SIDE, MAX_THREADS, Option
-from gpumf.solvers.sgd_base import BlockKernel
+from gpumf.solvers.sgd_base import Descent, DescentKernel, PieceKernel
 from gpumf.solvers.sgd_partition import conflict_free_groups, diagonal_blocks
 
 
-class GpuSgd(BlockKernel):
+class GpuSgd(PieceKernel, DescentKernel, Descent):
     """kernels/sgd/gpusgd.cu: square blocks, one thread an update, ratings of a tag at a time."""
 
     source, entry = "sgd/gpusgd.cu", "gpusgd"
     publication = Publication("newgpusgd", "sections 3, 4.1 and 5.2")
+    variants: ClassVar = DescentKernel.variants | {"REAL": ["float", "double"]}
     versions: ClassVar = {"": Version("GPUSGD", "sky", "-", {"side": 1024})}
     layout: ClassVar = ("diagonal_blocks", "conflict_free_groups")
     cases: ClassVar = ({"side": 3}, {"side": 3, "precision": 64})

@@ -6,7 +6,7 @@ import numpy as np
 
 from gpumf._util.counter_rng import random_positions
 from gpumf.solvers.base import Publication, Version, launch_shape
-from gpumf.solvers.sgd_base import DescentKernel, Updates, draw_key, in_turn
+from gpumf.solvers.sgd_base import Descent, DescentKernel, Updates, draw_key, in_turn
 
 
 def safe_updates(train, rounds):
@@ -21,7 +21,7 @@ def safe_updates(train, rounds):
     return max(min(meet_one, train.nnz // rounds), 1)
 
 
-class Hogwild(DescentKernel, Updates):
+class Hogwild(Updates, DescentKernel, Descent):
     """kernels/sgd/hogwild.cu: a group of lanes an update, no locks."""
 
     source, entry = "sgd/hogwild.cu", "hogwild"

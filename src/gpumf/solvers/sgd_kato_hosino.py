@@ -8,11 +8,11 @@ import numpy as np
 from gpumf.solvers.base import Publication, Version, launch_shape
 from gpumf.solvers.chunks import Chunks
 from gpumf.solvers.options import Option
-from gpumf.solvers.sgd_base import ROWS, SHAPE, DescentKernel
+from gpumf.solvers.sgd_base import ROWS, SHAPE, Descent, DescentKernel
 from gpumf.solvers.sgd_ordered import row_rates
 
 
-class KatoHosino(DescentKernel):
+class KatoHosino(DescentKernel, Descent):
     """kernels/sgd/kato_hosino.cu: all users for all ratings, then all items; a group of lanes a row."""
 
     source, entry = "sgd/kato_hosino.cu", "kato_hosino"

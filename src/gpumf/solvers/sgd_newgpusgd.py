@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from gpumf.solvers.base import Publication, Version
 from gpumf.solvers.options import MAX_BLOCKS_A_SIDE, Option
-from gpumf.solvers.sgd_base import BlockKernel
+from gpumf.solvers.sgd_base import Descent, DescentKernel, PieceKernel
 from gpumf.solvers.sgd_partition import diagonal_blocks
 
 
@@ -14,11 +14,12 @@ def rectangular_blocks(train, side):
     return diagonal_blocks(train, side, train.n_users, train.n_items)
 
 
-class NewGpuSgd(BlockKernel):
+class NewGpuSgd(PieceKernel, DescentKernel, Descent):
     """kernels/sgd/newgpusgd.cu: rectangular blocks, a thread block a data block, one thread a factor."""
 
     source, entry = "sgd/newgpusgd.cu", "newgpusgd"
     publication = Publication("newgpusgd", "section 4, Algorithm 1")
+    variants: ClassVar = DescentKernel.variants | {"REAL": ["float", "double"]}
     versions: ClassVar = {
         "": Version("NewGPUSGD", "green", "-", {"side": 1024}),
         "FP64": Version("NewGPUSGD, FP64", "green", "--", {"side": 1024, "precision": 64}),

@@ -45,19 +45,17 @@ def row_rates(counts, factors, epochs):
     return (1 / np.sqrt(1 + counts * (epochs / (4 * np.sqrt(factors))))).astype(np.float32)
 
 
-class Ordered(Descent):
-    """One thread, each rating once an epoch, in blocks whose rows stay in the cache.
+_ROW_RATES = {"row_rates": Option(False, choices=(True, False))}  # whether rows have rates of their own, see above
+
+
+class _Shuffled:
+    """Each rating once an epoch, in blocks whose rows stay in the cache.
 
     The ratings of a block are shuffled once; its diagonal has its turn by chance, anew each epoch.
     """
 
-    parallel = False
-    layout: ClassVar = ("shuffled_blocks",)
-    versions: ClassVar = {"": Version("1 thread, shuffled", "indigo", "--")}
-    # side : blocks of a side; of a diagonal's, all may be worked on at the same time
-    # row_rates : whether each user and each item has a rate of its own, see the function
-    _row_rates: ClassVar = {"row_rates": Option(False, choices=(True, False))}
-    options: ClassVar = {"side": Option(8, most=MAX_BLOCKS_A_SIDE), **_row_rates}
+    parallel: bool
+    layout: ClassVar[tuple[str, ...]] = ("shuffled_blocks",)
 
     @classmethod
     def compile(cls, hyper):
@@ -84,13 +82,19 @@ class Ordered(Descent):
     def set_counts(self, users, items):
         self._counts = users, items
 
-    def factors(self):
-        return self._p, self._q
+
+class Ordered(_Shuffled, Descent):
+    """Each rating once an epoch, on one thread."""
+
+    parallel = False
+    versions: ClassVar = {"": Version("1 thread, shuffled", "indigo", "--")}
+    # side : blocks of a side; of a diagonal's, all may be worked on at the same time
+    options: ClassVar = {"side": Option(8, most=MAX_BLOCKS_A_SIDE), **_ROW_RATES}
 
 
-class OrderedParallel(Ordered):
+class OrderedParallel(_Shuffled, Descent):
     """The same on all threads, diagonal by diagonal of blocks: with the same `side` the same factors, bit for bit."""
 
     parallel = True
     versions: ClassVar = {"": Version("all threads, shuffled", "rose", "--")}
-    options: ClassVar = {"side": Option(32, most=MAX_BLOCKS_A_SIDE), **Ordered._row_rates}
+    options: ClassVar = {"side": Option(32, most=MAX_BLOCKS_A_SIDE), **_ROW_RATES}
