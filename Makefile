@@ -125,7 +125,7 @@ data: $(READY) ## download the data sets whose licences allow it into data/raw
 	$(RUN) -m gpumf.ratings $(ARGS)
 
 kernels: $(READY) ## compile ahead for this GPU: make kernels ARGS="100 256", numbers of factors
-	$(RUN) -m gpumf.backends $(ARGS)
+	$(RUN) -m gpumf compile $(ARGS)
 
 lint: $(READY) ## check style, format and types
 	$(RUN) -m ruff check .

@@ -1,12 +1,18 @@
 """Which package imports which: the library stands without the study, and without the packages of its extras."""
 
 import ast
+import importlib
+import inspect
+import pkgutil
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 
 import pytest
 
-from support import ROOT
+import gpumf
+from gpumf import ALS
+from support import ROOT, ragged_ratings
 
 LIBRARY = sorted((ROOT / "src/gpumf").rglob("*.py"))
 assert LIBRARY
@@ -31,3 +37,62 @@ def test_the_library_does_without_the_packages_of_the_study_and_of_extras(tmp_pa
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+FLOORS = "_util", "backends", "ratings", "solvers", "models", "distributed", "command_line"
+
+
+def imported(path):
+    """The modules of the library that a file of it imports, at run time or for type checkers alone."""
+    nodes = [
+        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)
+    ]
+    names = {node.module for node in nodes} | {f"{node.module}.{name.name}" for node in nodes for name in node.names}
+    return names & MODULES.keys()
+
+
+MODULES = {".".join(path.relative_to(ROOT / "src").with_suffix("").parts): path for path in LIBRARY}
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    TopologicalSorter({name: imported(path) for name, path in MODULES.items()}).prepare()
+
+
+@pytest.mark.parametrize("floor", range(len(FLOORS)), ids=FLOORS)
+def test_no_floor_imports_one_above(floor):
+    own, above = f"gpumf.{FLOORS[floor]}.", tuple(f"gpumf.{name}" for name in FLOORS[floor + 1 :])
+    found = {name: [one for one in imported(MODULES[name]) if above and one.startswith(above)] for name in MODULES}
+    assert any(name.startswith(own) for name in found)
+    assert not {name: ups for name, ups in found.items() if name.startswith(own) and ups}
+
+
+def levels(kind):
+    return 1 + max((levels(base) for base in kind.__bases__ if base.__module__.startswith("gpumf")), default=0)
+
+
+def test_there_are_at_most_three_levels_of_inheritance():
+    names = [module.name for module in pkgutil.walk_packages(gpumf.__path__, "gpumf.")]
+    others = "gpumf.distributed", "gpumf.backends.cuda", "gpumf.sklearn"  # which extras are for
+    modules = [importlib.import_module(n) for n in names if not n.startswith(others) and not n.endswith("__main__")]
+    kinds = [kind for module in modules for kind in vars(module).values() if inspect.isclass(kind)]
+    own = {kind for kind in kinds if kind.__module__.startswith("gpumf.")}
+    assert len(own) > 100
+    assert not [kind for kind in own if levels(kind) > 3]
+
+
+@pytest.mark.parametrize(("device", "factors", "most"), [("cpu", 16, 600), ("emulator", 100, 900)])
+def test_a_fit_takes_few_calls(device, factors, most, request):
+    """Of one epoch, after a first one: what Python does must not grow unnoticed."""
+    if device == "emulator":
+        request.getfixturevalue("host")
+    train, calls = ragged_ratings(n_users=40, n_items=30, longest=20, seed=1), []
+    root = inspect.getsourcefile(gpumf).removesuffix("__init__.py")
+    model = ALS(factors, biases=False, device=device).fit(train, epochs=1)
+    sys.setprofile(
+        lambda frame, event, _: event == "call" and calls.append(frame.f_code.co_filename.startswith(root))
+    )
+    try:
+        model.fit(train, epochs=1)
+    finally:
+        sys.setprofile(None)
+    assert 0 < sum(calls) <= most

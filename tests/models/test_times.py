@@ -128,7 +128,7 @@ class Compiler:
 def test_a_clock_counts_compiling_apart(monkeypatch):
     monkeypatch.setattr(time, "perf_counter", Tick())
     device, numba, native = Compiler(), [0.0], [0.0]
-    monkeypatch.setattr("gpumf.backends.jit.seconds", lambda: sum(numba))
+    monkeypatch.setattr("gpumf._util.jit.seconds", lambda: sum(numba))
     monkeypatch.setattr("gpumf.backends.compile.seconds", lambda: sum(native))
     clock = Clock(device)  # 1
     with clock.spent_on("preprocess"):  # 2

@@ -53,7 +53,7 @@ def child(tree, parts, plugin, path, log, options, limit):
         import pytest
 
         made = plugin(plugins)
-        if path != "src/gpumf/backends/jit.py":
+        if path != "src/gpumf/_util/jit.py":
             numba.config.CACHE_DIR = str(BUILD / "numba")  # one for all faults: sources are a part of its keys
         status = 0
         for made.nodes in parts:

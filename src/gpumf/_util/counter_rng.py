@@ -7,7 +7,7 @@ to one, so distinct positions have distinct hashes and an order by hash is a per
 
 import numpy as np
 
-from gpumf.backends.jit import cached_vectorize
+from gpumf._util.jit import cached_vectorize
 
 
 @cached_vectorize("uint64(uint64)")

@@ -1,4 +1,4 @@
-"""The command `gpumf`: fit, recommend, similar, evaluate, bench, bench-kernel, info.
+"""The command `gpumf`: fit, recommend, similar, evaluate, compile, bench, bench-kernel, info.
 
 It exits with 0; with 1 and one sentence on stderr where what it was given does not do; with 2 where it was called in
 a way that it does not know; with 130 where it was interrupted.
@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from gpumf import __version__
-from gpumf.command_line import bench, bench_kernel, info, lists, models
+from gpumf.command_line import bench, bench_kernel, info, kernels, lists, models
 
 _DESCRIPTION = """Matrix factorization on GPUs.
 
@@ -126,6 +126,9 @@ def _parser() -> argparse.ArgumentParser:
     _ratings(evaluate, "ratings")
     evaluate.add_argument("-k", type=int, default=10, help="length of the rankings; default: %(default)s")
     evaluate.add_argument("--device", default="auto")
+
+    ahead = command("compile", kernels.run, "compile ahead for this GPU what ALS and SGD launch")
+    ahead.add_argument("factors", nargs="*", type=int, default=[16, 64, 100, 128], help="default: %(default)s")
 
     against = command("bench", bench.run, "time this machine beside the recorded one")
     against.add_argument("--epochs", type=int, default=5, help="default: %(default)s")

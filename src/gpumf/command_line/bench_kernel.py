@@ -48,7 +48,7 @@ def run(options: Namespace) -> tuple[dict, list[str]]:
         raise ValueError(f"no solver launches {source}; choose from {sorted(name[:-3] for name in every)}")
     rows = []
     for model, name, one in found:
-        most = min(factors, getattr(one, "max_factors", factors))
+        most = min(factors, one.max_factors)
         error = _CHECKS[model](name, most, device)
         if not error <= _MAX_ERROR:
             raise ArithmeticError(f"{model.__name__}, {name}: off by {error:.2g} of the length of the reference")

@@ -96,8 +96,9 @@ class _LeastSquares(_Base):
         self.cg_tolerance = number("cg_tolerance", cg_tolerance, least=0, below=1)
         self._solvers[self.solver].check(self.hyperparameters)
 
-    def _fits(self, solver):
-        return self._solved_columns <= solver.max_factors
+    @property
+    def _size(self):
+        return self._solved_columns
 
     def _hyper(self, **given):
         penalty = self._standard.penalty if self._standard and not self.weighted else 1.0

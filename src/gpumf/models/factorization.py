@@ -108,12 +108,9 @@ class Factorization(_Base):
     def _misfit(self):
         return f", factors={self.factors}"
 
-    def _fits(self, solver):
-        return self.factors <= solver.max_factors
-
-    @staticmethod
-    def _described(solver):
-        return f"{solver.device}, up to {solver.max_factors}"
+    @property
+    def _size(self):
+        return self.factors
 
     @property
     def columns(self) -> int:

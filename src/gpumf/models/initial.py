@@ -3,7 +3,7 @@
 import numpy as np
 
 from gpumf._util.counter_rng import splitmix64
-from gpumf.backends.jit import cached_njit, prange
+from gpumf._util.jit import cached_njit, prange
 from gpumf.ratings.synthetic.numbers import normal
 
 SOURCE = "models/initial.cu"

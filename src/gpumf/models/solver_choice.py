@@ -109,25 +109,17 @@ class SolverChoice:
         usable = {"emulator": ("cuda",), "auto": ("cpu", "cuda") if backends.available() else ("cpu",)}.get(
             device, (device,)
         )
-        fitting = [
-            name
-            for name, one in self._solvers.items()
-            if solver in (None, name) and one.device in usable and self._fits(one)
-        ]
+        size, fitting = self._size, []
+        for name, one in self._solvers.items():
+            if solver in (None, name) and one.device in usable and size <= one.max_factors:
+                fitting.append(name)
         if not fitting:
+            most = {name: f", up to {one.max_factors}" * (size > 0) for name, one in self._solvers.items()}
             raise ValueError(
                 f"{model} has no solver for solver={solver!r}, device={device!r}{self._misfit}; there are "
-                + ", ".join(f"{name} ({self._described(one)})" for name, one in self._solvers.items())
+                + ", ".join(f"{name} ({one.device}{most[name]})" for name, one in self._solvers.items())
             )
         return fitting[-1], "emulator" if device == "emulator" else self._solvers[fitting[-1]].device
 
     _misfit = ""  # what else than solver and device a solver may not fit
-
-    def _fits(self, one):
-        """Whether a solver is made for a model of this size."""
-        return True
-
-    @staticmethod
-    def _described(one):
-        """What `_usable` says of a solver that does not fit."""
-        return one.device
+    _size = 0  # factors that a solver has to take

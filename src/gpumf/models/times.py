@@ -4,8 +4,8 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from gpumf._util import jit
 from gpumf.backends import compile as native
-from gpumf.backends import jit
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf.backends.jit import cached_njit
+from gpumf._util.jit import cached_njit
 from gpumf.ratings.checks import DataError, array_of
 from gpumf.ratings.damped import left_of_rows
 

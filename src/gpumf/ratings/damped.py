@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpumf._util.counter_rng import splitmix64
-from gpumf.backends.jit import cached_njit, prange
+from gpumf._util.jit import cached_njit, prange
 
 DAMPING = 5.0, 3.0
 """Ratings without a bias that each user, and each item, counts in addition to its own."""

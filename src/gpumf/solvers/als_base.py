@@ -14,7 +14,7 @@ from gpumf.backends.cpu import als as cpu_als
 from gpumf.backends.cpu import cg as cpu_cg
 from gpumf.ratings.csr import row_offsets
 from gpumf.solvers.als_biases import Biases
-from gpumf.solvers.base import Hyperparameters, Solver, Version
+from gpumf.solvers.base import COLUMNS, Hyperparameters, Solver, Version
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ class ALSSolver(Solver):
     """
 
     streams = adds_up = False
+    max_factors = COLUMNS[-1]
     layout: ClassVar = ("by_user", "by_item")
     _biases = None  # `Biases` of a model that has them
     cg_steps = 6  # of conjugate gradient, where it is used and nothing else is asked for (cumf, section 4)

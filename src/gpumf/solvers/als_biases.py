@@ -4,8 +4,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from gpumf._util.jit import cached_njit, prange
 from gpumf.backends import sources
-from gpumf.backends.jit import cached_njit, prange
 
 SOURCE = "als/biases.cu"
 sources.declare(SOURCE)

@@ -24,7 +24,7 @@ from gpumf._util import threads
 from gpumf._util.memory import free_bytes
 from gpumf.solvers.als_base import ALSSolver
 from gpumf.solvers.als_biases import Biases
-from gpumf.solvers.base import Version
+from gpumf.solvers.base import Solver, Version
 
 _COPIES = 3  # of the factors, besides those to start from: two are kept in case the next epoch diverges
 _ONE_THREAD = 2048  # factors
@@ -56,7 +56,7 @@ class DenseSystems:
     systems of rows with more ratings are summed up in parts.
     """
 
-    max_factors = 2**31 - 1
+    max_factors = Solver.max_factors
     xp, floats = np, 1 << 21
 
     @classmethod

@@ -96,7 +96,7 @@ class Solver(ABC):
     from_device : whether it orders ratings that are on the device already, `DeviceRatings`, with its initial arrays
     cases : options with which tests try the solver on small data sets
     publication : a `Publication`, or None where none of the five has it
-    max_factors : of a `Factorization`, at most
+    max_factors : of a `Factorization`
     layout : forms of the training set that it takes, with some of its options, beside its columns: 'by_user' and
         'by_item' of `Ratings`, and orders of `gpumf.solvers.sgd_partition` by their names there
     """
@@ -106,7 +106,7 @@ class Solver(ABC):
     cases: ClassVar[tuple] = ({},)
     publication: ClassVar[Publication | None] = None
     layout: ClassVar[tuple[str, ...]] = ()
-    max_factors = COLUMNS[-1]
+    max_factors = 2**31 - 1
 
     if TYPE_CHECKING:
 

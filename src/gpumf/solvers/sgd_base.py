@@ -76,8 +76,7 @@ class Descent(Solver):
     regularization : float64 (4,), lambda of the users, of the items, of the users' biases and of the items' biases
     """
 
-    streams = False
-
+    streams, max_factors = False, COLUMNS[-1]
     options: ClassVar[dict] = {}
 
     @classmethod

@@ -11,8 +11,8 @@ import numpy as np
 
 from gpumf._util import threads
 from gpumf._util.counter_rng import positional_hash, splitmix64
+from gpumf._util.jit import cached_njit
 from gpumf.backends.cpu import sgd as cpu_sgd
-from gpumf.backends.jit import cached_njit
 from gpumf.ratings.csr import row_offsets, sorted_by
 
 SOURCE = "ratings/segments.cu"

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from gpumf import ALS, RBM, SGD, ImplicitALS, backends
-from gpumf.backends import jit
+from gpumf._util import jit
 from gpumf.backends.cpu import machine
 from gpumf.models import estimator, evaluation
 from gpumf.solvers.base import KernelSolver

@@ -11,9 +11,9 @@ from functools import cache
 import numpy as np
 
 from gpumf._util import threads
+from gpumf._util.jit import cached_by_size, cached_njit, prange
 from gpumf.backends import compile
 from gpumf.backends.cpu.shapes import takes
-from gpumf.backends.jit import cached_by_size, cached_njit, prange
 
 # Loops over part of a row start or stop at multiples of this many floats: full SIMD registers (512 bits).
 _SIMD = 16

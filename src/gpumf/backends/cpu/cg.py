@@ -11,9 +11,9 @@ from functools import cache
 import numpy as np
 
 from gpumf._util import threads
+from gpumf._util.jit import SUMS_IN_ANY_ORDER, cached_njit, prange
 from gpumf.backends import compile
 from gpumf.backends.cpu.shapes import takes
-from gpumf.backends.jit import SUMS_IN_ANY_ORDER, cached_njit, prange
 
 _CHUNK = 256  # ratings summed up in one go
 

@@ -9,9 +9,9 @@ from functools import cache
 import numpy as np
 
 from gpumf._util import threads
+from gpumf._util.jit import SUMS_IN_ANY_ORDER, cached_njit, prange
 from gpumf.backends import compile
 from gpumf.backends.cpu.shapes import takes
-from gpumf.backends.jit import SUMS_IN_ANY_ORDER, cached_njit, prange
 
 # Rows summed up one after another; the chunks' sums are added in order.
 _CHUNK = 1 << 10

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from gpumf._util.jit import SUMS_IN_ANY_ORDER, cached_njit, prange
 from gpumf.backends.cpu.shapes import takes
-from gpumf.backends.jit import SUMS_IN_ANY_ORDER, cached_njit, prange
 
 # Ratings summed up one after another; the chunks' sums are added in order, so that the number of threads
 # does not change the result.

@@ -6,9 +6,9 @@ from functools import cache
 import numpy as np
 
 from gpumf._util import threads
+from gpumf._util.jit import cached_njit, prange
 from gpumf.backends import compile
 from gpumf.backends.cpu.shapes import takes
-from gpumf.backends.jit import cached_njit, prange
 
 LEAST = 1 << 20
 """Ratings from which threads, and sorting every row by itself, take less time than two counting sorts."""

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from gpumf._util.counter_rng import splitmix64
+from gpumf._util.jit import cached_by_size, cached_njit, prange
 from gpumf.backends.cpu.shapes import takes
-from gpumf.backends.jit import cached_by_size, cached_njit, prange
 
 _40, _ULP = np.uint64(40), np.float32(2**-24)
 

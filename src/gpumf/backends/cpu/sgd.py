@@ -12,9 +12,9 @@ import numpy as np
 
 from gpumf._util import threads
 from gpumf._util.counter_rng import high_product, splitmix64
+from gpumf._util.jit import cached_by_size, cached_njit, prange
 from gpumf.backends import compile
 from gpumf.backends.cpu.shapes import takes
-from gpumf.backends.jit import cached_by_size, cached_njit, prange
 
 # Updates whose samples are fetched together.
 _BATCH = 64

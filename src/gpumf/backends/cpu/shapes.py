@@ -5,7 +5,7 @@ C++ and compiled loops index arrays without looking at their bounds. What they a
 positions within are checked where they come from, when ratings are constructed and when a model is fitted to them.
 """
 
-from functools import wraps
+from functools import cache, wraps
 
 import numpy as np
 
@@ -40,6 +40,7 @@ def takes(*specs, **known):
     return decorated
 
 
+@cache
 def _parsed(spec):
     """(dtype, [(name of a dimension, how many more)]) of a spec, or None."""
     if not spec:

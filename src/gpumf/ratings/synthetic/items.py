@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 
 from gpumf._util.counter_rng import splitmix64
+from gpumf._util.jit import cached_njit, prange
 from gpumf._util.progress import progress
-from gpumf.backends.jit import cached_njit, prange
 from gpumf.ratings.csr import row_offsets
 from gpumf.ratings.synthetic.numbers import DRAWS, RESERVED, exp
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from gpumf._util.counter_rng import splitmix64
-from gpumf.backends.jit import cached_njit, prange
+from gpumf._util.jit import cached_njit, prange
 
 USER_COUNTS, ITEM_COUNTS, RESERVED, DRAWS, USERS, ITEMS, NOISE, TEST = range(8)
 """The streams of random numbers that a synthetic data set is made of."""

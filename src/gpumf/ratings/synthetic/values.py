@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpumf.backends.jit import cached_njit, prange
+from gpumf._util.jit import cached_njit, prange
 from gpumf.ratings.synthetic.numbers import ITEMS, NOISE, USERS, normal, normals
 
 RANK = 14

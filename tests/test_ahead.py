@@ -1,8 +1,8 @@
 """Compiling ahead asks for what models ask for, each once."""
 
 from gpumf import ALS, SGD, backends
-from gpumf.backends import __main__ as ahead
 from gpumf.backends import sources
+from gpumf.command_line import main
 
 
 class Recorded:
@@ -21,9 +21,8 @@ class Recorded:
 
 def test_all_that_models_launch_is_compiled_once(monkeypatch):
     device = Recorded()
-    monkeypatch.setattr(backends, "why_unavailable", lambda: None)
     monkeypatch.setattr(backends, "device", lambda: device)
-    assert ahead.main(["5", "7", "5"]) == 0
+    assert main(["compile", "5", "7", "5"]) == 0
     assert len(device.asked) == len(set(device.asked)) and device.ahead == device.asked
     for factors in (5, 7):
         for rows in (64, 32):
@@ -38,5 +37,8 @@ def test_all_that_models_launch_is_compiled_once(monkeypatch):
 
 
 def test_without_a_gpu_it_says_why(monkeypatch, capsys):
-    monkeypatch.setattr(backends, "why_unavailable", lambda: "no device")
-    assert ahead.main([]) == 1 and capsys.readouterr().err == "no device\n"
+    def device():
+        raise backends.DeviceError("no device")
+
+    monkeypatch.setattr(backends, "device", device)
+    assert main(["compile"]) == 1 and capsys.readouterr().err == "gpumf: no device\n"

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gpumf
-from gpumf.backends import jit
-from gpumf.backends.jit import prange
+from gpumf._util import jit
+from gpumf._util.jit import prange
 
 PACKAGE = Path(gpumf.__file__).parent
 DEVIATE = "from gpumf.ratings.synthetic import numbers; print(numbers.normal(numbers.np.uint64(7), 3))"
@@ -35,7 +35,7 @@ def copy(tmp_path):
 
 
 SECONDS = """
-from gpumf.backends import jit
+from gpumf._util import jit
 before = jit.seconds()
 from gpumf.ratings.synthetic import numbers
 numbers.normal(numbers.np.uint64(7), 3)

@@ -4,16 +4,16 @@ What is compiled stays in CuPy's cache on disk, so that a first `fit` loads it. 
 data set's rating scale too, are left to their first use.
 """
 
-import argparse
-import sys
+from argparse import Namespace
+from collections.abc import Iterator
 
-from tqdm import tqdm
-
-from gpumf import ALS, RBM, SGD, ImplicitALS, backends
+from gpumf import backends
+from gpumf._util.progress import progress
 from gpumf.backends import sources
+from gpumf.models import ALS, RBM, SGD, ImplicitALS
 
 
-def variants(factors):
+def variants(factors: int) -> Iterator[tuple[str, dict]]:
     """(source, definitions) of all that is launched with so many factors, two columns more where there are biases."""
     for model in (ALS, ImplicitALS, RBM, SGD):
         model.solver_classes()  # declares its sources
@@ -23,23 +23,17 @@ def variants(factors):
             yield source, defines
 
 
-def main(arguments=None):
-    """Compile for the factors that the arguments give; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m gpumf.backends", description=__doc__)
-    parser.add_argument("factors", nargs="*", type=int, default=[16, 64, 100, 128], help="by default %(default)s")
-    chosen = parser.parse_args(arguments)
-    if why := backends.why_unavailable():
-        print(why, file=sys.stderr)
-        return 1
-    device = backends.device()
-    wanted = list({repr(variant): variant for f in chosen.factors for variant in variants(f)}.values())
+def run(options: Namespace) -> tuple[dict, list[str]]:
+    """Compile for the numbers of factors that are asked for.
 
+    Raises
+    ------
+    gpumf.backends.DeviceError : there is no GPU
+    """
+    device = backends.device()
+    wanted = list({repr(variant): variant for f in options.factors for variant in variants(f)}.values())
     device.compile_ahead(wanted)
-    for source, defines in tqdm(wanted, unit="source"):
+    for source, defines in progress(wanted, shown=not options.json, unit="source"):
         # Each compilation has all kernels of a source.
         device.kernel(source, next(iter(sources.kernels(sources.path(source, defines)))), **defines)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return {"sources": len(wanted)}, [f"compiled {len(wanted)} sources"]
