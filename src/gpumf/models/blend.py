@@ -295,35 +295,14 @@ class Blend(Folding, Recommender, Identified):
 
     @property
     def ids(self) -> bool:
-        """Whether methods take and give ids: where a model does.
-
-        >>> from gpumf import ALS, Blend
-        >>> model = ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1)
-        >>> Blend(model, weights=[1]).ids
-        True
-        """
         return any(model.ids for model in self.models if isinstance(model, Model))
 
     @property
     def user_ids(self) -> np.ndarray | None:
-        """As of the models.
-
-        >>> from gpumf import ALS, Blend
-        >>> model = ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1)
-        >>> Blend(model, weights=[1]).user_ids
-        array(['ann', 'bob'], dtype=object)
-        """
         return self._ids_of_models("user_ids")
 
     @property
     def item_ids(self) -> np.ndarray | None:
-        """As of the models.
-
-        >>> from gpumf import ALS, Blend
-        >>> model = ALS(2, device="cpu").fit((["ann", "bob"], ["alien", "up"], [5, 4]), epochs=1)
-        >>> Blend(model, weights=[1]).item_ids
-        array(['alien', 'up'], dtype=object)
-        """
         return self._ids_of_models("item_ids")
 
     def _ids_of_models(self, name):

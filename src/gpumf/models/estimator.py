@@ -152,7 +152,10 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
         >>> ALS(2, device="cpu").hyperparameters.columns
         2
         """
-        return self._hyperparameters.of(self)
+        return self._hyper()
+
+    def _hyper(self, **given):
+        return self._hyperparameters.of(self, **given)
 
     def _problem(self, train, arrays):
         """What a solver works on: arrays to start from are taken to where the ratings are."""

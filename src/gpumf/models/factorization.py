@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from gpumf.models.solver_choice import Device
     from gpumf.ratings import Ratings
     from gpumf.solvers.als_base import ALSSolver
-    from gpumf.solvers.base import Hyperparameters
 else:
     _Base = object
 
@@ -131,20 +130,10 @@ class Factorization(_Base):
         """Columns of the arrays that a solver has: damped biases are not among them."""
         return self.factors if self._damped else self.columns
 
-    @property
-    def hyperparameters(self) -> Hyperparameters:
-        """What a solver is told of this model, as it is now.
-
-        >>> from gpumf import ALS
-        >>> ALS(2, device="cpu").hyperparameters.columns
-        2
-        """
-        return self._hyper()
-
     def _hyper(self, **given):
         if self._damped:
             given |= {"columns": self.factors, "biases": False}
-        return self._hyperparameters.of(self, **given)
+        return super()._hyper(**given)
 
     @property
     def _ratio(self):

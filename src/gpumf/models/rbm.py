@@ -256,17 +256,8 @@ class RBM(Model):
 
     # Training
 
-    @property
-    def hyperparameters(self) -> RBMHyperparameters:
-        """What a solver is told of this model, as it is now.
-
-        >>> from gpumf import RBM
-        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
-        >>> RBM(4, solver="sequential").fit(columns, epochs=1).hyperparameters.scale
-        (0.0, 2.0)
-        """
-        scale = (0.0, self.n_levels - 1.0) if self.biases else self.scale
-        return RBMHyperparameters.of(self, scale=scale)
+    def _hyper(self, **given):
+        return super()._hyper(scale=(0.0, self.n_levels - 1.0) if self.biases else self.scale, **given)
 
     @property
     def _offset(self):

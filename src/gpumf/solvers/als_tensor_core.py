@@ -297,6 +297,3 @@ class TensorCore(KernelSolver, ALSSolver):
                 elif limit != "all":
                     given = self._halves, *of_chunk, *self._weighted, *self._steps
                     self._short.solve(limit, of_length, indices, targets, *given)
-
-    def factors(self):
-        return self._p, self._q
