@@ -5,10 +5,37 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from gpumf_study import schema
 from gpumf_study.experiments.gpumf import als_implicit_cpu as experiment
+from outcomes import lines
 from support import ragged_ratings
+
+
+def frame(seconds, ndcg=(0.3, 0.3), default=experiment.EXACT):
+    """Of three seeds and two numbers of factors: seconds of an iteration by model, NDCG of ours and the package's."""
+    rows = [{"model": experiment.POPULAR, "task": "rank", "metric": "ndcg", "value": 0.2}]
+    for repeat in range(3):
+        for f, times in ((16, 0.5), (64, 1.0)):
+            for name, spent in seconds.items():
+                labels = experiment._labels(name) | {
+                    "factors": f,
+                    "repeat": repeat,
+                    "x_default": int(name == default),
+                }
+                ours = name == experiment.OURS
+                spent = times * spent * (1 + 0.01 * repeat) if ours else spent
+                rows += [labels | {"task": "iteration", "seconds": spent, "x_iteration": k} for k in range(3)]
+                value = ndcg[0 if ours else 1] + 0.001 * repeat
+                if name in (experiment.OURS, experiment.PEER):
+                    rows.append(labels | {"task": "rank", "metric": "ndcg", "value": value})
+    return schema.validated(pd.DataFrame(rows))
+
+
+def seconds(ours=1.0, peer=2.0, exact=1.0, cg=2.0):
+    return {experiment.OURS: ours, experiment.PEER: peer, experiment.EXACT: exact, experiment.CG: cg}
 
 
 def test_confidences_are_those_of_hu_koren_and_volinsky():
@@ -95,6 +122,15 @@ def test_the_package_gets_the_parameters_of_ours(monkeypatch):
         4,
         3,
     )
+
+
+def test_seconds_are_drawn_against_factors_ours_and_the_packages():
+    left, right = experiment.figure(frame(seconds())).axes
+    assert lines(left)["ImplicitALS, parallel_cg"] == ([16, 64], [pytest.approx(0.505), pytest.approx(1.01)])
+    assert lines(left)[experiment.PEER] == ([16, 64], [2, 2])
+    assert lines(right)["ALS, parallel_cg"] == ([16, 64], [2, 2])
+    assert lines(right)["ALS, parallel"] == ([16, 64], [1, 1])
+    assert {axis.get_xscale() for axis in (left, right)} == {axis.get_yscale() for axis in (left, right)} == {"log"}
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,35 @@
 """Epochs of SGD in blocks on several GPUs: when the last worker has ended, what GPUs gain, and the blocks."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpumf.ratings import synthetic_device
 from gpumf_study.experiments.cumf import hugewiki_gpus_sgd
+from outcomes import lines
+
+COLUMNS = ["x_workers", "x_rank", "x_epoch", "seconds", "value"]
+
+
+def rows(workers, seconds, rmse=(0.7, 0.6)):
+    """Two epochs of each worker, of which the last rank ends an eighth later than the others."""
+    late = [1.0] * (workers - 1) + [1.125]
+    return [
+        (workers, rank, epoch, seconds * late[rank], after)
+        for epoch, after in enumerate(rmse, 1)
+        for rank in range(workers)
+    ]
+
+
+def test_an_epoch_ends_with_its_last_worker():
+    frame = pd.DataFrame([*rows(1, 8.0), *rows(2, 4.0, (0.7, 0.5))], columns=COLUMNS)
+    table = hugewiki_gpus_sgd.summary(frame)
+    assert table.seconds.to_dict() == {1: 9.0, 2: 4.5} and table.speed_up.to_dict() == {1: 1.0, 2: 2.0}
+    assert table.rmse.to_dict() == {1: 0.6, 2: 0.5}
+    assert np.isnan(hugewiki_gpus_sgd.summary(frame[frame.x_workers == 2]).speed_up.item())
+    left, right = hugewiki_gpus_sgd.figure(frame).axes
+    assert lines(left) == {"measured": ([1, 2], [9.0, 4.5]), "shared without loss": ([1, 2], [9.0, 4.5])}
+    assert lines(right) == {"1": ([1, 2], [0.7, 0.6]), "2": ([1, 2], [0.7, 0.5])}
 
 
 @pytest.mark.emulator

@@ -31,6 +31,10 @@ def test_a_strength_is_chosen_by_the_other_sets():
     assert found.over_biases.to_dict() == pytest.approx({"a": 0.9, "b": 0.9, "c": 0.8})
 
 
+def test_errors_are_over_those_of_damped_biases():
+    assert defaults.ratios(frame_of({})).loc[("ALS", "default")].to_dict() == {"a": 0.9, "b": 0.9, "c": 0.9}
+
+
 def test_damped_biases_are_between_zero_and_those_that_made_the_ratings():
     rng = np.random.default_rng(0)
     users, items = np.divmod(rng.permutation(400 * 300)[:40_000], 300)
