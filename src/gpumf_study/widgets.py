@@ -125,7 +125,7 @@ def _replayed(order):
     return steps
 
 
-def convergence(frame: pd.DataFrame, model: str, static: Figure, metric: str = "rmse") -> Widget:
+def convergence(frame: pd.DataFrame, model: str, static: Figure, main: list[str], metric: str = "rmse") -> Widget:
     """Test error of every solver against epochs or seconds of training, medians over the repeats.
 
     Parameters
@@ -133,6 +133,7 @@ def convergence(frame: pd.DataFrame, model: str, static: Figure, metric: str = "
     frame : DataFrame with a row an epoch: data, scheme, repeat, epoch, seconds, and the metric
     model : 'SGD', 'ALS' or 'RBM', whose solvers they are
     static : Figure of the same
+    main : the solvers that are shown until a reader chooses others
     metric : 'rmse' or 'mae'
     """
     sets: dict[str, list[dict[str, Any]]] = {}
@@ -143,7 +144,7 @@ def convergence(frame: pd.DataFrame, model: str, static: Figure, metric: str = "
             "name": look.name,
             "colour": style.COLOURS[look.colour],
             "dash": next((dash for mark, dash in _DASHES.items() if look.line.startswith(mark)), ""),
-            "main": "," not in scheme,
+            "main": scheme in main,
             "on": str(runs.device.iloc[0]),
             "epochs": median.index.tolist(),
             "seconds": _rounded(median.seconds),

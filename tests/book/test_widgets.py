@@ -28,7 +28,9 @@ def made():
     static = sgd_schemes.figure(schemes, ["ml-100k"], labels=["hogwild", "fast"])
     return {
         "race": widgets.race(steps, race_steps.figure(steps)),
-        "convergence": widgets.convergence(sgd_schemes.courses(schemes), "SGD", static),
+        "convergence": widgets.convergence(
+            sgd_schemes.courses(schemes), "SGD", static, ["ordered", "hogwild", "fast"]
+        ),
         "crossover": widgets.crossover(settings, crossover.figure(settings)),
         "roofline": widgets.roofline(load("als_versions").frame, load("ceilings").frame, static),
     }

@@ -113,7 +113,7 @@ def figure(frame):
             axis.text(item + 0.5, user + 0.54, turn, ha="center", va="center", fontsize=8, color=colour)
         axis.set(xlim=(0, frame.item.max() + 1), ylim=(frame.user.max() + 1, 0), aspect="equal", xticks=[], yticks=[])
         axis.set(xlabel="items", ylabel="users")
-        axis.set_title(scheme, fontsize=10, family="monospace")
+        axis.set_title(style.LOOKS["SGD", scheme].name, fontsize=10)
         axis.spines[:].set_visible(False)
         axis.grid(False)
     handles = [

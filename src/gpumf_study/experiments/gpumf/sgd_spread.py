@@ -102,7 +102,7 @@ def figure(frame, bound=BOUND):
     axis.plot(gaps.gap, gaps.scheme.map(order.index), "o", color=style.COLOURS["blue"], alpha=0.4, label="a seed")
     means = gaps.groupby("scheme").gap.mean()
     axis.plot(means, means.index.map(order.index), "|", color=style.COLOURS["black"], markersize=14, label="mean")
-    axis.set_yticks(np.arange(len(order)), order)
+    axis.set_yticks(np.arange(len(order)), [style.LOOKS["SGD", scheme].name for scheme in order])
     axis.set(xlabel="test RMSE above that of the reference, mean of the folds")
     style.legend(figure, axis, 3)
     return figure
