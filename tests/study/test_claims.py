@@ -195,6 +195,23 @@ def test_what_a_claim_takes_is_there(experiment, of):
     assert frame[of.select["column"]].dtype.kind in "if"
 
 
+@pytest.mark.parametrize("of", [of for _, of in CLAIMED if of.criterion], ids=lambda of: of.id)
+def test_every_criterion_can_give_each_verdict(of):
+    low, high, none = of.criterion.low, of.criterion.high, of.criterion.no_effect
+    ends = [end for end in (low, high) if np.isfinite(end)]
+    width = min(abs(ends[0]), abs(ends[-1] - ends[0]) or abs(ends[0])) / 8 or 0.1
+    middle = sum(ends) / 2 if len(ends) == 2 else ends[0] + (4 * width if low in ends else -4 * width)
+    outside = {end + (-2 * width if end == low else 2 * width) for end in ends}
+    centers = {middle, *ends, *outside} | ({none} if none is not None else set())
+    said = {verdict(of, Estimate(center, center - width, center + width, 5)) for center in centers}
+    given = {"not testable"} if of.missing else {"not evidence"} if of.evidence == "built in" else None
+    possible = {"replicated", "inconclusive", "not replicated"} | (
+        {"partly replicated"} if none is not None else set()
+    )
+    assert said == (given or possible)
+    assert given or verdict(of, metrics.NOTHING) == claims.MISSING
+
+
 def test_claims_name_figures_and_tables_of_their_publication():
     known = set(experiments.artefacts()[["source", "artefact"]].itertuples(index=False, name=None))
     for _, of in CLAIMED:

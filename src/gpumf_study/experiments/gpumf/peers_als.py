@@ -1,9 +1,11 @@
 """Implicit-feedback ALS beside the package `implicit`, on the CPU and on the GPU, at the size of the Netflix Prize.
 
 The same ratings, confidences, lambda, number of factors and steps of conjugate gradient: ours makes them all too, and
-stops at no residual. The package tells nothing of its iterations: it is fitted with few and with more, and an
-iteration is what those take that are more. Its GPU part wants the package rmm. How well the models rank is another
-question, for real data: `als_implicit_cpu`, `implicit_quality`.
+stops at no residual; on the GPU once in FP32, as the package, and once on tensor cores. The loss after equal
+iterations, by a sample of the ratings, says whether an iteration of either gains as much. The package tells nothing
+of its iterations: it is fitted with few and with more, and an iteration is what those take that are more. Its GPU
+part wants the package rmm. How well the models rank is another question, for real data: `als_implicit_cpu`,
+`implicit_quality`.
 """
 
 import time
@@ -16,15 +18,18 @@ from tqdm import tqdm
 
 from gpumf import ImplicitALS, backends
 from gpumf._util import threads
+from gpumf._util.counter_rng import random_subset
 from gpumf_study import figure_style as style
-from gpumf_study.claims import Claim, above
+from gpumf_study.claims import Claim, above, below
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf.als_implicit_cpu import STEPS
 
 ALPHA, REGULARIZATION = 2.0, 0.1
+_SAMPLE = 1_000_000  # ratings
 PEER = "implicit"
 PROGRAMS = [(PEER, "cg", "cpu"), (PEER, "cg", "cuda")]
-PROGRAMS += [("ImplicitALS", "parallel_cg", "cpu"), ("ImplicitALS", "tensor_core", "cuda")]
+PROGRAMS += [("ImplicitALS", "parallel_cg", "cpu"), ("ImplicitALS", "cumf_cg", "cuda")]
+PROGRAMS += [("ImplicitALS", "tensor_core", "cuda")]
 """Model, solver, device."""
 
 PROFILES = {
@@ -64,8 +69,8 @@ def run(data, factors, iterations, repeats, steps):
 
     Returns
     -------
-    DataFrame with a row a fit: seconds from a matrix on the host to factors on the host, x_iterations, x_version (of
-    implicit)
+    DataFrame with a row a fit: seconds from a matrix on the host to factors on the host, the metric loss (see
+    `_loss`), x_iterations, x_version (of implicit)
     """
     ratings = load_ratings(data)
     train = ratings.official_split()[0] if ratings.test_mask is not None else ratings
@@ -78,12 +83,14 @@ def run(data, factors, iterations, repeats, steps):
             fit, where = (_peer, device) if model == PEER else (_ours, solver)
             for repeat in range(-1, repeats):
                 for n in iterations[device][:1] if repeat < 0 else iterations[device]:
-                    seconds = fit(where, train, matrix, f, n, steps)
-                    rows.append((model, solver, device, f, repeat, n, seconds))
-    columns = ["model", "solver", "device", "factors", "repeat", "x_iterations", "seconds"]
+                    seconds, found = fit(where, train, matrix, f, n, steps)
+                    loss = _loss(train, *found) if n == max(iterations[device]) else np.nan
+                    rows.append((model, solver, device, f, repeat, n, seconds, loss))
+    columns = ["model", "solver", "device", "factors", "repeat", "x_iterations", "seconds", "value"]
     frame = pd.DataFrame(rows, columns=columns).query("repeat >= 0").reset_index(drop=True)
     frame = frame.assign(data=ratings.name, task="fit", phase="end_to_end", threads=threads.count())
     frame = frame.assign(x_cg_steps=steps, x_version=version(PEER))
+    frame["metric"] = np.where(frame.value.notna(), "loss", None)
     frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
@@ -120,9 +127,10 @@ def _peer(device, train, matrix, factors, n, steps):
     with threadpool_limits(1, "blas"):  # as it asks for
         started = time.perf_counter()
         model.fit(matrix, show_progress=False)
+        found = model.user_factors, model.item_factors
         if arrays:
-            _ = model.user_factors.to_numpy(), model.item_factors.to_numpy()
-        return time.perf_counter() - started
+            found = tuple(array.to_numpy() for array in found)
+        return time.perf_counter() - started, found
 
 
 def _ours(solver, train, matrix, factors, n, steps):
@@ -137,10 +145,21 @@ def _ours(solver, train, matrix, factors, n, steps):
         cg_tolerance=0.0,
     )
     times = model.fit(train.select(np.arange(train.nnz)), n).times
-    return times.end_to_end - times.compile
+    return times.end_to_end - times.compile, (model.user_factors, model.item_factors)
 
 
-_BY = ["factors", "model", "device", "repeat"]
+def _loss(train, users, items):
+    """The objective of Hu et al. over the number of ratings, the rated pairs by a sample."""
+    taken = random_subset(train.nnz, min(train.nnz, _SAMPLE), 0)
+    u, i, confidence = train.users[taken], train.items[taken], 1 + ALPHA * train.values[taken]
+    predicted = np.einsum("rf,rf->r", users[u], items[i], dtype=np.float64)
+    of_rated = np.mean(confidence * (1 - predicted) ** 2 - predicted**2)
+    users, items = (np.asarray(array, np.float64) for array in (users, items))
+    of_all = np.sum((users.T @ users) * (items.T @ items))
+    return of_rated + (of_all + REGULARIZATION * (np.sum(users**2) + np.sum(items**2))) / train.nnz
+
+
+_BY = ["factors", "model", "solver", "device", "repeat"]
 
 
 def iteration_seconds(frame):
@@ -156,18 +175,23 @@ def of_equal_steps(frame):
     return found if "x_cg_steps" in frame else found.iloc[:0]
 
 
+def losses(frame):
+    """Return a frame with its losses, which are missing where none were recorded."""
+    return frame.reindex(columns=frame.columns.union(["value"], sort=False))
+
+
 def figure(frame):
     """Draw seconds of an iteration of each program, a panel a number of factors."""
-    table = iteration_seconds(frame).groupby(_BY[:3], sort=False).seconds.median()
+    table = iteration_seconds(frame).groupby(_BY[:4], sort=False).seconds.median()
     numbers = table.index.unique("factors")
     figure, (axes,) = style.panels(columns=len(numbers), height=2.6, sharey=True)
     for axis, f in zip(axes, numbers, strict=True):
         rows = table[f].sort_values(ascending=False)
-        colours = ["green" if model != PEER else "grey" for model, _ in rows.index]
+        colours = ["green" if model != PEER else "grey" for model, *_ in rows.index]
         style.marks(axis, rows, np.arange(len(rows)), colours)
         for place, seconds in enumerate(rows):
             axis.annotate(f"{seconds:.2g}", (seconds, place), (0, 6), textcoords="offset points", ha="center", size=9)
-        names = [f"{model}, {'GPU' if device == 'cuda' else 'CPU'}" for model, device in rows.index]
+        names = [f"{model}, {solver}, {'GPU' if device == 'cuda' else 'CPU'}" for model, solver, device in rows.index]
         axis.set_yticks(np.arange(len(rows)), names)
         axis.set(xlabel=f"seconds of an iteration, {f} factors", ylim=(-0.5, len(rows) - 0.3))
         style.log_scale(axis.xaxis)
@@ -175,17 +199,34 @@ def figure(frame):
     return figure
 
 
-CLAIMS = [
-    Claim(
-        f"peers-als-{name}-{factors}", "gpumf", None,
-        f"Speed-up of an iteration of ImplicitALS over implicit, {where}, {factors} factors, Netflix (synthetic).",
-        metric="ratio",
+def _claim(name, factors, statement, metric, device, over, under, criterion):
+    return Claim(
+        f"peers-als-{name}-{factors}", "gpumf", None, f"{statement}, {factors} factors, Netflix (synthetic).",
+        metric=metric,
         select={
-            "column": "seconds", "where": {"factors": factors, "device": device},
-            "over": {"model": PEER}, "under": {"model": "ImplicitALS"},
+            "column": "seconds" if metric == "ratio" else "value",
+            "where": {"factors": factors, "device": device}, "over": over, "under": under,
         },
-        criterion=above(1.0), evidence="synthetic", table=of_equal_steps,
+        criterion=criterion, evidence="synthetic", table=of_equal_steps if metric == "ratio" else losses,
+    )  # fmt: skip
+
+
+CLAIMS = [
+    _claim(
+        name, factors, f"Speed-up of an iteration of ImplicitALS over implicit, {where}", "ratio", device,
+        {"model": PEER}, {"solver": solver, "model": "ImplicitALS"}, above(1.0),
     )
     for factors in (64, 128)
-    for name, device, where in (("cores", "cpu", "same CPU"), ("gpu", "cuda", "same GPU"))
+    for name, device, solver, where in (
+        ("cores", "cpu", "parallel_cg", "same CPU"),
+        ("gpu", "cuda", "tensor_core", "same GPU"),
+        ("gpu-fp32", "cuda", "cumf_cg", "same GPU, both in FP32"),
+    )
+]  # fmt: skip
+CLAIMS += [
+    _claim(
+        "loss", factors, "Loss of ImplicitALS on tensor cores above that of implicit, after equal iterations",
+        "percent_more", "cuda", {"solver": "tensor_core"}, {"model": PEER}, below(1.0),
+    )
+    for factors in (64, 128)
 ]  # fmt: skip

@@ -4,7 +4,9 @@ import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
+import pytest
 
 from gpumf_study import schema
 from gpumf_study.experiments.gpumf import peers_als as experiment
@@ -15,13 +17,21 @@ from support import ragged_ratings
 def fits(ours, theirs=2.0, apart=0.0, **more):
     """Fits of two numbers of iterations, two repeats, that all begin with seven seconds."""
     rows = [
-        (model, "cuda", f, n, repeat, 7 + n * seconds * (1 + apart * repeat))
+        (
+            model,
+            {"implicit": "cg"}.get(model, "tensor_core"),
+            "cuda",
+            f,
+            n,
+            repeat,
+            7 + n * seconds * (1 + apart * repeat),
+        )
         for f in (64, 128)
         for model, seconds in (("implicit", theirs), ("ImplicitALS", ours))
         for repeat in range(2)
         for n in (5, 10)
     ]
-    columns = ["model", "device", "factors", "x_iterations", "repeat", "seconds"]
+    columns = ["model", "solver", "device", "factors", "x_iterations", "repeat", "seconds"]
     return schema.validated(pd.DataFrame(rows, columns=columns).assign(**more))
 
 
@@ -41,7 +51,7 @@ def test_all_programs_make_as_many_steps_of_conjugate_gradient(monkeypatch):
     class Model:
         def __init__(self, factors, regularization, iterations=None, **named):
             made.append((self, factors, regularization, named))
-            self.user_factors = self.item_factors = SimpleNamespace(to_numpy=lambda: None)
+            self.user_factors = self.item_factors = SimpleNamespace(to_numpy=lambda: "factors")
 
         def fit(self, matrix, n=None, show_progress=None):
             return of_ours
@@ -53,10 +63,21 @@ def test_all_programs_make_as_many_steps_of_conjugate_gradient(monkeypatch):
     monkeypatch.setattr(experiment, "ImplicitALS", Model)
     arguments = train, experiment._confidences(train), 8, 4, 5
     for device in ("cpu", "cuda"):
-        experiment._peer(device, *arguments)
+        assert len(experiment._peer(device, *arguments)[1]) == 2
     for solver in ("parallel_cg", "tensor_core"):
-        assert experiment._ours(solver, *arguments) == 7
+        assert experiment._ours(solver, *arguments)[0] == 7
     assert [model.cg_steps for model, *_ in made[:2]] == [5, 5]
     assert [(named["cg_steps"], named["cg_tolerance"]) for *_, named in made[2:]] == [(5, 0), (5, 0)]
     assert {tuple(of) for _, *of, _ in made} == {(8, experiment.REGULARIZATION)}
     assert all(profile["steps"] == 3 for profile in experiment.PROFILES.values())
+
+
+def test_the_loss_is_that_of_all_pairs():
+    train, rng = ragged_ratings(seed=0), np.random.default_rng(0)
+    users, items = rng.normal(size=(train.n_users, 3)), rng.normal(size=(train.n_items, 3))
+    confidence, wanted = np.ones((train.n_users, train.n_items)), np.zeros((train.n_users, train.n_items))
+    confidence[train.users, train.items] += experiment.ALPHA * train.values
+    wanted[train.users, train.items] = 1
+    whole = np.sum(confidence * (wanted - users @ items.T) ** 2)
+    whole += experiment.REGULARIZATION * (np.sum(users**2) + np.sum(items**2))
+    assert experiment._loss(train, users, items) == pytest.approx(whole / train.nnz)
