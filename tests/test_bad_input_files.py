@@ -83,7 +83,7 @@ DAMAGED = {
     "another zip": ("als.npz", a_zip, ALS, "als.npz is not a saved model"),
     "a pickle": ("als.npz", lambda data: pickle.dumps({"header": 1}), ALS, "als.npz is not a saved model"),
     "pickles within": (
-        "als.npz", of_arrays(user_factors=np.array([{}], object)), ALS, "als.npz is not a saved model.*allow_pickle"),
+        "als.npz", of_arrays(user_factors=np.array([{}], object)), ALS, "als.npz is not a saved model.*has objects"),
     "a plain array": ("als.npz", lambda data: b"\x93NUMPY\1\0", ALS, "als.npz is not a saved model"),
     "a future format": ("als.npz", of_header(format=99), ALS, r"ALS \(format 99\), not a ALS \(format 5\)|format 99"),
     "no format": ("als.npz", of_header(format="gone"), ALS, "format None"),

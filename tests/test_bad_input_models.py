@@ -7,6 +7,7 @@ from scipy import sparse
 from scipy.stats import uniform
 
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, NotFittedError, cross_validate, search
+from gpumf.backends import DeviceError
 from gpumf.models import export_factors
 from gpumf.ratings import Ratings
 from gpumf.solvers import schedules
@@ -314,6 +315,8 @@ USE = {
         "als", lambda m: m.list_diversity(users=[]), ValueError, "none of the users gets an item",
     ),
     "sampled, negatives": ("als", lambda m: m.evaluate_sampled(FRAME, negatives=0), ValueError, "negatives must be"),
+    "sampled, memory": (
+        "als", lambda m: m.evaluate_sampled(FRAME, negatives=2**31 - 1), DeviceError, "negatives of .* takes .* GiB"),
     "sampled, seed": ("als", lambda m: m.evaluate_sampled(FRAME, seed="a"), ValueError, "seed must be an integer"),
     "sampled of none": ("positions", lambda m: m.evaluate_sampled(EMPTY), ValueError, "no test ratings"),
     "export a machine": ("rbm", lambda m: export_factors(m), TypeError, "RBM does not predict by inner products"),

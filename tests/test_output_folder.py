@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpumf
-from gpumf import ALS
+from gpumf import ALS, search
 from gpumf.command_line import main
 from gpumf.models import replacing
 from support import planted
@@ -59,6 +59,8 @@ FOREIGN = {
     "a model of another program": lambda at: np.savez(at / "model.npz", weights=np.arange(3)),
     "a model that is no archive": lambda at: (at / "model.npz").write_text("mine"),
     "a folder named as a model": lambda at: [(at / "model.npz").unlink(), (at / "model.npz").mkdir()],
+    "a pipe named as a model": lambda at: [(at / "model.npz").unlink(), os.mkfifo(at / "model.npz")],
+    "a device named as a model": lambda at: [(at / "model.npz").unlink(), (at / "model.npz").symlink_to("/dev/zero")],
     "a name like one of a killed save": lambda at: (at / ".model.npz.7.saving").write_text("mine"),
     "a save of another file": lambda at: (at / f".other.npz.{'0' * 16}.saving").write_text("mine"),
 }
@@ -70,7 +72,7 @@ def test_a_folder_with_foreign_files_keeps_every_byte(what, with_model, ratings,
     folder = tmp_path / "m"
     model_of(ratings, folder)
     FOREIGN[what](folder)
-    if not with_model and what != "a folder named as a model" and "model" not in os.path.splitext(what)[0]:
+    if not with_model and "model" not in os.path.splitext(what)[0]:
         (folder / "model.npz").unlink()
     before = tree(tmp_path)
     monkeypatch.setattr(ALS, "fit", lambda *_, **__: pytest.fail("it is refused before the training"))
@@ -212,6 +214,24 @@ def test_files_of_another_user_are_not_cleared(tmp_path):
     os.chown(name, 12345, -1)
     model.save(tmp_path / "m.npz")
     assert name.read_text() == "theirs"
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_a_pipe_or_a_device_is_neither_waited_for_nor_replaced(suffix, tmp_path):
+    model = ALS(2, device="cpu").fit((["a", "b"], ["x", "y"], [1, 2]), 1)
+    os.mkfifo(tmp_path / f"pipe.{suffix}")
+    (tmp_path / f"device.{suffix}").symlink_to("/dev/zero")
+    before = tree(tmp_path)
+    for name in ("pipe", "device"):
+        path = tmp_path / f"{name}.{suffix}"
+        for use in (
+            lambda path=path: gpumf.load(path, "cpu"),
+            lambda path=path: model.save(path),
+            lambda path=path: search(model, {"factors": [1]}, model._training, 1, folds=2, resume=path),
+        ):
+            with pytest.raises(OSError, match="no regular file"):
+                use()
+    assert tree(tmp_path) == before
 
 
 def test_both_formats_have_the_same_mode(tmp_path):

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, NotFittedError, backends
+from gpumf import ALS, RBM, SGD, BayesianMF, Blend, ImplicitALS, NotFittedError, backends, search
 from gpumf.backends.cpu.shapes import takes
 from gpumf.ratings import Ratings
 from gpumf.ratings.checks import DataError
@@ -203,8 +203,47 @@ def test_ratings_that_were_changed_after_they_were_made_are_not_trained_on():
         ratings = Ratings(TRAIN.users.copy(), TRAIN.items.copy(), TRAIN.values, 23, 17)
         getattr(ratings, column)[5] = value
         for model in (ALS(4, device="cpu"), SGD(4, device="cpu"), RBM(4, device="cpu", levels=5)):
-            with pytest.raises(ValueError, match=f"train: {words}"):
+            with pytest.raises(ValueError, match=words):
                 model.fit(ratings, 1)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("users", 23), ("items", 17), ("items", -1), ("users", 10**6), ("values", None)]
+)
+@pytest.mark.parametrize("kind", [ALS, SGD, ImplicitALS, RBM, BayesianMF])
+def test_ratings_that_were_changed_reach_no_native_code(kind, column, value):
+    """Whatever takes them: a position outside would have it read, or write, memory of others."""
+
+    def new():
+        return kind(4, device="cpu")
+
+    def changed():
+        ratings = TRAIN.select(slice(None))
+        columns = {name: getattr(ratings, name).copy() for name in ("users", "items", "values")}
+        if value is None:
+            columns["values"] = columns["values"][:5]
+        else:
+            columns[column][5] = value
+        vars(ratings).update(columns)
+        return ratings
+
+    model = new().fit(TRAIN, 1)
+    for use in (
+        lambda: model.score(changed()),
+        lambda: model.evaluate_ranking(changed()),
+        lambda: model.evaluate_ranking(TRAIN, seen=changed()),
+        lambda: model.evaluate_sampled(changed(), 3, 5),
+        lambda: model.recommend([3, 4], seen=changed()),
+        lambda: model.fold_in(changed()),
+        lambda: new().fit(TRAIN, 1, changed()),
+        lambda: new().fit(changed(), 1),
+        lambda: Blend(model, model, weights=[0.5, 0.5]).score(changed()),
+        lambda: search(new(), {"seed": [0]}, TRAIN, 1, folds=[(TRAIN, changed())]),
+        lambda: (changed().by_user, changed().user_counts),
+        lambda: (changed().by_item, changed().item_counts),
+    ):
+        with pytest.raises(DataError, match="the Ratings were changed after they were made"):
+            use()
 
 
 def test_what_starts_a_trainer_is_checked():

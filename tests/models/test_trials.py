@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import loguniform
 
-from gpumf import ALS, RBM, SGD, ImplicitALS, cross_validate, search
+from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS, cross_validate, search
 from gpumf.models import trials
 from gpumf.models.trials import Trial, Trials
 from gpumf.ratings import DeviceRatings, Ratings
@@ -22,6 +22,7 @@ SETTINGS = {
     "SGD": (SGD(3, device="cpu"), {"learning_rate": [0.01, 0.05], "seed": [0, 1]}, "rmse"),
     "SGD, row rates": (SGD(3, solver="ordered", row_rates=True), {"side": [4, 8], "biases": [True, False]}, "rmse"),
     "RBM": (RBM(4, device="cpu"), {"learning_rate": [0.01, 0.1], "batch": [5, 9]}, "rmse"),
+    "BayesianMF": (BayesianMF(3), {"factors": [2, 3], "samples": [2, 9]}, "rmse"),
     "RBM, momentum": (RBM(4, device="cpu"), {"momentum": [0.0, 0.5]}, "rmse"),
 }
 EACH = pytest.mark.parametrize(("model", "grid", "metric"), SETTINGS.values(), ids=SETTINGS)
@@ -143,6 +144,7 @@ def test_an_interrupt_before_anything_is_done(monkeypatch):
         (b'{"rmse": 1}', "not the file of a search"),
         ("cut", "not the file of a search"),
         ("row", "not the file of a search"),
+        ("digit", "not the file of a search"),
         ("other", "belongs to another search"),
     ],
 )
@@ -154,6 +156,10 @@ def test_a_file_of_something_else_is_refused_and_stays(content, words, tmp_path)
         content = whole[:-9]
     elif content == "row":
         content = json.dumps(json.loads(whole) | {"scores": [[0, 0]]}).encode()
+    elif content == "digit":
+        content = json.loads(whole)
+        content["scores"][0][3] /= 2
+        content = json.dumps(content).encode()
     elif content == "other":
         content = whole
     path.write_bytes(content)

@@ -7,6 +7,8 @@ from zipfile import ZIP_STORED, ZipFile
 import numpy as np
 from numpy.lib import format as npy
 
+from gpumf.models.replacing import open_file
+
 _HEADER = "header.npy"
 _ENDING = ".npy"
 
@@ -24,7 +26,7 @@ def open_archive(path):
     ------
     ValueError : members that are compressed, take more than the file, come twice, or are no arrays of their size
     """
-    with open(path, "rb") as file, ZipFile(file) as archive:
+    with open_file(path) as file, ZipFile(file) as archive:
         members = {member.filename: member for member in archive.infolist()}
         if len(members) < len(archive.infolist()):
             raise ValueError("it has a member twice")
@@ -47,10 +49,15 @@ def _array(archive, member):
     """The array of a member, whose shape is compared with its size before memory is taken for it."""
     with archive.open(member) as file:
         if npy.read_magic(file) == (1, 0):
-            shape, _, dtype = npy.read_array_header_1_0(file)
+            shape, fortran, dtype = npy.read_array_header_1_0(file)
         else:
-            shape, _, dtype = npy.read_array_header_2_0(file)
-        if not dtype.hasobject and file.tell() + prod(shape) * dtype.itemsize != member.file_size:
+            shape, fortran, dtype = npy.read_array_header_2_0(file)
+        if dtype.hasobject:
+            raise ValueError(f"{member.filename} has objects, which are not loaded")
+        if min(shape, default=0) < 0 or file.tell() + prod(shape) * dtype.itemsize != member.file_size:
             raise ValueError(f"{member.filename} is {dtype} {shape}, which is not its size")
-        file.seek(0)
-        return npy.read_array(file, allow_pickle=False)
+        array = np.empty(shape, dtype, "F" if fortran else "C")
+        # To the end and without a step back, after which some versions of zipfile compare no checksum.
+        if file.readinto(array.reshape(-1, order="A").view(np.uint8).data) < array.nbytes or file.read(1):
+            raise ValueError(f"{member.filename} is cut short")
+        return array

@@ -160,9 +160,13 @@ class BayesianMF(Model):
         if self.clip and self.scale is None:
             self.scale = train.bounds
 
+    def _most_bytes(self, train):
+        """What samples take when a training ends."""
+        return 2 * 4 * self.samples * self.factors * (train.n_users + train.n_items + self.factors + 1)
+
     def _initial(self, train):
-        rows, f = train.n_users + train.n_items, self.factors
-        asked, free = 2 * 4 * self.samples * (rows * f + f * (f + 1)), free_bytes()
+        f, rows = self.factors, train.n_users + train.n_items
+        asked, free = self._most_bytes(train), free_bytes()
         if asked > free:
             raise backends.out_of_memory(f"{self.samples} samples of {rows} users and items", asked, free)
         keys = splitmix64(splitmix64(np.uint64(self.seed)) ^ np.arange(2, dtype=np.uint64))

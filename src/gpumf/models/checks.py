@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpumf._util.validation import array
 from gpumf.ratings import Ratings
 
 if TYPE_CHECKING:
@@ -56,24 +55,6 @@ def check_training(train: Any, validation: Any) -> None:
             raise ValueError(f"the {'training' if name == 'train' else name} set is empty")
     if validation is not None and (validation.n_users, validation.n_items) != (train.n_users, train.n_items):
         raise ValueError("the validation set has other users or items than the training set")
-
-
-def check_positions(train: Ratings, validation: Ratings | None) -> None:
-    """Raise ValueError where a column of a set on the host was changed since its constructor so that it does not fit.
-
-    The solvers index arrays by these positions, and nothing else looks at them again.
-    """
-    for name, ratings in (("train", train), ("validation", validation)):
-        if ratings is None or ratings.device is not None:
-            continue
-        array(f"{name}: values", ratings.values, np.float32, (ratings.nnz,))
-        for side in {"users", "items"} & vars(ratings).keys():  # of presorted ratings no column is made for this
-            column, n = getattr(ratings, side), getattr(ratings, f"n_{side}")
-            array(f"{name}: {side}", column, np.int32, (ratings.nnz,))
-            if column.min() < 0 or column.max() >= n:
-                raise ValueError(
-                    f"{name}: {side} must lie in 0..{n - 1}; the Ratings were changed after they were made"
-                )
 
 
 def check_finite(train: Ratings, validation: Ratings | None) -> None:

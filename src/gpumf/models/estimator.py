@@ -22,7 +22,7 @@ from gpumf import backends
 from gpumf._util.progress import progress as shown
 from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import MAX_SEED, array, flag, integer, number
-from gpumf.models.checks import DivergedError, NotFittedError, check_finite, check_positions, check_training
+from gpumf.models.checks import DivergedError, NotFittedError, check_finite, check_training
 from gpumf.models.early_stopping import Ending
 from gpumf.models.finite import FiniteCheck
 from gpumf.models.fold_in import Folding
@@ -374,7 +374,6 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
         with clock.spent_on("transfer"):
             train, validation = self._placed(train), validation and self._placed(validation)
         with clock.spent_on("preprocess"):
-            check_positions(train, validation)
             check_finite(train, validation)
         return clock, train, validation
 
@@ -387,6 +386,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
 
     def _placed(self, ratings):
         """The ratings where the kernel takes them from: on the device, or on the host where they do not fit it."""
+        ratings._check_columns()
         there = None if self.device == "cpu" else backends.device(self.device)
         if there is None or not self._takes_from_device():
             return ratings.on_host()

@@ -159,6 +159,7 @@ class Folding(_Base):
         else:
             ratings, named = ratings_of(data, "ratings", one_user=True)
             ratings = ratings.on_host()
+            ratings._check_columns()
             if named:
                 items = self._positions(ratings.item_ids, "item", ids)[ratings.items]
                 columns = ratings.users, items, ratings.values, ratings.n_users, self._shape[1]

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpumf import backends
+from gpumf._util.memory import free_bytes
 from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import MAX_SEED, integer
 from gpumf.models.neighbors import unit_rows
@@ -119,6 +121,9 @@ class Lists(_Base):
         k, negatives = integer("k", k, 1), integer("negatives", negatives, 1)
         if not test.nnz:
             raise ValueError("there are no test ratings")
+        asked, free = _BYTES_A_DRAW * test.nnz * negatives, free_bytes()
+        if asked > free:
+            raise backends.out_of_memory(f"{negatives} negatives of {test.nnz} test ratings each", asked, free)
         rng = np.random.default_rng(integer("seed", seed, 0, MAX_SEED))
         rated = self._pairs_rated(test, seen)
         known = np.flatnonzero(self._item_counts > 0)
@@ -148,6 +153,7 @@ class Lists(_Base):
 
 
 _MAX_DRAWS = 1000
+_BYTES_A_DRAW = 40
 
 
 def _in(pairs, rated):

@@ -77,9 +77,12 @@ class Recommender(_Base):
         candidates : bool (n_items,), the items that may be in lists; by default those with a training rating
         """
 
-    def _check_shape(self, ratings):
+    def _check_shape(self, ratings, columns=True):
+        """Raise where ratings are of others; or, with `columns`, have changed since they were made."""
         if (ratings.n_users, ratings.n_items) != self._shape:
             raise ValueError("the ratings have other users or items than the model was trained on")
+        if columns:
+            ratings._check_columns()
 
     def _recommend(self, user, k, seen, candidates, filter_items, ids):
         """`recommend` to users who are known."""
@@ -231,7 +234,7 @@ class Recommender(_Base):
                 )
         else:
             seen = self._like(seen, "seen")
-            self._check_shape(seen)
+            self._check_shape(seen, columns=False)  # which costs more than a list does; orders are checked when made
         return self._rows(seen, k)
 
 

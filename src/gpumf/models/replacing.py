@@ -1,10 +1,16 @@
-"""Files that are written beside their place and put there whole: readers meet the old one or the new one."""
+"""Files that are written beside their place and put there whole: readers meet the old one or the new one.
+
+Both ways, reading and writing, take regular files alone: a pipe would have readers wait for ever, and a device never
+end or be replaced by a file.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
+import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -24,6 +30,16 @@ if TYPE_CHECKING:
 _SUFFIX = ".saving"
 
 
+def open_file(path: str | PathLike) -> BinaryIO:
+    """Open a file to read; OSError where it is not there, or no regular file."""
+    # A pipe without writers is not waited for.
+    file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+    return file
+
+
 @contextmanager
 def replacing(path: str | PathLike) -> Iterator[BinaryIO]:
     """While it lasts, a new file beside `path`; at its end it is in the place of `path`, unless something is raised.
@@ -34,9 +50,11 @@ def replacing(path: str | PathLike) -> Iterator[BinaryIO]:
 
     Raises
     ------
-    OSError : the file cannot be written; nothing of it is left
+    OSError : the file cannot be written, and nothing of it is left; something else has this name, and stays
     """
     path = path_of(path).resolve()
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
     _clear(path)
     beside, file = _made(path)
     try:

@@ -82,7 +82,7 @@ def read(
         raise OSError(error.errno, f"no model can be read: {error.strerror}", str(path)) from error
     # What a damaged archive makes of NumPy and zipfile is not bounded by their documentation.
     except Exception as error:
-        raise ValueError(f"{path} is not a saved model: {error!r}") from error
+        raise ValueError(f"{path} is not a saved model: {error!r:.500}") from error
     if not right:
         wanted = f"a {model}" if model else "one of a model of gpumf"
         raise ValueError(f"{path} holds a {found[1]} (format {found[0]}), not {wanted} (format {_FORMAT})")
@@ -103,8 +103,8 @@ def damage_of(path: str | PathLike) -> Iterator[None]:
         yield
     except DeviceError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged: {error!r}") from error
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ValueError(f"{path} is damaged: {error!r:.500}") from error
 
 
 def check_arrays(

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from gpumf.models.replacing import open_file
+
 _KEY, _SUM = "gpumf", "crc32"  # of the metadata
 _TYPES = {"BOOL": "?", "U8": "u1", "I32": "<i4", "I64": "<i8", "U64": "<u8", "F32": "<f4"}
 _NAMES = {np.dtype(dtype): name for name, dtype in _TYPES.items()}
@@ -45,7 +47,7 @@ def open_tensors(path, mmap=False):
 
     mmap : bool, arrays that are read from the file where they are used, whose checksum is not compared
     """
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         size = file.seek(0, 2)
         file.seek(0)
         start = 8 + int.from_bytes(file.read(8), "little")

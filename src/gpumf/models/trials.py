@@ -20,7 +20,7 @@ from gpumf.models.batch import alike, bytes_alike, most_alike, trained_together
 from gpumf.models.checks import DivergedError, check_finite, check_positions, check_training
 from gpumf.models.early_stopping import ERRORS, of_lists
 from gpumf.models.ranking import METRICS
-from gpumf.models.replacing import replacing
+from gpumf.models.replacing import open_file, replacing
 from gpumf.solvers.als_base import ALSHyperparameters
 from gpumf.solvers.als_dense import DenseSystems
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gpumf.models.estimator import Model
     from gpumf.ratings import Ratings
 
-_VERSION = 1  # of files
+_VERSION = 2  # of files
 _SECONDS = 1.0  # between two times that the file is written
 _COPIES = 4.5
 """Of what a model learns, while it trains: the start, the solver's, two of the newest finite epoch, part of one."""
@@ -257,6 +257,7 @@ class Trials:
             for trial, found in sorted(self.scores.items())
         ]
         content = {"gpumf_search": _VERSION, "of": self._of, "columns": columns, "scores": rows}
+        content["sha256"] = _sum(content)
         with replacing(self._path) as file:
             file.write(json.dumps(content).encode())
         self._written = time.monotonic()
@@ -276,12 +277,15 @@ def _digest(candidates, folds, metric):
 def _read(path, of, metrics):
     """The scores of a file; none where there is no file, and ValueError where it is of something else."""
     try:
-        content = json.loads(path.read_bytes())
+        with open_file(path) as file:
+            content = json.loads(file.read())
+        if content.pop("sha256") != _sum(content):
+            raise ValueError("its bytes are not those of their checksum")
         version, theirs, columns, rows = (content[name] for name in ("gpumf_search", "of", "columns", "scores"))
         scores = {Trial(*map(int, row[:3])): dict(zip(columns, map(_score, row[3:]), strict=True)) for row in rows}
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ValueError(
             f"{path} is not the file of a search, or is damaged; name another one, or remove it"
         ) from error
@@ -291,6 +295,10 @@ def _read(path, of, metrics):
             "another file, or remove it"
         )
     return scores
+
+
+def _sum(content):
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _score(value):
@@ -310,7 +318,9 @@ def _continues(model):
 
 
 def _size(model):
-    """Factors of a user, biases among them, or hidden units."""
+    """Factors of a user, biases or samples among them, or hidden units."""
+    if hasattr(model, "samples"):
+        return model.samples * model.factors
     return model.hidden if hasattr(model, "hidden") else model.columns
 
 
@@ -330,6 +340,8 @@ def _bytes(candidates, train):
             counting = 4 * (users + items) + 24 * train.nnz  # of levels, for the initial biases
             held_out = _HELD_OUT * train.nnz if one.biases else 0
             sizes.append(max(int(4 * (_COPIES * (users + items) + second) + held_out), counting))
+        elif hasattr(one, "samples"):
+            sizes.append(one._most_bytes(train))
         else:
             learned = (train.n_users + train.n_items) * _size(one)
             learned *= _DAMPED / _COPIES if one._damped else 1

@@ -158,6 +158,11 @@ class DeviceRatings(Ratings):
         self._launch("count_outside", len(positions), positions, len(positions), n, found)
         return self.device.to_numpy(found)[0] > 0
 
+    def _check_columns(self, *names):
+        for side in {"users", "items"} & vars(self).keys():
+            if self._outside(getattr(self, side), n := getattr(self, f"n_{side}")):
+                raise DataError(f"{self.name}: {side} must lie in 0..{n - 1}; the Ratings were changed")
+
     def _count(self, keys, n):
         counts = self.device.zeros(n, np.int64)
         self._launch("count_keys", len(keys), keys, len(keys), counts)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpumf._util.counter_rng import random_order, random_subset
 from gpumf._util.sorting import stable_order
-from gpumf._util.validation import MAX_SEED, brief, integer
+from gpumf._util.validation import MAX_SEED, array, brief, integer
 from gpumf.backends.cpu import order as cpu_order
 from gpumf.ratings.checks import DataError, array_of, check_scale, checked, times_of
 from gpumf.ratings.csr import CompressedRows, grouped, inside, row_offsets, sorted_by
@@ -282,6 +282,7 @@ class Ratings:
         >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).user_counts
         array([1, 2])
         """
+        self._check_columns("users")
         return cpu_order.counted(self.users, self.n_users)
 
     @cached_property
@@ -291,6 +292,7 @@ class Ratings:
         >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).item_counts
         array([2, 0, 1])
         """
+        self._check_columns("items")
         return cpu_order.counted(self.items, self.n_items)
 
     @cached_property
@@ -313,7 +315,26 @@ class Ratings:
         """
         return self._compress(self.items, self.users, self.item_counts, self.n_users)
 
+    def _check_columns(self, *names):
+        """Raise DataError where a column was changed since the constructor so that it does not fit.
+
+        Native code indexes arrays by positions: this is called before it gets them. Of presorted ratings no column is
+        made for it.
+
+        *names : of columns; by default all
+        """
+        for name in {*(names or ("users", "items", "values"))} & vars(self).keys():
+            column, positions = vars(self)[name], name != "values"
+            try:
+                array(f"{self.name}: {name}", column, np.int32 if positions else np.float32, (self.nnz,))
+                # As unsigned numbers, negative ones are the largest.
+                if positions and column.view(np.uint32).max(initial=0) >= (n := getattr(self, f"n_{name}")):
+                    raise ValueError(f"{self.name}: {name} must lie in 0..{n - 1}")
+            except ValueError as error:
+                raise DataError(f"{error}; the Ratings were changed after they were made") from error
+
     def _compress(self, rows, columns, counts, n_columns):
+        self._check_columns()
         offsets = row_offsets(counts)
         if self.nnz >= cpu_order.LEAST and (made := cpu_order.compressed(rows, columns, self.values, offsets)):
             return CompressedRows(offsets, *made)
