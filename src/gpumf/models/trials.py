@@ -17,7 +17,7 @@ from gpumf._util.memory import free_bytes
 from gpumf._util.threads import count, limited_to, one_blas_thread
 from gpumf._util.validation import path_of
 from gpumf.models.batch import alike, bytes_alike, most_alike, trained_together
-from gpumf.models.checks import DivergedError, check_finite, check_positions, check_training
+from gpumf.models.checks import DivergedError, check_finite, check_training
 from gpumf.models.early_stopping import ERRORS, of_lists
 from gpumf.models.ranking import METRICS
 from gpumf.models.replacing import open_file, replacing
@@ -120,7 +120,7 @@ class Trials:
         first = self.candidates[0]
         check_training(train, None)
         train, test = (first._placed(ratings)._shared() for ratings in (train, test))
-        check_positions(train, None), check_finite(train, None)
+        check_finite(train, None)
         for name in {side for one in self.candidates for side in one.solver_class.layout} & {"by_user", "by_item"}:
             getattr(train, name)
         _ = train.user_counts, train.item_counts, train.bounds
