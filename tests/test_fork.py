@@ -13,11 +13,12 @@ from gpumf import backends
 CHILD = r"""
 import os, sys
 import numpy as np
-from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
 from support import ragged_ratings
 
 ratings = ragged_ratings(seed=0)
-models = [model(4, device="cpu", seed=0).fit(ratings, 1) for model in (ALS, ImplicitALS, SGD)]
+models = [model(4, device="cpu", seed=0).fit(ratings, 1) for model in (ALS, ImplicitALS, BayesianMF, SGD)]
+models += [ALS(4, device="cpu", solver="dense", seed=0).fit(ratings, 1)]
 
 
 def served():
@@ -26,13 +27,13 @@ def served():
         yield from model.recommend([1, 2], k=2)
         yield from model.similar_items([1, 2], k=2)
         yield list(model.score(ratings).values())
-    for model in models[:2]:
+    for model in models[:3]:
         yield from model.recommend(ratings=([3], [5.0]), k=2)
 
 
 def learned():
-    for kind in (ALS, ImplicitALS):
-        yield kind(4, device="cpu", seed=0).fit(ratings, 1).user_factors
+    for kind in (ALS, ImplicitALS, BayesianMF):
+        yield kind(4, device="cpu", seed=0).fit(ratings, 1)._learned[0]
 
 
 expected = [list(served()), list(learned())]

@@ -17,13 +17,14 @@ from gpumf.command_line import main
 from gpumf.models import replacing
 from support import planted
 
+RATINGS, _ = planted(30, 20, noise=0.1)
 FIT = ["--factors", "2", "--epochs", "1", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")
 def ratings(tmp_path_factory):
     """Two files of the same users, whose items have other names."""
-    train, _ = planted(30, 20, noise=0.1)
+    train = RATINGS
     folder = tmp_path_factory.mktemp("ratings")
     for start in "ab":
         rows = [f"u{u},{start}{i},{r:g}" for u, i, r in zip(train.users, train.items, train.values, strict=True)]
@@ -113,6 +114,8 @@ def test_a_fit_that_fails_leaves_the_model_and_no_new_folders(ratings, tmp_path,
     for folder in ("m", "deep/er"):
         assert main(["fit", ratings["b"], *FIT, "-o", str(tmp_path / folder)]) == 1
         assert "No space left" in capsys.readouterr().err
+    with pytest.raises(OSError, match=r"No space left on device: '.*scores'"):
+        search(ALS(device="cpu"), {"factors": [1]}, RATINGS, 1, folds=2, resume=tmp_path / "scores")
     assert tree(tmp_path) == before
 
 

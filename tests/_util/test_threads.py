@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
+from gpumf import ALS, RBM, SGD, BayesianMF, Blend, ImplicitALS
 from gpumf._util import threads
 from gpumf.backends import compile
 from gpumf.backends.cpu import metrics
@@ -168,11 +168,11 @@ def handed(monkeypatch):
     """The numbers of threads that C++ and Numba are told to run on, of a machine with 16 cores."""
     import numba
 
-    from gpumf.backends.cpu import als, cg, order, ranking, sgd
+    from gpumf.backends.cpu import als, cg, gibbs, order, ranking, sgd
 
     found, library = [], compile.library
     makers = als.native_update, als.native_sums, cg.native_update, sgd.native_ordered, order._compress
-    makers += (ranking.native_top_items,)
+    makers += (ranking.native_top_items, gibbs.row_drawer)
     for maker in makers:
         maker.cache_clear()
 
@@ -213,6 +213,7 @@ KINDS = {
     "SGD": lambda **given: SGD(3, device="cpu", **given),
     "SGD, ordered": lambda **given: SGD(3, device="cpu", solver="ordered_parallel", **given),
     "RBM": lambda **given: RBM(4, device="cpu", **given),
+    "BayesianMF": lambda **given: BayesianMF(3, **given),
 }
 
 
@@ -228,6 +229,8 @@ def numbers_of(handed, work, model):
 def test_every_method_of_every_model_runs_on_its_threads(kind, handed):
     free, bound = (KINDS[kind](**given).fit(TRAIN, 1) for given in ({}, {"threads": 3}))
     for name, work in METHODS.items():
+        if name == "partial_fit" and not hasattr(free, name):
+            continue
         alone, limited = (numbers_of(handed, work, model) for model in (free, bound))
         assert all(n <= 3 for n in limited), name
         assert (max(alone, default=0) > 3) == (max(limited, default=0) > 1), name
@@ -304,11 +307,11 @@ for name in {modules}:
     sys.modules[name] = None
 sys.platform = {platform!r}
 import numpy as np
-from gpumf import ALS, SGD, ImplicitALS; from gpumf.ratings import Ratings
+from gpumf import ALS, SGD, BayesianMF, ImplicitALS; from gpumf.ratings import Ratings
 n = 1 << 20
 k = np.arange(n)
 ratings = Ratings(k // 256, k % 256, (k * 7 + k // 256) % 5 + 1, 4096, 256)
-for model in (ALS(4, device="cpu"), ImplicitALS(4, device="cpu"), SGD(4, device="cpu")):
+for model in (ALS(4, device="cpu"), ImplicitALS(4, device="cpu"), SGD(4, device="cpu"), BayesianMF(2)):
     model.fit(ratings, 1)
     model.recommend(3, k=2, seen=())
     print(type(model).__name__, len(model.history))
@@ -333,4 +336,4 @@ def test_models_train_on_systems_that_lack_what_linux_has(platform, missing, mod
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "NUMBA_THREADING_LAYER": "workqueue"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["ALS", "2", "ImplicitALS", "2", "SGD", "2"]
+    assert done.stdout.split() == ["ALS", "2", "ImplicitALS", "2", "SGD", "2", "BayesianMF", "2"]

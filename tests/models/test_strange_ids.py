@@ -28,7 +28,7 @@ def test_ids_beyond_63_bits_are_exact(suffix, tmp_path):
         wanted = model.predict(np.arange(4), 0, ids=False)
         assert np.array_equal(loaded.predict(sorted(LARGE), ["x"]), wanted), "5 beside 2**63 + 1 in a list"
         assert loaded.predict(2**64 - 1, "x") == wanted[3]
-        for wrong in (2**63, -1, 10**400, "5", float(2**63)):
+        for wrong in (2**63, -1, 10**400, "5", float(2**63), pd.NA):
             with pytest.raises(KeyError, match="no user of the training set"):
                 loaded.predict(wrong, "x")
             with pytest.raises(KeyError, match="no user of the training set"):
@@ -108,3 +108,16 @@ def test_ids_that_come_twice_in_a_file_are_refused(ids, tmp_path):
     np.savez(tmp_path / "m.npz", **arrays | packed_ids("user_ids", ids))
     with pytest.raises(ValueError, match=r"damaged.*user_ids comes twice"):
         gpumf.load(tmp_path / "m.npz")
+
+
+def test_no_message_has_all_of_a_long_id():
+    long, model = "l" * 2048, fitted(["a", "b", "c", "d"])
+    for use in (
+        lambda: fitted([long] * 4, list("wxyz")),
+        lambda: model.score(([long], ["x"], [1])),
+        lambda: model.predict(long, "x"),
+        lambda: fitted([1, 2, 3, 4]).partial_fit(([long], ["x"], [1])),
+    ):
+        with pytest.raises((DataError, KeyError), match=r"l{100}") as caught:
+            use()
+        assert len(str(caught.value)) < 600

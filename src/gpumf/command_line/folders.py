@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import gpumf
+from gpumf._util.validation import brief
 from gpumf.models.replacing import leftover
 from gpumf.models.storage import is_model
 
@@ -81,5 +82,5 @@ def place_of(ids: np.ndarray, side: str, given: str) -> int:
     """The position of an id, as it is written in the shell; ValueError where it is none of them."""
     found = np.flatnonzero(ids.astype(str) == given)
     if not len(found):
-        raise ValueError(f"the model knows no {side} {given!r}; it knows {len(ids):,}, such as {ids[0]}")
+        raise ValueError(f"the model knows no {side} {brief(given)}; it knows {len(ids):,}, such as {brief(ids[0])}")
     return int(found[0])

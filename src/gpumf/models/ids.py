@@ -129,7 +129,8 @@ class Identified(ABC):
 
         kept = getattr(self, f"_{side}_index")
         places = positions_of(given, kept(index, known))
-        if not np.array_equal(known[places], given):  # one is unknown, or ids were changed in place
+        # One is unknown, or ids were changed in place.
+        if (places < 0).any() or not np.array_equal(known[places], given):
             kept.forget()
             places = positions_of(given, kept(index, known))
         return places

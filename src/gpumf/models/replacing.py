@@ -70,9 +70,11 @@ def replacing(path: str | PathLike) -> Iterator[BinaryIO]:
             file.close()
         if not fcntl:
             os.replace(beside, path)  # which Windows does with closed files alone
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             beside.unlink()
+        if isinstance(error, OSError) and error.filename is None:  # as where the disk is full
+            error.filename = str(path)
         raise
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpumf._util.validation import brief
 from gpumf.models.checks import check_finite, check_training
 from gpumf.ratings import DataError
 from gpumf.ratings.convert import positions_of, ratings_of
@@ -53,7 +54,7 @@ def _grown(model, data):
         if named:
             if (ids.dtype.kind in "iu") != (before.dtype.kind in "iu"):
                 raise DataError(
-                    f"new: {side}s such as {ids.tolist()[0]!r} are no ids like the model's {before.tolist()[0]!r}"
+                    f"new: {side}s such as {brief(ids[0])} are no ids like the model's {brief(before[0])}"
                 )
             places = positions_of(ids, before)
             strangers = places < 0

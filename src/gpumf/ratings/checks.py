@@ -70,7 +70,7 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
     items, item_ids = _positions(items, "item", shape and shape[1], locate)
     if not one_user and (len(user_ids) == 1 or (users[0] == users[-1] and users.min() == users.max())):
         raise DataError(
-            f"{source}: all ratings are by one user, {user_ids[users[0]]}, which leaves nothing to factorize; "
+            f"{source}: all ratings are by one user, {brief(user_ids[users[0]])}, which leaves nothing to factorize; "
             "check the columns"
         )
     kept, values = _without_duplicates(users, items, values, user_ids, item_ids, duplicates, locate)

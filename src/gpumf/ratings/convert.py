@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpumf import backends
+from gpumf._util.validation import brief
 from gpumf.ratings.checks import DataError, integers_of
 from gpumf.ratings.device import DeviceRatings
 from gpumf.ratings.ratings import Ratings
@@ -140,8 +141,8 @@ def ratings_like(
         if (places < 0).any():
             missing = ids[places < 0].tolist()
             raise DataError(
-                f"{name}: {len(missing)} {side}s, such as {missing[0]!r}, are not in the training set; remove their "
-                "ratings, or make Ratings.from_pandas of all and split these"
+                f"{name}: {len(missing)} {side}s, such as {brief(missing[0])}, are not in the training set; remove "
+                "their ratings, or make Ratings.from_pandas of all and split these"
             )
         columns |= {f"{side}s": places[getattr(ratings, f"{side}s")], f"n_{side}s": count}
     return Ratings(**columns, values=ratings.values, name=name, scale=ratings.scale)
