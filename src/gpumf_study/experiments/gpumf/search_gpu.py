@@ -41,7 +41,7 @@ def run(searches, in_loop, epochs, repeats):
         ratings = load_ratings(data)
         identities.append(identity(ratings))
         model, grid = ALS(factors, device=device), {"regularization": np.geomspace(0.1, 10, n).tolist()}
-        given = ratings, folds if folds > 1 else [(ratings.train, ratings.test)]
+        given = ratings, folds if folds > 1 else [ratings.official_split()]
         _searched(model, grid, *given, 1, strategy), _loop(model, grid, *given, 1, 1)
         for repeat in tqdm(range(repeats), desc=f"search_gpu {data}", leave=False):
             found, seconds = _searched(model, grid, *given, epochs, strategy)
