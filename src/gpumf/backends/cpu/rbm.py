@@ -51,7 +51,8 @@ def updates(hidden, levels, parallel):
 
     zero, one, uniform_draw = np.float32(0), np.float32(1), uniform.compiled
 
-    # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
+    # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone. Rows are
+    # copied number by number: an assignment of arrays has Numba compile the text of an error for seconds.
     def compiled(*types, parallel=parallel):
         return njit(f"void({', '.join(types)})", parallel=parallel, **_ARITHMETIC)
 
@@ -71,7 +72,8 @@ def updates(hidden, levels, parallel):
     def hidden_update(users, indptr, items, chosen, weights, hidden_biases, probabilities):
         for c in prange(len(users)):
             total = probabilities[users[c]]
-            total[:] = hidden_biases
+            for j in range(hidden):
+                total[j] = hidden_biases[j]
             for t in range(indptr[c], indptr[c + 1]):
                 add_row(total, weights[items[t], chosen[t]])
             for j in range(hidden):
@@ -91,7 +93,9 @@ def updates(hidden, levels, parallel):
                 item = items[t]
                 for k in range(levels):
                     p[k] = visible_biases[item, k] + dot(weights[item, k], units)
-                largest, total = p.max(), zero
+                largest, total = p[0], zero
+                for k in range(1, levels):
+                    largest = p[k] if p[k] > largest else largest
                 for k in range(levels):
                     p[k] = np.exp(p[k] - largest)
                     total += p[k]
@@ -145,7 +149,7 @@ def updates(hidden, levels, parallel):
                 if momentum > zero:
                     for j in range(hidden):
                         change[j] += momentum * weights_change[item, k, j]
-                    weights_change[item, k] = change
+                        weights_change[item, k, j] = change[j]
                     bias_change += momentum * visible_biases_change[item, k]
                     visible_biases_change[item, k] = bias_change
                 add_row(w, change)
