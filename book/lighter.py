@@ -34,7 +34,7 @@ def choose_mathjax(app, config):
     config.mathjax3_config = {"loader": {"load": ["input/tex", "output/chtml", "a11y/assistive-mml"]}}
 
 
-_MATHJAX = "startup.js", "loader.js", "core.js", "input/tex", "output/chtml", "a11y/assistive-mml.js"
+_MATHJAX = "startup.js", "loader.js", "core.js", "input/tex.js", "input/tex/", "output/chtml", "a11y/assistive-mml.js"
 
 
 def prune_mathjax(folder):
@@ -79,7 +79,12 @@ def lighten(app, error):
     forget_unused(html, pages, app.env.found_docs)
     for path, text in pages.items():
         path.write_text(finished(text), encoding="utf-8")
-    for path in {*html.glob("_static/**/*.map"), *html.glob("_static/scripts/fontawesome.js*")}:
+    unused = (
+        "_static/**/*.map",
+        "_static/scripts/fontawesome.js*",
+        "_static/locales/**/*.?o",
+    )  # and translations
+    for path in {path for pattern in unused for path in html.glob(pattern)}:
         path.unlink()
     codes = set()
     for path in html.glob("_static/**/*.css"):
