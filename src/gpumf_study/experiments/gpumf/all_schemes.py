@@ -161,7 +161,7 @@ def figure_seconds(frame):
     axis.set(xlabel=f"seconds to test RMSE {table.level.iloc[0]:.3f}, {style.data_name(frame.data.iloc[0])}")
     style.log_scale(axis.xaxis)
     low, high = axis.get_xlim()
-    axis.set_xlim(low / 2, high * 2)  # room for the times
+    axis.set_xlim(low / 15, high * 2)  # room for the times
     style.legend(figure, axis, 2)
     return figure
 

@@ -285,19 +285,16 @@ def cost(frame, ended):
 
 
 def figure_cost(table, data):
-    """Draw the RMSE above the reference against the share of updates lost, of the frame of `cost`."""
-    figure, ((axis,),) = style.panels(height=3.6)
-    axis.axhline(0, color="0.6", linewidth=0.8)
-    left = False
-    for row in table.sort_values(["lost", "gap"]).itertuples():
-        colour = style.COLOURS["purple" if row.lost > 0.01 else "green"]
-        axis.errorbar(100 * row.lost, row.gap, row.spread, fmt="o", color=colour, capsize=2)
-        beside = table[(table.lost > max(row.lost, 0.01)) & ((table.gap - row.gap).abs() < 0.001)]
-        left = not left if row.lost < 0.01 else len(beside) > 0  # labels of neighbors on either side
-        place, side = ((-7, -3), "right") if left else ((7, -3), "left")
-        name = _name(row.Index) + (f"\n{100 * row.lost:.0f} %, {row.gap:+.4f}" if row.lost > 0.01 else "")
-        axis.annotate(name, (100 * row.lost, row.gap), place, textcoords="offset points", size=9, ha=side)
-    axis.set(xlabel="item updates lost (%)", ylabel=f"test RMSE above the CPU's,\n{style.data_name(data)}")
-    axis.set_xlim(-24, 100 * table.lost.max() + 24)  # room for names on narrow screens
-    axis.set_xticks([tick for tick in axis.get_xticks() if 0 <= tick <= 100 * table.lost.max() + 12])
+    """Draw the RMSE above the reference, a row a solver with the share of updates it loses; table : of `cost`."""
+    table = table.sort_values(["lost", "gap"], ascending=[True, False])[::-1]
+    figure, ((axis,),) = style.panels(height=1.0 + 0.26 * len(table))
+    place, races = np.arange(len(table)), table.lost > 0.01
+    axis.axvline(0, color="0.6", linewidth=0.8)
+    style.marks(axis, table.gap, place, list(np.where(races, "purple", "green")), spread=table.spread)
+    for y, row in enumerate(table.itertuples()):
+        text = f"{row.gap:+.4f}" + (f", {100 * row.lost:.0f} % lost" if row.lost > 0.01 else "")
+        axis.annotate(text, (row.gap + row.spread, y), (6, 0), textcoords="offset points", size=8, va="center")
+    axis.set_yticks(place, map(_name, table.index))
+    axis.set(xlabel=f"test RMSE above the CPU's, {style.data_name(data)}")
+    axis.set_xlim(right=4 * (table.gap + table.spread).max())  # room for what stands beside the marks
     return figure
