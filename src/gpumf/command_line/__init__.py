@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         "--test", type=float, metavar="SHARE", help="hold back this share of the ratings, and say the errors on it"
     )
     fit.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    fit.add_argument("--device", default="auto", help="auto, cuda, cpu or host; default: %(default)s")
+    fit.add_argument("--device", default="auto", help="auto, cuda, cpu or emulator; default: %(default)s")
 
     recommend = command("recommend", lists.recommend, "list the best items for a user, for all or for a new one")
     recommend.add_argument("model", metavar="FOLDER")

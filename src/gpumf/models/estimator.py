@@ -60,7 +60,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
     """Trains on ratings, keeps a history, predicts ratings.
 
     Its parts, the bases, do not inherit from one another; what a part calls of others is a base for type checkers.
-    Subclasses name their kernels in `_solvers`, and in `_arrays` the attributes that hold what is learned, float32:
+    Subclasses name their solvers in `_solvers`, and in `_arrays` the attributes that hold what is learned, float32:
     first that of the users, then that of the items, row by row.
 
     Attributes
@@ -69,8 +69,8 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
         epoch (0 is the initial model), seconds (of training alone, summed up), rmse, mae (of the validation set;
         NaN without one), and the `stop_metric` of lists
     epoch : whose parameters the model has, of the history's
-    device : where the kernel runs: 'cpu', 'cuda', or 'emulator' for a CUDA kernel on the CPU
-    kernel : its name. Where none was given, `fit` chooses it by the training set (see `choose`)
+    device : where the solver runs: 'cpu', 'cuda', or 'emulator' for a CUDA kernel on the CPU
+    solver : its name. Where none was given, `fit` chooses it by the training set (see `choose`)
     times : `gpumf.models.times.Times` of the newest training: preprocess, transfer, train, compile, end_to_end
     ids, user_ids, item_ids : see `gpumf.models.ids.Identified`
 
@@ -385,7 +385,6 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
         return []
 
     def _placed(self, ratings):
-        """The ratings where the kernel takes them from: on the device, or on the host where they do not fit it."""
         ratings._check_columns()
         there = None if self.device == "cpu" else backends.device(self.device)
         if there is None or not self._takes_from_device():

@@ -42,7 +42,7 @@ class Explaining(_Base):
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """The rated items that contribute most to a user's preference for an item.
 
-        With the items as they are, the user's half-step predicts x_u . y_i = sum over rated j of s_ij c_uj, where
+        With the items as they are, the user's update predicts x_u . y_i = sum over rated j of s_ij c_uj, where
         s_ij = y_i . W_u y_j and W_u = (Y^T C_u Y + lambda_u I)^-1 (Hu, Koren and Volinsky 2008, section 5).
 
         Parameters

@@ -37,7 +37,7 @@ else:
     _Base = object
 
 _MAX_SOLVES = 10
-"""Half-steps of a GPU's solvers, some of which get nearer to a solution each time."""
+"""User updates of a GPU's solvers, some of which get nearer to a solution each time."""
 
 _KEPT = 0.05  # of a device's free memory: so much may stay there after `fit`, for the first recommendations
 
@@ -408,7 +408,7 @@ def of_rated_items(ratings: Ratings, item_factors: np.ndarray) -> tuple[Ratings,
 def solved_users(
     model: Factorization, ratings: Ratings, item_factors: np.ndarray, solver_class: type[ALSSolver], **parts: Any
 ) -> np.ndarray:
-    """The factors of the users of some ratings, float32 (n, columns), by half-steps of an ALS solver.
+    """The factors of the users of some ratings, float32 (n, columns), by user updates of an ALS solver.
 
     Parameters
     ----------

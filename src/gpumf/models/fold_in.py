@@ -110,7 +110,7 @@ class Folding(_Base):
         """This model with other users in the place of those it was trained on: new ones, known by their ratings.
 
         What is learned of a user is what training would learn next with all items as they are: of ALS and ImplicitALS
-        a half-step, of SGD the least of its objective, of a machine p(h | v), of a blend that of each of its models.
+        a user update, of SGD the least of its objective, of an RBM p(h | v), of a blend that of each of its models.
         Where the kernel runs, all at once.
 
         Parameters

@@ -51,7 +51,7 @@ class Predictor(_Base):
 
     @abstractmethod
     def _placed(self, ratings):
-        """The ratings where the kernel takes them from: on the device, or on the host where they do not fit it."""
+        """The ratings where the solver takes them from: on the device, or on the host where they do not fit it."""
 
     @abstractmethod
     def _errors(self, ratings):

@@ -213,7 +213,7 @@ class RBM(Model):
     def thesis(cls, **parameters: Any) -> Self:
         """The RBM as the thesis trains it: its parameters, initial values and averages, of `RBM.THESIS`.
 
-        What `thesis` is among the solvers is how its launches go about it; every solver trains this machine.
+        What `thesis` is among the solvers is how its launches go about it; every solver trains this RBM.
 
         Parameters
         ----------
@@ -304,7 +304,7 @@ class RBM(Model):
     def _weight(self, user_hidden, weights, visible_biases, xp):
         """By what expectations are multiplied: from held-out ratings, less its standard error, in [0, 1].
 
-        What a machine has learned of few ratings is noise for the most part, which makes predictions worse.
+        What an RBM has learned of few ratings is noise for the most part, which makes predictions worse.
         """
         users, items, left = self._weighed
         if not len(left):
@@ -393,7 +393,7 @@ class RBM(Model):
     def partial_fit(self, new: RatingsLike, epochs: int = 1, *, progress: bool = False) -> Self:
         """Go on with training on all ratings, those from before and new ones of known users and items.
 
-        A new rating takes the place of one of the same pair. A machine predicts by all that a user has rated: new
+        A new rating takes the place of one of the same pair. An RBM predicts by all that a user has rated: new
         ratings alone would leave it with nothing else of their users. New users: `fold_in`.
 
         Parameters

@@ -1,4 +1,4 @@
-"""Which kernels a model has, and which of them it runs where."""
+"""Which solvers a model has, and which of them it runs where."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SolverChoice:
 
     @property
     def solver(self) -> str:
-        """The name of the kernel. Where none was given, `fit` chooses it by the training set, see `choose`.
+        """The name of the solver. Where none was given, `fit` chooses it by the training set, see `choose`.
 
         >>> from gpumf import ALS
         >>> model = ALS(2, device="cpu")

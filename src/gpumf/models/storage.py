@@ -201,7 +201,7 @@ class Stored(_Base):
 
     @classmethod
     def load(cls, path: str | PathLike, device: Device = "auto", *, mmap: bool = False) -> Self:
-        """Read a model that `save` wrote, for use on `device`; its kernel is chosen anew.
+        """Read a model that `save` wrote, for use on `device`; its solver is chosen anew.
 
         Parameters
         ----------

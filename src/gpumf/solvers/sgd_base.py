@@ -106,9 +106,9 @@ class Descent(Solver):
             factors *= by[:, None]
 
     def share_memory(self, other):
-        """Have the factors where another trainer of this solver has its own: one of them is at work at a time.
+        """Have the factors where another solver of this class has its own: one of them is at work at a time.
 
-        Either is given factors by `set_factors` each time. other : trainer, or None of the first one
+        Either is given factors by `set_factors` each time. other : solver, or None of the first one
         """
 
     def set_steps(self, hyper):
@@ -148,7 +148,7 @@ class DescentKernel(KernelSolver):
 
     @classmethod
     def geometry(cls, hyper):
-        """The geometry of the kernels of kernels/sgd for the model's columns, by the names in its shape.cu."""
+        """The geometry of the kernels of kernels/sgd for the model's columns, by the names in launch_config.cu."""
         return shape_of(backends.device(hyper.device), SHAPE, FACTORS=hyper.columns)
 
     @classmethod

@@ -122,7 +122,7 @@ class Cu2rec(DescentKernel, Descent):
         self.take_steps(number * self._steps_an_epoch, self._steps_an_epoch)
 
     def first_user(self, step):
-        """Who begins a step of this trainer: always the same where there is no striding."""
+        """Who begins a step of this solver: always the same where there is no striding."""
         return first_user(step, self._n_users) if self._striding else 0
 
     def take_steps(self, first, count):
