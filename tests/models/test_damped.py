@@ -62,6 +62,13 @@ def test_a_device_learns_what_the_cpu_does(model, solver, request):
     assert model(4, device=solver).fit(train, 10).score(test)["rmse"] == pytest.approx(of_cpu, rel=0.01)
 
 
+@pytest.mark.parametrize("solver", [name for name, device in SGD.solvers().items() if device == "cuda"])
+def test_every_kernel_of_sgd_goes_with_damped_biases(solver, host):
+    train = structured(n_users=60, n_items=40, nnz=900)
+    model = SGD(5, solver=solver, device="emulator", **SGD.solver_classes()[solver].cases[0]).fit(train, 3, train)
+    assert model.history.rmse.iloc[-1] < model.history.rmse.iloc[0]
+
+
 @pytest.mark.parametrize(("a", "b"), AFFINE)
 def test_the_levels_of_an_rbm_follow_the_scale(a, b):
     train, test = structured(n_users=100, n_items=50, nnz=2000).split(0.1)

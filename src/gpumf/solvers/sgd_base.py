@@ -192,7 +192,7 @@ class DescentKernel(KernelSolver):
                 kernel = self._device.kernel(ROWS, "multiply_half" if rows.itemsize == 2 else "multiply_float")
                 kernel(-(-rows.size // _BLOCK), _BLOCK, rows=rows, n_rows=n_rows, width=width, by=by)
             else:
-                rows *= by[:, None]
+                rows *= by.reshape(-1, *[1] * (rows.ndim - 1))  # of cu2rec, which has each item twice
 
     def rate(self):
         """The learning rate of what is launched next."""
