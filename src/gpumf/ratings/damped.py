@@ -1,5 +1,6 @@
 """Damped biases of users and items, and how strong a model that learns what they leave is to be regularized."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,6 +64,8 @@ class Table:
 
     def __init__(self, train):
         self._rows, self._mean, self._device = (train.by_user, train.by_item), train.mean, train.device
+        if self._device:  # where every launch takes the offsets from
+            self._rows = [replace(rows, indptr=self._device.array(rows.indptr)) for rows in self._rows]
         self._width = width_of(train)
         self.counts = train.user_counts, train.item_counts
 
