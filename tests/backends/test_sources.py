@@ -3,12 +3,13 @@
 import ctypes
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD, ImplicitALS, backends
-from gpumf._util import integrity
+from gpumf._util import integrity, source_text
 from gpumf.backends import compile, sources
 from gpumf.backends import emulator as host_module
 from support import ROOT
@@ -167,3 +168,15 @@ def test_what_a_source_asks_whether_or_not_has_two_values():
         assert all(list(values) == [0, 1] for name, values in of.items() if name in flags), source
         for name in of:  # the macro is there, in the source or in what it includes
             assert re.search(rf"\b{name}\b", sources.text(ROOT / "kernels" / source)), (source, name)
+
+
+def test_each_file_is_read_once_in_a_process(monkeypatch):
+    monkeypatch.delenv("GPUMF_DEV", raising=False)
+    monkeypatch.setattr(source_text, "_CONTENTS", {})
+    monkeypatch.setattr(source_text, "_TEXTS", {})
+    read, bytes_of = [], Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or bytes_of(path))
+    path = sources.kernels_folder() / "sgd/hogwild.cu"
+    for _ in range(2):
+        sources.text(path), sources.text(path, first=["emulator/cuda.h"]), sources.kernels(path)
+    assert len(read) == len(set(read)) > 2 and path in read

@@ -38,6 +38,16 @@ def text(path, folders, first=()):
 _TEXTS: dict = {}  # of `text`, by its arguments: (contents by file, text)
 
 
+_CONTENTS: dict = {}
+
+
+def content(path):
+    """The bytes of a file, read once in a process; where the environment has GPUMF_DEV, each time."""
+    if path not in _CONTENTS or "GPUMF_DEV" in os.environ:
+        _CONTENTS[path] = path.read_bytes()
+    return _CONTENTS[path]
+
+
 def _unchanged(read):
     """Whether these files still have these contents, bytes."""
     try:
@@ -47,7 +57,7 @@ def _unchanged(read):
 
 
 def _lines(path, name, folders, within, read):
-    read[path] = path.read_bytes()
+    read[path] = content(path)
     yield f'#line 1 "{name}"'
     yield from _expanded(read[path].decode().splitlines(), name, folders, (*within, path), read)
 

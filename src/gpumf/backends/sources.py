@@ -101,7 +101,7 @@ def kernels(path, **defines):
     Types that are definitions are replaced by their values, as REAL by 'float' or 'double'.
     """
     signature = r"__global__\s+void\s+(?:__launch_bounds__\(.*?\)\s+)?(\w+)\((.*?)\)\s*\{"
-    code = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
+    code = re.sub(r"//.*", "", source_text.content(path).decode())
 
     def as_compiled(kind):
         return re.sub(r"\w+", lambda word: str(defines.get(word[0], word[0])), " ".join(kind.split()))
