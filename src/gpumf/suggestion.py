@@ -33,8 +33,9 @@ class Suggestion:
     within : dict 'ALS' and 'SGD' -> float; of data sets that the times were not fitted to, half of the settings were
         measured within this factor of the expected seconds
     measured_on : name of the device whose times these are
-    accuracy : share of the settings of data sets left out of the fit of which it names the faster model
-    majority : the same share for always naming the model that is faster in most settings of the others
+    accuracy : share of the settings of data sets left out of the fit of which it names the faster model, of those
+        whose error is below that of user and item biases
+    majority : the same share for always naming the model that is faster in most of these settings
     caveats : tuple of str, one sentence for each thing that was not measured: this device, this size; empty where
         all was
     """
@@ -56,8 +57,8 @@ class Suggestion:
             for name in self.seconds
         ]
         lines.append(
-            f"The faster one was named for {self.accuracy:.0%} of those; the one that mostly is, in other data sets, "
-            f"for {self.majority:.0%}"
+            f"Where errors are below those of biases, the faster was named for {self.accuracy:.0%}; always naming "
+            f"the one that mostly is would be right for {self.majority:.0%}"
         )
         return "\n".join([*lines, *self.caveats])
 

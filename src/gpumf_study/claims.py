@@ -118,7 +118,7 @@ def verdict(claim: Claim, found: Estimate) -> str:
     criterion = claim.criterion
     if criterion is None:
         return "measured"
-    if criterion.low <= found.low and found.high <= criterion.high:
+    if criterion.low < found.low and found.high < criterion.high:
         return "replicated"
     if found.low <= criterion.high and found.high >= criterion.low:
         return "inconclusive"

@@ -35,7 +35,7 @@ STATED = {
     "thesis-table-6.3-als-douban-synthetic": ["results/speedups same"],
     "thesis-newer-gpus-hybrid": ["results/threads hybrid * 100"],
     "newgpusgd-fig-10": ["results/papers blocks"],
-    "suggest-sooner": ["results/als_or_sgd gain * 100"],
+    "thesis-sgd-or-als": ["results/als_or_sgd sgd_faster * 100"],
     "blend-ml100k-rmse": ["learn/rbm blend"],
 }
 PLACES = [(id, *place.split(" ", 1)) for id, places in STATED.items() for place in places]

@@ -36,6 +36,7 @@ def claim(criterion=None, **more):
         (near(-8, 2, no_effect=0.0), -3, -1, "partly replicated"),
         (above(1), 1.1, 2, "replicated"),
         (above(1), 0.9, 2, "inconclusive"),
+        (above(1), 1, 1, "inconclusive"),
         (above(1), 0.5, 0.9, "not replicated"),
         (below(0.01), -0.1, 0.005, "replicated"),
         (below(0.01), 0.005, INF, "inconclusive"),

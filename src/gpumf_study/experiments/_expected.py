@@ -73,17 +73,13 @@ def named(frame, left_out=True):
 
     Returns
     -------
-    DataFrame with a row a setting: data, named and sooner ('ALS' or 'SGD', by expected and by measured seconds),
-    mostly (which is faster in most settings of the data sets that were fitted to)
+    DataFrame with a row a setting: data, those of SHAPE, named and sooner ('ALS' or 'SGD', by expected and by
+    measured seconds)
     """
     settings = ["data", *SHAPE]
     least = expected(frame, left_out).groupby([*settings, "model"], sort=False)[["seconds", "expected"]].min()
     table = least.unstack("model").dropna()
     if table.empty:
-        return pd.DataFrame(columns=["data", "named", "sooner", "mostly"])
+        return pd.DataFrame(columns=[*settings, "named", "sooner"])
     columns = {name: table[column].idxmin(axis=1) for name, column in (("named", "expected"), ("sooner", "seconds"))}
-    table = pd.DataFrame(columns).reset_index()
-    for data in table.data.unique():
-        fitted_to = table[table.data != data] if left_out else table
-        table.loc[table.data == data, "mostly"] = fitted_to.sooner.mode().iloc[0]
-    return table[["data", "named", "sooner", "mostly"]]
+    return pd.DataFrame(columns).reset_index()

@@ -30,7 +30,8 @@ def timed(turned="", extra=()):
                         for k in range(2)
                     ]
     columns = ["data", "x_share", "x_n_users", "x_n_items", "x_nnz", "x_density", "variant", "model", "solver"]
-    return pd.DataFrame(rows, columns=[*columns, "factors", "repeat", "seconds", "value"])
+    frame = pd.DataFrame(rows, columns=[*columns, "factors", "repeat", "seconds", "value"])
+    return frame.assign(x_level=0.7, x_biases_mae=0.8)
 
 
 def written(store, frame, **where):

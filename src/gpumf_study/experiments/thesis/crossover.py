@@ -22,7 +22,7 @@ from gpumf_study import figure_style as style
 from gpumf_study import results
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity, load_ratings, trained
-from gpumf_study.experiments._expected import expected, named
+from gpumf_study.experiments._expected import SHAPE, expected, named
 from gpumf_study.experiments.gpumf.defaults import damped_biases
 from gpumf_study.experiments.thesis import parameter_search
 
@@ -218,9 +218,15 @@ def told(frame):
     return pd.DataFrame({"repeat": range(len(gains)), "x_gain": gains})
 
 
+def judged(frame, left_out=True):
+    """Return what the fitted times of `gpumf.suggest` name, see `_expected.named`, in the settings that count."""
+    settings = counting(frame)[["data", *SHAPE]].drop_duplicates()
+    return named(frame, left_out).merge(settings)
+
+
 def named_gain(frame):
-    """Return the same gain of the fitted times of `gpumf.suggest`, in the settings that count."""
-    table = named(counting(frame))
+    """Return by how much what is `judged` is more often right than the model that mostly is: x_gain."""
+    table = judged(frame)
     right, most = table.named == table.sooner, table.sooner == table.sooner.mode().iloc[0] if len(table) else None
     gains = (right.astype(float) - most).groupby(table.data, sort=False).mean() if len(table) else []
     return pd.DataFrame({"repeat": range(len(gains)), "x_gain": list(gains)})
