@@ -124,7 +124,7 @@ KINDS = {
     "als": lambda: ALS(2, device="cpu"),
     "sgd": lambda: SGD(2, device="cpu"),
     "implicit": lambda: ImplicitALS(2, device="cpu"),
-    "rbm": lambda: RBM(2, biases=False, device="cpu"),
+    "rbm": lambda: RBM(4, biases=False, device="cpu"),
 }
 
 

@@ -254,7 +254,7 @@ def test_a_model_is_loaded_by_the_class_that_its_file_names(tmp_path):
     columns = ["a", "b", "c"], ["x", "y", "x"], [1, 2, 1]
     kinds = gpumf.ALS, gpumf.ImplicitALS, gpumf.SGD, gpumf.RBM
     for kind in kinds:
-        model = kind(2, device="cpu").fit(columns, 1)
+        model = kind(4, device="cpu").fit(columns, 1)
         for suffix in ("npz", "safetensors"):
             model.save(tmp_path / f"m.{suffix}")
             loaded = gpumf.load(tmp_path / f"m.{suffix}", "cpu", mmap=suffix == "safetensors")

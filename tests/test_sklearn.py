@@ -45,7 +45,7 @@ def test_predictions_are_those_of_the_model():
 
 @pytest.mark.parametrize("kind", [ALS, ImplicitALS, SGD, RBM, BayesianMF])
 def test_models_are_cloned_and_checked(kind):
-    model = kind(3, device="cpu", seed=2)
+    model = kind(4, device="cpu", seed=2)
     copy = clone(model)
     assert copy is not model and copy.get_params() == model.get_params()
     for unfitted in (model, RatingRegressor(model)):

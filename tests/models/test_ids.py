@@ -14,7 +14,7 @@ FRAME = pd.DataFrame(
     {"user": [f"u{u:02}" for u in RATINGS.users], "item": RATINGS.items * 10 + 5, "rating": RATINGS.values}
 )
 # Two trainings of a model are compared: not with a solver of SGD that races.
-MODELS = [ALS(3, device="cpu"), ImplicitALS(3, device="cpu"), SGD(3, solver="ordered"), RBM(3, device="cpu")]
+MODELS = [ALS(3, device="cpu"), ImplicitALS(3, device="cpu"), SGD(3, solver="ordered"), RBM(4, device="cpu")]
 MODELS.append(BayesianMF(3))
 EACH = pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 

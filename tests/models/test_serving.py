@@ -29,13 +29,13 @@ def test_exported_factors_order_items_as_recommendations(kind, cosine):
 
 def test_what_is_no_inner_product_is_not_exported():
     with pytest.raises(TypeError, match="inner products"):
-        export_factors(RBM(3, device="cpu").fit(TRAIN, 1))
+        export_factors(RBM(4, device="cpu").fit(TRAIN, 1))
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
 def test_blends_are_kept_in_files(suffix, tmp_path):
     path = tmp_path / f"blend.{suffix}"
-    models = [kind(3, device="cpu").fit(TRAIN, 2) for kind in (ALS, RBM)]
+    models = [kind(4, device="cpu").fit(TRAIN, 2) for kind in (ALS, RBM)]
     blend = Blend(*models).fit(TEST)
     blend.save(path, seen=True)
     loaded = Blend.load(path, device="cpu")
