@@ -250,7 +250,8 @@ __device__ inline void descend(Batches& batches, Quad<STORED>* user_rows, FloatQ
 // tile_segments[k + 1] - 1; segment s is the ratings segments[s] to segments[s + 1] - 1, counted from first_rating.
 // items: row in the tile; row r of tile t is item tile_items[tile_rows[t] + r]. user_counts, item_counts: ratings of
 // each in the training set, and epochs: how many have gone by half an epoch from now, both for ROW_RATES.
-// Grid: any; a block a tile. Block: whole warps, at least `groups` groups. Dynamic shared memory: FAST_ROW
+// Grid: any; a block a tile; a layer for each of several systems, of n_users, n_items and steps, which share all else.
+// Block: whole warps, at least `groups` groups. Dynamic shared memory: FAST_ROW
 // bytes for each row of the largest tile, FAST_LOCK more with locks, FAST_RATE more with rates.
 extern "C" __global__ void __launch_bounds__(FAST_THREADS, 1)
     fast(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
@@ -259,9 +260,11 @@ extern "C" __global__ void __launch_bounds__(FAST_THREADS, 1)
          long long first_rating, Quad<STORED>* user_factors, float* item_factors,
          const Steps<float>* __restrict__ steps_now, const float* __restrict__ user_counts,
          const float* __restrict__ item_counts, float epochs, int groups, int reread, unsigned rotation,
-         unsigned key) {
+         unsigned key, int n_users, int n_items) {
     extern __shared__ __align__(16) float shared[];
-    const Steps<float> steps = *steps_now;
+    user_factors += blockIdx.y * (long long)n_users * QUADS;
+    item_factors += blockIdx.y * (long long)n_items * FACTORS;
+    const Steps<float> steps = steps_now[blockIdx.y];
     unsigned random = (unsigned)splitmix64(((unsigned long long)key << 32) + blockIdx.x * blockDim.x + threadIdx.x);
 
     for (int t = blockIdx.x; t < n_tiles; t += gridDim.x) {

@@ -5,9 +5,9 @@ import weakref
 import numpy as np
 import pytest
 
-from gpumf import ALS, ImplicitALS, search
+from gpumf import ALS, SGD, ImplicitALS, search
 from gpumf.backends.emulator import EmulatorDevice
-from gpumf.models import batch
+from gpumf.models import batch, trials
 from gpumf.models.trials import Trials
 from gpumf.ratings import DeviceRatings
 from gpumf.solvers import als_tensor_core
@@ -15,6 +15,7 @@ from gpumf.solvers.als_tensor_core import TensorCore
 from support import ragged_ratings
 
 RATINGS = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)
+HALVING = {"strategy": "halving", "factor": 2}
 GRID = {"factors": [3], "regularization": [0.1, 1.0, 5.0]}
 
 
@@ -43,7 +44,7 @@ def together(monkeypatch):
 def test_together_and_alone_are_the_same_bits(model, settings, factors, launcher, monkeypatch):
     monkeypatch.setattr(als_tensor_core, "_longest", lambda nnz: 4)  # rows of several parts
     models = [model(factors, device=launcher.name, **setting) for setting in settings]
-    assert len({batch.alike(one) for one in models}) == 1
+    assert len({batch.alike(one, RATINGS) for one in models}) == 1
     shared = DeviceRatings.of(RATINGS, launcher)._shared()
     for epochs in (1, 2):  # the second goes on from the first
         learned = list(batch.trained_together(models, shared, epochs))
@@ -54,11 +55,26 @@ def test_together_and_alone_are_the_same_bits(model, settings, factors, launcher
         assert all(map(np.array_equal, one._learned, alone._learned))
 
 
+@pytest.mark.parametrize("options", [{}, {"precision": 32, "biases": True}, {"biases": False}])
+def test_updates_together_are_those_of_a_replay_alone(options):
+    given = {"solver": "fast", "tiles": 1, "device": "emulator", **options}  # one block, whose steps are in order
+    grid = {"regularization": [0.01, 0.1], "learning_rate": [0.01, 0.05]}
+    found = search(SGD(4, **given), grid, RATINGS, 3, folds=2, refit=False)
+    whole = search(SGD(4, **given), grid, RATINGS, 3, folds=2, refit=False, **HALVING)
+    last = whole.trials[whole.trials.epochs == 3].merge(found.trials, on=["setting", "fold"])
+    assert len(last) == 2 * whole.n_candidates[-1] and (last.rmse_x == last.rmse_y).all()
+    folds = list(RATINGS.kfold(2))
+    for row in found.trials.to_dict("records"):
+        train, test = folds[row["fold"]]
+        alone = SGD(4, **given, **{name: row[name] for name in grid}).fit(train, 3)
+        assert row["rmse"] == alone.score(test)["rmse"]
+
+
 def test_a_search_trains_together_what_is_alike(launcher, together, tmp_path, monkeypatch):
     given = ALS(device=launcher.name), GRID | {"factors": [2, 3]}, RATINGS, 2
     found = search(*given, folds=2, refit=False)
     assert together == [3] * 4
-    whole = search(*given, folds=2, refit=False, strategy="halving", factor=2)
+    whole = search(*given, folds=2, refit=False, **HALVING)
     last = whole.trials[whole.trials.epochs == 2].merge(found.trials, on=["setting", "fold"])
     assert len(last) == 2 * whole.n_candidates[-1] and (last.rmse_x == last.rmse_y).all()
 
@@ -118,9 +134,11 @@ def held(monkeypatch):
 
 
 @pytest.mark.parametrize("wait", [False, True])
-def test_memory_is_predicted_and_kept(wait, together, held):
+@pytest.mark.parametrize("model", [ALS, SGD])
+def test_memory_is_predicted_and_kept(model, wait, held, monkeypatch):
     folds = [ragged_ratings(n_users=300, n_items=200, longest=9, seed=1).split(0.2, seed=1)]
-    models = [ALS(20, 1.0 + k, device="emulator") for k in range(30)]
+    options = {"solver": "fast"} if model is SGD else {}
+    models = [model(20, 0.1 + k, device="emulator", **options) for k in range(30)]
     train = Trials(models[:1], folds, "rmse")._folds[0][0]
     taken = batch.bytes_alike(models[0], train, 30, wait)
     list(batch.trained_together(models[:2], train, 1))  # makes what all share
@@ -129,8 +147,10 @@ def test_memory_is_predicted_and_kept(wait, together, held):
     for one in batch.trained_together(models, train, 1):
         waiting = [*waiting, one] if wait else one
     assert 0.9 * taken < held["most"] - before <= taken
-    together.clear()
-    grid, given = {"regularization": list(range(1, 31))}, {"epochs": 1, "folds": folds, "refit": False}
+    sizes = []
+    monkeypatch.setattr(trials, "trained_together", lambda of, *given: sizes.append(len(of)) or [None] * len(of))
     of_ten = batch.bytes_alike(models[0], train, 10, False)
-    search(ALS(20, device="emulator"), grid, folds[0][0], memory=2 * of_ten, **given)  # half for models that wait
-    assert together == [10] * 3
+    with pytest.raises(ValueError, match="diverged with every setting"):
+        grid = {"regularization": list(range(1, 31))}
+        search(models[0], grid, folds[0][0], 1, folds=folds, memory=2 * of_ten)  # half for models that wait
+    assert sizes == [10] * 3

@@ -1,4 +1,4 @@
-"""Settings of ALS that train together on a GPU which one of them does not fill: shared ratings, own factors."""
+"""Settings that train together on a GPU which one of them does not fill: shared ratings, own factors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from gpumf import backends
 from gpumf.models.finite import SOURCE as FINITE
 from gpumf.solvers.als_tensor_core import FEWEST_SHORT, TensorCore
+from gpumf.solvers.sgd_fast import Fast
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -18,25 +19,31 @@ if TYPE_CHECKING:
     from gpumf.ratings import Ratings
 
 _OWN = {"regularization", "weighted", "alpha", "unobserved_weight", "regularization_exponent"}
+_OWN |= {"item_regularization", "bias_regularization", "item_bias_regularization", "learning_rate", "schedule"}
 _ROWS = 1 << 21  # users and items of all systems of a launch, which fill any GPU many times
 _THREADS = 256
 
 
-def alike(model: Model) -> Hashable:
+def alike(model: Model, train: Ratings) -> Hashable:
     """What models have in common that may train together; None of those that train by themselves, with `fit`.
 
-    Together they have the factors, bit for bit, that each would have alone.
+    Together they do what each would do alone: `TensorCore` gives the same factors, bit for bit, `Fast` makes the same
+    updates, of which other ones are lost in every run.
     """
-    if model.device == "cpu" or model.solver_class is not TensorCore:
+    if model.device == "cpu":
+        return None
+    solver = model._solvers[model.solver if model._solver_given else model.choose(train)]
+    if solver not in (TensorCore, Fast):
         return None
     shared = {name: value for name, value in model.get_params().items() if name not in _OWN}
-    return type(model), model.seed, repr(shared)
+    return solver, type(model), model.seed, repr(shared)
 
 
 def most_alike(model: Any, train: Ratings, memory: float, wait: bool) -> int:
     """How many such models train at a time, at the most, in so many bytes; `wait` as of `bytes_alike`."""
-    if max(train.n_users, train.n_items) >= FEWEST_SHORT or model.biases is True or model.chunk:
-        return 1  # fills the device, or has targets of its own
+    own_targets = model.biases is True and not hasattr(model, "learning_rate")
+    if max(train.n_users, train.n_items) >= FEWEST_SHORT or own_targets or model.chunk:
+        return 1  # fills the device
     one, two = (bytes_alike(model, train, n, wait) for n in (1, 2))
     return max(int(min(_ROWS // (train.n_users + train.n_items), 1 + (memory - one) // (two - one))), 1)
 
@@ -46,10 +53,9 @@ def bytes_alike(model: Any, train: Ratings, n: int, wait: bool) -> int:
 
     wait : whether what they learn stays there, for them to go on from
     """
+    solver, *_ = alike(model, train)
     whole = 4 * (train.n_users + train.n_items) * model.columns
-    return (
-        n * (TensorCore.system_bytes(model.hyperparameters, train) + whole * wait) + (4 + wait) * whole
-    )  # with those to start from
+    return n * (solver.system_bytes(model.hyperparameters, train) + whole * wait) + (5 + wait) * whole
 
 
 def trained_together(models: list[Any], train: Ratings, epochs: int) -> Iterator[tuple[Any, ...] | None]:
@@ -61,29 +67,53 @@ def trained_together(models: list[Any], train: Ratings, epochs: int) -> Iterator
     train : Ratings, checked, where the solver takes them from
     """
     first, device = models[0], backends.device(models[0].device)
+    solver, *_ = alike(first, train)
     for model in models:
         model._set_training(train)
     starts = [model._learned for model in models] if first.epoch else [first._initial(train)] * len(models)
-    problem = first._problem(first._as_trained(train), starts[0])
-    systems = [model.hyperparameters for model in models] if len(models) > 1 else None
-    if systems:
-        arrays = [device.empty((len(models), *array.shape), np.float32) for array in problem.start]
-        for k, start in enumerate(starts):
-            for array, one in zip(arrays, first._to_solve(start) if k else problem.start, strict=True):
-                array[k] = device.array(one)
-        problem = problem._replace(start=arrays)
-    solver = TensorCore(problem, systems=systems)
-    del problem
+    ratings = first._as_trained(train)
     found, check = device.zeros(len(models), np.int32), device.kernel(FINITE, "check_finite")
-    for epoch in range(epochs):
-        solver.epoch(epoch)
-        for array in solver.factors():
-            n = array.size // len(models)
-            check((-(-n // (_THREADS * 16)), len(models)), _THREADS, numbers=array, n=n, found=found)
-    for k, diverged in enumerate(device.to_numpy(found) > 0):
-        learned = tuple(array[k] for array in arrays) if systems else solver.factors()
-        whole = models[k]._whole(learned, starts[k])
-        if systems and whole is learned:
+
+    def watch(array, found, layers=1):
+        n = array.size // layers
+        check((-(-n // (_THREADS * 16)), layers), _THREADS, numbers=array, n=n, found=found)
+
+    if solver is Fast:
+        others = (model._problem(ratings, start) for model, start in zip(models[1:], starts[1:], strict=True))
+        trainers = Fast(first._problem(ratings, starts[0])).layered(others, len(models) - 1)
+        before = first.epoch or 0
+        for epoch in range(before, before + epochs):
+            for model, trainer in zip(models, trainers, strict=True):
+                model._set_rate(trainer, epoch, [{"rmse": np.nan}] * (epoch + 1))
+            trainers[0].epoch(epoch)
+        learned_by = [trainer.factors for trainer in trainers]
+    else:
+        together = _together(models, ratings, starts)
+        for epoch in range(epochs):
+            together.epoch(epoch)
+            for array in together.factors():
+                watch(array, found, len(models))
+        layers = [together.factors()] if len(models) == 1 else list(zip(*together.factors(), strict=True))
+        learned_by = [lambda k=k: layers[k] for k in range(len(models))]
+    for k, model in enumerate(models):
+        learned = learned_by[k]()
+        for array in learned if solver is Fast else ():
+            watch(array, found[k : k + 1])
+        whole = model._whole(learned, starts[k])
+        if whole is learned and solver is TensorCore and len(models) > 1:
             whole = tuple(array.copy() for array in learned)  # which does not keep those of the others
-        yield None if diverged else whole
+        yield None if device.to_numpy(found)[k] else whole
         starts[k] = None
+
+
+def _together(models, ratings, starts):
+    """`TensorCore` of models with these starts."""
+    first, device = models[0], backends.device(models[0].device)
+    problem = first._problem(ratings, starts[0])
+    if len(models) == 1:
+        return TensorCore(problem)
+    arrays = [device.empty((len(models), *array.shape), np.float32) for array in problem.start]
+    for k, start in enumerate(starts):
+        for array, one in zip(arrays, first._to_solve(start) if k else problem.start, strict=True):
+            array[k] = device.array(one)
+    return TensorCore(problem._replace(start=arrays), systems=[model.hyperparameters for model in models])

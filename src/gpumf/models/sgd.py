@@ -330,11 +330,15 @@ class SGD(Factorization, Model):
         return normal_factors(rows, self.factors, deviation, key, train.device)
 
     def _epoch(self, solver, number, rows):
+        self._set_rate(solver, number, rows)
+        solver.epoch(number)
+
+    def _set_rate(self, solver, number, rows):
+        """Prepare the solver for epoch `number` after these rows of history."""
         rate = self._rate(rows)
         if self._damped:
             solver.shrink(*self._shrinkage(rate, number))
         solver.learning_rate = rate / self._ratio
-        solver.epoch(number)
 
     def _rate(self, rows):
         """The learning rate after these rows of history."""

@@ -101,10 +101,10 @@ class Trials:
         self._folds = [self._prepared(*fold) for fold in folds]
         largest = max((train for train, _ in self._folds), key=lambda train: train.nnz)
         sizes = [
-            bytes_alike(one, largest, 1, again) if alike(one) else size
+            bytes_alike(one, largest, 1, again) if alike(one, largest) else size
             for one, size in zip(candidates, _bytes(candidates, largest), strict=True)
         ]
-        free = backends.device(candidates[0].device).free_bytes if alike(candidates[0]) else free_bytes
+        free = backends.device(candidates[0].device).free_bytes if alike(candidates[0], largest) else free_bytes
         bound = free() / 2 if memory is None else memory
         if memory is not None and max(sizes) > bound:
             raise ValueError(f"memory must be at least {max(sizes):,} bytes, which one setting takes, not {memory:,}")
@@ -149,7 +149,7 @@ class Trials:
             with one_blas_thread():  # whose results may depend on its threads
                 if jobs == 1:
                     for batch in self._batches(missing):
-                        if alike(self.candidates[batch[0].setting]):
+                        if alike(self.candidates[batch[0].setting], self._folds[batch[0].fold][0]):
                             self._train_together(batch, told)
                         else:
                             train(*batch)
@@ -172,7 +172,8 @@ class Trials:
         """Lists of the trials that train together, on a GPU; of one where they do not."""
         found = defaultdict(list)
         for trial in trials:
-            kept, common = self._models.get(trial[:2]), alike(self.candidates[trial.setting]) or trial
+            kept, train = self._models.get(trial[:2]), self._folds[trial.fold][0]
+            common = alike(self.candidates[trial.setting], train) or trial
             found[trial.fold, trial.epochs, kept and kept.epoch, common].append(trial)
         for (fold, *_), batch in found.items():
             model, train = self.candidates[batch[0].setting], self._folds[fold][0]

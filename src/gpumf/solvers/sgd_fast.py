@@ -1,6 +1,6 @@
 """Launches kernels/sgd/fast.cu."""
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -95,25 +95,31 @@ class Fast(DescentKernel, Descent):
         )
         self.set_factors(user_factors, item_factors)
         blocks, self._groups, n_tiles, most, n_parts = self.shape(hyper, train, self._device)
-        tiles = tiled(train, n_tiles, most, n_parts, hyper.options["longest"], hyper.seed)
-        self._blocks = blocks
+        key = n_tiles, most, n_parts, hyper.options["longest"], hyper.seed
+        self._chunks, lists, longest = problem.ratings._once(
+            ("tiled", self._turned, hyper.chunk, *key), lambda: self._work_lists(tiled(train, *key), hyper.chunk)
+        )
+        self._blocks = (blocks, 1)
         # Whole warps, as the groups of a warp go in step; those that are too many have nothing to do.
         self._block = whole_warps(self._groups * shape.quad_lanes)
-        self._shared = _item_bytes(hyper, shape) * int(np.diff(tiles.tile_rows).max())
-        arrays = tiles.users, tiles.rows, tiles.values
-        self._chunks = Chunks(self._device, arrays, tiles.parts, hyper.chunk)
-        self._tiles = {
-            "segments": self._device.array(tiles.segments),
-            "tile_segments": self._device.array(tiles.tile_segments),
-            "tile_items": self._device.array(tiles.items),
-            "tile_rows": self._device.array(tiles.tile_rows),
+        self._shared = _item_bytes(hyper, shape) * longest
+        self._tiles = lists | {
             "n_tiles": n_tiles,
             "groups": self._groups,
             "reread": int(hyper.options["reread"]),
+            "n_users": train.n_users,
+            "n_items": train.n_items,
         }
         counts = (train.user_counts, train.item_counts) if hyper.options["row_rates"] else np.zeros((2, 1))
         self._tiles |= self._counts_there(counts)
-        self._seed = hyper.seed
+        self._seed, self._layers, self._others = hyper.seed, {}, []
+
+    @classmethod
+    def system_bytes(cls, hyper, train):
+        """Memory that each of several problems takes on the device, see `layered`."""
+        rows = (train.n_items, train.n_users) if cls.turned(hyper, train) else (train.n_users, train.n_items)
+        of_user = 4 * cls.geometry(hyper).quads * hyper.options["precision"] // 8
+        return rows[0] * of_user + 4 * rows[1] * hyper.columns + 4 * hyper.options["row_rates"] * sum(rows)
 
     @staticmethod
     def turned(hyper, train):
@@ -216,13 +222,15 @@ class Fast(DescentKernel, Descent):
 
     def epoch(self, number):
         rotation, key = self.rotation(number, self._seed)
+        for one in self._others:
+            one.steps()
         for first_part, end_part, first_rating, (users, items, values) in self._chunks:
             for part in range(first_part, end_part):
                 self._kernel(
                     self._blocks,
                     self._block,
                     **self._tiles,
-                    **self.learned(),
+                    **self.learned() | self._layers,
                     part=part,
                     users=users,
                     items=items,
@@ -233,6 +241,33 @@ class Fast(DescentKernel, Descent):
                     key=key,
                     shared=self._shared,
                 )
+
+    def _work_lists(self, tiles, chunk):
+        """(`Chunks`, what the kernel takes of the tiles by name, items of the longest): what trainings share."""
+        arrays = tiles.segments, tiles.tile_segments, tiles.items, tiles.tile_rows
+        names = "segments", "tile_segments", "tile_items", "tile_rows"
+        chunks = Chunks(self._device, (tiles.users, tiles.rows, tiles.values), tiles.parts, chunk)
+        lists = dict(zip(names, map(self._device.array, arrays), strict=True))
+        return chunks, lists, int(np.diff(tiles.tile_rows).max())
+
+    def layered(self, problems, n):
+        """Have a layer of the next epochs' grids for this problem, and for n others of the same training set.
+
+        Returns
+        -------
+        list of trainers, this one first, each for the steps and factors of a problem; `epoch` of this one is of all
+        """
+        self._layers = {
+            name: self._device.empty((n + 1, *array.shape), array.dtype) for name, array in self._learned.items()
+        }
+        for k, one in enumerate(chain([self], map(type(self), problems))):
+            for name, every in self._layers.items():
+                every[k][...] = one._learned[name]
+                one._learned[name] = every[k]
+            one._p, one._q, one._steps = one._learned.values()
+            self._others += [one] * (k > 0)
+        self._blocks = self._blocks[0], n + 1
+        return [self, *self._others]
 
     def _counts_there(self, counts):
         names = "user_counts", "item_counts"
