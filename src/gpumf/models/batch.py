@@ -12,7 +12,7 @@ from gpumf.solvers.als_tensor_core import FEWEST_SHORT, TensorCore
 from gpumf.solvers.sgd_fast import Fast
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
     from gpumf.models.estimator import Model
@@ -24,7 +24,7 @@ _ROWS = 1 << 21  # users and items of all systems of a launch, which fill any GP
 _THREADS = 256
 
 
-def alike(model: Model, train: Ratings) -> Hashable:
+def alike(model: Model, train: Ratings) -> tuple[Any, ...] | None:
     """What models have in common that may train together; None of those that train by themselves, with `fit`.
 
     Together they do what each would do alone: `TensorCore` gives the same factors, bit for bit, `Fast` makes the same
@@ -32,11 +32,15 @@ def alike(model: Model, train: Ratings) -> Hashable:
     """
     if model.device == "cpu":
         return None
-    solver = model._solvers[model.solver if model._solver_given else model.choose(train)]
+    solver = _solver_of(model, train)
     if solver not in (TensorCore, Fast):
         return None
     shared = {name: value for name, value in model.get_params().items() if name not in _OWN}
     return solver, type(model), model.seed, repr(shared)
+
+
+def _solver_of(model, train):
+    return model._solvers[model.solver if model._solver_given else model.choose(train)]
 
 
 def most_alike(model: Any, train: Ratings, memory: float, wait: bool) -> int:
@@ -53,9 +57,10 @@ def bytes_alike(model: Any, train: Ratings, n: int, wait: bool) -> int:
 
     wait : whether what they learn stays there, for them to go on from
     """
-    solver, *_ = alike(model, train)
     whole = 4 * (train.n_users + train.n_items) * model.columns
-    return n * (solver.system_bytes(model.hyperparameters, train) + whole * wait) + (5 + wait) * whole
+    return (
+        n * (_solver_of(model, train).system_bytes(model.hyperparameters, train) + whole * wait) + (5 + wait) * whole
+    )
 
 
 def trained_together(models: list[Any], train: Ratings, epochs: int) -> Iterator[tuple[Any, ...] | None]:
@@ -67,7 +72,7 @@ def trained_together(models: list[Any], train: Ratings, epochs: int) -> Iterator
     train : Ratings, checked, where the solver takes them from
     """
     first, device = models[0], backends.device(models[0].device)
-    solver, *_ = alike(first, train)
+    solver = _solver_of(first, train)
     for model in models:
         model._set_training(train)
     starts = [model._learned for model in models] if first.epoch else [first._initial(train)] * len(models)
@@ -93,16 +98,19 @@ def trained_together(models: list[Any], train: Ratings, epochs: int) -> Iterator
             together.epoch(epoch)
             for array in together.factors():
                 watch(array, found, len(models))
+        diverged = device.to_numpy(found) > 0
         layers = [together.factors()] if len(models) == 1 else list(zip(*together.factors(), strict=True))
         learned_by = [lambda k=k: layers[k] for k in range(len(models))]
     for k, model in enumerate(models):
         learned = learned_by[k]()
-        for array in learned if solver is Fast else ():
-            watch(array, found[k : k + 1])
+        if solver is Fast:
+            for array in learned:
+                watch(array, found[k : k + 1])
+            diverged = device.to_numpy(found) > 0
         whole = model._whole(learned, starts[k])
         if whole is learned and solver is TensorCore and len(models) > 1:
             whole = tuple(array.copy() for array in learned)  # which does not keep those of the others
-        yield None if device.to_numpy(found)[k] else whole
+        yield None if diverged[k] else whole
         starts[k] = None
 
 
@@ -113,7 +121,8 @@ def _together(models, ratings, starts):
     if len(models) == 1:
         return TensorCore(problem)
     arrays = [device.empty((len(models), *array.shape), np.float32) for array in problem.start]
+    warm = starts[0] is not starts[1]
     for k, start in enumerate(starts):
-        for array, one in zip(arrays, first._to_solve(start) if k else problem.start, strict=True):
+        for array, one in zip(arrays, first._to_solve(start) if warm else problem.start, strict=True):
             array[k] = device.array(one)
     return TensorCore(problem._replace(start=arrays), systems=[model.hyperparameters for model in models])

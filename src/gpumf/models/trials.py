@@ -100,11 +100,14 @@ class Trials:
         self.write()  # raises now where it cannot be written
         self._folds = [self._prepared(*fold) for fold in folds]
         largest = max((train for train, _ in self._folds), key=lambda train: train.nnz)
+        self._kinds = [alike(one, largest) for one in candidates]
+        kinds = {kind: one for kind, one in zip(self._kinds, candidates, strict=True) if kind}
+        of_kinds = {kind: bytes_alike(one, largest, 1, again) for kind, one in kinds.items()}
         sizes = [
-            bytes_alike(one, largest, 1, again) if alike(one, largest) else size
-            for one, size in zip(candidates, _bytes(candidates, largest), strict=True)
+            of_kinds[kind] if kind else size
+            for kind, size in zip(self._kinds, _bytes(candidates, largest), strict=True)
         ]
-        free = backends.device(candidates[0].device).free_bytes if alike(candidates[0], largest) else free_bytes
+        free = backends.device(candidates[0].device).free_bytes if of_kinds else free_bytes
         bound = free() / 2 if memory is None else memory
         if memory is not None and max(sizes) > bound:
             raise ValueError(f"memory must be at least {max(sizes):,} bytes, which one setting takes, not {memory:,}")
@@ -149,7 +152,7 @@ class Trials:
             with one_blas_thread():  # whose results may depend on its threads
                 if jobs == 1:
                     for batch in self._batches(missing):
-                        if alike(self.candidates[batch[0].setting], self._folds[batch[0].fold][0]):
+                        if self._kinds[batch[0].setting]:
                             self._train_together(batch, told)
                         else:
                             train(*batch)
@@ -172,8 +175,7 @@ class Trials:
         """Lists of the trials that train together, on a GPU; of one where they do not."""
         found = defaultdict(list)
         for trial in trials:
-            kept, train = self._models.get(trial[:2]), self._folds[trial.fold][0]
-            common = alike(self.candidates[trial.setting], train) or trial
+            kept, common = self._models.get(trial[:2]), self._kinds[trial.setting] or trial
             found[trial.fold, trial.epochs, kept and kept.epoch, common].append(trial)
         for (fold, *_), batch in found.items():
             model, train = self.candidates[batch[0].setting], self._folds[fold][0]

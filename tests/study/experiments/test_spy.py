@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 # features beside ratings, or search.
 APART = {"thread_scaling", "sgd_thread_scaling", "startup", "als_implicit_cpu"}
 APART |= {"peers_ml100k", "peers_sgd", "peers_als", "als_hugewiki", "als_streamed", "document_clustering"}
-APART |= {"further_features", "search_seconds", "search_gpu", "als_then_sgd"}
+APART |= {"further_features", "search_seconds", "search_gpu", "search_peers", "als_then_sgd"}
 
 
 def fits(name):
