@@ -138,12 +138,12 @@ def search(
     """Train a model with many settings of its parameters, on several folds each, and refit it with the best ones.
 
     Orders, centered ratings and copies on a device are made once a fold, and shared by all settings. On the CPU
-    settings train at the same time, each on its share of the threads. On a GPU those of `ALS` and `ImplicitALS` that
-    differ in regularization and weights alone train together, by the launches of one, where one does not fill the
-    device; scores are counted there. A setting has the scores of `fit` and `score`
-    with its parameters on that fold, however many train at a time; those of another device differ by rounding. This
-    is not so for solvers that give other factors in every run, as `parallel` of SGD. BLAS has one thread here: scores
-    of `dense` may differ from those of a fit by rounding.
+    settings train at the same time, each on its share of the threads. On a GPU those of `ALS`, `ImplicitALS` and
+    `SGD` (`tensor_core`, `fast`) that differ in regularization, weights and learning rate alone train together, by
+    the launches of one, where one does not fill the device; errors are counted there. A setting has the scores of
+    `fit` and `score` with its parameters on that fold, however many train at a time; those of another device differ
+    by rounding. This is not so for solvers that give other factors in every run, as `parallel` of SGD. BLAS has one
+    thread: scores of `dense` may differ from those of a fit by rounding.
 
     `halving` gives all settings few epochs or folds, and in each further rung the best 1 / factor of them about
     `factor` times as many (Jamieson and Talwalkar 2016), so that each rung takes about as long. The settings of the
