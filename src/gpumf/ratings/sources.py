@@ -48,11 +48,10 @@ class Source:
     archives: tuple[tuple[str, str], ...] = ()
 
 
-def _movielens(name, checksum, description, layout, counts, file="ratings.csv", scale=(0.5, 5)):
-    address = f"https://files.grouplens.org/datasets/movielens/{name}.zip"
-    titles = "u.item|movies.dat|movies.csv"
-    archives = ((address, checksum),)
-    return Source(f"MovieLens {description}", layout, counts, (file,), scale, titles=titles, archives=archives)
+def _movielens(name, checksum, description, layout, counts=None, file="ratings.csv", scale=(0.5, 5)):
+    archives = ((f"https://files.grouplens.org/datasets/movielens/{name}.zip", checksum),)
+    named = {"titles": "u.item|movies.dat|movies.csv", "archives": archives}
+    return Source(f"MovieLens {description}", layout, counts or COUNTS[name], (file,), scale, **named)
 
 
 def _jester(description, counts, *parts):
@@ -83,59 +82,32 @@ def _monti(description, scale, ratings):
 
 _CSV = Delimited(",", None, "userId", "movieId", time="timestamp")
 _ML_1M = "ratings.dat|ratings.csv|ratings.csv.gz"
-_DOUBLE_COLON = Delimited(*layouts.DOUBLE_COLON)
+_DOUBLE_COLON, _ML_1M_LAYOUT = (kind(*layouts.DOUBLE_COLON) for kind in (Delimited, layouts.MovieLens1M))
 
-SOURCES = {
-    "ml-100k": _movielens(
-        "ml-100k",
-        "md5:0e33842e24a9c977be4e0107933c0723",
-        "100K: 943 users, 1998",
-        Delimited("\t"),
-        COUNTS["ml-100k"],
-        "u.data",
-        (1, 5),
-    ),
-    "ml-latest-small": _movielens(
-        "ml-latest-small",
+_MOVIELENS = {  # checksum, description and layout; what is not as of most: counts, file, scale
+    "ml-100k": ("md5:0e33842e24a9c977be4e0107933c0723", "100K: 943 users, 1998", Delimited("\t")),
+    "ml-latest-small": (
         "sha256:696d65a3dfceac7c45750ad32df2c259311949efec81f0f144fdfb91ebc9e436",
         "latest small: 610 users, September 2018",
         _CSV,
-        (610, 9_724, 100_836),
     ),
-    "ml-1m": _movielens(
-        "ml-1m",
-        "md5:c4d9eecfca2ab87c1945afe126590906",
-        "1M: 6,040 users, 2003",
-        layouts.MovieLens1M(*layouts.DOUBLE_COLON),
-        COUNTS["ml-1m"],
-        _ML_1M,
-        (1, 5),
-    ),
-    "ml-10m": _movielens(
-        "ml-10m",
-        "md5:ce571fd55effeba0271552578f2648bd",
-        "10M: 69,878 users, 2009",
-        _DOUBLE_COLON,
-        COUNTS["ml-10m"],
-        "ratings.dat",
-    ),
-    "ml-20m": _movielens(
-        "ml-20m", "md5:cd245b17a1ae2cc31bb14903e1204af3", "20M: 138,493 users, 2015", _CSV, COUNTS["ml-20m"]
-    ),
-    "ml-25m": _movielens(
-        "ml-25m",
-        "md5:6b51fb2759a8657d3bfcbfc42b592ada",
-        "25M: 162,541 users, 2019",
-        _CSV,
-        (162_541, 59_047, 25_000_095),
-    ),
-    "ml-32m": _movielens(
-        "ml-32m",
-        "md5:d472be332d4daa821edc399621853b57",
-        "32M: 200,948 users, 2024",
-        _CSV,
-        (200_948, 84_432, 32_000_204),
-    ),
+    "ml-1m": ("md5:c4d9eecfca2ab87c1945afe126590906", "1M: 6,040 users, 2003", _ML_1M_LAYOUT),
+    "ml-10m": ("md5:ce571fd55effeba0271552578f2648bd", "10M: 69,878 users, 2009", _DOUBLE_COLON),
+    "ml-20m": ("md5:cd245b17a1ae2cc31bb14903e1204af3", "20M: 138,493 users, 2015", _CSV),
+    "ml-25m": ("md5:6b51fb2759a8657d3bfcbfc42b592ada", "25M: 162,541 users, 2019", _CSV),
+    "ml-32m": ("md5:d472be332d4daa821edc399621853b57", "32M: 200,948 users, 2024", _CSV),
+}
+_OTHERWISE: dict[str, dict] = {
+    "ml-100k": {"file": "u.data", "scale": (1, 5)},
+    "ml-latest-small": {"counts": (610, 9_724, 100_836)},
+    "ml-1m": {"file": _ML_1M, "scale": (1, 5)},
+    "ml-10m": {"file": "ratings.dat"},
+    "ml-25m": {"counts": (162_541, 59_047, 25_000_095)},
+    "ml-32m": {"counts": (200_948, 84_432, 32_000_204)},
+}
+
+SOURCES = {
+    **{name: _movielens(name, *row, **_OTHERWISE.get(name, {})) for name, row in _MOVIELENS.items()},
     "jester": _jester("Jester dataset 1: 73,421 users, 100 jokes, 1999-2003", COUNTS["jester"], 1, 2, 3),
     "jester-1": _jester("Jester dataset 1, part 1: 24,983 users, 100 jokes", (24_983, 100, 1_810_455), 1),
     "douban": Source(
