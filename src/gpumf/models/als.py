@@ -12,7 +12,7 @@ from gpumf.models.estimator import Model
 from gpumf.models.factorization import Factorization, of_rated_items, solved_users
 from gpumf.models.initial import normal_factors
 from gpumf.models.once import Once
-from gpumf.models.updating import with_new
+from gpumf.models.partial_fit import with_new
 from gpumf.ratings import Ratings
 from gpumf.solvers.als_base import (
     ALSHyperparameters,

@@ -16,8 +16,8 @@ from gpumf.backends.cpu.rbm import expectations
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
 from gpumf.models.evaluation import UNBOUNDED
+from gpumf.models.partial_fit import with_new
 from gpumf.models.rbm_evaluation import ExpectationErrors, expectation_ranking
-from gpumf.models.updating import with_new
 from gpumf.ratings.damped import DAMPING, Damped, row_biases
 from gpumf.solvers import schedules
 from gpumf.solvers.rbm_batches import MAX_POSITIONS
