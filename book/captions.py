@@ -26,7 +26,6 @@ from gpumf_study import chapters, experiments, results
 from gpumf_study import figure_style as style
 
 ROOT = Path(__file__).resolve().parent.parent
-LIVE = "Measured on the machine that built this page."
 _KERNEL = re.compile(r"kernels/(\S+), lines (\d+) to \d+")
 _FACT = re.compile(r"<dc:(title|source)>([^<]*)<")
 _PICTURES = ("image/svg+xml", "image/png")
@@ -78,14 +77,11 @@ class Figures(SphinxTransform):
         """Make a figure of an output, with the words of a paragraph below it, and the paragraph's names."""
         facts = self.describe(bundle)
         source = facts.get("source", "")
-        if paragraph is None and not source.startswith("data/live/"):
+        if paragraph is None:
             return
         self.made += 1
-        caption = nodes.caption("", "", *(paragraph[0].children if paragraph else [nodes.Text(LIVE)]))
-        figure = nodes.figure("", ids=[f"figure-{self.made}"])
-        if paragraph is not None:
-            figure["ids"] += paragraph["ids"]
-            figure["names"] += paragraph["names"]
+        caption = nodes.caption("", "", *paragraph[0].children)
+        figure = nodes.figure("", ids=[f"figure-{self.made}", *paragraph["ids"]], names=paragraph["names"])
         for name in figure["ids"]:
             self.document.ids[name] = figure
         if source and (ROOT / source).is_file():
