@@ -2,13 +2,17 @@
 // rows of factors to shared memory, stages ahead of the products (products.cuh).
 #pragma once
 
+#if !defined(FACTORS) || !defined(IMPLICIT) || !defined(STAGE_ROWS) || !defined(WGMMA) || !defined(THROUGH_L1)
+#error "compile with -DFACTORS=f; -DIMPLICIT, -DWGMMA and -DTHROUGH_L1=0 or 1; -DSTAGE_ROWS=64, or 32 for less shared memory"
+#endif
+
+#if WGMMA
+#include "als/strips.cuh"
+#else
 #include "als/plan.cuh"
+#endif
 #include "common/segments.cuh"
 #include "common/async_mma.cuh"
-
-#if !defined(FACTORS) || !defined(IMPLICIT) || !defined(STAGE_ROWS)
-#error "compile with -DFACTORS=f, -DIMPLICIT=0 or 1, -DSTAGE_ROWS=64, or 32 for less shared memory"
-#endif
 
 // A block that has a multiprocessor for itself takes segments one after another, and fetches the next one's ratings and
 // factors while it solves: no other block would meanwhile.
@@ -22,9 +26,9 @@ constexpr int STAGE = WARPS == 1 ? 32 : STAGE_ROWS;  // ratings fetched together
 #if __CUDA_ARCH__ < 800 && defined(__CUDA_ARCH__)  // copies are not asynchronous
 constexpr int AHEAD = 1;
 #else
-constexpr int AHEAD = PERSISTENT ? 3 : 1;
+constexpr int AHEAD = BLOCKED ? 3 : 1;
 #endif
-constexpr int STAGES = AHEAD + 2;
+constexpr int STAGES = AHEAD + 2 + WGMMA;  // products with WGMMA go on for a stage longer
 constexpr int CHUNKS = PADDED / 8;  // of 16 bytes, in a row of factors
 constexpr int ROW_LANES = CHUNKS <= 2 ? 2 : CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32;
 constexpr int ROWS = THREADS / ROW_LANES;              // copied at a time
@@ -33,7 +37,6 @@ constexpr int READS = (STAGE + THREADS - 1) / THREADS;
 
 // A thread's sums, in quads as the tensor cores distribute them: the lane's share of the warp's 16 x 16 tiles, two of
 // 16 x 8 each; then of F_S^T r, 16 x 8 of which two columns are used.
-constexpr int QUADS = PLAN.quads;
 using Sums = float[QUADS][4];
 using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
 
@@ -44,12 +47,27 @@ constexpr int OTHER_REGISTERS = WARPS == 1 ? 48 : TILES == 12 ? 56 : 64;
 #else
 constexpr int OTHER_REGISTERS = 64;
 #endif
-constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + 16 * IMPLICIT;
+constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + 16 * (IMPLICIT && !WGMMA);
 constexpr int BLOCKS = REGISTERS * THREADS * TEAMS < 65536 ? 65536 / (REGISTERS * THREADS * TEAMS) : 1;
 
 // Shared memory of a team.
 
+#if WGMMA
+using Stage = half_bits[WIDTH / BLOCK_ROWS][STAGE][BLOCK_ROWS];  // chunks permuted: eight rows in different banks
+#else
 using Stage = half_bits[STAGE][PADDED + 8];  // eight rows in different banks
+#endif
+// Eight numbers of a row.
+__device__ __forceinline__ half_bits* chunk_of(Stage& stage, unsigned row, unsigned chunk) {
+#if WGMMA
+    return &stage[chunk / 8][row][(chunk % 8 ^ row % 8) * 8];
+#else
+    return &stage[row][chunk * 8];
+#endif
+}
+__device__ __forceinline__ const half_bits* chunk_of(const Stage& stage, unsigned row, unsigned chunk) {
+    return chunk_of(const_cast<Stage&>(stage), row, chunk);
+}
 struct Ratings {  // of a stage
     half_bits right[2][STAGE];  // the right side's values in FP16, and their rounding errors
 #if IMPLICIT
@@ -62,9 +80,9 @@ struct __align__(16) Buffers {
     Ratings ratings[STAGES + 1];  // one more: written while a slow warp still reads its last stage
 };
 struct Solver {
-    float direction[PADDED];
-    float right[PADDED];
-    float parts[PARTS][PADDED];  // of a product, see part_of
+    float direction[WIDTH];
+    float right[WIDTH];
+    float parts[PARTS][WIDTH];  // of a product, see part_of
     float sums[2][WARPS];
 };
 union __align__(16) OneAfterTheOther {
@@ -89,22 +107,28 @@ struct Team {
     Work& work;
     bool& last;
     int thread, warp, lane;
+#if !WGMMA
     int origins[2];  // see `origin`
-
-    __device__ static Team here() {
-        extern __shared__ __align__(16) float shared[];
-        __shared__ bool last[TEAMS];
-        const int team = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
-        // Read from lane 0, so that the compiler knows it to be uniform in the warp.
-        const int warp = __shfl_sync(0xffffffffu, thread / 32, 0);
-        return {reinterpret_cast<Work*>(shared)[team], last[team],           thread, warp,
-                (int)threadIdx.x % 32,                 {origin(warp, false), origin(warp, true)}};
-    }
 
     // The 16 factors that are number t of the warp's body.
     template <int t>
     __device__ int row() const {
         return t + origins[t >= FIRST];
+    }
+#endif
+
+    __device__ static Team here() {
+        extern __shared__ __align__(WGMMA ? 1024 : 16) float shared[];
+        __shared__ bool last[TEAMS];
+        const int team = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
+        // Read from lane 0, so that the compiler knows it to be uniform in the warp.
+        const int warp = __shfl_sync(0xffffffffu, thread / 32, 0);
+        Work& work = reinterpret_cast<Work*>(shared)[team];
+#if WGMMA
+        return {work, last[team], thread, warp, (int)threadIdx.x % 32};
+#else
+        return {work, last[team], thread, warp, (int)threadIdx.x % 32, {origin(warp, false), origin(warp, true)}};
+#endif
     }
 
     __device__ static int index() { return blockIdx.x * TEAMS + threadIdx.x / THREADS; }
@@ -232,13 +256,13 @@ struct Pipeline {
 #pragma unroll
             for (int k = 0; k < COPIES; ++k) columns[k] = ratings(s).columns[first + k];
             auto copy_row = [&](int k, bool valid) {
-                copy_async(stage(s)[first + k] + chunk * 8, from + columns[k] * (long long)(2 * PADDED), valid);
+                copy_async<THROUGH_L1>(chunk_of(stage(s), first + k, chunk), from + columns[k] * (long long)(2 * PADDED), valid);
             };
             if (first + COPIES <= left) {
 #pragma unroll
                 for (int k = 0; k < COPIES; ++k) copy_row(k, true);
             } else {
-                const int padded = (left + 15) / 16 * 16;  // to whole products, with zeros
+                const int padded = max((left + 15) / 16, 1) * 16;  // to whole products, with zeros
 #pragma unroll
                 for (int k = 0; k < COPIES; ++k)
                     if (first + k < padded) copy_row(k, first + k < left);
@@ -247,8 +271,36 @@ struct Pipeline {
         copy_commit();
     }
 
+#if WGMMA
+    // Zeros behind the factors, which no copy writes.
+    __device__ void clear_padding() {
+        for (int row = team.thread; row < STAGES * STAGE; row += THREADS)
+            for (int chunk = CHUNKS; chunk < WIDTH / 8; ++chunk)
+                *reinterpret_cast<uint4*>(chunk_of(stage(row / STAGE), row % STAGE, chunk)) = {};
+    }
+
+    // What this thread has copied of stage s, times the roots of the weights.
+    __device__ void weight(int s) {
+#if IMPLICIT
+        const int chunk = team.thread % ROW_LANES, first = team.thread / ROW_LANES * COPIES;
+        const int left = min(STAGE, this->left(s));
+#pragma unroll
+        for (int k = 0; k < COPIES; ++k) {
+            if (chunk >= CHUNKS || first + k >= left) break;
+            uint4& of_row = *reinterpret_cast<uint4*>(chunk_of(stage(s), first + k, chunk));
+            const unsigned root = ratings(s).roots[first + k] * 0x10001u;
+            of_row = {multiply_halves(of_row.x, root), multiply_halves(of_row.y, root), multiply_halves(of_row.z, root),
+                      multiply_halves(of_row.w, root)};
+        }
+#endif
+    }
+#endif
+
     // The first stages, before any is used.
     __device__ void start() {
+#if WGMMA
+        clear_padding();
+#endif
 #pragma unroll
         for (int s = 0; s <= AHEAD; ++s) {
             read(s);
@@ -266,6 +318,10 @@ struct Pipeline {
         store(s + AHEAD + 1);
         read(s + AHEAD + 2);
         copy_wait<AHEAD>();
+#if WGMMA
+        weight(s);
+        show_to_strips();
+#endif
         team.sync();
     }
 };

@@ -13,6 +13,19 @@
 constexpr int TILES = FACTORS > 208 ? 16 : (FACTORS + 15) / 16;
 constexpr int PADDED = TILES * 16;  // columns of a row of factors in half precision
 
+// A number as a type, for loops whose every round is compiled on its own.
+template <int n>
+struct Number {
+    static constexpr int value = n;
+};
+template <int n, int k = 0, class Use>
+__device__ __forceinline__ void for_each(Use use) {
+    if constexpr (k < n) {
+        use(Number<k>{});
+        for_each<n, k + 1>(use);
+    }
+}
+
 // 2^exponent.
 __device__ __forceinline__ float power_of_two(int exponent) { return __uint_as_float((unsigned)(127 + exponent) << 23); }
 // The least e >= -100 with x < 2^e, for x >= 0.

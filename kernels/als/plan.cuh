@@ -47,20 +47,8 @@ constexpr bool BLOCKED = TILES > 12;
 constexpr int FIRST = BLOCKED ? 4 : TILES;         // rows of a body's numbers that are in its warp's first group
 constexpr int OPERANDS = BLOCKED ? 8 : TILES;      // rows that a body's numbers have
 constexpr int PARTS = BLOCKED ? 5 : 2 * WARPS;     // of a product with a vector: sums over different tiles, to add up
+constexpr int WIDTH = PADDED;                      // of the vectors
 static_assert(!BLOCKED || WARPS == 8);
-
-// A number as a type, for loops whose every round is compiled on its own.
-template <int n>
-struct Number {
-    static constexpr int value = n;
-};
-template <int n, int k = 0, class Use>
-__device__ __forceinline__ void for_each(Use use) {
-    if constexpr (k < n) {
-        use(Number<k>{});
-        for_each<n, k + 1>(use);
-    }
-}
 
 struct Plan {
     // Of each body of code, one a warp unless BLOCKED:
@@ -188,6 +176,7 @@ __device__ constexpr Plan make_plan() {
     return plan;
 }
 constexpr Plan PLAN = make_plan();
+constexpr int QUADS = PLAN.quads;
 
 __device__ constexpr int n_tiles(int body) { return PLAN.first[body + 1] - PLAN.first[body]; }
 // The 16 x 8 sums of a body's product of 16 factors with the ratings, behind those of its tiles.

@@ -2,7 +2,14 @@
 // the registers of a team, from the stages of gather.cuh.
 #pragma once
 
+#if WGMMA
+#include "als/strip_products.cuh"
+#else
 #include "als/gather.cuh"
+
+__device__ __forceinline__ void strips_commit() {}
+template <int left>
+__device__ __forceinline__ void strips_wait() {}
 
 // sums += the products of ratings k to k + 15 of a stage, for one warp's tiles.
 template <int body>
@@ -58,6 +65,13 @@ __device__ __forceinline__ void multiply(Number<body>, Sums& sums, const Stage& 
         if (has_ratings(team.warp)) for_each<OPERANDS>(times_ratings);
 }
 
+template <int body>
+__device__ __forceinline__ void clear_right(Number<body>, Sums& sums) {
+#pragma unroll
+    for (int q = 2 * n_tiles(body); q < QUADS; ++q) sums[q][0] = sums[q][1] = sums[q][2] = sums[q][3] = 0.0f;
+}
+#endif
+
 __device__ __forceinline__ void clear(float (&quad)[4]) { quad[0] = quad[1] = quad[2] = quad[3] = 0.0f; }
 
 __device__ __forceinline__ void clear(Sums& sums) {
@@ -84,17 +98,24 @@ __device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, con
         const Ratings& given = pipeline.ratings(s);
         const int here = min(STAGE, pipeline.left(s));
         as_warp(team.warp, [&](auto body) {
+            int k = 0;
 #pragma unroll 1  // operands of two rounds exceed the registers
-            for (int k = 0; k < here; k += 16) multiply(body, sums, stage, given, k, team);
+            do multiply(body, sums, stage, given, k, team);
+            while ((k += 16) < here);
         });
+        strips_commit();
+        strips_wait<1>();
     };
     if constexpr (PERSISTENT) {
         do use(pipeline.used);
-        while (pipeline.left(pipeline.used++) > STAGE);
+        while (__shfl_sync(0xffffffffu, pipeline.left(pipeline.used++), 0) > STAGE);
+        strips_wait<0>();
     } else {
-        const int n_stages = (segment.length + STAGE - 1) / STAGE;
+        // From lane 0, so that the compiler knows it to be uniform in the warp.
+        const int n_stages = __shfl_sync(0xffffffffu, (segment.length + STAGE - 1) / STAGE, 0);
         pipeline.start();
         for (int s = 0; s < n_stages; ++s) use(s);
+        strips_wait<0>();
         copy_wait<0>();
         team.sync();
     }
@@ -111,10 +132,4 @@ __device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, con
 #pragma unroll
             for (int q = first; q < first + 4 && q < QUADS; ++q) add(sums[q], __ldcg(&parts[part][q][team.thread]));
     return true;
-}
-
-template <int body>
-__device__ __forceinline__ void clear_right(Number<body>, Sums& sums) {
-#pragma unroll
-    for (int q = 2 * n_tiles(body); q < QUADS; ++q) clear(sums[q]);
 }

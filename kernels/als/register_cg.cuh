@@ -6,6 +6,8 @@
 
 #include "als/products.cuh"
 
+#if !WGMMA  // see strip_products.cuh
+
 // solver.right = F_S^T r, the part of one warp.
 template <int body>
 __device__ __forceinline__ void store_right(Number<body>, const Sums& sums, Solver& solver, const Team& team) {
@@ -80,6 +82,15 @@ __device__ __forceinline__ float multiply_vector(Number<body>, const Sums& sums,
     return square;
 }
 
+// The product that multiply_vector left in parts, number i.
+__device__ __forceinline__ float sum_parts(const Solver& solver, int i) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) sum += solver.parts[part][i];
+    return sum;
+}
+#endif
+
 // The sum over the team, the same bits on every thread: the sums of warps, a barrier, and their sum. scratch: unused
 // since the last barrier.
 __device__ __forceinline__ float sum_warp(float x, const Team& team, float (&scratch)[WARPS]) {
@@ -105,13 +116,13 @@ __device__ __forceinline__ float team_sum(float x, const Team& team, float (&scr
 __device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, float ridge, int steps, float tolerance) {
     Solver& solver = team.work.solver;
     const int i = team.thread;
-    for (int k = i; k < PARTS * PADDED; k += THREADS) (&solver.parts[0][0])[k] = 0.0f;  // some are never written
+    for (int k = i; k < PARTS * WIDTH; k += THREADS) (&solver.parts[0][0])[k] = 0.0f;  // some are never written
     as_warp(team.warp, [&](auto body) { store_right(body, sums, solver, team); });
     // The first product is A x, for the residual; each later one is a step. All vectors and sums are zero beyond the
     // factors.
     float p = x, residual = 0.0f, square = 0.0f, enough = 0.0f;
     for (int step = 0; step <= steps; ++step) {
-        if (i < PADDED) solver.direction[i] = p;
+        if (i < WIDTH) solver.direction[i] = p;
         team.sync();
         const float b = i < FACTORS ? solver.right[i] : 0.0f;
         float product = ridge * p * p;
@@ -119,10 +130,7 @@ __device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, fl
         product = sum_warp(step == 0 ? b * b : product, team, solver.sums[0]);
         team.sync();
         float q = ridge * p;
-        if (i < PADDED) {
-#pragma unroll
-            for (int part = 0; part < PARTS; ++part) q += solver.parts[part][i];
-        }
+        if (i < WIDTH) q += sum_parts(solver, i);
         product = sum_warps(product, solver.sums[0]);
         if (step == 0) {
             residual = b - q;

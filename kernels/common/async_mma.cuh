@@ -29,12 +29,17 @@ __device__ inline unsigned multiply_halves(unsigned a, unsigned b) {
     return product;
 }
 
-// Starts to copy 16 bytes from global to shared memory; zeros instead where `valid` is false.
+// Starts to copy 16 bytes from global to shared memory, through L1 or bypassing it; zeros instead where `valid` is
+// false. L1 holds what is on its way: where shared memory leaves it little, that limits how much can be.
+template <bool through_l1 = true>
 __device__ inline void copy_async(void* shared, const void* global, bool valid) {
 #if __CUDA_ARCH__ >= 800
     const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
     const int bytes = valid ? 16 : 0;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
+    if constexpr (through_l1)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
+    else
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
 #else
     *static_cast<int4*>(shared) = valid ? *static_cast<const int4*>(global) : int4{0, 0, 0, 0};
 #endif
@@ -114,4 +119,67 @@ __device__ inline void multiply_add(float (&sum)[4], const unsigned (&a)[4], uns
 #endif
 }
 
+#if WGMMA  // Hopper's own instructions, which need the target sm_90a
+
+// Makes this thread's writes to shared memory, its finished copies too, visible to multiply_strip after a barrier.
+__device__ inline void show_to_strips() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Before the first multiply_strip, and after other accesses to the sums.
+__device__ inline void strips_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+// Commits this warpgroup's products as a group.
+__device__ inline void strips_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits until at most `left` of this warpgroup's groups are pending.
+template <int left>
+__device__ inline void strips_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory");
+}
+
+// 16 rows of halves in shared memory, for multiply_strip: in blocks of 64 columns, so many bytes apart, a row of 128
+// bytes, its 16-byte chunks permuted so that eight rows are in different banks.
+struct StripOperand {
+    const half_bits* halves;
+    int to_block;
+
+    __device__ unsigned long long descriptor() const {
+        const unsigned from = (unsigned)__cvta_generic_to_shared(halves);
+        constexpr unsigned long long to_eight_rows = 1024 / 16, permuted = 1;
+        return from >> 4 | (unsigned long long)(to_block >> 4) << 16 | to_eight_rows << 32 | permuted << 62;
+    }
+};
+
+#define QUAD(q) "+f"(all[q][0]), "+f"(all[q][1]), "+f"(all[q][2]), "+f"(all[q][3])
+#define QUADS_8(q) QUAD(q), QUAD(q + 1), QUAD(q + 2), QUAD(q + 3), QUAD(q + 4), QUAD(q + 5), QUAD(q + 6), QUAD(q + 7)
+#define PLACES_64                                                                                                    \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+    "%24, %25, %26, %27, %28, %29, %30, %31"
+#define PLACES_128                                                                                                     \
+    PLACES_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
+              "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define PLACES_192                                                                                                     \
+    PLACES_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
+               "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+
+// all[first + ..] += left^T right for 64 columns and 64, 128 or 192, by a warpgroup: its warp w has rows 16 w to + 15 of the
+// sums, spread over the lanes as by multiply_add. It goes on behind the call; see strips_wait.
+template <int columns, int first, int n>
+__device__ inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const StripOperand& right) {
+    static_assert(columns == 64 || columns == 128 || columns == 192);
+    const unsigned long long a = left.descriptor(), b = right.descriptor();
+    if constexpr (columns == 64)
+        asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" PLACES_64 "}, %32, %33, 1, 1, 1, 1, 1;"
+                     : QUADS_8(first)
+                     : "l"(a), "l"(b));
+    else if constexpr (columns == 128)
+        asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" PLACES_128 "}, %64, %65, 1, 1, 1, 1, 1;"
+                     : QUADS_8(first), QUADS_8(first + 8)
+                     : "l"(a), "l"(b));
+    else
+        asm volatile("wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {" PLACES_192 "}, %96, %97, 1, 1, 1, 1, 1;"
+                     : QUADS_8(first), QUADS_8(first + 8), QUADS_8(first + 16)
+                     : "l"(a), "l"(b));
+}
+
+#endif
 #endif

@@ -14,6 +14,7 @@ inline unsigned multiply_halves(unsigned a, unsigned b) {
     return product(0) | product(16) << 16;
 }
 
+template <bool through_l1 = true>
 inline void copy_async(void* shared, const void* global, bool valid) {
     for (int k = 0; k < 4; ++k)
         static_cast<uint32_t*>(shared)[k] = valid ? static_cast<const uint32_t*>(global)[k] : 0;
@@ -65,3 +66,32 @@ inline void multiply_add(float (&sum)[4], const unsigned (&a)[4], unsigned b0, u
         }
     }
 }
+
+#if WGMMA
+inline void show_to_strips() {}
+inline void strips_begin() {}
+inline void strips_commit() {}
+template <int left>
+inline void strips_wait() {}
+
+struct StripOperand {
+    const half_bits* halves;
+    int to_block;
+
+    float at(int k, int column) const {
+        return from_half(halves[column / 64 * (to_block / 2) + k * 64 + (column % 64 / 8 ^ k % 8) * 8 + column % 8]);
+    }
+};
+
+template <int columns, int first, int n>
+inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const StripOperand& right) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    for (int k = 0; k < 16; ++k) {
+        const float of_row[2] = {left.at(k, warp * 16 + lane / 4), left.at(k, warp * 16 + lane / 4 + 8)};
+        for (int c = 0; c < columns / 4; ++c) {
+            const float of_column = right.at(k, c / 2 * 8 + lane % 4 * 2 + c % 2);
+            for (int h = 0; h < 2; ++h) all[first + c / 2][2 * h + c % 2] += of_row[h] * of_column;
+        }
+    }
+}
+#endif

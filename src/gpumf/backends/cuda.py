@@ -92,10 +92,10 @@ class Kernel:
             self.function.max_dynamic_shared_size_bytes = shared
 
 
-def _compiled(number, code, first):
+def _compiled(number, code, options, first):
     """A module of CuPy for a device, by its number, that has compiled when asked for its first kernel."""
     with cupy.cuda.Device(number), _cache_that_is_private():
-        module = cupy.RawModule(code=code, options=_OPTIONS)
+        module = cupy.RawModule(code=code, options=options)
         module.get_function(first)
         return module
 
@@ -300,7 +300,8 @@ class CudaDevice(Recorder):
         # CuPy keeps what it compiled by code and options, and the code has all that it includes. With the definitions
         # in it the options are always the same, for which CuPy asks the compiler once who it is.
         lines = [f"#define {key} {value}" for key, value in sorted(defines.items())]
-        key = cupy.cuda.runtime.getDevice(), "\n".join([*lines, sources.text(path)])
+        options = (*_OPTIONS, "-arch=sm_90a") if defines.get("WGMMA") else _OPTIONS
+        key = cupy.cuda.runtime.getDevice(), "\n".join([*lines, sources.text(path)]), options
         with _LOCK:
             if key not in self._modules:
                 first = next(iter(sources.kernels(path, **defines)))

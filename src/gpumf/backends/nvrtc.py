@@ -64,7 +64,7 @@ def resources(source, architecture, **defines):
     path = sources.path(source, defines)
     options = [
         "-std=c++17",
-        f"-arch=sm_{architecture}",
+        f"-arch=sm_{architecture}{'a' if defines.get('WGMMA') else ''}",
         "--ptxas-options=-v",
         "-default-device",  # NVRTC 13.2 asks for it where a lambda is in a lambda, 13.0 does not
         *(f"-D{key}={value}" for key, value in defines.items()),

@@ -17,6 +17,8 @@ from gpumf.solvers.chunks import Chunks
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
 _MAX_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
+_WGMMA_FACTORS = range(193, 257)
+"""For which Hopper's own products are faster than those that all GPUs have."""
 _SHORT = "als/short_rows.cu"
 _SHORT_LIMITS = 32, 64, 128  # ratings of rows that it solves, a kernel each
 FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved faster beside the others
@@ -37,14 +39,15 @@ def padded(factors):
     return 256 if factors > 208 else -(-factors // 16) * 16
 
 
-def _max_shared_bytes(factors, stage_rows, ahead=3):
+def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False):
     """Work of the source, at the most: stages of rows in half precision, the ratings of these and of one stage more.
 
     With more than 192 factors so many stages are copied `ahead`, and the solver has memory of its own.
     """
     width = padded(factors)
-    stages, others = (ahead + 2, 28 * width + 64) if width > 192 else (3, 0)
-    return stage_rows * (2 * stages * (width + 8) + 10 * (stages + 1)) + others
+    stages, vectors = (ahead + 2, 11 if wgmma else 7) if width > 192 else (3, 0)
+    stages, width, row = (stages + 1, *2 * [-(-width // 64) * 64]) if wgmma else (stages, width, width + 8)
+    return stage_rows * (2 * stages * row + 10 * (stages + 1)) + vectors * 4 * width + (64 if vectors else 0)
 
 
 def _max_short(factors):
@@ -135,19 +138,25 @@ class TensorCore(KernelSolver, ALSSolver):
     short : most ratings of a row that short_rows.cu solves; by default as many as pay
     systems : hyperparameters of models without `biases`, of the same shape, on the same ratings, that train together.
         Each has its own start: the problem's arrays are (systems, rows, factors), on the device, and trained in place
+    **defines : in the place of those of the source that `defines` would choose
     """
 
     source, entry = "als/tensor_core.cu", "tensor_core"
     versions: ClassVar = {"": Version("tensor cores", "black", "-D")}
     variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32], "BATCHED": range(2)}
+    variants |= {"WGMMA": range(2), "THROUGH_L1": range(2)}
     cg_steps, streams = 4, True
     _gathered = False  # whether what the next update of a side takes as fixed is there in half precision
 
     @staticmethod
     def defines(hyper):
-        has = backends.device(hyper.device).facts["shared_bytes_per_block"]
-        rows = next(rows for rows in (64, 32) if _max_shared_bytes(hyper.columns, rows) <= has or rows == 32)
-        return {"FACTORS": hyper.columns, "IMPLICIT": int(hyper.alpha is not None), "STAGE_ROWS": rows, "BATCHED": 0}
+        facts = backends.device(hyper.device).facts
+        has, wgmma = facts["shared_bytes_per_block"], facts.get("compute_capability") == "9.0"
+        wgmma = wgmma and hyper.columns in _WGMMA_FACTORS
+        rows = next(rows for rows in (64, 32) if _max_shared_bytes(hyper.columns, rows, 3, wgmma) <= has or rows == 32)
+        given = {"FACTORS": hyper.columns, "IMPLICIT": int(hyper.alpha is not None), "BATCHED": 0}
+        # With more factors shared memory leaves L1 little.
+        return {**given, "STAGE_ROWS": rows, "WGMMA": int(wgmma), "THROUGH_L1": int(hyper.columns <= 192)}
 
     @classmethod
     def system_bytes(cls, hyper, train):
@@ -167,12 +176,12 @@ class TensorCore(KernelSolver, ALSSolver):
             found.append((_SHORT, {"FACTORS": hyper.columns}))
         return [*found, (SEGMENTS, {}), *[(BIASES, {})] * hyper.biases]
 
-    def __init__(self, problem, longest=None, short=None, systems=None):
+    def __init__(self, problem, longest=None, short=None, systems=None, **defines):
         hyper, train, (user_factors, item_factors) = problem
         device = self._device = backends.device(hyper.device)
         implicit = hyper.alpha is not None
         names = "largest_ratings", "largest_factors", "round_factors", self.entry, *["gram"] * implicit
-        defines = self.defines(hyper) | {"BATCHED": int(systems is not None)}
+        defines = self.defines(hyper) | {"BATCHED": int(systems is not None)} | defines
         self._entry = {name: device.kernel(self.source, name, **defines) for name in names}
         shape = shape_of(device, self.source, **defines)
         self._block, self._teams, part_bytes = shape.block, shape.teams, shape.part_bytes
