@@ -11,15 +11,18 @@ from gpumf import backends
 from gpumf._util.progress import progress
 from gpumf.backends import sources
 from gpumf.models import ALS, RBM, SGD, ImplicitALS
+from gpumf.solvers.als_tensor_core import of_device
 
 
 def variants(factors: int) -> Iterator[tuple[str, dict]]:
     """(source, definitions) of all that is launched with so many factors, two columns more where there are biases."""
     for model in (ALS, ImplicitALS, RBM, SGD):
         model.solver_classes()  # declares its sources
+    facts = backends.device().facts
     for source, defines in sources.variants(FACTORS=[factors, factors + 2], HIDDEN=[], LEVELS=[]):
         columns = factors + 2 * (defines.get("BIASES", 0) > 0)
-        if defines.get("FACTORS", columns) == columns:
+        chosen = {"FACTORS": columns, **of_device(facts, columns)}
+        if all(defines.get(key, value) == value for key, value in chosen.items()):
             yield source, defines
 
 

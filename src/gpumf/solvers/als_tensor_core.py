@@ -50,6 +50,12 @@ def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False):
     return stage_rows * (2 * stages * row + 10 * (stages + 1)) + vectors * 4 * width + (64 if vectors else 0)
 
 
+def of_device(facts, factors):
+    """The definitions that depend on the GPU and the factors: with more of these shared memory leaves L1 little."""
+    wgmma = facts.get("compute_capability") == "9.0" and factors in _WGMMA_FACTORS
+    return {"WGMMA": int(wgmma), "THROUGH_L1": int(factors <= 192)}
+
+
 def _max_short(factors):
     """Ratings of a row up to which short_rows.cu takes less time than tensor_core.cu."""
     return 128 if factors > 64 else 0
@@ -150,13 +156,17 @@ class TensorCore(KernelSolver, ALSSolver):
 
     @staticmethod
     def defines(hyper):
-        facts = backends.device(hyper.device).facts
-        has, wgmma = facts["shared_bytes_per_block"], facts.get("compute_capability") == "9.0"
-        wgmma = wgmma and hyper.columns in _WGMMA_FACTORS
-        rows = next(rows for rows in (64, 32) if _max_shared_bytes(hyper.columns, rows, 3, wgmma) <= has or rows == 32)
-        given = {"FACTORS": hyper.columns, "IMPLICIT": int(hyper.alpha is not None), "BATCHED": 0}
-        # With more factors shared memory leaves L1 little.
-        return {**given, "STAGE_ROWS": rows, "WGMMA": int(wgmma), "THROUGH_L1": int(hyper.columns <= 192)}
+        facts, f = backends.device(hyper.device).facts, hyper.columns
+        has, by_device = facts["shared_bytes_per_block"], of_device(facts, f)
+        fits = (
+            rows for rows in (64, 32) if _max_shared_bytes(f, rows, wgmma=by_device["WGMMA"]) <= has or rows == 32
+        )
+        return {
+            "FACTORS": f,
+            "IMPLICIT": int(hyper.alpha is not None),
+            "STAGE_ROWS": next(fits),
+            "BATCHED": 0,
+        } | by_device
 
     @classmethod
     def system_bytes(cls, hyper, train):

@@ -51,7 +51,6 @@ def plan(factors):
 def pipeline(factors):
     """Of tensor_core.cu (ratings of a stage, stages copied ahead of the one in use, threads of a team, teams)."""
     numbers, path = np.empty(4, np.int32), _SOURCE.with_name("pipeline.cu")
-    backends.device("emulator").kernel(path, "pipeline", FACTORS=factors, IMPLICIT=0, BATCHED=0, STAGE_ROWS=64)(
-        1, 1, numbers=numbers
-    )
+    defines = {"FACTORS": factors, "IMPLICIT": 0, "BATCHED": 0, "STAGE_ROWS": 64, "WGMMA": 0, "THROUGH_L1": 1}
+    backends.device("emulator").kernel(path, "pipeline", **defines)(1, 1, numbers=numbers)
     return tuple(numbers.tolist())

@@ -1,0 +1,132 @@
+"""An iteration of ALS by the versions of its fastest kernel, from step to step, and by numbers of factors.
+
+All versions of a model alternate in one process, each in a training of its own. The roofline bound is that of
+`gpumf_study.experiments._limits`: every byte read and written once.
+"""
+
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import ALS, ImplicitALS, backends
+from gpumf.solvers.als_tensor_core import TensorCore
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import _limits, identity, kernels_unavailable, load_ratings
+
+# As parts of the solver, see `TensorCore`.
+VERSIONS = {
+    "all rows alike": {"short": 0, "WGMMA": 0, "THROUGH_L1": 1},
+    "short rows apart": {"WGMMA": 0, "THROUGH_L1": 1},
+    "bypassing L1": {"WGMMA": 0, "THROUGH_L1": 0},
+    "wgmma": {"WGMMA": 1, "THROUGH_L1": 0},
+}
+_HU = {"regularization": 0.1, "alpha": 2.0, "unobserved_weight": 1.0, "regularization_exponent": 0.0}
+
+PROFILES = {
+    "quick": {"data": "ml-100k-synthetic", "most": 3000, "factors": [8], "implicit_factors": [], "repeats": 2},
+    "full": {
+        "data": "netflix-synthetic",
+        "most": None,
+        "factors": [64, 100, 128, 200, 256],
+        "implicit_factors": [64, 128],
+        "repeats": 10,
+    },
+}
+PROFILES["smoke"] = PROFILES["quick"]
+
+why_unavailable = kernels_unavailable
+
+
+def run(data, most, factors, implicit_factors, repeats):
+    """Time every version that this device runs.
+
+    Parameters
+    ----------
+    data : name of a data set; where it has an official test set, the others of its ratings are used
+    most : of these, the first so many, or None for all
+    factors, implicit_factors : list of int, of ALS and of ImplicitALS
+    repeats : int, iterations of each version
+
+    Returns
+    -------
+    DataFrame with a row a time: variant is the version, x_step 'iteration', or 'users' or 'items' of later ones;
+    x_limit_seconds (the roofline bound)
+    """
+    name = "cuda" if backends.available() else "emulator"
+    device, shared = backends.device(name), {"solver": "tensor_core", "device": name}
+    models = [ALS(f, 0.05, biases=False, clip=False, **shared) for f in factors]
+    models += [ImplicitALS(f, **_HU, **shared) for f in implicit_factors]
+    pairs = [(model, version) for model in models for version in _versions(model, device)]
+    device.compile_ahead([(TensorCore.source, _defines(*pair)) for pair in pairs])
+    units, ceilings = ("tensor_core", _limits.ceilings(name)) if name == "cuda" else ("", _limits.ceilings("cpu"))
+    ratings = load_ratings(data)
+    train = ratings if ratings.test_mask is None else ratings.official_split()[0]
+    if most is not None:
+        train = train.select(range(min(most, train.nnz)))
+    rows = []
+    for model in tqdm(models, desc=f"als_ladder {ratings.name}", leave=False):
+        implicit, sides = model.alpha is not None, (train.n_users, train.n_items)
+        work = {
+            step: _limits.side_update(*shape, train.nnz, model.factors, model.cg_steps, implicit)
+            for step, shape in zip(("users", "items"), (sides, sides[::-1]), strict=True)
+        }
+        work["iteration"] = tuple(map(sum, zip(*work.values(), strict=True)))
+        limits = {step: _limits.limit_seconds(*least, ceilings, units) for step, least in work.items()}
+        for version, repeat, step, seconds in _timings(model, train, device, repeats):
+            rows.append((type(model).__name__, model.factors, version, repeat, step, seconds, limits[step]))
+    columns = ["model", "factors", "variant", "repeat", "x_step", "seconds", "x_limit_seconds"]
+    frame = pd.DataFrame(rows, columns=columns).assign(data=train.name, task="step", phase="train", **shared)
+    frame["x_nnz"], frame.attrs["datasets"] = train.nnz, [identity(ratings)]
+    return frame
+
+
+def _versions(model, device):
+    """Those that a device runs: wgmma is Hopper's, up to 128 and from 193 factors; some solve no row apart."""
+    for version, parts in VERSIONS.items():
+        if parts["WGMMA"] and (device.facts.get("compute_capability") != "9.0" or 128 < model.factors <= 192):
+            continue
+        if parts.get("short") != 0 or (model.alpha is None and model.factors > 64):
+            yield version
+
+
+def _defines(model, version):
+    chosen = {key: value for key, value in VERSIONS[version].items() if key.isupper()}
+    return TensorCore.defines(model.hyperparameters) | chosen
+
+
+def _timings(model, train, device, repeats):
+    """Yield (version, repeat, step, seconds), of iterations first."""
+    solvers = {version: model.make_solver(train, **VERSIONS[version]) for version in _versions(model, device)}
+    for solver in solvers.values():
+        solver.epoch(0)
+    steps = [("iteration",)] * repeats + [("users", "items")] * repeats
+    for number, of_round in enumerate(steps):
+        for version, solver in solvers.items():
+            for step in of_round:
+                work = {"iteration": lambda of: of.epoch(0), "users": lambda of: of.solve_users()}
+                given = work.get(step, lambda of: of.solve_items())
+                yield version, number % repeats, step, device.time(lambda of=solver, do=given: do(of), 1, 0)[0]
+
+
+def summary(frame):
+    """Return by model, factors and version the median seconds of an iteration, the bound's, and the share."""
+    rows = frame[frame.x_step == "iteration"]
+    table = rows.groupby(["model", "factors", "variant"], sort=False)[["seconds", "x_limit_seconds"]].median()
+    return table.assign(share=table.x_limit_seconds / table.seconds)
+
+
+def figure(frame):
+    """Draw milliseconds of an iteration of ALS by version and numbers of factors, and % of the roofline bound."""
+    table = summary(frame).xs("ALS", level="model")
+    factors = list(dict.fromkeys(table.index.get_level_values("factors")))
+    figure, (axes,) = style.panels(columns=len(factors), height=2.6)
+    for axis, f in zip(axes, factors, strict=True):
+        rows = table.loc[f][::-1]
+        axis.barh(rows.index, 1e3 * rows.seconds, 0.7, color=style.COLOURS["green"])
+        for place, row in enumerate(rows.itertuples()):
+            axis.annotate(f" {1e3 * row.seconds:.3g} ms, {100 * row.share:.2g} %", (0, place), va="center", size=9)
+        axis.set(xlabel="ms an iteration", title=f"{f} factors", yticks=rows.index if f == factors[0] else [])
+        axis.grid(axis="y", visible=False)
+    return figure
+
+
+CLAIMS = []
