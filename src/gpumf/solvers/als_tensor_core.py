@@ -17,7 +17,7 @@ from gpumf.solvers.chunks import Chunks
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
 _MAX_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
-_WGMMA_FACTORS = range(193, 257)
+_WGMMA_FACTORS = range(0)
 """For which Hopper's own products are faster than those that all GPUs have."""
 _SHORT = "als/short_rows.cu"
 _SHORT_LIMITS = 32, 64, 128  # ratings of rows that it solves, a kernel each
@@ -51,9 +51,9 @@ def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False):
 
 
 def of_device(facts, factors):
-    """The definitions that depend on the GPU and the factors: with more of these shared memory leaves L1 little."""
+    """The definitions of the source that depend on the GPU and the number of factors."""
     wgmma = facts.get("compute_capability") == "9.0" and factors in _WGMMA_FACTORS
-    return {"WGMMA": int(wgmma), "THROUGH_L1": int(factors <= 192)}
+    return {"WGMMA": int(wgmma), "THROUGH_L1": 1}
 
 
 def _max_short(factors):

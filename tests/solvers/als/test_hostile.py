@@ -197,11 +197,15 @@ def test_tensor_core_fits_every_architecture(host, of_architecture):
 
 
 @pytest.mark.parametrize("factors", [100, *slow(192, 193, 209, 256)])
-@pytest.mark.parametrize(("rows", "capability"), [(64, "8.0"), (32, "8.0"), (64, "9.0")])
-def test_the_shared_memory_of_tensor_core_is_what_the_launcher_takes_it_for(host, factors, rows, capability):
-    of_device = als_tensor_core.of_device({"compute_capability": capability}, factors)
-    shape = shape_of(host, "als/tensor_core.cu", FACTORS=factors, IMPLICIT=1, STAGE_ROWS=rows, BATCHED=0, **of_device)
-    taken = als_tensor_core._max_shared_bytes(factors, rows, wgmma=of_device["WGMMA"])
+@pytest.mark.parametrize(("rows", "wgmma"), [(64, 0), (32, 0), (64, 1)])
+def test_the_shared_memory_of_tensor_core_is_what_the_launcher_takes_it_for(host, factors, rows, wgmma):
+    defines = {"FACTORS": factors, "IMPLICIT": 1, "STAGE_ROWS": rows, "BATCHED": 0, "WGMMA": wgmma, "THROUGH_L1": 1}
+    if wgmma and factors == 192:
+        pytest.skip("there is no such plan")
+    shape, taken = (
+        shape_of(host, "als/tensor_core.cu", **defines),
+        als_tensor_core._max_shared_bytes(factors, rows, wgmma=wgmma),
+    )
     assert shape.teams * shape.team_bytes == taken
     assert shape.persistent == (factors > 192)
 
