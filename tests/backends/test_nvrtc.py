@@ -13,7 +13,7 @@ from support import KERNELS
 
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0], "HIDDEN": [128], "LEVELS": [5]}
-VERSIONS |= {"STAGE_ROWS": [64]}
+VERSIONS |= {"STAGE_ROWS": [64], "WGMMA": [0], "THROUGH_L1": [1]}
 
 pytestmark = pytest.mark.skipif(nvrtc.why_unavailable() is not None, reason=str(nvrtc.why_unavailable()))
 
