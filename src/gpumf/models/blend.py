@@ -8,7 +8,7 @@ import numpy as np
 
 from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import flag, integer
-from gpumf.models import rbm, sgd  # noqa: F401 - with them `load` knows all models
+from gpumf.models import bayesian, rbm, sgd  # noqa: F401 - with them `load` knows all models
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
 from gpumf.models.fold_in import Folding
