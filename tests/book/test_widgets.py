@@ -141,7 +141,7 @@ def test_schemes_sets_and_axes_are_chosen(page, made):
     drawn = host.locator("path[data-scheme]")
     main = [line["name"] for line in next(iter(data["sets"].values())) if line["main"]]
     assert drawn.evaluate_all("nodes => nodes.map(node => node.dataset.scheme)") == main
-    host.locator("select").nth(0).select_option(label="ml-100k")
+    host.locator("select").nth(0).select_option(label="MovieLens 100K")
     ended = [line for line in data["sets"]["MovieLens 100K"] if line["main"] and line["errors"][-1]]
     best = min(ended, key=lambda line: line["errors"][-1])
     assert f"{best['name']}: RMSE {best['errors'][-1]:.4f}" in says(page, "convergence")
