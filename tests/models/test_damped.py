@@ -156,7 +156,7 @@ def test_the_penalty_is_by_singular_values():
     unit = table.subtract(*train.damped[:2])
     left = np.zeros((train.n_users, train.n_items))
     left[train.users, train.items] = train.standardized(train.mean, *train.damped[:2], unit).values
-    table._width = 1.0
+    table.width = 1.0
     x = np.random.default_rng(0).standard_normal(train.n_items).astype(np.float32)
     product, width = table.products(0, x, False), 4.0
     np.testing.assert_allclose(product * width / unit, left @ x, rtol=1e-4, atol=1e-4)
@@ -178,3 +178,20 @@ def test_a_device_finds_the_same_damped_biases(host):
     there = Damped.of(Table(DeviceRatings.of(train, backends.device("emulator"))))
     for ours, theirs in zip(train.damped, there, strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [ALS, SGD])
+def test_where_nothing_stands_out_of_the_noise_the_biases_alone_predict(kind):
+    """Ratings of biases and noise, whose logarithm is normal: a few of them are far from all others."""
+    rng, train = np.random.default_rng(0), structured(noise=0.3)
+    of_user, of_item = rng.normal(0, 0.5, train.n_users), rng.normal(0, 0.5, train.n_items)
+    values = np.exp(of_user[train.users] + of_item[train.items] + rng.normal(0, 1.5, train.nnz))
+    noise = Ratings(train.users, train.items, values, train.n_users, train.n_items)
+    model = kind(4, device="cpu").fit(noise, 200)
+    user_biases, item_biases, unit, penalty = noise.damped
+    assert penalty > 2 * train.damped.penalty
+    expected = noise.mean + user_biases[noise.users] + item_biases[noise.items]
+    np.testing.assert_allclose(
+        model.predict(noise.users, noise.items), np.clip(expected, *noise.bounds), atol=1e-3 * unit
+    )
+    assert np.isfinite(model.similar_items(0, 3)[1]).all() and len(model.recommend(0, 3)[0]) == 3

@@ -19,22 +19,22 @@ class Parts:
     def __init__(self, comm, ratings, facts):
         ratings = ratings.on_host()
         self._comm, self._sides, self._nnz = comm, (ratings.users, ratings.items), facts.nnz
-        self._width = width_of(facts)
-        self._left = (ratings.values - np.float64(facts.mean)) / self._width
+        self.width = width_of(facts)
+        self._left = (ratings.values - np.float64(facts.mean)) / self.width
         self.counts = facts.user_counts, facts.item_counts
 
     def biases(self, side, fixed):
         """The damped biases of a side, float32, given those of the other."""
-        sums = self._sums(side, self._left - (fixed / np.float64(self._width))[self._sides[1 - side]])
-        return (self._width * sums / (self.counts[side] + DAMPING[side])).astype(np.float32)
+        sums = self._sums(side, self._left - (fixed / np.float64(self.width))[self._sides[1 - side]])
+        return (self.width * sums / (self.counts[side] + DAMPING[side])).astype(np.float32)
 
     def subtract(self, *biases):
         """Leave Z in the place of the ratings; its root mean square."""
         for side, of in zip(self._sides, biases, strict=True):
-            self._left -= (of / np.float64(self._width))[side]
+            self._left -= (of / np.float64(self.width))[side]
         square = np.array([self._left @ self._left])
         self._comm.all_reduce(square)
-        return self._width * float(np.sqrt(square[0] / self._nnz))
+        return self.width * float(np.sqrt(square[0] / self._nnz))
 
     def products(self, side, vector, signs):
         """The product of Z, or for side 1 of its transpose, with a vector, float64; with random signs, or without."""

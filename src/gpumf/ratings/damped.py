@@ -14,6 +14,7 @@ DAMPING = 5.0, 3.0
 STRENGTH = 0.9
 """Of `Damped.penalty`, chosen on data sets of which each was left out in turn: experiments/gpumf/defaults.py."""
 
+_ALIKE = 0.99  # of the largest singular value, from which that of noise is as large
 _SWEEPS = 5  # with more, errors on held-out ratings of the sets of the study change by less than 0.05 %
 _STEPS = 8  # of Lanczos: singular values within 2 %
 _BLOCK, _MAX_BLOCKS = 256, 1024  # CUDA threads, and blocks of them that add up values
@@ -31,7 +32,8 @@ class Damped(NamedTuple):
         noise out of the factors and lets signal in. Factors are zero where lambda exceeds the largest singular value
         of Z, and fit noise where it is far below that of noise: about m, the mean over all ratings of
         sqrt(n_u) + sqrt(n_i), the numbers of ratings of their users and items. It is STRENGTH m, and less where Z
-        stands out of the noise: times the largest singular value of Z with random signs, over that of Z
+        stands out of the noise: times the largest singular value of Z with random signs, over that of Z. Where these
+        are alike there is nothing to learn that the biases do not have, and it is at least the sum of both
     """
 
     user_biases: Any
@@ -52,7 +54,7 @@ class Damped(NamedTuple):
             for side in (1, 0):
                 biases[side] = table.biases(side, biases[1 - side])
         unit = table.subtract(*biases) or 1.0
-        signal, noise = (_largest_singular_value(table, signs) for signs in (False, True))
+        signal, noise = (_largest_singular_value(table, signs) * table.width / unit for signs in (False, True))
         return cls(*biases, unit, _penalty_of(*table.counts, signal, noise))
 
 
@@ -60,13 +62,14 @@ class Table:
     """Ratings as `Damped` asks for them. Of two sides, users are 0 and items 1.
 
     counts : the ratings of each user, and of each item
+    width : the unit of `products`
     """
 
     def __init__(self, train):
         self._rows, self._mean, self._device = (train.by_user, train.by_item), train.mean, train.device
         if self._device:  # where every launch takes the offsets from
             self._rows = [replace(rows, indptr=self._device.array(rows.indptr)) for rows in self._rows]
-        self._width = width_of(train)
+        self.width = width_of(train)
         self.counts = train.user_counts, train.item_counts
 
     def biases(self, side, fixed):
@@ -76,10 +79,10 @@ class Table:
     def subtract(self, *biases):
         """Leave Z in the place of the ratings; its root mean square."""
         self._rows = [
-            rows.standardized(self._mean, *of, self._width, self._device)
+            rows.standardized(self._mean, *of, self.width, self._device)
             for rows, of in zip(self._rows, (biases, biases[::-1]), strict=True)
         ]
-        return self._width * float(np.sqrt(mean_of(self._rows[0].values, self._device, squared=True)))
+        return self.width * float(np.sqrt(mean_of(self._rows[0].values, self._device, squared=True)))
 
     def products(self, side, vector, signs):
         """The product of Z, or for side 1 of its transpose, with a vector, float64; with random signs, or without."""
@@ -94,7 +97,8 @@ def width_of(train):
 def _penalty_of(user_counts, item_counts, signal, noise):
     """`Damped.penalty`, given the largest singular values of Z, and of Z with random signs."""
     mean_roots = sum((of.astype(np.float64) ** 1.5).sum() / max(of.sum(), 1) for of in (user_counts, item_counts))
-    return float(STRENGTH * mean_roots * (min(noise / signal, 1.0) if signal > 0 else 1.0))
+    penalty = STRENGTH * mean_roots * (min(noise / signal, 1.0) if signal > 0 else 1.0)
+    return float(penalty if noise < _ALIKE * signal else max(penalty, noise + signal))
 
 
 def _largest_singular_value(table, signs):
