@@ -47,7 +47,7 @@ constexpr int OTHER_REGISTERS = WARPS == 1 ? 48 : TILES == 12 ? 56 : 64;
 #else
 constexpr int OTHER_REGISTERS = 64;
 #endif
-constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + 16 * (IMPLICIT && !WGMMA);
+constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + 16 * IMPLICIT;
 constexpr int BLOCKS = REGISTERS * THREADS * TEAMS < 65536 ? 65536 / (REGISTERS * THREADS * TEAMS) : 1;
 
 // Shared memory of a team.
@@ -271,36 +271,8 @@ struct Pipeline {
         copy_commit();
     }
 
-#if WGMMA
-    // Zeros behind the factors, which no copy writes.
-    __device__ void clear_padding() {
-        for (int row = team.thread; row < STAGES * STAGE; row += THREADS)
-            for (int chunk = CHUNKS; chunk < WIDTH / 8; ++chunk)
-                *reinterpret_cast<uint4*>(chunk_of(stage(row / STAGE), row % STAGE, chunk)) = {};
-    }
-
-    // What this thread has copied of stage s, times the roots of the weights.
-    __device__ void weight(int s) {
-#if IMPLICIT
-        const int chunk = team.thread % ROW_LANES, first = team.thread / ROW_LANES * COPIES;
-        const int left = min(STAGE, this->left(s));
-#pragma unroll
-        for (int k = 0; k < COPIES; ++k) {
-            if (chunk >= CHUNKS || first + k >= left) break;
-            uint4& of_row = *reinterpret_cast<uint4*>(chunk_of(stage(s), first + k, chunk));
-            const unsigned root = ratings(s).roots[first + k] * 0x10001u;
-            of_row = {multiply_halves(of_row.x, root), multiply_halves(of_row.y, root), multiply_halves(of_row.z, root),
-                      multiply_halves(of_row.w, root)};
-        }
-#endif
-    }
-#endif
-
     // The first stages, before any is used.
     __device__ void start() {
-#if WGMMA
-        clear_padding();
-#endif
 #pragma unroll
         for (int s = 0; s <= AHEAD; ++s) {
             read(s);
@@ -319,7 +291,6 @@ struct Pipeline {
         read(s + AHEAD + 2);
         copy_wait<AHEAD>();
 #if WGMMA
-        weight(s);
         show_to_strips();
 #endif
         team.sync();

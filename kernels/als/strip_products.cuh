@@ -3,12 +3,11 @@
 
 #include "als/gather.cuh"
 
-// Calls use(Number<h>{}, the 16 factors) for the one or two products with the ratings that a warp has.
+// Calls use(Number<h>{}, the 16 factors) for the two products with the ratings that a warp has.
 template <class Use>
 __device__ __forceinline__ void for_rights(const Team& team, Use use) {
-    if (TILES >= WARPS || team.warp < TILES) use(Number<OF_BLOCKS>{}, team.warp);
-    if constexpr (TILES > WARPS)
-        if (TILES == 2 * WARPS || team.warp + WARPS < TILES) use(Number<OF_BLOCKS + 1>{}, team.warp + WARPS);
+    use(Number<OF_BLOCKS>{}, team.warp);
+    use(Number<OF_BLOCKS + 1>{}, team.warp + WARPS);
 }
 
 // sums += the products of ratings k to k + 15 of a stage, for a warpgroup's blocks; goes on behind the call.
@@ -16,7 +15,7 @@ __device__ __forceinline__ void multiply(Number<0>, Sums& sums, const Stage& sta
                                          const Team& team) {
     const int group = team.warp / 4;
     strips_begin();
-    for_each<INSTRUCTIONS>([&](auto number) {
+    for_each<2>([&](auto number) {
         constexpr int instruction = decltype(number)::value;
         const StripOperand left = {stage[row_of(group, instruction)][k], 0};
         const int first = column_of(group, instruction, 0), distance = column_of(group, instruction, 1) - first;
@@ -97,7 +96,7 @@ __device__ __forceinline__ void multiply_block(const Sums& sums, float (&by_row)
 __device__ __forceinline__ float multiply_vector(Number<0>, const Sums& sums, Solver& solver, const Team& team) {
     const int lane = team.lane, group = team.warp / 4, warp = team.warp % 4;
     float square = 0.0f;
-    for_each<INSTRUCTIONS>([&](auto number) {
+    for_each<2>([&](auto number) {
         constexpr int instruction = decltype(number)::value;
         const int row = row_of(group, instruction) * BLOCK_ROWS + warp * 16 + lane / 4;
         const float of_row[2] = {solver.direction[row], solver.direction[row + 8]};
@@ -124,8 +123,8 @@ __device__ __forceinline__ float multiply_vector(Number<0>, const Sums& sums, So
 __device__ __forceinline__ float sum_parts(const Solver& solver, int i) {
     float sum = solver.parts[0][i];
     // Of the last columns of blocks group 0 has one off the diagonal in the second to last alone, group 1 in the last.
-    for (int group = 0; group < WARPS / 4; ++group)
-        if (i / BLOCK_ROWS < STRIPS - 2 || (STRIPS == 2 ? i < BLOCK_ROWS : STRIPS == 4 && i / BLOCK_ROWS == 2 + group))
+    for (int group = 0; group < 2; ++group)
+        if (i / BLOCK_ROWS < 2 || i / BLOCK_ROWS == 2 + group)
 #pragma unroll
             for (int w = 0; w < 4; ++w) sum += solver.parts[1 + 4 * group + w][i];
     return sum;

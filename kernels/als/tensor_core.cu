@@ -24,6 +24,7 @@
 //     sums over lanes and warps follow. Where zero has a smaller residual than that solution, it starts from zero.
 //   - BATCHED, a grid has a layer for each of several systems, which share ratings and work lists and have factors and
 //     lambda of their own: models too small to fill a GPU train together, each with the bits that it has alone.
+//   - With WGMMA, on Hopper, products have both operands in shared memory and go on while warps copy (strips.cuh).
 //   - A block that has a multiprocessor for itself (from 193 factors on) takes segments one after another and fetches the
 //     next one's first stages while it solves.
 // The same bits in every run: no sum depends on the order in which teams arrive.
@@ -39,7 +40,11 @@
 //     all of the above                                    8.6   18.2   22.8   70.4   81.0
 //     columns of all copies loaded before the first       8.4   17.7   21.6   66.4   74.2
 //     rows of up to 128 ratings left to short_rows.cu       -   16.9   20.0   54.7   62.6
-//     % of roofline                                        59     47     39     31     30
+//     THROUGH_L1 0 with 64 factors, WGMMA with 256        8.3      -      -      -   56.4
+//     % of roofline                                        60     47     40     31     34
+//
+// Measured and not kept: WGMMA with 64, 100, 200 factors or implicit feedback (slower, 5 to 35 %) and 128 (3 % faster),
+// ratings fetched by asynchronous copies (slower), PERSISTENT blocks with 128 factors and fewer (slower).
 //
 // What is left: instructions. Two to four warps a scheduler wait for each other's conjugate gradient and copies; tensor
 // pipes are a third busy, shared memory three quarters at 100 factors, global memory a quarter.

@@ -161,17 +161,13 @@ struct StripOperand {
     PLACES_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
                "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 
-// all[first + ..] += left^T right for 64 columns and 64, 128 or 192, by a warpgroup: its warp w has rows 16 w to + 15 of the
+// all[first + ..] += left^T right for 64 columns and 128 or 192, by a warpgroup: its warp w has rows 16 w to + 15 of the
 // sums, spread over the lanes as by multiply_add. It goes on behind the call; see strips_wait.
 template <int columns, int first, int n>
 __device__ inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const StripOperand& right) {
-    static_assert(columns == 64 || columns == 128 || columns == 192);
+    static_assert(columns == 128 || columns == 192);
     const unsigned long long a = left.descriptor(), b = right.descriptor();
-    if constexpr (columns == 64)
-        asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" PLACES_64 "}, %32, %33, 1, 1, 1, 1, 1;"
-                     : QUADS_8(first)
-                     : "l"(a), "l"(b));
-    else if constexpr (columns == 128)
+    if constexpr (columns == 128)
         asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" PLACES_128 "}, %64, %65, 1, 1, 1, 1, 1;"
                      : QUADS_8(first), QUADS_8(first + 8)
                      : "l"(a), "l"(b));

@@ -14,6 +14,7 @@ from support import KERNELS
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0], "HIDDEN": [128], "LEVELS": [5]}
 VERSIONS |= {"STAGE_ROWS": [64], "WGMMA": [0], "THROUGH_L1": [1]}
+HOPPER = {"FACTORS": 256, "IMPLICIT": 0, "STAGE_ROWS": 64, "BATCHED": 0, "WGMMA": 1, "THROUGH_L1": 0}
 
 pytestmark = pytest.mark.skipif(nvrtc.why_unavailable() is not None, reason=str(nvrtc.why_unavailable()))
 
@@ -54,7 +55,7 @@ def test_every_kernel_compiles_for_every_architecture(frame):
 
 @pytest.mark.slow
 def test_every_version_compiles():
-    chosen = sources.variants(FACTORS=[100], HIDDEN=[100], LEVELS=[5])
+    chosen = [*sources.variants(FACTORS=[100], HIDDEN=[100], LEVELS=[5], WGMMA=[0]), ("als/tensor_core.cu", HOPPER)]
     variants = [(source, 90, defines) for source, defines in chosen]
     for (source, _, defines), kernels in zip(variants, nvrtc.resources_of(variants), strict=True):
         names = {kernel["kernel"] for kernel in kernels}
@@ -93,6 +94,10 @@ def test_no_fast_kernel_spills(frame):
     spilled = spilling(frame)
     assert spilled[spilled.row_rates != 1].empty
     assert (spilled.spill_store_bytes <= 80).all()  # a few words, as its header says
+
+
+def test_products_of_hopper_spill_nothing():
+    assert spilling(pd.DataFrame(nvrtc.resources("als/tensor_core.cu", 90, **HOPPER))).empty
 
 
 def test_a_spill_in_a_fast_kernel_is_seen():

@@ -21,7 +21,7 @@ def variants(factors: int) -> Iterator[tuple[str, dict]]:
     facts = backends.device().facts
     for source, defines in sources.variants(FACTORS=[factors, factors + 2], HIDDEN=[], LEVELS=[]):
         columns = factors + 2 * (defines.get("BIASES", 0) > 0)
-        chosen = {"FACTORS": columns, **of_device(facts, columns)}
+        chosen = {"FACTORS": columns, **of_device(facts, columns, defines.get("IMPLICIT"))}
         if all(defines.get(key, value) == value for key, value in chosen.items()):
             yield source, defines
 

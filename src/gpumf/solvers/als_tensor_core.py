@@ -17,8 +17,6 @@ from gpumf.solvers.chunks import Chunks
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
 _MAX_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
-_WGMMA_FACTORS = range(0)
-"""For which Hopper's own products are faster than those that all GPUs have."""
 _SHORT = "als/short_rows.cu"
 _SHORT_LIMITS = 32, 64, 128  # ratings of rows that it solves, a kernel each
 FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved faster beside the others
@@ -46,14 +44,17 @@ def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False):
     """
     width = padded(factors)
     stages, vectors = (ahead + 2, 11 if wgmma else 7) if width > 192 else (3, 0)
-    stages, width, row = (stages + 1, *2 * [-(-width // 64) * 64]) if wgmma else (stages, width, width + 8)
-    return stage_rows * (2 * stages * row + 10 * (stages + 1)) + vectors * 4 * width + (64 if vectors else 0)
+    stages, row, numbers = (stages + 1, width, 8) if wgmma else (stages, width + 8, 10)
+    return stage_rows * (2 * stages * row + numbers * (stages + 1)) + vectors * 4 * width + (64 if vectors else 0)
 
 
-def of_device(facts, factors):
-    """The definitions of the source that depend on the GPU and the number of factors."""
-    wgmma = facts.get("compute_capability") == "9.0" and factors in _WGMMA_FACTORS
-    return {"WGMMA": int(wgmma), "THROUGH_L1": 1}
+def of_device(facts, factors, implicit):
+    """The definitions of the source that pay on a GPU, measured by the experiment als_ladder: a dict.
+
+    Hopper's own products, and copies that bypass L1, are faster with some numbers of factors alone.
+    """
+    wgmma = facts.get("compute_capability") == "9.0" and factors > 208 and not implicit
+    return {"WGMMA": int(wgmma), "THROUGH_L1": int(factors > 64 and not wgmma)}
 
 
 def _max_short(factors):
@@ -157,7 +158,7 @@ class TensorCore(KernelSolver, ALSSolver):
     @staticmethod
     def defines(hyper):
         facts, f = backends.device(hyper.device).facts, hyper.columns
-        has, by_device = facts["shared_bytes_per_block"], of_device(facts, f)
+        has, by_device = facts["shared_bytes_per_block"], of_device(facts, f, hyper.alpha is not None)
         fits = (
             rows for rows in (64, 32) if _max_shared_bytes(f, rows, wgmma=by_device["WGMMA"]) <= has or rows == 32
         )

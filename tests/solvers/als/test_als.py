@@ -42,13 +42,12 @@ def test_tensor_core_half_sweep_with_many_factors(launcher, factors):
     als_case(launcher.name, "tensor_core", ratings, factors).assert_close(tolerance, HALF)
 
 
-@pytest.mark.parametrize(("factors", "alpha"), [(200, None), *slow((64, None), (100, 2.0), (256, None), (256, 2.0))])
-def test_products_of_hopper_give_the_same(launcher, factors, alpha):
+@pytest.mark.parametrize("factors", [256, *slow(209)])
+def test_products_of_hopper_give_the_same(launcher, factors):
     if launcher.facts.get("compute_capability", "9.0") != "9.0":
         pytest.skip("only compute capability 9.0 has them")
     ratings = ragged_ratings(n_users=5, n_items=500, longest=150, seed=factors)
-    options = {} if alpha is None else {"alpha": alpha, "regularization": 50.0}
-    case = als_case(launcher.name, "tensor_core", ratings, factors, **options)
+    case = als_case(launcher.name, "tensor_core", ratings, factors)
     case.parts = {"WGMMA": 1, "THROUGH_L1": 0, "longest": 64}  # rows of several segments
     first, again = case.run(HALF), case.run(HALF)
     assert all(map(np.array_equal, first, again))

@@ -80,9 +80,10 @@ def run(data, most, factors, implicit_factors, repeats):
 
 
 def _versions(model, device):
-    """Those that a device runs: wgmma is Hopper's, up to 128 and from 193 factors; some solve no row apart."""
+    """Those that a device runs: wgmma is Hopper's, with most factors; some solve no row apart."""
     for version, parts in VERSIONS.items():
-        if parts["WGMMA"] and (device.facts.get("compute_capability") != "9.0" or 128 < model.factors <= 192):
+        hopper = device.facts.get("compute_capability") == "9.0"
+        if parts["WGMMA"] and not (hopper and model.factors > 208 and model.alpha is None):
             continue
         if parts.get("short") != 0 or (model.alpha is None and model.factors > 64):
             yield version
