@@ -46,7 +46,8 @@ def write(path: str | PathLike, header: dict[str, Any], arrays: dict[str, np.nda
     header : dict of plain values
     arrays : dict name -> array
     """
-    path, text = path_of(path), json.dumps({"format": _FORMAT} | header)
+    # Their names: the checksums of a damaged archive do not tell that arrays are missing.
+    path, text = path_of(path), json.dumps({"format": _FORMAT, "arrays": sorted(arrays)} | header)
     write_arrays = write_tensors if path.suffix == _TENSORS else write_archive
     try:
         with replacing(path) as file:
@@ -86,6 +87,9 @@ def read(
     if not right:
         wanted = f"a {model}" if model else "one of a model of gpumf"
         raise ValueError(f"{path} holds a {found[1]} (format {found[0]}), not {wanted} (format {_FORMAT})")
+    with damage_of(path):
+        if differing := {*header.pop("arrays", arrays)} ^ {*arrays}:
+            raise ValueError(f"the arrays that it has and those that it names differ by {sorted(differing)}")
     return header, arrays
 
 

@@ -108,7 +108,8 @@ class DenseSystems:
             for chosen, width in of_side
         ]
         floats = _COPIES * sum(rows) * f + implicit * (5 * f * f + max(rows) * f)
-        asked, free = 4 * (floats + self._workers() * max(of_batches, default=0)), self._free_bytes()
+        at_once = min(self._workers(), len(of_batches))
+        asked, free = 4 * (floats + at_once * max(of_batches, default=0)), self._free_bytes()
         if asked > free:
             raise backends.out_of_memory(f"training with factors={self._hyper.factors}", asked, free)
 
