@@ -310,7 +310,7 @@ def _cut(costs, budget):
     return cuts
 
 
-class _Direct:
+class Direct:
     """A solver with the system of a row, or two copies of it, in a block's shared memory where they fit."""
 
     solver_source, entry = "als/cumf/direct.cu", "solve_direct"
@@ -344,7 +344,7 @@ class _Direct:
         return blocks, self._shape.direct_threads, self._shared, {"workspace": self._workspace}
 
 
-class CumfLu(_Direct, Cumf, ALSSolver):
+class CumfLu(Direct, Cumf, ALSSolver):
     """The phases as published, and a batched LU."""
 
     versions: ClassVar = {"": Version("cuMF, LU", "red", "-s")}
@@ -352,7 +352,7 @@ class CumfLu(_Direct, Cumf, ALSSolver):
     fused_bias = False
 
 
-class CumfCholesky(_Direct, Cumf, ALSSolver):
+class CumfCholesky(Direct, Cumf, ALSSolver):
     """Batched Cholesky."""
 
     versions: ClassVar = {"": Version("cuMF, Cholesky", "indigo", "-D")}

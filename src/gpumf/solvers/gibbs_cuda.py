@@ -8,18 +8,19 @@ import numpy as np
 from gpumf import backends
 from gpumf.backends import sources
 from gpumf.ratings.damped import mean_of
-from gpumf.solvers.als_base import ALSHyperparameters
-from gpumf.solvers.als_cumf import CumfCholesky
+from gpumf.solvers.als_base import ALSHyperparameters, ALSSolver
+from gpumf.solvers.als_cumf import Cumf, CumfCholesky, Direct
 from gpumf.solvers.base import Problem, Version
 from gpumf.solvers.gibbs import Gibbs
 
 sources.declare("als/cumf/draw.cu", FACTORS=range(1, CumfCholesky.max_factors + 1), IN_GLOBAL=range(2))
 
 
-class _Rows(CumfCholesky):
+class _Rows(Direct, Cumf, ALSSolver):
     """Draws rows where `CumfCholesky` solves them; options as there."""
 
     solver_source, entry = "als/cumf/draw.cu", "draw_rows"
+    copies = 1
 
     @classmethod
     def solver_defines(cls, hyper):
