@@ -117,16 +117,15 @@ def summary(frame):
 
 def figure(frame):
     """Draw milliseconds of an iteration of ALS by version and numbers of factors, and % of the roofline bound."""
-    table = summary(frame).xs("ALS", level="model")
-    factors = list(dict.fromkeys(table.index.get_level_values("factors")))
-    figure, (axes,) = style.panels(columns=len(factors), height=2.6)
-    for axis, f in zip(axes, factors, strict=True):
-        rows = table.loc[f][::-1]
-        axis.barh(rows.index, 1e3 * rows.seconds, 0.7, color=style.COLOURS["green"])
-        for place, row in enumerate(rows.itertuples()):
-            axis.annotate(f" {1e3 * row.seconds:.3g} ms, {100 * row.share:.2g} %", (0, place), va="center", size=9)
-        axis.set(xlabel="ms an iteration", title=f"{f} factors", yticks=rows.index if f == factors[0] else [])
-        axis.grid(axis="y", visible=False)
+    table = summary(frame).xs("ALS", level="model")[::-1]
+    figure, ((axis,),) = style.panels(height=1.2 + 0.28 * len(table))
+    place, seconds = range(len(table)), 1e3 * table.seconds
+    axis.barh(place, seconds, 0.7, color=style.COLOURS["green"])
+    for k, (time, share) in enumerate(zip(seconds, table.share, strict=True)):
+        axis.annotate(f" {time:.3g} ms, {100 * share:.2g} %", (time, k), va="center", size=9)
+    axis.set_yticks(place, [f"{f} factors, {version}" for f, version in table.index])
+    axis.set(xlabel="milliseconds of an iteration", xlim=(0, 1.3 * seconds.max()))
+    axis.grid(axis="y", visible=False)
     return figure
 
 
