@@ -16,18 +16,25 @@ from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf.search_seconds import LOOP
 
-# Of each search: data, strategy, settings, folds (1: the official split), factors.
+# Of the search of each data set: strategy, settings, folds (1: the official split), factors.
 PROFILES = {
-    "quick": {"searches": [["ml-100k-synthetic", "grid", 4, 2, 8]], "in_loop": 2, "epochs": 3, "repeats": 2},
+    "quick": {
+        "data": ["ml-100k-synthetic"],
+        "searches": [["grid", 4, 2, 8]],
+        "in_loop": 2,
+        "epochs": 3,
+        "repeats": 2,
+    },
     "full": {
-        "searches": [["ml-1m", "grid", 1000, 5, 32], ["netflix-synthetic", "halving", 100, 1, 100]], "in_loop": 10,
+        "data": ["ml-1m", "netflix-synthetic"],
+        "searches": [["grid", 1000, 5, 32], ["halving", 100, 1, 100]], "in_loop": 10,
         "epochs": 10, "repeats": 5,
     },
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"epochs": 1, "repeats": 1}
 
 
-def run(searches, in_loop, epochs, repeats):
+def run(data, searches, in_loop, epochs, repeats):
     """Time searches of the regularization of ALS, and loops over a few of their settings.
 
     Returns
@@ -37,18 +44,19 @@ def run(searches, in_loop, epochs, repeats):
         of the search differ
     """
     device, rows, identities = "cuda" if backends.available() else "cpu", [], []
-    for data, strategy, n, folds, factors in searches:
-        ratings = load_ratings(data)
+    for name, of_data in zip(data, searches, strict=False):
+        strategy, n, folds, factors = of_data[-4:]
+        ratings = load_ratings(name)
         identities.append(identity(ratings))
         model, grid = ALS(factors, device=device), {"regularization": np.geomspace(0.1, 10, n).tolist()}
         given = ratings, folds if folds > 1 else [ratings.official_split()]
         _searched(model, grid, *given, 1, strategy), _loop(model, grid, *given, 1, 1)
-        for repeat in tqdm(range(repeats), desc=f"search_gpu {data}", leave=False):
+        for repeat in tqdm(range(repeats), desc=f"search_gpu {name}", leave=False):
             found, seconds = _searched(model, grid, *given, epochs, strategy)
             alone, of_loop = _loop(model, grid, *given, epochs, in_loop)
             both = found.trials[found.trials.epochs == epochs].groupby("regularization").rmse.mean()
             known = alone.index.intersection(both.index)
-            shared = {"data": data, "factors": factors, "repeat": repeat, "x_folds": folds}
+            shared = {"data": name, "factors": factors, "repeat": repeat, "x_folds": folds}
             best = {"seconds": seconds, "value": found.best_score, "x_winner": str(found.best_parameters)}
             rows.append(shared | best | {"variant": strategy, "x_settings": n})
             of_fits = {"seconds": of_loop, "value": alone.min(), "x_winner": str({"regularization": alone.idxmin()})}
