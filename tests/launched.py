@@ -4,7 +4,7 @@ import pytest
 
 from gpumf import backends
 from gpumf.backends import sources
-from gpumf.models import als, rbm, sgd  # noqa: F401 - they declare their sources
+from gpumf.models import als, bayesian, rbm, sgd  # noqa: F401 - they declare their sources
 
 # Sizes, of which tests launch some.
 _SIZES = {"FACTORS", "HIDDEN", "LEVELS"}

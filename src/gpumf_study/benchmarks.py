@@ -328,7 +328,12 @@ ROWS = [
         over=_search("ImplicitALS", "halving"),
         cpu=True,
     ),
-    Benchmark("gibbs-netflix-100-s", "BayesianMF: 100 samples", NETFLIX, 64, "", "s", 5),
+    Benchmark(
+        *("gibbs-netflix-100-s", "BayesianMF: 100 samples", NETFLIX, 64, "gibbs_cuda", "s", 5),
+        measured=Stored(
+            "bayesian_seconds", "seconds", {"data": "netflix-synthetic", "repeat": [1, 2, 3, 4, 5], "phase": "train"}
+        ),
+    ),
     Benchmark(
         *("gibbs-ml1m-rmse", "BayesianMF: test RMSE, five folds", ML1M, 32, "gibbs", "RMSE", 0.840, 0.835),
         measured=_bayesian("ml-1m", "folds"),

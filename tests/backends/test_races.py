@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
 from gpumf.backends import sources
 from gpumf.models.initial import normal_factors, uniform_factors
 from gpumf.ratings import synthetic_device
@@ -90,8 +90,11 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         ALS(5, solver="tensor_core", device="emulator", biases=False).make_solver(longer, short=128).solve_users()
         for kernel in ("thesis_global", "thesis_hybrid", "thesis_shared"):
             ALS(5, solver=kernel, device="emulator", threads=256, biases=False).fit(train, 2, test)
-        for kernel in ("cumf_lu", "cumf_cholesky"):  # with a system that does not fit shared memory
-            model = ALS(10, solver=kernel, device="emulator", biases=False)
+        BayesianMF(5, device="emulator").fit(train, 1)
+        for model in (  # with a system that does not fit shared memory
+            *(ALS(10, solver=kernel, device="emulator", biases=False) for kernel in ("cumf_lu", "cumf_cholesky")),
+            BayesianMF(10, device="emulator"),
+        ):
             with monkeypatch.context() as small:
                 small.setitem(host.facts, "shared_bytes_per_block", 2000)
                 small.setattr(Cumf, "check", classmethod(lambda cls, hyper: None))  # which would refuse so little

@@ -10,8 +10,11 @@ from gpumf.backends.cpu import gibbs
 from gpumf.backends.cpu.reference import drawn_rows
 from gpumf.models import bayesian
 from gpumf.ratings import Ratings
+from gpumf.ratings.synthetic.numbers import normals
+from gpumf.solvers import gibbs_cuda
+from gpumf.solvers.base import Problem
 from gpumf.solvers.gibbs import drawn_prior, gammas
-from support import ragged_ratings
+from support import ragged_ratings, slow
 
 DRAWERS = ["numba"] if compile.why_unavailable() else ["numba", "native"]
 
@@ -64,6 +67,55 @@ def test_draws_have_the_mean_and_the_covariance_of_the_conditional(which):
         covariance = np.linalg.inv(prior[:, :5] + 0.6 * v.T @ v)
         np.testing.assert_allclose(mean[row], covariance @ (prior[:, 5] + 0.6 * v.T @ values), rtol=1e-3, atol=1e-3)
         np.testing.assert_allclose(roots[row] @ roots[row].T, covariance, atol=2e-3 * np.abs(covariance).max())
+
+
+def rows_on(launcher, train, factors, longest=25):
+    """The drawer of a device, whose work is poisoned."""
+    hyper = BayesianMF(factors, solver="gibbs_cuda", device=launcher.name).hyperparameters
+    start = (np.full((n, factors), np.nan, np.float32) for n in (train.n_users, train.n_items))
+    made = gibbs_cuda._Rows(Problem(gibbs_cuda.GibbsCuda._of_rows(hyper), train, tuple(start)), longest=longest)
+    for batch in (*made._users.batches, *made._items.batches):
+        batch.matrices[...] = batch.biases[...] = np.nan
+    return made
+
+
+@pytest.mark.parametrize("factors", [1, 16, 33, *slow(64, 100, 256)])
+def test_a_device_draws_rows_as_in_float64(launcher, factors):
+    rng, train = np.random.default_rng(factors), ragged_ratings(19, 150, 140, seed=2)
+    root = rng.normal(0, 1, (factors, factors + 2))
+    prior = np.column_stack([root @ root.T, rng.normal(0, 1, factors)]).astype(np.float32)
+    fixed, key = rng.normal(0, 0.5, (19, factors)).astype(np.float32), np.uint64(11)
+    made, deviation = rows_on(launcher, train, factors), np.float32(1.7**-0.5)
+    assert train.by_item.counts.min() == 0
+    made._p[...] = launcher.array(fixed)
+    scaled = launcher.array(prior * deviation**2)
+    made.draw(made._items, made._p, made._q, prior=scaled, deviation=float(deviation), key=key)
+    expected = drawn_rows(train.by_item, fixed, prior, normals(key, 150, factors), 1.7)
+    found = launcher.to_numpy(made._q)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    errors = train.values - (fixed[train.users].astype(np.float64) * found[train.items]).sum(axis=1)
+    squares = (train.values.astype(np.float64) ** 2).sum() + made.errors()
+    assert squares == pytest.approx((errors**2).sum(), rel=1e-4)
+    for factors_of, moments in ((fixed, made.moments(made._p)), (found, made.moments(made._q))):
+        for one, other in zip(moments, gibbs.moments(factors_of), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5 * np.abs(other).max())
+
+
+@pytest.mark.parametrize("share", [1.0, 0.0])
+def test_a_device_has_the_chain_of_the_cpu(launcher, monkeypatch, share):
+    """Samples that stay on the device, and those that do not."""
+    monkeypatch.setattr(bayesian, "_SHARE", share)
+    monkeypatch.setattr(bayesian, "_AT_A_TIME", 100)
+    train, test = ragged_ratings(60, 90, 70, seed=1).split(0.2)
+    ours, theirs = (BayesianMF(5, samples=6, device=device).fit(train, 7, test) for device in (launcher.name, "cpu"))
+    assert ours.solver == "gibbs_cuda" and theirs.solver == "gibbs"
+    for _ in range(2):
+        for one, other in zip(ours._learned, theirs._learned, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(ours.history[["rmse", "mae"]], theirs.history[["rmse", "mae"]], rtol=1e-4)
+        np.testing.assert_allclose(ours.fold_in(test).user_samples, theirs.fold_in(test).user_samples, atol=5e-3)
+        assert ours.recommend(3, 5)[0].tolist() == theirs.recommend(3, 5)[0].tolist()
+        ours.fit(train, 2, test, warm_start=True), theirs.fit(train, 2, test, warm_start=True)
 
 
 def test_priors_have_the_moments_of_their_distributions():
@@ -250,9 +302,3 @@ def test_wrong_parameters_are_told(monkeypatch, sets):
     monkeypatch.setattr(bayesian, "free_bytes", lambda: 1000)
     with pytest.raises(DeviceError, match=r"100 samples of 320 users and items takes 0\.000724 GiB"):
         BayesianMF(3).fit(sets[0])
-
-
-@pytest.mark.parametrize("device", ["cuda", "emulator"])
-def test_there_is_no_solver_but_on_the_cpu(device):
-    with pytest.raises((ValueError, DeviceError), match=r"gibbs .cpu.|CUDA|CuPy|compiler"):
-        BayesianMF(3, device=device)

@@ -19,9 +19,11 @@ from gpumf.models.fold_in import of_rated_items
 from gpumf.models.initial import normal_factors
 from gpumf.models.predictor import broadcast
 from gpumf.models.ranking import ranking_of
+from gpumf.ratings.damped import left_of_pairs, mean_of
 from gpumf.ratings.synthetic.numbers import normals
 from gpumf.solvers.base import MAX_FACTORS
 from gpumf.solvers.gibbs import Gibbs, GibbsHyperparameters
+from gpumf.solvers.gibbs_cuda import GibbsCuda
 
 if TYPE_CHECKING:
     from typing import Any, Self
@@ -31,11 +33,13 @@ if TYPE_CHECKING:
     from gpumf.ratings.convert import RatingsLike
 
 _DISCARDED = 5  # of so many epochs the first one is not kept: the chain has not reached its distribution
+_AT_A_TIME = 1 << 30  # bytes of samples that go from a device to the host
+_SHARE = 0.25  # of a device's free memory, for samples
 _START_DEVIATION = 0.1  # of the initial factors: priors that are narrow at first let strong signals in first
 
 
 class BayesianMF(Model):
-    """Bayesian matrix factorization, for predicting ratings with their uncertainty. Needs no tuning. On CPUs alone.
+    """Bayesian matrix factorization, for predicting ratings with their uncertainty. Needs no tuning.
 
     Ratings are standardized, z = (r - mean) / unit with their standard deviation as the unit. The model is
 
@@ -51,21 +55,23 @@ class BayesianMF(Model):
     Every epoch gives a sample of all factors. A prediction is the mean over samples; nothing is regularized by hand,
     and more epochs or factors do not overfit. `predict_with_std` also gives standard deviations. Of all epochs the
     first fifth is discarded, so that 100 epochs make 80 samples. The same seed gives the same model, whatever the
-    number of threads. Biases are factors too: none come first. For top-N lists take `ImplicitALS`.
+    number of threads, and on a GPU the same but for rounding, which grows from epoch to epoch. Biases are factors
+    too: none come first. For top-N lists take `ImplicitALS`.
 
     Predictions of users or items without training ratings come from their prior; such a user is recommended the items
     with the most training ratings first. A new user's factors (`fold_in`) are drawn given each sample of the items.
 
     Memory: samples take 4 bytes times `factors`, the number of samples, and that of users and items together: 100 MB
-    for 80 samples of 32 factors of MovieLens 1M. Training takes twice as much when it ends.
+    for 80 samples of 32 factors of MovieLens 1M. Training takes twice as much when it ends. On a GPU samples stay
+    there until then where they take at most a quarter of its free memory, and otherwise go to the host one by one.
 
     Parameters
     ----------
-    factors : int, 1 to 300
+    factors : int, 1 to 300, on a GPU to 256
     samples : int, how many are kept at most: the newest ones
     clip : bool, clip predictions to the rating scale, or where there is none to the range of the training ratings
     solver : a name of `BayesianMF.solvers()`
-    device : 'auto' or 'cpu'; there is no solver for others
+    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernels on the CPU, checked)
     threads : the most threads on which the methods of the model run, as of `ALS`
     seed : int, None draws one, of the initial factors and all draws
 
@@ -90,7 +96,7 @@ class BayesianMF(Model):
     """
 
     _hyperparameters = GibbsHyperparameters
-    _solvers: ClassVar = {"gibbs": Gibbs}
+    _solvers: ClassVar = {"gibbs": Gibbs, "gibbs_cuda": GibbsCuda}
     _arrays = "user_samples", "item_samples", "user_priors", "deviations"
     _remedy = "look for ratings that are far from all others"
     _scores_predict = False  # of rankings: they are sums over samples
@@ -119,6 +125,13 @@ class BayesianMF(Model):
     @property
     def _parameters(self):
         return super()._parameters | {name: getattr(self, name) for name in ("factors", "samples", "clip")}
+
+    def _fits(self, one):
+        return self.factors <= one.max_factors
+
+    @property
+    def _misfit(self):
+        return f", factors={self.factors}"
 
     @property
     def _bounds(self):
@@ -192,7 +205,8 @@ class BayesianMF(Model):
     _apart = _to_host  # a chain's samples do not change
 
     def _set_learned(self, arrays):
-        super()._set_learned(arrays.stacked() if isinstance(arrays, _Samples) else arrays)
+        there = None if self.device == "cpu" else backends.device(self.device)
+        super()._set_learned(arrays.stacked(there) if isinstance(arrays, _Samples) else arrays)
 
     def _shapes(self, users, items, found):
         samples, f = max(found[0][1:2], default=1), self.factors
@@ -288,20 +302,36 @@ class BayesianMF(Model):
 
 
 def _deviation(train):
-    return float(np.std(train.values, dtype=np.float64)) or 1.0
+    if train.device is None:
+        return float(np.std(train.values, dtype=np.float64)) or 1.0
+    zeros = (np.zeros(n, np.float32) for n in (train.n_users, train.n_items))
+    left = left_of_pairs(train.users, train.items, train.values, train.mean, *zeros, 1.0, device=train.device)
+    return float(np.sqrt(mean_of(left, train.device, squared=True))) or 1.0
 
 
 class _Samples(NamedTuple):
-    """What is kept of a chain, oldest first: of each sample user and item factors, users' prior and deviation."""
+    """What is kept of a chain, oldest first: of each sample user and item factors, users' prior and deviation.
+
+    All on the host, or all on a device.
+    """
 
     users: tuple
     items: tuple
     priors: tuple
     deviations: tuple
 
-    def stacked(self):
-        sides = (np.stack(side, axis=1) for side in self[:2])
-        return *sides, np.stack(self.priors), np.concatenate(self.deviations)
+    def stacked(self, device):
+        """What a model keeps, on the host."""
+        if device is None or isinstance(self.users[0], np.ndarray):
+            sides = (np.stack(side, axis=1) for side in self[:2])
+            return *sides, np.stack(self.priors), np.concatenate(self.deviations)
+        sides = tuple(np.empty((len(side[0]), len(side), side[0].shape[1]), np.float32) for side in self[:2])
+        for side, found in zip(self, sides, strict=False):  # a part at a time: memory for all twice is not needed
+            step = max(_AT_A_TIME // found[0].nbytes, 1)
+            for k in range(0, len(found), step):
+                found[k : k + step] = device.to_numpy(device.xp.stack([one[k : k + step] for one in side], axis=1))
+        priors, deviations = (np.stack(list(map(device.to_numpy, of))) for of in self[2:])
+        return *sides, priors, deviations.ravel()
 
 
 class _Chain:
@@ -315,15 +345,27 @@ class _Chain:
     """
 
     def __init__(self, model, validation, rows):
-        self._model, self._validation, self._finite = model, validation, FiniteCheck("cpu")
+        self._model, self._validation = model, validation and validation.on_host()
+        self._finite = FiniteCheck(model.device)
+        self._device = device = None if model.device == "cpu" else backends.device(model.device)
+        floats = model.samples * model.factors * (len(model._user_known) + len(model._item_counts))
+        self._there = device is not None and 4 * floats <= _SHARE * device.free_bytes()
         self._epoch = rows[-1]["epoch"] - 1 if rows else -1
         self._kept, self._predicted, self._sums = [], [], 0.0
         if rows:
             of_users, of_items, priors, deviations = model._learned
             self._kept = [
-                (of_users[:, s].copy(), of_items[:, s].copy(), priors[s], deviations[s : s + 1])
+                tuple(map(self._own, (of_users[:, s], of_items[:, s], priors[s], deviations[s : s + 1])))
                 for s in range(len(deviations) - 1)  # the newest is the first that `copies` is given
             ]
+
+    def _own(self, array):
+        """A copy of an array where samples are kept."""
+        if self._device is None:
+            return array.copy()
+        if not self._there:
+            return np.array(self._device.to_numpy(array))
+        return array.copy() if isinstance(array, self._device.xp.ndarray) else self._device.array(array)
 
     def copies(self, arrays):
         """`_Samples` with that of one more epoch, or None where it is not finite."""
@@ -331,7 +373,7 @@ class _Chain:
             return None
         self._epoch += 1
         most = min(self._epoch - self._epoch // _DISCARDED, self._model.samples)
-        self._kept = [*self._kept, tuple(array.copy() for array in found)][-max(most, 1) :]
+        self._kept = [*self._kept, tuple(map(self._own, found))][-max(most, 1) :]
         return _Samples(*map(tuple, zip(*self._kept, strict=True)))
 
     def errors(self, *_):
@@ -347,5 +389,6 @@ class _Chain:
 
     def _dots(self, sample):
         """p_u . q_i of the validation ratings, by a sample."""
-        of_users, of_items = (side[:, None] for side in sample[:2])
+        sides = sample[:2] if self._device is None else map(self._device.to_numpy, sample[:2])
+        of_users, of_items = (side[:, None] for side in sides)
         return products(self._validation.users, self._validation.items, of_users, of_items)[0]

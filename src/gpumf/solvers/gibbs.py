@@ -42,33 +42,39 @@ class Gibbs(Solver):
     def __init__(self, problem):
         hyper, self._train, start = problem
         self._p, self._q, self._prior, self._deviation = (array.copy() for array in start)
+        self._users, self._items = self._train.by_user, self._train.by_item
         self._draw, self._key = self.compile(hyper), splitmix64(np.uint64(hyper.seed))
 
     def epoch(self, number):
         with np.errstate(over="ignore"):
             streams = splitmix64(self._key + np.uint64(_STREAMS) * np.uint64(number) + np.arange(7, dtype=np.uint64))
         with threads.one_blas_thread():  # whose results may depend on its threads
-            self._prior = self._update(self._train.by_user, self._q, self._p, *streams[:3])
-            self._update(self._train.by_item, self._p, self._q, *streams[3:6])
-        self._draw_deviation(streams[6])
+            self._prior = self._update(self._users, self._q, self._p, *streams[:3])
+            self._update(self._items, self._p, self._q, *streams[3:6])
+        # Of Gamma(1 + n / 2, 1 + sum e^2 / 2), by its rate: the prior is one rating's weight.
+        (precision,) = gammas(np.array([1 + self._train.nnz / 2]), streams[6]) / (1 + self._squares() / 2)
+        self._deviation = np.array([precision**-0.5], np.float32)
 
     def arrays(self):
         return self._p, self._q, self._prior, self._deviation
 
-    def _update(self, rows, fixed, drawn, *streams):
+    def _update(self, side, fixed, drawn, *streams):
         """Draw the prior of a side's factors, which is returned, then the factors."""
-        prior = drawn_prior(*gibbs.moments(drawn), len(drawn), *streams[:2])
-        noise = normals(streams[2], *drawn.shape).astype(np.float32)
-        precision = 1 / float(self._deviation[0]) ** 2
-        self._draw(rows.indptr, rows.indices, rows.values, fixed, prior, noise, drawn, precision)
+        prior = drawn_prior(*self._moments(drawn), len(drawn), *streams[:2])
+        self._draw_rows(side, fixed, drawn, prior, streams[2])
         return prior
 
-    def _draw_deviation(self, stream):
-        """Precision a from Gamma(1 + n / 2, 1 + sum e^2 / 2), by its rate: that prior is one rating's weight."""
+    _moments = staticmethod(gibbs.moments)
+
+    def _draw_rows(self, rows, fixed, drawn, prior, stream):
+        noise = normals(stream, *drawn.shape).astype(np.float32)
+        precision = 1 / float(self._deviation[0]) ** 2
+        self._draw(rows.indptr, rows.indices, rows.values, fixed, prior, noise, drawn, precision)
+
+    def _squares(self):
+        """What the factors leave of the ratings: the sum of squares."""
         train, unbounded = self._train, np.float32(np.inf)
-        _, square = sum_errors(train.users, train.items, train.values, self._p, self._q, -unbounded, unbounded)
-        (precision,) = gammas(np.array([1 + train.nnz / 2]), stream) / (1 + square / 2)
-        self._deviation = np.array([precision**-0.5], np.float32)
+        return sum_errors(train.users, train.items, train.values, self._p, self._q, -unbounded, unbounded)[1]
 
 
 def drawn_prior(total, products, n, normal_stream, gamma_stream):

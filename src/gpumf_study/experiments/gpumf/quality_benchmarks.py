@@ -56,7 +56,7 @@ PROFILES = {
 PROFILES["quick"] = PROFILES["full"] | {"data": [NCF], "repeats": 1}
 
 
-def run(data, factors, grid, repeats):
+def run(data, factors, grid, repeats, device="cpu"):
     """Choose parameters on held-out training ratings, then train on all of them and judge on the test set.
 
     Parameters
@@ -65,6 +65,7 @@ def run(data, factors, grid, repeats):
     factors : dict of data set -> list of int, of what is judged
     grid : dict of data set -> factors with which parameters are chosen, lists of their values, and of epochs
     repeats : int; repeat k starts from seed k
+    device : of the models
 
     Returns
     -------
@@ -78,13 +79,13 @@ def run(data, factors, grid, repeats):
         identities.append(identity(ratings))
         ratings = _counted_once(ratings)
         train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.2, seed=0)
-        tuned = _tuned(name, train, **grid[name])
+        tuned = _tuned(name, train, device, **grid[name])
         rows += tuned
         best = max((row for row in tuned if row["metric"].startswith("ndcg")), key=lambda row: row["value"])
         chosen = {key.removeprefix("x_"): best[key] for key in best if key.startswith("x_")}
         rows += _judged(name, popularity(train), test, {"task": "test", "model": "popularity", "repeat": 0})
         for f, seed in tqdm(list(product(factors[name], range(repeats))), desc=f"quality {name}", leave=False):
-            model = ImplicitALS(f, **chosen, regularization_exponent=1.0, device="cpu", seed=seed)
+            model = ImplicitALS(f, **chosen, regularization_exponent=1.0, device=device, seed=seed)
             model.fit(train.select(np.arange(train.nnz)), best["epoch"])
             rows += _judged(name, model, test, _labels(model, "test", seed) | {"seconds": model.times.end_to_end})
     frame = pd.DataFrame(rows)
@@ -105,13 +106,13 @@ def _labels(model, task, seed):
     )
 
 
-def _tuned(name, train, factors, epochs, **grid):
+def _tuned(name, train, device, factors, epochs, **grid):
     """Rows of each setting after each number of epochs, judged on a part of the training set that it does not see."""
     known, held = train.leave_one_out(seed=0) if name == NCF else train.split(0.1, seed=0)
     rows = []
     for values in tqdm(list(product(*grid.values())), desc=f"tuning {name}", leave=False):
         model = ImplicitALS(
-            factors, **dict(zip(grid, values, strict=True)), regularization_exponent=1.0, device="cpu"
+            factors, **dict(zip(grid, values, strict=True)), regularization_exponent=1.0, device=device
         )
         for before, after in zip([0, *epochs[:-1]], epochs, strict=True):
             model.fit(known, after - before, warm_start=before > 0)

@@ -1,0 +1,58 @@
+"""Seconds in which BayesianMF draws its samples, on the fastest device of this machine, and the error they reach.
+
+`train` is what the epochs take; end to end is a fit from ratings in arrays to all samples in arrays of the host. The
+first fit of the process, repeat 0, also loads or compiles the kernels.
+"""
+
+from dataclasses import asdict, replace
+
+import pandas as pd
+from tqdm import tqdm
+
+from gpumf import BayesianMF
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import identity, load_ratings
+
+PROFILES = {
+    "full": {"data": "netflix-synthetic", "factors": 64, "epochs": 100, "repeats": 5},
+    "quick": {"data": "ml-1m", "factors": 32, "epochs": 100, "repeats": 2},
+    "smoke": {"data": "ml-100k-synthetic", "factors": 4, "epochs": 3, "repeats": 1},
+}
+
+
+def run(data, factors, epochs, repeats):
+    """Draw `epochs` samples of the official training set, or of nine tenths of the ratings, repeats + 1 times.
+
+    Returns
+    -------
+    DataFrame with a row a phase of each fit, with its seconds, and one with its test error
+    """
+    ratings, rows = load_ratings(data), []
+    train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.1, seed=0)
+    for repeat in tqdm(range(repeats + 1), desc=f"bayesian_seconds {ratings.name}", leave=False):
+        model = BayesianMF(factors, seed=repeat).fit(replace(train), epochs)
+        labels = {"solver": model.solver, "device": model.device, "repeat": repeat, "epoch": epochs}
+        rows += [labels | {"phase": phase, "seconds": seconds} for phase, seconds in asdict(model.times).items()]
+        rows.append(labels | {"metric": "rmse", "value": model.score(test)["rmse"]})
+    frame = pd.DataFrame(rows).assign(data=ratings.name, task="fit", model="BayesianMF", factors=factors)
+    frame.attrs["datasets"] = [identity(ratings)]
+    return frame
+
+
+def summary(frame):
+    """Return the median seconds of the phases of warm fits."""
+    return frame[(frame.repeat > 0) & frame.phase.notna()].groupby("phase", sort=False).seconds.median()
+
+
+def figure(frame):
+    """Draw the seconds of the phases of warm fits."""
+    seconds = summary(frame)
+    figure, ((axis,),) = style.panels(height=2.4)
+    axis.barh(seconds.index, seconds, color=style.COLOURS["blue"])
+    axis.bar_label(axis.containers[0], fmt="{:,.3g}")
+    axis.set(xlabel=f"seconds, BayesianMF, {frame.factors.iloc[0]} factors, {frame.epoch.iloc[0]} epochs")
+    axis.margins(x=0.15)
+    return figure
+
+
+CLAIMS = []

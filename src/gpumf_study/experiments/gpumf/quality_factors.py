@@ -1,0 +1,51 @@
+"""What many factors buy in top-N recommendations, on the fastest device of this machine, and their seconds.
+
+Benchmark, protocol and rows are those of `quality_benchmarks` for Gowalla. Parameters are chosen once, on training
+pairs that are held out.
+"""
+
+from gpumf_study import figure_style as style
+from gpumf_study.experiments.gpumf import quality_benchmarks
+
+_GRID = {"regularization": [0.002, 0.003, 0.004], "unobserved_weight": [0.01, 0.02]}
+PROFILES = {
+    "full": {
+        "data": "gowalla",
+        "factors": [256, 1024, 2048, 4096],
+        "grid": {"factors": 1024, **_GRID, "epochs": [4, 6, 8]},
+        "repeats": 3,
+    },
+    "smoke": {
+        "data": "ml-100k-synthetic",
+        "factors": [4, 8],
+        "grid": {"factors": 4, "regularization": [0.01, 0.1], "unobserved_weight": [0.1], "epochs": [1, 2]},
+        "repeats": 2,
+    },
+}
+PROFILES["quick"] = PROFILES["full"] | {"factors": [64, 128], "repeats": 1}
+PROFILES["quick"]["grid"] = PROFILES["full"]["grid"] | {"factors": 64, "epochs": [4, 6]}
+
+
+def run(data, factors, grid, repeats):
+    """Choose parameters with one number of factors, and judge them on the test set with each."""
+    return quality_benchmarks.run([data], {data: factors}, {data: grid}, repeats, device="auto")
+
+
+summary = quality_benchmarks.summary
+
+
+def figure(frame):
+    """Draw NDCG on the test set by the number of factors, means over the repeats, with the seconds of a fit."""
+    table = summary(frame).xs("ImplicitALS", level="model").droplevel("data")
+    figure, ((axis,),) = style.panels(height=3)
+    metric = next(name for name in table if name.startswith("ndcg"))
+    axis.plot(table.index, table[metric], "o-", color=style.COLOURS["blue"])
+    for f, row in table.iterrows():
+        axis.annotate(f"{row.seconds:.3g} s", (f, row[metric]), (0, 7), textcoords="offset points", ha="center")
+    axis.set_xscale("log", base=2)
+    axis.set(xlabel="factors", ylabel=f"test {metric.upper()}")
+    axis.margins(y=0.2)
+    return figure
+
+
+CLAIMS = []
