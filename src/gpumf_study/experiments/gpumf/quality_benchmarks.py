@@ -24,7 +24,13 @@ NCF = "ncf-ml-1m"
 _NAMES = {NCF: "NCF (MovieLens 1M)", "gowalla": "Gowalla"}
 
 GRID = {
-    NCF: {"factors": 192, "regularization": [0.005, 0.007, 0.01], "unobserved_weight": [0.1, 0.3], "epochs": [8, 12]},
+    NCF: {
+        "factors": 192,
+        "regularization": [0.007, 0.008, 0.009, 0.01, 0.012],
+        "unobserved_weight": [0.2, 0.3, 0.5],
+        "epochs": [8, 10, 12],
+        "draws": 2,
+    },
     "gowalla": {
         "factors": 128,
         "regularization": [0.003, 0.004],
@@ -63,7 +69,8 @@ def run(data, factors, grid, repeats, device="cpu"):
     ----------
     data : names of data sets
     factors : dict of data set -> list of int, of what is judged
-    grid : dict of data set -> factors with which parameters are chosen, lists of their values, and of epochs
+    grid : dict of data set -> factors with which parameters are chosen, lists of their values, and of epochs; and on
+        how many `draws` of held-out ratings, one by default, whose means count
     repeats : int; repeat k starts from seed k
     device : of the models
 
@@ -81,12 +88,14 @@ def run(data, factors, grid, repeats, device="cpu"):
         train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.2, seed=0)
         tuned = _tuned(name, train, device, **grid[name])
         rows += tuned
-        best = max((row for row in tuned if row["metric"].startswith("ndcg")), key=lambda row: row["value"])
-        chosen = {key.removeprefix("x_"): best[key] for key in best if key.startswith("x_")}
+        of_lists = pd.DataFrame(row for row in tuned if row["metric"].startswith("ndcg"))
+        names = [name for name in of_lists if name.startswith("x_")]
+        *values, epochs = of_lists.groupby([*names, "epoch"]).value.mean().idxmax()
+        chosen = dict(zip((name.removeprefix("x_") for name in names), values, strict=True))
         rows += _judged(name, popularity(train), test, {"task": "test", "model": "popularity", "repeat": 0})
         for f, seed in tqdm(list(product(factors[name], range(repeats))), desc=f"quality {name}", leave=False):
             model = ImplicitALS(f, **chosen, regularization_exponent=1.0, device=device, seed=seed)
-            model.fit(train.select(np.arange(train.nnz)), best["epoch"])
+            model.fit(train.select(np.arange(train.nnz)), epochs)
             rows += _judged(name, model, test, _labels(model, "test", seed) | {"seconds": model.times.end_to_end})
     frame = pd.DataFrame(rows)
     frame.attrs["datasets"] = identities
@@ -97,26 +106,24 @@ def _counted_once(ratings):
     return replace(ratings, values=np.ones(ratings.nnz, np.float32), scale=None)
 
 
-def _labels(model, task, seed):
+def _labels(model, task, k):
     names = "regularization", "unobserved_weight"
     given = {f"x_{name}": getattr(model, name) for name in names}
     labels = {"task": task, "model": "ImplicitALS", "solver": model.solver, "device": model.device}
-    return (
-        labels | {"factors": model.factors, "repeat": seed, "epoch": int(model.epoch), "phase": "end_to_end"} | given
-    )
+    return labels | {"factors": model.factors, "repeat": k, "epoch": int(model.epoch), "phase": "end_to_end"} | given
 
 
-def _tuned(name, train, device, factors, epochs, **grid):
-    """Rows of each setting after each number of epochs, judged on a part of the training set that it does not see."""
-    known, held = train.leave_one_out(seed=0) if name == NCF else train.split(0.1, seed=0)
+def _tuned(name, train, device, factors, epochs, draws=1, **grid):
+    """Rows of each setting after each number of epochs, judged on parts of the training set that it does not see."""
     rows = []
-    for values in tqdm(list(product(*grid.values())), desc=f"tuning {name}", leave=False):
+    for draw, *values in tqdm(list(product(range(draws), *grid.values())), desc=f"tuning {name}", leave=False):
+        known, held = train.leave_one_out(seed=draw) if name == NCF else train.split(0.1, seed=draw)
         model = ImplicitALS(
             factors, **dict(zip(grid, values, strict=True)), regularization_exponent=1.0, device=device
         )
         for before, after in zip([0, *epochs[:-1]], epochs, strict=True):
             model.fit(known, after - before, warm_start=before > 0)
-            labels = {"data": name} | _labels(model, "tune", 0)
+            labels = {"data": name} | _labels(model, "tune", draw)
             if name == NCF:
                 found = model.evaluate_sampled(held, 10, negatives=99)
                 measured = {"hr@10": found["hit_rate"], "ndcg@10": found["ndcg"]}
