@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from gpumf.solvers.gibbs import Gibbs, GibbsHyperparameters
 from gpumf.solvers.gibbs_cuda import GibbsCuda
 
 if TYPE_CHECKING:
-    from typing import Any, Self
+    from typing import Self
 
     from gpumf.models.ids import Ids
     from gpumf.models.solver_choice import Device
@@ -205,8 +205,7 @@ class BayesianMF(Model):
     _apart = _to_host  # a chain's samples do not change
 
     def _set_learned(self, arrays):
-        there = None if self.device == "cpu" else backends.device(self.device)
-        super()._set_learned(arrays.stacked(there) if isinstance(arrays, _Samples) else arrays)
+        super()._set_learned(arrays.stacked() if isinstance(arrays, _Samples) else arrays)
 
     def _shapes(self, users, items, found):
         samples, f = max(found[0][1:2], default=1), self.factors
@@ -312,25 +311,27 @@ def _deviation(train):
 class _Samples(NamedTuple):
     """What is kept of a chain, oldest first: of each sample user and item factors, users' prior and deviation.
 
-    All on the host, or all on a device.
+    device : where they all are; None for the host
     """
 
     users: tuple
     items: tuple
     priors: tuple
     deviations: tuple
+    device: Any
 
-    def stacked(self, device):
+    def stacked(self):
         """What a model keeps, on the host."""
-        if device is None or isinstance(self.users[0], np.ndarray):
+        if self.device is None:
             sides = (np.stack(side, axis=1) for side in self[:2])
             return *sides, np.stack(self.priors), np.concatenate(self.deviations)
         sides = tuple(np.empty((len(side[0]), len(side), side[0].shape[1]), np.float32) for side in self[:2])
         for side, found in zip(self, sides, strict=False):  # a part at a time: memory for all twice is not needed
             step = max(_AT_A_TIME // found[0].nbytes, 1)
             for k in range(0, len(found), step):
-                found[k : k + step] = device.to_numpy(device.xp.stack([one[k : k + step] for one in side], axis=1))
-        priors, deviations = (np.stack(list(map(device.to_numpy, of))) for of in self[2:])
+                part = self.device.xp.stack([one[k : k + step] for one in side], axis=1)
+                found[k : k + step] = self.device.to_numpy(part)
+        priors, deviations = (np.stack(list(map(self.device.to_numpy, of))) for of in self[2:4])
         return *sides, priors, deviations.ravel()
 
 
@@ -374,7 +375,7 @@ class _Chain:
         self._epoch += 1
         most = min(self._epoch - self._epoch // _DISCARDED, self._model.samples)
         self._kept = [*self._kept, tuple(map(self._own, found))][-max(most, 1) :]
-        return _Samples(*map(tuple, zip(*self._kept, strict=True)))
+        return _Samples(*map(tuple, zip(*self._kept, strict=True)), self._device if self._there else None)
 
     def errors(self, *_):
         """(rmse, mae) on the validation set of the mean over the samples that are kept."""

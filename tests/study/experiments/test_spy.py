@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 # features beside ratings, or search.
 APART = {"thread_scaling", "sgd_thread_scaling", "startup", "als_implicit_cpu"}
 APART |= {"peers_ml100k", "peers_sgd", "peers_als", "als_hugewiki", "als_streamed", "document_clustering"}
-APART |= {"further_features", "search_seconds", "als_then_sgd"}
+APART |= {"further_features", "search_seconds", "als_then_sgd", "bayesian_seconds"}
 
 
 def fits(name):
@@ -152,6 +152,7 @@ CHOOSING = {
     "sparsity",
     "speedups",
     "als_sgd_rbm",
+    "quality_ratings",
 }
 
 
@@ -192,7 +193,8 @@ def test_repeats_split_with_seeds_of_their_own(name):
 
 
 # Their rows are of baselines too, of workers, or of ratings that come after the training; their repeats are timings.
-BESIDE, TIMED = {"defaults", "several_gpus", "stale_rbm"}, {"fit_seconds", "implicit_seconds", "several_gpus"}
+BESIDE = {"defaults", "several_gpus", "stale_rbm", "quality_ratings"}
+TIMED = {"fit_seconds", "implicit_seconds", "several_gpus"}
 
 
 @pytest.mark.parametrize("name", TRAINING)

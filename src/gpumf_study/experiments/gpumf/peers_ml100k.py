@@ -140,7 +140,7 @@ def _trained(sets, job):
     train, judge = sets[fold]
     if step == "choice":
         train, judge = train.split(0.1, seed=fold)
-    train_of = _ours if program in (OURS, OURS_SMALL) else _surprise
+    train_of = _ours if program in (OURS, OURS_SMALL) else surprise_model
     predicted, seconds, wall = train_of(program, train, judge, seed, parameters)
     apart = np.clip(predicted, *train.scale) - judge.values
     errors = {"rmse": float(np.sqrt(np.mean(apart**2))), "mae": float(np.abs(apart).mean())}
@@ -158,7 +158,8 @@ def _ours(program, train, judge, seed, parameters):
     return model.predict(judge.users, judge.items), model.times.train, model.times.end_to_end - model.times.compile
 
 
-def _surprise(program, train, judge, seed, parameters):
+def surprise_model(program, train, judge, seed, parameters):
+    """Predictions of one of Surprise's programs, seconds of its training, and of all from columns to predictions."""
     import surprise
 
     started = time.perf_counter()
