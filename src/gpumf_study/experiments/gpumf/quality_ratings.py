@@ -26,8 +26,8 @@ FIXED = {
     "BayesianMF": {},
 }
 GRIDS = {
-    "ALS": {"factors": [16, 32], "regularization": [0.04, 0.05, 0.06]},
-    "SGD": {"factors": [64, 128], "regularization": [0.04, 0.05, 0.06]},
+    "ALS": {"factors": [16, 32], "regularization": [0.05, 0.06]},
+    "SGD": {"factors": [128], "regularization": [0.045, 0.05, 0.055]},
     "BayesianMF": {"factors": [32]},
     SVD: {"factors": [100], "regularization": [0.04, 0.06]},
 }
@@ -35,7 +35,7 @@ PROFILES = {
     "full": {
         "data": "ml-1m",
         "grids": GRIDS,
-        "epochs": {"ALS": [5, 10, 15], "SGD": [20, 30, 40, 50, 60], "BayesianMF": [100], SVD: [40]},
+        "epochs": {"ALS": [10, 15, 20], "SGD": [35, 40, 45, 50], "BayesianMF": [100], SVD: [30]},
         "repeats": 5,
     },
     "smoke": {
