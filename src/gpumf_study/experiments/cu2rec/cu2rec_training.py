@@ -94,39 +94,25 @@ def figure(frame):
 CLAIMS = [
     *(
         Claim(
-            f"cu2rec-speed-up-{what}",
-            "cu2rec",
-            "Speed-up",
+            f"cu2rec-speed-up-{what}", "cu2rec", "Speed-up",
             f"Speed-up in {of} over single-threaded SGD, to equal RMSE, 300 factors, MovieLens 20M (synthetic).",
-            10.0,
-            "ratio",
+            10.0, "ratio",
             {
-                "column": column,
-                "where": {"data": "ml-20m-synthetic", "factors": 300},
-                "over": {"solver": "ordered"},
-                "under": {"solver": "cu2rec"},
+                "column": column, "where": {"data": "ml-20m-synthetic", "factors": 300},
+                "over": {"solver": "ordered"}, "under": {"solver": "cu2rec"},
             },
-            near(10.0, 2.0),
-            "synthetic",
-            reached,
+            near(10.0, 2.0), "synthetic", reached,
         )
         for what, column, of in (("train", "train", "training time"), ("wall", "end_to_end", "end-to-end time"))
     ),
     Claim(
-        "cu2rec-rmse",
-        "cu2rec",
-        "RMSE",
+        "cu2rec-rmse", "cu2rec", "RMSE",
         "Test RMSE above that of shuffled SGD, as many updates, 300 factors, the worse of MovieLens 100K and 1M.",
         metric="difference",
         select={
-            "column": "value",
-            "where": {"data": ["ml-100k", "ml-1m"], "factors": 300},
-            "each": ["data"],
-            "across": "max",
-            "over": {"solver": "cu2rec"},
-            "under": {"solver": "ordered"},
+            "column": "value", "where": {"data": ["ml-100k", "ml-1m"], "factors": 300}, "each": ["data"],
+            "across": "max", "over": {"solver": "cu2rec"}, "under": {"solver": "ordered"},
         },
-        criterion=below(0.01),
-        table=sweep.last_epoch,
+        criterion=below(0.01), table=sweep.last_epoch,
     ),
-]
+]  # fmt: skip

@@ -62,38 +62,24 @@ def figure(frame):
 
 def _striding(name, data, percent, statement, evidence):
     return Claim(
-        f"cu2rec-striding-{name}",
-        "cu2rec",
-        "RMSE",
-        f"By how much the test RMSE is higher without striding, {statement}.",
-        percent,
-        "percent_more",
+        f"cu2rec-striding-{name}", "cu2rec", "RMSE",
+        f"By how much the test RMSE is higher without striding, {statement}.", percent, "percent_more",
         {"column": "value", "where": {"data": data}, "over": {"variant": NO_STRIDING}, "under": {"variant": GETS}},
-        near(percent, 1.5, no_effect=0.0),
-        evidence,
-        sweep.last_epoch,
-    )
+        near(percent, 1.5, no_effect=0.0), evidence, sweep.last_epoch,
+    )  # fmt: skip
 
 
 CLAIMS = [
     *(
         Claim(
-            f"cu2rec-early-bird-{what}",
-            "cu2rec",
-            "Early bird gets the gradient",
-            f"By how much {of} is longer where the early bird loses the gradient, median of three data sets.",
-            13.5,
+            f"cu2rec-early-bird-{what}", "cu2rec", "Early bird gets the gradient",
+            f"By how much {of} is longer where the early bird loses the gradient, median of three data sets.", 13.5,
             "percent_more",
             {
-                "column": "seconds",
-                "over": {"variant": LOSES},
-                "under": {"variant": GETS},
-                "each": ["data", "factors"],
-                "across": "median",
+                "column": "seconds", "over": {"variant": LOSES}, "under": {"variant": GETS},
+                "each": ["data", "factors"], "across": "median",
             },
-            near(13.5, 1.25, no_effect=0.0),
-            "synthetic",
-            table,
+            near(13.5, 1.25, no_effect=0.0), "synthetic", table,
         )
         for what, of, table in (
             ("train", "the time of an epoch", sweep.epoch_seconds),
@@ -102,4 +88,4 @@ CLAIMS = [
     ),
     _striding("ml-100k", "ml-100k", 2.5, "MovieLens 100K", "real"),
     _striding("netflix", "netflix-synthetic", 8.0, "Netflix (synthetic)", "synthetic"),
-]
+]  # fmt: skip

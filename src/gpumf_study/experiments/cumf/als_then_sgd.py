@@ -111,12 +111,8 @@ def figure(frame):
 
 CLAIMS = [
     Claim(
-        "cumf-als-then-sgd",
-        "cumf",
-        "Section 7",
+        "cumf-als-then-sgd", "cumf", "Section 7",
         "Share of the gain of training ALS again that SGD on the later ratings misses, two MovieLens data sets.",
-        metric="median",
-        select={"column": "value"},
-        table=kept,
+        metric="median", select={"column": "value"}, table=kept,
     )
-]
+]  # fmt: skip

@@ -165,30 +165,18 @@ def _over_bsgd(machine):
 CLAIMS = [
     *(
         Claim(
-            f"esgd-fig-5-{slug}",
-            "esgd",
-            "Figure 5",
+            f"esgd-fig-5-{slug}", "esgd", "Figure 5",
             f"Speed-up of an iteration with transfers over BSGD's fastest batch, Netflix (synthetic), on {machine}.",
-            12.5,
-            "ratio",
-            _over_bsgd(machine),
-            near(12.5, 2.0),
-            "synthetic",
-            iterations,
+            12.5, "ratio", _over_bsgd(machine), near(12.5, 2.0), "synthetic", iterations,
         )
         for slug, machine in (("whole", ALL), ("one-multiprocessor", ONE))
     ),
     *(
         Claim(
-            f"esgd-fig-5-{slug}-updates",
-            "esgd",
-            "Figure 5",
+            f"esgd-fig-5-{slug}-updates", "esgd", "Figure 5",
             f"Speed-up of updates alone over BSGD's fastest batch, Netflix (synthetic), on {machine}.",
-            metric="ratio",
-            select=_over_bsgd(machine),
-            evidence="synthetic",
-            table=updates,
+            metric="ratio", select=_over_bsgd(machine), evidence="synthetic", table=updates,
         )
         for slug, machine in (("whole", ALL), ("one-multiprocessor", ONE))
     ),
-]
+]  # fmt: skip

@@ -232,14 +232,8 @@ def figure(frame):
 
 CLAIMS = [
     Claim(
-        f"blend-ml100k-{metric}{suffix}",
-        "gpumf",
-        None,
-        f"Test {metric.upper()} {text}, MovieLens 100K, five folds.",
-        metric="median",
-        select={"column": column, "where": {"metric": metric}},
-        criterion=criterion,
-        table=gains,
+        f"blend-ml100k-{metric}{suffix}", "gpumf", None, f"Test {metric.upper()} {text}, MovieLens 100K, five folds.",
+        metric="median", select={"column": column, "where": {"metric": metric}}, criterion=criterion, table=gains,
     )
     for metric in METRICS
     for suffix, column, text, criterion in (
@@ -247,4 +241,4 @@ CLAIMS = [
         ("-gain", "x_gain", "of the best of RBM, SGD and ALS less that of their blend", above(0)),
         ("-machine", "x_machine", "of the blend of SGD and ALS less that of the blend with the RBM", above(0)),
     )
-]
+]  # fmt: skip

@@ -218,21 +218,12 @@ def figure(frame):
 
 CLAIMS = [
     Claim(
-        f"peers-ml100k-{measure}-{name}",
-        "gpumf",
-        None,
+        f"peers-ml100k-{measure}-{name}", "gpumf", None,
         f"Test {measure.upper()} of {peer} less that of SGD with as large a search, MovieLens 100K, five folds.",
         metric="difference",
-        select={
-            "column": "value",
-            "where": {"metric": measure},
-            "over": {"model": peer},
-            "under": {"model": ours},
-        },
-        criterion=above(0),
-        table=by_seed,
-        device="cpu",
+        select={"column": "value", "where": {"metric": measure}, "over": {"model": peer}, "under": {"model": ours}},
+        criterion=above(0), table=by_seed, device="cpu",
     )
     for measure in ("rmse", "mae")
     for name, peer, ours in (("svd", SVD, OURS), ("svd-plus-plus", SVD_PLUS_PLUS, OURS_SMALL))
-]
+]  # fmt: skip

@@ -141,14 +141,9 @@ def figure(frame):
 
 CLAIMS = [
     Claim(
-        f"sgd-ml100k-{metric}",
-        "gpumf",
-        None,
+        f"sgd-ml100k-{metric}", "gpumf", None,
         f"Test {metric.upper()} of SGD with biases, mean of five folds, parameters chosen on held-out ratings.",
-        metric="median",
-        select={"column": "value", "where": {"metric": metric}},
-        table=by_seed,
-        device="cpu",
+        metric="median", select={"column": "value", "where": {"metric": metric}}, table=by_seed, device="cpu",
     )
     for metric in METRICS
-]
+]  # fmt: skip

@@ -87,15 +87,10 @@ def figure(frame):
 
 CLAIMS = [
     Claim(
-        f"newgpusgd-fig-9{end}",
-        "newgpusgd",
-        "Figure 9",
+        f"newgpusgd-fig-9{end}", "newgpusgd", "Figure 9",
         f"Largest distance in test RMSE of 64 from 1,024 blocks of a side over all iterations, FP{bits}.",
-        metric="median",
-        select={"column": "gap", "where": {"x_precision": bits}},
-        criterion=below(0.01),
-        evidence="synthetic",
-        table=gaps,
+        metric="median", select={"column": "gap", "where": {"x_precision": bits}}, criterion=below(0.01),
+        evidence="synthetic", table=gaps,
     )
     for bits, end in OF_BITS.items()
-]
+]  # fmt: skip

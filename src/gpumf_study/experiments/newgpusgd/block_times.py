@@ -131,55 +131,33 @@ CLAIMS = [
     for bits, end in OF_BITS.items()
     for claim in (
         Claim(
-            f"newgpusgd-fig-10{end}",
-            "newgpusgd",
-            "Figure 10",
+            f"newgpusgd-fig-10{end}", "newgpusgd", "Figure 10",
             f"Speed-up of 1,024 over 16 blocks of a side, with 16 or 32 factors, the smaller one, FP{bits}.",
             metric="ratio",
             select={
-                "column": "seconds",
-                "where": {"x_precision": bits, "factors": [16, 32]},
-                "each": ["factors"],
-                "across": "min",
-                "over": {"x_side": 16},
-                "under": {"x_side": 1024},
+                "column": "seconds", "where": {"x_precision": bits, "factors": [16, 32]}, "each": ["factors"],
+                "across": "min", "over": {"x_side": 16}, "under": {"x_side": 1024},
             },
-            criterion=above(1.0),
-            evidence="synthetic",
-            table=sweep.epoch_seconds,
+            criterion=above(1.0), evidence="synthetic", table=sweep.epoch_seconds,
         ),
         Claim(
-            f"newgpusgd-fig-10-every-step{end}",
-            "newgpusgd",
-            "Figure 10",
+            f"newgpusgd-fig-10-every-step{end}", "newgpusgd", "Figure 10",
             f"Seconds with twice the blocks of a side, from 16 to 1,024, over those before, at most, FP{bits}.",
             metric="ratio",
             select={
-                "column": "seconds",
-                "where": {"x_precision": bits, "factors": [16, 32]},
-                "each": ["factors", "step"],
-                "across": "max",
-                "over": {"which": "after"},
-                "under": {"which": "before"},
+                "column": "seconds", "where": {"x_precision": bits, "factors": [16, 32]}, "each": ["factors", "step"],
+                "across": "max", "over": {"which": "after"}, "under": {"which": "before"},
             },
-            criterion=below(1.0),
-            evidence="synthetic",
-            table=steps,
+            criterion=below(1.0), evidence="synthetic", table=steps,
         ),
         *(
             Claim(
-                f"newgpusgd-fig-11-{side}{end}",
-                "newgpusgd",
-                "Figure 11",
-                f"Exponent of time in the factors, 16 to 256, with {side:,} blocks of a side, FP{bits}.",
-                1.0,
-                "median",
-                {"column": "exponent", "where": {"x_side": side, "x_precision": bits}},
-                Criterion(0.8, 1.25),
-                "synthetic",
-                exponents,
+                f"newgpusgd-fig-11-{side}{end}", "newgpusgd", "Figure 11",
+                f"Exponent of time in the factors, 16 to 256, with {side:,} blocks of a side, FP{bits}.", 1.0,
+                "median", {"column": "exponent", "where": {"x_side": side, "x_precision": bits}},
+                Criterion(0.8, 1.25), "synthetic", exponents,
             )
             for side in (64, 1024)
         ),
     )
-]
+]  # fmt: skip

@@ -116,38 +116,23 @@ def _speed_up(**where):
 
 CLAIMS = [
     Claim(
-        "newgpusgd-fig-12-many",
-        "newgpusgd",
-        "Figure 12",
+        "newgpusgd-fig-12-many", "newgpusgd", "Figure 12",
         "Speed-up over GPUSGD with 1,024 blocks of a side, 16 factors, the least of all data sets and precisions.",
         metric="ratio",
         select=_speed_up(x_side=1024, factors=16) | {"each": ["data", "x_precision"], "across": "min"},
-        criterion=above(1.0),
-        evidence="synthetic",
-        table=sweep.epoch_seconds,
+        criterion=above(1.0), evidence="synthetic", table=sweep.epoch_seconds,
     ),
     Claim(
-        "newgpusgd-fig-12-factors",
-        "newgpusgd",
-        "Figure 12",
+        "newgpusgd-fig-12-factors", "newgpusgd", "Figure 12",
         "Speed-up over GPUSGD with 256 factors over that with 16, the least of all data sets and precisions.",
-        metric="median",
-        select={"column": "gain"},
-        criterion=above(1.0),
-        evidence="synthetic",
-        table=gains,
+        metric="median", select={"column": "gain"}, criterion=above(1.0), evidence="synthetic", table=gains,
     ),
     *(
         Claim(
-            f"newgpusgd-fig-12-few-{slug}",
-            "newgpusgd",
-            "Figure 12",
+            f"newgpusgd-fig-12-few-{slug}", "newgpusgd", "Figure 12",
             f"Speed-up over GPUSGD with 64 blocks of a side, 16 factors, FP32, {style.data_name(data)}.",
-            metric="ratio",
-            select=_speed_up(data=data, x_side=64, factors=16, x_precision=32),
-            criterion=criterion,
-            evidence="real" if data == "ml-100k" else "synthetic",
-            table=sweep.epoch_seconds,
+            metric="ratio", select=_speed_up(data=data, x_side=64, factors=16, x_precision=32), criterion=criterion,
+            evidence="real" if data == "ml-100k" else "synthetic", table=sweep.epoch_seconds,
         )
         for slug, data, criterion in (
             ("netflix", "netflix-synthetic", below(1.0)),
@@ -156,10 +141,7 @@ CLAIMS = [
         )
     ),
     Claim(
-        "newgpusgd-fig-12-bdmovie",
-        "newgpusgd",
-        "Figure 12",
-        "Speed-up over GPUSGD on BDMovie.",
+        "newgpusgd-fig-12-bdmovie", "newgpusgd", "Figure 12", "Speed-up over GPUSGD on BDMovie.",
         missing="the ratings of BDMovie or their shape, which are not published",
     ),
-]
+]  # fmt: skip

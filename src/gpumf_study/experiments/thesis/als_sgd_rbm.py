@@ -157,26 +157,18 @@ def figure(frame):
 
 CLAIMS = [
     Claim(
-        f"thesis-fig-6.13-{model.lower()}{suffix}",
-        "thesis",
-        "Figure 6.13",
+        f"thesis-fig-6.13-{model.lower()}{suffix}", "thesis", "Figure 6.13",
         f"Reduction of the test MAE a second of {model} over the RBM, {words}; the least of the data sets.",
         metric="ratio",
         select={
-            "column": "x_reduction",
-            "where": {"x_setting": setting},
-            "each": ["data"],
-            "across": "min",
-            "over": {"model": model},
-            "under": {"model": "RBM"},
+            "column": "x_reduction", "where": {"x_setting": setting}, "each": ["data"], "across": "min",
+            "over": {"model": model}, "under": {"model": "RBM"},
         },
-        criterion=above(1),
-        evidence="synthetic",
-        table=gains,
+        criterion=above(1), evidence="synthetic", table=gains,
     )
     for suffix, setting, words in (
         ("", "published", "published versions and parameters"),
         ("-fastest", "tuned", "fastest versions, learning rates tuned for this"),
     )
     for model in ("ALS", "SGD")
-]
+]  # fmt: skip

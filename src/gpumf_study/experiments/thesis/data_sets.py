@@ -91,14 +91,9 @@ def deviations(frame):
 
 CLAIMS = [
     Claim(
-        f"thesis-{artefact.lower().replace(' ', '-')}",
-        "thesis",
-        artefact,
+        f"thesis-{artefact.lower().replace(' ', '-')}", "thesis", artefact,
         f"Ratings per user and item of {data.title()} (synthetic): the largest share by which a count is off.",
-        metric="median",
-        select={"column": "x_off", "where": {"data": data}},
-        evidence="built in",
-        table=deviations,
+        metric="median", select={"column": "x_off", "where": {"data": data}}, evidence="built in", table=deviations,
     )
     for artefact, data in (("Table 6.1", "douban"), ("Table 6.2", "jester"))
-]
+]  # fmt: skip

@@ -165,14 +165,8 @@ _FIGURES = [
 ]  # fmt: skip
 CLAIMS = [
     Claim(
-        f"thesis-fig-{name}",
-        "thesis",
-        f"Figure {name.split('-')[0]}",
-        statement,
-        metric="ratio",
-        select={"column": "seconds", "over": over, "under": under},
-        criterion=criterion,
-        table=largest,
+        f"thesis-fig-{name}", "thesis", f"Figure {name.split('-')[0]}", statement, metric="ratio",
+        select={"column": "seconds", "over": over, "under": under}, criterion=criterion, table=largest,
     )
     for name, statement, over, under, criterion in _FIGURES
-]
+]  # fmt: skip

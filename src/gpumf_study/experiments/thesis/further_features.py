@@ -334,16 +334,10 @@ _OF = {
 
 def _claim(suffix, statement, where, table):
     return Claim(
-        f"thesis-further-features{suffix}",
-        "thesis",
-        "Section 7.1",
+        f"thesis-further-features{suffix}", "thesis", "Section 7.1",
         f"Percent by which features lower the test RMSE of ALS, below others' features too: {statement}.",
-        metric="median",
-        select={"column": "x_gain", "where": where},
-        criterion=above(0),
-        table=table,
-        device="cpu",
-    )
+        metric="median", select={"column": "x_gain", "where": where}, criterion=above(0), table=table, device="cpu",
+    )  # fmt: skip
 
 
 CLAIMS = [_claim("", "the least of the data sets, random splits", {}, min_gain)]

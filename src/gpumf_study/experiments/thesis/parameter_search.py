@@ -330,16 +330,10 @@ def _claims():
                 )
                 continue
             yield Claim(
-                name,
-                "thesis",
-                artefact,
-                f"Cost of {words}: share of the least MAE.",
-                metric="median",
+                name, "thesis", artefact, f"Cost of {words}: share of the least MAE.", metric="median",
                 select={"column": "x_cost", "where": {"data": data, "model": model, "varied": varied}},
-                criterion=below(0.01),
-                evidence="built in" if data == "douban-synthetic" else "real",
-                table=costs,
-            )
+                criterion=below(0.01), evidence="built in" if data == "douban-synthetic" else "real", table=costs,
+            )  # fmt: skip
 
 
 CLAIMS = list(_claims())

@@ -188,20 +188,14 @@ def pictures(pixels):
 
 CLAIMS = [
     Claim(
-        f"thesis-other-uses{suffix}",
-        "thesis",
-        "Section 7.1",
+        f"thesis-other-uses{suffix}", "thesis", "Section 7.1",
         f"Peak signal-to-noise ratio of pictures completed by ALS above that of {filling}, dB; the least gain.",
         metric="difference",
         select={
-            "column": "value",
-            "each": ["data"],
-            "across": "min",
-            "over": {"variant": FACTORIZED},
+            "column": "value", "each": ["data"], "across": "min", "over": {"variant": FACTORIZED},
             "under": {"variant": filling},
         },
-        criterion=above(0),
-        device="cpu",
+        criterion=above(0), device="cpu",
     )
     for suffix, filling in (("", MEANS), ("-nearest", NEAREST), ("-linear", LINEAR))
-]
+]  # fmt: skip

@@ -165,18 +165,13 @@ def figure(frame):
 FULLEST, SPARSEST = 0.45, 0.01
 CLAIMS = [
     Claim(
-        f"thesis-fig-{figure}",
-        "thesis",
-        f"Figure {figure}",
-        f"{what} of ALS with {SPARSEST:.0%} of the rating matrix over {FULLEST:.0%}, Jester part 1.",
-        metric="ratio",
+        f"thesis-fig-{figure}", "thesis", f"Figure {figure}",
+        f"{what} of ALS with {SPARSEST:.0%} of the rating matrix over {FULLEST:.0%}, Jester part 1.", metric="ratio",
         select={
-            "column": column,
-            "where": {"model": "ALS", "x_step": "test", "metric": "mae"},
-            "over": {"x_density": SPARSEST},
-            "under": {"x_density": FULLEST},
+            "column": column, "where": {"model": "ALS", "x_step": "test", "metric": "mae"},
+            "over": {"x_density": SPARSEST}, "under": {"x_density": FULLEST},
         },
         criterion=above(1),
     )
     for figure, column, what in (("6.5", "x_regularization", "Best regularization"), ("6.6", "value", "Test MAE"))
-]
+]  # fmt: skip

@@ -230,23 +230,16 @@ def _claims():
             published = _published.value("Table 6.3", "speed-up", family, column)
             for suffix, (setting, words) in _SETTINGS.items() if model == "SGD" else [("", _SETTINGS[""])]:
                 yield Claim(
-                    f"thesis-table-6.3-{slug}-{data}{suffix}",
-                    "thesis",
-                    "Table 6.3",
+                    f"thesis-table-6.3-{slug}-{data}{suffix}", "thesis", "Table 6.3",
                     f"Speed-up of {model} with {variant} threads over single-threaded {model}"
                     f"{' with replacement' if model == 'SGD' else ''}, {style.data_name(data)}, {words}.",
-                    published,
-                    "ratio",
+                    published, "ratio",
                     {
-                        "column": "seconds",
-                        "where": {"data": data, "model": model, "x_setting": setting},
-                        "over": {"solver": "sequential"},
-                        "under": {"solver": solver, "variant": variant},
+                        "column": "seconds", "where": {"data": data, "model": model, "x_setting": setting},
+                        "over": {"solver": "sequential"}, "under": {"solver": solver, "variant": variant},
                     },
-                    near(published, 2),
-                    _evidence(data),
-                    reached,
-                )
+                    near(published, 2), _evidence(data), reached,
+                )  # fmt: skip
     for model, solver in (("ALS", "thesis_shared"), ("SGD", "hogwild")):
         baselines = [
             ("one-core", "sequential", "seconds", "single-threaded"),
@@ -260,62 +253,42 @@ def _claims():
             ]
         for slug, baseline, column, words in baselines:
             yield Claim(
-                f"thesis-fig-6.11-{model.lower()}-{slug}",
-                "thesis",
-                "Figure 6.11",
+                f"thesis-fig-6.11-{model.lower()}-{slug}", "thesis", "Figure 6.11",
                 f"Speed-up of {model} with 32 x 128 threads over the CPU, {words}; the least of all data sets.",
                 metric="ratio",
                 select={
-                    "column": column,
-                    "where": {"model": model, "x_setting": "published"},
-                    "each": ["data"],
-                    "across": "min",
-                    "over": {"solver": baseline},
-                    "under": {"solver": solver, "variant": "32 x 128"},
+                    "column": column, "where": {"model": model, "x_setting": "published"}, "each": ["data"],
+                    "across": "min", "over": {"solver": baseline}, "under": {"solver": solver, "variant": "32 x 128"},
                 },
-                criterion=above(1),
-                evidence="synthetic",
-                table=reached,
-            )
+                criterion=above(1), evidence="synthetic", table=reached,
+            )  # fmt: skip
     for data, family in _DATA.items():
         own = ("ALS", "SGD") if family == "jester" else ("SGD", "ALS")
         for slug, threads, (fast, slow) in (("", "32 x 128", ("ALS", "SGD")), ("-own", "128 x 128", own)):
             for suffix, (setting, words) in _SETTINGS.items():
                 lots = {"ALS": {"model": "ALS", "variant": "32 x 128"}, "SGD": {"model": "SGD", "variant": threads}}
                 yield Claim(
-                    f"thesis-fig-6.12-{data}{slug}{suffix}",
-                    "thesis",
-                    "Figure 6.12",
+                    f"thesis-fig-6.12-{data}{slug}{suffix}", "thesis", "Figure 6.12",
                     f"Speed-up of {fast} over {slow} on the GPU, SGD with {threads} threads, "
                     f"{style.data_name(data)}, {words}.",
                     metric="ratio",
                     select={
-                        "column": "seconds",
-                        "where": {"data": data, "x_setting": setting},
-                        "over": lots[slow],
+                        "column": "seconds", "where": {"data": data, "x_setting": setting}, "over": lots[slow],
                         "under": lots[fast],
                     },
-                    criterion=above(1),
-                    evidence=_evidence(data),
-                    table=reached_by_both,
-                )
+                    criterion=above(1), evidence=_evidence(data), table=reached_by_both,
+                )  # fmt: skip
 
 
 CLAIMS = [
     *_claims(),
     Claim(
-        "thesis-kato-hosino",
-        "thesis",
-        "Section 2.3.3",
-        "Speed-up of Kato and Hosino's SGD over a sequential CPU, random data.",
-        20.0,
+        "thesis-kato-hosino", "thesis", "Section 2.3.3",
+        "Speed-up of Kato and Hosino's SGD over a sequential CPU, random data.", 20.0,
         missing="the size of their data and their baseline; ours is another program on another GPU",
     ),
     Claim(
-        "thesis-gpu-clusters",
-        "thesis",
-        "Section 7.1",
-        "GPU clusters relieve the limit of memory for larger data sets.",
-        missing="GPUs of several hosts",
+        "thesis-gpu-clusters", "thesis", "Section 7.1",
+        "GPU clusters relieve the limit of memory for larger data sets.", missing="GPUs of several hosts",
     ),
-]
+]  # fmt: skip

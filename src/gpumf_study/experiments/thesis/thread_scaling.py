@@ -380,28 +380,15 @@ def _claims():
         figure = f"Figure {name.split('-')[0]}"
         published = _BLOCKS if name == "6.8-blocks" else None
         yield Claim(
-            f"thesis-fig-{name}",
-            "thesis",
-            figure,
-            statement,
-            published,
-            metric,
-            select,
-            criterion,
-            "synthetic",
+            f"thesis-fig-{name}", "thesis", figure, statement, published, metric, select, criterion, "synthetic",
             table,
-        )
+        )  # fmt: skip
     for name in ("hybrid", "global"):
         yield Claim(
-            f"thesis-newer-gpus-{name}",
-            "thesis",
-            "Section 7.1",
-            f"Best speed in {name} memory over that in shared memory, whole GPU.",
-            metric="ratio",
-            select=_seconds(OWN, _FASTER, {"solver": f"thesis_{name}"}),
-            evidence="synthetic",
-            table=best,
-        )
+            f"thesis-newer-gpus-{name}", "thesis", "Section 7.1",
+            f"Best speed in {name} memory over that in shared memory, whole GPU.", metric="ratio",
+            select=_seconds(OWN, _FASTER, {"solver": f"thesis_{name}"}), evidence="synthetic", table=best,
+        )  # fmt: skip
 
 
 CLAIMS = list(_claims())
