@@ -23,13 +23,10 @@ GPUS = LESSER, BETTER = "nvidia-h100-80gb-hbm3", "nvidia-h200"
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100], "factors": [4, 8], "steps": [5], "repeats": 2},
     "full": {
-        "data": ["ml-100k", "ml-1m-synthetic", "ml-10m-synthetic", "ml-20m-synthetic"],
-        "part": None,
-        "factors": [50, 100, 200, 300],
-        "steps": [100, 500, 1000, 5000, 10_000],
-        "repeats": 5,
+        "data": ["ml-100k", "ml-1m-synthetic", "ml-10m-synthetic", "ml-20m-synthetic"], "part": None,
+        "factors": [50, 100, 200, 300], "steps": [100, 500, 1000, 5000, 10_000], "repeats": 5,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "steps": [2]}
 
 why_unavailable = kernels_unavailable

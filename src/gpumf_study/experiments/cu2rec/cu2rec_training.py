@@ -19,24 +19,15 @@ PUBLISHED_START = {"initial": "normal", "patience": 2, "loss_every": 500}
 
 PROFILES = {
     "quick": {
-        "data": ["ml-100k-synthetic"],
-        "part": [120, 100],
-        "solvers": ["ordered", "cu2rec"],
-        "factors": 4,
-        "steps": 50,
-        "max_updates": 10_000,
-        "repeats": 2,
+        "data": ["ml-100k-synthetic"], "part": [120, 100], "solvers": ["ordered", "cu2rec"], "factors": 4,
+        "steps": 50, "max_updates": 10_000, "repeats": 2,
     },
     "full": {
-        "data": ["ml-100k", "ml-1m", "ml-20m-synthetic"],
-        "part": None,
-        "solvers": ["ordered", "ordered_parallel", "cu2rec", "fast"],
-        "factors": 300,
-        "steps": STEPS,
-        "max_updates": 250_000_000,
-        "repeats": 5,
+        "data": ["ml-100k", "ml-1m", "ml-20m-synthetic"], "part": None,
+        "solvers": ["ordered", "ordered_parallel", "cu2rec", "fast"], "factors": 300, "steps": STEPS,
+        "max_updates": 250_000_000, "repeats": 5,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "steps": 20}
 
 why_unavailable = kernels_unavailable

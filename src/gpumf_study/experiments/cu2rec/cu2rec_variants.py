@@ -19,13 +19,10 @@ GETS, LOSES, ATOMIC, NO_STRIDING = VERSIONS
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100], "factors": 4, "epochs": 4, "repeats": 2},
     "full": {
-        "data": ["ml-100k", "ml-10m-synthetic", "netflix-synthetic"],
-        "part": None,
-        "factors": 50,
-        "epochs": 60,
+        "data": ["ml-100k", "ml-10m-synthetic", "netflix-synthetic"], "part": None, "factors": 50, "epochs": 60,
         "repeats": 5,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "epochs": 2}
 
 why_unavailable = kernels_unavailable

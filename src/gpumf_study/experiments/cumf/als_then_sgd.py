@@ -18,22 +18,13 @@ BEFORE, BY_SGD, BY_ALS, AGAIN = "ALS, without them", "SGD on them", "ALS on thei
 
 PROFILES = {
     "quick": {
-        "data": ["ml-100k-synthetic"],
-        "factors": 8,
-        "epochs": 3,
-        "updates": [1],
-        "rates": [0.02],
-        "repeats": 2,
+        "data": ["ml-100k-synthetic"], "factors": 8, "epochs": 3, "updates": [1], "rates": [0.02], "repeats": 2,
     },
     "full": {
-        "data": ["ml-100k", "ml-1m"],
-        "factors": 16,
-        "epochs": 10,
-        "updates": [1, 2, 5],
-        "rates": [0.005, 0.01, 0.02, 0.05],
-        "repeats": 5,
+        "data": ["ml-100k", "ml-1m"], "factors": 16, "epochs": 10, "updates": [1, 2, 5],
+        "rates": [0.005, 0.01, 0.02, 0.05], "repeats": 5,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"epochs": 1}
 
 

@@ -23,12 +23,10 @@ LOADS = ["coalesced", "l1", "no_l1"]  # of cuMF's kernels, the default first
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "factors": [[32]], "implicit_factors": [[16]], "repeats": 3},
     "full": {
-        "data": ["netflix-synthetic", "douban-synthetic"],
-        "factors": [[100], [16]],
-        "implicit_factors": [[64, 128], []],
-        "repeats": 10,
+        "data": ["netflix-synthetic", "douban-synthetic"], "factors": [[100], [16]],
+        "implicit_factors": [[64, 128], []], "repeats": 10,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": [[8]], "implicit_factors": [[8]], "repeats": 2}
 
 

@@ -33,12 +33,10 @@ _CPU = ["ALS parallel_cg", "SGD ordered_parallel"]
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "factors": 16, "epochs": {"ALS": 8, "SGD": 20}, "repeats": [1, 1]},
     "full": {
-        "data": ["netflix-synthetic", "yahoomusic-synthetic"],
-        "factors": 100,
-        "epochs": {"ALS": 10, "SGD": 25},
+        "data": ["netflix-synthetic", "yahoomusic-synthetic"], "factors": 100, "epochs": {"ALS": 10, "SGD": 25},
         "repeats": [5, 3],
     },
-}
+}  # fmt: skip
 PROFILES = {name: profile | {"solvers": _GPU + _CPU, "libmf": {}} for name, profile in PROFILES.items()}
 PROFILES["full"]["libmf"] = {"epochs": [5, 10, 15, 20, 30], "rates": [0.03, 0.05, 0.1]}
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "epochs": {"ALS": 2, "SGD": 2}}

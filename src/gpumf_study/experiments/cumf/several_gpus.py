@@ -23,20 +23,14 @@ PLAIN = 0
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-synthetic",
-        "part": [150, 120],
-        "fits": [["ALS", "parallel", 8, 3], ["SGD", "ordered", 8, 4]],
-        "workers": [1, 2],
-        "repeats": 1,
+        "data": "ml-100k-synthetic", "part": [150, 120],
+        "fits": [["ALS", "parallel", 8, 3], ["SGD", "ordered", 8, 4]], "workers": [1, 2], "repeats": 1,
     },
     "full": {
-        "data": "netflix-synthetic",
-        "part": None,
-        "fits": [["ALS", "tensor_core", 100, 10], ["SGD", "fast", 100, 20]],
-        "workers": [1, 2, 4],
-        "repeats": 5,
+        "data": "netflix-synthetic", "part": None,
+        "fits": [["ALS", "tensor_core", 100, 10], ["SGD", "fast", 100, 20]], "workers": [1, 2, 4], "repeats": 5,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "workers": [2]}
 _MODELS = {
     "ALS": partial(ALS, regularization=0.05, biases=False, clip=False),

@@ -27,24 +27,14 @@ RATES = {"regularization": 0.05, "learning_rate": 0.05}
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-synthetic",
-        "part": [120, 100],
-        "factors": 4,
-        "th_size": 40,
-        "batches": [8, 64],
-        "epochs": 3,
+        "data": "ml-100k-synthetic", "part": [120, 100], "factors": 4, "th_size": 40, "batches": [8, 64], "epochs": 3,
         "repeats": 1,
     },
     "full": {
-        "data": "netflix-synthetic",
-        "part": [50_000, 2_000],
-        "factors": 16,
-        "th_size": 1000,
-        "batches": [64, 256, 1024, 4096, 16384, 65536, 262144],
-        "epochs": 20,
-        "repeats": 5,
+        "data": "netflix-synthetic", "part": [50_000, 2_000], "factors": 16, "th_size": 1000,
+        "batches": [64, 256, 1024, 4096, 16384, 65536, 262144], "epochs": 20, "repeats": 5,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "epochs": 2}
 
 why_unavailable = kernels_unavailable

@@ -20,20 +20,13 @@ from gpumf_study.experiments.gpumf import race_demonstration
 
 PROFILES = {
     "quick": {
-        "data": ["ml-100k", "jester-1"],
-        "at_once": [2, 4, 8, 16, 32],
-        "draws": 2000,
-        "seeds": 3,
-        "traced": 400,
+        "data": ["ml-100k", "jester-1"], "at_once": [2, 4, 8, 16, 32], "draws": 2000, "seeds": 3, "traced": 400,
     },
     "full": {
-        "data": ["ml-100k", "jester-1", "netflix-synthetic"],
-        "at_once": [2, 4, 8, 16, 32],
-        "draws": 20_000,
-        "seeds": 10,
-        "traced": 600,
+        "data": ["ml-100k", "jester-1", "netflix-synthetic"], "at_once": [2, 4, 8, 16, 32], "draws": 20_000,
+        "seeds": 10, "traced": 600,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": ["ml-100k-synthetic"],
     "at_once": [2, 8],

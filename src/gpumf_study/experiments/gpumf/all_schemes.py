@@ -33,27 +33,16 @@ PARAMETERS = {
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-synthetic",
-        "schemes": [*_CPU, "RBM parallel", *_GPU],
-        "factors": 16,
-        "parameters": PARAMETERS,
-        "epochs": {"ALS": 10, "SGD": 20, "RBM": 10},
-        "repeats": 2,
-        "shorter": {},
+        "data": "ml-100k-synthetic", "schemes": [*_CPU, "RBM parallel", *_GPU], "factors": 16,
+        "parameters": PARAMETERS, "epochs": {"ALS": 10, "SGD": 20, "RBM": 10}, "repeats": 2, "shorter": {},
         "once": [],
     },
     "full": {
-        "data": "ml-20m-synthetic",
-        "schemes": [*_CPU, *_GPU],
-        "factors": 32,
-        "parameters": PARAMETERS,
-        "epochs": {"ALS": 10, "SGD": 20, "RBM": 10},
-        "repeats": 3,
-        # Where an epoch takes a second, as many as come to the common error.
-        "shorter": {"ALS sequential": 5},
+        "data": "ml-20m-synthetic", "schemes": [*_CPU, *_GPU], "factors": 32, "parameters": PARAMETERS,
+        "epochs": {"ALS": 10, "SGD": 20, "RBM": 10}, "repeats": 3, "shorter": {"ALS sequential": 5},
         "once": [*_CPU, "ALS thesis_global", "ALS thesis_hybrid", "SGD gpusgd", "RBM thesis"],
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "epochs": {"ALS": 2, "SGD": 2, "RBM": 1}}
 
 

@@ -34,20 +34,14 @@ PROGRAMS += [("ImplicitALS", "tensor_core", "cuda")]
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-synthetic",
-        "factors": [16],
-        "iterations": {"cpu": [1, 3], "cuda": [1, 3]},
-        "repeats": 2,
+        "data": "ml-100k-synthetic", "factors": [16], "iterations": {"cpu": [1, 3], "cuda": [1, 3]}, "repeats": 2,
         "steps": STEPS,
     },
     "full": {
-        "data": "netflix-synthetic",
-        "factors": [64, 128],
-        "iterations": {"cpu": [1, 2], "cuda": [5, 10]},
-        "repeats": 5,
-        "steps": STEPS,
+        "data": "netflix-synthetic", "factors": [64, 128], "iterations": {"cpu": [1, 2], "cuda": [5, 10]},
+        "repeats": 5, "steps": STEPS,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": [8], "repeats": 1}
 
 

@@ -34,32 +34,23 @@ _OF_ALL_IMPLICIT = {"factors": [32], "regularization": [0.04, 0.06, 0.08], "init
 _OF_ALL_IMPLICIT |= {"learning_rate": [0.004, 0.006, 0.01], "epochs": [50]}
 PROFILES = {
     "quick": {
-        "data": "ml-100k",
-        "folds": 1,
+        "data": "ml-100k", "folds": 1,
         "grids": {
             OURS: {"factors": [16], "regularization": [0.06, 0.1], "learning_rate": [0.01], "epochs": [20]},
             SVD: {"factors": [16], "regularization": [0.06, 0.1], "learning_rate": [0.01], "epochs": [20]},
-            DEFAULTS: {},
-            BIASES: {},
+            DEFAULTS: {}, BIASES: {},
         },
-        "seeds": 1,
-        "repeats": 1,
+        "seeds": 1, "repeats": 1,
     },
     "full": {
-        "data": "ml-100k",
-        "folds": 5,
+        "data": "ml-100k", "folds": 5,
         "grids": {
-            OURS: _OF_ALL,
-            SVD: _OF_ALL,
-            SVD_PLUS_PLUS: _OF_ALL_IMPLICIT,
-            OURS_SMALL: _OF_ALL_IMPLICIT,
-            DEFAULTS: {},
+            OURS: _OF_ALL, SVD: _OF_ALL, SVD_PLUS_PLUS: _OF_ALL_IMPLICIT, OURS_SMALL: _OF_ALL_IMPLICIT, DEFAULTS: {},
             BIASES: {},
         },
-        "seeds": 5,
-        "repeats": 5,
+        "seeds": 5, "repeats": 5,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic"}
 
 

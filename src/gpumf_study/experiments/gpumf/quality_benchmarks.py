@@ -33,26 +33,17 @@ GRID = {
     },
 }
 PROFILES = {
-    "full": {
-        "data": [NCF, "gowalla"],
-        "factors": {NCF: [64, 192], "gowalla": [1024]},
-        "grid": GRID,
-        "repeats": 3,
-    },
+    "full": {"data": [NCF, "gowalla"], "factors": {NCF: [64, 192], "gowalla": [1024]}, "grid": GRID, "repeats": 3},
     "smoke": {
-        "data": ["ml-100k-synthetic"],
-        "factors": {"ml-100k-synthetic": [4]},
+        "data": ["ml-100k-synthetic"], "factors": {"ml-100k-synthetic": [4]},
         "grid": {
             "ml-100k-synthetic": {
-                "factors": 4,
-                "regularization": [0.01, 0.1],
-                "unobserved_weight": [0.1],
-                "epochs": [1, 2],
-            }
+                "factors": 4, "regularization": [0.01, 0.1], "unobserved_weight": [0.1], "epochs": [1, 2],
+            },
         },
         "repeats": 2,
     },
-}
+}  # fmt: skip
 PROFILES["quick"] = PROFILES["full"] | {"data": [NCF], "repeats": 1}
 
 

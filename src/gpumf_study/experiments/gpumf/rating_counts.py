@@ -9,10 +9,9 @@ from gpumf_study.experiments import identity, present_ratings
 PROFILES = {
     "quick": {"data": ["ml-100k", "ml-100k-synthetic", "jester-1", "jester-synthetic"], "points": 200},
     "full": {
-        "data": ["ml-100k", "ml-100k-synthetic", "jester-1", "jester-synthetic", "douban-synthetic"],
-        "points": 200,
+        "data": ["ml-100k", "ml-100k-synthetic", "jester-1", "jester-synthetic", "douban-synthetic"], "points": 200,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "points": 20}
 
 # A real data set, and the synthetic one that is drawn in its colour.

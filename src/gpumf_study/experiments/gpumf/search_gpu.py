@@ -20,12 +20,10 @@ from gpumf_study.experiments.gpumf.search_seconds import LOOP
 PROFILES = {
     "quick": {"searches": [["ml-100k-synthetic", "grid", 4, 2, 8]], "in_loop": 2, "epochs": 3, "repeats": 2},
     "full": {
-        "searches": [["ml-1m", "grid", 1000, 5, 32], ["netflix-synthetic", "halving", 100, 1, 100]],
-        "in_loop": 10,
-        "epochs": 10,
-        "repeats": 5,
+        "searches": [["ml-1m", "grid", 1000, 5, 32], ["netflix-synthetic", "halving", 100, 1, 100]], "in_loop": 10,
+        "epochs": 10, "repeats": 5,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"epochs": 1, "repeats": 1}
 
 

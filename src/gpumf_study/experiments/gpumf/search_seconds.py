@@ -25,13 +25,9 @@ _SHARED = {"solver": "parallel_cg", "device": "cpu"}
 PROFILES = {
     "quick": {"data": ["ml-1m", "ml-100k"], "settings": [20, 40], "folds": [3, 3], "in_loop": [20, 40], "epochs": 10},
     "full": {
-        "data": ["ml-1m", "ml-100k"],
-        "settings": [100, 200],
-        "folds": [5, 3],
-        "in_loop": [20, 40],
-        "epochs": 10,
+        "data": ["ml-1m", "ml-100k"], "settings": [100, 200], "folds": [5, 3], "in_loop": [20, 40], "epochs": 10,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = {
     "data": ["ml-100k-synthetic"] * 2,
     "settings": [3, 20],

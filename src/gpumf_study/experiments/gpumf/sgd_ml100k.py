@@ -19,31 +19,17 @@ from gpumf_study.experiments import identity, load_ratings
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k",
-        "kernel": "ordered",
-        "factors": [16],
-        "regularization": [0.06, 0.1],
-        "bias_regularization": [0.02],
-        "learning_rate": [0.02],
-        "beta": [0.05],
-        "init_std": [0.1],
-        "epochs": 40,
+        "data": "ml-100k", "kernel": "ordered", "factors": [16], "regularization": [0.06, 0.1],
+        "bias_regularization": [0.02], "learning_rate": [0.02], "beta": [0.05], "init_std": [0.1], "epochs": 40,
         "seeds": 1,
     },
-    # What is learned does not depend on the machine: one core has the time.
     "full": {
-        "data": "ml-100k",
-        "kernel": "ordered",
-        "factors": [128, 256],
-        "regularization": [0.04, 0.05, 0.06, 0.07, 0.08],
-        "bias_regularization": [0.02, 0.05],
-        "learning_rate": [0.01, 0.02],
-        "beta": [0.01],
-        "init_std": [0.001, 0.003, 0.01, 0.03],
-        "epochs": 150,
+        "data": "ml-100k", "kernel": "ordered", "factors": [128, 256],
+        "regularization": [0.04, 0.05, 0.06, 0.07, 0.08], "bias_regularization": [0.02, 0.05],
+        "learning_rate": [0.01, 0.02], "beta": [0.01], "init_std": [0.001, 0.003, 0.01, 0.03], "epochs": 150,
         "seeds": 3,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "regularization": [0.1], "epochs": 5}
 METRICS = ["rmse", "mae"]
 _GRID = "factors", "regularization", "bias_regularization", "learning_rate", "beta", "init_std"

@@ -15,24 +15,14 @@ OF_BITS = {32: "", 64: "-fp64"}  # the end of a claim's id, by bits of a factor
 
 PROFILES = {
     "quick": {
-        "data": ["ml-100k-synthetic"],
-        "part": [120, 100],
-        "sides": [4, 16],
-        "precisions": [32, 64],
-        "factors": 4,
-        "epochs": 10,
-        "repeats": 2,
+        "data": ["ml-100k-synthetic"], "part": [120, 100], "sides": [4, 16], "precisions": [32, 64], "factors": 4,
+        "epochs": 10, "repeats": 2,
     },
     "full": {
-        "data": ["ml-100k", "ml-10m-synthetic"],
-        "part": None,
-        "sides": [64, 1024],
-        "precisions": [32, 64],
-        "factors": 16,
-        "epochs": 100,
-        "repeats": 5,
+        "data": ["ml-100k", "ml-10m-synthetic"], "part": None, "sides": [64, 1024], "precisions": [32, 64],
+        "factors": 16, "epochs": 100, "repeats": 5,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "epochs": 3}
 
 why_unavailable = kernels_unavailable

@@ -19,23 +19,15 @@ _SETTING = ["data", "x_precision", "x_side", "factors"]
 
 PROFILES = {
     "quick": {
-        "data": ["ml-100k-synthetic"],
-        "part": [120, 100],
-        "settings": {"32": [[2, 4], [16, 4], [16, 8]], "64": [[2, 4]]},
-        "fewer": {},
-        "epochs": 2,
-        "repeats": 1,
+        "data": ["ml-100k-synthetic"], "part": [120, 100],
+        "settings": {"32": [[2, 4], [16, 4], [16, 8]], "64": [[2, 4]]}, "fewer": {}, "epochs": 2, "repeats": 1,
     },
-    # An iteration of GPUSGD takes seconds on the largest data set, in FP64 twice as long.
     "full": {
-        "data": ["ml-100k", "ml-10m-synthetic", "netflix-synthetic"],
-        "part": None,
+        "data": ["ml-100k", "ml-10m-synthetic", "netflix-synthetic"], "part": None,
         "settings": {"32": SETTINGS, "64": SETTINGS},
-        "fewer": {"netflix-synthetic": {"32": SETTINGS, "64": [[1024, 16]]}},
-        "epochs": 3,
-        "repeats": 5,
+        "fewer": {"netflix-synthetic": {"32": SETTINGS, "64": [[1024, 16]]}}, "epochs": 3, "repeats": 5,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "settings": {"32": [[2, 4], [8, 4]], "64": [[2, 4]]}}
 
 why_unavailable = kernels_unavailable

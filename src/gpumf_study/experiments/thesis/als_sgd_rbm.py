@@ -32,20 +32,14 @@ PUBLISHED = {
 
 PROFILES = {
     "quick": {
-        "data": ["jester-1"],
-        "part": [500, 100],
-        "epochs": {"ALS": 8, "SGD": 10, "RBM": 4},
-        "rates": {"SGD": [0.004, 0.016], "RBM": [0.2]},
-        "repeats": 1,
+        "data": ["jester-1"], "part": [500, 100], "epochs": {"ALS": 8, "SGD": 10, "RBM": 4},
+        "rates": {"SGD": [0.004, 0.016], "RBM": [0.2]}, "repeats": 1,
     },
     "full": {
-        "data": ["jester-1", "jester-synthetic"],
-        "part": None,
-        "epochs": {"ALS": 20, "SGD": 800, "RBM": 80},
-        "rates": {"SGD": [0.001, 0.002, 0.004, 0.008, 0.016, 0.03], "RBM": [0.05, 0.1, 0.2, 0.4]},
-        "repeats": 5,
+        "data": ["jester-1", "jester-synthetic"], "part": None, "epochs": {"ALS": 20, "SGD": 800, "RBM": 80},
+        "rates": {"SGD": [0.001, 0.002, 0.004, 0.008, 0.016, 0.03], "RBM": [0.05, 0.1, 0.2, 0.4]}, "repeats": 5,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": ["ml-100k-synthetic"],
     "part": [60, 50],

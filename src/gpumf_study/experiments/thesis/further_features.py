@@ -46,24 +46,16 @@ _AGES = [0, 18, 25, 35, 45, 50, 56, 200]  # the groups of MovieLens 1M, in years
 
 PROFILES = {
     "quick": {
-        "data": ["douban-monti"],
-        "regularizations": [4.0, 8.0, 16.0, 32.0],
-        "with_features": {"regularization": [8.0, 32.0], "weight": [0.3, 1.0]},
-        "factors": 8,
-        "epochs": 10,
-        "seeds": 2,
-        "device": "cpu",
+        "data": ["douban-monti"], "regularizations": [4.0, 8.0, 16.0, 32.0],
+        "with_features": {"regularization": [8.0, 32.0], "weight": [0.3, 1.0]}, "factors": 8, "epochs": 10,
+        "seeds": 2, "device": "cpu",
     },
     "full": {
-        "data": list(SPLITS),
-        "regularizations": [2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0],
-        "with_features": {"regularization": [4.0, 8.0, 16.0, 32.0], "weight": [0.3, 1.0]},
-        "factors": 8,
-        "epochs": 10,
-        "seeds": 5,
-        "device": "cpu",
+        "data": list(SPLITS), "regularizations": [2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0],
+        "with_features": {"regularization": [4.0, 8.0, 16.0, 32.0], "weight": [0.3, 1.0]}, "factors": 8, "epochs": 10,
+        "seeds": 5, "device": "cpu",
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": 2, "epochs": 2}
 
 

@@ -22,28 +22,21 @@ FACTORS = 16
 
 PROFILES = {
     "quick": {
-        "data": "jester-1",
-        "users": 500,
-        "densities": [0.45, 0.1, 0.02],
+        "data": "jester-1", "users": 500, "densities": [0.45, 0.1, 0.02],
         "regularization": {"ALS": [0.05, 0.1, 0.2, 0.4], "SGD": [0.03, 0.1, 0.3], "RBM": [0.0]},
-        "epochs": {"ALS": 6, "SGD": 10, "RBM": 3},
-        "repeats": {"ALS": 2, "SGD": 1, "RBM": 1},
+        "epochs": {"ALS": 6, "SGD": 10, "RBM": 3}, "repeats": {"ALS": 2, "SGD": 1, "RBM": 1},
         "parameters": PARAMETERS,
     },
     "full": {
-        "data": "jester-1",
-        "users": None,
-        "densities": [0.45, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01],
+        "data": "jester-1", "users": None, "densities": [0.45, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01],
         "regularization": {
             "ALS": [0.03, 0.05, 0.07, 0.09, 0.12, 0.16, 0.21, 0.28, 0.37, 0.5, 0.65, 0.85],
-            "SGD": [0.03, 0.06, 0.09, 0.13, 0.19, 0.28, 0.4],
-            "RBM": [0.0, 1e-3, 1e-2],
+            "SGD": [0.03, 0.06, 0.09, 0.13, 0.19, 0.28, 0.4], "RBM": [0.0, 1e-3, 1e-2],
         },
-        "epochs": {"ALS": 50, "SGD": 800, "RBM": 60},
-        "repeats": {"ALS": 10, "SGD": 3, "RBM": 3},
+        "epochs": {"ALS": 50, "SGD": 800, "RBM": 60}, "repeats": {"ALS": 10, "SGD": 3, "RBM": 3},
         "parameters": PARAMETERS,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": "ml-100k-synthetic",
     "users": 60,

@@ -38,21 +38,12 @@ UNPUBLISHED = {"ALS": {"regularization": 0.1}, "SGD": {"regularization": 0.1, "l
 """Parameters for data sets that the thesis does not use."""
 
 PROFILES = {
-    "quick": {
-        "data": ["ml-100k-synthetic"],
-        "als_epochs": 10,
-        "updates": 1e6,
-        "rates": [0.01, 0.03],
-        "repeats": 1,
-    },
+    "quick": {"data": ["ml-100k-synthetic"], "als_epochs": 10, "updates": 1e6, "rates": [0.01, 0.03], "repeats": 1},
     "full": {
-        "data": ["douban-synthetic", "jester-synthetic", "jester-1"],
-        "als_epochs": 20,
-        "updates": 7.6e8,
-        "rates": [0.001, 0.002, 0.004, 0.008, 0.016, 0.026, 0.04],
-        "repeats": 5,
+        "data": ["douban-synthetic", "jester-synthetic", "jester-1"], "als_epochs": 20, "updates": 7.6e8,
+        "rates": [0.001, 0.002, 0.004, 0.008, 0.016, 0.026, 0.04], "repeats": 5,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"als_epochs": 2, "updates": 1e5}
 
 

@@ -33,32 +33,14 @@ _RBM = FIXED["RBM"] | {"learning_rate": 0.1, "weight_decay": 0.01, "schedule": s
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k",
-        "orders": ["random", "time"],
-        "first": 0.5,
-        "chunks": 5,
-        "every": [1, 2, 4],
-        "factors": 32,
-        "factor_epochs": 20,
-        "hidden": 50,
-        "hidden_epochs": 15,
-        "kernel": "sequential",
-        "seeds": 1,
+        "data": "ml-100k", "orders": ["random", "time"], "first": 0.5, "chunks": 5, "every": [1, 2, 4], "factors": 32,
+        "factor_epochs": 20, "hidden": 50, "hidden_epochs": 15, "kernel": "sequential", "seeds": 1,
     },
     "full": {
-        "data": "ml-100k",
-        "orders": ["random", "time"],
-        "first": 0.5,
-        "chunks": 9,
-        "every": [1, 2, 4, 8],
-        "factors": 128,
-        "factor_epochs": 80,
-        "hidden": 250,
-        "hidden_epochs": 100,
-        "kernel": None,
-        "seeds": 5,
+        "data": "ml-100k", "orders": ["random", "time"], "first": 0.5, "chunks": 9, "every": [1, 2, 4, 8],
+        "factors": 128, "factor_epochs": 80, "hidden": 250, "hidden_epochs": 100, "kernel": None, "seeds": 5,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": "ml-100k-synthetic",
     "chunks": 2,

@@ -39,28 +39,18 @@ _LONG = 0.1  # seconds
 
 PROFILES = {
     "quick": {
-        "data": "ml-100k-synthetic",
-        "threads": {kernel: [128, 256, 128] for kernel in KERNELS},
-        "few": [128, 256],
-        "blocks": [],
-        "max_epochs": 3,
-        "repeats": 1,
-        "parameters": PARAMETERS,
+        "data": "ml-100k-synthetic", "threads": {kernel: [128, 256, 128] for kernel in KERNELS}, "few": [128, 256],
+        "blocks": [], "max_epochs": 3, "repeats": 1, "parameters": PARAMETERS,
     },
     "full": {
         "data": "douban-synthetic",
         "threads": {
-            "thesis_shared": [128, 8192, 128],
-            "thesis_hybrid": [128, 8192, 128],
-            "thesis_global": [128, 12416, 128],
+            "thesis_shared": [128, 8192, 128], "thesis_hybrid": [128, 8192, 128], "thesis_global": [128, 12416, 128],
         },
-        "few": [128, 1024, 2048, 3072, 4096, 4224, 6144, 8192, 12288],
-        "blocks": [1, 2, 3, 4, 6, 8, 10, 12, 16, 20],
-        "max_epochs": 20,
-        "repeats": 5,
-        "parameters": PARAMETERS,
+        "few": [128, 1024, 2048, 3072, 4096, 4224, 6144, 8192, 12288], "blocks": [1, 2, 3, 4, 6, 8, 10, 12, 16, 20],
+        "max_epochs": 20, "repeats": 5, "parameters": PARAMETERS,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": "ml-100k-synthetic",
     "threads": {"thesis_shared": [128, 128, 128]},
