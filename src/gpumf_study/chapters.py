@@ -8,11 +8,10 @@ import json
 import re
 
 import pandas as pd
-from IPython.display import Markdown, display
+from IPython.display import Markdown
 
 from gpumf.backends import sources
-from gpumf_study import claims, experiments, reports, results
-from gpumf_study import figure_style as style
+from gpumf_study import claims, experiments, results
 
 
 def kernel(path, name, since=None, until=None):
@@ -128,31 +127,6 @@ def verdicts(ids):
 
 def _digits(value):
     return "–" if pd.isna(value) else f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.3g}"
-
-
-def show(name, profile):
-    """Draw what is recorded of an experiment, then what this machine measures, or say why neither is there.
-
-    Parameters
-    ----------
-    name : str, one of `experiments.names`
-    profile : str, of the run on this machine
-
-    Returns
-    -------
-    DataFrame: of the recorded result, where there is one, else of the other; None where there is neither
-    """
-    found = reports.found(name, profile)
-    for result in found:
-        display(style.save(experiments.module(name).figure(result.frame), result))
-    if not found:
-        print("Nothing is recorded, and it cannot run here:", experiments.why_unavailable(name))
-    return found[0].frame if found else None
-
-
-def table(name, frame):
-    """The summary of an experiment's frame, four digits of its numbers and '–' for those missing; None of none."""
-    return None if frame is None else experiments.module(name).summary(frame).map(_cell)
 
 
 def _cell(value):

@@ -31,18 +31,6 @@ def coverage(frame):
     return counts.assign(partly=counts.some - counts.measured).drop(columns="some").astype(int)
 
 
-def found(name, profile):
-    """Of an experiment the recorded result of the reference machine, then what this machine measures.
-
-    Returns
-    -------
-    list of results.Result, those of the two that there are
-    """
-    recorded = results.recorded(name)
-    live = None if experiments.why_unavailable(name) else experiments.run(name, profile)
-    return [result for result in (recorded, live) if result]
-
-
 def main():
     """Write and print the table of claims; return the exit status."""
     frame = claims.table(experiments.claims())

@@ -7,16 +7,21 @@ import pytest
 
 from gpumf import backends
 from gpumf.backends import nvrtc, sources
-from gpumf_study.experiments.gpumf import kernel_resources
+from gpumf.models import als, rbm, sgd  # noqa: F401 - declare their sources
+from gpumf.ratings import synthetic_device  # noqa: F401 - declares its source
 from support import KERNELS
+
+ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
+VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0], "HIDDEN": [128], "LEVELS": [5]}
+VERSIONS |= {"STAGE_ROWS": [64]}
 
 pytestmark = pytest.mark.skipif(nvrtc.why_unavailable() is not None, reason=str(nvrtc.why_unavailable()))
 
 
 @pytest.fixture(scope="module")
 def frame():
-    found = sources.variants(FACTORS=[16, 100], **kernel_resources.VERSIONS)
-    variants = [(source, sm, defines) for source, defines in found for sm in kernel_resources.ARCHITECTURES]
+    found = sources.variants(FACTORS=[16, 100], **VERSIONS)
+    variants = [(source, sm, defines) for source, defines in found for sm in ARCHITECTURES]
     rows = [
         {"source": source, "architecture": sm, "row_rates": defines.get("ROW_RATES"), **kernel}
         for (source, sm, defines), kernels in zip(variants, nvrtc.resources_of(variants), strict=True)
@@ -32,7 +37,7 @@ def spilling(frame):
 
 
 def test_every_source_compiles_for_the_oldest_and_the_newest_architecture():
-    first = {source: defines for source, defines in sources.variants(FACTORS=[16], **kernel_resources.VERSIONS)}
+    first = {source: defines for source, defines in sources.variants(FACTORS=[16], **VERSIONS)}
     assert set(first) == set(sources.every())
     variants = [(source, sm, defines) for source, defines in first.items() for sm in (75, 120)]
     assert all(nvrtc.resources_of(variants))

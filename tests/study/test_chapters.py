@@ -1,15 +1,12 @@
 """What chapters share: lines of kernels as they are, numbers for prose, and which of them shows an experiment."""
 
 import json
-from types import SimpleNamespace
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from gpumf.backends import sources
-from gpumf_study import claims, experiments, reports
-from gpumf_study.results import Result
+from gpumf_study import claims, experiments
 from support import ROOT
 
 # A machine that only runs the GPU tests may lack it.
@@ -64,25 +61,6 @@ def test_numbers_are_kept_under_their_names(monkeypatch):
     for wrong in (float("nan"), float("inf"), None):
         with pytest.raises(ValueError, match="gap is"):
             chapters.numbers(gap=wrong)
-
-
-def test_an_experiment_is_shown_as_recorded_and_as_measured_here(monkeypatch, tmp_path, capsys):
-    recorded, live = (Result(tmp_path / "a.csv", pd.DataFrame({"n": [n]}), {}, live=n == 1) for n in (0, 1))
-    drawn = SimpleNamespace(figure=lambda frame: ("figure of", frame.n[0]), summary=lambda frame: frame.n.sum())
-    shown = []
-    monkeypatch.setattr(experiments, "module", lambda name: drawn)
-    monkeypatch.setattr(experiments, "why_unavailable", lambda name: "no GPU")
-    monkeypatch.setattr(chapters.style, "save", lambda figure, result: (*figure, result.live))
-    monkeypatch.setattr(chapters, "display", shown.append)
-    for found, first in (([recorded, live], 0), ([live], 1)):
-        monkeypatch.setattr(reports, "found", lambda name, profile, found=found: found)
-        assert chapters.show("a", "quick").n[0] == first
-    assert shown == [("figure of", 0, False), ("figure of", 1, True), ("figure of", 1, True)]
-    monkeypatch.setattr(reports, "found", lambda name, profile: [])
-    assert chapters.show("a", "quick") is None and "no GPU" in capsys.readouterr().out
-    assert chapters.table("a", None) is None
-    drawn.summary = lambda frame: pd.DataFrame({"x": [0.00012345, 123456.7, np.nan], "n": frame.n[0]})
-    assert chapters.table("a", live.frame).to_numpy().T.tolist() == [["0.0001234", "123,457", "–"], [1, 1, 1]]
 
 
 def test_an_experiment_is_shown_by_a_page_of_results_or_by_the_first_other():

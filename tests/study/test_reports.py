@@ -33,11 +33,3 @@ def test_make_records_one_experiment_or_all():
 
     assert "-m gpumf_study.experiments als_netflix --profile full --record" in commands("record", "NAME=als_netflix")
     assert "-m gpumf_study.release --minutes 9" in commands("record", "ARGS=--minutes 9")
-
-
-def test_an_experiment_is_shown_recorded_and_live_as_far_as_there_is_either(monkeypatch):
-    monkeypatch.setattr(reports.results, "recorded", lambda name: {"both": "recorded"}.get(name))
-    monkeypatch.setattr(reports.experiments, "why_unavailable", lambda name: "no GPU" if name == "none" else None)
-    monkeypatch.setattr(reports.experiments, "run", lambda name, profile: f"live {profile}")
-    assert reports.found("both", "quick") == ["recorded", "live quick"]
-    assert reports.found("live", "smoke") == ["live smoke"] and reports.found("none", "quick") == []

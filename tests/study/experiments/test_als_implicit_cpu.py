@@ -10,7 +10,6 @@ import pytest
 
 from gpumf_study import schema
 from gpumf_study.experiments.gpumf import als_implicit_cpu as experiment
-from outcomes import lines
 from support import ragged_ratings
 
 
@@ -122,15 +121,6 @@ def test_the_package_gets_the_parameters_of_ours(monkeypatch):
         4,
         3,
     )
-
-
-def test_seconds_are_drawn_against_factors_ours_and_the_packages():
-    left, right = experiment.figure(frame(seconds())).axes
-    assert lines(left)["ImplicitALS, parallel_cg"] == ([16, 64], [pytest.approx(0.505), pytest.approx(1.01)])
-    assert lines(left)[experiment.PEER] == ([16, 64], [2, 2])
-    assert lines(right)["ALS, parallel_cg"] == ([16, 64], [2, 2])
-    assert lines(right)["ALS, parallel"] == ([16, 64], [1, 1])
-    assert {axis.get_xscale() for axis in (left, right)} == {axis.get_yscale() for axis in (left, right)} == {"log"}
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,8 @@ DRAWN = [
     (path.stem, path.parts[-3])
     for path in sorted((ROOT / "data/results").glob("*/*/*.csv"))
     if f"{path.parent.name}/{path.stem}" not in {*TOLD, "thesis/sparsity"}
+    and path.stem in experiments.names()
+    and hasattr(experiments.module(path.stem), "figure")
 ]
 
 

@@ -4,10 +4,7 @@ Source: Tan et al. 2018, section 5: 100 factors, lambda 0.05, no biases, the off
 synthetic.
 """
 
-from matplotlib.ticker import MaxNLocator
-
 from gpumf import ALS, backends
-from gpumf_study import figure_style as style
 from gpumf_study import sweep
 
 EXACT = "cumf_cholesky"
@@ -28,19 +25,3 @@ def run(data, factors, epochs, repeats):
             yield {}, ALS(factors, 0.05, solver=solver, seed=repeat, **options)
 
     return sweep.sweep(models, data, epochs, repeats, held_out=0.2, official=True)
-
-
-def figure(frame):
-    """Draw test RMSE against iterations (left) and against seconds of training (right), a line a solver."""
-    figure, (axes,) = style.panels(columns=2, height=3.8, sharey=True)
-    course = sweep.course(frame, "rmse")
-    for solver, runs in course[course.epoch > 0].groupby("solver", sort=False):
-        median = runs.groupby("epoch")[["seconds", "value"]].median()
-        style.curve(axes[0], median.value, "ALS", solver)
-        style.curve(axes[1], median.set_index("seconds").value, "ALS", solver)
-    axes[0].set(xlabel="iterations", ylabel="test RMSE")
-    axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes[1].set(xlabel="seconds of training")
-    style.log_scale(axes[1].xaxis)
-    style.legend(figure, axes[0], 3)
-    return figure

@@ -6,7 +6,6 @@ the device keeps the factors and two chunks. Without a GPU the emulator runs the
 
 from gpumf import backends
 from gpumf.ratings import synthetic_device
-from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, kernels_unavailable
 from gpumf_study.experiments.cumf import _half_sweeps
 
@@ -51,14 +50,6 @@ def run(data, factors, chunk, iterations):
     frame = _half_sweeps.frame_of(rows, **labels)
     frame.attrs["datasets"] = [facts]
     return frame
-
-
-def figure(frame):
-    """Draw seconds of the updates of each iteration."""
-    figure, ((axis,),) = style.panels()
-    _half_sweeps.bars(axis, _half_sweeps.table(frame))
-    style.legend(figure, axis, 2)
-    return figure
 
 
 CLAIMS = []

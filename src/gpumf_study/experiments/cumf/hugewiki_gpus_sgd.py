@@ -19,9 +19,8 @@ import pandas as pd
 from gpumf import SGD, backends
 from gpumf.ratings import synthetic_device
 from gpumf.ratings.csr import CompressedRows
-from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity
-from gpumf_study.experiments.cumf.hugewiki_gpus import against_workers, facts_of, of_users, on_workers, speed_up
+from gpumf_study.experiments.cumf.hugewiki_gpus import facts_of, of_users, on_workers, speed_up
 from gpumf_study.experiments.cumf.hugewiki_gpus import why_unavailable as why_unavailable  # of this one as of that
 
 REGULARIZATION, LEARNING_RATE = 0.05, 0.03
@@ -109,18 +108,6 @@ def summary(frame):
     seconds = epochs(frame).groupby("x_workers").seconds.median()
     rmse = frame.groupby("x_workers").value.last()
     return pd.DataFrame({"seconds": seconds, "speed_up": seconds.get(1, np.nan) / seconds, "rmse": rmse})
-
-
-def figure(frame):
-    """Draw seconds of an epoch against GPUs (left); test RMSE against epochs, a line a number of GPUs (right)."""
-    figure, (axes,) = style.panels(columns=2, height=3.4)
-    against_workers(axes[0], summary(frame).seconds, "seconds of an epoch")
-    for (n, rows), line in zip(frame.groupby("x_workers"), ("o-", "s--", "^:"), strict=False):
-        rmse = rows.groupby("x_epoch").value.first()
-        axes[1].plot(rmse.index, rmse, line, color="black", fillstyle="none", label=f"{n}")
-    axes[1].set(xlabel="epochs", ylabel="test RMSE", xticks=sorted(frame.x_epoch.unique()))
-    axes[1].legend(frameon=False, title="GPUs")
-    return figure
 
 
 CLAIMS = [speed_up("SGD", gpus, epochs) for gpus in (2, 4)]

@@ -12,7 +12,6 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, SGD, backends
-from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity, load_ratings
@@ -92,23 +91,6 @@ def summary(frame):
     plain = table.xs(PLAIN, level="x_workers").reindex(table.index.get_level_values("model"))
     table["speed_up"] = plain.seconds.to_numpy() / table.seconds
     return table.assign(gap=table.rmse - plain.rmse.to_numpy())
-
-
-def figure(frame):
-    """Draw seconds of an epoch against workers (left), and of a whole training (right), a line a model."""
-    table = summary(frame).reset_index("x_workers")
-    figure, (axes,) = style.panels(columns=2, height=3.4)
-    labels = "seconds of an epoch", "end-to-end seconds"
-    for axis, column, label in zip(axes, ("seconds", "end_to_end"), labels, strict=True):
-        for model, rows in table.groupby("model", sort=False):
-            several = rows[rows.x_workers != PLAIN].set_index("x_workers")[column]
-            colour = style.COLOURS[style.MODELS[model][0]]
-            axis.plot(several.index, several, "-o", color=colour, label=model)
-            axis.axhline(rows[rows.x_workers == PLAIN][column].item(), color=colour, linestyle=":")
-        axis.set(xlabel="GPUs (dotted: a plain fit on one)", ylabel=label, ylim=(0, None))
-        axis.set_xticks(several.index)
-    style.legend(figure, axes[0], 2)
-    return figure
 
 
 def _faster(id, publication, figure_or_table, model, **options):

@@ -73,15 +73,6 @@ def gaps(frame):
     return gap[gap.data == gap.groupby("data").gap.median().idxmax()]
 
 
-def summary(frame):
-    """Return by data set and order the least RMSE and the iterations until it (medians), beside those published."""
-    table = least(frame).groupby(["data", "variant"], sort=False)[["value", "epoch"]].median()
-    table.columns = ["min_rmse", "iterations"]
-    stated = {f"published_{what}": f"{of}" for what, of in (("rmse", "least error"), ("iterations", "iterations"))}
-    names = table.index.get_level_values("data")
-    return table.assign(**{to: [published(of, name, "Table 2") for name in names] for to, of in stated.items()})
-
-
 def figure(frame):
     """Draw test RMSE against iterations, a line an order (medians), a panel a data set; dotted: as published."""
     names = frame.data.unique()

@@ -8,7 +8,6 @@ biases. The split is one; each repeat starts from factors, and draws, of its own
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import LinearSegmentedColormap
 
 from gpumf import ALS, RBM, SGD
 from gpumf_study import figure_style as style
@@ -131,47 +130,9 @@ def summary(frame):
 
 # Figures
 
-_MARKERS = "osD^vP*X<>hd8p"
-
 
 def _name(kind, scheme):
     return f"{kind}, {style.LOOKS[kind, scheme].name}"
-
-
-def _shade(kind, place):
-    """The model's colour, from light to dark as `place` goes from 0 to 1."""
-    shades = LinearSegmentedColormap.from_list(kind, ["white", style.COLOURS[style.MODELS[kind][0]], "black"])
-    return shades(0.3 + 0.5 * place)
-
-
-def figure(frame):
-    """Draw test RMSE against training time, a line a solver (medians).
-
-    Colors are the models', from light to dark in the order of their solvers. Dashed: on the CPU. Dotted across: the
-    common error.
-    """
-    runs = sweep.course(frame, "rmse").query("epoch > 0")
-    schemes = list(dict.fromkeys(zip(runs.model, runs.solver, runs.device, strict=True)))
-    figure, ((axis,),) = style.panels(height=6.4)
-    of_model = {kind: [s for k, s, _ in schemes if k == kind] for kind in MODELS}
-    for kind, solver, device in schemes:
-        run = runs[(runs.model == kind) & (runs.solver == solver)]
-        median = run.groupby("epoch")[["seconds", "value"]].median()
-        place = of_model[kind].index(solver)
-        look = {
-            "color": _shade(kind, place / len(of_model[kind])),
-            "marker": _MARKERS[place % len(_MARKERS)],
-            "linestyle": "--" if device == "cpu" else "-",
-        }
-        axis.plot(median.seconds, median.value, **look, markersize=4, linewidth=1.2, label=_name(kind, solver))
-    axis.axhline(level(frame), linestyle=":", color=style.COLOURS["black"])
-    errors = runs.value.dropna()  # without what diverged
-    # The first epochs of SGD are far above everything worth seeing.
-    axis.set_ylim(errors.min() - 0.02 * np.ptp(errors), np.quantile(errors, 0.9))
-    axis.set(xlabel="training time (s)", ylabel=f"test RMSE, {style.data_name(frame.data.iloc[0])}")
-    style.log_scale(axis.xaxis)
-    style.legend(figure, axis, 3)
-    return figure
 
 
 def figure_seconds(frame):

@@ -16,7 +16,6 @@ from tqdm import tqdm
 
 from gpumf import ALS, ImplicitALS
 from gpumf._util import threads
-from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity, load_ratings
 
@@ -203,27 +202,6 @@ def seconds(frame):
     rows = frame[frame.task == "iteration"].fillna({"solver": "-"})
     by = ["factors", "model", "solver", "x_default", "repeat"]
     return rows.groupby(by, sort=False).seconds.median().reset_index()
-
-
-def figure(frame):
-    """Draw seconds of an iteration against factors: implicit feedback, explicit ratings."""
-    table = seconds(frame).groupby(["model", "solver", "factors"]).seconds.median()
-    figure, (axes,) = style.panels(columns=2, sharey=True)
-    panels = (OURS, (PEER, "-")), (CG, EXACT)
-    for axis, models, title in zip(axes, panels, ("implicit feedback", "explicit ratings"), strict=True):
-        for model, solver in models:
-            if model == PEER:
-                axis.plot(table[model, solver], "-o", color=style.COLOURS["grey"], label=PEER, markersize=4)
-            else:
-                style.curve(axis, table[model, solver], "ALS", solver, label=f"{model}, {solver}")
-        axis.set(xscale="log", xlabel="factors", title=title)
-        factors = frame.factors.dropna().unique().astype(int)
-        axis.set_xticks(factors, factors)
-        axis.minorticks_off()
-        axis.legend(frameon=False)
-    axes[0].set_ylabel("seconds an iteration")
-    style.log_scale(axes[0].yaxis)
-    return figure
 
 
 CLAIMS = [

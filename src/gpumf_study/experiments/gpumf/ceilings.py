@@ -7,7 +7,6 @@ import pandas as pd
 
 from gpumf import backends
 from gpumf.backends.cpu import machine
-from gpumf_study import figure_style as style
 
 PROFILES = {"quick": {"repeats": 10}, "full": {"repeats": 30}}
 PROFILES["smoke"] = PROFILES["quick"] | {"repeats": 2}
@@ -25,20 +24,6 @@ def run(repeats):
 def of(frame, device="cuda"):
     """Return the ceilings of a device: a Series of metric -> value."""
     return frame[frame.device == device].set_index("metric").value
-
-
-def figure(frame):
-    """Draw bytes a second of a copy (left) and FLOP/s of products (right)."""
-    figure, (axes,) = style.panels(columns=2, height=2.4)
-    copies = frame.metric.str.endswith("bytes_per_second")
-    for axis, rows, label in zip(
-        axes, (frame[copies], frame[~copies]), ("bytes/s of a copy", "FLOP/s of products"), strict=True
-    ):
-        names = rows.device + ", " + rows.metric.str.split("_").str[0]
-        axis.plot(rows.value, names, "o", color=style.COLOURS["blue"])
-        axis.set(xlabel=label)
-        style.log_scale(axis.xaxis)
-    return figure
 
 
 CLAIMS = []

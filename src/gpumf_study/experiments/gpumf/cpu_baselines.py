@@ -20,7 +20,6 @@ from gpumf.models.evaluation import Errors
 from gpumf.models.initial import with_bias_columns
 from gpumf.solvers.sgd_ordered import shuffled_diagonals
 from gpumf.solvers.sgd_partition import shuffled_blocks
-from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity, load_ratings
 
@@ -140,12 +139,6 @@ class _PlainSGD:
     def factors(self):
         p, q, *biases = self._learned
         return with_bias_columns(self._train, *zip((p, q), biases, strict=True)) if biases else (p, q)
-
-
-def figure(frame):
-    """Draw seconds of an epoch of each program, median."""
-    medians = frame.groupby(["model", "solver", "variant"], sort=False).seconds.median()
-    return style.dots(medians, "seconds of an epoch, single-threaded CPU")
 
 
 def _claim(name, statement, model, over, under, **options):

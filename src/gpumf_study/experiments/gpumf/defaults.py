@@ -14,7 +14,6 @@ from tqdm import tqdm
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf.models.ranking import METRICS, popular_items
-from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 
 K = 10  # items of a list
@@ -127,20 +126,6 @@ def left_out(frame):
             chosen = others.idxmin() if others.notna().any() else strengths[2]
             found.append((model, data, chosen, test.loc[chosen, data] / biases["default", data]))
     return pd.DataFrame(found, columns=["model", "data", "parameters", "over_biases"]).set_index(["model", "data"])
-
-
-def figure(frame):
-    """Test RMSE over that of damped biases, of the defaults and of what a search finds."""
-    table = ratios(frame)
-    figure, ((axis,),) = style.panels(columns=1, height=2.8)
-    for (model, variant), values in table.iterrows():
-        colour = {"ALS": "green", "SGD": "purple", "RBM": "orange"}[model]
-        marker = "o" if variant == "default" else "|"
-        axis.plot(values, values.index, marker, color=style.COLOURS[colour], label=f"{model}, {variant}")
-    axis.axvline(1, color="black", linewidth=0.8)
-    axis.set_xlabel("ratio of test RMSE to that of damped biases")
-    style.legend(figure, axis, 3)
-    return figure
 
 
 CLAIMS = []

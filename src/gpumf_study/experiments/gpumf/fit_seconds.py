@@ -17,12 +17,10 @@ from tqdm import tqdm
 
 from gpumf import ALS, SGD, ImplicitALS, backends
 from gpumf.solvers import schedules
-from gpumf_study import figure_style as style
 from gpumf_study.experiments import identity, load_ratings
 
 MODELS = {"ALS": ALS, "ImplicitALS": ImplicitALS, "SGD": SGD}
 PEER = "implicit"
-PHASES = {"preprocess": "blue", "transfer": "orange", "train": "green", "compile": "grey"}
 _POWER = {
     "biases": False,
     "clip": False,
@@ -146,32 +144,6 @@ def _peer_seconds(train, solver, factors, iterations):
     wall, started = time.perf_counter() - started, time.perf_counter()
     model.recommend(np.arange(train.n_users), by_user, N=_RECOMMENDED)
     return wall, time.perf_counter() - started
-
-
-_KEYS = ["model", "solver", "factors", "x_epochs", "variant"]
-
-
-def summary(frame):
-    """Return the median seconds of warm fits by _KEYS: a column a phase, and recommend."""
-    warm = frame[frame.repeat > 0].assign(variant=lambda rows: rows.get("variant", "place not stored"))
-    phases = warm.phase.where(warm.task == "fit", "recommend").rename("what")
-    return warm.groupby([*_KEYS, phases], sort=False).seconds.median().unstack()
-
-
-def figure(frame):
-    """Draw the phases of warm fits, a bar a model and place of preprocessing, a part a phase."""
-    table = summary(frame)
-    figure, ((axis,),) = style.panels(height=1.2 + 0.4 * len(table))
-    place, left = np.arange(len(table))[::-1], np.zeros(len(table))
-    for phase, colour in PHASES.items():
-        seconds = table[phase].fillna(0).to_numpy() if phase in table else 0 * left
-        axis.barh(place, seconds, left=left, color=style.COLOURS[colour], label=phase)
-        left += seconds
-    axis.barh(place, table.end_to_end - left, left=left, color="#dddddd", label="errors, copies and all else")
-    axis.set_yticks(place, ["{}, {}, {} factors, {} epochs, on the {}".format(*row) for row in table.index])
-    axis.set(xlabel="end-to-end seconds of a fit, from arrays to arrays")
-    style.legend(figure, axis, 5)
-    return figure
 
 
 CLAIMS = []

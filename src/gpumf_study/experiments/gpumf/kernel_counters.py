@@ -19,7 +19,6 @@ import pandas as pd
 
 from gpumf import ALS, backends
 from gpumf.ratings.synthetic import RECIPES
-from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import _published, identity, load_ratings
 
@@ -160,17 +159,6 @@ def summary(frame):
     """Return the counters side by side: a DataFrame with the index metric and the columns (kernel, side)."""
     table = frame.pivot(index="metric", columns=["x_kernel", "x_side"], values="value")
     return table.loc[frame.metric.unique()]
-
-
-def figure(frame):
-    """Draw how busy pipes, caches and DRAM are, in % of what they can do, a color a kernel and side."""
-    shares = summary(frame[frame.x_unit == "%"])
-    figure, ((axis,),) = style.panels(height=1.4 + 0.3 * len(shares))
-    for column, colour in zip(shares, ("black", "grey", "teal", "olive"), strict=False):
-        axis.plot(shares[column], shares.index, "o", color=style.COLOURS[colour], label=", ".join(column))
-    axis.set(xlabel="% of what is possible", xlim=(0, 100))
-    style.legend(figure, axis, 4)
-    return figure
 
 
 def of_dram(frame):

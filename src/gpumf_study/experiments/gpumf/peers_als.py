@@ -19,7 +19,6 @@ from tqdm import tqdm
 from gpumf import ImplicitALS, backends
 from gpumf._util import threads
 from gpumf._util.counter_rng import random_subset
-from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above, below
 from gpumf_study.experiments import identity, load_ratings
 from gpumf_study.experiments.gpumf.als_implicit_cpu import STEPS
@@ -172,25 +171,6 @@ def of_equal_steps(frame):
 def losses(frame):
     """Return a frame with its losses, which are missing where none were recorded."""
     return frame.reindex(columns=frame.columns.union(["value"], sort=False))
-
-
-def figure(frame):
-    """Draw seconds of an iteration of each program, a panel a number of factors."""
-    table = iteration_seconds(frame).groupby(_BY[:4], sort=False).seconds.median()
-    numbers = table.index.unique("factors")
-    figure, (axes,) = style.panels(columns=len(numbers), height=2.6, sharey=True)
-    for axis, f in zip(axes, numbers, strict=True):
-        rows = table[f].sort_values(ascending=False)
-        colours = ["green" if model != PEER else "grey" for model, *_ in rows.index]
-        style.marks(axis, rows, np.arange(len(rows)), colours)
-        for place, seconds in enumerate(rows):
-            axis.annotate(f"{seconds:.2g}", (seconds, place), (0, 6), textcoords="offset points", ha="center", size=9)
-        names = [f"{model}, {solver}, {'GPU' if device == 'cuda' else 'CPU'}" for model, solver, device in rows.index]
-        axis.set_yticks(np.arange(len(rows)), names)
-        axis.set(xlabel=f"seconds of an iteration, {f} factors", ylim=(-0.5, len(rows) - 0.3))
-        style.log_scale(axis.xaxis)
-        axis.margins(x=0.1)
-    return figure
 
 
 def _claim(name, factors, statement, metric, device, over, under, criterion):

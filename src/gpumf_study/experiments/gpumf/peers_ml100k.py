@@ -19,7 +19,6 @@ from tqdm import tqdm
 
 from gpumf import SGD
 from gpumf._util import threads
-from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity, load_ratings
 
@@ -190,21 +189,6 @@ def summary(frame):
     table = means.join(spreads.add_suffix("_spread"))
     table.insert(0, "tried", choices.groupby("model").size().reindex(table.index, fill_value=1))
     return table.join(frame[frame.phase.notna()].groupby(["model", "phase"]).seconds.median().unstack())
-
-
-def figure(frame):
-    """Draw test RMSE (left) and MAE (right) of each program, a dot a seed."""
-    seeds = by_seed(frame)
-    order = list(seeds.model.unique())[::-1]
-    figure, (axes,) = style.panels(columns=2, height=1.3 + 0.3 * len(order), sharey=True)
-    for axis, measure in zip(axes, ("rmse", "mae"), strict=True):
-        of = seeds[seeds.metric == measure]
-        axis.plot(of.value, of.model.map(order.index), "o", color=style.COLOURS["blue"], alpha=0.5, label="a seed")
-        axis.set_yticks(np.arange(len(order)), order)
-        axis.set(xlabel=f"test {measure.upper()}, mean of {frame.x_fold.nunique()} folds")
-        axis.locator_params(axis="x", nbins=5)
-    style.legend(figure, axes[0], 1)
-    return figure
 
 
 CLAIMS = [

@@ -32,7 +32,6 @@ from gpumf import SGD
 from gpumf._util import threads
 from gpumf.models.evaluation import Errors
 from gpumf.solvers import schedules
-from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity, load_ratings, usable_devices, wall_seconds
 
@@ -42,8 +41,6 @@ OURS = {
     GPU: {"solver": "fast", "row_rates": True},
     ONE_RATE: {"solver": "fast", "schedule": schedules.Power(0.1)},
 }
-LOOKS = {PEER: ("orange", "-o"), CORES: ("blue", "-o"), GPU: ("green", "-o"), ONE_RATE: ("green", "--o")}
-
 # Rates that rows lower are higher at first, and want more regularization; LIBMF's default rate is 0.1.
 _BY_ROW = {"regularization": [0.02, 0.03, 0.05], "learning_rate": [0.03, 0.05, 0.1]}
 _FOR_ALL = {"regularization": [0.01, 0.02, 0.03], "learning_rate": [0.01, 0.02, 0.04]}
@@ -213,16 +210,6 @@ def _rmse(users, items, mean, ratings):
     )[0]
 
 
-def tests(frame):
-    """Return a row a training on all training ratings: program, epochs, chosen, regularization, wall, train, rmse."""
-    frame = frame[frame.x_step == "test"]
-    keys = ["model", "repeat", "epoch", "x_chosen", "x_regularization"]
-    whole = frame[frame.metric == "rmse"].set_index(keys)
-    train = frame[frame.phase == "train"].set_index(keys).seconds
-    found = pd.DataFrame({"rmse": whole.value, "wall": whole.seconds, "train": train.reindex(whole.index)})
-    return found.reset_index().rename(columns={"model": "program", "epoch": "epochs", "x_chosen": "chosen"})
-
-
 def searched(frame):
     """Return the test rows of a frame whose programs searched their learning rates; none of another."""
     return frame[(frame.x_step == "test") & ("x_learning_rate" in frame)]
@@ -235,39 +222,6 @@ def reached(frame):
     chosen = runs[runs.x_chosen == 1].groupby("model").value.median()
     there = runs[runs.value <= 1.001 * chosen.max()]
     return there.groupby(["model", "repeat"], as_index=False, sort=False).seconds.min()
-
-
-def summary(frame):
-    """Return where each program ends: lambda and epochs chosen, medians of wall, train and rmse, seconds an epoch.
-
-    Those of an epoch are what the most epochs take more than the fewest, end to end.
-    """
-    runs = tests(frame).rename(columns={"x_regularization": "regularization"})
-    columns = ["regularization", "epochs", "wall", "train", "rmse"]
-    chosen = runs[runs.chosen == 1].groupby("program", sort=False)[columns].median()
-    walls = runs[runs.repeat == 0].groupby("program", sort=False)[["epochs", "wall"]].agg(np.ptp)
-    return chosen.assign(seconds_per_epoch=walls.wall / walls.epochs)
-
-
-def figure(frame):
-    """Draw test RMSE against seconds end to end (left) and of training (right), a line a program; full: chosen."""
-    figure, (axes,) = style.panels(columns=2, height=3.6, sharey=True)
-    for program, runs in tests(frame).groupby("program", sort=False):
-        medians = runs.groupby("epochs")[["wall", "train", "rmse"]].median()
-        beyond = medians.wall - medians.wall.iloc[0]
-        slope = beyond.iloc[-1] / max(medians.index[-1] - medians.index[0], 1)
-        train = medians.train.fillna(pd.Series(medians.index * slope, medians.index))
-        for axis, seconds in zip(axes, (medians.wall, train), strict=True):
-            colour, line = LOOKS[program]
-            colour, chosen = style.COLOURS[colour], medians.index == runs.epochs[runs.chosen == 1].iloc[0]
-            axis.plot(seconds, medians.rmse, line, color=colour, label=program, fillstyle="none")
-            axis.plot(seconds[chosen], medians.rmse[chosen], "o", color=colour)
-    for axis, what in zip(axes, ("seconds end to end", "seconds of training"), strict=True):
-        axis.set(xlabel=what)
-        style.log_scale(axis.xaxis)
-    axes[0].set_ylabel(f"test RMSE, {style.data_name(frame.data.iloc[0])}")
-    style.legend(figure, axes[0], 3)
-    return figure
 
 
 def _claim(name, statement, over, under, metric, select, table):

@@ -14,7 +14,6 @@ from gpumf import backends
 from gpumf.backends.cpu import reference
 from gpumf.ratings import Ratings
 from gpumf.solvers.sgd_base import kernel_steps
-from gpumf_study import figure_style as style
 
 RATE, REGULARIZATION, KEY = 0.05, 0.02, 0
 LABELS = {"lost_share": "share of updates lost", "distance": "distance from one after another"}
@@ -94,19 +93,6 @@ def lost_share(trace):
     writes_so_far = wrote.groupby([trace.array, trace.element]).cumsum() - wrote
     own = writes_so_far.groupby([trace.array, trace.element, trace.thread])
     return float((own.diff()[wrote] > 0).mean())
-
-
-def figure(frame):
-    """Draw what races do against the number of groups that update at a time; a point a run, a line the medians."""
-    figure, axes = style.panels(columns=2, height=3.6)
-    for axis, (metric, label) in zip(axes[0], LABELS.items(), strict=True):
-        runs = frame[frame.metric == metric]
-        axis.plot(runs.x_groups, runs.value, "o", color=style.COLOURS["sky"], alpha=0.4, label="an order")
-        axis.plot(runs.groupby("x_groups").value.median(), color=style.COLOURS["blue"], label="median")
-        axis.set(xlabel="groups that update at a time", ylabel=label)
-        axis.set_xscale("log", base=2)
-    style.legend(figure, axes[0, 0], 2)
-    return figure
 
 
 def summary(frame):

@@ -12,7 +12,6 @@ from tqdm import tqdm
 from gpumf import SGD, backends
 from gpumf.solvers.sgd_fast import Fast
 from gpumf.solvers.sgd_partition import tiled
-from gpumf_study import figure_style as style
 from gpumf_study.experiments import _limits, identity, load_ratings
 
 PROFILES = {
@@ -91,21 +90,3 @@ def summary(frame):
             "bytes_an_update": 12 + table.x_row_bytes / table.x_nnz,
         }
     )
-
-
-def figure(frame):
-    """Draw seconds of an epoch beside what its bytes would take without caches, and beside the roofline bound."""
-    table = summary(frame)[::-1]
-    figure, ((axis,),) = style.panels(height=1.4 + 0.5 * len(table))
-    place = np.arange(len(table))
-    for column, mark, colour, label in (
-        ("seconds", "o", "green", "measured (median)"),
-        ("gather_seconds", "|", "black", "its bytes, without caches"),
-        ("limit_seconds", "x", "orange", "roofline bound"),
-    ):
-        axis.plot(table[column], place, mark, color=style.COLOURS[colour], label=label, markersize=9)
-    axis.set_yticks(place, [style.LOOKS["SGD", kernel].name for kernel in table.kernel])
-    axis.set(xlabel=f"seconds an epoch of {style.data_name(frame.data.iloc[0])}", ylim=(-0.5, len(table) - 0.5))
-    style.log_scale(axis.xaxis)
-    style.legend(figure, axis, 3)
-    return figure

@@ -8,12 +8,10 @@ at its edge is told. Other programs are beside it in `peers_ml100k`, with a smal
 from itertools import product
 
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
 from tqdm import tqdm
 
 from gpumf import SGD
 from gpumf.solvers import schedules
-from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim
 from gpumf_study.experiments import identity, load_ratings
 
@@ -92,12 +90,6 @@ def by_seed(frame):
     return tests.groupby(["metric", "repeat"], as_index=False).value.mean()
 
 
-def summary(frame):
-    """Return by measure the mean test error over folds and seeds, and the standard deviation over the seeds."""
-    tests = by_seed(frame).pivot(index="repeat", columns="metric", values="value")[METRICS]
-    return pd.DataFrame({"measure": METRICS, "mean": tests.mean().to_numpy(), "spread": tests.std().to_numpy()})
-
-
 def _model(kernel, seed, factors, beta, **parameters):
     return SGD(
         factors, solver=kernel, seed=seed, biases=True, clip=False, schedule=schedules.Power(beta), **parameters
@@ -111,18 +103,6 @@ def _row(fold, step, seed, fitted, parameters, epochs, errors):
         | parameters
         | measured
     )
-
-
-def figure(frame):
-    """Draw test RMSE (left) and MAE (right) of each fold, a dot a seed."""
-    tests = trainings(frame).query("step == 'test'")
-    figure, (axes,) = style.panels(columns=2, height=3.0, sharey=True)
-    for axis, measure in zip(axes, METRICS, strict=True):
-        axis.plot(tests[measure], tests.fold, "o", color=style.COLOURS["blue"], alpha=0.5, label="a seed")
-        axis.set(xlabel=f"test {measure.upper()}", ylabel="fold")
-        axis.xaxis.set_major_locator(MaxNLocator(5))
-    style.legend(figure, axes[0], 1)
-    return figure
 
 
 CLAIMS = [

@@ -16,7 +16,6 @@ from tqdm import tqdm
 
 from gpumf import ALS, backends
 from gpumf._util import paths
-from gpumf_study import figure_style as style
 from gpumf_study.experiments import kernels_unavailable
 
 PROFILES = {
@@ -89,13 +88,6 @@ def _no_kernels(folder, device):
         return {"CUPY_CACHE_DIR": folder, "CUDA_CACHE_PATH": folder}
     numba = os.environ.get("NUMBA_CACHE_DIR") or str(paths.cache() / "numba")
     return {"NUMBA_CACHE_DIR": numba, "XDG_CACHE_HOME": folder}
-
-
-def figure(frame):
-    """Draw median seconds of each task."""
-    medians = frame.groupby(["task", "factors"], sort=False, dropna=False).seconds.median()
-    names = [task if pd.isna(factors) else f"{task}, {factors:g} factors" for task, factors in medians.index]
-    return style.dots(medians.set_axis(names), "seconds in a new process")
 
 
 CLAIMS = []

@@ -55,11 +55,6 @@ def gaps(frame):
     return table[median == median.groupby(table.x_precision).transform("max")]
 
 
-def summary(frame):
-    """Return the last test RMSE by data set, precision and blocks of a side (median)."""
-    return sweep.last_epoch(frame).groupby(["data", "x_precision", "x_side"], sort=False)[["value"]].median()
-
-
 def figure(frame):
     """Draw test RMSE against iterations, a line a number of blocks (medians of FP32), a panel a data set."""
     names = frame.data.unique()

@@ -3,7 +3,6 @@
 import pandas as pd
 
 from gpumf.ratings import describe, published_shapes
-from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim
 from gpumf_study.experiments import identity, present_ratings
 
@@ -66,22 +65,6 @@ def summary(frame):
     rows = table(frame).set_index("data")
     made, published = (rows[rows.source == source].reindex(columns=COUNTS) for source in ("synthetic", "published"))
     return (made / published.reindex(made.index) - 1).dropna(how="all")
-
-
-def figure(frame):
-    """Draw the filled share of the matrix against the number of ratings, a mark a data set and source."""
-    frame = table(frame)
-    figure, ((axis,),) = style.panels(height=4.2)
-    for source, colour, mark in (("published", "black", "x"), ("real", "blue", "o"), ("synthetic", "orange", "+")):
-        sets = frame[frame.source == source].dropna(subset="ratings")
-        axis.plot(sets.ratings, 100 * sets.density, mark, color=style.COLOURS[colour], label=source, markersize=9)
-    for row in frame.drop_duplicates("data").itertuples():
-        axis.annotate(row.data, (row.ratings, 100 * row.density), (6, 4), textcoords="offset points", size=8)
-    axis.set(xlabel="ratings", ylabel="filled share of the matrix (%)")
-    style.log_scale(axis.xaxis)
-    style.log_scale(axis.yaxis)
-    style.legend(figure, axis, 3)
-    return figure
 
 
 def deviations(frame):

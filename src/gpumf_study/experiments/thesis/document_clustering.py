@@ -138,11 +138,6 @@ def _agreement(vectors, labels, clusters, seed):
     return normalized_mutual_info_score(labels, found)
 
 
-def summary(frame):
-    """Return the median normalized mutual information by corpus and method."""
-    return frame.groupby(["data", "variant"], sort=False).value.median().unstack()
-
-
 def figure(frame):
     """Normalized mutual information of clusters and labels: a mark a seed, by method, a panel a corpus."""
     corpora = frame.data.unique()

@@ -5,7 +5,6 @@ computer with what is stored of it; speed-ups to an error are in `speedups`.
 """
 
 from gpumf import ALS, SGD
-from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.experiments import _published, usable_devices
 from gpumf_study.experiments.tuning import PARAMETERS, chosen
@@ -55,19 +54,3 @@ def run(data, als_epochs, sgd_epochs, repeats, parameters):
 def threshold(data):
     """Return the test MAE that counts as trained on a data set."""
     return _published.threshold(data) or THRESHOLDS[_published.family(data)]
-
-
-def summary(frame):
-    """Return medians of the last MAE and of the seconds of an epoch, by data set, model, solver and device."""
-    keys = ["data", "model", "solver", "device"]
-    ends = sweep.last_epoch(frame, "mae").groupby(keys, sort=False).value.median()
-    seconds = sweep.epoch_seconds(frame).groupby(keys, sort=False).seconds.median()
-    return ends.rename("mae").to_frame().join(seconds).reset_index()
-
-
-def figure(frame, data=None):
-    """Draw test MAE against epochs and seconds, a line a solver, of some data sets or all."""
-    shown = sweep.course(frame, "mae").rename(columns={"value": "mae", "solver": "scheme"})
-    return style.convergence(
-        shown, frame.data.unique() if data is None else data, "mae", style.LOOKS, with_model=True
-    )

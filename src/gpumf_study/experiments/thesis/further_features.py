@@ -259,16 +259,6 @@ def demographics_and_genres(ratings, seed):
 FEATURES_OF = {"douban-monti": friends, "ml-100k": demographics_and_genres}
 
 
-def summary(frame):
-    """Return errors of what was chosen, on the test ratings, a row a data set, split and model.
-
-    Columns are judged (ratings, mean over the seeds), rmse (mean over the seeds) and spread (half of its range).
-    """
-    groups = frame[frame.x_step == "test"].groupby(["data", "x_split", "model"], sort=False)
-    table = groups.agg(judged=("x_judged", "mean"), rmse=("value", "mean"), spread=("value", np.ptp))
-    return table.assign(spread=table.spread / 2).rename_axis(index={"x_split": "split"}).reset_index()
-
-
 def _tests(frame):
     """Test RMSE with a column a model, by data, split and seed."""
     tests = frame[frame.x_step == "test"].rename(columns={"x_split": "split", "repeat": "seed"})

@@ -147,11 +147,6 @@ def fillings(pixels):
     }
 
 
-def summary(frame):
-    """Return the median peak signal-to-noise ratio by picture and filling, in decibels."""
-    return frame.groupby(["data", "variant"], sort=False).value.median().unstack()
-
-
 def figure(frame):
     """Draw the peak signal-to-noise ratio of the pictures by what fills their unknown pixels: a mark a repeat."""
     figure, ((axis,),) = style.panels(height=0.4 * frame.data.nunique() + 1.8)

@@ -12,7 +12,6 @@ import pandas as pd
 
 from gpumf import ALS, backends
 from gpumf.backends import sources
-from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim
 from gpumf_study.experiments import identity, kernels_unavailable, load_ratings
 from gpumf_study.experiments.thesis.speedups import ALS_THREADS, FACTORS
@@ -69,14 +68,6 @@ def without_bounds(folder):
     file = Path(folder, "thesis_without_bounds.cu")
     file.write_text(text, encoding="utf-8")
     return file
-
-
-def figure(frame):
-    """Draw milliseconds of an epoch with all threads, a dot a version."""
-    frame = frame[frame.x_cuda_threads == frame.x_cuda_threads.min()]
-    medians = 1e3 * frame.groupby(["solver", "variant"], sort=False).seconds.median()
-    medians.index = [f"{solver.removeprefix('thesis_')} memory, {variant}" for solver, variant in medians.index]
-    return style.dots(medians, f"milliseconds an epoch, {style.data_name(frame.data.iloc[0])}")
 
 
 CLAIMS = [

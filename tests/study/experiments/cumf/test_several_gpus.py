@@ -41,8 +41,6 @@ def test_epochs_and_fits_are_compared_with_plain_ones():
     table = several_gpus.summary(made)
     assert table.seconds["ALS", 4] == pytest.approx(0.005) and table.end_to_end["ALS"].to_list() == [2, 3, 4]
     assert table.speed_up["ALS", 4] == pytest.approx(4) and table.gap["SGD", 4] == pytest.approx(0.25)
-    _, right = several_gpus.figure(made).axes
-    assert list(right.lines[0].get_ydata()) == [3.0, 4.0] and list(right.lines[1].get_ydata()) == [2.0, 2.0]
     assert word("cumf-fig-8-four-seconds", made) == "replicated"
     assert word("cumf-fig-8-four-seconds", frame(fits("ALS", 4, 0.03, 4.0))) == "not replicated"
     assert word("distributed-wall", made) == word("sgd-netflix-4gpu-speedup", made) == "measured"
@@ -51,4 +49,3 @@ def test_epochs_and_fits_are_compared_with_plain_ones():
 def test_two_workers_are_shown_as_four_are():
     made = frame(fits("ALS", 2, 0.0125, 4.0), fits("SGD", 1, 0.04, 4.0), fits("SGD", 2, 0.02, 5.0))
     assert several_gpus.summary(made).speed_up["SGD", 2] == pytest.approx(2)
-    assert [tick.get_text() for tick in several_gpus.figure(made).axes[0].get_xticklabels()] == ["1", "2"]

@@ -8,10 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf_study import figure_style as style
 from gpumf_study import schema
 from gpumf_study.experiments.gpumf import peers_ml100k as experiment
-from outcomes import labelled
 from support import ragged_ratings
 
 COLUMNS = ["program", "fold", "step", "seed", "rmse", "mae", "train", "wall"]
@@ -27,13 +25,11 @@ def rows(ours, svd):
     return experiment.in_rows(pd.DataFrame(found, columns=COLUMNS))
 
 
-def test_the_summary_is_of_the_test_ratings_and_of_what_was_timed_alone(stored):
+def test_the_summary_is_of_the_test_ratings_and_of_what_was_timed_alone():
     frame = schema.validated(rows(0.90, 0.91))
     table = experiment.summary(frame)
     assert table.rmse[experiment.SVD] == pytest.approx(0.96) and (table.tried == 1).all()
     assert table.loc[experiment.OURS, ["train", "end_to_end"]].to_list() == [2, 3]
-    figure = style.save(experiment.figure(frame), stored(frame))
-    assert len(figure.axes[0].lines[0].get_xdata()) == 6 and labelled(figure)
     claims = {claim.id: claim.estimate(frame).value for claim in experiment.CLAIMS}
     assert claims["peers-ml100k-rmse-svd"] == pytest.approx(0.01)
     assert np.isnan(claims["peers-ml100k-rmse-svd-plus-plus"]), "it has no peer of its size"

@@ -8,10 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf_study import figure_style as style
 from gpumf_study import schema
 from gpumf_study.experiments.gpumf import peers_sgd as experiment
-from outcomes import labelled
 from support import ragged_ratings
 
 COLUMNS = ["model", "x_step", "repeat", "x_regularization", "epoch", "x_chosen", "train", "wall", "rmse"]
@@ -26,20 +24,6 @@ def rows():
             found.append((experiment.PEER, "test", repeat, 0.05, epochs, chosen, None, 10 * share, 0.92 + more))
             found.append(("gpumf, GPU", "test", repeat, 0.08, epochs, chosen, share, share, 0.9 + more))
     return schema.validated(experiment.in_rows(pd.DataFrame(found, columns=COLUMNS)).assign(data="a", task="fit"))
-
-
-def test_an_epoch_of_libmf_is_what_more_of_them_take_more(stored):
-    frame = rows()
-    table = experiment.summary(frame)
-    assert table.seconds_per_epoch[experiment.PEER] == pytest.approx(16 / 35)
-    assert (
-        table.regularization["gpumf, GPU"] == 0.08
-        and table.rmse[experiment.PEER] == 0.92
-        and (table.epochs == 20).all()
-    )
-    figure = style.save(experiment.figure(frame), stored(frame))
-    train = {line.get_label(): list(line.get_xdata()) for line in figure.axes[1].lines}
-    assert train[experiment.PEER] == pytest.approx([5 * 16 / 35, 20 * 16 / 35, 40 * 16 / 35]) and labelled(figure)
 
 
 def test_programs_are_timed_to_the_error_that_all_reach():

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from gpumf_study.experiments.gpumf import race_demonstration
-from outcomes import lines
 
 
 def test_every_rating_of_the_matrix_is_one_of_five_and_every_run_has_its_groups_and_seed(monkeypatch):
@@ -28,12 +27,8 @@ def test_every_rating_of_the_matrix_is_one_of_five_and_every_run_has_its_groups_
     assert frame.distance.to_list() == pytest.approx([1] * 4) and (frame.lost_share == 0.25).all()
 
 
-def test_runs_are_drawn_with_their_medians():
+def test_runs_are_summed_up_by_medians():
     rows = [(groups, seed, groups / 10 + seed, groups + seed, 1.0) for groups in (1, 4) for seed in (0, 1, 5)]
     frame = pd.DataFrame(rows, columns=["x_groups", "repeat", "lost_share", "distance", "rmse"])
     frame = frame.melt(["x_groups", "repeat"], var_name="metric")
-    left, right = race_demonstration.figure(frame).axes
-    assert lines(left)["median"] == ([1, 4], [1.1, 1.4]) and lines(right)["median"] == ([1, 4], [2, 5])
-    assert lines(right)["an order"] == ([1, 1, 1, 4, 4, 4], [1, 2, 6, 4, 5, 9])
-    assert left.get_xscale() == "log" and left.get_yscale() == "linear"
     assert race_demonstration.summary(frame).distance.to_dict() == {1: 2, 4: 5}

@@ -6,7 +6,6 @@ import pytest
 
 from gpumf_study import schema
 from gpumf_study.experiments.thesis import data_sets
-from outcomes import lines
 
 
 def test_synthetic_data_sets_are_compared_with_what_is_published():
@@ -21,5 +20,3 @@ def test_synthetic_data_sets_are_compared_with_what_is_published():
     table = data_sets.summary(frame)
     assert list(table.index) == ["a"] and table.loc["a", "items"] == pytest.approx(-0.1)
     assert table.loc["a", "ratings"] == 0 and np.isnan(table.loc["a", "user_max"])
-    drawn = lines(data_sets.figure(frame).axes[0])
-    assert drawn["synthetic"] == ([100], [20]) and drawn["real"] == ([100], [30])
