@@ -1,5 +1,5 @@
 // Kato and Hosino: all users for all ratings, then all items for all ratings.
-// Source: Kampffmeyer 2015, section 2.6 and Algorithm 2.2, after Kato and Hosino 2010.
+// Source: Kampffmeyer 2015, section 2.3.3 and Algorithm 2.2, after Kato and Hosino 2010.
 //
 // With the other side fixed, the ratings of different users are independent: a group of lanes takes a user and iterates
 // over its ratings, the user's vector in registers. The launch for the items follows the one for the users; that is the

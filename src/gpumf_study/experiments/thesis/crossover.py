@@ -19,6 +19,7 @@ from tqdm import tqdm
 from gpumf import ALS, SGD, backends
 from gpumf._util.counter_rng import random_subset
 from gpumf_study import figure_style as style
+from gpumf_study import results
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import identity, load_ratings, trained
 from gpumf_study.experiments._expected import expected, named
@@ -74,7 +75,7 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
     -------
     DataFrame with a row a timed run: variant (the pair), epoch and seconds until the level (missing where it is not
     reached), the MAE on the test set at the end of the run, x_share, x_n_users, x_n_items, x_nnz and x_density (of
-    the training set), x_level (the MAE to reach on held-out ratings), x_biases_mae (there, of user and item biases)
+    the training set), x_level (the MAE to reach on held-out ratings)
     """
     pairs = PAIRS if backends.available() else _ON_CPU
     grids = {
@@ -85,13 +86,10 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
     for name, shares in data.items():
         ratings = load_ratings(name)
         identities.append(identity(ratings))
-        train, test = ratings.split(0.2)
-        whole, held_out = train.split(0.1)
-        for share in shares:
-            train = whole.select(random_subset(whole.nnz, round(share * whole.nnz), 0)) if share < 1 else whole
+        for share, train, held_out, test in parts(ratings, shares):
             of_part = {"data": ratings.name, "task": "fit", "phase": "train", "metric": "mae", "x_share": share}
             of_part |= {"x_n_users": train.n_users, "x_n_items": train.n_items, "x_nnz": train.nnz}
-            of_part |= {"x_density": train.density, "x_biases_mae": biases_mae(train, held_out)}
+            of_part |= {"x_density": train.density}
             for f in tqdm(factors, desc=f"crossover {ratings.name}, {share:g}", leave=False):
 
                 def fit(model, versions, parameters, seed, level=-np.inf, train=train, held_out=held_out, f=f):
@@ -129,6 +127,26 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
     return frame
 
 
+def parts(ratings, shares):
+    """Yield of each share the training ratings, those held out of them, and the test ratings."""
+    train, test = ratings.split(0.2)
+    whole, held_out = train.split(0.1)
+    for share in shares:
+        part = whole.select(random_subset(whole.nnz, round(share * whole.nnz), 0)) if share < 1 else whole
+        yield share, part, held_out, test
+
+
+def counting(frame):
+    """Return the rows whose error to reach is below that of user and item biases, as `crossover_biases` has it."""
+    if "x_biases_mae" not in frame:
+        stored = results.recorded("crossover_biases", "cpu")
+        if stored is None:
+            return frame.iloc[:0]
+        biases = stored.frame.rename(columns={"value": "x_biases_mae"})[["data", "x_nnz", "x_biases_mae"]]
+        frame = frame.merge(biases, on=["data", "x_nnz"])
+    return frame[frame.x_level < frame.x_biases_mae]
+
+
 def biases_mae(train, held_out):
     """Return the MAE of user and item biases on held-out ratings."""
     of_user, of_item = damped_biases(train)
@@ -155,20 +173,17 @@ def summary(frame):
     -------
     DataFrame with a row a part of a data set, number of factors and pair of versions: data, density, row_ratings
     (x_nnz over users and items together), variant, factors, als and sgd (seconds to the same error, medians over the
-    repeats; missing where one did not reach it), ratio (sgd over als, above 1 where ALS is faster), counts (whether
-    the error is below that of user and item biases; missing where that is not known)
+    repeats; missing where one did not reach it), ratio (sgd over als, above 1 where ALS is faster)
     """
     row_ratings = frame.x_nnz / (frame.x_n_users + frame.x_n_items)
-    biases = frame.x_biases_mae if "x_biases_mae" in frame else np.nan
-    counts = (frame.x_level < biases).where(pd.Series(biases, frame.index).notna(), None)
     pair = frame.variant.replace("Hogwild", "fastest")
-    runs = frame.assign(row_ratings=row_ratings, density=frame.x_density, variant=pair, counts=counts)
+    runs = frame.assign(row_ratings=row_ratings, density=frame.x_density, variant=pair)
     keys = ["data", "density", "row_ratings", "variant", "factors"]
     groups = runs.groupby([*keys, "model", "solver"], sort=False)
-    versions = groups.agg(seconds=("seconds", lambda s: s.median(skipna=False)), counts=("counts", "first"))
+    versions = groups.agg(seconds=("seconds", lambda s: s.median(skipna=False)))
     soonest = versions.reset_index().sort_values("seconds", kind="stable").drop_duplicates([*keys, "model"])
     table = soonest.set_index([*keys, "model"]).seconds.unstack("model").rename(columns=str.lower)
-    table = table.assign(ratio=table.sgd / table.als, counts=soonest.groupby(keys).counts.first())
+    table = table.assign(ratio=table.sgd / table.als)
     return table.reset_index().sort_values(["variant", "data", "density", "factors"], ignore_index=True)
 
 
@@ -204,8 +219,8 @@ def told(frame):
 
 
 def named_gain(frame):
-    """Return the same gain of the fitted times of `gpumf.suggest`."""
-    table = named(frame)
+    """Return the same gain of the fitted times of `gpumf.suggest`, in the settings that count."""
+    table = named(counting(frame))
     right, most = table.named == table.sooner, table.sooner == table.sooner.mode().iloc[0] if len(table) else None
     gains = (right.astype(float) - most).groupby(table.data, sort=False).mean() if len(table) else []
     return pd.DataFrame({"repeat": range(len(gains)), "x_gain": list(gains)})
@@ -220,8 +235,12 @@ def expected_factor(frame):
 
 def _counting(frame):
     """The settings of the fastest versions whose error is below that of user and item biases."""
-    table = summary(frame)
-    return table[(table.variant == "fastest") & table.ratio.notna() & (table.counts == True)]  # noqa: E712
+    frame = counting(frame)
+    table = summary(frame) if len(frame) else pd.DataFrame(columns=["data", "variant", "ratio", *_PLACE])
+    return table[(table.variant == "fastest") & table.ratio.notna()]
+
+
+_PLACE = ["row_ratings", "factors"]
 
 
 def _logistic(x, y, decay=0.01, steps=50):
