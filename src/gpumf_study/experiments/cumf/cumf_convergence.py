@@ -165,15 +165,18 @@ CLAIMS = [
         )
         for data, name, _, gpu_als in _SETS
     ),
-    Claim(
-        "cumf-fig-6", "cumf", "Figure 6",
-        "Speed-up of ALS by CG in FP16 over the fastest solver on all threads, the less of two data sets.",
-        metric="ratio",
-        select={
-            "column": "train", "where": {"x_columns": 100}, "each": ["data"], "across": "min",
-            "over": {"solver": ["ordered_parallel", "parallel_cg"]}, "best": "solver", "under": _lot(OURS),
-        },
-        table=reached, criterion=above(1.0), evidence="synthetic",
+    *(
+        Claim(
+            f"cumf-fig-6-{data}", "cumf", "Figure 6",
+            f"Speed-up of ALS by CG in FP16 over our fastest solver on all CPU threads, {name}.",
+            metric="ratio",
+            select={
+                "column": "train", "where": {"x_columns": 100, "data": f"{data}-synthetic"},
+                "over": {"solver": ["ordered_parallel", "parallel_cg"]}, "best": "solver", "under": _lot(OURS),
+            },
+            table=reached, criterion=above(1.0), evidence="synthetic",
+        )
+        for data, name, *_ in _SETS
     ),
     _over(
         "fig-8-netflix", "Figure 8",
