@@ -92,9 +92,9 @@ _LARGE = "ml-20m-synthetic"
 CLAIMS = [
     _gain(
         "size",
-        "MovieLens 20M over 1M (both synthetic), 50 factors, 10,000 steps",
+        "MovieLens 20M (synthetic) over 100K, 50 factors, 10,000 steps",
         (_LARGE, 50, 10_000),
-        ("ml-1m-synthetic", 50, 10_000),
+        (["ml-100k", "ml-100k-synthetic"], 50, 10_000),  # of one shape, whichever a machine has
         criterion=above(1.0),
     ),
     _gain(
