@@ -55,7 +55,10 @@ def test_every_kernel_compiles_for_every_architecture(frame):
 
 @pytest.mark.slow
 def test_every_version_compiles():
-    chosen = [*sources.variants(FACTORS=[100], HIDDEN=[100], LEVELS=[5], WGMMA=[0]), ("als/tensor_core.cu", HOPPER)]
+    chosen = [
+        *sources.variants(FACTORS=[100], HIDDEN=[100], LEVELS=[5], WGMMA=[0], THROUGH_L1=[1]),
+        ("als/tensor_core.cu", HOPPER),
+    ]
     variants = [(source, 90, defines) for source, defines in chosen]
     for (source, _, defines), kernels in zip(variants, nvrtc.resources_of(variants), strict=True):
         names = {kernel["kernel"] for kernel in kernels}
