@@ -262,7 +262,7 @@ struct Pipeline {
 #pragma unroll
                 for (int k = 0; k < COPIES; ++k) copy_row(k, true);
             } else {
-                const int padded = max((left + 15) / 16, 1) * 16;  // to whole products, with zeros
+                const int padded = (left + 15) / 16 * 16;  // to whole products, with zeros
 #pragma unroll
                 for (int k = 0; k < COPIES; ++k)
                     if (first + k < padded) copy_row(k, first + k < left);

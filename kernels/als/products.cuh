@@ -98,21 +98,18 @@ __device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, con
         const Ratings& given = pipeline.ratings(s);
         const int here = min(STAGE, pipeline.left(s));
         as_warp(team.warp, [&](auto body) {
-            int k = 0;
 #pragma unroll 1  // operands of two rounds exceed the registers
-            do multiply(body, sums, stage, given, k, team);
-            while ((k += 16) < here);
+            for (int k = 0; k < here; k += 16) multiply(body, sums, stage, given, k, team);
         });
         strips_commit();
         strips_wait<1>();
     };
     if constexpr (PERSISTENT) {
         do use(pipeline.used);
-        while (__shfl_sync(0xffffffffu, pipeline.left(pipeline.used++), 0) > STAGE);
+        while (pipeline.left(pipeline.used++) > STAGE);
         strips_wait<0>();
     } else {
-        // From lane 0, so that the compiler knows it to be uniform in the warp.
-        const int n_stages = __shfl_sync(0xffffffffu, (segment.length + STAGE - 1) / STAGE, 0);
+        const int n_stages = (segment.length + STAGE - 1) / STAGE;
         pipeline.start();
         for (int s = 0; s < n_stages; ++s) use(s);
         strips_wait<0>();
