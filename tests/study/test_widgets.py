@@ -14,6 +14,7 @@ from gpumf_study.experiments.gpumf import race_steps, sgd_schemes
 from gpumf_study.experiments.thesis import crossover
 
 EMPTY = Figure(figsize=(1, 1))
+MAIN = ["cumf_sgd"]
 
 
 @cache
@@ -30,7 +31,7 @@ def embedded(widget):
 def all_of_them():
     return {
         "race": widgets.race(frame("race_steps"), EMPTY),
-        "convergence": widgets.convergence(sgd_schemes.courses(frame("sgd_schemes")), "SGD", EMPTY),
+        "convergence": widgets.convergence(sgd_schemes.courses(frame("sgd_schemes")), "SGD", EMPTY, MAIN),
         "crossover": widgets.crossover(frame("crossover"), EMPTY),
         "roofline": widgets.roofline(frame("als_versions"), frame("ceilings"), EMPTY),
     }
@@ -70,7 +71,7 @@ def test_an_order_leaves_what_the_kernel_left():
 
 def test_lines_are_medians_over_repeats():
     runs = sgd_schemes.courses(frame("sgd_schemes"))
-    data = widgets.convergence(runs, "SGD", EMPTY, metric="mae").data
+    data = widgets.convergence(runs, "SGD", EMPTY, MAIN, metric="mae").data
     assert data["metric"] == "MAE" and set(data["sets"]) == set(runs.data)
     (line,) = [line for line in data["sets"]["ml-100k"] if line["name"] == "CuMF_SGD"]
     of_line = runs[(runs.data == "ml-100k") & (runs.scheme == "cumf_sgd")]
@@ -85,7 +86,7 @@ def test_what_diverged_is_missing():
     runs = sgd_schemes.courses(frame("sgd_schemes"))
     of = (runs.data == "ml-100k") & (runs.scheme == "hogwild") & (runs.epoch > 3)
     runs.loc[of, "rmse"] = np.nan
-    lines = widgets.convergence(runs, "SGD", EMPTY).data["sets"]["ml-100k"]
+    lines = widgets.convergence(runs, "SGD", EMPTY, MAIN).data["sets"]["ml-100k"]
     (line,) = [line for line in lines if line["name"] == "Hogwild"]
     assert [error is None for error in line["errors"]] == [epoch > 3 for epoch in line["epochs"]]
 
