@@ -230,6 +230,8 @@ USE = {
     "an id for a position": ("positions", lambda m: m.recommend("u1"), TypeError, "pass ids=True"),
     "position too large": ("positions", lambda m: m.predict(12, 0), IndexError, "user positions must lie in 0..11"),
     "position below 0": ("positions", lambda m: m.predict(0, -1), IndexError, "item positions must lie in 0..8"),
+    "one of two positions below 0": (
+        "positions", lambda m: m.predict([1, 0], [-1, 3]), IndexError, "item positions must lie in 0..8"),
     "half a position": ("positions", lambda m: m.predict(0.5, 0), TypeError, "user positions must be integers"),
     "a bool position": ("positions", lambda m: m.predict(True, 0), TypeError, "user positions must be integers"),
     "None": ("positions", lambda m: m.predict(None, 0), TypeError, "user positions must be integers"),

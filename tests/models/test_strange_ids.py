@@ -8,6 +8,7 @@ import pytest
 
 import gpumf
 from gpumf import ALS
+from gpumf._util.validation import brief
 from gpumf.ratings import DataError, Ratings
 
 VALUES = [1.0, 2.0, 3.0, 4.0]
@@ -108,6 +109,11 @@ def test_ids_that_come_twice_in_a_file_are_refused(ids, tmp_path):
     np.savez(tmp_path / "m.npz", **arrays | packed_ids("user_ids", ids))
     with pytest.raises(ValueError, match=r"damaged.*user_ids comes twice"):
         gpumf.load(tmp_path / "m.npz")
+
+
+def test_a_text_is_cut_where_it_has_more_than_200_characters():
+    assert brief("x" * 198) == repr("x" * 198)
+    assert brief("x" * 199) == f"{repr('x' * 199)[:200]}.. (str)"
 
 
 def test_no_message_has_all_of_a_long_id():

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from gpumf_study import results, widgets
 from gpumf_study.experiments.gpumf import race_steps, sgd_schemes
 from gpumf_study.experiments.thesis import crossover
+from gpumf_study.figure_style import data_name
 
 EMPTY = Figure(figsize=(1, 1))
 MAIN = ["cumf_sgd"]
@@ -72,8 +73,8 @@ def test_an_order_leaves_what_the_kernel_left():
 def test_lines_are_medians_over_repeats():
     runs = sgd_schemes.courses(frame("sgd_schemes"))
     data = widgets.convergence(runs, "SGD", EMPTY, MAIN, metric="mae").data
-    assert data["metric"] == "MAE" and set(data["sets"]) == set(runs.data)
-    (line,) = [line for line in data["sets"]["ml-100k"] if line["name"] == "CuMF_SGD"]
+    assert data["metric"] == "MAE" and set(data["sets"]) == {data_name(name) for name in runs.data.unique()}
+    (line,) = [line for line in data["sets"][data_name("ml-100k")] if line["name"] == "CuMF_SGD"]
     of_line = runs[(runs.data == "ml-100k") & (runs.scheme == "cumf_sgd")]
     expected = of_line[of_line.epoch == 7].median(numeric_only=True)
     at = line["epochs"].index(7)
@@ -86,7 +87,7 @@ def test_what_diverged_is_missing():
     runs = sgd_schemes.courses(frame("sgd_schemes"))
     of = (runs.data == "ml-100k") & (runs.scheme == "hogwild") & (runs.epoch > 3)
     runs.loc[of, "rmse"] = np.nan
-    lines = widgets.convergence(runs, "SGD", EMPTY, MAIN).data["sets"]["ml-100k"]
+    lines = widgets.convergence(runs, "SGD", EMPTY, MAIN).data["sets"][data_name("ml-100k")]
     (line,) = [line for line in lines if line["name"] == "Hogwild"]
     assert [error is None for error in line["errors"]] == [epoch > 3 for epoch in line["epochs"]]
 
@@ -97,7 +98,7 @@ def test_settings_are_those_with_a_winner():
     settings = widgets.crossover(frame("crossover"), EMPTY).data["settings"]
     assert len(settings) == len(table)
     for one, row in zip(settings, table.itertuples(), strict=True):
-        assert (one["data"], one["factors"]) == (row.data, row.factors)
+        assert (one["data"], one["factors"]) == (data_name(row.data), row.factors)
         assert one["ratio"] == pytest.approx(row.ratio, rel=0.01) and (one["ratio"] > 1) == (row.ratio > 1)
         row_ratings = one["density"] * one["users"] * one["items"] / (one["users"] + one["items"])
         assert row_ratings == pytest.approx(one["row"], rel=0.02), "as the sliders compute it"
