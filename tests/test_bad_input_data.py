@@ -396,7 +396,7 @@ MEMORY = {
     "newest without times": (lambda: RATINGS.leave_one_out(newest=True), DataError, "does not say when"),
     "no official split": (lambda: RATINGS.official_split(), DataError, "has no official split"),
     "titles of none": (lambda: rating_times("ml-7"), DataError, "ml-7 does not say when"),
-    "no twin": (lambda: synthetic_ratings("ml-7"), ValueError, "ml-7"),
+    "no recipe": (lambda: synthetic_ratings("ml-7"), ValueError, "ml-7"),
     "train on a dict": (lambda: ALS(2, device="cpu").fit({"a": 1}), TypeError, "must be Ratings.*not dict"),
 }  # fmt: skip
 

@@ -61,7 +61,7 @@ class Claim:
 
     id : unique among all
     publication : one of `experiments.SOURCES`
-    figure_or_table : that of the publication, a key of its ARTEFACTS, or a section
+    figure_or_table : that of the publication, a key of its FIGURES_AND_TABLES, or a section
     statement : as published
     published : the published value; None where it is a direction alone
     metric, select : see `gpumf_study.metrics`; None where nothing is measured

@@ -46,7 +46,7 @@ def counts(frame):
     for source, title in TITLES.items():
         verdicts = frame[frame.publication == source].verdict.value_counts()
         of = known.loc[source]
-        row = {"figures and tables measured": f"{of.measured} of {of.artefacts}, {of.partly} in part"}
+        row = {"figures and tables measured": f"{of.measured} of {of.listed}, {of.partly} in part"}
         rows[title] = row | {verdict: int(verdicts.get(verdict, 0)) for verdict in SHOWN}
         rows[title]["not measured yet"] = int(verdicts.get(claims.MISSING, 0))
         rows[title]["not judged"] = int(verdicts.drop([*SHOWN, claims.MISSING], errors="ignore").sum())

@@ -20,13 +20,13 @@ def coverage(frame):
 
     Returns
     -------
-    DataFrame with the index source and the columns measured, partly (some of their claims), artefacts
+    DataFrame with the index source and the columns measured, partly (some of their claims), listed
     """
     of = frame.assign(yes=~frame.verdict.isin(NO_MEASUREMENT)).groupby(["publication", "figure_or_table"]).yes
-    found = of.agg(measured="all", some="any").astype(int).rename_axis(["source", "artefact"]).reset_index()
-    counts = experiments.artefacts().merge(found, how="left").fillna({"measured": 0, "some": 0})
+    found = of.agg(measured="all", some="any").astype(int).rename_axis(["source", "figure_or_table"]).reset_index()
+    counts = experiments.figures_and_tables().merge(found, how="left").fillna({"measured": 0, "some": 0})
     counts = counts.groupby("source", sort=False).agg(
-        measured=("measured", "sum"), some=("some", "sum"), artefacts=("artefact", "size")
+        measured=("measured", "sum"), some=("some", "sum"), listed=("figure_or_table", "size")
     )
     return counts.assign(partly=counts.some - counts.measured).drop(columns="some").astype(int)
 
@@ -38,7 +38,7 @@ def main():
     shown = frame[["id", "value", "low", "high", "n", "unit", "published", "verdict"]]
     print(shown.to_string(index=False, na_rep="", float_format="{:.4g}".format))
     for source, row in coverage(frame).iterrows():
-        print(f"{source}: {row.measured} of {row.artefacts} figures and tables measured, {row.partly} more partly")
+        print(f"{source}: {row.measured} of {row.listed} figures and tables measured, {row.partly} more partly")
     return 0
 
 

@@ -16,13 +16,13 @@ def frame():
 
 
 def test_every_figure_and_table_of_the_publications_is_there_and_shown_by_a_page(frame):
-    pages, known = chapters.pages(), experiments.artefacts()
+    pages, known = chapters.pages(), experiments.figures_and_tables()
     for one in known.itertuples():
-        rows = frame[(frame.publication == one.source) & (frame.figure_or_table == one.artefact)]
-        assert len(rows), f"no claim is on {one.source}, {one.artefact}"
+        rows = frame[(frame.publication == one.source) & (frame.figure_or_table == one.figure_or_table)]
+        assert len(rows), f"no claim is on {one.source}, {one.figure_or_table}"
         if not (rows.verdict == claims.MISSING).all():
             shown = rows.experiment.map(pages).dropna()
-            assert len(shown), f"{one.source}, {one.artefact} is measured, and no page shows it"
+            assert len(shown), f"{one.source}, {one.figure_or_table} is measured, and no page shows it"
             assert all((ROOT / f"book/{page}.ipynb").is_file() for page in shown)
 
 

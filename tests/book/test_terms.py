@@ -31,11 +31,8 @@ ALLOWED = {
     "book/learn/primer.ipynb: processors": "the primer does so, too",
     "src/gpumf_study: scheme": "the column of SGD's frames that names a solver and its variant",
     "src/gpumf_study: schemes": "the parameter of SGD's experiments that lists them",
-    "src/gpumf_study: artefact": "the column that names a figure or table",
-    "src/gpumf_study: artefacts": "the function that counts them",
     "src/gpumf_study: all cores": "the name under which results of a CPU with all threads are stored",
     "src/gpumf_study: one core": "the name under which results of a CPU with one thread are stored",
-    "src/gpumf_study: sooner": "the column of `_expected.named` that names the faster model",
     "src/gpumf_study: wall seconds": "what LIBMF calls its time",
 }
 

@@ -188,7 +188,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Assign(self, node):
         names = {target.id for target in node.targets if isinstance(target, ast.Name)}
-        if names & {"PROFILES", "ARTEFACTS", "__all__", "CLAIMS"} and not self.scope:
+        if names & {"PROFILES", "FIGURES_AND_TABLES", "__all__", "CLAIMS"} and not self.scope:
             return
         # What only speed depends on, mostly: blocks, threads, bytes at a time.
         private = names and all(name.startswith("_") and name.isupper() for name in names)

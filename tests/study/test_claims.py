@@ -214,7 +214,7 @@ def test_every_criterion_can_give_each_verdict(of):
 
 
 def test_claims_name_figures_and_tables_of_their_publication():
-    known = set(experiments.artefacts()[["source", "artefact"]].itertuples(index=False, name=None))
+    known = set(experiments.figures_and_tables()[["source", "figure_or_table"]].itertuples(index=False, name=None))
     for _, of in CLAIMED:
         of_study = of.publication == "gpumf" and of.figure_or_table is None
         section = of_study or of.figure_or_table.startswith("Section")

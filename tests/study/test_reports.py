@@ -23,7 +23,7 @@ def test_coverage_counts_figures_and_tables_and_not_claims():
     counts = reports.coverage(pd.DataFrame(rows, columns=["publication", "figure_or_table", "verdict"]))
     assert counts.measured.to_dict() == {"thesis": 1, "cu2rec": 0, "cumf": 0, "newgpusgd": 0, "esgd": 1}
     assert counts.partly.to_dict() == {"thesis": 1, "cu2rec": 0, "cumf": 0, "newgpusgd": 0, "esgd": 0}
-    assert counts.artefacts.to_dict() == {"thesis": 21, "cu2rec": 4, "cumf": 10, "newgpusgd": 5, "esgd": 4}
+    assert counts.listed.to_dict() == {"thesis": 21, "cu2rec": 4, "cumf": 10, "newgpusgd": 5, "esgd": 4}
 
 
 def test_make_records_one_experiment_or_all():

@@ -38,20 +38,20 @@ def module(name):
     return import_module(f"{__name__}.{names()[name]}.{name}")
 
 
-def artefacts():
-    """The figures and tables of the publications: a DataFrame with the columns source, artefact, statement."""
+def figures_and_tables():
+    """The figures and tables of the publications: a DataFrame with the columns source, figure_or_table, statement."""
     packages = {source: import_module(f"{__name__}.{source}") for source in SOURCES}
     rows = [
-        (source, artefact, statement)
+        (source, figure_or_table, statement)
         for source, package in packages.items()
-        for artefact, statement in getattr(package, "ARTEFACTS", {}).items()
+        for figure_or_table, statement in getattr(package, "FIGURES_AND_TABLES", {}).items()
     ]
-    return pd.DataFrame(rows, columns=["source", "artefact", "statement"])
+    return pd.DataFrame(rows, columns=["source", "figure_or_table", "statement"])
 
 
 def claims():
     """Return all claims, in the order of the publications and of their figures: a list of (experiment, Claim)."""
-    order = list(artefacts()[["source", "artefact"]].itertuples(index=False, name=None))
+    order = list(figures_and_tables()[["source", "figure_or_table"]].itertuples(index=False, name=None))
 
     def place(pair):
         key = pair[1].publication, pair[1].figure_or_table

@@ -8,7 +8,7 @@ from gpumf import suggestion
 SHAPE = ["x_n_users", "x_n_items", "x_nnz", "factors"]
 
 
-def soonest_versions(frame):
+def fastest_versions(frame):
     """What each version of the fastest pair takes in each setting, from the frame of `crossover.run`.
 
     Returns
@@ -24,7 +24,7 @@ def soonest_versions(frame):
 def time_weights(versions):
     """What the seconds of each version follow: the weights of `suggestion.terms`, of least squares of ln(seconds).
 
-    versions : rows as of `soonest_versions`; those whose error was not reached say nothing
+    versions : rows as of `fastest_versions`; those whose error was not reached say nothing
 
     Returns
     -------
@@ -51,10 +51,10 @@ def expected(frame, left_out=True):
 
     Returns
     -------
-    DataFrame with a row a version and setting: the columns of `soonest_versions`, expected (seconds; missing where no
+    DataFrame with a row a version and setting: the columns of `fastest_versions`, expected (seconds; missing where no
     other data set has been measured, or none with this version)
     """
-    versions = soonest_versions(frame)
+    versions = fastest_versions(frame)
     parts = []
     for data, rows in versions.groupby("data", sort=False):
         weights = time_weights(versions[versions.data != data] if left_out else versions)
@@ -73,13 +73,13 @@ def named(frame, left_out=True):
 
     Returns
     -------
-    DataFrame with a row a setting: data, those of SHAPE, named and sooner ('ALS' or 'SGD', by expected and by
+    DataFrame with a row a setting: data, those of SHAPE, named and faster ('ALS' or 'SGD', by expected and by
     measured seconds)
     """
     settings = ["data", *SHAPE]
     least = expected(frame, left_out).groupby([*settings, "model"], sort=False)[["seconds", "expected"]].min()
     table = least.unstack("model").dropna()
     if table.empty:
-        return pd.DataFrame(columns=[*settings, "named", "sooner"])
-    columns = {name: table[column].idxmin(axis=1) for name, column in (("named", "expected"), ("sooner", "seconds"))}
+        return pd.DataFrame(columns=[*settings, "named", "faster"])
+    columns = {name: table[column].idxmin(axis=1) for name, column in (("named", "expected"), ("faster", "seconds"))}
     return pd.DataFrame(columns).reset_index()

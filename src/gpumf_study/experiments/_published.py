@@ -12,21 +12,21 @@ def table():
 
     Returns
     -------
-    DataFrame with a row a value: source, artefact, section (where it stands), data ('douban', 'netflix', .., or
-    missing where it is of no set), model, quantity, value, unit
+    DataFrame with a row a value: source, figure_or_table, section (where it stands), data ('douban', 'netflix', ..,
+    or missing where it is of no data set), model, quantity, value, unit
     """
     with resources.files(__package__).joinpath("published.csv").open() as file:
         return pd.read_csv(file)
 
 
 @cache
-def value(artefact, quantity, data=None, model=None, source="thesis"):
-    """The one value of an artefact, such as 'Figure 6.1', that these words name; None where there is none.
+def value(figure_or_table, quantity, data=None, model=None, source="thesis"):
+    """The one value of a figure or table, such as 'Figure 6.1', that these words name; None where there is none.
 
     data : name of a data set of any size, such as 'jester-1'
     """
     rows = table()
-    rows = rows[(rows.source == source) & (rows.artefact == artefact) & (rows.quantity == quantity)]
+    rows = rows[(rows.source == source) & (rows.figure_or_table == figure_or_table) & (rows.quantity == quantity)]
     if data is not None:
         rows = rows[rows.data.isin([data, family(data)])]
     if model is not None:

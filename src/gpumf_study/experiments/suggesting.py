@@ -34,13 +34,13 @@ def text(recorded):
 def _fit(result):
     """The lines of a device."""
     frame, device = result.frame, result.device
-    versions, table, seen = _expected.soonest_versions(frame), crossover.judged(frame), crossover.judged(frame, False)
+    versions, table, seen = _expected.fastest_versions(frame), crossover.judged(frame), crossover.judged(frame, False)
     yield f'commit = "{result.provenance["commit"]}"'
     yield f'sha256 = "{hashlib.sha256(result.path.read_bytes()).hexdigest()}"'
     yield f"settings = {len(seen)}"
-    yield f"told = {_share(seen.named == seen.sooner)}"
-    yield f"accuracy = {_share(table.named == table.sooner)}"
-    yield f"majority = {table.sooner.value_counts(normalize=True).max():.9g}"
+    yield f"told = {_share(seen.named == seen.faster)}"
+    yield f"accuracy = {_share(table.named == table.faster)}"
+    yield f"majority = {table.faster.value_counts(normalize=True).max():.9g}"
     yield from ("", f"[{device}.measured]")
     measured = [suggestion.shape(*row) for row in versions[_expected.SHAPE].to_numpy().tolist()]
     for name in measured[0]:

@@ -46,7 +46,7 @@ def test_the_file_is_that_of_the_recorded_crossovers():
 
 
 def test_the_times_that_were_planted_are_found():
-    weights = _expected.time_weights(_expected.soonest_versions(timed()))
+    weights = _expected.time_weights(_expected.fastest_versions(timed()))
     for (model, kernel), found in weights.items():
         assert kernel == KERNELS[model] and found == pytest.approx(TRUE[model])
     table = _expected.expected(timed())
@@ -64,8 +64,8 @@ def test_what_is_expected_of_a_data_set_was_not_fitted_to_it():
 def test_the_sooner_version_of_a_model_counts_and_one_that_did_not_arrive_does_not():
     frame = timed(extra=[("SGD", "hogwild")])
     of_hogwild = frame.solver == "hogwild"
-    sooner = frame.assign(seconds=frame.seconds.where(~of_hogwild, 1e-9))
-    assert set(_expected.named(sooner).sooner) == {"SGD"} == set(_expected.named(sooner).named)
+    faster = frame.assign(seconds=frame.seconds.where(~of_hogwild, 1e-9))
+    assert set(_expected.named(faster).faster) == {"SGD"} == set(_expected.named(faster).named)
     never = frame.assign(seconds=frame.seconds.where(~of_hogwild | (frame.repeat == 0)))
     pd.testing.assert_frame_equal(_expected.named(never), _expected.named(timed()))
     nobody = frame.assign(seconds=frame.seconds.where(frame.model == "ALS"))

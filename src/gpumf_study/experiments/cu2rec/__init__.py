@@ -1,6 +1,6 @@
 """Experiments of Greenquist and Kilitcioglu, GPU accelerated matrix factorization for recommender systems."""
 
-ARTEFACTS = {
+FIGURES_AND_TABLES = {
     "Speed-up": "Ten times as fast as sequential libraries",
     "RMSE": "Matches the best errors; without striding they are 2 to 3 % worse",
     "GPU against GPU": "A better GPU gains more on larger sets and with more factors",

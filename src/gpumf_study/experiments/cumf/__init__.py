@@ -1,6 +1,6 @@
 """Experiments of Tan et al., Matrix factorization on GPUs with memory optimization and approximate computing."""
 
-ARTEFACTS = {
+FIGURES_AND_TABLES = {
     "Table 1": "Operations and bytes of an epoch of ALS and of SGD",
     "Table 2": "Data sets and acceptable errors",
     "Table 3": "The machines",

@@ -127,10 +127,10 @@ def _lot(solver):
     return dict(zip(("model", "solver"), solver, strict=True))
 
 
-def _over(name, artefact, statement, data, other, column="train", **options):
+def _over(name, figure_or_table, statement, data, other, column="train", **options):
     """The claim on the time of another solver over that of ALS by CG in FP16."""
     return Claim(
-        f"cumf-{name}", "cumf", artefact, statement, metric="ratio",
+        f"cumf-{name}", "cumf", figure_or_table, statement, metric="ratio",
         select={
             "column": column, "where": {"data": data, "x_columns": 100},
             "over": _lot(other), "under": _lot(OURS),
@@ -139,8 +139,8 @@ def _over(name, artefact, statement, data, other, column="train", **options):
     )  # fmt: skip
 
 
-def _missing(name, artefact, statement, published, missing):
-    return Claim(f"cumf-{name}", "cumf", artefact, statement, published, missing=missing)
+def _missing(name, figure_or_table, statement, published, missing):
+    return Claim(f"cumf-{name}", "cumf", figure_or_table, statement, published, missing=missing)
 
 
 _SETS = ("netflix", "Netflix (synthetic)", 7.0, 28 / 6.5), ("yahoomusic", "Yahoo! Music (synthetic)", 5.6, 42 / 13.2)

@@ -93,10 +93,10 @@ def figure(frame):
     return figure
 
 
-def _beside(name, artefact, statement, step, over, under, **options):
+def _beside(name, figure_or_table, statement, step, over, under, **options):
     sides = {"over": {"solver": over}, "under": {"solver": under}}
     return Claim(
-        f"cumf-fig-{name}", "cumf", artefact, f"{statement}, 100 factors, Netflix (synthetic).",
+        f"cumf-fig-{name}", "cumf", figure_or_table, f"{statement}, 100 factors, Netflix (synthetic).",
         metric="ratio",
         select={"column": "seconds", "where": {"x_step": step, "x_columns": 100}, **sides},
         table=both_sides, evidence="synthetic", **options,

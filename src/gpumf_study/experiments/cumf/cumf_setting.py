@@ -32,9 +32,9 @@ def run(factors, measure):
         for metric, value in found.items()
     ]
     for name in SETS:
-        twin = RECIPES.get(name) or GPU_RECIPES[f"{name}-synthetic"]
-        counted = twin.ratings - (0 if name == "hugewiki" else twin.test)  # of Hugewiki all are published
-        here = {"users": twin.users, "items": twin.items, "ratings": counted}
+        synthetic = RECIPES.get(name) or GPU_RECIPES[f"{name}-synthetic"]
+        counted = synthetic.ratings - (0 if name == "hugewiki" else synthetic.test)  # of Hugewiki all are published
+        here = {"users": synthetic.users, "items": synthetic.items, "ratings": counted}
         rows += [{"task": "Table 2", "data": name, "metric": metric, "value": float(n)} for metric, n in here.items()]
     if measure and backends.available():
         found = backends.device().ceilings()

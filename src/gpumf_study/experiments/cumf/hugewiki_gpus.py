@@ -111,16 +111,16 @@ def _train(comm, data, factors, iterations, device):
 
     there = backends.device(device)
     model = ALS(factors, REGULARIZATION, biases=False, clip=False, solver="tensor_core", device=device)
-    twin = synthetic_device.synthetic_ratings(data, device=device)
-    train, test = twin.train, twin.test
+    synthetic = synthetic_device.synthetic_ratings(data, device=device)
+    train, test = synthetic.train, synthetic.test
     sides = train.by_user, train.by_item
     facts = facts_of(train, there)
     model._set_training(facts)
     bounds = tuple(balanced_bounds(of, comm.size) for of in (facts.user_counts, facts.item_counts))
     own = own_of(bounds, comm.rank)
     kept = [_rows(rows, part, model._offset) for rows, part in zip(sides, own, strict=True)]
-    errors, what = model._errors(of_users(test, own[0])), identity(twin)
-    del twin, train, test, sides  # the other workers' ratings
+    errors, what = model._errors(of_users(test, own[0])), identity(synthetic)
+    del synthetic, train, test, sides  # the other workers' ratings
     worker = ALSWorker(
         nccl.carrier(comm, device), model, Shard(facts, *kept, there), model._initial(facts), bounds, "gather"
     )

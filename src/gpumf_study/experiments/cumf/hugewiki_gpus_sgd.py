@@ -61,14 +61,14 @@ def _train(comm, data, factors, parts, epochs, device):
     model = SGD(
         factors, REGULARIZATION, learning_rate=LEARNING_RATE, biases=False, clip=False, solver="fast", device=device
     )
-    twin = synthetic_device.synthetic_ratings(data, device=device)
-    facts, what = facts_of(twin.train, there), identity(twin)
+    synthetic = synthetic_device.synthetic_ratings(data, device=device)
+    facts, what = facts_of(synthetic.train, there), identity(synthetic)
     model._set_training(facts)
     ends = [balanced_bounds(of, parts) for of in (facts.user_counts, facts.item_counts)]
     bounds = tuple(of[:: parts // comm.size] for of in ends)
     own = own_of(bounds, comm.rank)[0]
-    errors, rows = model._errors(of_users(twin.test, own)), twin.train.by_user
-    del twin  # with the order by item
+    errors, rows = model._errors(of_users(synthetic.test, own)), synthetic.train.by_user
+    del synthetic  # with the order by item
     cuts = ends[0][(own.start <= ends[0]) & (ends[0] <= own.stop)]
     blocks = _blocks(rows, cuts, ends[1], there)
     del rows  # which the blocks drop when all are made

@@ -1,6 +1,6 @@
 """Experiments of Nassar et al., Novel GPU-based approach for matrix factorization using SGD."""
 
-ARTEFACTS = {
+FIGURES_AND_TABLES = {
     "Table 1": "Data sets and parameters",
     "Table 2": "The least errors, and the iterations until them",
     "Section 4": "Seconds of an iteration on three sets",

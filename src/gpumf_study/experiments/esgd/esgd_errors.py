@@ -29,9 +29,9 @@ PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "epochs": 3}
 why_unavailable = kernels_unavailable
 
 
-def published(quantity, data, artefact="Table 1"):
+def published(quantity, data, figure_or_table="Table 1"):
     """Return what the publication states of a data set, or of that with whose shape this one was generated."""
-    return _published.value(artefact, quantity, data.removesuffix("-synthetic"), source="esgd")
+    return _published.value(figure_or_table, quantity, data.removesuffix("-synthetic"), source="esgd")
 
 
 def rates(data):

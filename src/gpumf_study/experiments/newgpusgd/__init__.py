@@ -1,6 +1,6 @@
 """Experiments of Li et al., A new approach of GPU-accelerated SGD for matrix factorization, 2019."""
 
-ARTEFACTS = {
+FIGURES_AND_TABLES = {
     "Figure 8": "An example block takes 8 units of time, where GPUSGD takes 15",
     "Figure 9": "The number of blocks does not change the trend of the error",
     "Figure 10": "More blocks take less time",

@@ -1,6 +1,6 @@
 """Experiments of Kampffmeyer's master's thesis, Tromsø 2015, and on the questions that it leaves open."""
 
-ARTEFACTS = {
+FIGURES_AND_TABLES = {
     "Figure 1.2": "GPUs pull away from CPUs in theoretical FLOP/s",
     "Figure 3.3": "An element-wise cube is much faster on the GPU",
     "Figure 3.4": "Transfers take most of that gain",

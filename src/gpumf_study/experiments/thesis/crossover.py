@@ -110,7 +110,7 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
                     min(parameter_search.best_epoch(history).mae for history, _ in runs) for runs in searched.values()
                 )
                 for model, runs in searched.items():
-                    _, parameters = min(runs, key=lambda run, level=level: _soonest(run[0], level))
+                    _, parameters = min(runs, key=lambda run, level=level: _fastest(run[0], level))
                     for pair, versions in pairs.items():
                         if f > model.solver_classes()[versions[model.__name__][0]].max_factors:
                             continue
@@ -160,7 +160,7 @@ def _reached(history, level):
     return tuple(reached[["epoch", "seconds"]].iloc[0]) if len(reached) else (np.nan, np.inf)
 
 
-def _soonest(history, level):
+def _fastest(history, level):
     """What orders runs of one version: epochs until the level, whose seconds are alike; then the least MAE."""
     n_epochs, _ = _reached(history, level)
     return np.inf if np.isnan(n_epochs) else n_epochs, parameter_search.best_epoch(history).mae
@@ -181,8 +181,8 @@ def summary(frame):
     keys = ["data", "density", "row_ratings", "variant", "factors"]
     groups = runs.groupby([*keys, "model", "solver"], sort=False)
     versions = groups.agg(seconds=("seconds", lambda s: s.median(skipna=False)))
-    soonest = versions.reset_index().sort_values("seconds", kind="stable").drop_duplicates([*keys, "model"])
-    table = soonest.set_index([*keys, "model"]).seconds.unstack("model").rename(columns=str.lower)
+    fastest = versions.reset_index().sort_values("seconds", kind="stable").drop_duplicates([*keys, "model"])
+    table = fastest.set_index([*keys, "model"]).seconds.unstack("model").rename(columns=str.lower)
     table = table.assign(ratio=table.sgd / table.als)
     return table.reset_index().sort_values(["variant", "data", "density", "factors"], ignore_index=True)
 
@@ -227,7 +227,7 @@ def judged(frame, left_out=True):
 def named_gain(frame):
     """Return by how much what is `judged` is more often right than the model that mostly is: x_gain."""
     table = judged(frame)
-    right, most = table.named == table.sooner, table.sooner == table.sooner.mode().iloc[0] if len(table) else None
+    right, most = table.named == table.faster, table.faster == table.faster.mode().iloc[0] if len(table) else None
     gains = (right.astype(float) - most).groupby(table.data, sort=False).mean() if len(table) else []
     return pd.DataFrame({"repeat": range(len(gains)), "x_gain": list(gains)})
 
@@ -320,7 +320,7 @@ CLAIMS = [
         above(0),
     ),
     _claim(
-        "suggest-sooner",
+        "suggest-faster",
         "gpumf",
         None,
         "Accuracy of suggest in predicting which of ALS and SGD is faster, on data sets left out, minus the majority "

@@ -74,9 +74,9 @@ def deviations(frame):
 
 CLAIMS = [
     Claim(
-        f"thesis-{artefact.lower().replace(' ', '-')}", "thesis", artefact,
+        f"thesis-{figure_or_table.lower().replace(' ', '-')}", "thesis", figure_or_table,
         f"Ratings per user and item of {data.title()} (synthetic): the largest share by which a count is off.",
         metric="median", select={"column": "x_off", "where": {"data": data}}, evidence="built in", table=deviations,
     )
-    for artefact, data in (("Table 6.1", "douban"), ("Table 6.2", "jester"))
+    for figure_or_table, data in (("Table 6.1", "douban"), ("Table 6.2", "jester"))
 ]  # fmt: skip

@@ -240,8 +240,8 @@ def optima(frame):
     rows = []
     for (data, model, varied), curve in summary(frame).groupby(["data", "model", "varied"], sort=False):
         best = curve.loc[curve.held_out_mae.idxmin()]
-        artefact, quantity = FIGURES[model, varied]
-        published = _published.value(artefact, quantity, data)
+        figure_or_table, quantity = FIGURES[model, varied]
+        published = _published.value(figure_or_table, quantity, data)
         curve = curve.sort_values("value")
         rows.append(
             {
@@ -253,7 +253,7 @@ def optima(frame):
                 "mae": best.mae,
                 "deviation": curve.deviation.max(),
                 "published": published,
-                "published_deviation": _published.value(artefact, "largest standard deviation", data),
+                "published_deviation": _published.value(figure_or_table, "largest standard deviation", data),
                 "published_mae": np.nan if published is None else np.interp(published, curve.value, curve.mae),
             }
         )
@@ -308,20 +308,20 @@ def costs(frame):
 
 def _claims():
     """One on every published optimum of what the thesis trained."""
-    for (model, varied), (artefact, quantity) in FIGURES.items():
+    for (model, varied), (figure_or_table, quantity) in FIGURES.items():
         for data in ("douban-synthetic", "jester-1"):
-            value = _published.value(artefact, quantity, data)
-            name = f"thesis-fig-{artefact.removeprefix('Figure ')}-{_published.family(data)}"
+            value = _published.value(figure_or_table, quantity, data)
+            name = f"thesis-fig-{figure_or_table.removeprefix('Figure ')}-{_published.family(data)}"
             words = f"the best {varied.replace('_', ' ')} of {model} as published, {value}, {style.data_name(data)}"
             if value is None or model == "RBM":
                 continue
             if model == "RBM, thesis":
                 yield Claim(
-                    name, "thesis", artefact, f"Cost of {words}.", missing="the users and epochs of its search"
+                    name, "thesis", figure_or_table, f"Cost of {words}.", missing="the users and epochs of its search"
                 )
                 continue
             yield Claim(
-                name, "thesis", artefact, f"Cost of {words}: share of the least MAE.", metric="median",
+                name, "thesis", figure_or_table, f"Cost of {words}: share of the least MAE.", metric="median",
                 select={"column": "x_cost", "where": {"data": data, "model": model, "varied": varied}},
                 criterion=below(0.01), evidence="built in" if data == "douban-synthetic" else "real", table=costs,
             )  # fmt: skip

@@ -77,8 +77,8 @@ def run(data, als_epochs, updates, rates, repeats):
 def arguments(data, model):
     """The published parameters of a model on a data set."""
     found = {
-        varied: _published.value(artefact, quantity, data)
-        for (name, varied), (artefact, quantity) in FIGURES.items()
+        varied: _published.value(figure_or_table, quantity, data)
+        for (name, varied), (figure_or_table, quantity) in FIGURES.items()
         if name == model
     }
     return UNPUBLISHED[model] if None in found.values() else found

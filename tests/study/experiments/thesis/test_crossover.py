@@ -1,4 +1,4 @@
-"""Where SGD is sooner than ALS."""
+"""Where SGD is faster than ALS."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from support import ragged_ratings
 
 
 def mapped():
-    """Two parts of a set: with few ratings of a row SGD is sooner from 16 factors on, with many from 64."""
+    """Two parts of a set: with few ratings of a row SGD is faster from 16 factors on, with many from 64."""
     rows = []
     for nnz, first in ((1000, 16), (10_000, 64)):
         for factors in (8, 16, 32, 64):
@@ -25,7 +25,7 @@ def mapped():
 
 
 def several(turned=""):
-    """Three sets alike; in those turned SGD is sooner where it is not in the others."""
+    """Three sets alike; in those turned SGD is faster where it is not in the others."""
     frames = []
     for name in "abc":
         frame = mapped().assign(data=name)
@@ -60,7 +60,7 @@ def test_parameters_are_chosen_by_epochs_to_the_level_then_by_errors():
         return pd.DataFrame({"epoch": range(len(maes)), "seconds": range(len(maes)), "mae": maes})
 
     late, soon, never, worse = (0.1, 0.9, 0.5), (0.1, 0.6, 0.7), (0.1, 0.9, 0.8), (0.1, 0.95, 0.9)
-    order = sorted([worse, never, late, soon], key=lambda maes: crossover._soonest(history(*maes), 0.65))
+    order = sorted([worse, never, late, soon], key=lambda maes: crossover._fastest(history(*maes), 0.65))
     assert order == [soon, late, never, worse]
 
 
