@@ -45,6 +45,10 @@ class Shard:
         """The most ratings of one order: what memory beside the ratings is for."""
         return max(len(self.by_user.values), len(self.by_item.values))
 
+    def _once(self, key, make):
+        """As of `Ratings` that no other training shares."""
+        return make()
+
 
 def way_of(model, item_update, n_users, n_items, workers):
     """How the item update is shared out: 'gather', or 'reduce' where that sends fewer bytes.

@@ -51,7 +51,7 @@ def inside(positions, n, what):
     if given.size and not (given.min() >= 0 and given.max() < n):
         k = int((~((given >= 0) & (given < n))).argmax())
         raise DataError(f"{what} must lie in 0..{n - 1}; number {k} is {given.flat[k]}")
-    result = np.ascontiguousarray(given, np.int32)
+    result = np.require(given, np.int32, "CA")  # what a network or a file brought may lie at any byte
     if given.dtype.kind == "f" and not np.array_equal(result, given):
         raise DataError(f"{what} must be integers, not {given.dtype} with fractions")
     return result

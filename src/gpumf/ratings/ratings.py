@@ -222,7 +222,7 @@ class Ratings:
         values = array_of(self.values, f"{self.name}: values")
         if values.dtype.kind not in "fiub":
             raise DataError(f"{self.name}: values must be numbers, not {values.dtype}")
-        set_(self, "values", np.ascontiguousarray(values, np.float32))
+        set_(self, "values", np.require(values, np.float32, "CA"))
         columns = {"users": self.users, "items": self.items, "values": self.values}
         if self.test_mask is not None:
             set_(self, "test_mask", np.asarray(self.test_mask))

@@ -212,7 +212,7 @@ class TensorCore(KernelSolver, ALSSolver):
         self._short = None if implicit or systems else _Short(device, hyper.columns, short)
         key = self.source, hyper.columns, implicit, longest, short, hyper.chunk, beside, systems is None
         parts = [self._short, hyper.chunk, beside]
-        ratings, largest, grams = train._once(key, lambda: self._work_lists(sides, longest, implicit, parts))
+        ratings, largest, grams = train._once(key, lambda: self._work_lists(train, longest, implicit, parts))
         self._biases = Biases.of(hyper, train, device, max(rows.most for rows in ratings))
         self._meeting = {rows: self._room(rows, part_bytes) for rows in (*ratings, *grams) if rows}
         # Of a row of one rating, the least there can be, whichever rows are here.
@@ -228,12 +228,12 @@ class TensorCore(KernelSolver, ALSSolver):
         self._steps = np.int32(hyper.cg_steps), np.float32(hyper.cg_tolerance)
         self._root_of_alpha = np.float32(np.sqrt(hyper.confidence or 1))
 
-    def _work_lists(self, sides, longest, implicit, parts):
+    def _work_lists(self, train, longest, implicit, parts):
         """(ratings, largest, grams) of both sides: what all trainings on these ratings share."""
-        ratings = [_Rows(self._device, rows, longest, *parts) for rows in sides]
+        ratings = [_Rows(self._device, rows, longest, *parts) for rows in (train.by_user, train.by_item)]
         largest, grams = list(map(self._largest_ratings, ratings)), [None, None]
         if implicit:
-            for k, n in enumerate((sides[1].n_rows, sides[0].n_rows)):  # rows of all columns, each with a weight of 1
+            for k, n in enumerate((train.n_items, train.n_users)):  # rows of all columns, each with a weight of 1
                 every, ones = np.arange(n, dtype=np.int32), np.ones(n, np.float32)
                 row = CompressedRows(np.array([0, n]), self._device.array(every), self._device.array(ones))
                 grams[k] = _Rows(self._device, row, _LONGEST_OF_GRAM)

@@ -232,6 +232,8 @@ def figure(frame):
     Solid lines have 8 multiprocessors and 48 kB of shared memory on each, dashed ones the whole GPU. Vertical are the
     numbers up to which the thesis found linear scaling.
     """
+    if "x_active_driver" not in frame:  # measured without a GPU
+        frame = frame.assign(x_active_driver=np.nan)
     points = summary(frame)
     figure, (axes,) = style.panels(columns=2, height=4.4)
     published_range = points[points.x_machine == KEPLER_LIKE].x_threads.max()
