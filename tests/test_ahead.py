@@ -35,7 +35,14 @@ def test_all_that_models_launch_is_compiled_once(monkeypatch):
             assert ("als/tensor_core.cu", tuple(sorted(defines.items()))) in device.asked
         for biases, columns in ((0, factors), (1, factors + 2), (2, factors + 2)):
             for stored in ("half_bits", "float"):
-                defines = {"BIASES": biases, "FACTORS": columns, "LOCKED": 1, "ROW_RATES": 1, "STORED": stored}
+                defines = {
+                    "BIASES": biases,
+                    "FACTORS": columns,
+                    "LOCKED": 1,
+                    "ROW_RATES": 1,
+                    "STORED": stored,
+                    "BATCHED": 0,
+                }
                 assert ("sgd/fast.cu", tuple(sorted(defines.items()))) in device.asked
     kernels = {of.source for model in (ALS, SGD) for of in model.solver_classes().values() if hasattr(of, "source")}
     assert kernels <= {source for source, _ in device.asked}

@@ -18,7 +18,7 @@
 //   3. LOCKED = 1: either of them with a lock for each item row, see below.
 //   4. ROW_RATES = 1: any of them with a rate for each row, which falls with its ratings, see row_rate. A popular row
 //      takes small steps and a rare one large ones: fewer epochs, for one more number a run and one more read an update.
-//      Some variants, above 128 columns and on sm_75, spill a few words for it.
+//      Some variants, above 128 columns, on sm_75 and BATCHED, spill a few words for it.
 //
 // Bytes an update, with r ratings in a run: 12 for the rating and 4 f / r between L2 and registers; of memory, per
 // epoch and not per update, 4 f for each user and 8 f for each item and part. r is nnz over the number of pairs of a
@@ -49,8 +49,8 @@
 #include "common/random.cuh"
 #include "sgd/geometry.cuh"
 
-#if !defined(STORED) || !defined(LOCKED) || !defined(ROW_RATES)
-#error "compile with -DSTORED=half_bits or float, -DLOCKED=0 or 1, -DROW_RATES=0 or 1"
+#if !defined(STORED) || !defined(LOCKED) || !defined(ROW_RATES) || !defined(BATCHED)
+#error "compile with -DSTORED=half_bits or float, -DLOCKED=0 or 1, -DROW_RATES=0 or 1, -DBATCHED=0 or 1"
 #endif
 
 static_assert(FAST_ROW == QUADS * sizeof(FloatQuad) && FAST_LOCK == sizeof(int) && FAST_RATE == sizeof(float),
@@ -250,8 +250,8 @@ __device__ inline void descend(Batches& batches, Quad<STORED>* user_rows, FloatQ
 // tile_segments[k + 1] - 1; segment s is the ratings segments[s] to segments[s + 1] - 1, counted from first_rating.
 // items: row in the tile; row r of tile t is item tile_items[tile_rows[t] + r]. user_counts, item_counts: ratings of
 // each in the training set, and epochs: how many have gone by half an epoch from now, both for ROW_RATES.
-// Grid: any; a block a tile; a layer for each of several systems, of n_users, n_items and steps, which share all else.
-// Block: whole warps, at least `groups` groups. Dynamic shared memory: FAST_ROW
+// Grid: any; a block a tile; BATCHED, a layer for each of several systems, of n_users, n_items and steps, which share
+// all else. Block: whole warps, at least `groups` groups. Dynamic shared memory: FAST_ROW
 // bytes for each row of the largest tile, FAST_LOCK more with locks, FAST_RATE more with rates.
 extern "C" __global__ void __launch_bounds__(FAST_THREADS, 1)
     fast(const long long* __restrict__ segments, const int* __restrict__ tile_segments, int part,
@@ -262,9 +262,13 @@ extern "C" __global__ void __launch_bounds__(FAST_THREADS, 1)
          const float* __restrict__ item_counts, float epochs, int groups, int reread, unsigned rotation,
          unsigned key, int n_users, int n_items) {
     extern __shared__ __align__(16) float shared[];
+#if BATCHED
     user_factors += blockIdx.y * (long long)n_users * QUADS;
     item_factors += blockIdx.y * (long long)n_items * FACTORS;
     const Steps<float> steps = steps_now[blockIdx.y];
+#else
+    const Steps<float> steps = *steps_now;
+#endif
     unsigned random = (unsigned)splitmix64(((unsigned long long)key << 32) + blockIdx.x * blockDim.x + threadIdx.x);
 
     for (int t = blockIdx.x; t < n_tiles; t += gridDim.x) {

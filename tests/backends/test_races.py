@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
+from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS, search
 from gpumf.backends import sources
 from gpumf.models.initial import normal_factors, uniform_factors
 from gpumf.ratings import synthetic_device
@@ -117,6 +117,10 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         there.random_order(there.nnz, seed=0)
         assert DeviceRatings.of(replace(train, scale=None), host).bounds == (train.values.min(), train.values.max())
         SGD(5, solver="fast", tiles=3, device="emulator", biases=False).fit(there, 1)
+        for model in (ALS(5, solver="tensor_core", device="emulator"), SGD(5, solver="fast", device="emulator")):
+            search(
+                model, {"regularization": [0.1, 1.0]}, train, 1, folds=2, refit=False
+            )  # which trains both together
         for precision in (16, 32):
             solver = SGD(5, solver="fast", device="emulator", biases=False, precision=precision).make_solver(train)
             solver.shrink(*(np.ones(n, np.float32) for n in (train.n_users, train.n_items)))
@@ -133,7 +137,9 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
     assert found == wanted
     assert {(source, name) for source, name, _ in found} == set(sources.all_kernels())
     compiled = {(source, key, value) for source, _, defined in found for key, value in defined}
-    versions = [("sgd/cu2rec.cu", "CONFLICT")] + [("sgd/fast.cu", key) for key in ("STORED", "LOCKED", "ROW_RATES")]
+    versions = [("sgd/cu2rec.cu", "CONFLICT")] + [
+        ("sgd/fast.cu", key) for key in ("STORED", "LOCKED", "ROW_RATES", "BATCHED")
+    ]
     for source, key in versions:
         assert {(source, key, value) for value in sources.declared(source).variants[key]} <= compiled
 

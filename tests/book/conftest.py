@@ -1,5 +1,7 @@
 """The browser that opens pages."""
 
+import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -31,8 +33,16 @@ def browser():
 
 
 @pytest.fixture(scope="session")
-def html(browser):
-    """The folder of the rendered book, built if need be (but not where no browser would open it)."""
-    build = [sys.executable, ROOT / "book/build.py", "--profile", "quick"]
-    assert subprocess.run(build, stdin=subprocess.DEVNULL).returncode == 0
+def html(browser, tmp_path_factory):
+    """The folder of the rendered book, built if need be (but not where no browser would open it).
+
+    It is built once for all processes of a run: while one builds, another would find files that it deletes at last.
+    """
+    built = tmp_path_factory.getbasetemp().parent / f"book-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+    with built.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built.stat().st_size:
+            build = [sys.executable, ROOT / "book/build.py", "--profile", "quick"]
+            assert subprocess.run(build, stdin=subprocess.DEVNULL).returncode == 0
+            lock.write("built")
     return ROOT / "build/quick/_build/html"

@@ -47,6 +47,7 @@ class Fast(DescentKernel, Descent):
         "STORED": ["half_bits", "float"],
         "LOCKED": range(2),
         "ROW_RATES": range(2),
+        "BATCHED": range(2),
     }
     races: ClassVar = {"fast": {"user_factors"}}
     # resident : whose rows stay on the chip, 'items' or 'users'; by default the fewer ones, and items where `tiles`
@@ -72,7 +73,7 @@ class Fast(DescentKernel, Descent):
     def defines(cls, hyper):
         stored = {16: "half_bits", 32: "float"}[hyper.options["precision"]]
         whether = {name.upper(): int(hyper.options[name]) for name in ("locked", "row_rates")}
-        return super().defines(hyper) | {"STORED": stored} | whether
+        return super().defines(hyper) | {"STORED": stored, "BATCHED": 0} | whether
 
     @classmethod
     def sources(cls, hyper, train):
@@ -113,6 +114,7 @@ class Fast(DescentKernel, Descent):
         counts = (train.user_counts, train.item_counts) if hyper.options["row_rates"] else np.zeros((2, 1))
         self._tiles |= self._counts_there(counts)
         self._seed, self._layers, self._others = hyper.seed, {}, []
+        self._defined = self.defines(hyper)
 
     @classmethod
     def system_bytes(cls, hyper, train):
@@ -257,6 +259,7 @@ class Fast(DescentKernel, Descent):
         -------
         list of trainers, this one first, each for the steps and factors of a problem; `epoch` of this one is of all
         """
+        self._kernel = self._device.kernel(self.source, self.entry, **self._defined | {"BATCHED": 1})
         self._layers = {
             name: self._device.empty((n + 1, *array.shape), array.dtype) for name, array in self._learned.items()
         }
