@@ -4,7 +4,7 @@
 // A step draws one rating of each user from its CSR row. A user's vector belongs to one group; an item's is shared by
 // all groups that drew it. They read the item as it was before the step: the new vector goes to a second row, the
 // target, and the two rows swap roles between steps. Each step starts at another user (striding), so that the first
-// ones vary. Hyperparameters are kernel arguments, in constant memory.
+// ones vary.
 //
 //   1. CONFLICT = early_bird_loses the gradient: all groups write the target, the last write counts.
 //   2. CONFLICT = early_bird_gets the gradient (EBGTG): the group that finds the item's flag unset sets it and writes;
@@ -43,12 +43,14 @@ enum Conflict { early_bird_gets, early_bird_loses, atomic };
 constexpr Conflict conflict = CONFLICT;
 
 // item_factors: (n_items, 2, FACTORS). newest: (n_items,), 2 * (step that wrote the newest row) + index of that row.
+// now: (2,), the number of the step and who begins it; in memory, so that a recorded launch can be replayed.
 // Grid and block: any; a group of lanes a user.
 extern "C" __global__ void cu2rec(const long long* __restrict__ indptr, const int* __restrict__ indices,
                                   const float* __restrict__ values, int n_users, float* user_factors,
                                   float* item_factors, int* newest, const Steps<float>* __restrict__ steps_now,
-                                  unsigned long long key, int step, int first_user) {
+                                  unsigned long long key, const int* __restrict__ now) {
     const Steps<float> steps = *steps_now;
+    const int step = now[0], first_user = now[1];
     for (long long g = group_index(); g < n_users; g += group_count()) {
         const int user = (int)(g + first_user < n_users ? g + first_user : g + first_user - n_users);
         const long long low = indptr[user], high = indptr[user + 1];

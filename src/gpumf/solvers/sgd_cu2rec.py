@@ -14,6 +14,7 @@ _LOSS_BLOCKS = 128
 _EARLY_BIRD = ["early_bird_gets", "early_bird_loses"]  # gets the gradient, loses it
 _CONFLICTS = [*_EARLY_BIRD, "atomic"]
 _GOLDEN = 0.6180339887498949
+_MOST_RECORDED = 1024  # steps
 
 
 def first_user(step, n_users):
@@ -96,6 +97,7 @@ class Cu2rec(DescentKernel, Descent):
         patience = hyper.options["patience"]
         self._patience = patience and Patience(patience)
         self._loss_every, self._losses = hyper.options["loss_every"], []
+        self._recorded = {}
 
     @staticmethod
     def steps_an_epoch(train):
@@ -126,20 +128,38 @@ class Cu2rec(DescentKernel, Descent):
         return first_user(step, self._n_users) if self._striding else 0
 
     def take_steps(self, first, count):
-        """Start the steps first, first + 1, ..., first + count - 1: an update of each user with ratings."""
-        for step in range(first, first + count):
-            if self._patience and step % self._loss_every == 0:
-                self._losses.append(np.nan_to_num(self.training_errors()[0], nan=np.inf))
-            self._kernel(
-                *self._shape,
-                **self._rows,
-                **self.learned(),
-                n_users=self._n_users,
-                newest=self._newest,
-                key=self._key,
-                step=step,
-                first_user=self.first_user(step),
-            )
+        """Start the steps first, first + 1, ..., first + count - 1: an update of each user with ratings.
+
+        They are launches that are recorded once, by powers of two: else Python would take longer than a short step.
+        """
+        end = first + count
+        while first < end:
+            together = min(end - first, _MOST_RECORDED)
+            if self._patience:
+                if first % self._loss_every == 0:
+                    self._losses.append(np.nan_to_num(self.training_errors()[0], nan=np.inf))
+                together = min(together, self._loss_every - first % self._loss_every)
+            together = 1 << together.bit_length() - 1
+            self.steps()
+            launches, now = self._launches(together)
+            steps = range(first, first + together)
+            now[...] = self._device.array(np.array([(step, self.first_user(step)) for step in steps], np.int32))
+            launches()
+            first += together
+
+    def _launches(self, count):
+        """(so many steps, recorded, int32 (count, 2) that they read: their numbers and first users)."""
+        if count not in self._recorded:
+            now = self._device.empty((count, 2), np.int32)
+            arrays = self._rows | self._learned | {"newest": self._newest}
+            of_all = {"n_users": self._n_users, "key": self._key}
+
+            def work():
+                for k in range(count):
+                    self._kernel(*self._shape, **arrays, **of_all, now=now[k])
+
+            self._recorded[count] = self._device.recorded(work), now
+        return self._recorded[count]
 
     def rate(self):
         return self._patience.rate(self.learning_rate, self._losses) if self._patience else self.learning_rate

@@ -9,7 +9,7 @@ from cases import sgd_case
 from gpumf import SGD
 from gpumf.backends.cpu import reference
 from gpumf.ratings import Ratings
-from gpumf.solvers import schedules
+from gpumf.solvers import schedules, sgd_cu2rec
 from support import ragged_ratings, to_numpy
 
 
@@ -41,6 +41,29 @@ def test_the_patience_of_cu2rec_lowers_the_rate_by_its_own_loss(launcher):
     (steps,) = to_numpy(launcher.name, trainer.steps())
     assert steps == pytest.approx([expected, *[1 - expected * 0.01] * 4])
     assert np.isfinite(model.fit(ratings, 3).user_factors).all()
+
+
+@pytest.mark.parametrize("factors", [5, 36])
+@pytest.mark.parametrize("options", [*sgd_cu2rec.Cu2rec.cases, {"patience": 1, "loss_every": 4}])
+def test_replayed_steps_are_those_that_are_launched_one_by_one(launcher, monkeypatch, factors, options):
+    ratings = ragged_ratings(n_users=25, n_items=12, longest=9, seed=3)
+    case = sgd_case(launcher.name, "cu2rec", ratings, factors, threads=1, **options)
+    monkeypatch.setattr(sgd_cu2rec, "_MOST_RECORDED", 4)
+
+    def trained(replay):
+        trainer = case.make_solver()
+        for epoch in range(3):
+            trainer.learning_rate = case.rate(epoch)
+            trainer.take_steps(11 * epoch, 11)
+            if replay:
+                trainer._kernel = None  # nobody launches a step again
+        assert sorted(trainer._recorded) == [1, 2, 4]
+        return to_numpy(launcher.name, *trainer.factors())
+
+    replayed = trained(replay=True)
+    monkeypatch.setattr(launcher, "recorded", lambda work: work)
+    for actual, expected in zip(replayed, trained(replay=False), strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_initial_factors_of_cu2rec_are_the_published_ones(launcher):

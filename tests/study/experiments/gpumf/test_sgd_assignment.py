@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from gpumf import SGD
+from gpumf_study import figure_style as style
 from gpumf_study.experiments.gpumf import sgd_assignment
 
 
@@ -47,7 +48,8 @@ def test_the_diagram_has_a_square_a_rating_and_colours_them_by_who_takes_them():
     frame = sgd_assignment.run(**sgd_assignment.PROFILES["quick"])
     figure = sgd_assignment.figure(frame)
     frame = sgd_assignment._plain(frame)
-    assert [axis.get_title() for axis in figure.axes] == list(frame.scheme.unique())
+    names = [style.LOOKS["SGD", scheme].name for scheme in frame.scheme.unique()]
+    assert [axis.get_title() for axis in figure.axes] == names and len(set(names)) == len(names)
     assert all(axis.get_xlabel() for axis in figure.axes)
     assert "not measured" in figure.get_supxlabel()
     for axis, (_, updates) in zip(figure.axes, frame.groupby("scheme", sort=False), strict=True):
