@@ -211,11 +211,13 @@ def test_memory_is_predicted_and_kept(model):
     assert Trials([one] * 3, folds, "rmse", n_jobs=2, memory=of_one).jobs == 1
     made = Trials([one], folds, "rmse", n_jobs=1)
     made.run([Trial(0, 0, 1)], lambda _: None)  # compiles, and makes what all settings share
-    tracemalloc.start()
-    made.run([Trial(0, 0, 2)], lambda _: None)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert (0.6 if model is RBM else 0.85) * of_one < peak <= of_one
+    peaks = []  # the least of several: threads of other tests allocate, too
+    for epochs in (2, 3, 4):
+        tracemalloc.start()
+        made.run([Trial(0, 0, epochs)], lambda _: None)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert (0.6 if model is RBM else 0.85) * of_one < min(peaks) <= of_one
 
 
 def test_models_are_made_again_where_they_do_not_fit(monkeypatch):
