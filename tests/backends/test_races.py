@@ -117,10 +117,12 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         there.random_order(there.nnz, seed=0)
         assert DeviceRatings.of(replace(train, scale=None), host).bounds == (train.values.min(), train.values.max())
         SGD(5, solver="fast", tiles=3, device="emulator", biases=False).fit(there, 1)
-        for model in (ALS(5, solver="tensor_core", device="emulator"), SGD(5, solver="fast", device="emulator")):
-            search(
-                model, {"regularization": [0.1, 1.0]}, train, 1, folds=2, refit=False
-            )  # which trains both together
+        alike = {"regularization": [0.1, 1.0]}, longer, 1
+        for model, options in (
+            (ALS, {"solver": "tensor_core"}),
+            (SGD, {"solver": "fast", "tiles": 3, "threads": 512}),
+        ):
+            search(model(5, device="emulator", **options), *alike, folds=2, refit=False)  # both settings at a time
         for precision in (16, 32):
             solver = SGD(5, solver="fast", device="emulator", biases=False, precision=precision).make_solver(train)
             solver.shrink(*(np.ones(n, np.float32) for n in (train.n_users, train.n_items)))
