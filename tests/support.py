@@ -1,6 +1,7 @@
 """What tests share: places, random ratings to test with, and the record of a test run on a GPU."""
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,17 @@ def outside_make():
     """The environment of a process that is started by hand: without what a `make` above the tests hands on."""
     of_make = "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "PYTHON"
     return {name: value for name, value in os.environ.items() if name not in of_make}
+
+
+def least_peak(call, values):
+    """The most bytes that a call allocates, the least of a call a value: threads of other tests allocate, too."""
+    peaks = []
+    for value in values:
+        tracemalloc.start()
+        call(value)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    return min(peaks)
 
 
 def fewer(device, n):

@@ -1,7 +1,6 @@
 """What answers requests: blends in files, factors for other libraries' indices, and what one user's answer takes."""
 
 import sys
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
 from gpumf.models import export_factors
 from gpumf.ratings import Ratings
-from support import ragged_ratings
+from support import least_peak, ragged_ratings
 
 TRAIN, TEST = ragged_ratings(n_users=60, n_items=40, longest=30, seed=4).split(0.2, seed=1)
 
@@ -63,10 +62,4 @@ def test_one_user_is_answered_without_work_on_the_whole_model(tmp_path):
     sys.setprofile(lambda frame, event, _: event == "call" and calls.append(frame.f_code))
     model.recommend(1)
     sys.setprofile(None)
-    peaks = []  # the least of several: threads of other tests allocate, too
-    for user in range(2, 12):
-        tracemalloc.start()
-        model.recommend(user)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert len(calls) <= 200 and min(peaks) < 4 * 10_000
+    assert len(calls) <= 200 and least_peak(model.recommend, range(2, 12)) < 4 * 10_000
