@@ -185,50 +185,89 @@ def test_places_where_no_model_is_or_can_be(case, tmp_path):
     assert contents(tmp_path) == before
 
 
-# What `gpumf` is called with, beside a folder with ratings, and its sentence.
-COMMANDS = {
-    "a rate for implicit": (
-        ["fit", "r.csv", "--model", "implicit", "--set", "alpha", "x", "-o", "m"], "alpha must be"),
-    "an object as a value": (["fit", "r.csv", "--set", "biases", "{}", "-o", "m"], "biases must be 'damped'"),
-    "a list as factors": (["fit", "r.csv", "--set", "factors", "[1]", "-o", "m"], "factors must be an integer"),
-    "a schedule": (
-        ["fit", "r.csv", "--model", "sgd", "--set", "schedule", '{"name": "x"}', "-o", "m"],
-        "schedule must be one of"),
-    "steps": (
-        ["fit", "r.csv", "--model", "rbm", "--set", "gibbs_steps", "[[1, 2]]", "-o", "m"], "gibbs_steps must be"),
-    "a damaged zip": (["fit", "broken.zip", "-o", "m"], "broken.zip"),
-    "a damaged Parquet file": (["fit", "broken.parquet", "-o", "m"], "broken.parquet.*complete Parquet file"),
-    "a folder with a damaged file": (["fit", ".", "-o", "m"], "broken.parquet.*complete Parquet file"),
-    "a folder without ratings": (["fit", "empty", "-o", "m"], "is a folder without CSV"),
-    "no address": (["fit", "http://127.0.0.1:9/r.csv", "-o", "m"], "http://127.0.0.1:9/r.csv cannot be read"),
-    "a store that is not known": (["fit", "nowhere://r.csv", "-o", "m"], "nowhere://r.csv cannot be read"),
-    "an unknown set": (["fit", "ml-7", "-o", "m"], "there is no file ml-7"),
-    "an empty name": (["fit", "", "-o", "m"], "there is no file ''"),
-    "a null in a name": (["fit", "a\0b", "-o", "m"], "there is no file"),
-    "a share that leaves none": (["fit", "r.csv", "--test", "0.001", "-o", "m"], "leaves an empty set"),
-    "a share nan": (["fit", "r.csv", "--test", "nan", "-o", "m"], "test must lie between 0 and 1"),
+# What `gpumf` is called with beside the files of `here`, and its sentence. `fit` writes to m, unless it says more.
+FIT = {
+    "no such file": ("nothing.csv", r"there is no file nothing\.csv"),
+    "an unknown set": ("ml-7", "there is no file ml-7"),
+    "an empty name": ("", "there is no file ''"),
+    "a null in a name": ("a\0b", "there is no file"),
+    "no address": ("http://127.0.0.1:9/r.csv", "http://127.0.0.1:9/r.csv cannot be read"),
+    "a store that is not known": ("nowhere://r.csv", "nowhere://r.csv cannot be read"),
+    "a file of another kind": ("text", ".*text"),
+    "an empty file": ("nothing/empty", ".*empty"),
+    "a damaged zip": ("broken.zip", ".*broken.zip"),
+    "a damaged Parquet file": ("broken.parquet", ".*broken.parquet.*complete Parquet file"),
+    "a folder with a damaged file": (".", ".*broken.parquet.*complete Parquet file"),
+    "a folder without ratings": ("nothing", ".*is a folder without CSV"),
+    "a column that is not there": ("r.csv --user-column who", ".*who"),
+    "one column for two": ("r.csv --user-column item", ".*three columns"),
+    "no factors": ("r.csv --factors 0", "factors must be an integer from 1"),
+    "too many factors": ("r.csv --factors 9999999999", "factors must be an integer"),
+    "a list as factors": ("r.csv --set factors [1]", "factors must be an integer"),
+    "a negative lambda": ("r.csv --regularization -1", "regularization must be a number"),
+    "lambda that is no number": ("r.csv --regularization nan", "regularization must be"),
+    "a rate of ALS": ("r.csv --learning-rate 1", "als has no parameter learning_rate; it"),
+    "another parameter": ("r.csv --set depth 3", "als has no parameter depth; it has"),
+    "a solver that is not there": ("r.csv --set solver x", "ALS has no solver 'x'"),
+    "a rate for implicit": ("r.csv --model implicit --set alpha x", "alpha must be"),
+    "an object as a value": ("r.csv --set biases {}", "biases must be 'damped'"),
+    "a schedule": ('r.csv --model sgd --set schedule {"name":"x"}', "schedule must be one of"),
+    "steps": ("r.csv --model rbm --set gibbs_steps [[1,2]]", "gibbs_steps must be"),
+    "epochs below 0": ("r.csv --epochs -1", "epochs must be an integer from 0"),
+    "a share above 1": ("r.csv --test 2", "test must lie between 0 and 1"),
+    "a share nan": ("r.csv --test nan", "test must lie between 0 and 1"),
+    "a share that leaves none": ("r.csv --test 0.001", ".*leaves an empty set"),
+    "a negative seed": ("r.csv --seed -1", "seed must be an integer from 0"),
+    "another device": ("r.csv --device tpu", "device must be 'auto'"),
+    "a folder of something else": ("r.csv -o nothing", ".*holds empty, which gpumf fit did not write"),
+    "a file in the way": ("r.csv -o text/m", ".*text"),
     "a rate that diverges": (
-        ["fit", "r.csv", "--model", "sgd", "--set", "biases", "false", "--learning-rate", "1e30", "-o", "m"],
-        "epoch 1 ended with .* not finite; lower learning_rate"),
-    "a model of nothing": (["evaluate", "empty", "r.csv"], "empty holds no model"),
-    "no file to evaluate": (["evaluate", "empty", "none.csv"], "empty holds no model"),
+        "r.csv --model sgd --set biases false --learning-rate 1e30", "epoch 1 ended with .* not finite"),
 }  # fmt: skip
+OTHERS = {
+    "no model": ("recommend nowhere --user a", "nowhere holds no model; `gpumf fit"),
+    "no such user": ("recommend model --user u99", "the model knows no user 'u99'; it knows 3"),
+    "no items": ("recommend model --user a -k 0", "k must be an integer from 1"),
+    "a model of no byte": ("recommend empty --user a", ".*empty/model.npz"),
+    "a model that begins as one": ("recommend begun --user a", ".*begun/model.npz"),
+    "half a model": ("recommend half --user a", ".*half/model.npz"),
+    "a model of nothing": ("evaluate nothing r.csv", "nothing holds no model"),
+    "no file to evaluate": ("evaluate nothing none.csv", "nothing holds no model"),
+    "ratings of strangers": ("evaluate model strangers", ".*no rating of a user and an item"),
+    "rankings of length 0": ("evaluate model r.csv -k 0", "k must be an integer from 1"),
+    "no epochs to time": ("bench --epochs 0", "epochs must be an integer from 1"),
+}
+COMMANDS = {
+    name: (f"fit {given}" if "-o" in given else f"fit {given} -o m", said) for name, (given, said) in FIT.items()
+}
 
 
-@table(COMMANDS)
-def test_commands_that_cannot_be_done(case, tmp_path, monkeypatch, capsys):
-    arguments, words = case
-    (tmp_path / "r.csv").write_text("user,item,rating\na,x,1\na,y,2\nb,x,3\nb,z,4\nc,y,5\n")
-    for name, data in (("broken.zip", b"PK\3\4"), ("broken.parquet", b"PAR1")):
-        (tmp_path / name).write_bytes(data)
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path)
-    before = contents(tmp_path)
-    assert main(arguments) == 1
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """A folder with ratings, a model of them, and files that are neither."""
+    folder = tmp_path_factory.mktemp("here")
+    table = "user,item,rating\na,x,1\na,y,2\nb,x,3\nb,z,4\nc,y,5\n"
+    files = {"r.csv": table, "text": "neither\nof these\n", "strangers": "user,item,rating\nA,b,1\nC,b,2\n"}
+    files |= {"broken.zip": "PK\3\4", "broken.parquet": "PAR1", "nothing/empty": "", "empty/model.npz": ""}
+    for name, text in (files | {"begun/model.npz": "PK\3\4", "half/model.npz": ""}).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    assert main(["fit", str(folder / "r.csv"), "--factors", "2", "--device", "cpu", "-o", str(folder / "model")]) == 0
+    whole = (folder / "model/model.npz").read_bytes()
+    (folder / "half/model.npz").write_bytes(whole[: len(whole) // 2])
+    return folder
+
+
+@table(COMMANDS | OTHERS)
+def test_commands_that_cannot_be_done(case, here, monkeypatch, capsys):
+    given, words = case
+    monkeypatch.chdir(here)
+    before = contents(here)
+    assert main(given.split(" ")) == 1
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("gpumf: ") and err.count("\n") == 1 and "Traceback" not in err
-    assert re.search(words, err), err
-    assert contents(tmp_path) == before
+    assert re.match(f"gpumf: {words}", err), err
+    assert contents(here) == before
 
 
 NO_SUCH = "/nowhere/python"

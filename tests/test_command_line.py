@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 
@@ -214,81 +213,6 @@ def test_info_says_what_there_is(capsys):
     assert said["gpumf"] == gpumf.__version__ and said["devices"]["cpu"] == "available"
     assert main(["info"]) == 0
     assert "device emulator:" in capsys.readouterr().out
-
-
-BAD = {
-    "no such file": (["fit", "nothing.csv", "-o", "m"], r"there is no file nothing\.csv"),
-    "a file of another kind": (["fit", "{folder}/text", "-o", "m"], r".*text"),
-    "a column that is not there": (["fit", "{ratings}", "--user-column", "who", "-o", "m"], ".*who"),
-    "one column for two": (["fit", "{ratings}", "--user-column", "item", "-o", "m"], ".*three columns"),
-    "an empty file": (["fit", "{folder}/empty", "-o", "m"], ".*empty"),
-    "no factors": (["fit", "{ratings}", "--factors", "0", "-o", "m"], "factors must be an integer from 1"),
-    "too many factors": (["fit", "{ratings}", "--factors", "9999999999", "-o", "m"], "factors must be an integer"),
-    "a negative lambda": (
-        ["fit", "{ratings}", "--regularization", "-1", "-o", "m"],
-        "regularization must be a number",
-    ),
-    "lambda that is no number": (
-        ["fit", "{ratings}", "--regularization", "nan", "-o", "m"],
-        "regularization must be",
-    ),
-    "a rate of ALS": (
-        ["fit", "{ratings}", "--learning-rate", "1", "-o", "m"],
-        "als has no parameter learning_rate; it",
-    ),
-    "another parameter": (
-        ["fit", "{ratings}", "--set", "depth", "3", "-o", "m"],
-        "als has no parameter depth; it has",
-    ),
-    "a solver that is not there": (["fit", "{ratings}", "--set", "solver", "x", "-o", "m"], "ALS has no solver 'x'"),
-    "epochs below 0": (["fit", "{ratings}", "--epochs", "-1", "-o", "m"], "epochs must be an integer from 0"),
-    "a share above 1": (["fit", "{ratings}", "--test", "2", "-o", "m"], "test must lie between 0 and 1"),
-    "a negative seed": (["fit", "{ratings}", "--seed", "-1", "-o", "m"], "seed must be an integer from 0"),
-    "another device": (["fit", "{ratings}", "--device", "tpu", "-o", "m"], "device must be 'auto'"),
-    "a folder of something else": (
-        ["fit", "{ratings}", "-o", "{folder}"],
-        ".*holds empty, which gpumf fit did not write",
-    ),
-    "a file in the way": (["fit", "{ratings}", "-o", "{folder}/text/m"], ".*text"),
-    "no model": (["recommend", "nowhere", "--user", "u1"], "nowhere holds no model; `gpumf fit"),
-    "no such user": (["recommend", "{model}", "--user", "u99"], "the model knows no user 'u99'; it knows 30"),
-    "no items": (["recommend", "{model}", "--user", "u1", "-k", "0"], "k must be an integer from 1"),
-    "ratings of strangers": (["evaluate", "{model}", "{folder}/strangers"], ".*no rating of a user and an item"),
-    "rankings of length 0": (["evaluate", "{model}", "{ratings}", "-k", "0"], "k must be an integer from 1"),
-    "no epochs to time": (["bench", "--epochs", "0"], "epochs must be an integer from 1"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_sentence_and_leaves_nothing(case, ratings, model, tmp_path, monkeypatch, capsys):
-    arguments, expected = BAD[case]
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "text").write_text("neither\nof these\n")
-    (folder / "empty").touch()
-    (folder / "strangers").write_text("user,item,rating\na,b,1\nc,b,2\n")
-    before = sorted(folder.rglob("*"))
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    arguments = [argument.format(ratings=ratings, model=model, folder=folder) for argument in arguments]
-    assert main(arguments) == 1
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1
-    assert re.match(f"gpumf: {expected}", err), err
-    assert not os.listdir() and sorted(folder.rglob("*")) == before
-
-
-@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", None])
-def test_a_damaged_model_is_named(damage, ratings, tmp_path, capsys):
-    assert (
-        main(["fit", ratings, "--factors", "2", "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "m")]) == 0
-    )
-    capsys.readouterr()
-    path = tmp_path / "m/model.npz"
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2] if damage is None else damage)
-    assert main(["recommend", str(tmp_path / "m"), "--user", "u1"]) == 1
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1 and "model.npz" in err
 
 
 @pytest.mark.parametrize("arguments", [[], ["train"], ["fit"], ["fit", "x"], ["recommend", "m"], ["info", "-x"]])

@@ -15,55 +15,52 @@ from gpumf import ALS
 from support import ROOT, ragged_ratings
 
 LIBRARY = sorted((ROOT / "src/gpumf").rglob("*.py"))
-assert LIBRARY
+FLOORS = "_util", "backends", "ratings", "solvers", "models", "distributed", "command_line"
 
 
-@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: path.relative_to(ROOT / "src/gpumf").as_posix())
-def test_the_library_names_nothing_of_the_study(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    imported += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-    assert not [name for name in imported if name.split(".")[0] == "gpumf_study"]
+def named(path):
+    """The modules, and what else, that a file imports, at run time or for type checkers alone."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    of = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    names = {f"{node.module}.{name.name}" for node in of for name in node.names} | {node.module or "" for node in of}
+    return names | {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+
+
+NAMED = {".".join(path.relative_to(ROOT / "src").with_suffix("").parts): named(path) for path in LIBRARY}
+IMPORTED = {name: names & NAMED.keys() for name, names in NAMED.items()}
+
+
+def test_the_library_names_nothing_of_the_study():
+    assert len(NAMED) > 100 and not {
+        name for name, names in NAMED.items() if any(one.split(".")[0] == "gpumf_study" for one in names)
+    }
 
 
 def test_the_library_does_without_the_packages_of_the_study_and_of_extras(tmp_path):
+    """And imports what is used: functions compiled late find each other, under whatever name."""
     absent = ["gpumf_study", "matplotlib", "IPython", "h5py", "pooch", "xlrd"]
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({absent}))\n"
         "from gpumf import ALS, RBM, SGD, Blend, command_line, cross_validate, search, suggest\n"
         "from gpumf.ratings import load_dataset\n"
         "train, test = load_dataset('ml-100k-synthetic').split(0.2)\n"
+        "assert 'numba' in sys.modules\n"
         "ALS(4, device='cpu').fit(train, 1, test)\n"
+        "SGD(8, device='cpu').fit(train, 1)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-FLOORS = "_util", "backends", "ratings", "solvers", "models", "distributed", "command_line"
-
-
-def imported(path):
-    """The modules of the library that a file of it imports, at run time or for type checkers alone."""
-    nodes = [
-        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)
-    ]
-    names = {node.module for node in nodes} | {f"{node.module}.{name.name}" for node in nodes for name in node.names}
-    return names & MODULES.keys()
-
-
-MODULES = {".".join(path.relative_to(ROOT / "src").with_suffix("").parts): path for path in LIBRARY}
-
-
 def test_no_modules_import_each_other_in_a_circle():
-    TopologicalSorter({name: imported(path) for name, path in MODULES.items()}).prepare()
+    TopologicalSorter(IMPORTED).prepare()
 
 
 @pytest.mark.parametrize("floor", range(len(FLOORS)), ids=FLOORS)
 def test_no_floor_imports_one_above(floor):
     own, above = f"gpumf.{FLOORS[floor]}.", tuple(f"gpumf.{name}" for name in FLOORS[floor + 1 :])
-    found = {name: [one for one in imported(MODULES[name]) if above and one.startswith(above)] for name in MODULES}
-    assert any(name.startswith(own) for name in found)
-    assert not {name: ups for name, ups in found.items() if name.startswith(own) and ups}
+    inside = {name: names for name, names in IMPORTED.items() if name.startswith(own)}
+    assert inside and not {name: names for name, names in inside.items() if any(n.startswith(above) for n in names)}
 
 
 def levels(kind):

@@ -51,6 +51,13 @@ def make(*words, folder=ROOT):
     return subprocess.run(["make", *words], cwd=folder, env=environment, capture_output=True, text=True)
 
 
+def copied_to(folder):
+    """What `make` needs to set up an environment there."""
+    shutil.copy(ROOT / "Makefile", folder)
+    for name in ("requirements.lock", "requirements-cuda12.lock", "requirements-cuda13.lock", "pyproject.toml"):
+        (folder / name).touch()
+
+
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
@@ -67,17 +74,9 @@ def test_an_interpreter_without_packages_is_told_what_to_install(target, tmp_pat
 
 
 @needs_make
-def test_an_interpreter_that_is_not_there_is_named():
-    done = make("lint", "PYTHON=no-such-python")
-    assert done.returncode == 2 and done.stderr.startswith("There is no no-such-python, which PYTHON names.\n")
-
-
-@needs_make
 def test_a_finished_set_up_is_left_alone_by_whoever_waited_for_it(tmp_path):
     """The second of two finds all done, and nothing to install."""
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    for name in ("requirements.lock", "requirements-cuda12.lock", "requirements-cuda13.lock", "pyproject.toml"):
-        (tmp_path / name).touch()
+    copied_to(tmp_path)
     (tmp_path / "build").mkdir()
     # Holds the lock until it has finished the set-up.
     code = (
@@ -101,16 +100,14 @@ def test_a_finished_set_up_is_left_alone_by_whoever_waited_for_it(tmp_path):
 @needs_make
 @pytest.mark.parametrize("target", [".venv/.ready-requirements.lock", "clean"])
 def test_an_environment_that_make_did_not_set_up_stays(target, tmp_path):
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    for name in ("requirements.lock", "requirements-cuda12.lock", "requirements-cuda13.lock", "pyproject.toml"):
-        (tmp_path / name).touch()
+    copied_to(tmp_path)
     mine = tmp_path / ".venv/bin/mine"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
-    done = subprocess.run(["make", target], cwd=tmp_path, env=outside_make(), capture_output=True, text=True)
+    done = make(target, folder=tmp_path)
     assert done.returncode == 2 and "did not set up .venv, and leaves it" in done.stderr and mine.exists()
     (tmp_path / ".venv/.ready-requirements.lock").touch()
     for folder in ("src", "tests", "book"):
         (tmp_path / folder).mkdir()
-    assert subprocess.run(["make", "clean"], cwd=tmp_path, env=outside_make(), capture_output=True).returncode == 0
+    assert make("clean", folder=tmp_path).returncode == 0
     assert not (tmp_path / ".venv").exists()

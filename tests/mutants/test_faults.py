@@ -1,25 +1,12 @@
 """The faults that `make mutants` plants."""
 
 import ast
-import importlib.util
 from pathlib import Path
 
 import pytest
 
+from mutants import faults
 from support import ROOT
-
-_SPEC = importlib.util.spec_from_file_location("faults", Path(__file__).with_name("faults.py"))
-faults = importlib.util.module_from_spec(_SPEC)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def module():
-    import sys
-
-    sys.modules["faults"] = faults
-    _SPEC.loader.exec_module(faults)
-    yield
-    del sys.modules["faults"]
 
 
 def found(tmp_path, text):
