@@ -3,10 +3,14 @@
 They are the denominators of every roofline bound of the study, see `_limits`.
 """
 
+import numpy as np
 import pandas as pd
 
-from gpumf import backends
+from gpumf import ALS, backends
 from gpumf.backends.cpu import machine
+from gpumf.ratings.synthetic import RECIPES
+from gpumf_study import figure_style as style
+from gpumf_study.experiments import _limits
 
 PROFILES = {"quick": {"repeats": 10}, "full": {"repeats": 30}}
 PROFILES["smoke"] = PROFILES["quick"] | {"repeats": 2}
@@ -24,6 +28,47 @@ def run(repeats):
 def of(frame, device="cuda"):
     """Return the ceilings of a device: a Series of metric -> value."""
     return frame[frame.device == device].set_index("metric").value
+
+
+FACTORS = 100
+_ROOFS = {"fp32_flops": ("FP32", "blue"), "fp16_flops": ("FP16, tensor cores", "orange")}
+
+
+def intensities():
+    """Return the FLOP a byte of four kinds of work, by their least bytes: a dict."""
+    moved, flops = _limits.epoch_of_updates(0, 0, 1, FACTORS)
+    step = _limits.phases(1, 0, 0, FACTORS, cg_steps=0)["solve"]  # one product with A
+    netflix, steps = RECIPES["netflix"], ALS.solver_classes()["tensor_core"].cg_steps
+    half = _limits.side_update(netflix.users, netflix.items, netflix.ratings - netflix.test, FACTORS, steps)
+    return {
+        "cube of an element": 2 / 8,
+        "SGD, rows from memory": flops / (moved + 4 * 4 * FACTORS),  # every update reads and writes both rows
+        "one CG step, A from memory": step[1] / step[0],
+        "ALS user update, each byte once": half[1] / half[0],
+    }
+
+
+def figure(frame):
+    """Draw the roofline of a GPU, with the kinds of work of `intensities` where theirs put them."""
+    roofs = of(frame) / 1e12
+    slope = roofs.copy_bytes_per_second
+    figure, ((axis,),) = style.panels(height=4.4)
+    intensity = np.logspace(-1, 4, 200)
+    for key, (label, colour) in _ROOFS.items():
+        line = {"color": style.COLOURS[colour], "label": f"{label}: {roofs[key]:,.0f} TFLOP/s"}
+        axis.plot(intensity, np.minimum(intensity * slope, roofs[key]), **line)
+        ridge = roofs[key] / slope, roofs[key]
+        axis.annotate(f"ridge: {ridge[0]:.0f} FLOP a byte", ridge, (-4, 5), textcoords="offset points", ha="right")
+    axis.annotate(f"memory: {slope:.1f} TB/s", (2, 2 * slope), (-4, 5), textcoords="offset points", ha="right")
+    for k, (name, where) in enumerate(intensities().items()):
+        place, text = (where, min(where * slope, roofs.fp16_flops)), f"{name}: {float(f'{where:.2g}'):,g}"
+        axis.annotate(text, place, (max(4, where / 50), 0.15 * 2**k), arrowprops={"arrowstyle": "-", "color": "0.6"})
+        axis.plot(*place, "o", color=style.COLOURS["black"])
+    axis.set(xlabel="FLOP for each byte moved", ylabel="TFLOP/s", ylim=(0.1, 2 * roofs.fp16_flops))
+    style.log_scale(axis.xaxis)
+    style.log_scale(axis.yaxis)
+    style.legend(figure, axis, 2)
+    return figure
 
 
 CLAIMS = []
