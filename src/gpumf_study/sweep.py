@@ -16,7 +16,7 @@ from tqdm import tqdm
 from gpumf import Ratings
 from gpumf.models import Model
 from gpumf_study import schema
-from gpumf_study.experiments import identity, load_ratings, trained
+from gpumf_study.experiments import load_ratings, trained
 
 
 def sweep(
@@ -50,11 +50,10 @@ def sweep(
     -------
     DataFrame with the rows of `rows`, and x_nnz, the training ratings
     """
-    frames, identities = [], []
+    frames = []
     for name in data:
         loaded = load_ratings(name)  # or what stands in for it
         ratings = corner(loaded, part)
-        identities.append(identity(ratings))
         for repeat in range(repeats):
             published = official and ratings.test_mask is not None
             train, test = ratings, None
@@ -71,9 +70,7 @@ def sweep(
                 # A copy, as what one training has put in order the next one would find.
                 fitted = trained(model, train.select(np.arange(train.nnz)), length, test, **options)
                 frames.append(rows(fitted, metrics).assign(**labels))
-    frame = pd.concat(frames, ignore_index=True)
-    frame.attrs["datasets"] = identities
-    return frame
+    return pd.concat(frames, ignore_index=True)
 
 
 def rows(model: Model, metrics: tuple[str, ...] = ("rmse",)) -> pd.DataFrame:

@@ -25,6 +25,8 @@ SOURCES = "thesis", "cu2rec", "cumf", "newgpusgd", "esgd", "gpumf"
 # What stands in for a real set that is not on this machine.
 _STAND_INS = {"jester-1": "jester-synthetic", "ml-latest-small": "ml-100k-synthetic"}
 
+_loaded = {}  # by the name of each data set of the run in progress, what provenance says of it
+
 
 @cache
 def names():
@@ -118,7 +120,9 @@ def run(name, profile="quick", **changes):
     for _ in present_ratings(name for name in _named_sets(chosen) if not name.endswith("-synthetic")):
         pass
     before = results.provenance()
+    _loaded.clear()
     frame = experiment.run(**chosen)
+    frame.attrs.setdefault("datasets", list(_loaded.values()))
     live = not os.environ.get("GPUMF_RECORD")
     of_profile = profile["profile"] if isinstance(profile, dict) else profile
     return results.store(name, frame, chosen | {"profile": of_profile}, before, live, names()[name])
@@ -145,9 +149,9 @@ def kernels_unavailable():
 
 def load_ratings(name):
     """A data set by name; a synthetic one, which says so in its name, where the real one is not on this machine."""
-    if name.endswith("-synthetic") or dataset_names().loc[name, "present"]:
-        return load_dataset(name)
-    return load_dataset(_STAND_INS.get(name, f"{name}-synthetic"))
+    if not (name.endswith("-synthetic") or dataset_names().loc[name, "present"]):
+        name = _STAND_INS.get(name, f"{name}-synthetic")
+    return _noted(load_dataset(name))
 
 
 def present_ratings(names):
@@ -155,7 +159,12 @@ def present_ratings(names):
     present = dataset_names().present
     for name in names:
         if present.get(name):
-            yield load_dataset(name)
+            yield _noted(load_dataset(name))
+
+
+def _noted(ratings):
+    _loaded[ratings.name] = identity(ratings)
+    return ratings
 
 
 def trained(model, train, epochs, test, **options):

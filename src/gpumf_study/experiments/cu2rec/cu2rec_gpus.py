@@ -15,7 +15,7 @@ from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import identity, kernels_unavailable, load_ratings
+from gpumf_study.experiments import kernels_unavailable, load_ratings
 from gpumf_study.experiments.cu2rec import RATES
 
 GPUS = LESSER, BETTER = "nvidia-h100-80gb-hbm3", "nvidia-h200"
@@ -37,11 +37,10 @@ _REPLAYED = "replayed steps"  # a launch from Python, task "steps", takes longer
 def run(data, part, factors, steps, repeats):
     """Time steps, an update of every user each; a timing goes on where the one before ended."""
     device = backends.device("cuda" if backends.available() else "emulator")
-    rows, identities = [], []
+    rows = []
     for name in data:
         loaded = load_ratings(name)
         ratings = sweep.corner(loaded, part)
-        identities.append(identity(ratings))
         train, _ = ratings.split(0.2)
         labels = {"data": loaded.name, "task": _REPLAYED, "model": "SGD", "solver": "cu2rec", "device": device.name}
         labels |= {"phase": "train", "x_users": train.n_users, "x_nnz": train.nnz}
@@ -56,9 +55,7 @@ def run(data, part, factors, steps, repeats):
                     done += count
                     if repeat >= 0:
                         rows.append(labels | {"factors": f, "repeat": repeat, "seconds": seconds, "x_steps": count})
-    frame = pd.DataFrame(rows)
-    frame.attrs["datasets"] = identities
-    return frame
+    return pd.DataFrame(rows)
 
 
 def figure(frame):

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from gpumf import ALS, SGD
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 BEFORE, BY_SGD, BY_ALS, AGAIN = "ALS, without them", "SGD on them", "ALS on their users and items", "ALS on all"
 
@@ -38,10 +38,9 @@ def run(data, factors, epochs, updates, rates, repeats):
     updates, rates : epochs and learning rates of SGD that are tried
     repeats : int, splits
     """
-    rows, identities = [], []
+    rows = []
     for name in data:
         ratings = load_ratings(name)
-        identities.append(identity(ratings))
         for repeat in tqdm(range(repeats), desc=f"als_then_sgd {ratings.name}", leave=False):
             train, test = ratings.split(0.2, seed=repeat)
             first, later = train.split(0.1, seed=repeat)
@@ -61,9 +60,7 @@ def run(data, factors, epochs, updates, rates, repeats):
                 what = {"model": type(model).__name__, "solver": model.solver, "device": model.device}
                 setting = {"x_epochs": n, "x_rate": rate} if variant == BY_SGD else {}
                 rows.append(labels | what | setting | {"variant": variant, "value": _rmse(model, test)})
-    frame = pd.DataFrame(rows)
-    frame.attrs["datasets"] = identities
-    return frame
+    return pd.DataFrame(rows)
 
 
 def _als(factors, seed):

@@ -13,7 +13,7 @@ from gpumf import ALS, ImplicitALS, backends
 from gpumf.solvers.als_cumf import Cumf
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above, near
-from gpumf_study.experiments import _limits, identity, load_ratings
+from gpumf_study.experiments import _limits, load_ratings
 
 ALPHA = 2.0  # of implicit feedback
 PUBLISHED = {"regularization": 0.1, "alpha": ALPHA, "unobserved_weight": 1.0, "regularization_exponent": 0.0}
@@ -49,10 +49,9 @@ def run(data, factors, implicit_factors, repeats):
     """
     device = "cuda" if backends.available() else "cpu"
     ceilings = _limits.ceilings(device)
-    frames, identities = [], []
+    frames = []
     for name, explicit, implicit in zip(data, factors, implicit_factors, strict=True):
         ratings = load_ratings(name)
-        identities.append(identity(ratings))
         train = ratings if ratings.test_mask is None else ratings.official_split()[0]
         options = {"regularization": 0.05, "biases": False, "clip": False}
         models = [model for f in explicit for model in _models(ALS, f, device, **options)]
@@ -62,9 +61,7 @@ def run(data, factors, implicit_factors, repeats):
             loads = LOADS if model.solver == "cumf_cholesky" and model.alpha is None else LOADS[:1]
             for load in loads if issubclass(model.solver_class, Cumf) else [None]:
                 frames.append(_timings(model, train, load, ceilings, repeats))
-    frame = pd.concat(frames, ignore_index=True)
-    frame.attrs["datasets"] = identities
-    return frame
+    return pd.concat(frames, ignore_index=True)
 
 
 def _models(model, factors, device, **options):

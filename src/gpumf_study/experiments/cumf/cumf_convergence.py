@@ -70,9 +70,7 @@ def run(data, solvers, factors, epochs, repeats, libmf):
         if libmf and find_spec("libmf"):
             rows = _libmf(name, factors, LAMBDA[family], TARGETS[family], repeats[1], **libmf)
             frames[-1] = pd.concat([frames[-1], rows], ignore_index=True)
-    frame = pd.concat(frames, ignore_index=True)
-    frame.attrs["datasets"] = [one for part in frames for one in part.attrs.get("datasets", [])]
-    return frame
+    return pd.concat(frames, ignore_index=True)
 
 
 def _libmf(data, factors, regularization, target, repeats, epochs, rates):

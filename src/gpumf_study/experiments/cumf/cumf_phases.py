@@ -15,7 +15,7 @@ from gpumf import ALS, backends
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above, near
-from gpumf_study.experiments import identity, kernels_unavailable, load_ratings
+from gpumf_study.experiments import kernels_unavailable, load_ratings
 
 OURS, CUBLAS = "cumf_cg", "cuBLAS"
 STEPS = {"get_hermitian": "products", "solve": "solutions"}
@@ -53,9 +53,7 @@ def run(data, part, factors, repeats, batch):
             rows += [(CUBLAS, side, step, k, s * n / count, factors) for k, s in enumerate(seconds)]
     frame = pd.DataFrame(rows, columns=["solver", "x_side", "x_step", "repeat", "seconds", "x_columns"])
     frame = frame.assign(data=ratings.name, task="phases", model="ALS", device=device.name, factors=factors)
-    frame = frame.assign(phase="train", x_nnz=train.nnz, x_rows=frame.x_side.map(shapes))
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return frame.assign(phase="train", x_nnz=train.nnz, x_rows=frame.x_side.map(shapes))
 
 
 def _cublas(device, mean_ratings, f, batch, repeats):

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from gpumf import ImplicitALS, backends
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import identity, load_ratings, present_ratings
+from gpumf_study.experiments import load_ratings, present_ratings
 from gpumf_study.experiments.cumf.als_versions import PUBLISHED
 from gpumf_study.experiments.gpumf.als_implicit_cpu import POPULAR, popularity
 
@@ -43,9 +43,8 @@ def run(data, factors, epochs, seeds, k):
     DataFrame with a row an epoch and metric (of the first k items, averaged over users); the model 'popularity' has
     epoch 0 alone
     """
-    rows, identities = [], []
+    rows = []
     for ratings in list(present_ratings(data)) or [load_ratings(data[0])]:
-        identities.append(identity(ratings))
         for seed in range(seeds):
             train, test = ratings.split(0.2, seed=seed)
             what = {"data": ratings.name, "repeat": seed}
@@ -61,9 +60,7 @@ def run(data, factors, epochs, seeds, k):
                     rows.append(labels | reached | model.evaluate_ranking(test, k))
     frame = pd.DataFrame(rows)
     labels = [column for column in frame if column not in METRICS]
-    frame = frame[[*labels, *METRICS]].melt(labels, METRICS, "metric", "value").assign(task="rank")
-    frame.attrs["datasets"] = identities
-    return frame
+    return frame[[*labels, *METRICS]].melt(labels, METRICS, "metric", "value").assign(task="rank")
 
 
 def _popular(train, test, k):

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from gpumf import ImplicitALS
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, near
-from gpumf_study.experiments import identity, load_ratings, usable_devices
+from gpumf_study.experiments import load_ratings, usable_devices
 from gpumf_study.experiments.cumf.als_versions import ALPHA, PUBLISHED
 
 CG_STEPS = 3  # of `implicit`, which has no parameter for them
@@ -51,9 +51,7 @@ def run(data, factors, solvers, iterations):
         seconds = _peer(train, factors, iterations)
         rows += [labels | {"repeat": k, "seconds": s} for k, s in enumerate(seconds)]
     frame = pd.DataFrame(rows).assign(data=ratings.name, task="fit", factors=factors)
-    frame = frame.assign(x_nnz=train.nnz, x_cg_steps=CG_STEPS)
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return frame.assign(x_nnz=train.nnz, x_cg_steps=CG_STEPS)
 
 
 def _peer(train, factors, iterations):

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from gpumf import ALS, SGD, backends
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.cumf.hugewiki_gpus import usable, why_unavailable  # noqa: F401 - of this one as of that
 
 PLAIN = 0
@@ -74,7 +74,7 @@ def run(data, part, fits, workers, repeats):
                         labels = {"data": data, "x_nnz": train.nnz, "x_workers": n, "repeat": repeat}
                         frames.append(sweep.rows(model, ("rmse", "mae")).assign(**labels))
     frame = pd.concat(frames, ignore_index=True)
-    frame.attrs["datasets"], frame.attrs["gpus"] = [identity(ratings)], max(gpus, 1)
+    frame.attrs["gpus"] = max(gpus, 1)
     return frame
 
 

@@ -18,7 +18,7 @@ from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, near
-from gpumf_study.experiments import identity, kernels_unavailable, load_ratings
+from gpumf_study.experiments import kernels_unavailable, load_ratings
 from gpumf_study.experiments.esgd.esgd_errors import ORDERS
 from gpumf_study.experiments.esgd.esgd_seconds import copies
 
@@ -59,7 +59,6 @@ def run(data, part, factors, th_size, batches, epochs, repeats):
         frames.append(frame.assign(solver=solver, variant=variant, repeat=repeat, x_machine=machine))
     frame = pd.concat(frames, ignore_index=True)
     frame = frame.assign(data=ratings.name, task="fit", model="SGD", device=device.name, factors=factors)
-    frame.attrs["datasets"] = [identity(ratings)]
     return frame.assign(x_nnz=train.nnz)
 
 

@@ -16,7 +16,7 @@ from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, Criterion
-from gpumf_study.experiments import identity, kernels_unavailable, load_ratings
+from gpumf_study.experiments import kernels_unavailable, load_ratings
 from gpumf_study.experiments.esgd.esgd_errors import FILE, ORDERS, published, rates
 
 PARTS = {"t_hd": "transfer", "t_GPU": "train", "t_dh": "transfer"}  # and the phase of each
@@ -38,10 +38,9 @@ why_unavailable = kernels_unavailable
 def run(data, part, factors, th_size, st, repeats):
     """Time the parts of so many iterations; an order of the ratings in which training diverges has no rows."""
     device = backends.device("cuda" if backends.available() else "emulator")
-    rows, identities = [], []
+    rows = []
     for name in data:
         ratings = sweep.corner(load_ratings(name), part)
-        identities.append(identity(ratings))
         train, _ = ratings.split(0.1)
         train = replace(train, values=train.values - np.float32(train.mean))  # as a model with biases counts them
         for order, options in tqdm(ORDERS.items(), desc=f"esgd_seconds {ratings.name}", leave=False):
@@ -65,9 +64,7 @@ def run(data, part, factors, th_size, st, repeats):
                     for k in range(repeats)
                 ]
     frame = pd.DataFrame(rows, columns=["data", "variant", "repeat", "phase", "seconds", "x_part", "x_nnz"])
-    frame = frame.assign(task="iteration", model="SGD", solver="esgd", device=device.name, factors=factors)
-    frame.attrs["datasets"] = identities
-    return frame
+    return frame.assign(task="iteration", model="SGD", solver="esgd", device=device.name, factors=factors)
 
 
 def copies(device, model, train, trainer):

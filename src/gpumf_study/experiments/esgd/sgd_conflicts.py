@@ -15,7 +15,7 @@ import pandas as pd
 from gpumf import backends
 from gpumf.solvers.sgd_esgd import independence_probability
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf import race_demonstration
 
 PROFILES = {
@@ -47,10 +47,9 @@ def run(data, at_once, draws, seeds, traced):
     draws : samples of so many ratings, with replacement
     seeds, traced : runs of the kernel with so many groups, and updates of each
     """
-    rows, identities = [], []
+    rows = []
     for name in data:
         ratings = load_ratings(name)
-        identities.append(identity(ratings))
         shape = ratings.n_users, ratings.n_items
         for n in at_once:
             rows.append((ratings.name, "published", 0, 1 - independence_probability(*shape, n), n))
@@ -59,9 +58,7 @@ def run(data, at_once, draws, seeds, traced):
             for seed in range(seeds):
                 rows.append((ratings.name, "overwritten", seed, _overwritten(ratings, n, traced, seed), n))
     frame = pd.DataFrame(rows, columns=["data", "variant", "repeat", "value", "x_at_once"])
-    frame = frame.assign(task="count conflicts", metric="share")
-    frame.attrs["datasets"] = identities
-    return frame
+    return frame.assign(task="count conflicts", metric="share")
 
 
 def _share_that_conflicts(ratings, n, draws):

@@ -41,9 +41,7 @@ def run(data, factors, epochs, parameters):
                     yield {}, ALS(factors, solver=solver, biases=False, clip=False, **arguments)
 
         frames.append(sweep.sweep(models, [name], epochs, repeats=1, held_out=0.2, metrics=("rmse", "mae")))
-    frame = pd.concat(frames, ignore_index=True)
-    frame.attrs["datasets"] = [one for part in frames for one in part.attrs["datasets"]]
-    return frame
+    return pd.concat(frames, ignore_index=True)
 
 
 def differences(frame):

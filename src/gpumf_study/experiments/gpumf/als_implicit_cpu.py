@@ -17,7 +17,7 @@ from tqdm import tqdm
 from gpumf import ALS, ImplicitALS
 from gpumf._util import threads
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 STEPS = 3  # the package's default
 EXPLICIT = 0.1  # lambda of ALS
@@ -79,9 +79,7 @@ def run(data, factors, exact, seeds, iterations, k, alpha, regularization):
                 default = (row["model"], row.get("solver")) in chosen
                 rows.append(row | {"factors": f, "repeat": seed, "x_default": int(default)})
     frame = pd.DataFrame(rows).assign(data=ratings.name, device="cpu", x_nnz=train.nnz, threads=threads.count())
-    frame = frame.assign(x_peer=f"implicit {version('implicit')}")
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return frame.assign(x_peer=f"implicit {version('implicit')}")
 
 
 def _defaults(factors, train):

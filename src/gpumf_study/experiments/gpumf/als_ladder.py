@@ -10,7 +10,7 @@ from tqdm import tqdm
 from gpumf import ALS, ImplicitALS, backends
 from gpumf.solvers.als_tensor_core import TensorCore
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import _limits, identity, kernels_unavailable, load_ratings
+from gpumf_study.experiments import _limits, kernels_unavailable, load_ratings
 
 # As parts of the solver, see `TensorCore`.
 VERSIONS = {
@@ -75,7 +75,7 @@ def run(data, most, factors, implicit_factors, repeats):
             rows.append((type(model).__name__, model.factors, version, repeat, step, seconds, limits[step]))
     columns = ["model", "factors", "variant", "repeat", "x_step", "seconds", "x_limit_seconds"]
     frame = pd.DataFrame(rows, columns=columns).assign(data=train.name, task="step", phase="train", **shared)
-    frame["x_nnz"], frame.attrs["datasets"] = train.nnz, [identity(ratings)]
+    frame["x_nnz"] = train.nnz
     return frame
 
 

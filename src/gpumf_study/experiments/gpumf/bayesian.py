@@ -14,7 +14,7 @@ from tqdm import tqdm
 from gpumf import ALS, BayesianMF
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 LEVELS = [0.5, 0.8, 0.9, 0.95]
 PROFILES = {
@@ -38,10 +38,9 @@ def run(data, splits, factors, epochs, repeats):
     DataFrame with the rows of `sweep.rows`, x_split and repeat, the fold or the seed of the draw; those of the metric
     'coverage' have x_level, the share that an interval is meant to hold
     """
-    frames, identities = [], []
+    frames = []
     for name, split in product(data, splits):
         ratings = load_ratings(name)
-        identities += [identity(ratings)] if split == splits[0] else []
         tenths = (ratings.split(0.1, seed=seed) for seed in range(repeats))
         pairs = ratings.kfold(repeats) if split == "folds" else tenths
         for repeat, (train, test) in enumerate(tqdm(pairs, total=repeats, desc=f"{name}, {split}", leave=False)):
@@ -51,9 +50,7 @@ def run(data, splits, factors, epochs, repeats):
             labels = trained.iloc[[-1]][["task", "model", "solver", "device", "factors"]]
             held = [labels.assign(metric="coverage", **row) for row in coverage(bayesian, test)]
             frames.append(pd.concat([trained, *held]).assign(data=ratings.name, x_split=split, repeat=repeat))
-    frame = pd.concat(frames, ignore_index=True)
-    frame.attrs["datasets"] = identities
-    return frame
+    return pd.concat(frames, ignore_index=True)
 
 
 def coverage(model, test):

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from gpumf import BayesianMF
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 PROFILES = {
     "full": {"data": "netflix-synthetic", "factors": 64, "epochs": 100, "repeats": 5},
@@ -34,9 +34,7 @@ def run(data, factors, epochs, repeats):
         labels = {"solver": model.solver, "device": model.device, "repeat": repeat, "epoch": epochs}
         rows += [labels | {"phase": phase, "seconds": seconds} for phase, seconds in asdict(model.times).items()]
         rows.append(labels | {"metric": "rmse", "value": model.score(test)["rmse"]})
-    frame = pd.DataFrame(rows).assign(data=ratings.name, task="fit", model="BayesianMF", factors=factors)
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return pd.DataFrame(rows).assign(data=ratings.name, task="fit", model="BayesianMF", factors=factors)
 
 
 def summary(frame):

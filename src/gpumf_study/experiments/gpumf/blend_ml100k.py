@@ -17,7 +17,7 @@ from gpumf import ALS, RBM, SGD, Blend
 from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 MODELS = {"RBM": RBM, "SGD": SGD, "ALS": ALS}
 BLENDS = [("RBM", "SGD"), ("RBM", "ALS"), ("SGD", "ALS"), ("RBM", "SGD", "ALS")]
@@ -115,7 +115,6 @@ def run(data, folds, grids, epochs, kernels, seeds):
     frame = frame.melt([name for name in frame if name not in METRICS], METRICS, "metric", "value").rename(
         columns=_NAMES
     )
-    frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
 

@@ -21,7 +21,7 @@ from gpumf.models.initial import with_bias_columns
 from gpumf.solvers.sgd_ordered import shuffled_diagonals
 from gpumf.solvers.sgd_partition import shuffled_blocks
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 _RATES = {"als_regularization": 0.05, "sgd_regularization": 0.03, "learning_rate": 0.01}
 PROFILES = {
@@ -84,9 +84,7 @@ def run(data, epochs, als_regularization, sgd_regularization, learning_rate):
             rows.append((*program, epoch, seconds, errors[program[2]](*solver.factors())[1]))
     frame = pd.DataFrame(rows, columns=["model", "solver", "variant", "repeat", "seconds", "value"])
     frame = frame.assign(data=ratings.name, task="epoch", phase="train", metric="mae", device="cpu", threads=1)
-    frame = frame.assign(factors=_FACTORS, x_nnz=train.nnz)
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return frame.assign(factors=_FACTORS, x_nnz=train.nnz)
 
 
 class _PlainALS:

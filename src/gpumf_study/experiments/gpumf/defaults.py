@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf.models.ranking import METRICS, popular_items
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 K = 10  # items of a list
 DAMPING = 5  # ratings of the mean that each user and item of `damped_biases` has in addition
@@ -37,10 +37,9 @@ PROFILES = {
 
 def run(data, grid, epochs, repeats):
     """Train the defaults, search on held-out ratings of the first split, and judge on test ratings."""
-    rows, identities = [], []
+    rows = []
     for name in data:
         ratings = load_ratings(name)
-        identities.append(identity(ratings))
         found = {}
         for repeat in tqdm(range(repeats), desc=f"defaults {name}", leave=False):
             train, test = ratings.split(0.1, seed=repeat)
@@ -58,9 +57,7 @@ def run(data, grid, epochs, repeats):
             for model, parameters in found.items():
                 rows.append(of | _fitted(model, train, test, epochs, "searched", seed=repeat, **parameters))
             rows += [of | row for row in _lists(train, test, epochs, repeat)]
-    frame = pd.DataFrame(rows).assign(task="fit", device="cpu")
-    frame.attrs["datasets"] = identities
-    return frame
+    return pd.DataFrame(rows).assign(task="fit", device="cpu")
 
 
 def _fitted(model, train, judge, epochs, variant, **parameters):

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from gpumf import ALS, SGD, ImplicitALS, backends
 from gpumf.solvers import schedules
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 MODELS = {"ALS": ALS, "ImplicitALS": ImplicitALS, "SGD": SGD}
 PEER = "implicit"
@@ -88,7 +88,6 @@ def run(data, fits, prepare, repeats):
     columns = ["model", "solver", "device", "factors", "x_epochs", "variant", "repeat", "task", "phase", "seconds"]
     frame = pd.DataFrame(rows, columns=columns).assign(data=ratings.name, x_nnz=train.nnz)
     frame["x_peer"] = f"{PEER} {version(PEER)}" if find_spec(PEER) else f"{PEER} is not installed"
-    frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
 

@@ -20,7 +20,7 @@ import pandas as pd
 from gpumf import ALS, backends
 from gpumf.ratings.synthetic import RECIPES
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import _published, identity, load_ratings
+from gpumf_study.experiments import _published, load_ratings
 
 # The kernels looked at, those that make the products and the solver, by the version that launches them.
 KERNELS = {"tensor_core": ["tensor_core"], "cumf_cg_fp16": ["get_hermitian", "solve_cg"]}
@@ -103,9 +103,7 @@ def run(data, factors):
         raise backends.DeviceError(f"Nsight Compute counted nothing: {last}")
     copy = backends.device().ceilings()["copy_bytes_per_second"]
     frame = parse(text).assign(data=ratings.name, task="count", model="ALS", device="cuda", factors=factors)
-    frame = frame.assign(x_copy_bytes_per_second=copy)
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return frame.assign(x_copy_bytes_per_second=copy)
 
 
 def half_sweeps(data, factors):

@@ -33,7 +33,7 @@ from gpumf.ratings import Ratings
 from gpumf.ratings.device import DeviceRatings
 from gpumf.solvers.sgd_base import Updates, draw_key
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf import sgd_schemes
 
 SCHEMES = sgd_schemes.SCHEMES | {
@@ -81,10 +81,9 @@ def run(data, random, schemes, factors, epochs, device):
     ones that nobody overwrote: the share of the marked ones, row by row), and seconds (of the epoch, by the
     device's events, the same for all deciles).
     """
-    frames, identities = [], []
+    frames = []
     for made in [*data, *random]:
         ratings = load_ratings(made) if isinstance(made, str) else scattered(*made)
-        identities += [identity(ratings)] if isinstance(made, str) else []
         if ratings.test_mask is not None:
             ratings = ratings.official_split()[0]
         sides = {whose: Side(ratings, whose) for whose in ("users", "items")}
@@ -98,9 +97,7 @@ def run(data, random, schemes, factors, epochs, device):
                 frames.append(deciles(sides[whose].n_ratings, taken, share).assign(**what, **measured))
     frame = pd.concat(frames, ignore_index=True).rename(columns={"counted": "value"})
     frame = frame.rename(columns={name: f"x_{name}" for name in ("decile", "rows", "updates")})
-    frame = frame.assign(task="epoch", model="SGD", phase="train", metric="counted")
-    frame.attrs["datasets"] = identities
-    return frame
+    return frame.assign(task="epoch", model="SGD", phase="train", metric="counted")
 
 
 def scattered(n_users, n_items, nnz):

@@ -20,7 +20,7 @@ from gpumf import ImplicitALS, backends
 from gpumf._util import threads
 from gpumf._util.counter_rng import random_subset
 from gpumf_study.claims import Claim, above, below
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf.als_implicit_cpu import STEPS
 
 ALPHA, REGULARIZATION = 2.0, 0.1
@@ -84,7 +84,6 @@ def run(data, factors, iterations, repeats, steps):
     frame = frame.assign(data=ratings.name, task="fit", phase="end_to_end", threads=threads.count())
     frame = frame.assign(x_cg_steps=steps, x_version=version(PEER))
     frame["metric"] = np.where(frame.value.notna(), "loss", None)
-    frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
 

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from gpumf import SGD
 from gpumf._util import threads
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 OURS, SVD, SVD_PLUS_PLUS = "gpumf, SGD", "Surprise, SVD", "Surprise, SVD++"
 OURS_SMALL = "gpumf, SGD, 32 factors"  # with the grid of SVD++
@@ -85,9 +85,7 @@ def run(data, folds, grids, seeds, repeats):
     for repeat in range(repeats):
         timed = [_trained(sets, (program, 0, "timed", 0, chosen[program, 0])) for program in grids]
         rows += [row | {"seed": repeat} for row in timed]
-    frame = in_rows(pd.DataFrame(rows)).assign(data=ratings.name, task="fit", x_version=version("scikit-surprise"))
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return in_rows(pd.DataFrame(rows)).assign(data=ratings.name, task="fit", x_version=version("scikit-surprise"))
 
 
 _NAMES = {"program": "model", "epochs": "epoch", "seed": "repeat"}

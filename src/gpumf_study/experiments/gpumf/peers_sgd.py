@@ -33,7 +33,7 @@ from gpumf._util import threads
 from gpumf.models.evaluation import Errors
 from gpumf.solvers import schedules
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import identity, load_ratings, usable_devices, wall_seconds
+from gpumf_study.experiments import load_ratings, usable_devices, wall_seconds
 
 PEER, CORES, GPU, ONE_RATE = "LIBMF", "gpumf, all cores", "gpumf, GPU", "gpumf, GPU, one rate"
 OURS = {
@@ -107,7 +107,6 @@ def run(data, factors, epochs, repeats, grids):
     frame = in_rows(pd.DataFrame(rows)).assign(
         data=ratings.name, task="fit", threads=threads.count(), x_version=version("libmf")
     )
-    frame.attrs["datasets"] = [identity(ratings)]
     return frame
 
 

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from gpumf import ImplicitALS, Ratings
 from gpumf.ratings import files
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 NCF = "ncf-ml-1m"
 _NAMES = {NCF: "NCF (MovieLens 1M)", "gowalla": "Gowalla"}
@@ -71,10 +71,9 @@ def run(data, factors, grid, repeats, device="cpu"):
     phase, seconds (of the fit, end to end), metric, value, x_regularization and x_unobserved_weight; of popularity
     without factors and parameters
     """
-    rows, identities = [], []
+    rows = []
     for name in data:
         ratings = load_ratings(name)
-        identities.append(identity(ratings))
         ratings = _counted_once(ratings)
         train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.2, seed=0)
         tuned = _tuned(name, train, device, **grid[name])
@@ -88,9 +87,7 @@ def run(data, factors, grid, repeats, device="cpu"):
             model = ImplicitALS(f, **chosen, regularization_exponent=1.0, device=device, seed=seed)
             model.fit(train.select(np.arange(train.nnz)), epochs)
             rows += _judged(name, model, test, _labels(model, "test", seed) | {"seconds": model.times.end_to_end})
-    frame = pd.DataFrame(rows)
-    frame.attrs["datasets"] = identities
-    return frame
+    return pd.DataFrame(rows)
 
 
 def _counted_once(ratings):

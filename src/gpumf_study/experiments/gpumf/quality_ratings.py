@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from gpumf import ALS, SGD, BayesianMF, Blend
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf.peers_ml100k import SVD, surprise_model
 
 BLEND, BIASES = "Blend", "damped biases"
@@ -88,9 +88,7 @@ def run(data, grids, epochs, repeats):
         rows.append(of_split | {"model": BIASES, "metric": "rmse", "value": _rmse(biases, test)})
         for name in grids.keys() - MODELS.keys():
             rows.append(of_split | _of_peer(name, train, test, *chosen[name], seed=repeat))
-    frame = pd.DataFrame(rows).assign(data=ratings.name)
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return pd.DataFrame(rows).assign(data=ratings.name)
 
 
 _NAMES = {"regularization": "x_regularization"}

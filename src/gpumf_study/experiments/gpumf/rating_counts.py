@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import identity, present_ratings
+from gpumf_study.experiments import present_ratings
 
 PROFILES = {
     "quick": {"data": ["ml-100k", "ml-100k-synthetic", "jester-1", "jester-synthetic"], "points": 200},
@@ -23,17 +23,14 @@ def run(data, points):
 
     x_rank is the share of users or items with no more, in (0, 1]; there are at most `points` rows a side.
     """
-    frames, identities = [], []
+    frames = []
     for ratings in present_ratings(data):
-        identities.append(identity(ratings))
         for side, rows in (("users", ratings.by_user), ("items", ratings.by_item)):
             counts = np.sort(rows.counts)
             chosen = np.unique(np.linspace(0, len(counts) - 1, points).astype(int))
             columns = {"x_rank": (chosen + 1) / len(counts), "value": counts[chosen]}
             frames.append(pd.DataFrame({"data": ratings.name, "x_side": side, "metric": "ratings", **columns}))
-    frame = pd.concat(frames, ignore_index=True)
-    frame.attrs["datasets"] = identities
-    return frame
+    return pd.concat(frames, ignore_index=True)
 
 
 def figure(frame, pairs=PAIRS):

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from gpumf import ALS, backends, search
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf.search_seconds import LOOP
 
 # Of the search of each data set: strategy, settings, folds (1: the official split), factors.
@@ -43,11 +43,10 @@ def run(data, searches, in_loop, epochs, repeats):
         the loop `in_loop`), x_folds, x_winner, and x_difference, of a loop: the most by which its scores and those
         of the search differ
     """
-    device, rows, identities = "cuda" if backends.available() else "cpu", [], []
+    device, rows = "cuda" if backends.available() else "cpu", []
     for name, of_data in zip(data, searches, strict=False):
         strategy, n, folds, factors = of_data[-4:]
         ratings = load_ratings(name)
-        identities.append(identity(ratings))
         model, grid = ALS(factors, device=device), {"regularization": np.geomspace(0.1, 10, n).tolist()}
         given = ratings, folds if folds > 1 else [ratings.official_split()]
         _searched(model, grid, *given, 1, strategy), _loop(model, grid, *given, 1, 1)
@@ -70,9 +69,7 @@ def run(data, searches, in_loop, epochs, repeats):
         device=device,
         phase="end_to_end",
     )
-    frame = frame.assign(metric="rmse", x_epochs=epochs)
-    frame.attrs["datasets"] = identities
-    return frame
+    return frame.assign(metric="rmse", x_epochs=epochs)
 
 
 def _searched(model, grid, ratings, folds, epochs, strategy):

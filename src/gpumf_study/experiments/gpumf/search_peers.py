@@ -17,7 +17,7 @@ from tqdm import tqdm
 from gpumf import SGD, ImplicitALS, search
 from gpumf._util import threads
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 SURPRISE, IMPLICIT, OURS = "Surprise, GridSearchCV", "implicit, scikit-learn's GridSearchCV", "gpumf, search"
 _RATES, _LAMBDAS = [0.002, 0.005, 0.01, 0.02], [0.02, 0.05, 0.1, 0.2, 0.4]
@@ -72,9 +72,7 @@ def run(data, settings, folds, epochs, repeats):
                 labels |= {"x_settings": size, "x_folds": folds, "x_load": load}
                 rows.append(labels | measured | {"x_version": None if variant == OURS else version(package)})
     frame = pd.DataFrame(rows).assign(data=ratings.name, task="search", factors=32, device="cpu")
-    frame = frame.assign(threads=threads.count(), phase="end_to_end")
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return frame.assign(threads=threads.count(), phase="end_to_end")
 
 
 def _surprise(ratings, grid, epochs, folds):

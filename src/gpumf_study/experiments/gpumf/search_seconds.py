@@ -16,7 +16,7 @@ from tqdm import tqdm
 from gpumf import ALS, ImplicitALS, search
 from gpumf._util import threads
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 LOOP, GRID, HALVING = "loop of fits", "grid", "halving"
 _SHARED = {"solver": "parallel_cg", "device": "cpu"}
@@ -48,12 +48,11 @@ def run(data, settings, folds, in_loop, epochs, repeats):
     the timed settings; x_winner, the setting, x_folds, x_settings, x_timed (settings), x_difference, the most by
     which the timed settings' scores differ from those of GRID, and x_load, the processes at work before
     """
-    rows, identities = [], []
+    rows = []
     als = ALS(32, biases=True, weighted=True, **_SHARED)
     implicit = ImplicitALS(unobserved_weight=1.0, regularization_exponent=0.0, **_SHARED)
     for model, name, n, n_folds, n_timed in zip((als, implicit), data, settings, folds, in_loop, strict=True):
         ratings, metric = load_ratings(name), "rmse" if model is als else "ndcg@10"
-        identities.append(identity(ratings))
         tried = [dict(zip(grid(model, n), one, strict=True)) for one in product(*grid(model, n).values())]
         timed = tried[:: n // n_timed][:n_timed]
         given = {"model": model, "ratings": ratings, "folds": n_folds, "metric": metric}
@@ -81,7 +80,6 @@ def run(data, settings, folds, in_loop, epochs, repeats):
     frame = frame.assign(
         task="search", solver="parallel_cg", device="cpu", threads=threads.count(), phase="end_to_end"
     )
-    frame.attrs["datasets"] = identities
     return frame
 
 

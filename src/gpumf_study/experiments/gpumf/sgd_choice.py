@@ -12,7 +12,7 @@ from tqdm import tqdm
 from gpumf import SGD, backends
 from gpumf._util.counter_rng import random_subset
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 KERNELS = "kato_hosino", "fast"
 RATE = 0.003  # of the steps: no set diverges
@@ -42,10 +42,9 @@ def run(data, factors, share, repeats, device):
 
     x_default : of the rows: 1 where SGD chooses this solver, else 0
     """
-    rows, identities = [], []
+    rows = []
     for name in data:
         ratings = load_ratings(name)
-        identities.append(identity(ratings))
         if share < 1:
             ratings = ratings.select(random_subset(ratings.nnz, round(share * ratings.nnz), seed=0))
         for f in tqdm(factors, desc=f"sgd_choice {name}", leave=False):
@@ -67,9 +66,7 @@ def run(data, factors, share, repeats, device):
                 what = ratings.name, kernel, device, f, int(kernel == default), ratings.nnz
                 rows += [(*what, k, s) for k, s in enumerate(seconds)]
     columns = ["data", "solver", "device", "factors", "x_default", "x_nnz", "repeat", "seconds"]
-    frame = pd.DataFrame(rows, columns=columns).assign(task="epoch", model="SGD", phase="train")
-    frame.attrs["datasets"] = identities
-    return frame
+    return pd.DataFrame(rows, columns=columns).assign(task="epoch", model="SGD", phase="train")
 
 
 def _seconds(model, ratings, repeats):

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from gpumf import SGD, backends
 from gpumf.solvers.sgd_fast import Fast
 from gpumf.solvers.sgd_partition import tiled
-from gpumf_study.experiments import _limits, identity, load_ratings
+from gpumf_study.experiments import _limits, load_ratings
 
 PROFILES = {
     "quick": {"data": "ml-100k-synthetic", "factors": 16, "repeats": 5},
@@ -49,9 +49,7 @@ def run(data, factors, repeats):
         ]
     columns = ["data", "solver", "device", "factors", "repeat", "seconds", "x_nnz", "x_runs", "x_bytes", "x_flops"]
     columns += ["x_row_bytes", "x_gather_seconds", "x_limit_seconds", "x_fraction_of_limit"]
-    frame = pd.DataFrame(rows, columns=columns).assign(task="epoch", model="SGD", phase="train")
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return pd.DataFrame(rows, columns=columns).assign(task="epoch", model="SGD", phase="train")
 
 
 def plan(model, train):

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from gpumf import SGD
 from gpumf.solvers import schedules
 from gpumf_study.claims import Claim
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 PROFILES = {
     "quick": {
@@ -72,9 +72,7 @@ def run(data, kernel, factors, regularization, bias_regularization, learning_rat
             rows.append(_row(fold, "test", seed, fitted, parameters, n_epochs, fitted.history.iloc[-1]))
     frame = pd.DataFrame(rows).assign(data=ratings.name, task="fit", model="SGD")
     frame = frame.melt([name for name in frame if name not in METRICS], METRICS, "metric", "value")
-    frame = frame.rename(columns={old: new for new, old in PLAIN.items()})
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return frame.rename(columns={old: new for new, old in PLAIN.items()})
 
 
 def trainings(frame):

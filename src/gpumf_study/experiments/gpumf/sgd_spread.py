@@ -13,7 +13,7 @@ from gpumf import SGD
 from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, below
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf.sgd_schemes import SCHEMES, columns_of, labels, reference_of, usable
 
 BOUND = 0.005  # in RMSE above the reference, of what counts as no worse
@@ -66,9 +66,7 @@ def run(data, schemes, factors, folds, seeds, epochs, epochs_of_cu2rec):
                 )
                 what = columns_of(label) | {"device": fitted.device, "repeat": seed, "x_fold": fold}
                 rows += [what | {"metric": name, "value": error} for name, error in fitted.score(test).items()]
-    frame = pd.DataFrame(rows).assign(data=ratings.name, task="fit", model="SGD", factors=factors)
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return pd.DataFrame(rows).assign(data=ratings.name, task="fit", model="SGD", factors=factors)
 
 
 def by_seed(frame):

@@ -10,7 +10,7 @@ import pandas as pd
 from gpumf.solvers.sgd_partition import diagonal_blocks
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above, below
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 
 SQUARE, RECTANGULAR = "square, GPUSGD", "rectangular, NewGPUSGD"
 
@@ -26,10 +26,9 @@ def run(data, sides):
 
     `busy` is the mean over the largest number of ratings in blocks of a tag, over all tags, weighted by the latter.
     """
-    rows, identities = [], []
+    rows = []
     for name in data:
         ratings = load_ratings(name)
-        identities.append(identity(ratings))
         edge = max(ratings.n_users, ratings.n_items)
         shapes = {SQUARE: (edge, edge), RECTANGULAR: (ratings.n_users, ratings.n_items)}
         for side in sides:
@@ -38,9 +37,7 @@ def run(data, sides):
                 shares = {"blank": (counts == 0).mean(), "busy": counts.sum() / (side * counts.max(axis=1).sum())}
                 rows += [(ratings.name, partition, *pair, side, ratings.nnz) for pair in shares.items()]
     frame = pd.DataFrame(rows, columns=["data", "variant", "metric", "value", "x_side", "x_nnz"])
-    frame = frame.assign(task="partition")
-    frame.attrs["datasets"] = identities
-    return frame
+    return frame.assign(task="partition")
 
 
 def summary(frame):

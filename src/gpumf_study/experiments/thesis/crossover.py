@@ -21,7 +21,7 @@ from gpumf._util.counter_rng import random_subset
 from gpumf_study import figure_style as style
 from gpumf_study import results
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import identity, load_ratings, trained
+from gpumf_study.experiments import load_ratings, trained
 from gpumf_study.experiments._expected import SHAPE, expected, named
 from gpumf_study.experiments.gpumf.defaults import damped_biases
 from gpumf_study.experiments.thesis import parameter_search
@@ -82,10 +82,9 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
         ALS: [{"regularization": r} for r in regularization],
         SGD: [{"regularization": r, "learning_rate": m} for r in regularization for m in learning_rate],
     }
-    rows, identities = [], []
+    rows = []
     for name, shares in data.items():
         ratings = load_ratings(name)
-        identities.append(identity(ratings))
         for share, train, held_out, test in parts(ratings, shares):
             of_part = {"data": ratings.name, "task": "fit", "phase": "train", "metric": "mae", "x_share": share}
             of_part |= {"x_n_users": train.n_users, "x_n_items": train.n_items, "x_nnz": train.nnz}
@@ -122,9 +121,7 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
                             what |= {f"x_{key}": value for key, value in parameters.items()}
                             what |= {"epoch": n_epochs, "seconds": seconds if np.isfinite(seconds) else np.nan}
                             rows.append(of_part | what | {"value": fitted.score(test)["mae"]})
-    frame = pd.DataFrame(rows)
-    frame.attrs["datasets"] = identities
-    return frame
+    return pd.DataFrame(rows)
 
 
 def parts(ratings, shares):

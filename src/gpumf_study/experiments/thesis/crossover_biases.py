@@ -5,7 +5,7 @@ Biases need no GPU: this is recorded apart from the times. Both split the rating
 
 import pandas as pd
 
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.thesis import crossover
 
 PROFILES = {name: {"data": profile["data"]} for name, profile in crossover.PROFILES.items()}
@@ -16,14 +16,11 @@ def run(data):
 
     data : dict, name of a data set -> list of float in (0, 1], the shares of its ratings
     """
-    rows, identities = [], []
+    rows = []
     for name, shares in data.items():
         ratings = load_ratings(name)
-        identities.append(identity(ratings))
         for share, train, held_out, _ in crossover.parts(ratings, shares):
             labels = {"data": ratings.name, "task": "fit", "model": "biases", "device": "cpu", "metric": "mae"}
             found = {"x_share": share, "x_nnz": train.nnz, "value": crossover.biases_mae(train, held_out)}
             rows.append(labels | found)
-    frame = pd.DataFrame(rows)
-    frame.attrs["datasets"] = identities
-    return frame
+    return pd.DataFrame(rows)

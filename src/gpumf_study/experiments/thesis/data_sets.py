@@ -4,7 +4,7 @@ import pandas as pd
 
 from gpumf.ratings import describe, published_shapes
 from gpumf_study.claims import Claim
-from gpumf_study.experiments import identity, present_ratings
+from gpumf_study.experiments import present_ratings
 
 _REAL = ["ml-100k", "ml-latest-small", "jester-1", "douban-monti"]
 
@@ -33,17 +33,14 @@ def run(data):
 
     A row is a metric, one of the columns of `describe`; `variant` is 'published', 'real' or 'synthetic'.
     """
-    frames, identities = [published_shapes().assign(variant="published")], []
+    frames = [published_shapes().assign(variant="published")]
     for ratings in present_ratings(data):
-        identities.append(identity(ratings))
         source = "synthetic" if ratings.name.endswith("-synthetic") else "real"
         frames.append(describe(ratings).assign(variant=source))
     frame = pd.concat(frames)
     frame = frame.assign(data=frame.index.str.removesuffix("-synthetic"), task="describe")
     frame = frame.sort_values(["data", "variant"], kind="stable")
-    frame = frame.melt(["data", "variant", "task"], var_name="metric").dropna(subset="value").reset_index(drop=True)
-    frame.attrs["datasets"] = identities
-    return frame
+    return frame.melt(["data", "variant", "task"], var_name="metric").dropna(subset="value").reset_index(drop=True)
 
 
 def table(frame):

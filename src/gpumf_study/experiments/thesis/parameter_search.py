@@ -23,7 +23,7 @@ from gpumf import ALS, RBM, SGD, backends
 from gpumf.ratings import Ratings
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, below
-from gpumf_study.experiments import _published, identity, load_ratings, trained
+from gpumf_study.experiments import _published, load_ratings, trained
 
 FACTORS = 16
 WITHOUT_BIASES = {"biases": False, "init": "unit", "clip": False}
@@ -91,10 +91,9 @@ def run(data, sgd_regularization, learning_rate, als_regularization, updates, al
     is `epoch`; x_varied (the parameter of the figure), x_regularization, x_learning_rate, x_epochs (made),
     x_held_out_mae (the least on held-out ratings)
     """
-    rows, identities = [], []
+    rows = []
     for name in data:
         ratings = load_ratings(name)
-        identities.append(identity(ratings))
         best_rate = None
         for repeat in tqdm(range(repeats), desc=f"parameter_search {ratings.name}", leave=False):
             sets = _split(ratings, repeat)
@@ -115,7 +114,6 @@ def run(data, sgd_regularization, learning_rate, als_regularization, updates, al
                 for value in sgd_regularization
             ]
     ratings = load_ratings(rbm["data"])
-    identities += [identity(ratings)] if ratings.name not in data else []
     part = first_users(ratings, rbm["users"])
     for repeat in range(repeats):
         sets = _split(part, repeat)
@@ -124,9 +122,7 @@ def run(data, sgd_regularization, learning_rate, als_regularization, updates, al
                 model = machine(hidden=RBM_HIDDEN, learning_rate=rate, batch=RBM_BATCH, seed=repeat)
                 row = _row("learning_rate", model, sets, rbm["epochs"], ratings.name, repeat)
                 rows.append(row | {"variant": name.partition(", ")[2] or None})
-    frame = errors_of(rows)
-    frame.attrs["datasets"] = identities
-    return frame
+    return errors_of(rows)
 
 
 def errors_of(rows):

@@ -17,7 +17,7 @@ from gpumf import RBM, backends
 from gpumf.solvers.rbm_divergence import batch_order
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, near
-from gpumf_study.experiments import _limits, _published, identity, load_ratings
+from gpumf_study.experiments import _limits, _published, load_ratings
 
 UPDATES = "hidden update", "visible update", "weight update"
 BATCHES = "batches"  # their matrices, made and moved
@@ -57,9 +57,7 @@ def run(data, hidden, batch, few, repeats):
         slow = "transfer" in places.values() or (backends.available() and model.device == "cpu")
         what = {"data": ratings.name, "solver": kernel, **places, "device": model.device, "factors": hidden}
         rows += [what | row for row in _timings(model, ratings, few, slow, repeats, ceilings[model.device])]
-    frame = pd.DataFrame(rows).assign(task="epoch", model="RBM")
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return pd.DataFrame(rows).assign(task="epoch", model="RBM")
 
 
 def _timings(model, ratings, few, slow, repeats, ceilings):

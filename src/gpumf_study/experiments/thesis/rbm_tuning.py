@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from gpumf import RBM
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import _published, identity, load_ratings, trained
+from gpumf_study.experiments import _published, load_ratings, trained
 
 _TRIED = "learning_rate", "momentum", "average", "initial_biases", "hidden", "gibbs_steps", "weight_decay"
 THESIS = {name: RBM.THESIS[name] for name in _TRIED}
@@ -67,10 +67,9 @@ def run(data, others, epochs, kernel, seeds):
     'thesis' or 'tuned'; the parameters are factors (hidden units) and x_..., x_gibbs_steps as text. 'test' has the
     last epoch alone, and there the metric accuracy too: the share of ratings that the rounded prediction hits.
     """
-    frames, identities = [], []
+    frames = []
     for name, n_epochs in zip(data, epochs, strict=True):
         ratings = load_ratings(name)
-        identities.append(identity(ratings))
         train, test = ratings.split(0.2)
         inner, held_out = train.split(0.1)
         curves = _Curves(inner, held_out, n_epochs, kernel, METRICS[ratings.name])
@@ -93,9 +92,7 @@ def run(data, others, epochs, kernel, seeds):
         task="fit", model="RBM", phase="train"
     )
     frame = frame.melt([name for name in frame if name not in ERRORS], ERRORS, "metric", "value")
-    frame = frame[(frame.metric != "accuracy") | (frame.x_step == "test")].reset_index(drop=True)
-    frame.attrs["datasets"] = identities
-    return frame
+    return frame[(frame.metric != "accuracy") | (frame.x_step == "test")].reset_index(drop=True)
 
 
 def wide(frame):

@@ -13,7 +13,7 @@ import pandas as pd
 from gpumf import ALS, backends
 from gpumf.backends import sources
 from gpumf_study.claims import Claim
-from gpumf_study.experiments import identity, kernels_unavailable, load_ratings
+from gpumf_study.experiments import kernels_unavailable, load_ratings
 from gpumf_study.experiments.thesis.speedups import ALS_THREADS, FACTORS
 
 SHARED, HYBRID, GLOBAL = KERNELS = ["thesis_shared", "thesis_hybrid", "thesis_global"]
@@ -56,9 +56,7 @@ def run(data, threads, repeats):
                 what = {"solver": solver, "variant": variant, "x_cuda_threads": count, "repeat": repeat}
                 what |= {"x_registers": taken.get("num_regs", 0), "x_spilled_bytes": taken.get("local_size_bytes", 0)}
                 rows.append(labels | what | {"factors": FACTORS, "seconds": seconds})
-    frame = pd.DataFrame(rows)
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return pd.DataFrame(rows)
 
 
 def without_bounds(folder):

@@ -15,7 +15,7 @@ from gpumf import SGD, backends
 from gpumf.backends.occupancy import KEPLER
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import identity, kernels_unavailable, load_ratings, trained
+from gpumf_study.experiments import kernels_unavailable, load_ratings, trained
 from gpumf_study.experiments.thesis.thread_scaling import FACTORS, OWN
 from gpumf_study.experiments.tuning import PARAMETERS, chosen
 
@@ -81,9 +81,7 @@ def run(data, threads, epochs, repeats, parameters):
         what = {"x_machine": OWN, "x_multiprocessors": machines[OWN], "x_threads": count, "epoch": epochs}
         rows += [what | {"repeat": k, "metric": "mae", "value": mae} for k, mae in enumerate(errors)]
     labels = {"data": ratings.name, "task": "epoch", "model": "SGD", "solver": "hogwild", "device": device.name}
-    frame = pd.DataFrame(rows).assign(**labels, factors=FACTORS)
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return pd.DataFrame(rows).assign(**labels, factors=FACTORS)
 
 
 def summary(frame):

@@ -14,7 +14,7 @@ from gpumf import ALS, RBM, SGD, backends
 from gpumf._util.counter_rng import random_subset
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import identity, load_ratings, trained
+from gpumf_study.experiments import load_ratings, trained
 from gpumf_study.experiments.thesis import parameter_search
 from gpumf_study.experiments.tuning import PARAMETERS, chosen
 
@@ -67,7 +67,6 @@ def run(data, users, densities, regularization, epochs, repeats, parameters):
     (made)
     """
     ratings = load_ratings(data)
-    identities = [identity(ratings)]
     if users is not None:
         ratings = parameter_search.first_users(ratings, users)
     found = {name: chosen(parameters, data, name) for name in regularization}
@@ -93,9 +92,7 @@ def run(data, users, densities, regularization, epochs, repeats, parameters):
                     model = _model(name, best["x_regularization"], found[name], repeat)
                     errors = model.fit(part, int(best["epoch"])).score(test)
                     rows += [*tried, best | {"x_step": "test"} | errors]
-    frame = parameter_search.errors_of(rows)
-    frame.attrs["datasets"] = identities
-    return frame
+    return parameter_search.errors_of(rows)
 
 
 def thinned(ratings, density, seed=0):

@@ -23,7 +23,7 @@ from gpumf.ratings import DataError, rating_times
 from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim
-from gpumf_study.experiments import identity, load_ratings
+from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf.blend_ml100k import FIXED
 
 SHOWN = "trained on", "all so far"
@@ -90,9 +90,7 @@ def run(data, orders, first, chunks, every, factors, factor_epochs, hidden, hidd
     frame = pd.DataFrame(rows).rename(columns={"seed": "repeat"})
     frame = frame.rename(columns={name: f"x_{name}" for name in set(frame) - {"repeat", *_METRICS}})
     frame = frame.melt([name for name in frame if name not in _METRICS], _METRICS, "metric", "value")
-    frame = frame.dropna(subset="value").assign(data=ratings.name, task="fit", model="Blend")
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return frame.dropna(subset="value").assign(data=ratings.name, task="fit", model="Blend")
 
 
 def _arrived(ratings, order, seed):

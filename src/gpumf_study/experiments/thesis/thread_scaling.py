@@ -29,7 +29,7 @@ from gpumf.backends.occupancy import KEPLER, active_blocks
 from gpumf.ratings import CompressedRows
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above, below, near
-from gpumf_study.experiments import _published, identity, kernels_unavailable, load_ratings
+from gpumf_study.experiments import _published, kernels_unavailable, load_ratings
 from gpumf_study.experiments.tuning import PARAMETERS, chosen
 
 FACTORS, BLOCK, HALF_WARP = 16, 128, 16
@@ -122,9 +122,7 @@ def run(data, threads, few, blocks, max_epochs, repeats, parameters):
     own = ["machine", "multiprocessors", "threads", "shared_bytes", "asked_bytes", "registers"]
     own += ["active_computed", "active_driver", "epochs_to_threshold"]
     columns = ["data", "solver", "device", *(f"x_{name}" for name in own), "repeat", "seconds"]
-    frame = pd.DataFrame(rows, columns=columns).assign(task="epoch", model="ALS", factors=FACTORS, phase="train")
-    frame.attrs["datasets"] = [identity(ratings)]
-    return frame
+    return pd.DataFrame(rows, columns=columns).assign(task="epoch", model="ALS", factors=FACTORS, phase="train")
 
 
 def _model(kernel, device, threads, arguments):
