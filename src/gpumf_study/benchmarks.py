@@ -224,8 +224,7 @@ _RBM = {"data": "douban-synthetic", "x_weights": "device", "x_batches": "device"
 ROWS = [
     Benchmark(
         *("als-f100-ms", f"ALS: {ITERATION}", NETFLIX, 100, "tensor_core", "ms", 12, 9),
-        measured=_iteration("ALS", "tensor_core", 100),
-        public="3.3 s to RMSE 0.92",
+        measured=_iteration("ALS", "tensor_core", 100), public="3.3 s to RMSE 0.92",
         program="cuMF-ALS on one P100, Tan et al. 2018, Table 4",
     ),
     Benchmark(
@@ -242,14 +241,12 @@ ROWS = [
     ),
     Benchmark(
         *("implicit-f64-ms", f"ImplicitALS: {ITERATION}", NETFLIX, 64, "tensor_core", "ms", 7, 5.5),
-        measured=_iteration("ImplicitALS", "tensor_core", 64),
-        public=_implicit(64, 10, since=_implicit(64, 5)),
+        measured=_iteration("ImplicitALS", "tensor_core", 64), public=_implicit(64, 10, since=_implicit(64, 5)),
         program=_IMPLICIT,
     ),
     Benchmark(
         *("implicit-f128-ms", f"ImplicitALS: {ITERATION}", NETFLIX, 128, "tensor_core", "ms", 16, 11),
-        measured=_iteration("ImplicitALS", "tensor_core", 128),
-        public=_implicit(128, 10, since=_implicit(128, 5)),
+        measured=_iteration("ImplicitALS", "tensor_core", 128), public=_implicit(128, 10, since=_implicit(128, 5)),
         program=_IMPLICIT,
     ),
     Benchmark(
@@ -262,8 +259,7 @@ ROWS = [
     ),
     Benchmark(
         *("als-streamed-s", f"ALS, ratings streamed from the host: {ITERATION}", HUGEWIKI, 100, "tensor_core", "s"),
-        *(3, 1.5),
-        measured=Stored("als_streamed", "seconds", {"x_step": "iteration"}, repeat="x_iteration"),
+        *(3, 1.5), measured=Stored("als_streamed", "seconds", {"x_step": "iteration"}, repeat="x_iteration"),
     ),
     Benchmark(
         *("sgd-k128-gups", "SGD: updates a second", NETFLIX, 128, "fast", "billion/s", 5, 8, True),
@@ -275,39 +271,23 @@ ROWS = [
     ),
     Benchmark(
         *(
-            "fit-implicit-f64-s",
-            "ImplicitALS: end to end, 10 iterations",
-            NETFLIX,
-            64,
-            "tensor_core",
-            "s",
-            0.45,
+            "fit-implicit-f64-s", "ImplicitALS: end to end, 10 iterations", NETFLIX, 64, "tensor_core", "s", 0.45,
             0.25,
         ),
-        measured=_fit("ImplicitALS", "tensor_core", 64),
-        public=_fit("implicit", "gpu", 64),
-        program=_IMPLICIT,
+        measured=_fit("ImplicitALS", "tensor_core", 64), public=_fit("implicit", "gpu", 64), program=_IMPLICIT,
     ),
     Benchmark(
         *("fit-sgd-k128-s", "SGD: end to end, 20 epochs", NETFLIX, 128, "fast", "s", 0.75, 0.45),
-        measured=_fit("SGD", "fast", 128),
-        public=_libmf("LIBMF", 10),
+        measured=_fit("SGD", "fast", 128), public=_libmf("LIBMF", 10),
         program="LIBMF 0.9.2, 10 epochs, 16-thread CPU of the same machine",
     ),
     Benchmark(
         *(
-            "recommend-all-s",
-            "Top 10 of 17,770 items for 480,189 users",
-            NETFLIX,
-            100,
-            "tensor_core",
-            "s",
-            0.08,
+            "recommend-all-s", "Top 10 of 17,770 items for 480,189 users", NETFLIX, 100, "tensor_core", "s", 0.08,
             0.03,
         ),
         measured=_fit("ALS", "tensor_core", 100, task="recommend"),
-        public=_fit("implicit", "gpu", 64, task="recommend"),
-        program=f"{_IMPLICIT}, 64 factors",
+        public=_fit("implicit", "gpu", 64, task="recommend"), program=f"{_IMPLICIT}, 64 factors",
     ),
     Benchmark("fold-in-p99-ms", "Fold in one user, rank 500,000 items: 99th percentile", "", None, "", "ms", 1),
     Benchmark(
@@ -320,13 +300,11 @@ ROWS = [
     ),
     Benchmark(
         *("als-ml20m-d2048-s", "ImplicitALS: an epoch", ML20M, 2048, "", "s", 1, 0.3),
-        public="60 s on CPUs",
-        program="iALS, Rendle et al. 2022",
+        public="60 s on CPUs", program="iALS, Rendle et al. 2022",
     ),
     Benchmark(
         *("als-msd-d8192-s", "ImplicitALS: an epoch", MSD, 8192, "", "s", 5),
-        public="2,400 s on CPUs",
-        program="iALS, Rendle et al. 2022",
+        public="2,400 s on CPUs", program="iALS, Rendle et al. 2022",
     ),
     Benchmark("als-69m-59m-s", f"ALS, 69 M users, 59 M items, 477 M ratings: {ITERATION}", "random", 32, "", "s", 2),
     Benchmark(
@@ -340,26 +318,18 @@ ROWS = [
     ),
     Benchmark(
         *("search-ml1m-cpu-x", "Search, 100 settings: speed-up over a loop of fits", ML1M, 32, "parallel_cg"),
-        *("x", 1.2, 1.3, True),
-        measured=_search("ALS", "loop of fits"),
-        over=_search("ALS", "grid"),
-        cpu=True,
+        *("x", 1.2, 1.3, True), measured=_search("ALS", "loop of fits"), over=_search("ALS", "grid"), cpu=True,
     ),
     Benchmark(
-        "search-ml100k-cpu-x",
-        "Search, ImplicitALS, 200 settings, by halving: speed-up over a loop of fits",
-        ML100K,
-        None,
-        "parallel_cg",
-        *("x", 3, 6, True),
-        measured=_search("ImplicitALS", "loop of fits"),
-        over=_search("ImplicitALS", "halving"),
-        cpu=True,
+        "search-ml100k-cpu-x", "Search, ImplicitALS, 200 settings, by halving: speed-up over a loop of fits", ML100K,
+        None, "parallel_cg", *("x", 3, 6, True), measured=_search("ImplicitALS", "loop of fits"),
+        over=_search("ImplicitALS", "halving"), cpu=True,
     ),
     Benchmark(
         *("gibbs-netflix-100-s", "BayesianMF: 100 samples", NETFLIX, 64, "gibbs_cuda", "s", 5),
         measured=Stored(
-            "bayesian_seconds", "seconds", {"data": "netflix-synthetic", "repeat": [1, 2, 3, 4, 5], "phase": "train"}
+            "bayesian_seconds", "seconds",
+            {"data": "netflix-synthetic", "repeat": [1, 2, 3, 4, 5], "phase": "train"},
         ),
     ),
     Benchmark(
@@ -368,63 +338,45 @@ ROWS = [
     ),
     Benchmark(
         *("ncf-ml1m-hr10", "HR@10, leave one out (NCF)", ML1M, 192, "parallel_cg", "", 0.730),
-        higher=True,
-        measured=_quality("ncf-ml-1m", 192, "hr@10"),
-        public="about 0.73",
+        higher=True, measured=_quality("ncf-ml-1m", 192, "hr@10"), public="about 0.73",
         program="iALS, Rendle et al. 2022",
     ),
     Benchmark(
         *("ncf-ml1m-ndcg10", "NDCG@10, leave one out (NCF)", ML1M, 192, "parallel_cg", "", 0.452),
-        higher=True,
-        measured=_quality("ncf-ml-1m", 192, "ndcg@10"),
-        public="about 0.45",
+        higher=True, measured=_quality("ncf-ml-1m", 192, "ndcg@10"), public="about 0.45",
         program="iALS, Rendle et al. 2022",
     ),
     Benchmark(
         *("gowalla-recall20", "Recall@20, standard split", GOWALLA, 1024, "dense", "", 0.185, 0.1872, True),
-        measured=_quality("gowalla", 1024, "recall@20"),
-        public="0.1872",
-        program="SimpleX, Mao et al. 2021",
+        measured=_quality("gowalla", 1024, "recall@20"), public="0.1872", program="SimpleX, Mao et al. 2021",
     ),
     Benchmark(
         *("gowalla-ndcg20", "NDCG@20, standard split", GOWALLA, 1024, "dense", "", 0.151, 0.1557, True),
-        measured=_quality("gowalla", 1024, "ndcg@20"),
-        public="0.1557",
-        program="SimpleX, Mao et al. 2021",
+        measured=_quality("gowalla", 1024, "ndcg@20"), public="0.1557", program="SimpleX, Mao et al. 2021",
     ),
     Benchmark(
         *("ml1m-rmse", "Test RMSE, SGD, 90/10, five splits", ML1M, 128, "ordered_parallel", "RMSE", 0.845),
-        measured=_of_ratings("SGD"),
-        public=_of_ratings("Surprise, SVD"),
+        measured=_of_ratings("SGD"), public=_of_ratings("Surprise, SVD"),
         program="Surprise 1.1.5, SVD, a smaller search",
     ),
     Benchmark(
         *("ml1m-blend-rmse", "Test RMSE, ALS, SGD and BayesianMF blended, 90/10, five splits", ML1M, None, ""),
-        *("RMSE", 0.838),
-        measured=_of_ratings("Blend"),
+        *("RMSE", 0.838), measured=_of_ratings("Blend"),
     ),
     Benchmark(
         *("ml100k-rmse", "Test RMSE, BayesianMF, five folds", ML100K, 32, "gibbs", "RMSE", 0.900),
-        measured=_bayesian("ml-100k", "folds"),
-        public=_SURPRISE,
-        program="Surprise 1.1.5, SVD, a smaller search",
+        measured=_bayesian("ml-100k", "folds"), public=_SURPRISE, program="Surprise 1.1.5, SVD, a smaller search",
     ),
     Benchmark(
         *("jester-mae", "Test MAE, RBM", "Jester, part 1", 512, "fast", "MAE", 0.71),
         measured=Stored(
-            "rbm_tuning", "value", {"data": "jester-1", "x_step": "test", "x_setting": "tuned", "metric": "mae"}
+            "rbm_tuning", "value",
+            {"data": "jester-1", "x_step": "test", "x_setting": "tuned", "metric": "mae"},
         ),
     ),
     Benchmark(
         *(
-            "rbm-epoch-x",
-            "RBM: speed-up of an epoch over the thesis's version",
-            DOUBAN,
-            128,
-            "fast",
-            "x",
-            10,
-            None,
+            "rbm-epoch-x", "RBM: speed-up of an epoch over the thesis's version", DOUBAN, 128, "fast", "x", 10, None,
             True,
         ),
         measured=Stored("rbm_speed", "x_epoch_seconds", _RBM | {"solver": "thesis"}),
@@ -432,30 +384,21 @@ ROWS = [
     ),
     Benchmark(
         *("implicit-cpu-x", "ImplicitALS: speed-up of an iteration over implicit 0.7.3", NETFLIX, 100, "parallel_cg"),
-        *("x", 1, 2, True),
-        measured=Stored("implicit_seconds", "seconds", {"model": "implicit", "phase": "train"}),
-        over=Stored("implicit_seconds", "seconds", {"solver": "parallel_cg", "phase": "train"}),
-        cpu=True,
+        *("x", 1, 2, True), measured=Stored("implicit_seconds", "seconds", {"model": "implicit", "phase": "train"}),
+        over=Stored("implicit_seconds", "seconds", {"solver": "parallel_cg", "phase": "train"}), cpu=True,
     ),
     Benchmark(
         *(
-            "libmf-cpu-x",
-            "SGD: end-to-end speed-up over LIBMF 0.9.2, no larger RMSE",
-            NETFLIX,
-            128,
+            "libmf-cpu-x", "SGD: end-to-end speed-up over LIBMF 0.9.2, no larger RMSE", NETFLIX, 128,
             "ordered_parallel",
         ),
-        "x",
-        higher=True,
-        measured=_libmf("LIBMF"),
-        over=_libmf("gpumf, all cores"),
-        cpu=True,
+        "x", higher=True, measured=_libmf("LIBMF"), over=_libmf("gpumf, all cores"), cpu=True,
     ),
     Benchmark("cumf-als-x", "ALS: speed-up over cuMF_ALS on the same GPU", NETFLIX, 100, "", "x", higher=True),
     Benchmark("cumf-sgd-x", "SGD: speed-up over CuMF_SGD on the same GPU", NETFLIX, 128, "", "x", higher=True),
     Benchmark("cu2rec-x", "SGD: speed-up over cu2rec on the same GPU", ML20M, None, "", "x", higher=True),
     Benchmark("joules-to-092", "Energy of a training to RMSE 0.92", NETFLIX, 100, "", "J"),
-]
+]  # fmt: skip
 
 
 def table() -> pd.DataFrame:

@@ -19,23 +19,11 @@ from gpumf_study import results
 
 # Okabe and Ito's palette, and Tol's muted one for what is left: told apart by readers with any colour vision.
 COLOURS = {
-    "black": "#000000",
-    "orange": "#E69F00",
-    "sky": "#56B4E9",
-    "green": "#009E73",
-    "blue": "#0072B2",
-    "red": "#D55E00",
-    "purple": "#CC79A7",
-    "indigo": "#332288",
-    "teal": "#44AA99",
-    "olive": "#999933",
-    "wine": "#882255",
-    "rose": "#CC6677",
-    "sand": "#DDCC77",
-    "forest": "#117733",
-    "magenta": "#AA4499",
+    "black": "#000000", "orange": "#E69F00", "sky": "#56B4E9", "green": "#009E73", "blue": "#0072B2",
+    "red": "#D55E00", "purple": "#CC79A7", "indigo": "#332288", "teal": "#44AA99", "olive": "#999933",
+    "wine": "#882255", "rose": "#CC6677", "sand": "#DDCC77", "forest": "#117733", "magenta": "#AA4499",
     "grey": "#777777",
-}
+}  # fmt: skip
 
 
 class Look(NamedTuple):

@@ -70,13 +70,9 @@ def why_unavailable(name):
 def parameters(name, profile="quick", **changes):
     """The parameters of a run: those of a profile, and what replaces them.
 
-    Parameters
-    ----------
     name, profile, **changes : see `run`
 
-    Returns
-    -------
-    dict of the parameters of the experiment's `run`
+    Return a dict of the parameters of the experiment's `run`
 
     Raises
     ------
@@ -97,17 +93,13 @@ def parameters(name, profile="quick", **changes):
 def run(name, profile="quick", **changes):
     """Run an experiment with a profile's parameters and store its result.
 
-    Parameters
-    ----------
     name : str, one of `names`
     profile : 'smoke', 'quick' or 'full', or a dict with one of them as 'profile' and parameters, of which those
         replace the profile's that the experiment has: a chapter runs several experiments. 'NAME.parameter' is for
         the experiment NAME alone
     **changes : replace the profile's parameters
 
-    Returns
-    -------
-    results.Result: live, or recorded where the environment has GPUMF_RECORD (see `make record`)
+    Return results.Result: live, or recorded where the environment has GPUMF_RECORD (see `make record`)
 
     Raises
     ------
@@ -182,11 +174,7 @@ def wall_seconds(model, train, epochs):
 
     Kernels are compiled before; no order of the ratings is made before, and no errors are computed.
 
-    Parameters
-    ----------
     model : fitted or not, which stays as it is
-    train : Ratings
-    epochs : int
     """
     times = copy(model).fit(train.select(np.arange(train.nnz)), epochs).times
     return times.end_to_end - times.compile

@@ -11,10 +11,8 @@ SHAPE = ["x_n_users", "x_n_items", "x_nnz", "factors"]
 def fastest_versions(frame):
     """What each version of the fastest pair takes in each setting, from the frame of `crossover.run`.
 
-    Returns
-    -------
-    DataFrame with a row a version and setting: data, those of SHAPE, model, solver, seconds (to the same error,
-    median over the repeats; missing where one of them did not reach it)
+    Return a DataFrame with a row a version and setting: data, those of SHAPE, model, solver, seconds (to the same
+    error, median over the repeats; missing where one of them did not reach it)
     """
     keys = ["data", *SHAPE, "model", "solver"]
     groups = frame[frame.variant != "published"].groupby(keys, sort=False).seconds
@@ -26,9 +24,7 @@ def time_weights(versions):
 
     versions : rows as of `fastest_versions`; those whose error was not reached say nothing
 
-    Returns
-    -------
-    dict (model, solver) -> array (4,)
+    Return a dict (model, solver) -> array (4,)
     """
     reached = versions.dropna(subset="seconds")
     return {
@@ -44,15 +40,11 @@ def _terms(rows):
 def expected(frame, left_out=True):
     """The seconds that fitted times expect of each setting of the fastest pair, beside what was measured.
 
-    Parameters
-    ----------
     frame : of `crossover.run`
     left_out : bool, expect a data set's by the times of all the others; else by those of all, its own among them
 
-    Returns
-    -------
-    DataFrame with a row a version and setting: the columns of `fastest_versions`, expected (seconds; missing where no
-    other data set has been measured, or none with this version)
+    Return a DataFrame with a row a version and setting: the columns of `fastest_versions`, expected (seconds; missing
+    where no other data set has been measured, or none with this version)
     """
     versions = fastest_versions(frame)
     parts = []
@@ -67,14 +59,10 @@ def expected(frame, left_out=True):
 def named(frame, left_out=True):
     """Which model fitted times name as the faster one, in each setting that both were measured in.
 
-    Parameters
-    ----------
     frame, left_out : as of `expected`
 
-    Returns
-    -------
-    DataFrame with a row a setting: data, those of SHAPE, named and faster ('ALS' or 'SGD', by expected and by
-    measured seconds)
+    Return a DataFrame with a row a setting: data, those of SHAPE, named and faster ('ALS' or 'SGD', by expected and
+    by measured seconds)
     """
     settings = ["data", *SHAPE]
     least = expected(frame, left_out).groupby([*settings, "model"], sort=False)[["seconds", "expected"]].min()

@@ -12,8 +12,6 @@ def fitted(name, value, default):
     A single value stands for a list of one where the other is a list, and a number for every entry of a dict of
     numbers. A number above zero is replaced by such a one.
 
-    Parameters
-    ----------
     name : str, of the parameter
     value : a plain value, as YAML or JSON has them
     default : the value that it replaces; in place of None goes anything
@@ -81,13 +79,9 @@ def of_code(code):
     Those whose name is handed on together with `profile`, or, where that is done with a name in a variable, all whose
     names the code has outside of `results.load` and `results.recorded`.
 
-    Parameters
-    ----------
     code : str, of all cells of the chapter
 
-    Returns
-    -------
-    list of names, in the order of `experiments.names`
+    Return a list of names, in the order of `experiments.names`
     """
     found, read, texts, in_turn = set(), set(), set(), False
     for node in ast.walk(ast.parse(code)):

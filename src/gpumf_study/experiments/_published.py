@@ -10,10 +10,8 @@ import pandas as pd
 def table():
     """All of it.
 
-    Returns
-    -------
-    DataFrame with a row a value: source, figure_or_table, section (where it stands), data ('douban', 'netflix', ..,
-    or missing where it is of no data set), model, quantity, value, unit
+    Return a DataFrame with a row a value: source, figure_or_table, section (where it stands), data ('douban',
+    'netflix', .., or missing where it is of no data set), model, quantity, value, unit
     """
     with resources.files(__package__).joinpath("published.csv").open() as file:
         return pd.read_csv(file)

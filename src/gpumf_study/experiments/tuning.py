@@ -26,10 +26,8 @@ _OTHERS = {
 def tuned():
     """What `tuned.toml` says.
 
-    Returns
-    -------
-    dict: 'from' (experiment, device, commit, and sha256 of the CSV) and 'parameters', a dict of data set -> model ->
-    arguments of the model
+    Return a dict: 'from' (experiment, device, commit, and sha256 of the CSV) and 'parameters', a dict of data set ->
+    model -> arguments of the model
     """
     return tomllib.loads(_FILE.read_text(encoding="utf-8"))
 
@@ -41,10 +39,7 @@ PARAMETERS = tuned()["parameters"] | {"others": _OTHERS}
 def chosen(parameters, data, model):
     """The arguments of a model for a data set, of such a dict of dicts.
 
-    Parameters
-    ----------
     parameters : dict as PARAMETERS
-    data : name of a data set
     model : 'ALS', 'SGD' or 'RBM'
 
     Raises

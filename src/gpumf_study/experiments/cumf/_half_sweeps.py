@@ -37,9 +37,6 @@ class _TimedALS(ALS):
 def fit(train, validation, factors, iterations, record, **options):
     """Train ALS with lambda 0.05, and recommend to the first users.
 
-    Parameters
-    ----------
-    train : Ratings
     validation : Ratings, or None
     record : function of (iteration, step, seconds, rmse), called when an update of 'users' and of 'items' and the
         'iteration' of both is done, with the error on the validation set; of iteration 0 are what `fit` takes to

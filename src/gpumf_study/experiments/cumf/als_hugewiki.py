@@ -29,15 +29,10 @@ why_unavailable = kernels_unavailable
 def run(data, factors, iterations):
     """Make a data set on the device and fit a model to it, where it is.
 
-    Parameters
-    ----------
     data : str, one of `gpumf.ratings.synthetic_device.RECIPES`
-    factors, iterations : int
 
-    Returns
-    -------
-    DataFrame with a row a step: x_iteration (0 for what is not of one), x_step ('generate' the ratings, and those of
-    `_half_sweeps.fit`), seconds, the test RMSE as value, x_held_bytes (of device memory, when it was noted)
+    Return a DataFrame with a row a step: x_iteration (0 for what is not of one), x_step ('generate' the ratings, and
+    those of `_half_sweeps.fit`), seconds, the test RMSE as value, x_held_bytes (of device memory, when it was noted)
 
     Raises
     ------

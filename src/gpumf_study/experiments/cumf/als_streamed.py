@@ -21,15 +21,10 @@ why_unavailable = kernels_unavailable
 def run(data, factors, chunk, iterations):
     """Make a data set, bring it to the host, and fit a model to it in chunks.
 
-    Parameters
-    ----------
     data : str, one of `gpumf.ratings.synthetic_device.RECIPES`
-    factors, iterations : int
     chunk : most ratings on the device at a time
 
-    Returns
-    -------
-    DataFrame as of `als_hugewiki.run`, without errors
+    Return a DataFrame as of `als_hugewiki.run`, without errors
 
     Raises
     ------

@@ -31,9 +31,6 @@ PROFILES["smoke"] = PROFILES["quick"] | {"epochs": 1}
 def run(data, factors, epochs, updates, rates, repeats):
     """Train ALS on nine tenths of the training ratings, and take the others; held-out ones choose SGD's setting.
 
-    Parameters
-    ----------
-    data : names of data sets
     factors, epochs : int, of ALS
     updates, rates : epochs and learning rates of SGD that are tried
     repeats : int, splits

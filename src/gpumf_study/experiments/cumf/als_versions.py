@@ -33,15 +33,11 @@ PROFILES["smoke"] = PROFILES["quick"] | {"factors": [[8]], "implicit_factors": [
 def run(data, factors, implicit_factors, repeats):
     """Time every solver that this machine's GPU runs, or its CPU where there is none.
 
-    Parameters
-    ----------
     data : names of data sets; where one has an official test set, the others of its ratings are used
     factors, implicit_factors : for each data set a list of int, of ALS and of ImplicitALS
     repeats : int, timings of each step
 
-    Returns
-    -------
-    DataFrame with a row a timing: variant (how cuMF's kernels load factors), x_step ('users', 'items', the
+    Return a DataFrame with a row a timing: variant (how cuMF's kernels load factors), x_step ('users', 'items', the
     'iteration' of both timed as one, and of cuMF's kernels the phases, as 'users get_hermitian'), x_cg_steps (missing
     for exact solutions), x_bytes and x_flops (the fewest), x_limit_seconds (the roofline bound), x_gather_seconds
     (one row of factors for each rating, in the kernel's precision, at the copy bandwidth: what the gathers would take

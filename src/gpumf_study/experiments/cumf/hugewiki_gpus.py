@@ -46,15 +46,9 @@ def usable(workers):
 def run(data, factors, workers, iterations):
     """Train with each number of workers that the machine has a GPU for, from the same factors.
 
-    Parameters
-    ----------
     data : str, one of `gpumf.ratings.synthetic_device.RECIPES`
-    factors, iterations : int
-    workers : list of int
 
-    Returns
-    -------
-    DataFrame with a row a step of a worker: x_workers, x_rank, x_iteration, x_step (those of
+    Return a DataFrame with a row a step of a worker: x_workers, x_rank, x_iteration, x_step (those of
     `gpumf.distributed.als.ALSWorker.steps`), x_begin and seconds (from where all have begun the iteration), the test
     RMSE after the iteration as value
     """
@@ -66,15 +60,10 @@ def run(data, factors, workers, iterations):
 def on_workers(workers, train, columns, data, factors, *arguments):
     """What a training gives on each number of workers that the machine has a GPU for, as one frame.
 
-    Parameters
-    ----------
-    workers : list of int
     train : function (comm, data, factors, *arguments, device) -> (identity of the data, rows) of one worker
     columns : of the rows
 
-    Returns
-    -------
-    DataFrame with these columns, x_rank, x_workers, and those of the schema but model and solver
+    Return a DataFrame with these columns, x_rank, x_workers, and those of the schema but model and solver
     """
     from gpumf.distributed import local_cluster
     from gpumf.distributed.together import together

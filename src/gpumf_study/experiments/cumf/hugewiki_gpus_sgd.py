@@ -34,17 +34,11 @@ PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "workers": [2], "epochs":
 def run(data, factors, parts, workers, epochs):
     """Train with each number of workers that the machine has a GPU for, from the same factors, on the same blocks.
 
-    Parameters
-    ----------
     data : str, one of `gpumf.ratings.synthetic_device.RECIPES`
-    factors, epochs : int
     parts : int, of the users and of the items, a multiple of each number of workers
-    workers : list of int
 
-    Returns
-    -------
-    DataFrame with a row an epoch of a worker: x_workers, x_rank, x_epoch (from 1), seconds (from where all have begun
-    the epoch), the test RMSE after it as value
+    Return a DataFrame with a row an epoch of a worker: x_workers, x_rank, x_epoch (from 1), seconds (from where all
+    have begun the epoch), the test RMSE after it as value
     """
     frame = on_workers(workers, _train, ["x_epoch", "seconds", "value"], data, factors, parts, epochs)
     return frame.assign(model="SGD", solver="fast")

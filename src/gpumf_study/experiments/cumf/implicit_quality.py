@@ -31,17 +31,12 @@ PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "factors
 def run(data, factors, epochs, seeds, k):
     """Train the exact solver, and the tensor-core one where there is a GPU, and rank after each epoch.
 
-    Parameters
-    ----------
     data : names of data sets, of which those are used that are here; a synthetic one where none is
-    factors, epochs : int
     seeds : int, of the split and of the initial factors
     k : int, length of the lists
 
-    Returns
-    -------
-    DataFrame with a row an epoch and metric (of the first k items, averaged over users); the model 'popularity' has
-    epoch 0 alone
+    Return a DataFrame with a row an epoch and metric (of the first k items, averaged over users); the model
+    'popularity' has epoch 0 alone
     """
     rows = []
     for ratings in list(present_ratings(data)) or [load_ratings(data[0])]:

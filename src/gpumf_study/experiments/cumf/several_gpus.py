@@ -40,17 +40,11 @@ _MODELS = {
 def run(data, part, fits, workers, repeats):
     """Train each model plainly, and on each number of workers that the machine has a GPU for.
 
-    Parameters
-    ----------
-    data : name of a data set
     part : (users, items) of it that are taken, or None for all
     fits : list of [model, solver, factors, epochs]
-    workers : list of int
     repeats : int, trainings after a first one of one epoch, which compiles; all from the same factors
 
-    Returns
-    -------
-    DataFrame with the rows of `sweep.rows`, and x_workers (PLAIN for none); repeats count from 1
+    Return a DataFrame with the rows of `sweep.rows`, and x_workers (PLAIN for none); repeats count from 1
     """
     from gpumf.distributed import fit, local_cluster
 

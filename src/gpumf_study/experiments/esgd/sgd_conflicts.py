@@ -28,12 +28,8 @@ PROFILES = {
     },
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": ["ml-100k-synthetic"],
-    "at_once": [2, 8],
-    "draws": 100,
-    "seeds": 1,
-    "traced": 50,
-}
+    "data": ["ml-100k-synthetic"], "at_once": [2, 8], "draws": 100, "seeds": 1, "traced": 50,
+}  # fmt: skip
 
 why_unavailable = partial(backends.why_unavailable, "emulator")
 
@@ -41,8 +37,6 @@ why_unavailable = partial(backends.why_unavailable, "emulator")
 def run(data, at_once, draws, seeds, traced):
     """Count the share of samples in which any two updates conflict; of the variant 'overwritten', of writes lost.
 
-    Parameters
-    ----------
     at_once : list of int, 2 to 64: updates at a time
     draws : samples of so many ratings, with replacement
     seeds, traced : runs of the kernel with so many groups, and updates of each
@@ -77,11 +71,9 @@ def _overwritten(ratings, groups, n_updates, seed):
 
 
 _WAYS = {
-    "published": ("formula as published", "black", "--"),
-    "true shape": ("formula, true shape", "sky", "-"),
-    "drawn": ("sampled ratings", "blue", "-o"),
-    "overwritten": ("lost writes", "red", "-s"),
-}
+    "published": ("formula as published", "black", "--"), "true shape": ("formula, true shape", "sky", "-"),
+    "drawn": ("sampled ratings", "blue", "-o"), "overwritten": ("lost writes", "red", "-s"),
+}  # fmt: skip
 
 
 def figure(frame):

@@ -48,8 +48,6 @@ PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "epochs": {"ALS": 2, "SGD
 def run(data, schemes, factors, parameters, epochs, repeats, shorter, once):
     """Train every solver that this machine has, each first for an epoch on few ratings, which is not timed.
 
-    Parameters
-    ----------
     data : name of a data set, split as published, or else 90 % for training
     schemes : list of 'model solver'
     factors : int, of the RBM hidden units
@@ -59,10 +57,8 @@ def run(data, schemes, factors, parameters, epochs, repeats, shorter, once):
     shorter : dict, 'model solver' -> epochs, where fewer are wanted
     once : list of 'model solver' with seed 0 alone
 
-    Returns
-    -------
-    DataFrame as of `sweep.sweep`, with x_source (the publication that the solver is from, or 'gpumf'), x_bytes and
-    x_flops (of an epoch, counted: see `_work`; missing of the RBM)
+    Return a DataFrame as of `sweep.sweep`, with x_source (the publication that the solver is from, or 'gpumf'),
+    x_bytes and x_flops (of an epoch, counted: see `_work`; missing of the RBM)
     """
     usable, seen = usable_devices(), set()
 
@@ -111,11 +107,9 @@ def reached(frame):
 def summary(frame):
     """Return errors of every solver, and its seconds to the common error.
 
-    Returns
-    -------
-    DataFrame with the index (model, solver): device, source, repeats, rmse (after the last epoch; median, missing
-    where a training diverged), level (the common error), epochs, train, wall (to it, medians; missing where not all
-    trainings reach it)
+    Return a DataFrame with the index (model, solver): device, source, repeats, rmse (after the last epoch; median,
+    missing where a training diverged), level (the common error), epochs, train, wall (to it, medians; missing where
+    not all trainings reach it)
     """
     by = ["model", "solver"]
     errors = last_errors(frame).groupby(by, sort=False)

@@ -25,10 +25,6 @@ PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "factors
 def run(data, factors, epochs, parameters):
     """Train every solver that this machine has.
 
-    Parameters
-    ----------
-    data : names of data sets
-    factors, epochs : int
     parameters : dict, data set -> model -> arguments of the model, see `tuning`
     """
     usable, frames = usable_devices(), []

@@ -44,20 +44,15 @@ def why_unavailable():
 def run(data, factors, exact, seeds, iterations, k, alpha, regularization):
     """Time iterations and fits, and rank.
 
-    Parameters
-    ----------
-    data : name of a data set
-    factors : list of int
     exact : int, the most factors with which ALS is solved exactly too
     seeds : int, of initial factors
     iterations : int, of each fit, and as many that are timed one by one
     k : int, length of the lists
     alpha, regularization : of implicit feedback, ours and the package's
 
-    Returns
-    -------
-    DataFrame with a row an 'iteration' (seconds of training), a 'fit' (end to end), and a metric on the test set of
-    the task 'rank'; x_default, whether the solver is what the class chooses, x_load (of the machine, processes)
+    Return a DataFrame with a row an 'iteration' (seconds of training), a 'fit' (end to end), and a metric on the test
+    set of the task 'rank'; x_default, whether the solver is what the class chooses, x_load (of the machine,
+    processes)
     """
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)

@@ -14,23 +14,18 @@ from gpumf_study.experiments import _limits, kernels_unavailable, load_ratings
 
 # As parts of the solver, see `TensorCore`.
 VERSIONS = {
-    "all rows alike": {"short": 0, "WGMMA": 0, "THROUGH_L1": 1},
-    "short rows apart": {"WGMMA": 0, "THROUGH_L1": 1},
-    "bypassing L1": {"WGMMA": 0, "THROUGH_L1": 0},
-    "wgmma": {"WGMMA": 1, "THROUGH_L1": 0},
-}
+    "all rows alike": {"short": 0, "WGMMA": 0, "THROUGH_L1": 1}, "short rows apart": {"WGMMA": 0, "THROUGH_L1": 1},
+    "bypassing L1": {"WGMMA": 0, "THROUGH_L1": 0}, "wgmma": {"WGMMA": 1, "THROUGH_L1": 0},
+}  # fmt: skip
 _HU = {"regularization": 0.1, "alpha": 2.0, "unobserved_weight": 1.0, "regularization_exponent": 0.0}
 
 PROFILES = {
     "quick": {"data": "ml-100k-synthetic", "most": 3000, "factors": [8], "implicit_factors": [], "repeats": 2},
     "full": {
-        "data": "netflix-synthetic",
-        "most": None,
-        "factors": [64, 100, 128, 200, 256],
-        "implicit_factors": [64, 128],
+        "data": "netflix-synthetic", "most": None, "factors": [64, 100, 128, 200, 256], "implicit_factors": [64, 128],
         "repeats": 10,
     },
-}
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"]
 
 why_unavailable = kernels_unavailable
@@ -39,17 +34,13 @@ why_unavailable = kernels_unavailable
 def run(data, most, factors, implicit_factors, repeats):
     """Time every version that this device runs.
 
-    Parameters
-    ----------
     data : name of a data set; where it has an official test set, the others of its ratings are used
     most : of these, the first so many, or None for all
     factors, implicit_factors : list of int, of ALS and of ImplicitALS
     repeats : int, iterations of each version
 
-    Returns
-    -------
-    DataFrame with a row a time: variant is the version, x_step 'iteration', or 'users' or 'items' of later ones;
-    x_limit_seconds (the roofline bound)
+    Return a DataFrame with a row a time: variant is the version, x_step 'iteration', or 'users' or 'items' of later
+    ones; x_limit_seconds (the roofline bound)
     """
     name = "cuda" if backends.available() else "emulator"
     device, shared = backends.device(name), {"solver": "tensor_core", "device": name}

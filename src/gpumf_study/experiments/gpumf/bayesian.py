@@ -27,16 +27,10 @@ PROFILES = {
 def run(data, splits, factors, epochs, repeats):
     """Train on each split and judge on its held-out ratings.
 
-    Parameters
-    ----------
-    data : names of data sets
     splits : of 'folds', as many as there are repeats, and '90/10', as many draws of a tenth
-    factors, epochs, repeats : int
 
-    Returns
-    -------
-    DataFrame with the rows of `sweep.rows`, x_split and repeat, the fold or the seed of the draw; those of the metric
-    'coverage' have x_level, the share that an interval is meant to hold
+    Return a DataFrame with the rows of `sweep.rows`, x_split and repeat, the fold or the seed of the draw; those of
+    the metric 'coverage' have x_level, the share that an interval is meant to hold
     """
     frames = []
     for name, split in product(data, splits):

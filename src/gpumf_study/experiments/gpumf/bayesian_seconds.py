@@ -23,9 +23,7 @@ PROFILES = {
 def run(data, factors, epochs, repeats):
     """Draw `epochs` samples of the official training set, or of nine tenths of the ratings, repeats + 1 times.
 
-    Returns
-    -------
-    DataFrame with a row a phase of each fit, with its seconds, and one with its test error
+    Return a DataFrame with a row a phase of each fit, with its seconds, and one with its test error
     """
     ratings, rows = load_ratings(data), []
     train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.1, seed=0)

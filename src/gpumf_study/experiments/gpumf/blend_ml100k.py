@@ -71,9 +71,6 @@ PROFILES["smoke"] = PROFILES["quick"] | {
 def run(data, folds, grids, epochs, kernels, seeds):
     """Choose, blend and judge, fold by fold.
 
-    Parameters
-    ----------
-    data : name of a data set
     folds : int, how many of the five
     grids : for each of MODELS a dict of lists of its parameters, all of whose combinations are tried
     epochs : for each of MODELS the most

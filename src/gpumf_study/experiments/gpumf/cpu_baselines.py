@@ -42,10 +42,8 @@ def why_unavailable():
 def run(data, epochs, als_regularization, sgd_regularization, learning_rate):
     """Train every program on one thread for so many epochs, an epoch of each at a time.
 
-    Returns
-    -------
-    DataFrame with a row an epoch: seconds of it, and the test MAE after it. solver is 'plain C', 'numba' or a solver,
-    variant PLAIN or 'biases'
+    Return a DataFrame with a row an epoch: seconds of it, and the test MAE after it. solver is 'plain C', 'numba' or
+    a solver, variant PLAIN or 'biases'
     """
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)

@@ -22,22 +22,13 @@ from gpumf_study.experiments import load_ratings
 MODELS = {"ALS": ALS, "ImplicitALS": ImplicitALS, "SGD": SGD}
 PEER = "implicit"
 _POWER = {
-    "biases": False,
-    "clip": False,
-    "regularization": 0.05,
-    "learning_rate": 0.03,
-    "schedule": schedules.Power(0.1),
-}
+    "biases": False, "clip": False, "regularization": 0.05, "learning_rate": 0.03, "schedule": schedules.Power(0.1),
+}  # fmt: skip
 PARAMETERS = {
     "ALS": {"biases": False, "clip": False, "regularization": 0.05},
-    "ImplicitALS": {
-        "regularization": 0.1,
-        "alpha": 40.0,
-        "unobserved_weight": 1.0,
-        "regularization_exponent": 0.0,
-    },
+    "ImplicitALS": {"regularization": 0.1, "alpha": 40.0, "unobserved_weight": 1.0, "regularization_exponent": 0.0},
     "SGD": _POWER,
-}
+}  # fmt: skip
 _RECOMMENDED = 10
 
 PROFILES = {
@@ -65,19 +56,14 @@ PROFILES["smoke"] = PROFILES["quick"] | {"fits": [["ALS", "parallel", 4, 1]], "r
 def run(data, fits, prepare, repeats):
     """Fit models to the ratings of the official training set, or of all where there is none, and recommend with them.
 
-    Parameters
-    ----------
-    data : name of a data set
     fits : list of [model, solver, factors, epochs]; of the model 'implicit' the solver is 'gpu' or 'cpu', and it is
         left out where the package is not installed, or not for a GPU
     prepare : of 'device' and 'host', where orders of the ratings are made: on the first of these for all, on the
         others for the first fit of each model alone, and once, after those that have compiled
     repeats : int, warm fits of each, after the first one
 
-    Returns
-    -------
-    DataFrame with a row a phase of a fit, and a row of the task 'recommend': seconds to find the ten best unseen
-    items of all users. variant is where the orders are made, repeat 0 the first of the process
+    Return a DataFrame with a row a phase of a fit, and a row of the task 'recommend': seconds to find the ten best
+    unseen items of all users. variant is where the orders are made, repeat 0 the first of the process
     """
     ratings = load_ratings(data)
     train = ratings.official_split()[0] if ratings.test_mask is not None else ratings

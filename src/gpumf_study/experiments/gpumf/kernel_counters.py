@@ -74,9 +74,7 @@ def why_unavailable():
 def run(data, factors):
     """Count in the user update and in the item update of the first epoch.
 
-    Returns
-    -------
-    DataFrame with a row a counter: x_kernel, x_side ('users', 'items'), metric, x_unit, value, and
+    Return a DataFrame with a row a counter: x_kernel, x_side ('users', 'items'), metric, x_unit, value, and
     x_copy_bytes_per_second, what a device copy reaches without Nsight Compute. Pipes, caches and DRAM in % of what
     they can do; 'stalled: X' is how many warps wait for X at an average instruction.
 
@@ -123,9 +121,7 @@ def parse(text):
     Of each kernel the first launch is taken for the users' and the last for the items': where rows go in several
     batches, one batch stands for all.
 
-    Returns
-    -------
-    DataFrame: x_kernel, x_side, metric, x_unit, value
+    Return a DataFrame: x_kernel, x_side, metric, x_unit, value
     """
     lines = text.splitlines()
     start = next(k for k, line in enumerate(lines) if line.startswith('"ID"'))

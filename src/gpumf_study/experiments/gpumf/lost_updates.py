@@ -67,12 +67,8 @@ why_unavailable = partial(backends.why_unavailable, "emulator")
 def run(data, random, schemes, factors, epochs, device):
     """Count the updates that are left after each epoch, and time it.
 
-    Parameters
-    ----------
-    data : names of data sets
     random : list of [users, items, ratings], of sets of random places beside them
     schemes : labels of SCHEMES; by default those of GPUs
-    factors : list of int
     epochs : int, at most 8; the first one is slower, as kernels are loaded in it
     device : 'cuda' or 'emulator', for the schemes that are kernels
 
@@ -112,7 +108,6 @@ class Side:
 
     Attributes
     ----------
-    ratings : Ratings
     place : 0 of users, 1 of items
     rows : int (nnz,), the row of each rating
     n_ratings : int64 (rows,)
@@ -160,15 +155,11 @@ class Side:
 def counts(side, /, factors, epochs, kernel, device, **options):
     """Train on marked ratings, and count what is left of their updates.
 
-    Parameters
-    ----------
     side : Side, whose rows are looked at; the values of its ratings do not matter
     factors, epochs, kernel, device, **options : of `SGD`
 
-    Yields
-    ------
-    (epoch, seconds, taken, share) : int; float; int64 (rows,), the updates that each row of the side was given, and
-    float64 (rows,), the share of them that is left, NaN where none of them was marked
+    Yield (epoch, seconds, taken, share) : int; float; int64 (rows,), the updates that each row of the side was given,
+    and float64 (rows,), the share of them that is left, NaN where none of them was marked
     """
     ratings = side.ratings
     rate = 2.0 ** np.floor(np.log2(_DRIFT / (factors * epochs * side.n_ratings.max())))
@@ -267,14 +258,11 @@ APART = [label for label in SCHEMES if label.startswith("cu2rec")] + ["newgpusgd
 def cost(frame, ended):
     """Return by scheme what it loses and what that costs on one data set, with the largest number of factors.
 
-    Parameters
-    ----------
     frame : of `run`
     ended : of `sgd_schemes.summary`, of the same data set
 
-    Returns
-    -------
-    DataFrame with the index scheme and the columns lost (share of the items' updates), gap and spread (of the RMSE)
+    Return a DataFrame with the index scheme and the columns lost (share of the items' updates), gap and spread (of
+    the RMSE)
     """
     table = summary(frame)
     table = table[(table.factors == table.factors.max()) & table.data.isin(ended.data)].set_index("scheme")

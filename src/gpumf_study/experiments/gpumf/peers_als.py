@@ -52,18 +52,13 @@ def why_unavailable():
 def run(data, factors, iterations, repeats, steps):
     """Fit every program with few and with more iterations.
 
-    Parameters
-    ----------
     data : name of a data set; its official training set, where it has one
-    factors : list of int
     iterations : dict, 'cpu' and 'cuda', or one of them, -> [few, more]
     repeats : int, of each fit, after one that loads and compiles
     steps : int, of conjugate gradient in an update
 
-    Returns
-    -------
-    DataFrame with a row a fit: seconds from a matrix on the host to factors on the host, the metric loss (see
-    `_loss`), x_iterations, x_version (of implicit)
+    Return a DataFrame with a row a fit: seconds from a matrix on the host to factors on the host, the metric loss
+    (see `_loss`), x_iterations, x_version (of implicit)
     """
     ratings = load_ratings(data)
     train = ratings.official_split()[0] if ratings.test_mask is not None else ratings

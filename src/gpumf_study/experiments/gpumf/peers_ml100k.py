@@ -61,9 +61,6 @@ def why_unavailable():
 def run(data, folds, grids, seeds, repeats):
     """Choose and judge, fold by fold, on all cores; then time each program alone.
 
-    Parameters
-    ----------
-    data : name of a data set
     folds : int, how many of the five
     grids : for each program a dict of lists of its parameters, all of whose combinations are tried; empty for those
         that have no choice

@@ -70,12 +70,8 @@ def why_unavailable():
 def run(data, factors, epochs, repeats, grids):
     """Choose lambda, the learning rate and the number of epochs, then train.
 
-    Parameters
-    ----------
     data : name of a data set; its official split, where it has one
-    factors : int
     epochs : list of int that are tried, the first of them with every lambda and rate
-    repeats : int
     grids : dict, program -> regularization and learning_rate -> list of float, all pairs of which are tried
 
     Rows are of x_step 'choice', on the held-out ratings, or 'test'; `model` is the program and `epoch` the number of

@@ -25,19 +25,13 @@ _NAMES = {NCF: "NCF (MovieLens 1M)", "gowalla": "Gowalla"}
 
 GRID = {
     NCF: {
-        "factors": 192,
-        "regularization": [0.007, 0.008, 0.009, 0.01, 0.012],
-        "unobserved_weight": [0.2, 0.3, 0.5],
-        "epochs": [8, 10, 12],
-        "draws": 2,
+        "factors": 192, "regularization": [0.007, 0.008, 0.009, 0.01, 0.012], "unobserved_weight": [0.2, 0.3, 0.5],
+        "epochs": [8, 10, 12], "draws": 2,
     },
     "gowalla": {
-        "factors": 128,
-        "regularization": [0.003, 0.004],
-        "unobserved_weight": [0.01, 0.02],
-        "epochs": [4, 6],
+        "factors": 128, "regularization": [0.003, 0.004], "unobserved_weight": [0.01, 0.02], "epochs": [4, 6],
     },
-}
+}  # fmt: skip
 PROFILES = {
     "full": {"data": [NCF, "gowalla"], "factors": {NCF: [64, 192], "gowalla": [1024]}, "grid": GRID, "repeats": 3},
     "smoke": {
@@ -56,20 +50,15 @@ PROFILES["quick"] = PROFILES["full"] | {"data": [NCF], "repeats": 1}
 def run(data, factors, grid, repeats, device="cpu"):
     """Choose parameters on held-out training ratings, then train on all of them and judge on the test set.
 
-    Parameters
-    ----------
-    data : names of data sets
     factors : dict of data set -> list of int, of what is judged
     grid : dict of data set -> factors with which parameters are chosen, lists of their values, and of epochs; and on
         how many `draws` of held-out ratings, one by default, whose means count
     repeats : int; repeat k starts from seed k
     device : of the models
 
-    Returns
-    -------
-    DataFrame with a row a metric: data, task ('tune' or 'test'), model, solver, device, factors, repeat, epoch,
-    phase, seconds (of the fit, end to end), metric, value, x_regularization and x_unobserved_weight; of popularity
-    without factors and parameters
+    Return a DataFrame with a row a metric: data, task ('tune' or 'test'), model, solver, device, factors, repeat,
+    epoch, phase, seconds (of the fit, end to end), metric, value, x_regularization and x_unobserved_weight; of
+    popularity without factors and parameters
     """
     rows = []
     for name in data:

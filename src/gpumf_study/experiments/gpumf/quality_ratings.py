@@ -33,39 +33,30 @@ GRIDS = {
 }
 PROFILES = {
     "full": {
-        "data": "ml-1m",
-        "grids": GRIDS,
-        "epochs": {"ALS": [10, 15, 20], "SGD": [35, 40, 45, 50], "BayesianMF": [100], SVD: [30]},
-        "repeats": 5,
+        "data": "ml-1m", "grids": GRIDS,
+        "epochs": {"ALS": [10, 15, 20], "SGD": [35, 40, 45, 50], "BayesianMF": [100], SVD: [30]}, "repeats": 5,
     },
     "smoke": {
         "data": "ml-100k-synthetic",
         "grids": {
-            "ALS": {"factors": [4], "regularization": [0.1]},
-            "SGD": {"factors": [4], "regularization": [0.1]},
+            "ALS": {"factors": [4], "regularization": [0.1]}, "SGD": {"factors": [4], "regularization": [0.1]},
             "BayesianMF": {"factors": [4]},
         },
-        "epochs": {"ALS": [1, 2], "SGD": [1, 2], "BayesianMF": [3]},
-        "repeats": 2,
+        "epochs": {"ALS": [1, 2], "SGD": [1, 2], "BayesianMF": [3]}, "repeats": 2,
     },
-}
+}  # fmt: skip
 PROFILES["quick"] = PROFILES["full"] | {"data": "ml-100k", "repeats": 2}
 
 
 def run(data, grids, epochs, repeats):
     """Choose parameters on the first split; blend, train and judge on each.
 
-    Parameters
-    ----------
-    data : name of a data set
     grids : dict of program -> dict of lists of parameters, all of whose combinations are tried
     epochs : dict of program -> list of int, tried
     repeats : int, splits
 
-    Returns
-    -------
-    DataFrame with a row a judged program: task 'tune' or 'test', model, solver, device, factors, repeat (the split),
-    epoch, phase, seconds (of the fit), metric, value, x_regularization; of the blend x_weight_MODEL
+    Return a DataFrame with a row a judged program: task 'tune' or 'test', model, solver, device, factors, repeat (the
+    split), epoch, phase, seconds (of the fit), metric, value, x_regularization; of the blend x_weight_MODEL
     """
     ratings, rows, chosen = load_ratings(data), [], {}
     for repeat in tqdm(range(repeats), desc=f"quality_ratings {ratings.name}", leave=False):

@@ -35,8 +35,6 @@ def run(groups, seeds, n_users, n_items, factors, n_updates):
     one read it), distance (of all factors from those of the same updates one after another, relative to how far these
     went), and rmse (of the ratings in the end).
 
-    Parameters
-    ----------
     groups : list of int, 1 to 64: how many update at a time
     factors : up to 16
     """
@@ -62,9 +60,8 @@ def run(groups, seeds, n_users, n_items, factors, n_updates):
 def updates(ratings, user_factors, item_factors, rate, regularization, key, n_updates, n_groups, seed):
     """Launch Hogwild's updates for n_groups groups of one block, in the order of a seed.
 
-    Returns
-    -------
-    (user_factors, item_factors, trace) : after the updates, and a DataFrame of the reads and writes in their order
+    Return (user_factors, item_factors, trace) : after the updates, and a DataFrame of the reads and writes in their
+    order
     """
     device, factors, trace = backends.device("emulator"), user_factors.shape[1], []
     p, q = device.array(user_factors), device.array(item_factors)

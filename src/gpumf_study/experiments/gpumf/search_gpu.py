@@ -19,16 +19,11 @@ from gpumf_study.experiments.gpumf.search_seconds import LOOP
 # Of the search of each data set: strategy, settings, folds (1: the official split), factors.
 PROFILES = {
     "quick": {
-        "data": ["ml-100k-synthetic"],
-        "searches": [["grid", 4, 2, 8]],
-        "in_loop": 2,
-        "epochs": 3,
-        "repeats": 2,
+        "data": ["ml-100k-synthetic"], "searches": [["grid", 4, 2, 8]], "in_loop": 2, "epochs": 3, "repeats": 2,
     },
     "full": {
-        "data": ["ml-1m", "netflix-synthetic"],
-        "searches": [["grid", 1000, 5, 32], ["halving", 100, 1, 100]], "in_loop": 10,
-        "epochs": 10, "repeats": 5,
+        "data": ["ml-1m", "netflix-synthetic"], "searches": [["grid", 1000, 5, 32], ["halving", 100, 1, 100]],
+        "in_loop": 10, "epochs": 10, "repeats": 5,
     },
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"epochs": 1, "repeats": 1}
@@ -37,11 +32,9 @@ PROFILES["smoke"] = PROFILES["quick"] | {"epochs": 1, "repeats": 1}
 def run(data, searches, in_loop, epochs, repeats):
     """Time searches of the regularization of ALS, and loops over a few of their settings.
 
-    Returns
-    -------
-    DataFrame with a row a search: variant (the strategy, or LOOP), seconds, the best RMSE as value; x_settings (of
-        the loop `in_loop`), x_folds, x_winner, and x_difference, of a loop: the most by which its scores and those
-        of the search differ
+    Return a DataFrame with a row a search: variant (the strategy, or LOOP), seconds, the best RMSE as value;
+    x_settings (of the loop `in_loop`), x_folds, x_winner, and x_difference, of a loop: the most by which its scores
+    and those of the search differ
     """
     device, rows = "cuda" if backends.available() else "cpu", []
     for name, of_data in zip(data, searches, strict=False):

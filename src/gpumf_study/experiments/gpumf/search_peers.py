@@ -38,10 +38,8 @@ def why_unavailable():
 def run(data, settings, folds, epochs, repeats):
     """Time searches of SGD and of implicit ALS, 32 factors each.
 
-    Returns
-    -------
-    DataFrame with a row a search: model, variant (the program), seconds, metric and its best value, x_winner,
-        x_settings, x_folds, x_version (of the peer), x_load (processes at work on the machine before)
+    Return a DataFrame with a row a search: model, variant (the program), seconds, metric and its best value,
+    x_winner, x_settings, x_folds, x_version (of the peer), x_load (processes at work on the machine before)
     """
     ratings = load_ratings(data)
     grids = {

@@ -29,12 +29,8 @@ PROFILES = {
     },
 }  # fmt: skip
 PROFILES["smoke"] = {
-    "data": ["ml-100k-synthetic"] * 2,
-    "settings": [3, 20],
-    "folds": [2, 2],
-    "in_loop": [3, 10],
-    "epochs": 3,
-}
+    "data": ["ml-100k-synthetic"] * 2, "settings": [3, 20], "folds": [2, 2], "in_loop": [3, 10], "epochs": 3,
+}  # fmt: skip
 for _profile, _repeats in {"smoke": 2, "quick": 5, "full": 5}.items():
     PROFILES[_profile]["repeats"] = _repeats
 
@@ -42,11 +38,9 @@ for _profile, _repeats in {"smoke": 2, "quick": 5, "full": 5}.items():
 def run(data, settings, folds, in_loop, epochs, repeats):
     """Time searches that alternate.
 
-    Returns
-    -------
-    DataFrame with a row a search: variant (LOOP, GRID or HALVING), seconds, metric and its best value, of LOOP among
-    the timed settings; x_winner, the setting, x_folds, x_settings, x_timed (settings), x_difference, the most by
-    which the timed settings' scores differ from those of GRID, and x_load, the processes at work before
+    Return a DataFrame with a row a search: variant (LOOP, GRID or HALVING), seconds, metric and its best value, of
+    LOOP among the timed settings; x_winner, the setting, x_folds, x_settings, x_timed (settings), x_difference, the
+    most by which the timed settings' scores differ from those of GRID, and x_load, the processes at work before
     """
     rows = []
     als = ALS(32, biases=True, weighted=True, **_SHARED)

@@ -27,8 +27,6 @@ PROFILES = {name: {"n_users": 8, "n_items": 6, "nnz": 30, "seed": 4} for name in
 def run(n_users, n_items, nnz, seed):
     """Let every scheme take an epoch of a random matrix.
 
-    Parameters
-    ----------
     n_users, n_items, nnz : int, the shape of the matrix and its ratings
     seed : int, of the ratings and of every scheme
 
@@ -76,11 +74,8 @@ def summary(frame):
 
 # Of members 0 and 1 of both thread blocks, and of the numbers on them.
 _WORKERS = {
-    (0, 0): ("blue", "white"),
-    (0, 1): ("sky", "black"),
-    (1, 0): ("red", "white"),
-    (1, 1): ("orange", "black"),
-}
+    (0, 0): ("blue", "white"), (0, 1): ("sky", "black"), (1, 0): ("red", "white"), (1, 1): ("orange", "black"),
+}  # fmt: skip
 
 
 def figure(frame):

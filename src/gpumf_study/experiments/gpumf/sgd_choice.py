@@ -32,10 +32,6 @@ why_unavailable = partial(backends.why_unavailable, "emulator")
 def run(data, factors, share, repeats, device):
     """Time epochs of both solvers by the device's events.
 
-    Parameters
-    ----------
-    data : names of data sets
-    factors : list of int
     share : float in (0, 1], of the ratings, drawn at random
     repeats : int, epochs timed, after two that are not
     device : 'cuda' or 'emulator'

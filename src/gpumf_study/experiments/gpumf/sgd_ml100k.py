@@ -40,9 +40,6 @@ PLAIN |= {f"x_{name}": name for name in _GRID if name != "factors"}
 def run(data, kernel, factors, regularization, bias_regularization, learning_rate, beta, init_std, epochs, seeds):
     """Choose and judge, fold by fold.
 
-    Parameters
-    ----------
-    data : name of a data set
     kernel : of SGD; the fastest of this machine by default
     factors, regularization, bias_regularization, learning_rate, beta (of `schedules.Power`), init_std : lists, all of
         whose combinations are tried

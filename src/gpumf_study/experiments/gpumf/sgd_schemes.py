@@ -48,8 +48,6 @@ PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "epochs"
 def run(data, schemes, factors, epochs, repeats, schedule, threads, shorter, rates):
     """Train with every scheme that this machine has.
 
-    Parameters
-    ----------
     schemes : labels of SCHEMES; all by default
     repeats : run k starts with seed k. On more than ten million ratings only `cumf_sgd`, `fast` and the reference
         ONCE_EACH are run more than once.

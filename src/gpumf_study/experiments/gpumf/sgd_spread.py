@@ -19,11 +19,8 @@ from gpumf_study.experiments.gpumf.sgd_schemes import SCHEMES, columns_of, label
 BOUND = 0.005  # in RMSE above the reference, of what counts as no worse
 RATES = {"regularization": 0.06, "learning_rate": 0.02, "schedule": schedules.Power(0.1)}
 RATES_OF_CU2REC = {
-    "regularization": 0.12,
-    "bias_regularization": 0.02,
-    "learning_rate": 0.05,
-    "schedule": schedules.Power(0.02),
-}
+    "regularization": 0.12, "bias_regularization": 0.02, "learning_rate": 0.05, "schedule": schedules.Power(0.02),
+}  # fmt: skip
 
 # One core, and all schemes but those without conflicts, which follow a replay of their order (tests/solvers/sgd).
 RACING = ["sequential"] + [
@@ -43,11 +40,7 @@ PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "folds": 1
 def run(data, schemes, factors, folds, seeds, epochs, epochs_of_cu2rec):
     """Train every scheme that this machine has, with biases, from every seed on every fold.
 
-    Parameters
-    ----------
-    data : name of a data set
     schemes : labels of `sgd_schemes.SCHEMES`; all by default
-    factors, seeds, epochs, epochs_of_cu2rec : int
     folds : int, of five, that are used
 
     Errors are those of the fold's test ratings after the last epoch.
@@ -108,15 +101,10 @@ def figure(frame, bound=BOUND):
 
 CLAIMS = [
     Claim(
-        f"races-rmse-{scheme}",
-        "gpumf",
-        None,
+        f"races-rmse-{scheme}", "gpumf", None,
         f"Test RMSE of {style.LOOKS['SGD', scheme].name} above that of its reference, which loses no update, from the"
         " same seed, MovieLens 100K, 16 factors.",
-        metric="median",
-        select={"column": "gap", "where": {"scheme": scheme}},
-        criterion=below(BOUND),
-        table=by_seed,
+        metric="median", select={"column": "gap", "where": {"scheme": scheme}}, criterion=below(BOUND), table=by_seed,
     )
     for scheme in ("hogwild", "cumf_sgd", "fast")
-]
+]  # fmt: skip

@@ -54,15 +54,11 @@ why_unavailable = kernels_unavailable
 def run(factors, imports, repeats):
     """Start processes and ask them for their times.
 
-    Parameters
-    ----------
     factors : list of int, of the models
     imports, repeats : int, processes that import, and that fit each model
 
-    Returns
-    -------
-    DataFrame with a row a time; the task is 'import', 'compile' all kernels of a fit, 'prepare' its ratings, with
-    what libraries compile for that, or the first 'recommend', which compiles its own
+    Return a DataFrame with a row a time; the task is 'import', 'compile' all kernels of a fit, 'prepare' its ratings,
+    with what libraries compile for that, or the first 'recommend', which compiles its own
     """
     device = "cuda" if backends.available() else "emulator"
     rows = []

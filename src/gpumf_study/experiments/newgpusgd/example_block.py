@@ -41,9 +41,7 @@ def blocks():
 def turns(solver, cells, threads):
     """When each known cell of a block is worked on by one thread block, as the package orders it.
 
-    Returns
-    -------
-    int (cells,), the turn of each, from 0; a turn is one rating a thread (GPUSGD), or a block (NewGPUSGD)
+    Return int (cells,), the turn of each, from 0; a turn is one rating a thread (GPUSGD), or a block (NewGPUSGD)
     """
     ratings = Ratings(cells // SIDE, cells % SIDE, np.ones(len(cells)), SIDE, SIDE)
     model = SimpleNamespace(options={"side": 1}, columns=threads, seed=0)

@@ -36,8 +36,6 @@ why_unavailable = kernels_unavailable
 def run(data, part, settings, fewer, epochs, repeats):
     """Train some iterations with both solvers.
 
-    Parameters
-    ----------
     settings : dict, bits of a factor ('32', '64') -> list of (blocks of a side, factors)
     fewer : dict, data set -> settings, where others are wanted
     """

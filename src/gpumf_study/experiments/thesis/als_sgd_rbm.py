@@ -41,10 +41,8 @@ PROFILES = {
     },
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": ["ml-100k-synthetic"],
-    "part": [60, 50],
-    "epochs": {"ALS": 2, "SGD": 2, "RBM": 2},
-}
+    "data": ["ml-100k-synthetic"], "part": [60, 50], "epochs": {"ALS": 2, "SGD": 2, "RBM": 2},
+}  # fmt: skip
 
 
 def run(data, part, epochs, rates, repeats):

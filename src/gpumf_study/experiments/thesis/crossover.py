@@ -63,19 +63,15 @@ PROFILES["smoke"] = PROFILES["quick"] | {
 def run(data, factors, regularization, learning_rate, epochs, repeats):
     """Train both models on every part of every set.
 
-    Parameters
-    ----------
     data : dict, name of a data set -> list of float in (0, 1], the shares of its ratings
     factors : list of int; those that the thesis's ALS takes, of the published versions
     regularization, learning_rate : lists of float, among which the best are searched
     epochs : dict, model -> int, at the most
     repeats : int, timed runs with the best parameters, all with the same training set, initial factors of seed k
 
-    Returns
-    -------
-    DataFrame with a row a timed run: variant (the pair), epoch and seconds until the level (missing where it is not
-    reached), the MAE on the test set at the end of the run, x_share, x_n_users, x_n_items, x_nnz and x_density (of
-    the training set), x_level (the MAE to reach on held-out ratings)
+    Return a DataFrame with a row a timed run: variant (the pair), epoch and seconds until the level (missing where it
+    is not reached), the MAE on the test set at the end of the run, x_share, x_n_users, x_n_items, x_nnz and x_density
+    (of the training set), x_level (the MAE to reach on held-out ratings)
     """
     pairs = PAIRS if backends.available() else _ON_CPU
     grids = {
@@ -166,11 +162,9 @@ def _fastest(history, level):
 def summary(frame):
     """Which model is faster to the same error, from the frame of `run`.
 
-    Returns
-    -------
-    DataFrame with a row a part of a data set, number of factors and pair of versions: data, density, row_ratings
-    (x_nnz over users and items together), variant, factors, als and sgd (seconds to the same error, medians over the
-    repeats; missing where one did not reach it), ratio (sgd over als, above 1 where ALS is faster)
+    Return a DataFrame with a row a part of a data set, number of factors and pair of versions: data, density,
+    row_ratings (x_nnz over users and items together), variant, factors, als and sgd (seconds to the same error,
+    medians over the repeats; missing where one did not reach it), ratio (sgd over als, above 1 where ALS is faster)
     """
     row_ratings = frame.x_nnz / (frame.x_n_users + frame.x_n_items)
     pair = frame.variant.replace("Hogwild", "fastest")

@@ -56,18 +56,13 @@ def why_unavailable():
 def run(data, terms, factors, epochs, repeats):
     """Cluster the documents of each corpus.
 
-    Parameters
-    ----------
     data : list of corpora, of SETS
     terms : int, those that are in most documents, of those in at least 5 documents and at most half of them
     factors : int, of all but TF-IDF
-    epochs : int
     repeats : int, seeds of initial factors, of the randomized SVD and of k-means, one run each
 
-    Returns
-    -------
-    DataFrame with the metric 'nmi' (normalized mutual information of clusters and labels) by data, variant (of
-    METHODS) and repeat; factors, model, solver and device where there are some; x_documents, x_terms, x_nnz,
+    Return a DataFrame with the metric 'nmi' (normalized mutual information of clusters and labels) by data, variant
+    (of METHODS) and repeat; factors, model, solver and device where there are some; x_documents, x_terms, x_nnz,
     x_clusters
     """
     rows, identities = [], []

@@ -29,17 +29,13 @@ PROFILES["smoke"] = PROFILES["quick"] | {"sides": [64, 100], "repeats": 2}
 def run(sides, repeats):
     """Time the cube of side x side matrices of random float32.
 
-    Parameters
-    ----------
     sides : lengths of a side
     repeats : int, timings of each; on the GPU the two accesses take turns
 
-    Returns
-    -------
-    DataFrame with a row a timing: device, threads (of the CPU), variant ('coalesced', 'strided'), x_side, x_transfer
-    (one of HOSTS, from which and to which the copies are made that are included; 'resident' without), seconds,
-    x_limit_seconds (the matrix read and written once at the copy bandwidth measured in this run; missing where
-    transfers are included)
+    Return a DataFrame with a row a timing: device, threads (of the CPU), variant ('coalesced', 'strided'), x_side,
+    x_transfer (one of HOSTS, from which and to which the copies are made that are included; 'resident' without),
+    seconds, x_limit_seconds (the matrix read and written once at the copy bandwidth measured in this run; missing
+    where transfers are included)
     """
     bandwidth = {"cpu": machine.ceilings(repeats=repeats)["copy_bytes_per_second"]}
     if backends.available():

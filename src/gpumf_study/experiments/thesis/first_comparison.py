@@ -24,18 +24,13 @@ PROFILES = {
     },
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": ["ml-100k-synthetic"],
-    "als_epochs": 3,
-    "sgd_epochs": 2,
-    "repeats": 2,
-}
+    "data": ["ml-100k-synthetic"], "als_epochs": 3, "sgd_epochs": 2, "repeats": 2,
+}  # fmt: skip
 
 
 def run(data, als_epochs, sgd_epochs, repeats, parameters):
     """Train every solver that this computer has.
 
-    Parameters
-    ----------
     parameters : dict, data set -> model -> arguments of the model, see `tuning`
     """
     usable = usable_devices()

@@ -79,12 +79,9 @@ def why_unavailable():
 def run(data, regularizations, with_features, factors, epochs, seeds, device):
     """Choose on held-out ratings, with features, with those of others and without any, then judge what was chosen.
 
-    Parameters
-    ----------
     data : list of sets, of SPLITS; one that is `missing` here is left out
     regularizations : list, tried without features
     with_features : dict of the lists regularization and weight, all of whose pairs are tried with features
-    factors, epochs : int
     seeds : int, of the splits, of who is drawn as no friend, of whose features others get, and of the initial factors
     device : of the models
 
@@ -202,8 +199,6 @@ NONE = Features(*np.empty((2, 0), int), np.empty(0))
 def joined(left, of_users, of_items, unit):
     """Ratings with features as further items, of users, and as further users, of items.
 
-    Parameters
-    ----------
     left : Ratings, which count from 0
     of_users, of_items : Features
     unit : float, the standard deviation of the features beside the ratings
@@ -288,9 +283,7 @@ def figure(frame):
 def gains(frame):
     """By how many percent test RMSE with features is below the better of that without and that with others' features.
 
-    Returns
-    -------
-    Series of data, split and seed
+    Return a Series of data, split and seed
     """
     table = _tests(frame)
     return 100 * (1 - table[FEATURES] / table[[PLAIN, OTHERS]].min(axis=1))

@@ -62,34 +62,22 @@ PROFILES = {
     },
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": ["ml-100k-synthetic"],
-    "sgd_regularization": [0.1],
-    "learning_rate": [0.01],
-    "als_regularization": [0.1],
-    "updates": 1e5,
-    "als_epochs": 2,
-    "rbm": {"data": "ml-100k-synthetic", "users": 60, "learning_rate": [0.1], "epochs": 1},
-    "repeats": 1,
-}
+    "data": ["ml-100k-synthetic"], "sgd_regularization": [0.1], "learning_rate": [0.01], "als_regularization": [0.1],
+    "updates": 1e5, "als_epochs": 2,
+    "rbm": {"data": "ml-100k-synthetic", "users": 60, "learning_rate": [0.1], "epochs": 1}, "repeats": 1,
+}  # fmt: skip
 
 
 def run(data, sgd_regularization, learning_rate, als_regularization, updates, als_epochs, rbm, repeats):
     """Train with every parameter of the grids.
 
-    Parameters
-    ----------
-    data : names of data sets
-    sgd_regularization, learning_rate, als_regularization : lists of float
     updates : float, of Hogwild
-    als_epochs : int
     rbm : dict of data (name of a data set), users (how many of its users), learning_rate (list of float), epochs
     repeats : int, training sets; set k is split off, and its factors initialised, with seed k
 
-    Returns
-    -------
-    DataFrame: rmse and mae of each run on the test set, after as many epochs of the training set as were best, which
-    is `epoch`; x_varied (the parameter of the figure), x_regularization, x_learning_rate, x_epochs (made),
-    x_held_out_mae (the least on held-out ratings)
+    Return a DataFrame: rmse and mae of each run on the test set, after as many epochs of the training set as were
+    best, which is `epoch`; x_varied (the parameter of the figure), x_regularization, x_learning_rate, x_epochs
+    (made), x_held_out_mae (the least on held-out ratings)
     """
     rows = []
     for name in data:
@@ -213,10 +201,8 @@ def points(frame):
 def summary(frame):
     """The error at each value of each parameter, from the frame of `run`.
 
-    Returns
-    -------
-    DataFrame with a row a point of a figure: data, model, varied, value, mae and held_out_mae (means over the
-    repeats), deviation (the standard deviation of mae; missing with one repeat)
+    Return a DataFrame with a row a point of a figure: data, model, varied, value, mae and held_out_mae (means over
+    the repeats), deviation (the standard deviation of mae; missing with one repeat)
     """
     groups = points(frame).groupby(["data", "model", "varied", "value"], sort=False)
     table = groups.agg(mae=("mae", "mean"), deviation=("mae", "std"), held_out_mae=("held_out_mae", "mean"))
@@ -226,12 +212,9 @@ def summary(frame):
 def optima(frame):
     """The value of each parameter that is best on held-out ratings, beside the published one.
 
-    Returns
-    -------
-    DataFrame with a row a curve: data, model, varied, value, interior (whether neither end of the grid is the best),
-    mae (there), deviation (the largest along the curve),
-    published, published_deviation (missing where the thesis has none), published_mae (here, by straight lines
-    between the points, at the published value)
+    Return a DataFrame with a row a curve: data, model, varied, value, interior (whether neither end of the grid is
+    the best), mae (there), deviation (the largest along the curve), published, published_deviation (missing where the
+    thesis has none), published_mae (here, by straight lines between the points, at the published value)
     """
     rows = []
     for (data, model, varied), curve in summary(frame).groupby(["data", "model", "varied"], sort=False):

@@ -30,12 +30,10 @@ NEAREST, LINEAR = "nearest known pixel", "linear interpolation"
 _TRIED = {
     "quick": {"pictures": [_ALONE], "factors": [8, 12], "regularizations": [3.0, 5.0], "repeats": 1},
     "full": {
-        "pictures": [_ALONE, *_OTHERS],
-        "factors": [4, 8, 12, 16],
-        "regularizations": [2.0, 3.0, 5.0, 8.0],
+        "pictures": [_ALONE, *_OTHERS], "factors": [4, 8, 12, 16], "regularizations": [2.0, 3.0, 5.0, 8.0],
         "repeats": 5,
     },
-}
+}  # fmt: skip
 PROFILES = {name: {"side": 128, "known": 0.2, "epochs": 30, **tried} for name, tried in _TRIED.items()}
 PROFILES["smoke"] = PROFILES["quick"] | {"side": 64, "factors": [4], "regularizations": [3.0, 5.0], "epochs": 5}
 
@@ -43,20 +41,15 @@ PROFILES["smoke"] = PROFILES["quick"] | {"side": 64, "factors": [4], "regulariza
 def run(pictures, side, known, repeats, factors, regularizations, epochs):
     """Complete pictures from some of their pixels.
 
-    Parameters
-    ----------
     pictures : list of str, names of files among the sample data of Matplotlib, or else those of scikit-image
     side : int, grey pixels, at least, of the shorter side: a pixel is a square of so many of the file's
     known : float in (0, 1), the share of the pixels that are known
     repeats : int, choices of these pixels, and of the initial factors
     factors, regularizations : lists; the pair is used that is best, when trained on nine tenths of the known pixels,
         on the other tenth
-    epochs : int
 
-    Returns
-    -------
-    DataFrame with the metric 'psnr' (decibels) by data (the picture), repeat and variant (see `fillings`), x_rows,
-    x_columns (pixels), x_known (how many), and of ALS solver, device, factors and x_regularization
+    Return a DataFrame with the metric 'psnr' (decibels) by data (the picture), repeat and variant (see `fillings`),
+    x_rows, x_columns (pixels), x_known (how many), and of ALS solver, device, factors and x_regularization
     """
     rows = []
     for name in pictures:
@@ -94,9 +87,7 @@ def _of_package(name):
 def completed(original, known, seed, factors, regularizations, epochs):
     """Complete one picture from one choice of pixels.
 
-    Returns
-    -------
-    (DataFrame with a row a pixel: row, column, original (grey value, 0 to 255), known, completed (grey value);
+    Return (DataFrame with a row a pixel: row, column, original (grey value, 0 to 255), known, completed (grey value);
     dict of the chosen factors and regularization, the model, its solver and device)
     """
     rows, columns = (index.ravel() for index in np.indices(original.shape))
@@ -126,9 +117,7 @@ def psnr(original, completed):
 def fillings(pixels):
     """A picture with its unknown pixels filled in several ways, from the pixels that `completed` returns.
 
-    Returns
-    -------
-    dict of arrays or Series of grey values, as the pixels' rows, by name
+    Return a dict of arrays or Series of grey values, as the pixels' rows, by name
     """
     known = pixels[pixels.known]
     mean = known.original.mean()

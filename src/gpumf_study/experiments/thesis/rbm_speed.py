@@ -32,10 +32,6 @@ PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "hidden": 
 def run(data, hidden, batch, few, repeats):
     """Time the versions that this computer has, those of the CPU and, with a GPU, its own.
 
-    Parameters
-    ----------
-    data : name of a data set
-    hidden, batch : int
     few : int, batches of which an epoch of the slow versions (those that move something, and the CPU's beside a GPU)
         and all single updates are made
     repeats : int, timings of each; few batches are timed a third as often

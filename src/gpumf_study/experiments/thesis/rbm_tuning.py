@@ -46,18 +46,13 @@ PROFILES = {
     },
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": ["ml-100k-synthetic"],
-    "others": {"hidden": [8], "gibbs_steps": [[[0, 1], [1, 2]]]},
-    "epochs": [2],
-}
+    "data": ["ml-100k-synthetic"], "others": {"hidden": [8], "gibbs_steps": [[[0, 1], [1, 2]]]}, "epochs": [2],
+}  # fmt: skip
 
 
 def run(data, others, epochs, kernel, seeds):
     """Train with every setting, search, and judge.
 
-    Parameters
-    ----------
-    data : names of data sets
     others : for parameters of THESIS the values that are tried beside the thesis's, in the order of the search
     epochs : for each set the most
     kernel : of RBM; None for the fastest of this machine
@@ -157,14 +152,10 @@ def changed_alone(frame, data, parameter):
 
 
 _PARAMETERS = {
-    "learning_rate": "learning rate",
-    "momentum": "momentum",
-    "average": "average over",
-    "initial_biases": "initial biases",
-    "hidden": "hidden units",
-    "gibbs_steps": "Gibbs steps",
+    "learning_rate": "learning rate", "momentum": "momentum", "average": "average over",
+    "initial_biases": "initial biases", "hidden": "hidden units", "gibbs_steps": "Gibbs steps",
     "weight_decay": "weight decay",
-}
+}  # fmt: skip
 
 
 def figure(frame, data=None):

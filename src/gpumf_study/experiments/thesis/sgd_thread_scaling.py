@@ -39,18 +39,14 @@ why_unavailable = kernels_unavailable
 def run(data, threads, epochs, repeats, parameters):
     """Time epochs of Hogwild on the GPU, or on the CPU where there is none, and train with it.
 
-    Parameters
-    ----------
     data : name of a data set, 80 % of which are for training
     threads : [first, last, step] of the numbers of CUDA threads
     epochs : int, after which errors are compared
     repeats : int, timings of each, and trainings, training k with seed k
     parameters : dict, data set -> model -> arguments of the model, see `tuning`
 
-    Returns
-    -------
-    DataFrame: seconds of an epoch by x_machine ('as it is' or '8 SMs'), x_multiprocessors and x_threads (of CUDA),
-    and the test MAE after `epochs` on the whole GPU
+    Return a DataFrame: seconds of an epoch by x_machine ('as it is' or '8 SMs'), x_multiprocessors and x_threads (of
+    CUDA), and the test MAE after `epochs` on the whole GPU
     """
     device = backends.device("cuda" if backends.available() else "emulator")
     ratings = load_ratings(data)
@@ -117,20 +113,14 @@ def figure(frame):
 OTHERS = [count for count in range(1024, 32769, 1024) if count != RESIDENT]
 CLAIMS = [
     Claim(
-        "thesis-sgd-threads",
-        "thesis",
-        "Section 6.5",
+        "thesis-sgd-threads", "thesis", "Section 6.5",
         f"Time of an epoch of SGD with the best other number of threads over {RESIDENT:,}, 8 multiprocessors: 2,048 "
         "resident threads on each are best.",
         metric="ratio",
         select={
-            "column": "seconds",
-            "where": {"x_machine": EIGHT},
-            "over": {"x_threads": OTHERS},
-            "best": "x_threads",
+            "column": "seconds", "where": {"x_machine": EIGHT}, "over": {"x_threads": OTHERS}, "best": "x_threads",
             "under": {"x_threads": RESIDENT},
         },
-        criterion=above(0.98),
-        evidence="synthetic",
+        criterion=above(0.98), evidence="synthetic",
     ),
-]
+]  # fmt: skip

@@ -38,20 +38,15 @@ PROFILES = {
     },
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": "ml-100k-synthetic",
-    "users": 60,
-    "densities": [0.02],
-    "regularization": {"ALS": [0.1], "SGD": [0.1], "RBM": [0.0]},
-    "epochs": {"ALS": 2, "SGD": 2, "RBM": 2},
+    "data": "ml-100k-synthetic", "users": 60, "densities": [0.02],
+    "regularization": {"ALS": [0.1], "SGD": [0.1], "RBM": [0.0]}, "epochs": {"ALS": 2, "SGD": 2, "RBM": 2},
     "repeats": {"ALS": 1, "SGD": 1, "RBM": 1},
-}
+}  # fmt: skip
 
 
 def run(data, users, densities, regularization, epochs, repeats, parameters):
     """Train with every lambda on every density.
 
-    Parameters
-    ----------
     data : name of a data set, of whose ratings 80 % are for training, and a tenth each to choose and to test
     users : int, the first ones of the set; all by default
     densities : list of float, of the training set: the filled fraction of the rating matrix
@@ -60,11 +55,9 @@ def run(data, users, densities, regularization, epochs, repeats, parameters):
     repeats : dict, model -> int, training sets; set k is split off, and thinned, with seed k
     parameters : dict, data set -> model -> arguments of the model, see `tuning`, whose lambda is replaced
 
-    Returns
-    -------
-    DataFrame: rmse and mae of each run after `epoch`, the best one; x_step ('choice' on the ratings that choose,
-    'test' with what was chosen, on the test set), x_density, x_nnz (of the training set), x_regularization, x_epochs
-    (made)
+    Return a DataFrame: rmse and mae of each run after `epoch`, the best one; x_step ('choice' on the ratings that
+    choose, 'test' with what was chosen, on the test set), x_density, x_nnz (of the training set), x_regularization,
+    x_epochs (made)
     """
     ratings = load_ratings(data)
     if users is not None:

@@ -134,10 +134,8 @@ def reached_by_both(frame):
 def summary(frame):
     """Return the median times of each version and its speed-ups over BASELINES, in the setting with most versions.
 
-    Returns
-    -------
-    DataFrame: data, model, x_setting, level, solver, variant, device, epoch, seconds, end_to_end; single, multi
-    (speed-ups in training time over the single-threaded and the multi-threaded CPU), single_end_to_end,
+    Return a DataFrame: data, model, x_setting, level, solver, variant, device, epoch, seconds, end_to_end; single,
+    multi (speed-ups in training time over the single-threaded and the multi-threaded CPU), single_end_to_end,
     multi_end_to_end
     """
     keys = ["data", "model", "x_setting", "level", "solver", "variant", "device"]
@@ -156,10 +154,8 @@ def summary(frame):
 
 
 SHOWN = {
-    "douban-synthetic": "Douban (synthetic)",
-    "jester-synthetic": "Jester (synthetic)",
-    "jester-1": "Jester, part 1",
-}
+    "douban-synthetic": "Douban (synthetic)", "jester-synthetic": "Jester (synthetic)", "jester-1": "Jester, part 1",
+}  # fmt: skip
 
 
 def figure(frame):
@@ -199,12 +195,10 @@ def figure(frame):
 
 _LABEL = {"textcoords": "offset points", "ha": "center", "size": 9}
 _LEGEND = [
-    ("published, 2015", "o", "white"),
-    ("same kernel and threads today", "o", "0.35"),
-    ("fastest solver today, training time", "D", "0.35"),
-    ("the same, end to end", "D", "white"),
+    ("published, 2015", "o", "white"), ("same kernel and threads today", "o", "0.35"),
+    ("fastest solver today, training time", "D", "0.35"), ("the same, end to end", "D", "white"),
     ("multi-threaded CPU", "|", "0.35"),
-]
+]  # fmt: skip
 _DATA = {"douban-synthetic": "douban", "jester-synthetic": "jester", "jester-1": "jester"}
 _COLUMNS = {"als": ("ALS", "thesis_shared", "32 x 128", "ALS")}
 _COLUMNS |= {f"sgd-{n}-128": ("SGD", "hogwild", f"{n} x 128", f"SGD, {n}/128") for n in (32, 128)}

@@ -42,22 +42,14 @@ PROFILES = {
     },
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": "ml-100k-synthetic",
-    "chunks": 2,
-    "every": [1, 2],
-    "factors": 4,
-    "factor_epochs": 2,
-    "hidden": 8,
+    "data": "ml-100k-synthetic", "chunks": 2, "every": [1, 2], "factors": 4, "factor_epochs": 2, "hidden": 8,
     "hidden_epochs": 2,
-}
+}  # fmt: skip
 
 
 def run(data, orders, first, chunks, every, factors, factor_epochs, hidden, hidden_epochs, kernel, seeds):
     """Train before every chunk, blend with RBMs of every age, predict the chunk.
 
-    Parameters
-    ----------
-    data : name of a data set
     orders : of 'random' and 'time', in which the ratings arrive; 'time' is left out where the set does not say it
     first : float, share of the ratings that are there before the first chunk
     chunks : int, into which the others are cut; the first serves to fit the first weight alone

@@ -52,11 +52,8 @@ PROFILES = {
     },
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": "ml-100k-synthetic",
-    "threads": {"thesis_shared": [128, 128, 128]},
-    "few": [128],
-    "blocks": [],
-}
+    "data": "ml-100k-synthetic", "threads": {"thesis_shared": [128, 128, 128]}, "few": [128], "blocks": [],
+}  # fmt: skip
 
 why_unavailable = kernels_unavailable
 
@@ -64,8 +61,6 @@ why_unavailable = kernels_unavailable
 def run(data, threads, few, blocks, max_epochs, repeats, parameters):
     """Time epochs of the three versions on the GPU, or on the CPU where there is none.
 
-    Parameters
-    ----------
     data : name of a data set, 80 % of which are for training
     threads : dict, kernel -> [first, last, step] of the numbers of CUDA threads on 8 multiprocessors of 48 kB;
         `thesis_shared` is one of them
@@ -76,9 +71,7 @@ def run(data, threads, few, blocks, max_epochs, repeats, parameters):
     repeats : int, timings of each
     parameters : dict, data set -> model -> arguments of the model, see `tuning`
 
-    Returns
-    -------
-    DataFrame with a row an epoch: seconds, x_machine (see above), x_multiprocessors, x_threads (of CUDA),
+    Return a DataFrame with a row an epoch: seconds, x_machine (see above), x_multiprocessors, x_threads (of CUDA),
     x_shared_bytes (that a block needs), x_asked_bytes (that it asks for), x_registers (of a thread),
     x_active_computed (blocks of a multiprocessor by equation 6.2, with registers), x_active_driver (the same of the
     driver), x_epochs_to_threshold; missing is what there is not without a GPU or a threshold
