@@ -34,11 +34,8 @@ class Look(NamedTuple):
     line: str
 
 
-LOOKS = {
-    (model.__name__, name): Look(version.label, version.colour, version.line)
-    for model in (ALS, SGD, RBM)
-    for name, (_, version) in model.versions().items()
-}
+LOOKS = {(model.__name__, name): Look(version.label, version.colour, version.line)
+         for model in (ALS, SGD, RBM) for name, (_, version) in model.versions().items()}  # fmt: skip
 """By model and scheme; a variant of a scheme has its colour and a line of its own."""
 
 MODELS = {"ALS": ("green", "-o"), "SGD": ("purple", "-s"), "RBM": ("orange", "-^")}

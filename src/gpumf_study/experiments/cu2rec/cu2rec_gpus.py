@@ -22,10 +22,8 @@ GPUS = LESSER, BETTER = "nvidia-h100-80gb-hbm3", "nvidia-h200"
 
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100], "factors": [4, 8], "steps": [5], "repeats": 2},
-    "full": {
-        "data": ["ml-100k", "ml-1m-synthetic", "ml-10m-synthetic", "ml-20m-synthetic"], "part": None,
-        "factors": [50, 100, 200, 300], "steps": [100, 500, 1000, 5000, 10_000], "repeats": 5,
-    },
+    "full": {"data": ["ml-100k", "ml-1m-synthetic", "ml-10m-synthetic", "ml-20m-synthetic"], "part": None,
+             "factors": [50, 100, 200, 300], "steps": [100, 500, 1000, 5000, 10_000], "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "steps": [2]}
 
@@ -75,12 +73,10 @@ def _gain(name, statement, here, there, **options):
     """The claim that the better GPU gains more in a setting, (data, factors, steps[, task]), than in another."""
     where = [dict(zip(("data", "factors", "x_steps", "task"), place, strict=False)) for place in (here, there)]
     machines = {"over": {"machine": LESSER}, "under": {"machine": BETTER}}
-    return Claim(
-        f"cu2rec-gpus-{name}", "cu2rec", "GPU against GPU", f"Speed-up of an H200 over an H100, {statement}.",
-        metric="ratio_of_ratios",
-        select={"column": "seconds", **machines, "here": where[0], "there": where[1]},
-        evidence="synthetic", device=GPUS, **options,
-    )  # fmt: skip
+    return Claim(f"cu2rec-gpus-{name}", "cu2rec", "GPU against GPU",
+                 f"Speed-up of an H200 over an H100, {statement}.", metric="ratio_of_ratios",
+                 select={"column": "seconds", **machines, "here": where[0], "there": where[1]}, evidence="synthetic",
+                 device=GPUS, **options)  # fmt: skip
 
 
 _LARGE = "ml-20m-synthetic"

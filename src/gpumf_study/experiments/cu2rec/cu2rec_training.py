@@ -18,15 +18,11 @@ from gpumf_study.experiments.cu2rec import RATES, STEPS
 PUBLISHED_START = {"initial": "normal", "patience": 2, "loss_every": 500}
 
 PROFILES = {
-    "quick": {
-        "data": ["ml-100k-synthetic"], "part": [120, 100], "solvers": ["ordered", "cu2rec"], "factors": 4,
-        "steps": 50, "max_updates": 10_000, "repeats": 2,
-    },
-    "full": {
-        "data": ["ml-100k", "ml-1m", "ml-20m-synthetic"], "part": None,
-        "solvers": ["ordered", "ordered_parallel", "cu2rec", "fast"], "factors": 300, "steps": STEPS,
-        "max_updates": 250_000_000, "repeats": 5,
-    },
+    "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100], "solvers": ["ordered", "cu2rec"], "factors": 4,
+              "steps": 50, "max_updates": 10_000, "repeats": 2},
+    "full": {"data": ["ml-100k", "ml-1m", "ml-20m-synthetic"], "part": None,
+             "solvers": ["ordered", "ordered_parallel", "cu2rec", "fast"], "factors": 300, "steps": STEPS,
+             "max_updates": 250_000_000, "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "steps": 20}
 
@@ -83,27 +79,16 @@ def figure(frame):
 
 
 CLAIMS = [
-    *(
-        Claim(
-            f"cu2rec-speed-up-{what}", "cu2rec", "Speed-up",
+    *(Claim(f"cu2rec-speed-up-{what}", "cu2rec", "Speed-up",
             f"Speed-up in {of} over single-threaded SGD, to equal RMSE, 300 factors, MovieLens 20M (synthetic).",
             10.0, "ratio",
-            {
-                "column": column, "where": {"data": "ml-20m-synthetic", "factors": 300},
-                "over": {"solver": "ordered"}, "under": {"solver": "cu2rec"},
-            },
-            near(10.0, 2.0), "synthetic", reached,
-        )
-        for what, column, of in (("train", "train", "training time"), ("wall", "end_to_end", "end-to-end time"))
-    ),
-    Claim(
-        "cu2rec-rmse", "cu2rec", "RMSE",
-        "Test RMSE above that of shuffled SGD, as many updates, 300 factors, the worse of MovieLens 100K and 1M.",
-        metric="difference",
-        select={
-            "column": "value", "where": {"data": ["ml-100k", "ml-1m"], "factors": 300}, "each": ["data"],
-            "across": "max", "over": {"solver": "cu2rec"}, "under": {"solver": "ordered"},
-        },
-        criterion=below(0.01), table=sweep.last_epoch,
-    ),
+            {"column": column, "where": {"data": "ml-20m-synthetic", "factors": 300}, "over": {"solver": "ordered"},
+             "under": {"solver": "cu2rec"}}, near(10.0, 2.0), "synthetic", reached)
+      for what, column, of in (("train", "train", "training time"), ("wall", "end_to_end", "end-to-end time"))),
+    Claim("cu2rec-rmse", "cu2rec", "RMSE",
+          "Test RMSE above that of shuffled SGD, as many updates, 300 factors, the worse of MovieLens 100K and 1M.",
+          metric="difference",
+          select={"column": "value", "where": {"data": ["ml-100k", "ml-1m"], "factors": 300}, "each": ["data"],
+                  "across": "max", "over": {"solver": "cu2rec"}, "under": {"solver": "ordered"}},
+          criterion=below(0.01), table=sweep.last_epoch),
 ]  # fmt: skip

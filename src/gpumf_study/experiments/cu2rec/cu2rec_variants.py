@@ -18,10 +18,8 @@ GETS, LOSES, ATOMIC, NO_STRIDING = VERSIONS
 
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100], "factors": 4, "epochs": 4, "repeats": 2},
-    "full": {
-        "data": ["ml-100k", "ml-10m-synthetic", "netflix-synthetic"], "part": None, "factors": 50, "epochs": 60,
-        "repeats": 5,
-    },
+    "full": {"data": ["ml-100k", "ml-10m-synthetic", "netflix-synthetic"], "part": None, "factors": 50, "epochs": 60,
+             "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "epochs": 2}
 
@@ -67,22 +65,15 @@ def _striding(name, data, percent, statement, evidence):
 
 
 CLAIMS = [
-    *(
-        Claim(
-            f"cu2rec-early-bird-{what}", "cu2rec", "Early bird gets the gradient",
+    *(Claim(f"cu2rec-early-bird-{what}", "cu2rec", "Early bird gets the gradient",
             f"By how much {of} is longer where the early bird loses the gradient, median of three data sets.", 13.5,
             "percent_more",
-            {
-                "column": "seconds", "over": {"variant": LOSES}, "under": {"variant": GETS},
-                "each": ["data", "factors"], "across": "median",
-            },
-            near(13.5, 1.25, no_effect=0.0), "synthetic", table,
-        )
-        for what, of, table in (
-            ("train", "the time of an epoch", sweep.epoch_seconds),
-            ("wall", "the end-to-end time", partial(sweep.phase_seconds, without=("compile",))),
-        )
-    ),
+            {"column": "seconds", "over": {"variant": LOSES}, "under": {"variant": GETS}, "each": ["data", "factors"],
+             "across": "median"}, near(13.5, 1.25, no_effect=0.0), "synthetic", table)
+      for what, of, table in (
+          ("train", "the time of an epoch", sweep.epoch_seconds),
+          ("wall", "the end-to-end time", partial(sweep.phase_seconds, without=("compile",))),
+      )),
     _striding("ml-100k", "ml-100k", 2.5, "MovieLens 100K", "real"),
     _striding("netflix", "netflix-synthetic", 8.0, "Netflix (synthetic)", "synthetic"),
 ]  # fmt: skip

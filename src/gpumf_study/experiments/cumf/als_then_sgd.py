@@ -17,13 +17,10 @@ from gpumf_study.experiments import load_ratings
 BEFORE, BY_SGD, BY_ALS, AGAIN = "ALS, without them", "SGD on them", "ALS on their users and items", "ALS on all"
 
 PROFILES = {
-    "quick": {
-        "data": ["ml-100k-synthetic"], "factors": 8, "epochs": 3, "updates": [1], "rates": [0.02], "repeats": 2,
-    },
-    "full": {
-        "data": ["ml-100k", "ml-1m"], "factors": 16, "epochs": 10, "updates": [1, 2, 5],
-        "rates": [0.005, 0.01, 0.02, 0.05], "repeats": 5,
-    },
+    "quick": {"data": ["ml-100k-synthetic"], "factors": 8, "epochs": 3, "updates": [1], "rates": [0.02],
+              "repeats": 2},
+    "full": {"data": ["ml-100k", "ml-1m"], "factors": 16, "epochs": 10, "updates": [1, 2, 5],
+             "rates": [0.005, 0.01, 0.02, 0.05], "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"epochs": 1}
 
@@ -95,9 +92,7 @@ def figure(frame):
 
 
 CLAIMS = [
-    Claim(
-        "cumf-als-then-sgd", "cumf", "Section 7",
-        "Share of the gain of training ALS again that SGD on the later ratings misses, two MovieLens data sets.",
-        metric="median", select={"column": "value"}, table=kept,
-    )
+    Claim("cumf-als-then-sgd", "cumf", "Section 7",
+          "Share of the gain of training ALS again that SGD on the later ratings misses, two MovieLens data sets.",
+          metric="median", select={"column": "value"}, table=kept),
 ]  # fmt: skip

@@ -22,10 +22,8 @@ LOADS = ["coalesced", "l1", "no_l1"]  # of cuMF's kernels, the default first
 
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "factors": [[32]], "implicit_factors": [[16]], "repeats": 3},
-    "full": {
-        "data": ["netflix-synthetic", "douban-synthetic"], "factors": [[100], [16]],
-        "implicit_factors": [[64, 128], []], "repeats": 10,
-    },
+    "full": {"data": ["netflix-synthetic", "douban-synthetic"], "factors": [[100], [16]],
+             "implicit_factors": [[64, 128], []], "repeats": 10},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": [[8]], "implicit_factors": [[8]], "repeats": 2}
 
@@ -275,10 +273,8 @@ def both_sides(frame):
 
 def _over(name, figure, statement, over, under, **options):
     select = {"column": "seconds", "over": over, "under": under}
-    return Claim(
-        f"cumf-fig-{name}", "cumf", figure, f"{statement}, 100 factors, Netflix (synthetic).",
-        metric="ratio", select=select, table=both_sides, evidence="synthetic", **options,
-    )  # fmt: skip
+    return Claim(f"cumf-fig-{name}", "cumf", figure, f"{statement}, 100 factors, Netflix (synthetic).",
+                 metric="ratio", select=select, table=both_sides, evidence="synthetic", **options)  # fmt: skip
 
 
 def _hermitian(load):
@@ -292,34 +288,18 @@ def _solve(solver):
 _LU = {"solver": "cumf_lu", "phase": "get_hermitian"}
 
 CLAIMS = [
-    *(
-        _over(
-            f"4-{slug}",
-            "Figure 4",
-            f"Time of get_hermitian with {name} loads over that with non-coalesced ones through L1",
-            _hermitian(load),
-            _hermitian("l1"),
-            criterion=above(1.0),
-        )
-        for slug, load, name in (
-            ("coalesced", "coalesced", "coalesced"),
-            ("no-l1", "no_l1", "non-coalesced, L1-bypassing"),
-        )
-    ),
-    _over(
-        "5-lu", "Figure 5", "Time of LU over that of get_hermitian", _solve("cumf_lu"), _LU,
-        published=2.0, criterion=near(2.0, 1.5),
-    ),
-    _over(
-        "5-cg", "Figure 5", "Time of CG in FP32 over that of LU", _solve("cumf_cg"), _solve("cumf_lu"),
-        published=0.25, criterion=near(0.25, 1.5),
-    ),
-    _over(
-        "5-fp16", "Figure 5", "Time of CG in FP16 over that of CG in FP32", _solve("cumf_cg_fp16"), _solve("cumf_cg"),
-        published=0.5, criterion=near(0.5, 1.5),
-    ),
-    Claim(
-        "cumf-fig-5-l1", "cumf", "Figure 5", "CG takes the same time with L1 and without it.",
-        missing="a version of the solver that bypasses L1",
-    ),
+    *(_over(f"4-{slug}", "Figure 4",
+            f"Time of get_hermitian with {name} loads over that with non-coalesced ones through L1", _hermitian(load),
+            _hermitian("l1"), criterion=above(1.0))
+      for slug, load, name in (
+          ("coalesced", "coalesced", "coalesced"), ("no-l1", "no_l1", "non-coalesced, L1-bypassing"),
+      )),
+    _over("5-lu", "Figure 5", "Time of LU over that of get_hermitian", _solve("cumf_lu"), _LU, published=2.0,
+          criterion=near(2.0, 1.5)),
+    _over("5-cg", "Figure 5", "Time of CG in FP32 over that of LU", _solve("cumf_cg"), _solve("cumf_lu"),
+          published=0.25, criterion=near(0.25, 1.5)),
+    _over("5-fp16", "Figure 5", "Time of CG in FP16 over that of CG in FP32", _solve("cumf_cg_fp16"),
+          _solve("cumf_cg"), published=0.5, criterion=near(0.5, 1.5)),
+    Claim("cumf-fig-5-l1", "cumf", "Figure 5", "CG takes the same time with L1 and without it.",
+          missing="a version of the solver that bypasses L1"),
 ]  # fmt: skip

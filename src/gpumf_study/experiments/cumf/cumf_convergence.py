@@ -32,10 +32,8 @@ _GPU = ["ALS cumf_lu", "ALS cumf_cg", "ALS cumf_cg_fp16", "ALS tensor_core", "SG
 _CPU = ["ALS parallel_cg", "SGD ordered_parallel"]
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "factors": 16, "epochs": {"ALS": 8, "SGD": 20}, "repeats": [1, 1]},
-    "full": {
-        "data": ["netflix-synthetic", "yahoomusic-synthetic"], "factors": 100, "epochs": {"ALS": 10, "SGD": 25},
-        "repeats": [5, 3],
-    },
+    "full": {"data": ["netflix-synthetic", "yahoomusic-synthetic"], "factors": 100, "epochs": {"ALS": 10, "SGD": 25},
+             "repeats": [5, 3]},
 }  # fmt: skip
 PROFILES = {name: profile | {"solvers": _GPU + _CPU, "libmf": {}} for name, profile in PROFILES.items()}
 PROFILES["full"]["libmf"] = {"epochs": [5, 10, 15, 20, 30], "rates": [0.03, 0.05, 0.1]}
@@ -127,14 +125,9 @@ def _lot(solver):
 
 def _over(name, figure_or_table, statement, data, other, column="train", **options):
     """The claim on the time of another solver over that of ALS by CG in FP16."""
-    return Claim(
-        f"cumf-{name}", "cumf", figure_or_table, statement, metric="ratio",
-        select={
-            "column": column, "where": {"data": data, "x_columns": 100},
-            "over": _lot(other), "under": _lot(OURS),
-        },
-        table=reached, evidence="synthetic", **options,
-    )  # fmt: skip
+    return Claim(f"cumf-{name}", "cumf", figure_or_table, statement, metric="ratio",
+                 select={"column": column, "where": {"data": data, "x_columns": 100}, "over": _lot(other),
+                         "under": _lot(OURS)}, table=reached, evidence="synthetic", **options)  # fmt: skip
 
 
 def _missing(name, figure_or_table, statement, published, missing):
@@ -144,67 +137,36 @@ def _missing(name, figure_or_table, statement, published, missing):
 _SETS = ("netflix", "Netflix (synthetic)", 7.0, 28 / 6.5), ("yahoomusic", "Yahoo! Music (synthetic)", 5.6, 42 / 13.2)
 
 CLAIMS = [
-    *(
-        _over(
-            f"table-4-{data}-{column}", "Table 4",
+    *(_over(f"table-4-{data}-{column}", "Table 4",
             f"Speed-up in {of} of ALS by CG in FP16 over SGD on all threads, to the acceptable RMSE, {name}.",
-            f"{data}-synthetic", SGD_CPU, column, published=libmf, criterion=near(libmf, 2.0),
-        )
-        for data, name, libmf, _ in _SETS
-        for column, of in (("train", "training time"), ("wall", "end-to-end time"))
-    ),
-    *(
-        _over(
-            f"table-4-{data}-gpu-als", "Table 4",
+            f"{data}-synthetic", SGD_CPU, column, published=libmf, criterion=near(libmf, 2.0))
+      for data, name, libmf, _ in _SETS for column, of in (("train", "training time"), ("wall", "end-to-end time"))),
+    *(_over(f"table-4-{data}-gpu-als", "Table 4",
             f"Speed-up of CG in FP16 over LU, which stands for GPU-ALS, to the acceptable RMSE, {name}.",
-            f"{data}-synthetic", LU, published=gpu_als, criterion=near(gpu_als, 2.0),
-        )
-        for data, name, _, gpu_als in _SETS
-    ),
-    *(
-        Claim(
-            f"cumf-fig-6-{data}", "cumf", "Figure 6",
-            f"Speed-up of ALS by CG in FP16 over our fastest solver on all CPU threads, {name}.",
-            metric="ratio",
-            select={
-                "column": "train", "where": {"x_columns": 100, "data": f"{data}-synthetic"},
-                "over": {"solver": ["ordered_parallel", "parallel_cg"]}, "best": "solver", "under": _lot(OURS),
-            },
-            table=reached, criterion=above(1.0), evidence="synthetic",
-        )
-        for data, name, *_ in _SETS
-    ),
-    _over(
-        "fig-8-netflix", "Figure 8",
-        "Time of SGD over that of ALS to the acceptable RMSE, one GPU, Netflix (synthetic).",
-        "netflix-synthetic", SGD_GPU, criterion=above(1.0),
-    ),
-    _over(
-        "fig-8-yahoomusic", "Figure 8",
-        "Time of SGD over that of ALS to the acceptable RMSE, one GPU, Yahoo! Music (synthetic).",
-        "yahoomusic-synthetic", SGD_GPU, criterion=below(1.0),
-    ),
-    _missing(
-        "fig-8-four", "Figure 8", "On four GPUs ALS is faster than SGD on Hugewiki.", None, "four GPUs of one host"
-    ),
-    _over(
-        "fig-6-libmf", "Figure 6", "Speed-up in end-to-end time over LIBMF to RMSE 0.92, Netflix (synthetic).",
-        "netflix-synthetic", LIBMF, "wall", published=7.0, criterion=near(7.0, 2.0),
-    ),
-    _missing(
-        "table-4-hugewiki-libmf", "Table 4", "Speed-up over LIBMF to RMSE 0.52, Hugewiki.", 44.4,
-        "LIBMF on a CPU with room for the ratings",
-    ),
-    _missing(
-        "table-4-hugewiki-nomad", "Table 4", "Speed-up over NOMAD on 64 machines to RMSE 0.52, Hugewiki.", 6.7,
-        "NOMAD and 64 machines",
-    ),
-    _missing(
-        "hpc-als", "Section 5.3", "Speed-up of an iteration over HPC-ALS on a Kepler K40.", 2.0,
-        "HPC-ALS, whose source is not public",
-    ),
-    _missing(
-        "bidmach", "Section 5.3", "The ALS of BIDMach does not reach the acceptable RMSE.", None,
-        "a build of BIDMach",
-    ),
+            f"{data}-synthetic", LU, published=gpu_als, criterion=near(gpu_als, 2.0))
+      for data, name, _, gpu_als in _SETS),
+    *(Claim(f"cumf-fig-6-{data}", "cumf", "Figure 6",
+            f"Speed-up of ALS by CG in FP16 over our fastest solver on all CPU threads, {name}.", metric="ratio",
+            select={"column": "train", "where": {"x_columns": 100, "data": f"{data}-synthetic"},
+                    "over": {"solver": ["ordered_parallel", "parallel_cg"]}, "best": "solver", "under": _lot(OURS)},
+            table=reached, criterion=above(1.0), evidence="synthetic")
+      for data, name, *_ in _SETS),
+    _over("fig-8-netflix", "Figure 8",
+          "Time of SGD over that of ALS to the acceptable RMSE, one GPU, Netflix (synthetic).", "netflix-synthetic",
+          SGD_GPU, criterion=above(1.0)),
+    _over("fig-8-yahoomusic", "Figure 8",
+          "Time of SGD over that of ALS to the acceptable RMSE, one GPU, Yahoo! Music (synthetic).",
+          "yahoomusic-synthetic", SGD_GPU, criterion=below(1.0)),
+    _missing("fig-8-four", "Figure 8", "On four GPUs ALS is faster than SGD on Hugewiki.", None,
+             "four GPUs of one host"),
+    _over("fig-6-libmf", "Figure 6", "Speed-up in end-to-end time over LIBMF to RMSE 0.92, Netflix (synthetic).",
+          "netflix-synthetic", LIBMF, "wall", published=7.0, criterion=near(7.0, 2.0)),
+    _missing("table-4-hugewiki-libmf", "Table 4", "Speed-up over LIBMF to RMSE 0.52, Hugewiki.", 44.4,
+             "LIBMF on a CPU with room for the ratings"),
+    _missing("table-4-hugewiki-nomad", "Table 4", "Speed-up over NOMAD on 64 machines to RMSE 0.52, Hugewiki.", 6.7,
+             "NOMAD and 64 machines"),
+    _missing("hpc-als", "Section 5.3", "Speed-up of an iteration over HPC-ALS on a Kepler K40.", 2.0,
+             "HPC-ALS, whose source is not public"),
+    _missing("bidmach", "Section 5.3", "The ALS of BIDMach does not reach the acceptable RMSE.", None,
+             "a build of BIDMach"),
 ]  # fmt: skip

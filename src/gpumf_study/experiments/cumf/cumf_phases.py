@@ -93,26 +93,17 @@ def figure(frame):
 
 def _beside(name, figure_or_table, statement, step, over, under, **options):
     sides = {"over": {"solver": over}, "under": {"solver": under}}
-    return Claim(
-        f"cumf-fig-{name}", "cumf", figure_or_table, f"{statement}, 100 factors, Netflix (synthetic).",
-        metric="ratio",
-        select={"column": "seconds", "where": {"x_step": step, "x_columns": 100}, **sides},
-        table=both_sides, evidence="synthetic", **options,
-    )  # fmt: skip
+    return Claim(f"cumf-fig-{name}", "cumf", figure_or_table, f"{statement}, 100 factors, Netflix (synthetic).",
+                 metric="ratio", select={"column": "seconds", "where": {"x_step": step, "x_columns": 100}, **sides},
+                 table=both_sides, evidence="synthetic", **options)  # fmt: skip
 
 
 CLAIMS = [
-    _beside(
-        "5-cg-cublas", "Figure 5", "Time of CG in FP32 over that of cuBLAS's batched LU", "solve", OURS, CUBLAS,
-        published=0.25, criterion=near(0.25, 1.5),
-    ),
-    _beside(
-        "7-products", "Figure 7", "Time of cuBLAS's batched products over that of get_hermitian", "get_hermitian",
-        CUBLAS, OURS, criterion=above(1.0),
-    ),
-    Claim(
-        "cumf-fig-7-generations", "cumf", "Figure 7",
-        "get_hermitian reaches a larger share of the peak on each newer generation of GPUs.",
-        missing="GPUs of three generations",
-    ),
+    _beside("5-cg-cublas", "Figure 5", "Time of CG in FP32 over that of cuBLAS's batched LU", "solve", OURS, CUBLAS,
+            published=0.25, criterion=near(0.25, 1.5)),
+    _beside("7-products", "Figure 7", "Time of cuBLAS's batched products over that of get_hermitian", "get_hermitian",
+            CUBLAS, OURS, criterion=above(1.0)),
+    Claim("cumf-fig-7-generations", "cumf", "Figure 7",
+          "get_hermitian reaches a larger share of the peak on each newer generation of GPUs.",
+          missing="GPUs of three generations"),
 ]  # fmt: skip

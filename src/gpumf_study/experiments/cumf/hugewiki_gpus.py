@@ -192,13 +192,10 @@ def against_workers(axis, seconds, label):
 def speed_up(model, gpus, table):
     """Return the claim on what an iteration takes on one GPU over that on several."""
     name = {2: "two", 4: "four"}[gpus]
-    return Claim(
-        f"{model.lower()}-hugewiki-{gpus}gpu-speedup", "gpumf", None,
-        f"Time of an iteration of {model} on one GPU over that on {name}, Hugewiki (synthetic).",
-        metric="ratio",
-        select={"column": "seconds", "over": {"x_workers": 1}, "under": {"x_workers": gpus}},
-        evidence="synthetic", table=table, device=f"nvidia-h200-x{gpus}",
-    )  # fmt: skip
+    return Claim(f"{model.lower()}-hugewiki-{gpus}gpu-speedup", "gpumf", None,
+                 f"Time of an iteration of {model} on one GPU over that on {name}, Hugewiki (synthetic).",
+                 metric="ratio", select={"column": "seconds", "over": {"x_workers": 1}, "under": {"x_workers": gpus}},
+                 evidence="synthetic", table=table, device=f"nvidia-h200-x{gpus}")  # fmt: skip
 
 
 CLAIMS = [speed_up("ALS", gpus, iterations) for gpus in (2, 4)]

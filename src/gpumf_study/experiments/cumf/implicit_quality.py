@@ -88,16 +88,11 @@ def last(frame):
 
 
 def _above(name, statement, over, under, bound):
-    return Claim(
-        f"implicit-lists-{name}", "gpumf", None,
-        f"{statement}, on the data set where it is the least, 16 factors, three real data sets.",
-        metric="difference",
-        select={
-            "column": "value", "where": {"metric": "ndcg"}, "each": ["data"], "across": "min",
-            "over": over, "under": under,
-        },
-        criterion=above(bound), table=last,
-    )  # fmt: skip
+    return Claim(f"implicit-lists-{name}", "gpumf", None,
+                 f"{statement}, on the data set where it is the least, 16 factors, three real data sets.",
+                 metric="difference",
+                 select={"column": "value", "where": {"metric": "ndcg"}, "each": ["data"], "across": "min",
+                         "over": over, "under": under}, criterion=above(bound), table=last)  # fmt: skip
 
 
 CLAIMS = [

@@ -25,10 +25,8 @@ PROFILES = {
     "quick": {"data": "ml-100k-synthetic", "factors": 16, "iterations": 3},
     "full": {"data": "netflix-synthetic", "factors": 100, "iterations": 5},
 }
-PROFILES = {
-    name: profile | {"solvers": ["cumf_cg", "cumf_cg_fp16", "tensor_core", "parallel_cg"]}
-    for name, profile in PROFILES.items()
-}
+PROFILES = {name: profile | {"solvers": ["cumf_cg", "cumf_cg_fp16", "tensor_core", "parallel_cg"]}
+            for name, profile in PROFILES.items()}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "iterations": 2}
 
 
@@ -85,24 +83,15 @@ def figure(frame):
 
 
 CLAIMS = [
-    *(
-        Claim(
-            f"cumf-section-5.6-{name}", "cumf", "Section 5.6",
+    *(Claim(f"cumf-section-5.6-{name}", "cumf", "Section 5.6",
             f"Time of an iteration of {of} over that of CG in FP16 on the GPU, 3 steps, Netflix (synthetic).",
             90 / 2.2, "ratio",
-            {
-                "column": "seconds", "where": {"phase": "train", "x_cg_steps": CG_STEPS},
-                "over": over, "under": {"solver": OURS},
-            },
-            near(90 / 2.2, 2.0), "synthetic",
-        )
-        for name, of, over in (
-            ("cores", "CG on all CPU threads", {"solver": "parallel_cg"}),
-            ("implicit", "the package implicit", {"model": PEER}),
-        )
-    ),
-    Claim(
-        "cumf-section-5.6-qmf", "cumf", "Section 5.6", "Time of an iteration of QMF over that of cuMF.", 360 / 2.2,
-        missing="QMF, which is not maintained any more",
-    ),
+            {"column": "seconds", "where": {"phase": "train", "x_cg_steps": CG_STEPS}, "over": over,
+             "under": {"solver": OURS}}, near(90 / 2.2, 2.0), "synthetic")
+      for name, of, over in (
+          ("cores", "CG on all CPU threads", {"solver": "parallel_cg"}),
+          ("implicit", "the package implicit", {"model": PEER}),
+      )),
+    Claim("cumf-section-5.6-qmf", "cumf", "Section 5.6", "Time of an iteration of QMF over that of cuMF.", 360 / 2.2,
+          missing="QMF, which is not maintained any more"),
 ]  # fmt: skip

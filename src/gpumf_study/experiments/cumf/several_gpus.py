@@ -21,14 +21,10 @@ PLAIN = 0
 """In the place of a number of workers: a plain `fit`, without Dask."""
 
 PROFILES = {
-    "quick": {
-        "data": "ml-100k-synthetic", "part": [150, 120],
-        "fits": [["ALS", "parallel", 8, 3], ["SGD", "ordered", 8, 4]], "workers": [1, 2], "repeats": 1,
-    },
-    "full": {
-        "data": "netflix-synthetic", "part": None,
-        "fits": [["ALS", "tensor_core", 100, 10], ["SGD", "fast", 100, 20]], "workers": [1, 2, 4], "repeats": 5,
-    },
+    "quick": {"data": "ml-100k-synthetic", "part": [150, 120],
+              "fits": [["ALS", "parallel", 8, 3], ["SGD", "ordered", 8, 4]], "workers": [1, 2], "repeats": 1},
+    "full": {"data": "netflix-synthetic", "part": None,
+             "fits": [["ALS", "tensor_core", 100, 10], ["SGD", "fast", 100, 20]], "workers": [1, 2, 4], "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "workers": [2]}
 _MODELS = {
@@ -88,28 +84,20 @@ def summary(frame):
 
 
 def _faster(id, publication, figure_or_table, model, **options):
-    return Claim(
-        id, publication, figure_or_table,
-        f"Time of an epoch of {model} on one GPU over that on four, Netflix (synthetic).",
-        metric="ratio",
-        select={
-            "column": "seconds", "where": {"model": model},
-            "over": {"x_workers": PLAIN}, "under": {"x_workers": 4},
-        },
-        evidence="synthetic", table=sweep.epoch_seconds, device="nvidia-h200-x4", **options,
-    )  # fmt: skip
+    return Claim(id, publication, figure_or_table,
+                 f"Time of an epoch of {model} on one GPU over that on four, Netflix (synthetic).", metric="ratio",
+                 select={"column": "seconds", "where": {"model": model}, "over": {"x_workers": PLAIN},
+                         "under": {"x_workers": 4}}, evidence="synthetic", table=sweep.epoch_seconds,
+                 device="nvidia-h200-x4", **options)  # fmt: skip
 
 
 CLAIMS = [
     _faster("cumf-fig-8-four-seconds", "cumf", "Figure 8", "ALS", criterion=above(1.0)),
     _faster("sgd-netflix-4gpu-speedup", "gpumf", None, "SGD"),
-    Claim(
-        "distributed-wall", "gpumf", None,
-        "End-to-end seconds of ALS on one worker of Dask above those of a plain fit, Netflix (synthetic).",
-        metric="difference",
-        select={
-            "column": "seconds", "where": {"model": "ALS"}, "over": {"x_workers": 1}, "under": {"x_workers": PLAIN},
-        },
-        evidence="synthetic", table=partial(sweep.phase_seconds, without=("compile",)), device="nvidia-h200-x2",
-    ),
+    Claim("distributed-wall", "gpumf", None,
+          "End-to-end seconds of ALS on one worker of Dask above those of a plain fit, Netflix (synthetic).",
+          metric="difference",
+          select={"column": "seconds", "where": {"model": "ALS"}, "over": {"x_workers": 1},
+                  "under": {"x_workers": PLAIN}}, evidence="synthetic",
+          table=partial(sweep.phase_seconds, without=("compile",)), device="nvidia-h200-x2"),
 ]  # fmt: skip

@@ -26,14 +26,10 @@ ALL, ONE = "all multiprocessors", "one multiprocessor"
 RATES = {"regularization": 0.05, "learning_rate": 0.05}
 
 PROFILES = {
-    "quick": {
-        "data": "ml-100k-synthetic", "part": [120, 100], "factors": 4, "th_size": 40, "batches": [8, 64], "epochs": 3,
-        "repeats": 1,
-    },
-    "full": {
-        "data": "netflix-synthetic", "part": [50_000, 2_000], "factors": 16, "th_size": 1000,
-        "batches": [64, 256, 1024, 4096, 16384, 65536, 262144], "epochs": 20, "repeats": 5,
-    },
+    "quick": {"data": "ml-100k-synthetic", "part": [120, 100], "factors": 4, "th_size": 40, "batches": [8, 64],
+              "epochs": 3, "repeats": 1},
+    "full": {"data": "netflix-synthetic", "part": [50_000, 2_000], "factors": 16, "th_size": 1000,
+             "batches": [64, 256, 1024, 4096, 16384, 65536, 262144], "epochs": 20, "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "epochs": 2}
 
@@ -152,20 +148,12 @@ def _over_bsgd(machine):
 
 
 CLAIMS = [
-    *(
-        Claim(
-            f"esgd-fig-5-{slug}", "esgd", "Figure 5",
+    *(Claim(f"esgd-fig-5-{slug}", "esgd", "Figure 5",
             f"Speed-up of an iteration with transfers over BSGD's fastest batch, Netflix (synthetic), on {machine}.",
-            12.5, "ratio", _over_bsgd(machine), near(12.5, 2.0), "synthetic", iterations,
-        )
-        for slug, machine in (("whole", ALL), ("one-multiprocessor", ONE))
-    ),
-    *(
-        Claim(
-            f"esgd-fig-5-{slug}-updates", "esgd", "Figure 5",
+            12.5, "ratio", _over_bsgd(machine), near(12.5, 2.0), "synthetic", iterations)
+      for slug, machine in (("whole", ALL), ("one-multiprocessor", ONE))),
+    *(Claim(f"esgd-fig-5-{slug}-updates", "esgd", "Figure 5",
             f"Speed-up of updates alone over BSGD's fastest batch, Netflix (synthetic), on {machine}.",
-            metric="ratio", select=_over_bsgd(machine), evidence="synthetic", table=updates,
-        )
-        for slug, machine in (("whole", ALL), ("one-multiprocessor", ONE))
-    ),
+            metric="ratio", select=_over_bsgd(machine), evidence="synthetic", table=updates)
+      for slug, machine in (("whole", ALL), ("one-multiprocessor", ONE))),
 ]  # fmt: skip

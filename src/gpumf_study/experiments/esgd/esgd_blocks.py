@@ -18,14 +18,10 @@ PUBLISHED = 1000, 2
 TOLERANCE = 0.002  # in RMSE above the lowest, of what counts as the same error
 
 PROFILES = {
-    "quick": {
-        "data": "ml-100k-synthetic", "part": [120, 100], "factors": 4, "th_size": [16, 64], "st": [1, 2], "epochs": 4,
-        "repeats": 1,
-    },
-    "full": {
-        "data": "ml-10m-synthetic", "part": None, "factors": 16, "th_size": [64, 128, 256, 512, 1000],
-        "st": [1, 2, 4, 8], "epochs": 10, "repeats": 5,
-    },
+    "quick": {"data": "ml-100k-synthetic", "part": [120, 100], "factors": 4, "th_size": [16, 64], "st": [1, 2],
+              "epochs": 4, "repeats": 1},
+    "full": {"data": "ml-10m-synthetic", "part": None, "factors": 16, "th_size": [64, 128, 256, 512, 1000],
+             "st": [1, 2, 4, 8], "epochs": 10, "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "epochs": 2}
 

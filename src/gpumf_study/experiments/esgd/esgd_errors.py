@@ -15,14 +15,10 @@ FILE, SHUFFLED = "file order", "shuffled"
 ORDERS = {FILE: {}, SHUFFLED: {"shuffle": True}}  # of the ratings: as published, and random
 
 PROFILES = {
-    "quick": {
-        "data": ["ml-100k-synthetic"], "part": [120, 100], "factors": 4, "th_size": 40, "st": 2, "epochs": 8,
-        "repeats": 2,
-    },
-    "full": {
-        "data": ["ml-100k", "ml-1m-synthetic", "ml-10m-synthetic"], "part": None, "factors": 16, "th_size": 1000,
-        "st": 2, "epochs": 30, "repeats": 5,
-    },
+    "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100], "factors": 4, "th_size": 40, "st": 2, "epochs": 8,
+              "repeats": 2},
+    "full": {"data": ["ml-100k", "ml-1m-synthetic", "ml-10m-synthetic"], "part": None, "factors": 16, "th_size": 1000,
+             "st": 2, "epochs": 30, "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "epochs": 3}
 

@@ -19,13 +19,10 @@ from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf import race_demonstration
 
 PROFILES = {
-    "quick": {
-        "data": ["ml-100k", "jester-1"], "at_once": [2, 4, 8, 16, 32], "draws": 2000, "seeds": 3, "traced": 400,
-    },
-    "full": {
-        "data": ["ml-100k", "jester-1", "netflix-synthetic"], "at_once": [2, 4, 8, 16, 32], "draws": 20_000,
-        "seeds": 10, "traced": 600,
-    },
+    "quick": {"data": ["ml-100k", "jester-1"], "at_once": [2, 4, 8, 16, 32], "draws": 2000, "seeds": 3,
+              "traced": 400},
+    "full": {"data": ["ml-100k", "jester-1", "netflix-synthetic"], "at_once": [2, 4, 8, 16, 32], "draws": 20_000,
+             "seeds": 10, "traced": 600},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": ["ml-100k-synthetic"], "at_once": [2, 8], "draws": 100, "seeds": 1, "traced": 50,

@@ -31,16 +31,12 @@ PARAMETERS = {
 }
 
 PROFILES = {
-    "quick": {
-        "data": "ml-100k-synthetic", "schemes": [*_CPU, "RBM parallel", *_GPU], "factors": 16,
-        "parameters": PARAMETERS, "epochs": {"ALS": 10, "SGD": 20, "RBM": 10}, "repeats": 2, "shorter": {},
-        "once": [],
-    },
-    "full": {
-        "data": "ml-20m-synthetic", "schemes": [*_CPU, *_GPU], "factors": 32, "parameters": PARAMETERS,
-        "epochs": {"ALS": 10, "SGD": 20, "RBM": 10}, "repeats": 3, "shorter": {"ALS sequential": 5},
-        "once": [*_CPU, "ALS thesis_global", "ALS thesis_hybrid", "SGD gpusgd", "RBM thesis"],
-    },
+    "quick": {"data": "ml-100k-synthetic", "schemes": [*_CPU, "RBM parallel", *_GPU], "factors": 16,
+              "parameters": PARAMETERS, "epochs": {"ALS": 10, "SGD": 20, "RBM": 10}, "repeats": 2, "shorter": {},
+              "once": []},
+    "full": {"data": "ml-20m-synthetic", "schemes": [*_CPU, *_GPU], "factors": 32, "parameters": PARAMETERS,
+             "epochs": {"ALS": 10, "SGD": 20, "RBM": 10}, "repeats": 3, "shorter": {"ALS sequential": 5},
+             "once": [*_CPU, "ALS thesis_global", "ALS thesis_hybrid", "SGD gpusgd", "RBM thesis"]},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "epochs": {"ALS": 2, "SGD": 2, "RBM": 1}}
 
@@ -189,12 +185,10 @@ _OTHERS.remove("ALS tensor_core")
 
 
 def _fastest(name, statement, column, over, under, **options):
-    return Claim(
-        f"all-schemes-{name}", "gpumf", None, f"{statement}, to the common error, MovieLens 20M (synthetic).",
-        metric="ratio",
-        select={"column": column, "over": over, "best": "label", "under": under},
-        evidence="synthetic", table=_arrived, **options,
-    )  # fmt: skip
+    return Claim(f"all-schemes-{name}", "gpumf", None,
+                 f"{statement}, to the common error, MovieLens 20M (synthetic).", metric="ratio",
+                 select={"column": column, "over": over, "best": "label", "under": under}, evidence="synthetic",
+                 table=_arrived, **options)  # fmt: skip
 
 
 CLAIMS = [

@@ -15,10 +15,8 @@ from gpumf_study.experiments.tuning import PARAMETERS, chosen
 
 EXACT = "sequential"
 
-PROFILES = {
-    name: {"data": ["jester-1", "ml-100k"], "factors": 16, "epochs": 20, "parameters": PARAMETERS}
-    for name in ("quick", "full")
-}
+PROFILES = {name: {"data": ["jester-1", "ml-100k"], "factors": 16, "epochs": 20, "parameters": PARAMETERS}
+            for name in ("quick", "full")}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "factors": 8, "epochs": 2}
 
 
@@ -80,9 +78,7 @@ def _apart(frame):
 
 
 CLAIMS = [
-    Claim(
-        "als-solvers-agree", "gpumf", None,
-        "Largest difference in test error of a solver of ALS to the exact single-threaded one, 20 iterations.",
-        metric="exact", select={"column": "value", "across": "max"}, criterion=below(1e-3), table=_apart,
-    )
+    Claim("als-solvers-agree", "gpumf", None,
+          "Largest difference in test error of a solver of ALS to the exact single-threaded one, 20 iterations.",
+          metric="exact", select={"column": "value", "across": "max"}, criterion=below(1e-3), table=_apart),
 ]  # fmt: skip

@@ -21,10 +21,8 @@ _HU = {"regularization": 0.1, "alpha": 2.0, "unobserved_weight": 1.0, "regulariz
 
 PROFILES = {
     "quick": {"data": "ml-100k-synthetic", "most": 3000, "factors": [8], "implicit_factors": [], "repeats": 2},
-    "full": {
-        "data": "netflix-synthetic", "most": None, "factors": [64, 100, 128, 200, 256], "implicit_factors": [64, 128],
-        "repeats": 10,
-    },
+    "full": {"data": "netflix-synthetic", "most": None, "factors": [64, 100, 128, 200, 256],
+             "implicit_factors": [64, 128], "repeats": 10},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"]
 

@@ -31,41 +31,27 @@ FIXED = {
 """What every model of a kind has in common; `beta` in a grid is that of `schedules.Power`."""
 
 PROFILES = {
-    "quick": {
-        "data": "ml-100k", "folds": 2,
-        "grids": {
-            "RBM": {"hidden": [100], "learning_rate": [0.1], "weight_decay": [0.01], "beta": [0.01]},
-            "SGD": {"factors": [32], "regularization": [0.08, 0.1], "learning_rate": [0.02], "beta": [0.02]},
-            "ALS": {"factors": [16], "regularization": [0.1, 0.12]},
-        },
-        "epochs": {"RBM": 20, "SGD": 30, "ALS": 8},
-        "kernels": {"RBM": "sequential", "SGD": "sequential", "ALS": "sequential"}, "seeds": 1,
-    },
-    "full": {
-        "data": "ml-100k", "folds": 5,
-        "grids": {
-            "RBM": {
-                "hidden": [250, 500], "learning_rate": [0.05, 0.1], "weight_decay": [0.007, 0.01, 0.015],
-                "beta": [0.02],
-            },
-            "SGD": {
-                "factors": [256], "regularization": [0.05, 0.06, 0.07], "learning_rate": [0.02], "beta": [0.01],
-                "init_std": [0.003, 0.01],
-            },
-            "ALS": {"factors": [16, 32], "regularization": [0.1, 0.12, 0.14]},
-        },
-        "epochs": {"RBM": 150, "SGD": 150, "ALS": 25}, "kernels": {"RBM": None, "SGD": None, "ALS": None}, "seeds": 5,
-    },
+    "quick": {"data": "ml-100k", "folds": 2,
+              "grids": {"RBM": {"hidden": [100], "learning_rate": [0.1], "weight_decay": [0.01], "beta": [0.01]},
+                        "SGD": {"factors": [32], "regularization": [0.08, 0.1], "learning_rate": [0.02],
+                                "beta": [0.02]}, "ALS": {"factors": [16], "regularization": [0.1, 0.12]}},
+              "epochs": {"RBM": 20, "SGD": 30, "ALS": 8},
+              "kernels": {"RBM": "sequential", "SGD": "sequential", "ALS": "sequential"}, "seeds": 1},
+    "full": {"data": "ml-100k", "folds": 5,
+             "grids": {"RBM": {"hidden": [250, 500], "learning_rate": [0.05, 0.1],
+                               "weight_decay": [0.007, 0.01, 0.015], "beta": [0.02]},
+                       "SGD": {"factors": [256], "regularization": [0.05, 0.06, 0.07], "learning_rate": [0.02],
+                               "beta": [0.01], "init_std": [0.003, 0.01]},
+                       "ALS": {"factors": [16, 32], "regularization": [0.1, 0.12, 0.14]}},
+             "epochs": {"RBM": 150, "SGD": 150, "ALS": 25}, "kernels": {"RBM": None, "SGD": None, "ALS": None},
+             "seeds": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": "ml-100k-synthetic",
-    "grids": {
-        "RBM": {"hidden": [8], "learning_rate": [0.05], "beta": [0.01]},
-        "SGD": {"factors": [4], "regularization": [0.1]},
-        "ALS": {"factors": [4], "regularization": [0.1, 0.12]},
-    },
-    "epochs": {"RBM": 3, "SGD": 3, "ALS": 2},
-}
+    "grids": {"RBM": {"hidden": [8], "learning_rate": [0.05], "beta": [0.01]},
+              "SGD": {"factors": [4], "regularization": [0.1]},
+              "ALS": {"factors": [4], "regularization": [0.1, 0.12]}}, "epochs": {"RBM": 3, "SGD": 3, "ALS": 2},
+}  # fmt: skip
 
 
 def run(data, folds, grids, epochs, kernels, seeds):

@@ -138,24 +138,16 @@ class _PlainSGD:
 
 
 def _claim(name, statement, model, over, under, **options):
-    return Claim(
-        name, "gpumf", None, f"{statement}, single-threaded CPU, 16 factors, Douban (synthetic).",
-        metric="ratio",
-        select={
-            "column": "seconds", "where": {"model": model, "variant": PLAIN},
-            "over": {"solver": over}, "under": {"solver": under},
-        },
-        evidence="synthetic", **options,
-    )  # fmt: skip
+    return Claim(name, "gpumf", None, f"{statement}, single-threaded CPU, 16 factors, Douban (synthetic).",
+                 metric="ratio",
+                 select={"column": "seconds", "where": {"model": model, "variant": PLAIN}, "over": {"solver": over},
+                         "under": {"solver": under}}, evidence="synthetic", **options)  # fmt: skip
 
 
 _OVER = "Time of an epoch of {} over that of a plain C loop"
 CLAIMS = [
     _claim("als-cpu-baseline", _OVER.format("ALS"), "ALS", "sequential", "plain C"),
     _claim("sgd-cpu-baseline", _OVER.format("SGD in shuffled blocks"), "SGD", "ordered", "plain C"),
-    _claim(
-        "sgd-cpu-once-each",
-        "Time of an epoch of SGD that samples with replacement over one in shuffled blocks",
-        "SGD", "sequential", "ordered", criterion=above(5.0),
-    ),
+    _claim("sgd-cpu-once-each", "Time of an epoch of SGD that samples with replacement over one in shuffled blocks",
+           "SGD", "sequential", "ordered", criterion=above(5.0)),
 ]  # fmt: skip

@@ -26,11 +26,8 @@ GRID = {"ALS": STRENGTHS + _WIDTHS + _LEARNED, "SGD": STRENGTHS + _WIDTHS + _LEA
 MODELS = {"ALS": ALS, "SGD": SGD, "RBM": RBM}
 
 PROFILES = {
-    "full": {
-        "data": ["ml-100k", "ml-latest-small", "jester-1", "douban-monti", "ml-1m"], "grid": GRID, "epochs": 20,
-        "repeats": 3,
-    },
-    "quick": {"data": ["ml-100k"], "grid": {"ALS": STRENGTHS}, "epochs": 10, "repeats": 2},
+    "full": {"data": ["ml-100k", "ml-latest-small", "jester-1", "douban-monti", "ml-1m"], "grid": GRID, "epochs": 20,
+             "repeats": 3}, "quick": {"data": ["ml-100k"], "grid": {"ALS": STRENGTHS}, "epochs": 10, "repeats": 2},
     "smoke": {"data": ["ml-100k-synthetic"], "grid": {"ALS": STRENGTHS[:2]}, "epochs": 2, "repeats": 2},
 }  # fmt: skip
 

@@ -32,23 +32,14 @@ PARAMETERS = {
 _RECOMMENDED = 10
 
 PROFILES = {
-    "quick": {
-        "data": "ml-100k-synthetic",
-        "fits": [
-            ["ALS", "parallel", 16, 5], ["ImplicitALS", "parallel_cg", 16, 5], [PEER, "cpu", 16, 5],
-            ["SGD", "sequential", 16, 5],
-        ],
-        "prepare": ["host"], "repeats": 2,
-    },
-    "full": {
-        "data": "netflix-synthetic",
-        "fits": [
-            ["ALS", "tensor_core", 100, 10], ["ALS", "tensor_core", 256, 10], ["ImplicitALS", "tensor_core", 64, 10],
-            [PEER, "gpu", 64, 10], ["ImplicitALS", "tensor_core", 128, 10], ["SGD", "fast", 128, 20],
-            ["SGD", "cumf_sgd", 128, 20],
-        ],
-        "prepare": ["device", "host"], "repeats": 5,
-    },
+    "quick": {"data": "ml-100k-synthetic",
+              "fits": [["ALS", "parallel", 16, 5], ["ImplicitALS", "parallel_cg", 16, 5], [PEER, "cpu", 16, 5],
+                       ["SGD", "sequential", 16, 5]], "prepare": ["host"], "repeats": 2},
+    "full": {"data": "netflix-synthetic",
+             "fits": [["ALS", "tensor_core", 100, 10], ["ALS", "tensor_core", 256, 10],
+                      ["ImplicitALS", "tensor_core", 64, 10], [PEER, "gpu", 64, 10],
+                      ["ImplicitALS", "tensor_core", 128, 10], ["SGD", "fast", 128, 20],
+                      ["SGD", "cumf_sgd", 128, 20]], "prepare": ["device", "host"], "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"fits": [["ALS", "parallel", 4, 1]], "repeats": 1}
 

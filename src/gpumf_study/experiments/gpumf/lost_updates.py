@@ -46,15 +46,11 @@ STEP, MARKED = 2.0**-16, 128
 _DRIFT = 0.001  # of a row, by what it adds to the errors
 
 PROFILES = {
-    "quick": {
-        "data": [], "random": [[64, 4, 200], [40, 30, 300]],
-        "schemes": ["sequential", "hogwild", "cumf_sgd", "fast", "fast, locked"], "factors": [16], "epochs": 2,
-        "device": "emulator",
-    },
-    "full": {
-        "data": ["jester-1", "ml-1m-synthetic", "douban-synthetic"], "random": [], "schemes": None,
-        "factors": [16, 128], "epochs": 4, "device": "cuda",
-    },
+    "quick": {"data": [], "random": [[64, 4, 200], [40, 30, 300]],
+              "schemes": ["sequential", "hogwild", "cumf_sgd", "fast", "fast, locked"], "factors": [16], "epochs": 2,
+              "device": "emulator"},
+    "full": {"data": ["jester-1", "ml-1m-synthetic", "douban-synthetic"], "random": [], "schemes": None,
+             "factors": [16, 128], "epochs": 4, "device": "cuda"},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "random": [[12, 9, 60]],

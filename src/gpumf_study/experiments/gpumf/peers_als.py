@@ -32,14 +32,10 @@ PROGRAMS += [("ImplicitALS", "tensor_core", "cuda")]
 """Model, solver, device."""
 
 PROFILES = {
-    "quick": {
-        "data": "ml-100k-synthetic", "factors": [16], "iterations": {"cpu": [1, 3], "cuda": [1, 3]}, "repeats": 2,
-        "steps": STEPS,
-    },
-    "full": {
-        "data": "netflix-synthetic", "factors": [64, 128], "iterations": {"cpu": [1, 2], "cuda": [5, 10]},
-        "repeats": 5, "steps": STEPS,
-    },
+    "quick": {"data": "ml-100k-synthetic", "factors": [16], "iterations": {"cpu": [1, 3], "cuda": [1, 3]},
+              "repeats": 2, "steps": STEPS},
+    "full": {"data": "netflix-synthetic", "factors": [64, 128], "iterations": {"cpu": [1, 2], "cuda": [5, 10]},
+             "repeats": 5, "steps": STEPS},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": [8], "repeats": 1}
 
@@ -180,21 +176,16 @@ def _claim(name, factors, statement, metric, device, over, under, criterion):
 
 
 CLAIMS = [
-    _claim(
-        name, factors, f"Speed-up of an iteration of ImplicitALS over implicit, {where}", "ratio", device,
-        {"model": PEER}, {"solver": solver, "model": "ImplicitALS"}, above(1.0),
-    )
+    _claim(name, factors, f"Speed-up of an iteration of ImplicitALS over implicit, {where}", "ratio", device,
+           {"model": PEER}, {"solver": solver, "model": "ImplicitALS"}, above(1.0))
     for factors in (64, 128)
     for name, device, solver, where in (
-        ("cores", "cpu", "parallel_cg", "same CPU"),
-        ("gpu", "cuda", "tensor_core", "same GPU"),
+        ("cores", "cpu", "parallel_cg", "same CPU"), ("gpu", "cuda", "tensor_core", "same GPU"),
         ("gpu-fp32", "cuda", "cumf_cg", "same GPU, both in FP32"),
     )
 ]  # fmt: skip
 CLAIMS += [
-    _claim(
-        "loss", factors, "Loss of ImplicitALS on tensor cores above that of implicit, after equal iterations",
-        "percent_more", "cuda", {"solver": "tensor_core"}, {"model": PEER}, below(1.0),
-    )
+    _claim("loss", factors, "Loss of ImplicitALS on tensor cores above that of implicit, after equal iterations",
+           "percent_more", "cuda", {"solver": "tensor_core"}, {"model": PEER}, below(1.0))
     for factors in (64, 128)
 ]  # fmt: skip

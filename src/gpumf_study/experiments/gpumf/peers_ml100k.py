@@ -32,23 +32,14 @@ _OF_ALL |= {"learning_rate": [0.005], "epochs": [60, 80, 100]}
 _OF_ALL_IMPLICIT = {"factors": [32], "regularization": [0.04, 0.06, 0.08], "init_std": [0.01, 0.03]}
 _OF_ALL_IMPLICIT |= {"learning_rate": [0.004, 0.006, 0.01], "epochs": [50]}
 PROFILES = {
-    "quick": {
-        "data": "ml-100k", "folds": 1,
-        "grids": {
-            OURS: {"factors": [16], "regularization": [0.06, 0.1], "learning_rate": [0.01], "epochs": [20]},
-            SVD: {"factors": [16], "regularization": [0.06, 0.1], "learning_rate": [0.01], "epochs": [20]},
-            DEFAULTS: {}, BIASES: {},
-        },
-        "seeds": 1, "repeats": 1,
-    },
-    "full": {
-        "data": "ml-100k", "folds": 5,
-        "grids": {
-            OURS: _OF_ALL, SVD: _OF_ALL, SVD_PLUS_PLUS: _OF_ALL_IMPLICIT, OURS_SMALL: _OF_ALL_IMPLICIT, DEFAULTS: {},
-            BIASES: {},
-        },
-        "seeds": 5, "repeats": 5,
-    },
+    "quick": {"data": "ml-100k", "folds": 1,
+              "grids": {OURS: {"factors": [16], "regularization": [0.06, 0.1], "learning_rate": [0.01],
+                               "epochs": [20]},
+                        SVD: {"factors": [16], "regularization": [0.06, 0.1], "learning_rate": [0.01],
+                              "epochs": [20]}, DEFAULTS: {}, BIASES: {}}, "seeds": 1, "repeats": 1},
+    "full": {"data": "ml-100k", "folds": 5,
+             "grids": {OURS: _OF_ALL, SVD: _OF_ALL, SVD_PLUS_PLUS: _OF_ALL_IMPLICIT, OURS_SMALL: _OF_ALL_IMPLICIT,
+                       DEFAULTS: {}, BIASES: {}}, "seeds": 5, "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic"}
 
@@ -188,13 +179,11 @@ def summary(frame):
 
 
 CLAIMS = [
-    Claim(
-        f"peers-ml100k-{measure}-{name}", "gpumf", None,
-        f"Test {measure.upper()} of {peer} less that of SGD with as large a search, MovieLens 100K, five folds.",
-        metric="difference",
-        select={"column": "value", "where": {"metric": measure}, "over": {"model": peer}, "under": {"model": ours}},
-        criterion=above(0), table=by_seed, device="cpu",
-    )
+    Claim(f"peers-ml100k-{measure}-{name}", "gpumf", None,
+          f"Test {measure.upper()} of {peer} less that of SGD with as large a search, MovieLens 100K, five folds.",
+          metric="difference",
+          select={"column": "value", "where": {"metric": measure}, "over": {"model": peer}, "under": {"model": ours}},
+          criterion=above(0), table=by_seed, device="cpu")
     for measure in ("rmse", "mae")
     for name, peer, ours in (("svd", SVD, OURS), ("svd-plus-plus", SVD_PLUS_PLUS, OURS_SMALL))
 ]  # fmt: skip

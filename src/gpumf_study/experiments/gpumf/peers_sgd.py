@@ -220,11 +220,9 @@ def reached(frame):
 
 
 def _claim(name, statement, over, under, metric, select, table):
-    return Claim(
-        f"peers-sgd-{name}", "gpumf", None, f"{statement}, Netflix (synthetic), 128 factors.", metric=metric,
-        select=select | {"over": {"model": over}, "under": {"model": under}},
-        criterion=above(1.0 if metric == "ratio" else 0.0), evidence="synthetic", table=table,
-    )  # fmt: skip
+    return Claim(f"peers-sgd-{name}", "gpumf", None, f"{statement}, Netflix (synthetic), 128 factors.", metric=metric,
+                 select=select | {"over": {"model": over}, "under": {"model": under}},
+                 criterion=above(1.0 if metric == "ratio" else 0.0), evidence="synthetic", table=table)  # fmt: skip
 
 
 def _time_claim(name, device, program):

@@ -24,25 +24,17 @@ NCF = "ncf-ml-1m"
 _NAMES = {NCF: "NCF (MovieLens 1M)", "gowalla": "Gowalla"}
 
 GRID = {
-    NCF: {
-        "factors": 192, "regularization": [0.007, 0.008, 0.009, 0.01, 0.012], "unobserved_weight": [0.2, 0.3, 0.5],
-        "epochs": [8, 10, 12], "draws": 2,
-    },
-    "gowalla": {
-        "factors": 128, "regularization": [0.003, 0.004], "unobserved_weight": [0.01, 0.02], "epochs": [4, 6],
-    },
+    NCF: {"factors": 192, "regularization": [0.007, 0.008, 0.009, 0.01, 0.012], "unobserved_weight": [0.2, 0.3, 0.5],
+          "epochs": [8, 10, 12], "draws": 2},
+    "gowalla": {"factors": 128, "regularization": [0.003, 0.004], "unobserved_weight": [0.01, 0.02],
+                "epochs": [4, 6]},
 }  # fmt: skip
 PROFILES = {
     "full": {"data": [NCF, "gowalla"], "factors": {NCF: [64, 192], "gowalla": [1024]}, "grid": GRID, "repeats": 3},
-    "smoke": {
-        "data": ["ml-100k-synthetic"], "factors": {"ml-100k-synthetic": [4]},
-        "grid": {
-            "ml-100k-synthetic": {
-                "factors": 4, "regularization": [0.01, 0.1], "unobserved_weight": [0.1], "epochs": [1, 2],
-            },
-        },
-        "repeats": 2,
-    },
+    "smoke": {"data": ["ml-100k-synthetic"], "factors": {"ml-100k-synthetic": [4]},
+              "grid": {"ml-100k-synthetic": {
+                           "factors": 4, "regularization": [0.01, 0.1], "unobserved_weight": [0.1], "epochs": [1, 2],
+                       }}, "repeats": 2},
 }  # fmt: skip
 PROFILES["quick"] = PROFILES["full"] | {"data": [NCF], "repeats": 1}
 

@@ -9,15 +9,11 @@ from gpumf_study.experiments.gpumf import quality_benchmarks
 
 _GRID = {"regularization": [0.002, 0.003, 0.004], "unobserved_weight": [0.01, 0.02]}
 PROFILES = {
-    "full": {
-        "data": "gowalla", "factors": [256, 1024, 2048, 4096],
-        "grid": {"factors": 1024, **_GRID, "epochs": [4, 6, 8]}, "repeats": 3,
-    },
-    "smoke": {
-        "data": "ml-100k-synthetic", "factors": [4, 8],
-        "grid": {"factors": 4, "regularization": [0.01, 0.1], "unobserved_weight": [0.1], "epochs": [1, 2]},
-        "repeats": 2,
-    },
+    "full": {"data": "gowalla", "factors": [256, 1024, 2048, 4096],
+             "grid": {"factors": 1024, **_GRID, "epochs": [4, 6, 8]}, "repeats": 3},
+    "smoke": {"data": "ml-100k-synthetic", "factors": [4, 8],
+              "grid": {"factors": 4, "regularization": [0.01, 0.1], "unobserved_weight": [0.1], "epochs": [1, 2]},
+              "repeats": 2},
 }  # fmt: skip
 PROFILES["quick"] = PROFILES["full"] | {"factors": [64, 128], "repeats": 1}
 PROFILES["quick"]["grid"] = PROFILES["full"]["grid"] | {"factors": 64, "epochs": [4, 6]}

@@ -32,18 +32,12 @@ GRIDS = {
     SVD: {"factors": [100], "regularization": [0.04, 0.06]},
 }
 PROFILES = {
-    "full": {
-        "data": "ml-1m", "grids": GRIDS,
-        "epochs": {"ALS": [10, 15, 20], "SGD": [35, 40, 45, 50], "BayesianMF": [100], SVD: [30]}, "repeats": 5,
-    },
-    "smoke": {
-        "data": "ml-100k-synthetic",
-        "grids": {
-            "ALS": {"factors": [4], "regularization": [0.1]}, "SGD": {"factors": [4], "regularization": [0.1]},
-            "BayesianMF": {"factors": [4]},
-        },
-        "epochs": {"ALS": [1, 2], "SGD": [1, 2], "BayesianMF": [3]}, "repeats": 2,
-    },
+    "full": {"data": "ml-1m", "grids": GRIDS,
+             "epochs": {"ALS": [10, 15, 20], "SGD": [35, 40, 45, 50], "BayesianMF": [100], SVD: [30]}, "repeats": 5},
+    "smoke": {"data": "ml-100k-synthetic",
+              "grids": {"ALS": {"factors": [4], "regularization": [0.1]},
+                        "SGD": {"factors": [4], "regularization": [0.1]}, "BayesianMF": {"factors": [4]}},
+              "epochs": {"ALS": [1, 2], "SGD": [1, 2], "BayesianMF": [3]}, "repeats": 2},
 }  # fmt: skip
 PROFILES["quick"] = PROFILES["full"] | {"data": "ml-100k", "repeats": 2}
 

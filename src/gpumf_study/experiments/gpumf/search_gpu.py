@@ -18,13 +18,10 @@ from gpumf_study.experiments.gpumf.search_seconds import LOOP
 
 # Of the search of each data set: strategy, settings, folds (1: the official split), factors.
 PROFILES = {
-    "quick": {
-        "data": ["ml-100k-synthetic"], "searches": [["grid", 4, 2, 8]], "in_loop": 2, "epochs": 3, "repeats": 2,
-    },
-    "full": {
-        "data": ["ml-1m", "netflix-synthetic"], "searches": [["grid", 1000, 5, 32], ["halving", 100, 1, 100]],
-        "in_loop": 10, "epochs": 10, "repeats": 5,
-    },
+    "quick": {"data": ["ml-100k-synthetic"], "searches": [["grid", 4, 2, 8]], "in_loop": 2, "epochs": 3,
+              "repeats": 2},
+    "full": {"data": ["ml-1m", "netflix-synthetic"], "searches": [["grid", 1000, 5, 32], ["halving", 100, 1, 100]],
+             "in_loop": 10, "epochs": 10, "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"epochs": 1, "repeats": 1}
 

@@ -16,17 +16,13 @@ from gpumf_study.claims import Claim
 from gpumf_study.experiments import load_ratings
 
 PROFILES = {
-    "quick": {
-        "data": "ml-100k", "kernel": "ordered", "factors": [16], "regularization": [0.06, 0.1],
-        "bias_regularization": [0.02], "learning_rate": [0.02], "beta": [0.05], "init_std": [0.1], "epochs": 40,
-        "seeds": 1,
-    },
-    "full": {
-        "data": "ml-100k", "kernel": "ordered", "factors": [128, 256],
-        "regularization": [0.04, 0.05, 0.06, 0.07, 0.08], "bias_regularization": [0.02, 0.05],
-        "learning_rate": [0.01, 0.02], "beta": [0.01], "init_std": [0.001, 0.003, 0.01, 0.03], "epochs": 150,
-        "seeds": 3,
-    },
+    "quick": {"data": "ml-100k", "kernel": "ordered", "factors": [16], "regularization": [0.06, 0.1],
+              "bias_regularization": [0.02], "learning_rate": [0.02], "beta": [0.05], "init_std": [0.1], "epochs": 40,
+              "seeds": 1},
+    "full": {"data": "ml-100k", "kernel": "ordered", "factors": [128, 256],
+             "regularization": [0.04, 0.05, 0.06, 0.07, 0.08], "bias_regularization": [0.02, 0.05],
+             "learning_rate": [0.01, 0.02], "beta": [0.01], "init_std": [0.001, 0.003, 0.01, 0.03], "epochs": 150,
+             "seeds": 3},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "regularization": [0.1], "epochs": 5}
 METRICS = ["rmse", "mae"]
@@ -101,10 +97,8 @@ def _row(fold, step, seed, fitted, parameters, epochs, errors):
 
 
 CLAIMS = [
-    Claim(
-        f"sgd-ml100k-{metric}", "gpumf", None,
-        f"Test {metric.upper()} of SGD with biases, mean of five folds, parameters chosen on held-out ratings.",
-        metric="median", select={"column": "value", "where": {"metric": metric}}, table=by_seed, device="cpu",
-    )
+    Claim(f"sgd-ml100k-{metric}", "gpumf", None,
+          f"Test {metric.upper()} of SGD with biases, mean of five folds, parameters chosen on held-out ratings.",
+          metric="median", select={"column": "value", "where": {"metric": metric}}, table=by_seed, device="cpu")
     for metric in METRICS
 ]  # fmt: skip

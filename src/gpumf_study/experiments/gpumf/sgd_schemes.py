@@ -33,14 +33,10 @@ RATES = {
 POWER = {"name": "Power", "beta": 0.1, "power": 1.5}
 
 PROFILES = {
-    "quick": {
-        "data": ["ml-100k"], "schemes": None, "factors": 16, "epochs": 20, "repeats": 1, "schedule": POWER,
-        "threads": {}, "shorter": {}, "rates": RATES,
-    },
-    "full": {
-        "data": ["jester-1", "ml-100k"], "schemes": None, "factors": 128, "epochs": 20, "repeats": 5,
-        "schedule": POWER, "threads": {}, "shorter": {}, "rates": RATES,
-    },
+    "quick": {"data": ["ml-100k"], "schemes": None, "factors": 16, "epochs": 20, "repeats": 1, "schedule": POWER,
+              "threads": {}, "shorter": {}, "rates": RATES},
+    "full": {"data": ["jester-1", "ml-100k"], "schemes": None, "factors": 128, "epochs": 20, "repeats": 5,
+             "schedule": POWER, "threads": {}, "shorter": {}, "rates": RATES},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "epochs": 2}
 

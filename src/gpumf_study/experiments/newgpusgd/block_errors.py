@@ -14,14 +14,10 @@ RATES = {"learning_rate": 0.005, "regularization": 0.03, "biases": False, "clip"
 OF_BITS = {32: "", 64: "-fp64"}  # the end of a claim's id, by bits of a factor
 
 PROFILES = {
-    "quick": {
-        "data": ["ml-100k-synthetic"], "part": [120, 100], "sides": [4, 16], "precisions": [32, 64], "factors": 4,
-        "epochs": 10, "repeats": 2,
-    },
-    "full": {
-        "data": ["ml-100k", "ml-10m-synthetic"], "part": None, "sides": [64, 1024], "precisions": [32, 64],
-        "factors": 16, "epochs": 100, "repeats": 5,
-    },
+    "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100], "sides": [4, 16], "precisions": [32, 64],
+              "factors": 4, "epochs": 10, "repeats": 2},
+    "full": {"data": ["ml-100k", "ml-10m-synthetic"], "part": None, "sides": [64, 1024], "precisions": [32, 64],
+             "factors": 16, "epochs": 100, "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "epochs": 3}
 
@@ -71,11 +67,9 @@ def figure(frame):
 
 
 CLAIMS = [
-    Claim(
-        f"newgpusgd-fig-9{end}", "newgpusgd", "Figure 9",
-        f"Largest distance in test RMSE of 64 from 1,024 blocks of a side over all iterations, FP{bits}.",
-        metric="median", select={"column": "gap", "where": {"x_precision": bits}}, criterion=below(0.01),
-        evidence="synthetic", table=gaps,
-    )
+    Claim(f"newgpusgd-fig-9{end}", "newgpusgd", "Figure 9",
+          f"Largest distance in test RMSE of 64 from 1,024 blocks of a side over all iterations, FP{bits}.",
+          metric="median", select={"column": "gap", "where": {"x_precision": bits}}, criterion=below(0.01),
+          evidence="synthetic", table=gaps)
     for bits, end in OF_BITS.items()
 ]  # fmt: skip

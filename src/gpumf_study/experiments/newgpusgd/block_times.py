@@ -17,22 +17,15 @@ from gpumf_study.experiments import kernels_unavailable
 from gpumf_study.experiments.newgpusgd.block_errors import OF_BITS, RATES
 
 PROFILES = {
-    "quick": {
-        "data": "ml-100k-synthetic", "part": [120, 100], "sides": [2, 8, 32], "factors_of_sides": [4, 8],
-        "factors": [4, 8, 16], "sides_of_factors": [2, 32], "precisions": [32, 64], "epochs": 2, "repeats": 1,
-    },
-    "full": {
-        "data": "ml-10m-synthetic", "part": None, "sides": [16, 32, 64, 128, 256, 512, 1024],
-        "factors_of_sides": [16, 32], "factors": [16, 32, 64, 128, 256], "sides_of_factors": [64, 1024],
-        "precisions": [32, 64], "epochs": 3, "repeats": 5,
-    },
+    "quick": {"data": "ml-100k-synthetic", "part": [120, 100], "sides": [2, 8, 32], "factors_of_sides": [4, 8],
+              "factors": [4, 8, 16], "sides_of_factors": [2, 32], "precisions": [32, 64], "epochs": 2, "repeats": 1},
+    "full": {"data": "ml-10m-synthetic", "part": None, "sides": [16, 32, 64, 128, 256, 512, 1024],
+             "factors_of_sides": [16, 32], "factors": [16, 32, 64, 128, 256], "sides_of_factors": [64, 1024],
+             "precisions": [32, 64], "epochs": 3, "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "part": [60, 50],
-    "sides": [2, 4, 16],
-    "factors": [2, 4, 8],
-    "sides_of_factors": [2, 16],
-}
+    "part": [60, 50], "sides": [2, 4, 16], "factors": [2, 4, 8], "sides_of_factors": [2, 16],
+}  # fmt: skip
 
 why_unavailable = kernels_unavailable
 

@@ -18,15 +18,11 @@ SETTINGS = [[64, 16], [1024, 16], [1024, 256]]
 _SETTING = ["data", "x_precision", "x_side", "factors"]
 
 PROFILES = {
-    "quick": {
-        "data": ["ml-100k-synthetic"], "part": [120, 100],
-        "settings": {"32": [[2, 4], [16, 4], [16, 8]], "64": [[2, 4]]}, "fewer": {}, "epochs": 2, "repeats": 1,
-    },
-    "full": {
-        "data": ["ml-100k", "ml-10m-synthetic", "netflix-synthetic"], "part": None,
-        "settings": {"32": SETTINGS, "64": SETTINGS},
-        "fewer": {"netflix-synthetic": {"32": SETTINGS, "64": [[1024, 16]]}}, "epochs": 3, "repeats": 5,
-    },
+    "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100],
+              "settings": {"32": [[2, 4], [16, 4], [16, 8]], "64": [[2, 4]]}, "fewer": {}, "epochs": 2, "repeats": 1},
+    "full": {"data": ["ml-100k", "ml-10m-synthetic", "netflix-synthetic"], "part": None,
+             "settings": {"32": SETTINGS, "64": SETTINGS},
+             "fewer": {"netflix-synthetic": {"32": SETTINGS, "64": [[1024, 16]]}}, "epochs": 3, "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "settings": {"32": [[2, 4], [8, 4]], "64": [[2, 4]]}}
 
@@ -105,33 +101,22 @@ def _speed_up(**where):
 
 
 CLAIMS = [
-    Claim(
-        "newgpusgd-fig-12-many", "newgpusgd", "Figure 12",
-        "Speed-up over GPUSGD with 1,024 blocks of a side, 16 factors, the least of all data sets and precisions.",
-        metric="ratio",
-        select=_speed_up(x_side=1024, factors=16) | {"each": ["data", "x_precision"], "across": "min"},
-        criterion=above(1.0), evidence="synthetic", table=sweep.epoch_seconds,
-    ),
-    Claim(
-        "newgpusgd-fig-12-factors", "newgpusgd", "Figure 12",
-        "Speed-up over GPUSGD with 256 factors over that with 16, the least of all data sets and precisions.",
-        metric="median", select={"column": "gain"}, criterion=above(1.0), evidence="synthetic", table=gains,
-    ),
-    *(
-        Claim(
-            f"newgpusgd-fig-12-few-{slug}", "newgpusgd", "Figure 12",
+    Claim("newgpusgd-fig-12-many", "newgpusgd", "Figure 12",
+          "Speed-up over GPUSGD with 1,024 blocks of a side, 16 factors, the least of all data sets and precisions.",
+          metric="ratio",
+          select=_speed_up(x_side=1024, factors=16) | {"each": ["data", "x_precision"], "across": "min"},
+          criterion=above(1.0), evidence="synthetic", table=sweep.epoch_seconds),
+    Claim("newgpusgd-fig-12-factors", "newgpusgd", "Figure 12",
+          "Speed-up over GPUSGD with 256 factors over that with 16, the least of all data sets and precisions.",
+          metric="median", select={"column": "gain"}, criterion=above(1.0), evidence="synthetic", table=gains),
+    *(Claim(f"newgpusgd-fig-12-few-{slug}", "newgpusgd", "Figure 12",
             f"Speed-up over GPUSGD with 64 blocks of a side, 16 factors, FP32, {style.data_name(data)}.",
             metric="ratio", select=_speed_up(data=data, x_side=64, factors=16, x_precision=32), criterion=criterion,
-            evidence="real" if data == "ml-100k" else "synthetic", table=sweep.epoch_seconds,
-        )
-        for slug, data, criterion in (
-            ("netflix", "netflix-synthetic", below(1.0)),
-            ("ml-100k", "ml-100k", above(1.0)),
-            ("ml-10m-synthetic", "ml-10m-synthetic", above(1.0)),
-        )
-    ),
-    Claim(
-        "newgpusgd-fig-12-bdmovie", "newgpusgd", "Figure 12", "Speed-up over GPUSGD on BDMovie.",
-        missing="the ratings of BDMovie or their shape, which are not published",
-    ),
+            evidence="real" if data == "ml-100k" else "synthetic", table=sweep.epoch_seconds)
+      for slug, data, criterion in (
+          ("netflix", "netflix-synthetic", below(1.0)), ("ml-100k", "ml-100k", above(1.0)),
+          ("ml-10m-synthetic", "ml-10m-synthetic", above(1.0)),
+      )),
+    Claim("newgpusgd-fig-12-bdmovie", "newgpusgd", "Figure 12", "Speed-up over GPUSGD on BDMovie.",
+          missing="the ratings of BDMovie or their shape, which are not published"),
 ]  # fmt: skip

@@ -31,14 +31,10 @@ PUBLISHED = {
 }
 
 PROFILES = {
-    "quick": {
-        "data": ["jester-1"], "part": [500, 100], "epochs": {"ALS": 8, "SGD": 10, "RBM": 4},
-        "rates": {"SGD": [0.004, 0.016], "RBM": [0.2]}, "repeats": 1,
-    },
-    "full": {
-        "data": ["jester-1", "jester-synthetic"], "part": None, "epochs": {"ALS": 20, "SGD": 800, "RBM": 80},
-        "rates": {"SGD": [0.001, 0.002, 0.004, 0.008, 0.016, 0.03], "RBM": [0.05, 0.1, 0.2, 0.4]}, "repeats": 5,
-    },
+    "quick": {"data": ["jester-1"], "part": [500, 100], "epochs": {"ALS": 8, "SGD": 10, "RBM": 4},
+              "rates": {"SGD": [0.004, 0.016], "RBM": [0.2]}, "repeats": 1},
+    "full": {"data": ["jester-1", "jester-synthetic"], "part": None, "epochs": {"ALS": 20, "SGD": 800, "RBM": 80},
+             "rates": {"SGD": [0.001, 0.002, 0.004, 0.008, 0.016, 0.03], "RBM": [0.05, 0.1, 0.2, 0.4]}, "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": ["ml-100k-synthetic"], "part": [60, 50], "epochs": {"ALS": 2, "SGD": 2, "RBM": 2},
@@ -148,19 +144,14 @@ def figure(frame):
 
 
 CLAIMS = [
-    Claim(
-        f"thesis-fig-6.13-{model.lower()}{suffix}", "thesis", "Figure 6.13",
-        f"Reduction of the test MAE a second of {model} over the RBM, {words}; the least of the data sets.",
-        metric="ratio",
-        select={
-            "column": "x_reduction", "where": {"x_setting": setting}, "each": ["data"], "across": "min",
-            "over": {"model": model}, "under": {"model": "RBM"},
-        },
-        criterion=above(1), evidence="synthetic", table=gains,
-    )
+    Claim(f"thesis-fig-6.13-{model.lower()}{suffix}", "thesis", "Figure 6.13",
+          f"Reduction of the test MAE a second of {model} over the RBM, {words}; the least of the data sets.",
+          metric="ratio",
+          select={"column": "x_reduction", "where": {"x_setting": setting}, "each": ["data"], "across": "min",
+                  "over": {"model": model}, "under": {"model": "RBM"}}, criterion=above(1), evidence="synthetic",
+          table=gains)
     for suffix, setting, words in (
         ("", "published", "published versions and parameters"),
         ("-fastest", "tuned", "fastest versions, learning rates tuned for this"),
-    )
-    for model in ("ALS", "SGD")
+    ) for model in ("ALS", "SGD")
 ]  # fmt: skip

@@ -39,25 +39,16 @@ PAIRS = {
 _ON_CPU = {"fastest": {"ALS": ("parallel", {}), "SGD": ("parallel", {})}}
 
 PROFILES = {
-    "quick": {
-        "data": {"ml-100k-synthetic": [1, 0.1]}, "factors": [8, 32], "regularization": [0.05, 0.15],
-        "learning_rate": [0.02], "epochs": {"ALS": 4, "SGD": 12}, "repeats": 1,
-    },
-    "full": {
-        "data": {
-            "jester-1": [1, 0.3, 0.1, 0.03], "ml-100k": [1, 0.3, 0.1], "ml-1m-synthetic": [1, 0.3, 0.1, 0.03],
-            "douban-synthetic": [1, 0.1],
-        },
-        "factors": [8, 16, 32, 64, 128], "regularization": [0.02, 0.05, 0.12, 0.25, 0.5, 1.0],
-        "learning_rate": [0.01, 0.04], "epochs": {"ALS": 20, "SGD": 100}, "repeats": 3,
-    },
+    "quick": {"data": {"ml-100k-synthetic": [1, 0.1]}, "factors": [8, 32], "regularization": [0.05, 0.15],
+              "learning_rate": [0.02], "epochs": {"ALS": 4, "SGD": 12}, "repeats": 1},
+    "full": {"data": {"jester-1": [1, 0.3, 0.1, 0.03], "ml-100k": [1, 0.3, 0.1],
+                      "ml-1m-synthetic": [1, 0.3, 0.1, 0.03], "douban-synthetic": [1, 0.1]},
+             "factors": [8, 16, 32, 64, 128], "regularization": [0.02, 0.05, 0.12, 0.25, 0.5, 1.0],
+             "learning_rate": [0.01, 0.04], "epochs": {"ALS": 20, "SGD": 100}, "repeats": 3},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
-    "data": {"ml-100k-synthetic": [0.1]},
-    "factors": [8],
-    "regularization": [0.1],
-    "epochs": {"ALS": 2, "SGD": 2},
-}
+    "data": {"ml-100k-synthetic": [0.1]}, "factors": [8], "regularization": [0.1], "epochs": {"ALS": 2, "SGD": 2},
+}  # fmt: skip
 
 
 def run(data, factors, regularization, learning_rate, epochs, repeats):

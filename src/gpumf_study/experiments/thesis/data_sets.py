@@ -10,21 +10,11 @@ _REAL = ["ml-100k", "ml-latest-small", "jester-1", "douban-monti"]
 
 PROFILES = {
     "quick": {"data": [*_REAL, "ml-100k-synthetic", "ml-1m-synthetic", "jester-synthetic", "douban-synthetic"]},
-    "full": {
-        "data": [
-            *_REAL,
-            *(
-                "ml-100k-synthetic",
-                "ml-1m-synthetic",
-                "ml-10m-synthetic",
-                "ml-20m-synthetic",
-                "jester-synthetic",
-                "douban-synthetic",
-            ),
-            "netflix-synthetic",
-        ]
-    },
-}
+    "full": {"data": [*_REAL,
+                      *("ml-100k-synthetic", "ml-1m-synthetic", "ml-10m-synthetic", "ml-20m-synthetic",
+                        "jester-synthetic", "douban-synthetic"),
+                      "netflix-synthetic"]},
+}  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"]}
 
 
@@ -50,11 +40,9 @@ def table(frame):
 
 
 COUNTS = [
-    "users",
-    "items",
-    "ratings",
+    "users", "items", "ratings",
     *(f"{side}_{count}" for side in ("user", "item") for count in ("min", "mean", "max")),
-]
+]  # fmt: skip
 
 
 def summary(frame):
@@ -70,10 +58,8 @@ def deviations(frame):
 
 
 CLAIMS = [
-    Claim(
-        f"thesis-{figure_or_table.lower().replace(' ', '-')}", "thesis", figure_or_table,
-        f"Ratings per user and item of {data.title()} (synthetic): the largest share by which a count is off.",
-        metric="median", select={"column": "x_off", "where": {"data": data}}, evidence="built in", table=deviations,
-    )
+    Claim(f"thesis-{figure_or_table.lower().replace(' ', '-')}", "thesis", figure_or_table,
+          f"Ratings per user and item of {data.title()} (synthetic): the largest share by which a count is off.",
+          metric="median", select={"column": "x_off", "where": {"data": data}}, evidence="built in", table=deviations)
     for figure_or_table, data in (("Table 6.1", "douban"), ("Table 6.2", "jester"))
 ]  # fmt: skip

@@ -148,15 +148,9 @@ def figure(frame):
 
 
 CLAIMS = [
-    Claim(
-        f"thesis-document-clustering-{method.lower()}-{against}-{data}", "thesis", "Section 7.1",
-        f"Mutual information of labels with clusters by {method} over that by {baseline}, {data}.", metric="ratio",
-        select={
-            "column": "value", "where": {"data": data}, "over": {"variant": method}, "under": {"variant": baseline},
-        },
-        criterion=above(1), device="cpu",
-    )
-    for data in SETS
-    for against, baseline in (("words", _WORDS), ("svd", _SVD))
-    for method in MODELS
+    Claim(f"thesis-document-clustering-{method.lower()}-{against}-{data}", "thesis", "Section 7.1",
+          f"Mutual information of labels with clusters by {method} over that by {baseline}, {data}.", metric="ratio",
+          select={"column": "value", "where": {"data": data}, "over": {"variant": method},
+                  "under": {"variant": baseline}}, criterion=above(1), device="cpu")
+    for data in SETS for against, baseline in (("words", _WORDS), ("svd", _SVD)) for method in MODELS
 ]  # fmt: skip

@@ -160,9 +160,7 @@ _FIGURES = [
     ("3.11-kernel", "Time of strided over coalesced access, kernel.", _lot(variant="strided"), _lot(), above(1)),
 ]  # fmt: skip
 CLAIMS = [
-    Claim(
-        f"thesis-fig-{name}", "thesis", f"Figure {name.split('-')[0]}", statement, metric="ratio",
-        select={"column": "seconds", "over": over, "under": under}, criterion=criterion, table=largest,
-    )
+    Claim(f"thesis-fig-{name}", "thesis", f"Figure {name.split('-')[0]}", statement, metric="ratio",
+          select={"column": "seconds", "over": over, "under": under}, criterion=criterion, table=largest)
     for name, statement, over, under, criterion in _FIGURES
 ]  # fmt: skip

@@ -15,13 +15,10 @@ THRESHOLDS = {"ml": 0.76}
 SGD_SOLVERS = "sequential", "parallel", "ordered", "ordered_parallel", "hogwild"
 
 PROFILES = {
-    "quick": {
-        "data": ["ml-100k", "jester-1"], "als_epochs": 10, "sgd_epochs": 15, "repeats": 1, "parameters": PARAMETERS,
-    },
-    "full": {
-        "data": ["ml-100k", "jester-1", "douban-synthetic"], "als_epochs": 20, "sgd_epochs": 30, "repeats": 5,
-        "parameters": PARAMETERS,
-    },
+    "quick": {"data": ["ml-100k", "jester-1"], "als_epochs": 10, "sgd_epochs": 15, "repeats": 1,
+              "parameters": PARAMETERS},
+    "full": {"data": ["ml-100k", "jester-1", "douban-synthetic"], "als_epochs": 20, "sgd_epochs": 30, "repeats": 5,
+             "parameters": PARAMETERS},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": ["ml-100k-synthetic"], "als_epochs": 3, "sgd_epochs": 2, "repeats": 2,

@@ -45,16 +45,12 @@ _TEST, _HELD_OUT = 0.2, 0.1  # of the ratings, or of the users or items with mor
 _AGES = [0, 18, 25, 35, 45, 50, 56, 200]  # the groups of MovieLens 1M, in years
 
 PROFILES = {
-    "quick": {
-        "data": ["douban-monti"], "regularizations": [4.0, 8.0, 16.0, 32.0],
-        "with_features": {"regularization": [8.0, 32.0], "weight": [0.3, 1.0]}, "factors": 8, "epochs": 10,
-        "seeds": 2, "device": "cpu",
-    },
-    "full": {
-        "data": list(SPLITS), "regularizations": [2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0],
-        "with_features": {"regularization": [4.0, 8.0, 16.0, 32.0], "weight": [0.3, 1.0]}, "factors": 8, "epochs": 10,
-        "seeds": 5, "device": "cpu",
-    },
+    "quick": {"data": ["douban-monti"], "regularizations": [4.0, 8.0, 16.0, 32.0],
+              "with_features": {"regularization": [8.0, 32.0], "weight": [0.3, 1.0]}, "factors": 8, "epochs": 10,
+              "seeds": 2, "device": "cpu"},
+    "full": {"data": list(SPLITS), "regularizations": [2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0],
+             "with_features": {"regularization": [4.0, 8.0, 16.0, 32.0], "weight": [0.3, 1.0]}, "factors": 8,
+             "epochs": 10, "seeds": 5, "device": "cpu"},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": 2, "epochs": 2}
 
@@ -317,17 +313,11 @@ def _claim(suffix, statement, where, table):
 
 CLAIMS = [_claim("", "the least of the data sets, random splits", {}, min_gain)]
 CLAIMS += [
-    _claim(
-        f"-{split.replace(' ', '-')}-{data}",
-        f"{data}, {_OF[data]}, {what}",
-        {"data": data, "split": split},
-        each_gain,
-    )
+    _claim(f"-{split.replace(' ', '-')}-{data}", f"{data}, {_OF[data]}, {what}", {"data": data, "split": split},
+           each_gain)
     for data, splits in SPLITS.items()
     for split, what in (
-        (RANDOM, "random splits"),
-        (USERS, f"users with {FEW} training ratings"),
+        (RANDOM, "random splits"), (USERS, f"users with {FEW} training ratings"),
         (ITEMS, f"items with {FEW} training ratings"),
-    )
-    if split in splits
-]
+    ) if split in splits
+]  # fmt: skip

@@ -44,22 +44,18 @@ FIGURES = {
 FIRST_REGULARIZATION = 0.1  # with which Hogwild's search sets out on sets that the thesis does not use
 
 PROFILES = {
-    "quick": {
-        "data": ["ml-100k-synthetic"], "sgd_regularization": [0.03, 0.1, 0.2], "learning_rate": [0.005, 0.015, 0.04],
-        "als_regularization": [0.05, 0.1, 0.15, 0.25], "updates": 5e5, "als_epochs": 10,
-        "rbm": {"data": "jester-1", "users": 250, "learning_rate": [0.02, 0.2], "epochs": 2}, "repeats": 1,
-    },
-    "full": {
-        "data": ["douban-synthetic", "jester-synthetic", "jester-1"],
-        "sgd_regularization": [0.005, 0.01, 0.021, 0.03, 0.045, 0.06, 0.08],
-        "learning_rate": [0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.026],
-        "als_regularization": [0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.09, 0.12], "updates": 7.6e8, "als_epochs": 50,
-        "rbm": {
-            "data": "jester-1", "users": 5000, "learning_rate": [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0],
-            "epochs": 10,
-        },
-        "repeats": 5,
-    },
+    "quick": {"data": ["ml-100k-synthetic"], "sgd_regularization": [0.03, 0.1, 0.2],
+              "learning_rate": [0.005, 0.015, 0.04], "als_regularization": [0.05, 0.1, 0.15, 0.25], "updates": 5e5,
+              "als_epochs": 10, "rbm": {"data": "jester-1", "users": 250, "learning_rate": [0.02, 0.2], "epochs": 2},
+              "repeats": 1},
+    "full": {"data": ["douban-synthetic", "jester-synthetic", "jester-1"],
+             "sgd_regularization": [0.005, 0.01, 0.021, 0.03, 0.045, 0.06, 0.08],
+             "learning_rate": [0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.026],
+             "als_regularization": [0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.09, 0.12], "updates": 7.6e8,
+             "als_epochs": 50,
+             "rbm": {"data": "jester-1", "users": 5000,
+                     "learning_rate": [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0], "epochs": 10},
+             "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": ["ml-100k-synthetic"], "sgd_regularization": [0.1], "learning_rate": [0.01], "als_regularization": [0.1],

@@ -29,10 +29,8 @@ NEAREST, LINEAR = "nearest known pixel", "linear interpolation"
 
 _TRIED = {
     "quick": {"pictures": [_ALONE], "factors": [8, 12], "regularizations": [3.0, 5.0], "repeats": 1},
-    "full": {
-        "pictures": [_ALONE, *_OTHERS], "factors": [4, 8, 12, 16], "regularizations": [2.0, 3.0, 5.0, 8.0],
-        "repeats": 5,
-    },
+    "full": {"pictures": [_ALONE, *_OTHERS], "factors": [4, 8, 12, 16], "regularizations": [2.0, 3.0, 5.0, 8.0],
+             "repeats": 5},
 }  # fmt: skip
 PROFILES = {name: {"side": 128, "known": 0.2, "epochs": 30, **tried} for name, tried in _TRIED.items()}
 PROFILES["smoke"] = PROFILES["quick"] | {"side": 64, "factors": [4], "regularizations": [3.0, 5.0], "epochs": 5}
@@ -171,15 +169,10 @@ def pictures(pixels):
 
 
 CLAIMS = [
-    Claim(
-        f"thesis-other-uses{suffix}", "thesis", "Section 7.1",
-        f"Peak signal-to-noise ratio of pictures completed by ALS above that of {filling}, dB; the least gain.",
-        metric="difference",
-        select={
-            "column": "value", "each": ["data"], "across": "min", "over": {"variant": FACTORIZED},
-            "under": {"variant": filling},
-        },
-        criterion=above(0), device="cpu",
-    )
+    Claim(f"thesis-other-uses{suffix}", "thesis", "Section 7.1",
+          f"Peak signal-to-noise ratio of pictures completed by ALS above that of {filling}, dB; the least gain.",
+          metric="difference",
+          select={"column": "value", "each": ["data"], "across": "min", "over": {"variant": FACTORIZED},
+                  "under": {"variant": filling}}, criterion=above(0), device="cpu")
     for suffix, filling in (("", MEANS), ("-nearest", NEAREST), ("-linear", LINEAR))
 ]  # fmt: skip

@@ -30,20 +30,14 @@ METRICS = {"jester-1": "mae", "jester-synthetic": "mae", "ml-100k": "rmse", "ml-
 """What is to be low on each set."""
 
 PROFILES = {
-    "quick": {
-        "data": ["jester-1", "ml-100k"],
-        "others": {"learning_rate": [0.1], "momentum": [0.9], "hidden": [20], "gibbs_steps": [3]}, "epochs": [2, 8],
-        "kernel": "sequential", "seeds": 1,
-    },
-    "full": {
-        "data": ["jester-1", "ml-100k"],
-        "others": {
-            "learning_rate": [0.05, 0.1, 0.2, 0.4], "momentum": [0.9], "average": ["item"],
-            "initial_biases": ["shares"], "hidden": [32, 512], "gibbs_steps": [3, [[0, 1], [10, 3], [20, 5]]],
-            "weight_decay": [0.001, 0.01],
-        },
-        "epochs": [50, 120], "kernel": None, "seeds": 5,
-    },
+    "quick": {"data": ["jester-1", "ml-100k"],
+              "others": {"learning_rate": [0.1], "momentum": [0.9], "hidden": [20], "gibbs_steps": [3]},
+              "epochs": [2, 8], "kernel": "sequential", "seeds": 1},
+    "full": {"data": ["jester-1", "ml-100k"],
+             "others": {"learning_rate": [0.05, 0.1, 0.2, 0.4], "momentum": [0.9], "average": ["item"],
+                        "initial_biases": ["shares"], "hidden": [32, 512],
+                        "gibbs_steps": [3, [[0, 1], [10, 3], [20, 5]]], "weight_decay": [0.001, 0.01]},
+             "epochs": [50, 120], "kernel": None, "seeds": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": ["ml-100k-synthetic"], "others": {"hidden": [8], "gibbs_steps": [[[0, 1], [1, 2]]]}, "epochs": [2],

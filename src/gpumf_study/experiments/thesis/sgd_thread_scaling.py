@@ -23,13 +23,10 @@ EIGHT = "8 SMs"
 RESIDENT = KEPLER["multiprocessors"] * KEPLER["threads_per_multiprocessor"]
 
 PROFILES = {
-    "quick": {
-        "data": "ml-100k-synthetic", "threads": [256, 512, 256], "epochs": 1, "repeats": 1, "parameters": PARAMETERS,
-    },
-    "full": {
-        "data": "douban-synthetic", "threads": [1024, 32768, 1024], "epochs": 10, "repeats": 5,
-        "parameters": PARAMETERS,
-    },
+    "quick": {"data": "ml-100k-synthetic", "threads": [256, 512, 256], "epochs": 1, "repeats": 1,
+              "parameters": PARAMETERS},
+    "full": {"data": "douban-synthetic", "threads": [1024, 32768, 1024], "epochs": 10, "repeats": 5,
+             "parameters": PARAMETERS},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"threads": [256, 256, 256]}
 

@@ -21,21 +21,16 @@ from gpumf_study.experiments.tuning import PARAMETERS, chosen
 FACTORS = 16
 
 PROFILES = {
-    "quick": {
-        "data": "jester-1", "users": 500, "densities": [0.45, 0.1, 0.02],
-        "regularization": {"ALS": [0.05, 0.1, 0.2, 0.4], "SGD": [0.03, 0.1, 0.3], "RBM": [0.0]},
-        "epochs": {"ALS": 6, "SGD": 10, "RBM": 3}, "repeats": {"ALS": 2, "SGD": 1, "RBM": 1},
-        "parameters": PARAMETERS,
-    },
-    "full": {
-        "data": "jester-1", "users": None, "densities": [0.45, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01],
-        "regularization": {
-            "ALS": [0.03, 0.05, 0.07, 0.09, 0.12, 0.16, 0.21, 0.28, 0.37, 0.5, 0.65, 0.85],
-            "SGD": [0.03, 0.06, 0.09, 0.13, 0.19, 0.28, 0.4], "RBM": [0.0, 1e-3, 1e-2],
-        },
-        "epochs": {"ALS": 50, "SGD": 800, "RBM": 60}, "repeats": {"ALS": 10, "SGD": 3, "RBM": 3},
-        "parameters": PARAMETERS,
-    },
+    "quick": {"data": "jester-1", "users": 500, "densities": [0.45, 0.1, 0.02],
+              "regularization": {"ALS": [0.05, 0.1, 0.2, 0.4], "SGD": [0.03, 0.1, 0.3], "RBM": [0.0]},
+              "epochs": {"ALS": 6, "SGD": 10, "RBM": 3}, "repeats": {"ALS": 2, "SGD": 1, "RBM": 1},
+              "parameters": PARAMETERS},
+    "full": {"data": "jester-1", "users": None, "densities": [0.45, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01],
+             "regularization": {
+                 "ALS": [0.03, 0.05, 0.07, 0.09, 0.12, 0.16, 0.21, 0.28, 0.37, 0.5, 0.65, 0.85],
+                 "SGD": [0.03, 0.06, 0.09, 0.13, 0.19, 0.28, 0.4], "RBM": [0.0, 1e-3, 1e-2],
+             }, "epochs": {"ALS": 50, "SGD": 800, "RBM": 60}, "repeats": {"ALS": 10, "SGD": 3, "RBM": 3},
+             "parameters": PARAMETERS},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": "ml-100k-synthetic", "users": 60, "densities": [0.02],
@@ -147,14 +142,10 @@ def figure(frame):
 
 FULLEST, SPARSEST = 0.45, 0.01
 CLAIMS = [
-    Claim(
-        f"thesis-fig-{figure}", "thesis", f"Figure {figure}",
-        f"{what} of ALS with {SPARSEST:.0%} of the rating matrix over {FULLEST:.0%}, Jester part 1.", metric="ratio",
-        select={
-            "column": column, "where": {"model": "ALS", "x_step": "test", "metric": "mae"},
-            "over": {"x_density": SPARSEST}, "under": {"x_density": FULLEST},
-        },
-        criterion=above(1),
-    )
+    Claim(f"thesis-fig-{figure}", "thesis", f"Figure {figure}",
+          f"{what} of ALS with {SPARSEST:.0%} of the rating matrix over {FULLEST:.0%}, Jester part 1.",
+          metric="ratio",
+          select={"column": column, "where": {"model": "ALS", "x_step": "test", "metric": "mae"},
+                  "over": {"x_density": SPARSEST}, "under": {"x_density": FULLEST}}, criterion=above(1))
     for figure, column, what in (("6.5", "x_regularization", "Best regularization"), ("6.6", "value", "Test MAE"))
 ]  # fmt: skip

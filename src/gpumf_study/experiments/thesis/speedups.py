@@ -39,10 +39,8 @@ UNPUBLISHED = {"ALS": {"regularization": 0.1}, "SGD": {"regularization": 0.1, "l
 
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "als_epochs": 10, "updates": 1e6, "rates": [0.01, 0.03], "repeats": 1},
-    "full": {
-        "data": ["douban-synthetic", "jester-synthetic", "jester-1"], "als_epochs": 20, "updates": 7.6e8,
-        "rates": [0.001, 0.002, 0.004, 0.008, 0.016, 0.026, 0.04], "repeats": 5,
-    },
+    "full": {"data": ["douban-synthetic", "jester-synthetic", "jester-1"], "als_epochs": 20, "updates": 7.6e8,
+             "rates": [0.001, 0.002, 0.004, 0.008, 0.016, 0.026, 0.04], "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"als_epochs": 2, "updates": 1e5}
 
@@ -214,17 +212,13 @@ def _claims():
         for slug, (model, solver, variant, column) in _COLUMNS.items():
             published = _published.value("Table 6.3", "speed-up", family, column)
             for suffix, (setting, words) in _SETTINGS.items() if model == "SGD" else [("", _SETTINGS[""])]:
-                yield Claim(
-                    f"thesis-table-6.3-{slug}-{data}{suffix}", "thesis", "Table 6.3",
-                    f"Speed-up of {model} with {variant} threads over single-threaded {model}"
-                    f"{' with replacement' if model == 'SGD' else ''}, {style.data_name(data)}, {words}.",
-                    published, "ratio",
-                    {
-                        "column": "seconds", "where": {"data": data, "model": model, "x_setting": setting},
-                        "over": {"solver": "sequential"}, "under": {"solver": solver, "variant": variant},
-                    },
-                    near(published, 2), _evidence(data), reached,
-                )  # fmt: skip
+                yield Claim(f"thesis-table-6.3-{slug}-{data}{suffix}", "thesis", "Table 6.3",
+                            f"Speed-up of {model} with {variant} threads over single-threaded {model}"
+                            f"{' with replacement' if model == 'SGD' else ''}, {style.data_name(data)}, {words}.",
+                            published, "ratio",
+                            {"column": "seconds", "where": {"data": data, "model": model, "x_setting": setting},
+                             "over": {"solver": "sequential"}, "under": {"solver": solver, "variant": variant}},
+                            near(published, 2), _evidence(data), reached)  # fmt: skip
     for model, solver in (("ALS", "thesis_shared"), ("SGD", "hogwild")):
         baselines = [
             ("one-core", "sequential", "seconds", "single-threaded"),
@@ -252,28 +246,19 @@ def _claims():
         for slug, threads, (fast, slow) in (("", "32 x 128", ("ALS", "SGD")), ("-own", "128 x 128", own)):
             for suffix, (setting, words) in _SETTINGS.items():
                 lots = {"ALS": {"model": "ALS", "variant": "32 x 128"}, "SGD": {"model": "SGD", "variant": threads}}
-                yield Claim(
-                    f"thesis-fig-6.12-{data}{slug}{suffix}", "thesis", "Figure 6.12",
-                    f"Speed-up of {fast} over {slow} on the GPU, SGD with {threads} threads, "
-                    f"{style.data_name(data)}, {words}.",
-                    metric="ratio",
-                    select={
-                        "column": "seconds", "where": {"data": data, "x_setting": setting}, "over": lots[slow],
-                        "under": lots[fast],
-                    },
-                    criterion=above(1), evidence=_evidence(data), table=reached_by_both,
-                )  # fmt: skip
+                yield Claim(f"thesis-fig-6.12-{data}{slug}{suffix}", "thesis", "Figure 6.12",
+                            f"Speed-up of {fast} over {slow} on the GPU, SGD with {threads} threads, "
+                            f"{style.data_name(data)}, {words}.", metric="ratio",
+                            select={"column": "seconds", "where": {"data": data, "x_setting": setting},
+                                    "over": lots[slow], "under": lots[fast]}, criterion=above(1),
+                            evidence=_evidence(data), table=reached_by_both)  # fmt: skip
 
 
 CLAIMS = [
     *_claims(),
-    Claim(
-        "thesis-kato-hosino", "thesis", "Section 2.3.3",
-        "Speed-up of Kato and Hosino's SGD over a sequential CPU, random data.", 20.0,
-        missing="the size of their data and their baseline; ours is another program on another GPU",
-    ),
-    Claim(
-        "thesis-gpu-clusters", "thesis", "Section 7.1",
-        "GPU clusters relieve the limit of memory for larger data sets.", missing="GPUs of several hosts",
-    ),
+    Claim("thesis-kato-hosino", "thesis", "Section 2.3.3",
+          "Speed-up of Kato and Hosino's SGD over a sequential CPU, random data.", 20.0,
+          missing="the size of their data and their baseline; ours is another program on another GPU"),
+    Claim("thesis-gpu-clusters", "thesis", "Section 7.1",
+          "GPU clusters relieve the limit of memory for larger data sets.", missing="GPUs of several hosts"),
 ]  # fmt: skip

@@ -32,14 +32,11 @@ _SGD = FIXED["SGD"] | {"regularization": 0.1, "schedule": schedules.Power(0.02)}
 _RBM = FIXED["RBM"] | {"learning_rate": 0.1, "weight_decay": 0.01, "schedule": schedules.Power(0.02)}
 
 PROFILES = {
-    "quick": {
-        "data": "ml-100k", "orders": ["random", "time"], "first": 0.5, "chunks": 5, "every": [1, 2, 4], "factors": 32,
-        "factor_epochs": 20, "hidden": 50, "hidden_epochs": 15, "kernel": "sequential", "seeds": 1,
-    },
-    "full": {
-        "data": "ml-100k", "orders": ["random", "time"], "first": 0.5, "chunks": 9, "every": [1, 2, 4, 8],
-        "factors": 128, "factor_epochs": 80, "hidden": 250, "hidden_epochs": 100, "kernel": None, "seeds": 5,
-    },
+    "quick": {"data": "ml-100k", "orders": ["random", "time"], "first": 0.5, "chunks": 5, "every": [1, 2, 4],
+              "factors": 32, "factor_epochs": 20, "hidden": 50, "hidden_epochs": 15, "kernel": "sequential",
+              "seeds": 1},
+    "full": {"data": "ml-100k", "orders": ["random", "time"], "first": 0.5, "chunks": 9, "every": [1, 2, 4, 8],
+             "factors": 128, "factor_epochs": 80, "hidden": 250, "hidden_epochs": 100, "kernel": None, "seeds": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": "ml-100k-synthetic", "chunks": 2, "every": [1, 2], "factors": 4, "factor_epochs": 2, "hidden": 8,
@@ -201,11 +198,9 @@ def kept(frame):
 
 
 CLAIMS = [
-    Claim(
-        f"thesis-stale-rbm-{shown.replace(' ', '-')}", "thesis", "Section 7.1",
-        "Share of the gain in RMSE that a blend keeps whose RBM is trained least often, "
-        f"shown {'what it was trained on' if shown == 'trained on' else shown}.",
-        metric="median", select={"column": "x_kept", "where": {"shown": shown}}, table=kept,
-    )
+    Claim(f"thesis-stale-rbm-{shown.replace(' ', '-')}", "thesis", "Section 7.1",
+          "Share of the gain in RMSE that a blend keeps whose RBM is trained least often, "
+          f"shown {'what it was trained on' if shown == 'trained on' else shown}.", metric="median",
+          select={"column": "x_kept", "where": {"shown": shown}}, table=kept)
     for shown in SHOWN
 ]  # fmt: skip

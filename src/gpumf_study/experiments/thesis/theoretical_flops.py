@@ -59,9 +59,7 @@ def summary(frame):
 
 
 CLAIMS = [
-    Claim(
-        "thesis-fig-1.2", "thesis", "Figure 1.2",
-        "Yearly growth of the lead of the fastest desktop GPU over the fastest desktop CPU in theoretical FLOP/s.",
-        metric="growth", select={"column": "lead", "by": "x_year"}, criterion=above(1), table=summary,
-    )
+    Claim("thesis-fig-1.2", "thesis", "Figure 1.2",
+          "Yearly growth of the lead of the fastest desktop GPU over the fastest desktop CPU in theoretical FLOP/s.",
+          metric="growth", select={"column": "lead", "by": "x_year"}, criterion=above(1), table=summary),
 ]  # fmt: skip

@@ -38,18 +38,13 @@ OWN, SHARED, KEPLER_LIKE = MACHINES = "as it is", "48 kB", "48 kB, 8 SMs"
 _LONG = 0.1  # seconds
 
 PROFILES = {
-    "quick": {
-        "data": "ml-100k-synthetic", "threads": {kernel: [128, 256, 128] for kernel in KERNELS}, "few": [128, 256],
-        "blocks": [], "max_epochs": 3, "repeats": 1, "parameters": PARAMETERS,
-    },
-    "full": {
-        "data": "douban-synthetic",
-        "threads": {
-            "thesis_shared": [128, 8192, 128], "thesis_hybrid": [128, 8192, 128], "thesis_global": [128, 12416, 128],
-        },
-        "few": [128, 1024, 2048, 3072, 4096, 4224, 6144, 8192, 12288], "blocks": [1, 2, 3, 4, 6, 8, 10, 12, 16, 20],
-        "max_epochs": 20, "repeats": 5, "parameters": PARAMETERS,
-    },
+    "quick": {"data": "ml-100k-synthetic", "threads": {kernel: [128, 256, 128] for kernel in KERNELS},
+              "few": [128, 256], "blocks": [], "max_epochs": 3, "repeats": 1, "parameters": PARAMETERS},
+    "full": {"data": "douban-synthetic",
+             "threads": {"thesis_shared": [128, 8192, 128], "thesis_hybrid": [128, 8192, 128],
+                         "thesis_global": [128, 12416, 128]},
+             "few": [128, 1024, 2048, 3072, 4096, 4224, 6144, 8192, 12288],
+             "blocks": [1, 2, 3, 4, 6, 8, 10, 12, 16, 20], "max_epochs": 20, "repeats": 5, "parameters": PARAMETERS},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": "ml-100k-synthetic", "threads": {"thesis_shared": [128, 128, 128]}, "few": [128], "blocks": [],
@@ -362,10 +357,8 @@ def _claims():
     for name, statement, metric, select, criterion, table in _FIGURES:
         figure = f"Figure {name.split('-')[0]}"
         published = _BLOCKS if name == "6.8-blocks" else None
-        yield Claim(
-            f"thesis-fig-{name}", "thesis", figure, statement, published, metric, select, criterion, "synthetic",
-            table,
-        )  # fmt: skip
+        yield Claim(f"thesis-fig-{name}", "thesis", figure, statement, published, metric, select, criterion,
+                    "synthetic", table)  # fmt: skip
     for name in ("hybrid", "global"):
         yield Claim(
             f"thesis-newer-gpus-{name}", "thesis", "Section 7.1",
