@@ -125,14 +125,10 @@ class Benchmark:
 def interval(values: pd.Series, over: pd.Series | None = None) -> tuple[float, float, float, int]:
     """The mean of repeats with its 95 % interval by Student's t; with `over` a ratio, by Welch's t of logarithms.
 
-    Parameters
-    ----------
     values : one number a repeat
     over : the same of what to divide by, or None
 
-    Returns
-    -------
-    tuple (value, low, high, n): n is the smaller number of repeats; low and high are NaN for one repeat alone
+    Return tuple (value, low, high, n): n is the smaller number of repeats; low and high are NaN for one repeat alone
     """
     from scipy import stats
 
@@ -346,9 +342,7 @@ def with_interval(row) -> str:
 def goals(frame: pd.DataFrame, measured: bool):
     """Return a table of the rows of benchmarks.csv that are measured, with their outcomes, or of the others.
 
-    Returns
-    -------
-    pandas Styler
+    Return pandas Styler
     """
     frame = frame.assign(outcome=outcomes(frame))
     frame = frame[frame.value.notna() == measured]

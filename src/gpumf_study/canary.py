@@ -54,8 +54,6 @@ def verdict(today, recorded, draws=2000):
     The word is 'equal' where the interval lies within `MARGIN` of 1, 'slower' or 'faster' where it lies outside, and
     'unclear' where it contains a bound.
 
-    Parameters
-    ----------
     today, recorded : seconds of epochs
     """
     rng = np.random.default_rng(0)

@@ -17,15 +17,11 @@ from gpumf_study import claims, experiments, results
 def kernel(path, name, since=None, until=None):
     """The definition of a function in a kernel's source, as it stands there, with the comment above it.
 
-    Parameters
-    ----------
     path : str below kernels/, as 'als/thesis.cu'
     name : str, of a function or a kernel in it
     since, until : str, a part of the first and of the last line to be shown; without them the whole definition
 
-    Returns
-    -------
-    Markdown: which lines of which file, and the lines
+    Return Markdown: which lines of which file, and the lines
 
     Raises
     ------
@@ -105,8 +101,6 @@ def expects(claim, verdict):
 def verdicts(ids):
     """Return a table of claims to be shown: statement, published, measured, 95 % interval, repeats, verdict.
 
-    Parameters
-    ----------
     ids : str or tuple of str that begin the ids of the claims
     """
     frame = claims.table([pair for pair in experiments.claims() if pair[1].id.startswith(ids)])
@@ -140,8 +134,6 @@ def _cell(value):
 def named(path):
     """The experiments that the code of a notebook names: a list of str, in the order of `experiments.names`.
 
-    Parameters
-    ----------
     path : Path of the notebook
     """
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]

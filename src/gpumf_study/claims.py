@@ -25,7 +25,6 @@ COLUMNS += ["published", "over_published", "at_least", "at_most", "verdict", "so
 class Criterion:
     """Bounds of the value that count as replicated.
 
-    low, high : float
     no_effect : the value that shows no effect, outside of the bounds: 1 for ratios, 0 for differences; None where a
         bound is that itself, so that nothing is partly replicated
     """
@@ -142,13 +141,9 @@ def _taken(table, *files):
 def evaluate(claim: Claim, experiment: str) -> dict[str, Any]:
     """Return a row of claims.csv.
 
-    Parameters
-    ----------
     experiment : name of the experiment that lists the claim
 
-    Returns
-    -------
-    dict of COLUMNS; the verdict is 'missing' where no full run is recorded
+    Return a dict of COLUMNS; the verdict is 'missing' where no full run is recorded
     """
     device = claim.device or results.reference(experiment)
     devices = (device,) if isinstance(device, str) else device

@@ -84,15 +84,11 @@ def setup():
 def save(figure, result, suffix=""):
     """Say below a figure where its result was measured; write it to figures/<source>/ if the result is recorded.
 
-    Parameters
-    ----------
     figure : Figure; one with a line of its own below keeps that
     result : results.Result that it shows
     suffix : of the file's name behind that of the experiment, where it has several figures
 
-    Returns
-    -------
-    Figure: the same
+    Return Figure: the same
     """
     path = result.path.relative_to(results.repository()) if result.path.is_relative_to(results.repository()) else None
     figure.set_url(path and path.as_posix())
@@ -208,8 +204,6 @@ def legend(figure, axis, columns):
 def marks(axis, values, place, colours, label=None, marker="o", sure=None, spread=None):
     """One mark a row: on a logarithmic axis the length of a bar would say nothing.
 
-    Parameters
-    ----------
     values, place : where the marks stand, by x and by y; there is none where a value is missing
     colours : a name of COLOURS, or one for each
     sure : bool each; marks are hollow where it is False
@@ -267,8 +261,6 @@ def dots(series, xlabel, log=True, spread=None):
 def convergence(frame, data, metric, schemes, with_model):
     """Test error against epochs (left) and against seconds of training (right), one line a scheme.
 
-    Parameters
-    ----------
     frame : DataFrame with a row an epoch: data, model, scheme, repeat, epoch, seconds, and the metric
     data : names of data sets, one row of axes each
     metric : 'mae' or 'rmse'

@@ -24,9 +24,7 @@ NOT_JUDGED = (
 def table():
     """Return the claims of the publications and of this study, as claims.csv judges them.
 
-    Returns
-    -------
-    DataFrame of `claims.COLUMNS`, with experiment and data ('real' or 'synthetic')
+    Return a DataFrame of `claims.COLUMNS`, with experiment and data ('real' or 'synthetic')
     """
     pairs = {one.id: (name, one) for name, one in experiments.claims()}
     frame = pd.read_csv(results.repository() / "data/results/claims.csv")  # as `make claims` wrote it

@@ -16,15 +16,11 @@ from gpumf_study import experiments, results
 def remaining(names=None, device=None):
     """Return the experiments of which this machine has no result of this release.
 
-    Parameters
-    ----------
     names : of the experiments to look at; None for all
     device : folder of the machine's results; None for this one's
 
-    Returns
-    -------
-    dict of name -> seconds that its last recording took, on this machine or else on that of `results.reference`,
-    longest first; None where it was never recorded, and those are the last
+    Return a dict of name -> seconds that its last recording took, on this machine or else on that of
+    `results.reference`, longest first; None where it was never recorded, and those are the last
     """
     device, found = device or results.device_name(), {}
     for name in names or experiments.names():
@@ -39,8 +35,6 @@ def remaining(names=None, device=None):
 def record(todo, minutes, clock=time.monotonic, run=subprocess.run):
     """Record what fits into the time; return the numbers recorded and failed, and what is left: (int, int, list).
 
-    Parameters
-    ----------
     todo : dict, see `remaining`
     minutes : float; one that took longer than what is left of them the last time is not begun, and one that does not
         end within them is stopped

@@ -18,9 +18,7 @@ def coverage(frame):
 
     frame : of `claims.table`
 
-    Returns
-    -------
-    DataFrame with the index source and the columns measured, partly (some of their claims), listed
+    Return a DataFrame with the index source and the columns measured, partly (some of their claims), listed
     """
     of = frame.assign(yes=~frame.verdict.isin(NO_MEASUREMENT)).groupby(["publication", "figure_or_table"]).yes
     found = of.agg(measured="all", some="any").astype(int).rename_axis(["source", "figure_or_table"]).reset_index()

@@ -88,14 +88,10 @@ def repository() -> Path:
 def device_name(gpus: int = 1) -> str:
     """The folder name of this machine's results.
 
-    Parameters
-    ----------
     gpus : int, how many of its GPUs the results are of
 
-    Returns
-    -------
-    str: 'cpu' without a GPU; else the whole name of the GPU in lower case with a hyphen for whatever is no letter or
-    digit, as 'nvidia-h100-80gb-hbm3', with '-x4' behind it where there are four
+    Return a str: 'cpu' without a GPU; else the whole name of the GPU in lower case with a hyphen for whatever is no
+    letter or digit, as 'nvidia-h100-80gb-hbm3', with '-x4' behind it where there are four
     """
     if not backends.available():
         return "cpu"
@@ -123,10 +119,8 @@ def reference(name: str | None) -> str:
 def provenance() -> dict[str, Any]:
     """Facts on this machine, its software and this code as they are now, as plain values: taken before a run.
 
-    Returns
-    -------
-    dict: started (when this was called), commit and clean (of the repository that holds the package's sources, as
-    the working tree stands; None and False for an installed package), kernels_sha256, and more
+    Return a dict: started (when this was called), commit and clean (of the repository that holds the package's
+    sources, as the working tree stands; None and False for an installed package), kernels_sha256, and more
     """
     commit, clean = _commit()
     facts = {
@@ -186,8 +180,6 @@ def store(
 ) -> Result:
     """Write <name>.csv and <name>.json; returns the Result.
 
-    Parameters
-    ----------
     frame : DataFrame; frame.attrs["datasets"] lists the identities of the sets used, if any; frame.attrs["gpus"] is
         the number of GPUs used, 1 where it is missing
     parameters : dict of plain values with which the experiment can be run again
@@ -220,8 +212,6 @@ def store(
 def load(name: str, device: str | None = None, live: bool = False) -> Result:
     """Read a stored result.
 
-    Parameters
-    ----------
     name : of the experiment
     device : folder of the machine; None for `reference`'s
     live : see `Result`

@@ -36,8 +36,6 @@ def run_columns(frame: pd.DataFrame) -> list[str]:
 def validated(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a result in the order of COLUMNS, without the columns that nothing stands in.
 
-    Parameters
-    ----------
     frame : DataFrame whose columns are in COLUMNS or begin with 'x_'
 
     Raises

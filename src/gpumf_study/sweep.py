@@ -33,12 +33,8 @@ def sweep(
 ) -> pd.DataFrame:
     """Train models on data sets, once a repeat.
 
-    Parameters
-    ----------
     models : function (training ratings, repeat) -> pairs of (columns, unfitted model); 'epochs' among the columns
         replaces `epochs`, 'stop' is that of `fit`, and neither is a column of the result
-    data : names of data sets
-    epochs : int
     repeats : int; repeat k splits the ratings with seed k
     held_out : share of the ratings that are for testing; 0 trains on all, and then there are no metrics
     part : (users, items) of each that are taken, or None for all
@@ -46,9 +42,7 @@ def sweep(
     one_split : split with seed 0 in every repeat
     metrics : of 'rmse' and 'mae', those kept; with none, epochs have seconds alone
 
-    Returns
-    -------
-    DataFrame with the rows of `rows`, and x_nnz, the training ratings
+    Return a DataFrame with the rows of `rows`, and x_nnz, the training ratings
     """
     frames = []
     for name in data:
@@ -135,8 +129,6 @@ def best_epoch(frame: pd.DataFrame, metric: str = "rmse") -> pd.DataFrame:
 def time_to_error(frame: pd.DataFrame, error: float | pd.Series, metric: str = "rmse") -> pd.DataFrame:
     """Return the first epoch of each run that reaches an error; a run that never does has no row.
 
-    Parameters
-    ----------
     error : float, or Series of data set -> float
     """
     taken = course(converged(frame), metric)

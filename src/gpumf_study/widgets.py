@@ -63,8 +63,6 @@ def _rounded(values):
 def race(steps: pd.DataFrame, static: Figure) -> Widget:
     """Two updates of one user in the recorded orders of their reads and writes, one order for each outcome.
 
-    Parameters
-    ----------
     steps : DataFrame, the frame of the experiment `race_steps`
     static : Figure, of how often each outcome is
     """
@@ -128,8 +126,6 @@ def _replayed(order):
 def convergence(frame: pd.DataFrame, model: str, static: Figure, main: list[str], metric: str = "rmse") -> Widget:
     """Test error of every solver against epochs or seconds of training, medians over the repeats.
 
-    Parameters
-    ----------
     frame : DataFrame with a row an epoch: data, scheme, repeat, epoch, seconds, and the metric
     model : 'SGD', 'ALS' or 'RBM', whose solvers they are
     static : Figure of the same
@@ -159,8 +155,6 @@ def convergence(frame: pd.DataFrame, model: str, static: Figure, main: list[str]
 def crossover(frame: pd.DataFrame, static: Figure) -> Widget:
     """Which of ALS and SGD reaches the same error faster, in each recorded setting of the fastest versions.
 
-    Parameters
-    ----------
     frame : DataFrame, that of the experiment `crossover`
     static : Figure of the same
     """
@@ -189,8 +183,6 @@ def crossover(frame: pd.DataFrame, static: Figure) -> Widget:
 def roofline(frame: pd.DataFrame, ceilings: pd.DataFrame, static: Figure) -> Widget:
     """User and item updates of every solver of ALS under the measured roofs of the GPU.
 
-    Parameters
-    ----------
     frame : DataFrame, that of the experiment `als_versions`
     ceilings : DataFrame, that of the experiment `ceilings`, of the same device
     static : Figure of the same
