@@ -158,13 +158,8 @@ def evaluate(claim: Claim, experiment: str) -> dict[str, Any]:
     )
     row = {key: getattr(claim, key) for key in ("id", "publication", "figure_or_table", "published")}
     row["statement"] = claim.statement + (f" Missing: {claim.missing}." if claim.missing else "")
-    row |= {
-        "device": " ".join(devices),
-        "value": found.value,
-        "n": found.n,
-        "unit": found.unit,
-        "verdict": verdict(claim, found),
-    }
+    row |= {"device": " ".join(devices), "value": found.value, "n": found.n, "unit": found.unit,
+            "verdict": verdict(claim, found)}  # fmt: skip
     row |= {key: end if np.isfinite(end) else np.nan for key, end in (("low", found.low), ("high", found.high))}
     row["over_published"] = found.value / claim.published if claim.published else np.nan
     if claim.criterion is not None:

@@ -123,18 +123,11 @@ def provenance() -> dict[str, Any]:
     sources, as the working tree stands; None and False for an installed package), kernels_sha256, and more
     """
     commit, clean = _commit()
-    facts = {
-        "started": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "commit": commit,
-        "clean": clean,
-        "kernels_sha256": sources.digest(),
-        "cpu": _cpu_name(),
-        "cpu_count": threads.cores(),
-        "platform": platform.platform(),
-        "python": platform.python_version(),
-        "packages": {"gpumf": __version__} | {name: metadata.version(name) for name in _PACKAGES},
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-    }
+    facts = {"started": datetime.now(UTC).isoformat(timespec="milliseconds"), "commit": commit, "clean": clean,
+             "kernels_sha256": sources.digest(), "cpu": _cpu_name(), "cpu_count": threads.cores(),
+             "platform": platform.platform(), "python": platform.python_version(),
+             "packages": {"gpumf": __version__} | {name: metadata.version(name) for name in _PACKAGES},
+             "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])}  # fmt: skip
     return facts | (backends.device().facts if backends.available() else {})
 
 
@@ -190,13 +183,9 @@ def store(
     frame = schema.validated(frame)
     duration = datetime.now(UTC) - datetime.fromisoformat(before["started"])
     csv = frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
-    facts = before | {
-        "experiment": name,
-        "parameters": parameters,
-        "datasets": frame.attrs.get("datasets", []),
-        "duration_seconds": round(duration.total_seconds(), 3),
-        "csv_sha256": hashlib.sha256(csv.encode()).hexdigest(),
-    }
+    facts = before | {"experiment": name, "parameters": parameters, "datasets": frame.attrs.get("datasets", []),
+                      "duration_seconds": round(duration.total_seconds(), 3),
+                      "csv_sha256": hashlib.sha256(csv.encode()).hexdigest()}  # fmt: skip
     to = folder(live, device_name(frame.attrs.get("gpus", 1))) / source
     to.mkdir(parents=True, exist_ok=True)
     for path, text in (

@@ -85,13 +85,8 @@ def corner(ratings: Ratings, part: tuple[int, int] | None) -> Ratings:
         return ratings
     users, items = (int(min(most, n)) for most, n in zip(part, (ratings.n_users, ratings.n_items), strict=True))
     inside = ratings.select((ratings.users < users) & (ratings.items < items), f"{ratings.name}, {users} x {items}")
-    return replace(
-        inside,
-        n_users=users,
-        n_items=items,
-        user_ids=ratings.user_ids[:users],
-        item_ids=ratings.item_ids[:items],
-    )
+    return replace(inside, n_users=users, n_items=items, user_ids=ratings.user_ids[:users],
+                   item_ids=ratings.item_ids[:items])  # fmt: skip
 
 
 def warm(model: Model, train: Ratings) -> None:

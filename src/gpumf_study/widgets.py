@@ -75,13 +75,9 @@ def race(steps: pd.DataFrame, static: Figure) -> Widget:
         if not any((told["outcome"], told["first"]) == (one["outcome"], one["first"]) for one in orders):
             orders.append(told)
     orders.sort(key=lambda one: (one["outcome"], one["first"]))
-    data = {
-        "ratings": [rating for _, rating in sorted(_ratings(steps).items())],
-        "user": float(race_steps.USER[0, 0]),
-        "items": race_steps.ITEMS[:, 0].tolist(),
-        "rate": race_steps.RATE,
-        "orders": orders,
-    }
+    data = {"ratings": [rating for _, rating in sorted(_ratings(steps).items())],
+            "user": float(race_steps.USER[0, 0]), "items": race_steps.ITEMS[:, 0].tolist(), "rate": race_steps.RATE,
+            "orders": orders}  # fmt: skip
     alt = "The share of the orders tried in which both updates count, and in which one of them is lost."
     return Widget("race", data, static, alt)
 
@@ -112,14 +108,8 @@ def _replayed(order):
             memory[step.array][step.element] = moved
         value = round(float(memory[step.array][step.element]), _DIGITS)
         of_user = step.array == "user_factors"
-        steps.append(
-            {
-                "update": int(step.group),
-                "access": step.access,
-                "cell": "p" if of_user else f"q{step.element}",
-                "value": value,
-            }
-        )
+        steps.append({"update": int(step.group), "access": step.access,
+                      "cell": "p" if of_user else f"q{step.element}", "value": value})  # fmt: skip
     return steps
 
 
@@ -136,16 +126,10 @@ def convergence(frame: pd.DataFrame, model: str, static: Figure, main: list[str]
     for (data, scheme), runs in frame.groupby(["data", "scheme"], sort=False):
         look = style.LOOKS[model, scheme]
         median = runs[runs.epoch > 0].groupby("epoch")[["seconds", metric]].median()
-        line = {
-            "name": look.name,
-            "colour": style.COLOURS[look.colour],
-            "dash": next((dash for mark, dash in _DASHES.items() if look.line.startswith(mark)), ""),
-            "main": scheme in main,
-            "on": str(runs.device.iloc[0]),
-            "epochs": median.index.tolist(),
-            "seconds": _rounded(median.seconds),
-            "errors": _rounded(median[metric]),
-        }
+        line = {"name": look.name, "colour": style.COLOURS[look.colour],
+                "dash": next((dash for mark, dash in _DASHES.items() if look.line.startswith(mark)), ""),
+                "main": scheme in main, "on": str(runs.device.iloc[0]), "epochs": median.index.tolist(),
+                "seconds": _rounded(median.seconds), "errors": _rounded(median[metric])}  # fmt: skip
         sets.setdefault(style.data_name(str(data)), []).append(line)
     names = ", ".join(sets)
     alt = f"Test {metric.upper()} of the solvers of {model} on {names}, against epochs and seconds of training."
@@ -163,18 +147,11 @@ def crossover(frame: pd.DataFrame, static: Figure) -> Widget:
     table = experiment.summary(frame)
     table = table[(table.variant == "fastest") & table.ratio.notna()]
     sizes = frame.drop_duplicates(["data", "x_density"]).set_index(["data", "x_density"])
-    settings = [
-        {
-            "data": style.data_name(row.data),
-            "density": float(f"{row.density:.3g}"),
-            "users": int(sizes.x_n_users[row.data, row.density]),
-            "items": int(sizes.x_n_items[row.data, row.density]),
-            "row": float(f"{row.row_ratings:.4g}"),
-            "factors": int(row.factors),
-            "ratio": float(f"{row.ratio:.3g}"),
-        }
-        for row in table.itertuples()
-    ]
+    settings = [{"data": style.data_name(row.data), "density": float(f"{row.density:.3g}"),
+                 "users": int(sizes.x_n_users[row.data, row.density]),
+                 "items": int(sizes.x_n_items[row.data, row.density]), "row": float(f"{row.row_ratings:.4g}"),
+                 "factors": int(row.factors), "ratio": float(f"{row.ratio:.3g}")}
+                for row in table.itertuples()]  # fmt: skip
     colours = {model: style.COLOURS[style.MODELS[model][0]] for model in ("ALS", "SGD")}
     alt = "Which of ALS and SGD reaches the same error faster, by ratings per user or item and number of factors."
     return Widget("crossover", {"settings": settings, "colours": colours}, static, alt)
@@ -194,14 +171,10 @@ def roofline(frame: pd.DataFrame, ceilings: pd.DataFrame, static: Figure) -> Wid
         versions = []
         for solver, runs in of_setting.groupby("solver", sort=False):
             look = style.LOOKS["ALS", str(solver)]
-            versions.append(
-                {
-                    "name": look.name,
-                    "colour": style.COLOURS[look.colour],
-                    "products": "fp16" if solver == "tensor_core" else "fp32",
-                    "steps": [_placed(side, runs[runs.x_step == side], roofs) for side in ("users", "items")],
-                }
-            )
+            versions.append({"name": look.name, "colour": style.COLOURS[look.colour],
+                             "products": "fp16" if solver == "tensor_core" else "fp32",
+                             "steps": [_placed(side, runs[runs.x_step == side], roofs)
+                                       for side in ("users", "items")]})  # fmt: skip
         settings.append({"name": f"{style.data_name(str(data))}, {factors} factors", "versions": versions})
     names = {"copy_bytes_per_second": "bandwidth", "fp16_flops": "fp16", "fp32_flops": "fp32"}
     data = {"settings": settings, "roofs": {key: float(f"{roofs[name]:.4g}") for name, key in names.items()}}

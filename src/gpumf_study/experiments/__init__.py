@@ -182,10 +182,5 @@ def wall_seconds(model, train, epochs):
 
 def identity(ratings):
     """What provenance says of a data set."""
-    return {
-        "name": ratings.name,
-        "sha256": ratings.sha256,
-        "n_users": ratings.n_users,
-        "n_items": ratings.n_items,
-        "nnz": ratings.nnz,
-    }
+    return {"name": ratings.name, "sha256": ratings.sha256, "n_users": ratings.n_users, "n_items": ratings.n_items,
+            "nnz": ratings.nnz}  # fmt: skip

@@ -63,15 +63,10 @@ def text(result):
     """
     table = parameter_search.optima(result.frame)
     family = table.data.map(_published.family)
-    lines = [
-        "# Written by `make tune` from the recorded search; do not edit.",
-        "",
-        "[from]",
-        f'experiment = "{result.name}"',
-        f'device = "{result.device}"',
-        f'commit = "{result.provenance["commit"]}"',
-        f'sha256 = "{hashlib.sha256(result.path.read_bytes()).hexdigest()}"',
-    ]
+    lines = ["# Written by `make tune` from the recorded search; do not edit.", "", "[from]",
+             f'experiment = "{result.name}"', f'device = "{result.device}"',
+             f'commit = "{result.provenance["commit"]}"',
+             f'sha256 = "{hashlib.sha256(result.path.read_bytes()).hexdigest()}"']  # fmt: skip
     for data in table.data.unique():
         lines += ["", f"[parameters.{data}]"]
         for model in _OTHERS:

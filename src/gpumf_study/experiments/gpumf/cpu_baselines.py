@@ -91,14 +91,8 @@ class _PlainALS:
     def __init__(self, model, train):
         self._run, floats = compile.library("plain.cpp", FACTORS=_FACTORS).side_update, compile.array(np.float32)
         self._run.argtypes = [
-            compile.array(np.int64),
-            compile.array(np.int32),
-            floats,
-            floats,
-            floats,
-            c_int64,
-            c_float,
-        ]
+            compile.array(np.int64), compile.array(np.int32), floats, floats, floats, c_int64, c_float,
+        ]  # fmt: skip
         self._train, self._regularization = train, model.regularization
         self._p, self._q = map(compile.aligned, model.initial_factors(train))
 

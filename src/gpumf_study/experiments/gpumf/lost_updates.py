@@ -182,15 +182,10 @@ def deciles(n_ratings, taken, share):
     known = np.flatnonzero(np.isfinite(share) & (n_ratings > 0))
     by_popularity = known[np.argsort(n_ratings[known], kind="stable")]
     return pd.DataFrame(
-        {
-            "decile": decile,
-            "rows": len(members),
-            "updates": taken[members].sum(),
-            "counted": (taken[members] * share[members]).sum(),
-        }
-        for decile, members in enumerate(np.array_split(by_popularity, 10), 1)
-        if len(members)
-    )
+        {"decile": decile, "rows": len(members), "updates": taken[members].sum(),
+         "counted": (taken[members] * share[members]).sum()}
+        for decile, members in enumerate(np.array_split(by_popularity, 10), 1) if len(members)
+    )  # fmt: skip
 
 
 def summary(frame):
@@ -208,16 +203,10 @@ def summary(frame):
         of_items = runs[runs.x_side == "items"]
         popular = of_items[of_items.x_decile == of_items.x_decile.max()]
         attempted = (runs.x_nnz / runs.seconds)[runs.repeat > 0].median()
-        rows.append(
-            dict(zip(names, key, strict=True))
-            | {
-                "of_users": share.users,
-                "of_items": share["items"],
-                "of_popular_items": popular.value.sum() / popular.x_updates.sum(),
-                "attempted_per_second": attempted,
-                "effective_per_second": attempted * (share.users + share["items"]) / 2,
-            }
-        )
+        found = {"of_users": share.users, "of_items": share["items"], "attempted_per_second": attempted}
+        found |= {"of_popular_items": popular.value.sum() / popular.x_updates.sum()}
+        found |= {"effective_per_second": attempted * (share.users + share["items"]) / 2}
+        rows.append(dict(zip(names, key, strict=True)) | found)
     return pd.DataFrame(rows)
 
 

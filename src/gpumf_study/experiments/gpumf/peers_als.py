@@ -118,15 +118,9 @@ def _peer(device, train, matrix, factors, n, steps):
 
 def _ours(solver, train, matrix, factors, n, steps):
     model = ImplicitALS(
-        factors,
-        REGULARIZATION,
-        alpha=ALPHA,
-        unobserved_weight=1.0,
-        regularization_exponent=0.0,
-        solver=solver,
-        cg_steps=steps,
-        cg_tolerance=0.0,
-    )
+        factors, REGULARIZATION, alpha=ALPHA, unobserved_weight=1.0, regularization_exponent=0.0, solver=solver,
+        cg_steps=steps, cg_tolerance=0.0,
+    )  # fmt: skip
     times = model.fit(train.select(np.arange(train.nnz)), n).times
     return times.end_to_end - times.compile, (model.user_factors, model.item_factors)
 

@@ -141,28 +141,12 @@ def _fitted(program, factors, train, judge, epochs, regularization, rate, seed, 
     if program == PEER:
         mean = np.load(train, mmap_mode="r")[:, 2].mean(dtype=np.float64)
         return [libmf(factors, train, mean, judge, n, regularization, rate) for n in epochs]
-    model = SGD(
-        factors,
-        regularization,
-        learning_rate=rate,
-        biases=True,
-        init_std=0.3 * factors**-0.5,
-        seed=seed,
-        clip=False,
-        **OURS[program],
-    )
+    model = SGD(factors, regularization, learning_rate=rate, biases=True, init_std=0.3 * factors**-0.5, seed=seed,
+                clip=False, **OURS[program])  # fmt: skip
     history = model.fit(train, max(epochs), judge).history.set_index("epoch")
-    return [
-        {
-            "x_regularization": regularization,
-            "x_learning_rate": rate,
-            "epoch": n,
-            "train": history.seconds[n],
-            "wall": wall_seconds(model, train, n) if timed else np.nan,
-            "rmse": history.rmse[n],
-        }
-        for n in epochs
-    ]
+    return [{"x_regularization": regularization, "x_learning_rate": rate, "epoch": n, "train": history.seconds[n],
+             "wall": wall_seconds(model, train, n) if timed else np.nan, "rmse": history.rmse[n]}
+            for n in epochs]  # fmt: skip
 
 
 def libmf(factors, file, mean, judge, epochs, regularization, rate):

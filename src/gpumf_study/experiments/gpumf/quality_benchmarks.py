@@ -179,12 +179,8 @@ def compared(frame):
         half = stats.t.ppf(0.975, len(values) - 1) * values.sem() if len(values) > 1 else 0.0
         rows.append((data, metric, name, values.mean(), values.mean() - half, values.mean() + half, False))
     known = set(test.data)
-    rows += [
-        (data, metric, model, value, value, value, True)
-        for data, model, of in PUBLISHED
-        if data in known
-        for metric, value in of.items()
-    ]
+    rows += [(data, metric, model, value, value, value, True)
+             for data, model, of in PUBLISHED if data in known for metric, value in of.items()]  # fmt: skip
     table = pd.DataFrame(rows, columns=["data", "metric", "model", "value", "low", "high", "published"])
     return table.sort_values(["data", "metric"], ascending=False, kind="stable").reset_index(drop=True)
 

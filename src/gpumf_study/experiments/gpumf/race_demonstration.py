@@ -67,19 +67,10 @@ def updates(ratings, user_factors, item_factors, rate, regularization, key, n_up
     p, q = device.array(user_factors), device.array(item_factors)
     with device.shuffled(seed, trace):
         device.kernel("sgd/hogwild.cu", "hogwild", FACTORS=factors, BIASES=0)(
-            1,
-            16 * n_groups,
-            users=ratings.users,
-            items=ratings.items,
-            values=ratings.values,
-            nnz=ratings.nnz,
-            user_factors=p,
-            item_factors=q,
-            steps_now=device.array(kernel_steps(rate, [regularization] * 4)),
-            key=key,
-            first_update=0,
-            n_updates=n_updates,
-        )
+            1, 16 * n_groups, users=ratings.users, items=ratings.items, values=ratings.values, nnz=ratings.nnz,
+            user_factors=p, item_factors=q, steps_now=device.array(kernel_steps(rate, [regularization] * 4)), key=key,
+            first_update=0, n_updates=n_updates,
+        )  # fmt: skip
     return p, q, trace[0]
 
 

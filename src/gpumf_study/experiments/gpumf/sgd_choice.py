@@ -45,18 +45,9 @@ def run(data, factors, share, repeats, device):
             default = SGD(f, device=device, regularization=0.02, biases=False, clip=False).choose(ratings)
             for kernel in KERNELS:
                 seconds = _seconds(
-                    SGD(
-                        f,
-                        learning_rate=RATE,
-                        solver=kernel,
-                        device=device,
-                        regularization=0.02,
-                        biases=False,
-                        clip=False,
-                    ),
-                    ratings,
-                    repeats,
-                )
+                    SGD(f, learning_rate=RATE, solver=kernel, device=device, regularization=0.02, biases=False,
+                        clip=False), ratings, repeats,
+                )  # fmt: skip
                 what = ratings.name, kernel, device, f, int(kernel == default), ratings.nnz
                 rows += [(*what, k, s) for k, s in enumerate(seconds)]
     columns = ["data", "solver", "device", "factors", "x_default", "x_nnz", "repeat", "seconds"]

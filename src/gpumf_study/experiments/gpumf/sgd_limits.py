@@ -77,14 +77,8 @@ def summary(frame):
     """
     table = frame.groupby("solver", sort=False).median(numeric_only=True).reset_index()
     return pd.DataFrame(
-        {
-            "kernel": table.solver,
-            "seconds": table.seconds,
-            "updates_per_second": table.x_nnz / table.seconds,
-            "limit_seconds": table.x_limit_seconds,
-            "fraction_of_limit": table.x_fraction_of_limit,
-            "gather_seconds": table.x_gather_seconds,
-            "ratings_a_run": table.x_nnz / table.x_runs,
-            "bytes_an_update": 12 + table.x_row_bytes / table.x_nnz,
-        }
-    )
+        {"kernel": table.solver, "seconds": table.seconds, "updates_per_second": table.x_nnz / table.seconds,
+         "limit_seconds": table.x_limit_seconds, "fraction_of_limit": table.x_fraction_of_limit,
+         "gather_seconds": table.x_gather_seconds, "ratings_a_run": table.x_nnz / table.x_runs,
+         "bytes_an_update": 12 + table.x_row_bytes / table.x_nnz},
+    )  # fmt: skip

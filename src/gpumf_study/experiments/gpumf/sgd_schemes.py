@@ -114,20 +114,13 @@ def summary(frame):
         repeats = runs.groupby("repeat")
         speed = runs.updates.diff() / runs.seconds.diff()
         last = repeats.tail(1)  # not the last number: who diverged has none
-        rows.append(
-            {
-                "data": data,
-                "scheme": scheme,
-                "device": device,
-                "updates_per_second": speed[runs.epoch > 0].median(),
-                "epochs": runs.epoch.max(),
-                "best_rmse": repeats.rmse.min().mean(),
-                "last_rmse": last.rmse.mean(),
-                "last_mae": last.mae.mean(),
-                "spread": last.rmse.std(),
-                "gap": last.rmse.mean() - references.get((data, reference_of(scheme), runs.epoch.max()), np.nan),
-            }
-        )
+        rows.append({"data": data, "scheme": scheme, "device": device,
+                     "updates_per_second": speed[runs.epoch > 0].median(), "epochs": runs.epoch.max(),
+                     "best_rmse": repeats.rmse.min().mean(), "last_rmse": last.rmse.mean(),
+                     "last_mae": last.mae.mean(), "spread": last.rmse.std(),
+                     "gap": last.rmse.mean() - references.get(
+                         (data, reference_of(scheme), runs.epoch.max()), np.nan,
+                     )})  # fmt: skip
     return pd.DataFrame(rows)
 
 

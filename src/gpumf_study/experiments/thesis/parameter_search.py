@@ -134,15 +134,8 @@ def _split(ratings, seed):
 
 def _hogwild(regularization, rate, seed):
     kernel, threads = ("hogwild", SGD_THREADS) if backends.available() else ("parallel", None)
-    return SGD(
-        FACTORS,
-        regularization,
-        learning_rate=rate,
-        solver=kernel,
-        threads=threads,
-        seed=seed,
-        **WITHOUT_BIASES,
-    )
+    return SGD(FACTORS, regularization, learning_rate=rate, solver=kernel, threads=threads, seed=seed,
+               **WITHOUT_BIASES)  # fmt: skip
 
 
 class OverfittingStop:
@@ -172,13 +165,8 @@ def _row(varied, model, sets, epochs, data, repeat):
     history = trained(model, inner, epochs, held_out).history
     best = best_epoch(history)
     judged = trained(model, train, int(best.epoch), test).history.iloc[-1]
-    what = {
-        "data": data,
-        "task": "fit",
-        "model": type(model).__name__,
-        "solver": model.solver,
-        "device": model.device,
-    }
+    what = {"data": data, "task": "fit", "model": type(model).__name__, "solver": model.solver,
+            "device": model.device}  # fmt: skip
     what |= {"repeat": repeat, "epoch": int(best.epoch), "x_varied": varied, "x_epochs": history.epoch.iloc[-1]}
     what |= {f"x_{key}": getattr(model, key, np.nan) for key in ("regularization", "learning_rate")}
     return what | {"x_held_out_mae": best.mae, "rmse": judged.rmse, "mae": judged.mae}

@@ -120,14 +120,9 @@ class _Curves:
 
 def _described(model, setting, step):
     return model.history.assign(
-        **setting | {"gibbs_steps": steps_text(setting["gibbs_steps"])},
-        step=step,
-        setting=np.nan,
-        kernel=model.solver,
-        device=model.device,
-        seed=model.seed,
-        accuracy=np.nan,
-    )
+        **setting | {"gibbs_steps": steps_text(setting["gibbs_steps"])}, step=step, setting=np.nan,
+        kernel=model.solver, device=model.device, seed=model.seed, accuracy=np.nan,
+    )  # fmt: skip
 
 
 def steps_text(gibbs_steps):
@@ -184,16 +179,8 @@ def figure(frame, data=None):
             axis.axhline(threshold, color="0.4", linewidth=1, linestyle=":")
         axis.set(xlabel="epochs", ylim=(everything.min() - 0.005, everything.quantile(0.95)))
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.legend(
-            title=_PARAMETERS[parameter],
-            fontsize=8,
-            title_fontsize=9,
-            loc="lower center",
-            bbox_to_anchor=(0.5, 1),
-            ncols=3,
-            columnspacing=1,
-            handlelength=1.6,
-        )
+        axis.legend(title=_PARAMETERS[parameter], fontsize=8, title_fontsize=9, loc="lower center",
+                    bbox_to_anchor=(0.5, 1), ncols=3, columnspacing=1, handlelength=1.6)  # fmt: skip
     for axis in axes[:, 0]:
         axis.set_ylabel(f"held-out {metric.upper()}, {style.data_name(data)}")
     return figure

@@ -96,15 +96,8 @@ def _model(name, regularization, parameters, seed):
         units = {"batch": parameter_search.RBM_BATCH, **parameter_search.RBM_FIXED, "weight_decay": regularization}
         return RBM(parameter_search.RBM_HIDDEN, seed=seed, **units, **parameters)
     kernel, threads = ("hogwild", parameter_search.SGD_THREADS) if backends.available() else ("parallel", None)
-    return SGD(
-        FACTORS,
-        solver=kernel,
-        threads=threads,
-        seed=seed,
-        biases=False,
-        clip=False,
-        **parameters | {"regularization": regularization},
-    )
+    return SGD(FACTORS, solver=kernel, threads=threads, seed=seed, biases=False, clip=False,
+               **parameters | {"regularization": regularization})  # fmt: skip
 
 
 def summary(frame):

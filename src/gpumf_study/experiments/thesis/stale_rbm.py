@@ -118,15 +118,10 @@ def _chunk_by_chunk(ratings, first, chunks, every, models, epochs):
                 guesses = np.stack([stale.predict(coming.users, coming.items), alone], axis=1)
                 if chunk:
                     weights = convex_weights(*before[n, shown])
-                    yield row | {
-                        "every": n,
-                        "shown": shown,
-                        "age": age,
-                        "weight": weights[0],
-                        **_errors(guesses @ weights, coming.values),
-                        "rmse_rbm": _errors(guesses[:, 0], coming.values)["rmse"],
-                        "rbm_seconds": 0.0 if age else rbm.history.seconds.iloc[-1],
-                    }
+                    yield row | {"every": n, "shown": shown, "age": age, "weight": weights[0],
+                                 **_errors(guesses @ weights, coming.values),
+                                 "rmse_rbm": _errors(guesses[:, 0], coming.values)["rmse"],
+                                 "rbm_seconds": 0.0 if age else rbm.history.seconds.iloc[-1]}  # fmt: skip
                 before[n, shown] = guesses, coming.values
 
 

@@ -99,13 +99,8 @@ def run(data, threads, few, blocks, max_epochs, repeats, parameters):
                 taken, trainer = _taken(model, resident, factors, device, machine)
                 with device.limited_to(KEPLER["multiprocessors"]) if limited else nullcontext():
                     seconds = _timings(device, trainer, repeats)
-                what = (
-                    ratings.name,
-                    kernel,
-                    device.name,
-                    machine,
-                    KEPLER["multiprocessors"] if limited else processors,
-                )
+                what = (ratings.name, kernel, device.name, machine,
+                        KEPLER["multiprocessors"] if limited else processors)  # fmt: skip
                 rows += [(*what, count, *taken, epochs, k, s) for k, s in enumerate(seconds)]
     own = ["machine", "multiprocessors", "threads", "shared_bytes", "asked_bytes", "registers"]
     own += ["active_computed", "active_driver", "epochs_to_threshold"]
