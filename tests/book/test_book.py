@@ -211,11 +211,8 @@ def test_every_page_keeps_to_wcag(html, page):
         for theme, rules in (("light", by_day), ("dark", by_night)):
             page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
             result = axe.run(page, context, {"resultTypes": ["violations"], "runOnly": rules})
-            problems += [
-                f"{path.name}, {theme}: {violation['id']}: {node['html'][:120]}"
-                for violation in result.response["violations"]
-                for node in violation["nodes"]
-            ]
+            problems += [f"{path.name}, {theme}: {violation['id']}: {node['html'][:120]}"
+                         for violation in result.response["violations"] for node in violation["nodes"]]  # fmt: skip
     assert not problems, "\n".join(problems)
 
 

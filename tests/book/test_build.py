@@ -89,14 +89,9 @@ def test_runs_each_notebook_once_and_then_only_what_changed(project, execute):
 
 @pytest.mark.parametrize(
     "changed",
-    [
-        "src/gpumf/model.py",
-        "kernels/als/als.cu",
-        "figures/drawings/warps.svg",
-        "data/results/a-gpu/als.csv",
-        "data/raw/ratings.csv",
-    ],
-)
+    ["src/gpumf/model.py", "kernels/als/als.cu", "figures/drawings/warps.svg", "data/results/a-gpu/als.csv",
+     "data/raw/ratings.csv"],
+)  # fmt: skip
 def test_what_every_notebook_depends_on(project, changed):
     before = build.shared_key(project)
     assert build.shared_key(project) == before

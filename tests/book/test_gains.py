@@ -99,13 +99,8 @@ def test_a_source_without_a_row_gets_one_behind_those_of_its_folder(readme):
         assert lines[place - 1].startswith(f"| [{name.split('/')[0]}/") and lines[place + 1] == ""
 
 
-AUTHORS = {
-    "Kampffmeyer": "thesis",
-    "Greenquist": "cu2rec",
-    "Tan et al.": "cumf",
-    "Li et al.": "newgpusgd",
-    "Nassar et al.": "esgd",
-}
+AUTHORS = {"Kampffmeyer": "thesis", "Greenquist": "cu2rec", "Tan et al.": "cumf", "Li et al.": "newgpusgd",
+           "Nassar et al.": "esgd"}  # fmt: skip
 
 
 def test_headers_name_the_publication_that_schemes_declare(readme):

@@ -10,20 +10,12 @@ from support import ROOT
 
 # Retired, and what is written in its place.
 RETIRED = {
-    r"twins?": "synthetic data set",
-    r"(one|all) cores?": "single-threaded, multi-threaded, or the number of threads",
-    r"cards?": "GPU",
-    r"processors?(?! of a GPU)": "CPU",
-    r"half-sweeps?": "user update, item update",
-    r"soonest|sooner": "fastest, faster",
-    r"wall seconds|whole fit": "end-to-end time",
-    r"artefacts?": "figure or table",
-    r"reproduced": "replicated",
-    r"contradicted": "not replicated",
-    r"same direction": "partly replicated",
-    r"schemes?": "solver",
-    r"what became of": "outcome",
-}
+    r"twins?": "synthetic data set", r"(one|all) cores?": "single-threaded, multi-threaded, or the number of threads",
+    r"cards?": "GPU", r"processors?(?! of a GPU)": "CPU", r"half-sweeps?": "user update, item update",
+    r"soonest|sooner": "fastest, faster", r"wall seconds|whole fit": "end-to-end time",
+    r"artefacts?": "figure or table", r"reproduced": "replicated", r"contradicted": "not replicated",
+    r"same direction": "partly replicated", r"schemes?": "solver", r"what became of": "outcome",
+}  # fmt: skip
 _FOUND = re.compile(rf"\b({'|'.join(RETIRED)})\b", re.IGNORECASE)
 ALLOWED = {
     "README.md: processor": "the name of a CPU",

@@ -12,12 +12,8 @@ from support import ROOT
 pytestmark = pytest.mark.browser
 STATIC = ROOT / "book/_static"
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
-WHERE = {
-    "race": "learn/races",
-    "convergence": "learn/races",
-    "crossover": "results/als_or_sgd",
-    "roofline": "learn/roofline",
-}
+WHERE = {"race": "learn/races", "convergence": "learn/races", "crossover": "results/als_or_sgd",
+         "roofline": "learn/roofline"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +22,11 @@ def made():
     load = results.load
     steps, settings, schemes = (load(name).frame for name in ("race_steps", "crossover", "sgd_schemes"))
     static = sgd_schemes.figure(schemes, ["ml-100k"], labels=["hogwild", "fast"])
-    return {
-        "race": widgets.race(steps, race_steps.figure(steps)),
-        "convergence": widgets.convergence(
-            sgd_schemes.courses(schemes), "SGD", static, ["ordered", "hogwild", "fast"]
-        ),
-        "crossover": widgets.crossover(settings, crossover.figure(settings)),
-        "roofline": widgets.roofline(load("als_versions").frame, load("ceilings").frame, static),
-    }
+    return {"race": widgets.race(steps, race_steps.figure(steps)),
+            "convergence": widgets.convergence(
+                sgd_schemes.courses(schemes), "SGD", static, ["ordered", "hogwild", "fast"],
+            ), "crossover": widgets.crossover(settings, crossover.figure(settings)),
+            "roofline": widgets.roofline(load("als_versions").frame, load("ceilings").frame, static)}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -38,13 +38,9 @@ def stored(monkeypatch):
 
 
 FRAME = pd.DataFrame(
-    {
-        "solver": ["fast"] * 4 + ["slow"] * 4,
-        "epochs": [5, 10] * 4,
-        "repeat": [0, 0, 1, 1] * 2,
-        "seconds": [1.0, 1.5, 1.0, 1.7, 10.0, 30.0, 10.0, 31.0],
-    }
-)
+    {"solver": ["fast"] * 4 + ["slow"] * 4, "epochs": [5, 10] * 4, "repeat": [0, 0, 1, 1] * 2,
+     "seconds": [1.0, 1.5, 1.0, 1.7, 10.0, 30.0, 10.0, 31.0]},
+)  # fmt: skip
 FAST, SLOW = (Stored("timing", "seconds", {"solver": name, "epochs": 10}) for name in ("fast", "slow"))
 ROW = {"id": "a", "task": "fit", "data": "some", "factors": 16, "solver": "fast", "unit": "s"}
 
@@ -115,16 +111,11 @@ def test_one_repeat_has_no_interval():
 
 @pytest.mark.parametrize(
     ("higher", "value", "low", "high", "outcome"),
-    [
-        (False, 9.0, 8.5, 9.5, "goal met"),
-        (False, 4.0, 3.0, 5.0, "stretch goal met"),
-        (False, 9.9, 9.0, 10.5, "goal missed"),
-        (True, 9.0, 8.0, 10.0, "goal missed"),
-        (True, 12.0, 11.0, 13.0, "stretch goal met"),
-        (False, 9.0, np.nan, np.nan, "goal met"),
-        (False, np.nan, np.nan, np.nan, ""),
-    ],
-)
+    [(False, 9.0, 8.5, 9.5, "goal met"), (False, 4.0, 3.0, 5.0, "stretch goal met"),
+     (False, 9.9, 9.0, 10.5, "goal missed"), (True, 9.0, 8.0, 10.0, "goal missed"),
+     (True, 12.0, 11.0, 13.0, "stretch goal met"), (False, 9.0, np.nan, np.nan, "goal met"),
+     (False, np.nan, np.nan, np.nan, "")],
+)  # fmt: skip
 def test_the_worse_end_of_the_interval_has_to_meet_a_goal(higher, value, low, high, outcome):
     stretch = 11.0 if higher else 5.0
     assert Benchmark(**ROW, goal=10.0, stretch=stretch, higher=higher).outcome(value, low, high) == outcome

@@ -19,31 +19,17 @@ def claim(criterion=None, **more):
 
 @pytest.mark.parametrize(
     ("criterion", "low", "high", "said"),
-    [
-        (near(10, 2), 6, 15, "replicated"),
-        (near(10, 2), 4, 15, "inconclusive"),
-        (near(10, 2), 15, 25, "inconclusive"),
-        (near(10, 2), 2, 4, "partly replicated"),
-        (near(10, 2), 21, 40, "partly replicated"),
-        (near(10, 2), 0.5, 4, "not replicated"),
-        (near(10, 2), 0.2, 0.5, "not replicated"),
-        (near(10, 2), -INF, INF, "inconclusive"),
-        (near(0.1, 2), 0.3, 0.6, "partly replicated"),
-        (near(0.1, 2), 0.3, 1.2, "not replicated"),
-        (near(13.5, 1.25, no_effect=0.0), 3, 5, "partly replicated"),
-        (near(13.5, 1.25, no_effect=0.0), -5, 5, "not replicated"),
-        (near(-8, 2, no_effect=0.0), -10, -5, "replicated"),
-        (near(-8, 2, no_effect=0.0), -3, -1, "partly replicated"),
-        (above(1), 1.1, 2, "replicated"),
-        (above(1), 0.9, 2, "inconclusive"),
-        (above(1), 1, 1, "inconclusive"),
-        (above(1), 0.5, 0.9, "not replicated"),
-        (below(0.01), -0.1, 0.005, "replicated"),
-        (below(0.01), 0.005, INF, "inconclusive"),
-        (below(0.01), 0.02, INF, "not replicated"),
-        (None, -INF, INF, "measured"),
-    ],
-)
+    [(near(10, 2), 6, 15, "replicated"), (near(10, 2), 4, 15, "inconclusive"), (near(10, 2), 15, 25, "inconclusive"),
+     (near(10, 2), 2, 4, "partly replicated"), (near(10, 2), 21, 40, "partly replicated"),
+     (near(10, 2), 0.5, 4, "not replicated"), (near(10, 2), 0.2, 0.5, "not replicated"),
+     (near(10, 2), -INF, INF, "inconclusive"), (near(0.1, 2), 0.3, 0.6, "partly replicated"),
+     (near(0.1, 2), 0.3, 1.2, "not replicated"), (near(13.5, 1.25, no_effect=0.0), 3, 5, "partly replicated"),
+     (near(13.5, 1.25, no_effect=0.0), -5, 5, "not replicated"), (near(-8, 2, no_effect=0.0), -10, -5, "replicated"),
+     (near(-8, 2, no_effect=0.0), -3, -1, "partly replicated"), (above(1), 1.1, 2, "replicated"),
+     (above(1), 0.9, 2, "inconclusive"), (above(1), 1, 1, "inconclusive"), (above(1), 0.5, 0.9, "not replicated"),
+     (below(0.01), -0.1, 0.005, "replicated"), (below(0.01), 0.005, INF, "inconclusive"),
+     (below(0.01), 0.02, INF, "not replicated"), (None, -INF, INF, "measured")],
+)  # fmt: skip
 def test_the_verdict_follows_from_the_interval_and_the_criterion(criterion, low, high, said):
     assert verdict(claim(criterion), Estimate(1.0, low, high, 5)) == said
 

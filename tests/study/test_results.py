@@ -99,18 +99,13 @@ def test_where_tells_live_from_recorded(repository):
 
 @pytest.mark.parametrize(
     ("name", "gpus", "folder"),
-    [
-        ("NVIDIA H100 80GB HBM3", 1, "nvidia-h100-80gb-hbm3"),
-        ("NVIDIA H100 PCIe", 1, "nvidia-h100-pcie"),
-        ("NVIDIA H100 NVL", 1, "nvidia-h100-nvl"),
-        ("NVIDIA H200", 4, "nvidia-h200-x4"),
-        ("NVIDIA GeForce GTX 1080 Ti", 1, "nvidia-geforce-gtx-1080-ti"),
-        ("NVIDIA GeForce RTX 4070", 1, "nvidia-geforce-rtx-4070"),
-        ("NVIDIA GeForce RTX 4070 Ti", 1, "nvidia-geforce-rtx-4070-ti"),
-        ("Quadro RTX 6000", 1, "quadro-rtx-6000"),
-        ("NVIDIA A100-SXM4-40GB (MIG 1g.5gb)", 1, "nvidia-a100-sxm4-40gb-mig-1g-5gb"),
-    ],
-)
+    [("NVIDIA H100 80GB HBM3", 1, "nvidia-h100-80gb-hbm3"), ("NVIDIA H100 PCIe", 1, "nvidia-h100-pcie"),
+     ("NVIDIA H100 NVL", 1, "nvidia-h100-nvl"), ("NVIDIA H200", 4, "nvidia-h200-x4"),
+     ("NVIDIA GeForce GTX 1080 Ti", 1, "nvidia-geforce-gtx-1080-ti"),
+     ("NVIDIA GeForce RTX 4070", 1, "nvidia-geforce-rtx-4070"),
+     ("NVIDIA GeForce RTX 4070 Ti", 1, "nvidia-geforce-rtx-4070-ti"), ("Quadro RTX 6000", 1, "quadro-rtx-6000"),
+     ("NVIDIA A100-SXM4-40GB (MIG 1g.5gb)", 1, "nvidia-a100-sxm4-40gb-mig-1g-5gb")],
+)  # fmt: skip
 def test_results_go_to_a_folder_of_the_devices_whole_name(name, gpus, folder, repository, monkeypatch):
     fake = SimpleNamespace(facts={"gpu": name})
     monkeypatch.setattr(results.backends, "available", lambda: True)
@@ -220,11 +215,8 @@ def test_counters_are_read_from_nsight_computes_page():
     values = frame.set_index(["x_kernel", "x_side", "metric"]).value.sort_index()
     users, items = values["tensor_core", "users"], values["tensor_core", "items"]
     assert dict(users) == {
-        "duration": 1234,
-        "DRAM bytes read": 5e6,
-        "tensor pipe": 40.25,
-        "stalled: long_scoreboard": 2.5,
-    }
+        "duration": 1234, "DRAM bytes read": 5e6, "tensor pipe": 40.25, "stalled: long_scoreboard": 2.5,
+    }  # fmt: skip
     assert items["duration"] == 2345 and items["tensor pipe"] == 2
     assert (
         values["get_hermitian", "items", "duration"] == 98 and "tensor pipe" not in values["get_hermitian", "users"]
@@ -301,16 +293,11 @@ def test_kernels_are_there_on_a_gpu_or_on_the_processor(on_gpu, missing, monkeyp
 
 @pytest.mark.parametrize(
     ("file", "damage"),
-    [
-        ("csv", lambda content: content[: len(content) // 2]),
-        ("csv", lambda content: content[:-1]),
-        ("csv", lambda content: b"".join(content.splitlines(keepends=True)[:-1])),
-        ("csv", lambda content: b""),
-        ("json", lambda content: content[: len(content) // 2]),
-        ("json", lambda content: b"[]"),
-        ("json", lambda content: b"\xff"),
-    ],
-)
+    [("csv", lambda content: content[: len(content) // 2]), ("csv", lambda content: content[:-1]),
+     ("csv", lambda content: b"".join(content.splitlines(keepends=True)[:-1])), ("csv", lambda content: b""),
+     ("json", lambda content: content[: len(content) // 2]), ("json", lambda content: b"[]"),
+     ("json", lambda content: b"\xff")],
+)  # fmt: skip
 @pytest.mark.parametrize("live", [True, False])
 def test_a_damaged_result_is_named_and_draws_nothing(file, damage, live, repository):
     frame = pd.DataFrame({"repeat": [0, 1, 2], "seconds": [1.5, 2.5, 3.5]})

@@ -25,21 +25,14 @@ def test_attributes_stay():
 
 @pytest.mark.parametrize(
     ("frame", "why"),
-    [
-        (rows().iloc[:0], "no rows"),
-        (rows(rmse=1.0), "begin with 'x_'.*rmse"),
-        (rows(factors=1.5), "factors takes int"),
-        (rows(factors=-1), "factors takes int"),
-        (rows(factors=True), "factors takes int"),
-        (rows(solver=3), "solver takes str"),
-        (rows(seconds="1"), "seconds takes float"),
-        (rows(phase="wall"), "phases are .*wall"),
-        (rows(seconds=[1, np.nan]), "neither seconds nor a metric"),
-        (rows(value=1.0), "a value has no metric"),
-        (rows(value=1.0, metric=["rmse", None]), "a value has no metric"),
-        (rows(repeat=0), "two rows have the same labels"),
-    ],
-)
+    [(rows().iloc[:0], "no rows"), (rows(rmse=1.0), "begin with 'x_'.*rmse"),
+     (rows(factors=1.5), "factors takes int"), (rows(factors=-1), "factors takes int"),
+     (rows(factors=True), "factors takes int"), (rows(solver=3), "solver takes str"),
+     (rows(seconds="1"), "seconds takes float"), (rows(phase="wall"), "phases are .*wall"),
+     (rows(seconds=[1, np.nan]), "neither seconds nor a metric"), (rows(value=1.0), "a value has no metric"),
+     (rows(value=1.0, metric=["rmse", None]), "a value has no metric"),
+     (rows(repeat=0), "two rows have the same labels")],
+)  # fmt: skip
 def test_other_frames_are_refused(frame, why):
     with pytest.raises(ValueError, match=why):
         schema.validated(frame)

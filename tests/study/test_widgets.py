@@ -123,13 +123,9 @@ def test_marks_stand_under_their_roofs():
 
 def test_replayed_values_follow_the_rate():
     order = pd.DataFrame(
-        {
-            "group": [0, 0, 0, 0],
-            "access": ["read", "read", "write", "write"],
-            "array": ["user_factors", "item_factors", "user_factors", "item_factors"],
-            "element": [0, 0, 0, 0],
-        }
-    )
+        {"group": [0, 0, 0, 0], "access": ["read", "read", "write", "write"],
+         "array": ["user_factors", "item_factors", "user_factors", "item_factors"], "element": [0, 0, 0, 0]},
+    )  # fmt: skip
     p, q, r = 1.0, 2.0, 5.0  # the first item's rating
     step = race_steps.RATE * (p * q - r)
     values = [one["value"] for one in widgets._replayed(order)]

@@ -115,12 +115,9 @@ def test_the_package_gets_the_parameters_of_ours(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "implicit.cpu.als", SimpleNamespace(AlternatingLeastSquares=theirs))
     peer = experiment._peer(experiment.ImplicitALS(9, 5.0, alpha=7.0, device="cpu", seed=4), 6)
-    assert peer.arguments == (9, 5) and (peer.alpha, peer.iterations, peer.random_state, peer.cg_steps) == (
-        1,
-        6,
-        4,
-        3,
-    )
+    assert peer.arguments == (9, 5) and (
+        peer.alpha, peer.iterations, peer.random_state, peer.cg_steps,
+    ) == (1, 6, 4, 3)  # fmt: skip
 
 
 @pytest.mark.parametrize(

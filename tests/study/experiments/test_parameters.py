@@ -11,33 +11,18 @@ from support import ROOT
 nbformat = pytest.importorskip("nbformat")
 
 FITTED = [
-    ("repeats", 3, 10, 3),
-    ("updates", 2e6, 1_000_000, 2_000_000),
-    ("share", 1, 0.02, 1),
-    ("seed", 0, 4, 0),
-    ("seeds", 0, 4, ValueError),
-    ("seed", 0, 0, 0),
-    ("seed", -1, 0, ValueError),
-    ("epochs", 2.5, 20, ValueError),
-    ("epochs", True, 20, ValueError),
-    ("measure", 1, False, ValueError),
-    ("measure", True, False, True),
-    ("device", 3, "cpu", ValueError),
-    ("factors", 8, [16, 64], [8]),
-    ("factors", [8, 9], [16], [8, 9]),
-    ("factors", ["a"], [16], ValueError),
-    ("factors", 32, [[16, 32]], [[32]]),
-    ("fits", [["SGD", 8]], [["ALS", "cumf_cg", 16]], [["SGD", 8]]),
-    ("densities", [0.5, 1], [1, 0.1], [0.5, 1]),
+    ("repeats", 3, 10, 3), ("updates", 2e6, 1_000_000, 2_000_000), ("share", 1, 0.02, 1), ("seed", 0, 4, 0),
+    ("seeds", 0, 4, ValueError), ("seed", 0, 0, 0), ("seed", -1, 0, ValueError), ("epochs", 2.5, 20, ValueError),
+    ("epochs", True, 20, ValueError), ("measure", 1, False, ValueError), ("measure", True, False, True),
+    ("device", 3, "cpu", ValueError), ("factors", 8, [16, 64], [8]), ("factors", [8, 9], [16], [8, 9]),
+    ("factors", ["a"], [16], ValueError), ("factors", 32, [[16, 32]], [[32]]),
+    ("fits", [["SGD", 8]], [["ALS", "cumf_cg", 16]], [["SGD", 8]]), ("densities", [0.5, 1], [1, 0.1], [0.5, 1]),
     ("epochs", 5, {"ALS": 8, "SGD": 20}, {"ALS": 5, "SGD": 5}),
-    ("epochs", {"ALS": 5}, {"ALS": 8, "SGD": 20}, {"ALS": 5}),
-    ("epochs", "5", {"ALS": 8, "SGD": 20}, ValueError),
-    ("schemes", ["fast"], None, ["fast"]),
-    ("data", "ml-100k", ["jester-1"], ["ml-100k"]),
+    ("epochs", {"ALS": 5}, {"ALS": 8, "SGD": 20}, {"ALS": 5}), ("epochs", "5", {"ALS": 8, "SGD": 20}, ValueError),
+    ("schemes", ["fast"], None, ["fast"]), ("data", "ml-100k", ["jester-1"], ["ml-100k"]),
     ("data", "hugewiki-small-synthetic", "ml-100k", "hugewiki-small-synthetic"),
-    ("data", "ml-7", ["jester-1"], ValueError),
-    ("data", {"ml-7": [1]}, {"ml-100k-synthetic": [1, 0.1]}, ValueError),
-]
+    ("data", "ml-7", ["jester-1"], ValueError), ("data", {"ml-7": [1]}, {"ml-100k-synthetic": [1, 0.1]}, ValueError),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "value", "default", "expected"), FITTED)

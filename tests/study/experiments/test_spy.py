@@ -144,17 +144,8 @@ def test_nothing_that_is_trained_depends_on_the_test_ratings_and_the_same_seed_i
 
 
 # Those that choose are looked at one by one below.
-CHOOSING = {
-    "parameter_search",
-    "crossover",
-    "blend_ml100k",
-    "rbm_tuning",
-    "sgd_ml100k",
-    "sparsity",
-    "speedups",
-    "als_sgd_rbm",
-    "quality_ratings",
-}
+CHOOSING = {"parameter_search", "crossover", "blend_ml100k", "rbm_tuning", "sgd_ml100k", "sparsity", "speedups",
+            "als_sgd_rbm", "quality_ratings"}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(set(TRAINING) - CHOOSING))
@@ -176,13 +167,7 @@ def test_parameters_arrive_and_repeats_have_seeds_of_their_own(name):
 
 
 # They have one split, the set's own or that of seed 0.
-SPLIT_ONCE = {
-    "all_schemes",
-    "als_convergence",
-    "crossover",
-    "cumf_convergence",
-    "esgd_blocks",
-}
+SPLIT_ONCE = {"all_schemes", "als_convergence", "crossover", "cumf_convergence", "esgd_blocks"}  # fmt: skip
 SPLIT_ONCE |= {"implicit_quality", "quality_benchmarks", "rbm_tuning", "several_gpus"}
 
 

@@ -1,34 +1,10 @@
 """Iterations on several GPUs: when the last worker has ended, what more GPUs gain, and what a worker keeps."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from gpumf.ratings import synthetic_device
 from gpumf_study.experiments.cumf import hugewiki_gpus
-from outcomes import word
-
-COLUMNS = ["x_workers", "x_rank", "x_iteration", "x_step", "x_begin", "seconds", "value"]
-
-
-def rows(workers, seconds, rmse, iteration=1):
-    """Two steps of each worker, of which the last rank ends an eighth later than the others."""
-    late = [1.0] * (workers - 1) + [1.125]
-    return [
-        (workers, rank, iteration, step, begin * seconds * late[rank], part * seconds * late[rank], rmse)
-        for rank in range(workers)
-        for step, begin, part in (("solve users", 0.0, 0.75), ("gather users", 0.75, 0.25))
-    ]
-
-
-def test_what_gpus_gain_is_measured_by_iterations():
-    frame = pd.DataFrame(
-        [row for k in (1, 2, 3) for n in (1, 2) for row in rows(n, 8.0 / n, 0.5, k)], columns=COLUMNS
-    )
-    assert (
-        word("als-hugewiki-2gpu-speedup", frame) == "measured"
-        and word("als-hugewiki-4gpu-speedup", frame) == "missing"
-    )
 
 
 @pytest.mark.emulator

@@ -14,13 +14,8 @@ def fits(model, workers, seconds, whole, rmse=0.9):
     for repeat in (1, 2, 3):
         of_epoch = seconds * (1 + 0.01 * (repeat - 2))
         labels = {
-            "model": model,
-            "x_workers": workers,
-            "repeat": repeat,
-            "data": "a",
-            "task": "fit",
-            "device": "cuda",
-        }
+            "model": model, "x_workers": workers, "repeat": repeat, "data": "a", "task": "fit", "device": "cuda",
+        }  # fmt: skip
         for epoch in (0, 1, 2):
             value = 2 - epoch * (2 - rmse) / 2
             row = {"epoch": epoch, "phase": "train", "seconds": epoch * of_epoch, "metric": "rmse", "value": value}

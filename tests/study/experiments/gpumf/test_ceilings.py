@@ -1,7 +1,9 @@
 """The ceilings of a machine, and the work under them."""
 
+import pandas as pd
 import pytest
 
+from gpumf_study import figure_style as style
 from gpumf_study.experiments.gpumf import ceilings as experiment
 
 
@@ -20,3 +22,11 @@ def test_the_intensities_are_those_of_the_counted_work():
     assert found["SGD, rows from memory"] == pytest.approx(8 * f / (12 + 16 * f))
     assert found["one CG step, A from memory"] == pytest.approx(2 * f**2 / (2 * f * (f + 1) + 8 * f))
     assert list(found.values()) == sorted(found.values())
+
+
+def test_a_figure_of_a_live_result_is_not_saved(store, repository):
+    values = {"copy_bytes_per_second": 4e12, "fp32_flops": 5e13, "fp16_flops": 7e14}
+    frame = pd.DataFrame({"device": "cuda", "metric": list(values), "value": values.values()})
+    for live in (True, False):
+        style.save(experiment.figure(frame), store("ceilings", frame, live=live))
+        assert (repository / "figures/thesis/ceilings.svg").exists() is not live

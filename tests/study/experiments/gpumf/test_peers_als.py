@@ -16,21 +16,10 @@ from support import ragged_ratings
 
 def fits(ours, theirs=2.0, apart=0.0, **more):
     """Fits of two numbers of iterations, two repeats, that all begin with seven seconds."""
-    rows = [
-        (
-            model,
-            {"implicit": "cg"}.get(model, "tensor_core"),
-            "cuda",
-            f,
-            n,
-            repeat,
-            7 + n * seconds * (1 + apart * repeat),
-        )
-        for f in (64, 128)
-        for model, seconds in (("implicit", theirs), ("ImplicitALS", ours))
-        for repeat in range(2)
-        for n in (5, 10)
-    ]
+    rows = [(model, {"implicit": "cg"}.get(model, "tensor_core"), "cuda", f, n, repeat,
+             7 + n * seconds * (1 + apart * repeat))
+            for f in (64, 128) for model, seconds in (("implicit", theirs), ("ImplicitALS", ours))
+            for repeat in range(2) for n in (5, 10)]  # fmt: skip
     columns = ["model", "solver", "device", "factors", "x_iterations", "repeat", "seconds"]
     return schema.validated(pd.DataFrame(rows, columns=columns).assign(**more))
 

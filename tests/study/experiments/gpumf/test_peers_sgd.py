@@ -91,15 +91,10 @@ def test_ours_has_walls_where_they_are_asked_for_and_rates_of_rows(monkeypatch):
 
 @pytest.mark.parametrize(
     ("code", "machine", "missing"),
-    [
-        (b"_Z6calc_zRDv8_fiPf GOMP_parallel", "x86_64", None),
-        (b"_Z6calc_zRDv8_fiPf __kmpc_fork_call", "x86_64", None),
-        (b"calc_z GOMP_parallel", "x86_64", "AVX"),
-        (b"calc_z GOMP_parallel", "aarch64", None),
-        (b"Dv8_f", "x86_64", "OpenMP"),
-        (b"calc_z", "aarch64", "OpenMP"),
-    ],
-)
+    [(b"_Z6calc_zRDv8_fiPf GOMP_parallel", "x86_64", None), (b"_Z6calc_zRDv8_fiPf __kmpc_fork_call", "x86_64", None),
+     (b"calc_z GOMP_parallel", "x86_64", "AVX"), (b"calc_z GOMP_parallel", "aarch64", None),
+     (b"Dv8_f", "x86_64", "OpenMP"), (b"calc_z", "aarch64", "OpenMP")],
+)  # fmt: skip
 def test_a_slow_build_of_the_package_is_none(code, machine, missing, monkeypatch, tmp_path):
     monkeypatch.setattr(experiment.platform, "machine", lambda: machine)
     library = tmp_path / "libmf.so"

@@ -26,15 +26,8 @@ def test_the_plan_of_fast_fetches_a_row_for_every_run_and_that_of_hogwild_for_ev
 
 def test_limits_are_summed_up_an_update():
     columns = [
-        "data",
-        "solver",
-        "x_nnz",
-        "x_runs",
-        "seconds",
-        "x_limit_seconds",
-        "x_fraction_of_limit",
-        "x_row_bytes",
-    ]
+        "data", "solver", "x_nnz", "x_runs", "seconds", "x_limit_seconds", "x_fraction_of_limit", "x_row_bytes",
+    ]  # fmt: skip
     rows = [("a", "fast", 100, 50, s, 1.0, 1 / s, 800, 3.0) for s in (2.0, 4.0, 5.0)]
     frame = pd.DataFrame(rows, columns=[*columns, "x_gather_seconds"])
     (row,) = sgd_limits.summary(frame).itertuples()

@@ -30,11 +30,8 @@ def runs():
 def test_schemes_are_summed_up_by_speed_and_by_their_gap_to_one_core_that_takes_ratings_as_they_do():
     table = sgd_schemes.summary(runs()).set_index("scheme")
     assert table.updates_per_second.to_dict() == {
-        "sequential": 50,
-        "hogwild": 100,
-        "ordered_parallel": 100,
-        "fast, FP32": 200,
-    }
+        "sequential": 50, "hogwild": 100, "ordered_parallel": 100, "fast, FP32": 200,
+    }  # fmt: skip
     assert table.last_rmse[["sequential", "fast, FP32"]].to_list() == pytest.approx([0.805, 0.755])
     np.testing.assert_allclose(table.best_rmse, table.last_rmse)
     assert list(table.last_mae) == pytest.approx([0.3] * 4) and set(table.epochs) == {2}

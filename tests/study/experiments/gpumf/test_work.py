@@ -16,19 +16,13 @@ GATHERED = 2 * NNZ * (8 + 4 * F) + 4 * F * ROWS  # each rating from both sides, 
 
 @pytest.mark.parametrize(
     ("model", "solver", "expected"),
-    [
-        (ALS, "sequential", GATHERED),
-        (ALS, "thesis_shared", GATHERED),
-        (ALS, "thesis_hybrid", GATHERED + 2 * NNZ * TRIANGLE * 2 * 4),
-        (ALS, "thesis_global", GATHERED + 2 * NNZ * TRIANGLE * 2 * 4),
-        (ALS, "cumf_lu", GATHERED + ROWS * TRIANGLE * 2 * 4),
-        (ALS, "cumf_cg_fp16", GATHERED + ROWS * TRIANGLE * 2 * 2),
-        (ALS, "tensor_core", GATHERED - 2 * NNZ * 2 * F),
-        (SGD, "hogwild", NNZ * (12 + 4 * 4 * F)),
-        (SGD, "cumf_sgd", NNZ * (12 + 4 * 2 * F)),
-        (SGD, "kato_hosino", 2 * NNZ * (12 + 4 * F) + 2 * 4 * F * ROWS),
-    ],
-)
+    [(ALS, "sequential", GATHERED), (ALS, "thesis_shared", GATHERED),
+     (ALS, "thesis_hybrid", GATHERED + 2 * NNZ * TRIANGLE * 2 * 4),
+     (ALS, "thesis_global", GATHERED + 2 * NNZ * TRIANGLE * 2 * 4),
+     (ALS, "cumf_lu", GATHERED + ROWS * TRIANGLE * 2 * 4), (ALS, "cumf_cg_fp16", GATHERED + ROWS * TRIANGLE * 2 * 2),
+     (ALS, "tensor_core", GATHERED - 2 * NNZ * 2 * F), (SGD, "hogwild", NNZ * (12 + 4 * 4 * F)),
+     (SGD, "cumf_sgd", NNZ * (12 + 4 * 2 * F)), (SGD, "kato_hosino", 2 * NNZ * (12 + 4 * F) + 2 * 4 * F * ROWS)],
+)  # fmt: skip
 def test_bytes_are_those_of_the_plan(host, model, solver, expected):
     given = {"solver": solver, "biases": False, "regularization": 0.1}
     if model.solvers()[solver] == "cuda":

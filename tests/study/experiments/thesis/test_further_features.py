@@ -27,14 +27,8 @@ from gpumf_study.experiments.thesis.further_features import (
 )
 from spy import common
 
-SMALL = {
-    "regularizations": [1.0, 1000.0],
-    "with_features": {"regularization": [1.0, 1000.0], "weight": [1.0]},
-    "factors": 2,
-    "epochs": 5,
-    "seeds": 2,
-    "device": "cpu",
-}
+SMALL = {"regularizations": [1.0, 1000.0], "with_features": {"regularization": [1.0, 1000.0], "weight": [1.0]},
+         "factors": 2, "epochs": 5, "seeds": 2, "device": "cpu"}  # fmt: skip
 
 
 @cache
@@ -138,14 +132,8 @@ def test_features_stand_behind_the_ratings_as_items_and_as_users():
     whole = experiment.joined(left, of_users, of_items, 0.25)
     assert (whole.n_users, whole.n_items) == (2 + 2, 3 + 1)
     assert list(zip(whole.users, whole.items, whole.values, strict=True)) == [
-        (0, 2, 0.5),
-        (1, 0, -0.5),
-        (0, 3, 0.25),
-        (1, 3, -0.25),
-        (3, 0, 0.25),
-        (3, 2, -0.25),
-        (2, 1, 0.5),
-    ]
+        (0, 2, 0.5), (1, 0, -0.5), (0, 3, 0.25), (1, 3, -0.25), (3, 0, 0.25), (3, 2, -0.25), (2, 1, 0.5),
+    ]  # fmt: skip
 
 
 def test_a_friend_is_a_column_of_friends_and_of_as_many_others(tmp_path, monkeypatch):

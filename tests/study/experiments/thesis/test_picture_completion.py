@@ -64,14 +64,9 @@ def test_psnr_counts_decibels():
 
 def test_a_row_without_known_pixels_is_filled_with_the_mean():
     four = pd.DataFrame(
-        {
-            "row": [0, 0, 1, 1],
-            "column": [0, 1, 0, 1],
-            "original": [10, 30, 99, 99],
-            "known": [True, True, False, False],
-            "completed": [10.0, 30.0, 50.0, 50.0],
-        }
-    )
+        {"row": [0, 0, 1, 1], "column": [0, 1, 0, 1], "original": [10, 30, 99, 99],
+         "known": [True, True, False, False], "completed": [10.0, 30.0, 50.0, 50.0]},
+    )  # fmt: skip
     filled = picture_completion.fillings(four)
     assert filled["mean"].tolist() == [10, 30, 20, 20]
     assert filled["row and column means"].tolist() == [10, 30, 10, 30]
