@@ -7,6 +7,7 @@ Functions that read a frame return one row a run (see `gpumf_study.schema`), wit
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import asdict, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,11 @@ def sweep(
                 fitted = trained(model, train.select(np.arange(train.nnz)), length, test, **options)
                 frames.append(rows(fitted, metrics).assign(**labels))
     return pd.concat(frames, ignore_index=True)
+
+
+def combinations(grid: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Return all combinations of lists of parameters, each a dict."""
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
 def rows(model: Model, metrics: tuple[str, ...] = ("rmse",)) -> pd.DataFrame:

@@ -39,7 +39,7 @@ def seconds(ours=1.0, peer=2.0, exact=1.0, cg=2.0):
 
 def test_confidences_are_those_of_hu_koren_and_volinsky():
     train = ragged_ratings(seed=0)
-    confidences = experiment._confidences(train, 40)
+    confidences = experiment.confidences(train, 40)
     assert confidences.shape == (train.n_users, train.n_items) and confidences.nnz == train.nnz
     found = np.asarray(confidences[train.users, train.items]).ravel()
     np.testing.assert_allclose(found, 1 + 40 * train.values)

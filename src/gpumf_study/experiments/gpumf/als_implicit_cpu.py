@@ -118,7 +118,7 @@ def _peer(ours, iterations):
     return peer
 
 
-def _confidences(train, alpha):
+def confidences(train, alpha):
     """1 + alpha r of the rated pairs, users x items."""
     from scipy.sparse import csr_matrix
 
@@ -136,15 +136,15 @@ def _one_thread_of_blas():
 def _iterations(models, train, n):
     """Rows of n iterations of each, one after another."""
     ours, rows = models[OURS], []
-    confidences = _confidences(train, ours.alpha)
-    transposed = confidences.T.tocsr()
+    by_user = confidences(train, ours.alpha)
+    by_item = by_user.T.tocsr()
     users, items = ours.initial_factors(train)
 
     with _one_thread_of_blas():
         peer = _peer(ours, n)
 
         def of_peer(_):
-            for ratings, solved, fixed in ((confidences, users, items), (transposed, items, users)):
+            for ratings, solved, fixed in ((by_user, users, items), (by_item, items, users)):
                 peer.solver(ratings, solved, fixed, ours.regularization, num_threads=threads.count())
 
         work = {name: model.make_solver(train).epoch for name, model in models.items()} | {PEER: of_peer}
@@ -168,7 +168,7 @@ def _fits(models, train, test, iterations, k):
     with _one_thread_of_blas():
         peer = _peer(models[OURS], iterations)
         started = time.perf_counter()
-        peer.fit(_confidences(train, models[OURS].alpha), show_progress=False)
+        peer.fit(confidences(train, models[OURS].alpha), show_progress=False)
         seconds = time.perf_counter() - started
     rows.append(_timed({"model": PEER}, "fit", "end_to_end", seconds))
     return rows + _quality({"model": PEER}, _rank(train, test, k, peer.user_factors, peer.item_factors))

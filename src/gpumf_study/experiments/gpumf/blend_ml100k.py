@@ -6,7 +6,7 @@ that is held out; then the models train on all of them, and are judged on the fo
 one set of weights, those of its least squares, and is judged by both measures with them.
 """
 
-from itertools import islice, product
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from tqdm import tqdm
 from gpumf import ALS, RBM, SGD, Blend
 from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
+from gpumf_study import sweep
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import load_ratings
 
@@ -76,7 +77,7 @@ def run(data, folds, grids, epochs, kernels, seeds):
         choice, chosen = {"fold": fold, "step": "choice", "seed": 0}, {}
         for name in MODELS:
             tried = [
-                _tried(name, kernels[name], p, inner, epochs[name], held_out) for p in _combinations(grids[name])
+                _tried(name, kernels[name], p, inner, epochs[name], held_out) for p in sweep.combinations(grids[name])
             ]
             rows += [choice | row for row in tried]
             best = min(tried, key=lambda row: row["rmse"])
@@ -104,11 +105,6 @@ def run(data, folds, grids, epochs, kernels, seeds):
 _NAMES = {"kernel": "solver", "seed": "repeat", "epochs": "epoch"}
 _NAMES |= {name: f"x_{name}" for name in ("fold", "step", "learning_rate", "weight_decay", "beta", "init_std")}
 _NAMES |= {name: f"x_{name}" for name in ("regularization", *(f"weight_{model}" for model in MODELS))}
-
-
-def _combinations(grid):
-    for values in product(*grid.values()):
-        yield dict(zip(grid, values, strict=True))
 
 
 def _model(name, kernel, seed, parameters):

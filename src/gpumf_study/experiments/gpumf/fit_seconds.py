@@ -18,6 +18,7 @@ from tqdm import tqdm
 from gpumf import ALS, SGD, ImplicitALS, backends
 from gpumf.solvers import schedules
 from gpumf_study.experiments import load_ratings
+from gpumf_study.experiments.gpumf.als_implicit_cpu import confidences
 
 MODELS = {"ALS": ALS, "ImplicitALS": ImplicitALS, "SGD": SGD}
 PEER = "implicit"
@@ -105,11 +106,9 @@ def _has_peer(solver):
 def _peer_seconds(train, solver, factors, iterations):
     """Seconds of the package's fit, and to recommend to all users."""
     from implicit.als import AlternatingLeastSquares
-    from scipy.sparse import csr_matrix
 
     started = time.perf_counter()
-    confidences = np.float32(1) + np.float32(PARAMETERS["ImplicitALS"]["alpha"]) * train.values
-    by_user = csr_matrix((confidences, (train.users, train.items)), (train.n_users, train.n_items))
+    by_user = confidences(train, PARAMETERS["ImplicitALS"]["alpha"])
     model = AlternatingLeastSquares(
         factors, regularization=0.1, alpha=1.0, iterations=iterations, use_gpu=solver == "gpu", random_state=0
     )

@@ -10,7 +10,6 @@ part wants the package rmm. How well the models rank is another question, for re
 
 import time
 from importlib.metadata import version
-from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,10 @@ from gpumf._util import threads
 from gpumf._util.counter_rng import random_subset
 from gpumf_study.claims import Claim, above, below
 from gpumf_study.experiments import load_ratings
-from gpumf_study.experiments.gpumf.als_implicit_cpu import STEPS
+from gpumf_study.experiments.gpumf.als_implicit_cpu import STEPS, confidences
+from gpumf_study.experiments.gpumf.als_implicit_cpu import (
+    why_unavailable as why_unavailable,  # of this one as of that
+)
 
 ALPHA, REGULARIZATION = 2.0, 0.1
 _SAMPLE = 1_000_000  # ratings
@@ -40,11 +42,6 @@ PROFILES = {
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": [8], "repeats": 1}
 
 
-def why_unavailable():
-    """The package, or None where it is installed."""
-    return None if find_spec("implicit") else "the package implicit is not installed; install the extra peers"
-
-
 def run(data, factors, iterations, repeats, steps):
     """Fit every program with few and with more iterations.
 
@@ -58,7 +55,7 @@ def run(data, factors, iterations, repeats, steps):
     """
     ratings = load_ratings(data)
     train = ratings.official_split()[0] if ratings.test_mask is not None else ratings
-    matrix, rows = _confidences(train), []
+    matrix, rows = confidences(train, ALPHA), []
     for f in factors:
         for model, solver, device in tqdm(PROGRAMS, desc=f"peers_als, {f} factors", leave=False):
             usable = device == "cpu" or (backends.available() and (model != PEER or _gpu_of_peer()))
@@ -82,14 +79,6 @@ def _gpu_of_peer():
     from implicit import gpu as theirs
 
     return theirs.HAS_CUDA
-
-
-def _confidences(train):
-    """1 + alpha r of the rated pairs, users x items."""
-    from scipy.sparse import csr_matrix
-
-    values = np.float32(1) + np.float32(ALPHA) * train.values
-    return csr_matrix((values, (train.users, train.items)), (train.n_users, train.n_items))
 
 
 def _peer(device, train, matrix, factors, n, steps):

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from gpumf import SGD
 from gpumf._util import threads
+from gpumf_study import sweep
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import load_ratings
 
@@ -64,7 +65,7 @@ def run(data, folds, grids, seeds, repeats):
     ratings = load_ratings(data)
     sets = list(ratings.kfold(5))[:folds]
     keys = list(product(grids, range(folds)))
-    tried = [(*key, "choice", 0, p) for key in keys if grids[key[0]] for p in _combinations(grids[key[0]])]
+    tried = [(*key, "choice", 0, p) for key in keys if grids[key[0]] for p in sweep.combinations(grids[key[0]])]
     rows, chosen = _all(sets, tried), {key: {} for key in keys}
     for key in {job[:2] for job in tried}:
         best = min((row for row in rows if (row["program"], row["fold"]) == key), key=lambda row: row["rmse"])
@@ -88,10 +89,6 @@ def in_rows(trainings):
         timed.assign(phase=phase, seconds=timed[name]) for name, phase in (("train", "train"), ("wall", "end_to_end"))
     ]
     return pd.concat(rows, ignore_index=True).drop(columns=["rmse", "mae", "train", "wall"]).rename(columns=_NAMES)
-
-
-def _combinations(grid):
-    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
 def _all(sets, jobs):

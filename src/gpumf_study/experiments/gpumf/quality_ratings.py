@@ -6,8 +6,6 @@ The weights of the blend are found on a tenth of the training ratings of every s
 then all train on all of them, and are judged on the test ratings once.
 """
 
-from itertools import product
-
 import numpy as np
 import pandas as pd
 from scipy import stats
@@ -15,6 +13,7 @@ from tqdm import tqdm
 
 from gpumf import ALS, SGD, BayesianMF, Blend
 from gpumf_study import figure_style as style
+from gpumf_study import sweep
 from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf.peers_ml100k import SVD, surprise_model
 
@@ -86,8 +85,7 @@ def _rmse(predicted, test):
 def _tried(name, grid, epochs, inner, held):
     """Rows of all combinations of parameters and numbers of epochs."""
     rows = []
-    for values in product(*grid.values()):
-        parameters = dict(zip(grid, values, strict=True))
+    for parameters in sweep.combinations(grid):
         if name not in MODELS:
             rows += [_of_peer(name, inner, held, parameters, epoch) for epoch in epochs]
             continue

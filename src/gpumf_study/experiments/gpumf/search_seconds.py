@@ -7,7 +7,6 @@ that compiles what they need. None refits the winner.
 
 import os
 import time
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -16,6 +15,7 @@ from tqdm import tqdm
 from gpumf import ALS, ImplicitALS, search
 from gpumf._util import threads
 from gpumf_study import figure_style as style
+from gpumf_study import sweep
 from gpumf_study.experiments import load_ratings
 
 LOOP, GRID, HALVING = "loop of fits", "grid", "halving"
@@ -47,7 +47,7 @@ def run(data, settings, folds, in_loop, epochs, repeats):
     implicit = ImplicitALS(unobserved_weight=1.0, regularization_exponent=0.0, **_SHARED)
     for model, name, n, n_folds, n_timed in zip((als, implicit), data, settings, folds, in_loop, strict=True):
         ratings, metric = load_ratings(name), "rmse" if model is als else "ndcg@10"
-        tried = [dict(zip(grid(model, n), one, strict=True)) for one in product(*grid(model, n).values())]
+        tried = sweep.combinations(grid(model, n))
         timed = tried[:: n // n_timed][:n_timed]
         given = {"model": model, "ratings": ratings, "folds": n_folds, "metric": metric}
         first = {name: values[:2] for name, values in grid(model, n).items()}

@@ -50,7 +50,7 @@ def test_all_programs_make_as_many_steps_of_conjugate_gradient(monkeypatch):
     monkeypatch.setitem(sys.modules, "implicit.gpu.als", module)
     monkeypatch.setitem(sys.modules, "threadpoolctl", SimpleNamespace(threadpool_limits=lambda *what: nullcontext()))
     monkeypatch.setattr(experiment, "ImplicitALS", Model)
-    arguments = train, experiment._confidences(train), 8, 4, 5
+    arguments = train, experiment.confidences(train, 2.0), 8, 4, 5
     for device in ("cpu", "cuda"):
         assert len(experiment._peer(device, *arguments)[1]) == 2
     for solver in ("parallel_cg", "tensor_core"):

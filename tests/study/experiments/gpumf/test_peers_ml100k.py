@@ -89,7 +89,6 @@ def test_what_is_chosen_does_not_depend_on_the_test_ratings(monkeypatch):
     grid = {"factors": [4], "regularization": [0.01, 0.5], "learning_rate": [0.02], "epochs": [1, 3]}
     monkeypatch.setattr(experiment, "_all", lambda sets, jobs: [experiment._trained(sets, job) for job in jobs])
     monkeypatch.setattr(experiment, "version", lambda package: "0")
-    monkeypatch.setattr(experiment, "identity", lambda ratings: {})
     frames = []
     for made in (ratings, mirrored):
         monkeypatch.setattr(experiment, "load_ratings", lambda data, made=made: made)
