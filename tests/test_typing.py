@@ -59,12 +59,21 @@ EVERY = [thing for things in ALL.values() for thing in things]
 FUNCTIONS = [thing for thing in EVERY if inspect.isfunction(thing)]
 FUNCTIONS += [every[0] for thing in EVERY if inspect.isclass(thing) for every in methods(thing)]
 SHOWN = [thing for module in REFERENCE for thing in ALL[module]]
+
+
+def names_in_examples(kind):
+    """What the examples of a class and of those it derives from name."""
+    docs = "\n".join(base.__doc__ or "" for base in kind.__mro__)
+    lines = re.findall(r"^ *(?:>>>|\.\.\.) (.*)", docs, re.MULTILINE)
+    return set(re.findall(r"\.(\w+)", "\n".join(lines)))
+
+
 METHODS = [
     every
     for kind in SHOWN
     if inspect.isclass(kind)
     for every in methods(kind)
-    if every[0].__name__ != "__init__"  # which the class shows
+    if every[0].__name__ not in names_in_examples(kind) | {"__init__"}  # which the class shows
 ]
 
 
@@ -75,6 +84,12 @@ def test_what_is_public_is_annotated(function):
         name for name, p in signature.parameters.items() if p.annotation is p.empty and name not in ("self", "cls")
     ]
     assert not missing and signature.return_annotation is not signature.empty
+
+
+@pytest.mark.parametrize("kind", parameters(thing for thing in EVERY if inspect.isclass(thing)))
+def test_every_method_says_what_it_does(kind):
+    names = {every[0].__name__ for every in methods(kind) if not with_a_docstring(every).__doc__}
+    assert names <= {"__init__"}
 
 
 def example(thing):

@@ -70,6 +70,10 @@ class CompressedRows:
     >>> rows = CompressedRows(np.array([0, 2, 2, 3]), np.array([0, 4, 1], np.int32), np.array([5, 3, 4], np.float32))
     >>> rows.indices[rows.indptr[0] : rows.indptr[1]]  # of row 0
     array([0, 4], dtype=int32)
+    >>> rows.n_rows, rows.counts, rows.less(4).values
+    (3, array([2, 0, 1]), array([ 1., -1.,  0.], dtype=float32))
+    >>> rows.standardized(3, np.ones(3, np.float32), np.zeros(5, np.float32), 2).values
+    array([ 0.5, -0.5,  0. ], dtype=float32)
     """
 
     indptr: np.ndarray
@@ -78,38 +82,20 @@ class CompressedRows:
 
     @cached_property
     def n_rows(self) -> int:
-        """How many rows there are, empty ones among them.
-
-        >>> CompressedRows(np.array([0, 2, 2, 3]), np.array([0, 4, 1], np.int32), None).n_rows
-        3
-        """
+        """How many rows there are, empty ones among them."""
         return len(self.indptr) - 1
 
     @property
     def counts(self) -> np.ndarray:
-        """Ratings per row, int64 (rows,).
-
-        >>> CompressedRows(np.array([0, 2, 2, 3]), np.array([0, 4, 1], np.int32), None).counts
-        array([2, 0, 1])
-        """
+        """Ratings per row, int64 (rows,)."""
         return np.diff(self.indptr)
 
     def less(self, offset: float) -> CompressedRows:
-        """The same rows, each rating less a number.
-
-        >>> rows = CompressedRows(np.array([0, 2]), np.array([0, 4], np.int32), np.array([5, 3], np.float32))
-        >>> rows.less(4).values
-        array([ 1., -1.], dtype=float32)
-        """
+        """The same rows, each rating less a number."""
         return replace(self, values=self.values - np.float32(offset))
 
     def standardized(
         self, mean: float, of_row: Any, of_column: Any, unit: float, device: Any = None
     ) -> CompressedRows:
-        """The same rows, each rating less the mean and the biases of its row and column, in a unit.
-
-        >>> rows = CompressedRows(np.array([0, 2]), np.array([0, 1], np.int32), np.array([5, 3], np.float32))
-        >>> rows.standardized(3, np.ones(1, np.float32), np.zeros(2, np.float32), 2).values
-        array([ 0.5, -0.5], dtype=float32)
-        """
+        """The same rows, each rating less the mean and the biases of its row and column, in a unit."""
         return replace(self, values=left_of_rows(self, mean, of_row, of_column, unit, device=device))

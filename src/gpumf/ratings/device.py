@@ -44,8 +44,10 @@ class DeviceRatings(Ratings):
     >>> from gpumf.ratings import DeviceRatings, Ratings
     >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
     >>> there = DeviceRatings.of(ratings, backends.device("emulator"))
-    >>> there.nnz, there.by_user.indptr
-    (3, array([0, 1, 3]))
+    >>> there.nnz, there.by_user.indptr, there.xp.flatnonzero(there.values > 3).tolist()
+    (3, array([0, 1, 3]), [0, 2])
+    >>> there.on_host().users, DeviceRatings.where_they_fit(there, there.device) is there
+    (array([0, 1, 1], dtype=int32), True)
     """
 
     device: Any = None
@@ -76,11 +78,6 @@ class DeviceRatings(Ratings):
         Raises
         ------
         gpumf.backends.DeviceError : the device has not the memory
-
-        >>> from gpumf import backends
-        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
-        >>> DeviceRatings.of(ratings, backends.device("emulator")).n_items
-        3
         """
         given = {field.name: getattr(ratings, field.name) for field in fields(Ratings)}
         given |= {"test_mask": None, "times": None}
@@ -89,39 +86,20 @@ class DeviceRatings(Ratings):
 
     @classmethod
     def where_they_fit(cls, ratings: Ratings, device: Any) -> Ratings:
-        """The ratings on a device, or on the host where they and their orders do not fit the device's free memory.
-
-        >>> from gpumf import backends
-        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
-        >>> DeviceRatings.where_they_fit(ratings, backends.device("emulator")).device is backends.device("emulator")
-        True
-        """
+        """The ratings on a device, or on the host where they and their orders do not fit the device's free memory."""
         if ratings.device is device:
             return ratings
         ratings = ratings.on_host()
         return cls.of(ratings, device) if _BYTES_A_RATING * ratings.nnz <= device.free_bytes() else ratings
 
     def on_host(self) -> Ratings:
-        """The same as `Ratings` on the host.
-
-        >>> from gpumf import backends
-        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
-        >>> DeviceRatings.of(ratings, backends.device("emulator")).on_host().users
-        array([0, 1, 1], dtype=int32)
-        """
+        """The same as `Ratings` on the host."""
         given = {field.name: getattr(self, field.name) for field in fields(Ratings)}
         return Ratings(**given | {name: self.device.to_numpy(given[name]) for name in _COLUMNS})
 
     @property
     def xp(self) -> Any:
-        """What works on the columns, as NumPy does on the host.
-
-        >>> from gpumf import backends
-        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
-        >>> there = DeviceRatings.of(ratings, backends.device("emulator"))
-        >>> there.xp.flatnonzero(there.values > 3).tolist()
-        [0, 2]
-        """
+        """What works on the columns, as NumPy does on the host."""
         return self.device.xp
 
     @cached_property

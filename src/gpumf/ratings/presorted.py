@@ -1,6 +1,5 @@
 """Ratings that come in both orders: none is made again, and no column is stored twice."""
 
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -26,25 +25,12 @@ class _Ordered:
             found[begin:end] = self.xp.searchsorted(ends, self.xp.arange(begin, end), side="right")
         return found
 
-    def less(self, offset):
-        """The same ratings, each less a number, in both orders."""
-        sides = (replace(rows, values=self._less(rows.values, offset)) for rows in (self.by_user, self.by_item))
-        return presort(*sides, device=self.device, **self._facts)
-
-    def standardized(self, mean, user_biases, item_biases, unit):
-        """As of `Ratings`, in both orders."""
-        orders = (
-            rows.standardized(mean, *biases, unit, self.device)
-            for rows, biases in (
-                (self.by_user, (user_biases, item_biases)),
-                (self.by_item, (item_biases, user_biases)),
-            )
-        )
-        return presort(*orders, device=self.device, **self._facts)
+    def _changed(self, values_of, order_of):
+        return presort(order_of("by_user"), order_of("by_item"), device=self.device, **self._facts)
 
     @property
     def _facts(self):
-        """What `ordered` takes beside orders and device."""
+        """What `presort` takes beside orders and device."""
         return {"scale": self.scale, "name": self.name, "sha256": self.sha256}
 
 

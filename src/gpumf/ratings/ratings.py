@@ -16,7 +16,6 @@ from gpumf.backends.cpu import order as cpu_order
 from gpumf.ratings.checks import DataError, array_of, check_scale, checked, times_of
 from gpumf.ratings.csr import CompressedRows, grouped, inside, row_offsets, sorted_by
 from gpumf.ratings.damped import Damped, Table, left_of_pairs
-from gpumf.ratings.splits import by_time, held_out, leave_one_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,10 +56,39 @@ class Ratings:
     ------
     DataError : columns of other types, lengths or dimensions, positions outside, a scale or ids that do not fit
 
+    >>> import dataclasses
+    >>> import numpy as np
     >>> from gpumf.ratings import Ratings
-    >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3, scale=(1, 5))
-    >>> ratings.nnz, ratings.users.dtype, ratings.values
-    (3, dtype('int32'), array([4., 3., 5.], dtype=float32))
+    >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 3, 4], n_users=2, n_items=3, scale=(1, 5), times=[30, 10, 20])
+    >>> ratings.nnz, ratings.density, ratings.mean, ratings.bounds
+    (3, 0.5, 4.0, (1, 5))
+    >>> ratings.user_counts, ratings.item_counts
+    (array([1, 2]), array([2, 0, 1]))
+    >>> ratings.by_user.values, ratings.by_item.values  # one after another
+    (array([3., 4., 5.], dtype=float32), array([3., 4., 5.], dtype=float32))
+    >>> ratings.select(ratings.values > 3).items, ratings.transposed().users
+    (array([2, 0], dtype=int32), array([2, 0, 0], dtype=int32))
+    >>> ratings.less(4).values, ratings.preferences().values
+    (array([ 1., -1.,  0.], dtype=float32), array([1., 1., 1.], dtype=float32))
+    >>> ratings.standardized(3, np.array([1, -1]), np.zeros(3), 0.5).values, ratings.damped.user_biases.shape
+    (array([ 6., -2.,  4.], dtype=float32), (2,))
+
+    Training and test sets:
+
+    >>> [(train.nnz, test.nnz) for train, test in (ratings.split(0.3, seed=1), *ratings.kfold(3))]
+    [(2, 1), (2, 1), (2, 1), (2, 1)]
+    >>> ratings.split_by_time(0.3)[1].times, ratings.leave_one_out(newest=True)[1].times
+    (array([30.]), array([30.]))
+    >>> dataclasses.replace(ratings, test_mask=np.array([False, True, False])).official_split()[1].values
+    array([3.], dtype=float32)
+
+    Where the columns are, on the host or on a device, orders are made:
+
+    >>> order, begins = ratings.on_host().sorted_by(ratings.users, ratings.n_users)
+    >>> order, ratings.order(ratings.users, 2), begins
+    (array([1, 0, 2]), array([1, 0, 2]), array([0, 1, 3]))
+    >>> ratings.in_order(order)[1], ratings.take(order, order), len(ratings.random_order(3, seed=0))
+    (array([0, 2, 0], dtype=int32), array([0, 1, 2]), 3)
     """
 
     users: np.ndarray
@@ -241,78 +269,44 @@ class Ratings:
 
     @property
     def nnz(self) -> int:
-        """How many ratings there are.
-
-        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).nnz
-        3
-        """
+        """How many ratings there are."""
         return len(self.values)
 
     @property
     def density(self) -> float:
-        """Filled fraction of the rating matrix: what the thesis (section 6.1) calls sparsity.
-
-        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).density
-        0.5
-        """
+        """Filled fraction of the rating matrix: what the thesis (section 6.1) calls sparsity."""
         return self.nnz / (self.n_users * self.n_items)
 
     @cached_property
     def mean(self) -> float:
-        """The mean rating, of sums in float64.
-
-        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).mean
-        4.0
-        """
+        """The mean rating, of sums in float64."""
         return float(self.values.mean(dtype=np.float64))
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """The scale, or the lowest and the highest rating where it is not known.
-
-        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).bounds
-        (3.0, 5.0)
-        """
+        """The scale, or the lowest and the highest rating where it is not known."""
         return self.scale or (float(self.values.min()), float(self.values.max()))
 
     @cached_property
     def user_counts(self) -> np.ndarray:
-        """Ratings of each user, int64 (n_users,).
-
-        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).user_counts
-        array([1, 2])
-        """
+        """Ratings of each user, int64 (n_users,)."""
         self._check_columns("users")
         return cpu_order.counted(self.users, self.n_users)
 
     @cached_property
     def item_counts(self) -> np.ndarray:
-        """Ratings of each item, int64 (n_items,).
-
-        >>> Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).item_counts
-        array([2, 0, 1])
-        """
+        """Ratings of each item, int64 (n_items,)."""
         self._check_columns("items")
         return cpu_order.counted(self.items, self.n_items)
 
     @cached_property
     def by_user(self) -> CompressedRows:
-        """The ratings of each user (CSR).
-
-        >>> rows = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3).by_user
-        >>> rows.indptr, rows.indices, rows.values
-        (array([0, 1, 3]), array([0, 0, 2], dtype=int32), array([4., 3., 5.], dtype=float32))
-        """
+        """The ratings of each user (CSR)."""
         return self._compress(self.users, self.items, self.user_counts, self.n_items)
 
     @cached_property
     def by_item(self) -> CompressedRows:
-        """The ratings of each item (CSC of the rating matrix).
-
-        >>> rows = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3).by_item
-        >>> rows.indptr, rows.indices, rows.values
-        (array([0, 2, 2, 3]), array([0, 1, 1], dtype=int32), array([4., 3., 5.], dtype=float32))
-        """
+        """The ratings of each item (CSC of the rating matrix)."""
         return self._compress(self.items, self.users, self.item_counts, self.n_users)
 
     def _check_columns(self, *names):
@@ -346,12 +340,7 @@ class Ratings:
         return CompressedRows(offsets, columns[order], self.values[order])
 
     def on_host(self) -> Ratings:
-        """These ratings with columns on the host.
-
-        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3)
-        >>> ratings.on_host() is ratings
-        True
-        """
+        """These ratings with columns on the host."""
         return self
 
     # What layouts are made with, where the columns are
@@ -360,59 +349,27 @@ class Ratings:
     xp = np  # works on the columns
 
     def order(self, keys: np.ndarray, n: int) -> np.ndarray:
-        """The positions of keys in 0..n-1, in ascending order of key, equal ones as they are, int64.
-
-        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
-        >>> ratings.order(ratings.users, ratings.n_users)
-        array([1, 0, 2])
-        """
+        """The positions of keys in 0..n-1, in ascending order of key, equal ones as they are, int64."""
         return stable_order(keys, n, self.xp)
 
     def sorted_by(self, keys: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """That order, and where in it each key begins, int64 (n + 1,) on the host.
-
-        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
-        >>> ratings.sorted_by(ratings.users, ratings.n_users)
-        (array([1, 0, 2]), array([0, 1, 3]))
-        """
+        """That order, and where in it each key begins, int64 (n + 1,) on the host."""
         return sorted_by(keys, n)
 
     def in_order(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(users, items, values) of the ratings at these positions, int64, in their order.
-
-        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
-        >>> users, items, values = ratings.in_order(np.array([2, 0]))
-        >>> items, values
-        (array([0, 2], dtype=int32), array([3., 5.], dtype=float32))
-        """
+        """(users, items, values) of the ratings at these positions, int64, in their order."""
         return self.users[order], self.items[order], self.values[order]
 
     def take(self, table: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """What a table has at each place: both int32, or both int64, and where the columns are.
-
-        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
-        >>> ratings.take(np.array([7, 8]), np.array([1, 1, 0]))
-        array([8, 8, 7])
-        """
+        """What a table has at each place: both int32, or both int64, and where the columns are."""
         return table[places]
 
     def random_order(self, n: int, seed: int) -> np.ndarray:
-        """`gpumf._util.counter_rng.random_order`, where the columns are.
-
-        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
-        >>> sorted(ratings.random_order(3, seed=0).tolist())
-        [0, 1, 2]
-        """
+        """`gpumf._util.counter_rng.random_order`, where the columns are."""
         return random_order(n, seed)
 
     def select(self, chosen: np.ndarray | slice, name: str | None = None) -> Self:
-        """The ratings chosen by a boolean mask or by positions; same users, items and scale.
-
-        >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3)
-        >>> chosen = ratings.select(ratings.values > 3)
-        >>> chosen.values, chosen.n_items
-        (array([5., 4.], dtype=float32), 3)
-        """
+        """The ratings chosen by a boolean mask or by positions; same users, items and scale."""
         return replace(
             self,
             users=self.users[chosen],
@@ -424,18 +381,21 @@ class Ratings:
         )
 
     def less(self, offset: float) -> Self:
-        """The same ratings, each less a number. Orders that are there need not be made again.
+        """The same ratings, each less a number. Orders that are there are kept."""
 
-        >>> Ratings([1, 0, 1], [2, 0, 0], [5, 4, 3], n_users=2, n_items=3).less(4).values
-        array([ 1.,  0., -1.], dtype=float32)
-        """
-        return self._once(("less", float(offset)), lambda: self._made_less(offset))
+        def left(of):
+            return self._less(of.values, offset)
 
-    def _made_less(self, offset):
-        made, known = replace(self, values=self._less(self.values, offset)), vars(self)
-        for side in {"by_user", "by_item"} & known.keys():
-            vars(made)[side] = replace(known[side], values=self._less(known[side].values, offset))
-        vars(made).update({side: known[side] for side in ("user_counts", "item_counts") if side in known})
+        def order_of(side):
+            return replace(getattr(self, side), values=left(getattr(self, side)))
+
+        return self._once(("less", float(offset)), lambda: self._changed(left, order_of))
+
+    def _changed(self, values_of, order_of):
+        """These ratings with other values: values_of(self), and in an order, 'by_user' or 'by_item', order_of(it)."""
+        made, known = replace(self, values=values_of(self)), vars(self)
+        vars(made).update({side: order_of(side) for side in ("by_user", "by_item") if side in known})
+        vars(made).update({name: known[name] for name in ("user_counts", "item_counts") if name in known})
         if "_parts" in known:
             vars(made)["_parts"] = {}
         return made
@@ -444,11 +404,7 @@ class Ratings:
         return values - np.float32(offset)
 
     def preferences(self) -> Self:
-        """The same ratings, 1 where they were above 0 and 0 elsewhere.
-
-        >>> Ratings([1, 0, 1], [2, 0, 0], [5, 0, -3], n_users=2, n_items=3).preferences().values
-        array([1., 0., 0.], dtype=float32)
-        """
+        """The same ratings, 1 where they were above 0 and 0 elsewhere."""
         return replace(self, values=(self.values > 0).astype(np.float32))
 
     def _shared(self):
@@ -469,37 +425,23 @@ class Ratings:
 
     @cached_property
     def damped(self) -> Damped:
-        """Damped biases of users and items, and the unit and the noise of what they leave.
-
-        >>> ratings = Ratings([0, 0, 1], [0, 1, 1], [5, 4, 1], n_users=2, n_items=2)
-        >>> ratings.damped.user_biases.round(1)
-        array([ 0.3, -0.3], dtype=float32)
-        """
+        """Damped biases of users and items, and the unit and the noise of what they leave."""
         return self._once("damped", lambda: Damped.of(Table(self)))
 
     def standardized(self, mean: float, user_biases: Any, item_biases: Any, unit: float) -> Self:
-        """The same ratings, each less the mean and both biases, in a unit. Orders that are there are kept.
+        """The same ratings, each less the mean and both biases, in a unit. Orders that are there are kept."""
+        biases = {"by_user": (user_biases, item_biases), "by_item": (item_biases, user_biases)}
 
-        >>> ratings = Ratings([0, 0, 1], [0, 1, 1], [5, 4, 1], n_users=2, n_items=2)
-        >>> ratings.standardized(3, np.array([1, -1]), np.array([0, 0]), 0.5).values
-        array([ 2.,  0., -2.], dtype=float32)
-        """
-        if "_parts" not in vars(self):
-            return self._made_standardized(mean, user_biases, item_biases, unit)
-        key = "standardized", mean, user_biases.tobytes(), item_biases.tobytes(), unit
-        return self._once(key, lambda: self._made_standardized(mean, user_biases, item_biases, unit))
+        def left(of):
+            return left_of_pairs(of.users, of.items, of.values, mean, *biases["by_user"], unit, device=self.device)
 
-    def _made_standardized(self, mean, user_biases, item_biases, unit):
-        counted = mean, user_biases, item_biases, unit
-        left = left_of_pairs(self.users, self.items, self.values, *counted, device=self.device)
-        made, known = replace(self, values=left), vars(self)
-        sides = {"by_user": (user_biases, item_biases), "by_item": (item_biases, user_biases)}
-        for side in sides.keys() & known.keys():
-            vars(made)[side] = known[side].standardized(mean, *sides[side], unit, self.device)
-        vars(made).update({side: known[side] for side in ("user_counts", "item_counts") if side in known})
-        if "_parts" in known:
-            vars(made)["_parts"] = {}
-        return made
+        def order_of(side):
+            return getattr(self, side).standardized(mean, *biases[side], unit, self.device)
+
+        key = None  # without parts nobody asks for it
+        if "_parts" in vars(self):
+            key = "standardized", mean, user_biases.tobytes(), item_biases.tobytes(), unit
+        return self._once(key, lambda: self._changed(left, order_of))
 
     def split(self, test: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
         """Two disjoint random sets, train and test, as in the thesis (section 6.1: 80 % and 20 %).
@@ -516,23 +458,14 @@ class Ratings:
         Returns
         -------
         (train, test) : Ratings, each in the order of this set
-
-        >>> from gpumf.ratings import synthetic_ratings
-        >>> train, test = synthetic_ratings("ml-100k").split(test=0.2, seed=0)
-        >>> train.nnz, test.nnz
-        (80000, 20000)
         """
-        in_test = random_subset(self.nnz, held_out(test, self.nnz), integer("seed", seed, 0, MAX_SEED))
+        in_test = random_subset(self.nnz, _held_out(test, self.nnz), integer("seed", seed, 0, MAX_SEED))
         return self.select(~in_test), self.select(in_test)
 
     def kfold(self, k: int = 5, seed: int = 0) -> Iterator[tuple[Self, Self]]:
         """Yield k pairs (train, test); every rating is in the test set of exactly one pair.
 
         Sizes differ by at most one. Cold users and items as in `split`.
-
-        >>> ratings = Ratings([0, 1, 2, 0], [0, 1, 0, 1], [4, 5, 3, 1], n_users=3, n_items=2)
-        >>> [test.nnz for _, test in ratings.kfold(3)]
-        [2, 1, 1]
         """
         if not isinstance(k, int | np.integer) or not 2 <= k <= self.nnz:
             raise ValueError(f"k must lie between 2 and the {self.nnz} ratings, not {brief(k)}")
@@ -542,44 +475,45 @@ class Ratings:
             yield self.select(fold != i), self.select(fold == i)
 
     def split_by_time(self, test: float = 0.2) -> tuple[Self, Self]:
-        """(train, test): the newest round(test * nnz) ratings are the test set; DataError where `times` is None.
+        """(train, test): the newest round(test * nnz) ratings, of equal times the last, are the test set.
 
-        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2, times=[30, 10, 20])
-        >>> train, test = ratings.split_by_time(test=0.3)
-        >>> train.times, test.times
-        (array([10., 20.]), array([30.]))
+        Raises
+        ------
+        DataError : `times` is None
         """
-        return by_time(self, test)
+        newest = np.zeros(self.nnz, bool)
+        newest[self._by_time()[-_held_out(test, self.nnz) :]] = True
+        return self.select(~newest), self.select(newest)
+
+    def _by_time(self):
+        if self.times is None:
+            raise DataError(
+                f"{self.name} does not say when its ratings were given; read them with time=, or set "
+                "dataclasses.replace(ratings, times=..), say to gpumf.ratings.rating_times(name)"
+            )
+        return np.argsort(self.times, kind="stable")
 
     def leave_one_out(self, seed: int = 0, newest: bool = False) -> tuple[Self, Self]:
-        """(train, test): one rating of each user who has several is left out for the test, a random or the newest.
-
-        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2, times=[30, 10, 20])
-        >>> train, test = ratings.leave_one_out(newest=True)
-        >>> test.users, test.times
-        (array([1], dtype=int32), array([20.]))
-        """
-        return leave_one_out(self, seed, newest)
+        """(train, test): one rating of each user who has several is left out for the test, a random or the newest."""
+        seed = integer("seed", seed, 0, MAX_SEED)
+        order = self._by_time() if newest else random_order(self.nnz, seed)
+        order = order[np.argsort(self.users[order], kind="stable")]
+        users = self.users[order]
+        last = np.append(users[1:] != users[:-1], True) & (self.user_counts[users] > 1)
+        if not last.any():
+            raise ValueError("no user has two ratings, of which one could be left out")
+        left_out = np.zeros(self.nnz, bool)
+        left_out[order[last]] = True
+        return self.select(~left_out), self.select(left_out)
 
     def official_split(self) -> tuple[Self, Self]:
-        """(train, test) as the publisher of the set fixed them; DataError where there is no such split.
-
-        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2, test_mask=[False, True, False])
-        >>> train, test = ratings.official_split()
-        >>> test.values
-        array([3.], dtype=float32)
-        """
+        """(train, test) as the publisher of the set fixed them; DataError where there is no such split."""
         if self.test_mask is None:
             raise DataError(f"{self.name} has no official split; use split() or kfold()")
         return self.select(~self.test_mask), self.select(self.test_mask)
 
     def transposed(self) -> Self:
-        """The same ratings with users and items in each other's place.
-
-        >>> ratings = Ratings([0, 1, 1], [0, 0, 2], [4, 3, 5], n_users=2, n_items=3).transposed()
-        >>> ratings.users, ratings.n_users
-        (array([0, 0, 2], dtype=int32), 3)
-        """
+        """The same ratings with users and items in each other's place."""
         return replace(
             self,
             users=self.items,
@@ -589,6 +523,16 @@ class Ratings:
             user_ids=self.item_ids,
             item_ids=self.user_ids,
         )
+
+
+def _held_out(test, nnz):
+    """How many of so many ratings a share is; ValueError where it is none, or leaves an empty set."""
+    if not isinstance(test, float | np.floating) or not 0 < test < 1:
+        raise ValueError(f"test must lie between 0 and 1, not {brief(test)}")
+    n_test = round(test * nnz)
+    if not 0 < n_test < nnz:
+        raise ValueError(f"a test share of {test} leaves an empty set of {nnz} ratings")
+    return n_test
 
 
 def _column_of(frame: pd.DataFrame, name: str, what: str) -> Any:
