@@ -8,7 +8,7 @@ import pytest
 from distributed import wait
 
 from gpumf.distributed import Aborted, CommunicationTimeout, PeerLost
-from gpumf.distributed.mailbox import MailboxPlugin, abort, communicator
+from gpumf.distributed.communicator import MailboxPlugin, abort, communicator
 
 pytestmark = pytest.mark.slow
 

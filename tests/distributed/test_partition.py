@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumf.distributed.partition import balanced_bounds, owners
-from gpumf.distributed.sources import dealt
+from gpumf.distributed.sources import balanced_bounds, dealt, owners
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=40), st.integers(1, 9))

@@ -38,16 +38,9 @@ SUMS_IN_ANY_ORDER = {"reassoc", "contract", "arcp", "nsz"}
 """`fastmath` with which sums fill vector registers; what is not a number stays so."""
 
 
-class _State:
-    """Of this process: the lock of first uses, and whether functions are cached on disk and may run in parallel."""
-
-    def __init__(self):
-        # Reentrant: to compile a function is to compile those that it calls.
-        self.lock, self.cached, self.parallel = threading.RLock(), True, True
-        self.turn = threading.RLock()  # of threads to compute on all others
-
-
-_STATE = _State()
+_STATE = SimpleNamespace(lock=threading.RLock(), turn=threading.RLock(), cached=True, parallel=True)
+"""Of this process: the lock of first uses (reentrant: to compile a function is to compile those that it calls), that
+of threads to compute on all others, and whether functions are cached on disk and may run in parallel."""
 _SPENT = threading.local()
 """Of each thread: `seconds`, and whether it is `compiling` already."""
 
@@ -93,31 +86,32 @@ class _Late:
                     count(function.stats.cache_misses.total() > before)
 
     def _decorated(self):
-        with _first_use() as numba:
-            function, names = self._function, dict(self._function.__globals__)
-            for name, value in self._globals():
-                if isinstance(value, _Late):
-                    names[name] = value.compiled
-                elif value is prange:
-                    names[name] = numba.prange
-            same = function.__name__, function.__defaults__, function.__closure__
-            function = update_wrapper(FunctionType(function.__code__, names, *same), function)
-            types, options = self._options
-            if "parallel" in options:
-                options = options | {"parallel": options["parallel"] and _STATE.parallel}
-                _start_threads(options["parallel"])
-            folder = self._folder(options, numba)
-            # Numba picks a function's folder when it decorates it; functions of other packages keep theirs.
-            before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
-            files = _files(folder)
-            try:
-                with _counted() as count:
-                    made = getattr(numba, self._decorator)(*types, cache=folder is not None, **options)(function)
-                    # With types given, as of `vectorize`, Numba compiles here.
-                    count(bool(types) and (folder is None or _files(folder) != files))
-            finally:
-                numba.config.CACHE_DIR = before
-            return made
+        import numba
+
+        function, names = self._function, dict(self._function.__globals__)
+        for name, value in self._globals():
+            if isinstance(value, _Late):
+                names[name] = value.compiled
+            elif value is prange:
+                names[name] = numba.prange
+        same = function.__name__, function.__defaults__, function.__closure__
+        function = update_wrapper(FunctionType(function.__code__, names, *same), function)
+        types, options = self._options
+        if "parallel" in options:
+            options = options | {"parallel": options["parallel"] and _STATE.parallel}
+            _start_threads(options["parallel"])
+        folder = self._folder(options, numba)
+        # Numba picks a function's folder when it decorates it; functions of other packages keep theirs.
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
+        files = _files(folder)
+        try:
+            with _counted() as count:
+                made = getattr(numba, self._decorator)(*types, cache=folder is not None, **options)(function)
+                # With types given, as of `vectorize`, Numba compiles here.
+                count(bool(types) and (folder is None or _files(folder) != files))
+        finally:
+            numba.config.CACHE_DIR = before
+        return made
 
     def _globals(self):
         """(name, value) of the globals that the function uses."""
@@ -184,12 +178,14 @@ def _digest(file):
         return ""
 
 
-def _decorator(name, *arguments, **options):
-    return partial(_Late, name, (arguments, options))
+def cached_njit(**options):
+    """As `numba.njit`."""
+    return partial(_Late, "njit", ((), options))
 
 
-cached_njit = partial(_decorator, "njit")
-cached_vectorize = partial(_decorator, "vectorize")
+def cached_vectorize(*types):
+    """As `numba.vectorize`."""
+    return partial(_Late, "vectorize", (types, {}))
 
 
 def cached_by_size(make):
@@ -261,14 +257,13 @@ def _start_threads(parallel):
         return
     import numba
 
-    name = "OMP_WAIT_POLICY"
-    given = os.environ.get(name)
-    os.environ.setdefault(name, "passive")
+    given = "OMP_WAIT_POLICY" in os.environ
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         numba.get_num_threads()
     finally:
-        if given is None:
-            os.environ.pop(name, None)
+        if not given:
+            del os.environ["OMP_WAIT_POLICY"]
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def others_could_write(folder: Path) -> bool:
     """
     try:
         places = [folder, *folder.iterdir()] if folder.exists() else []
-        why = next(filter(None, map(_why_not_private_now, places)), None) or _why_others_could_write(folder)
+        why = next(filter(None, map(why_not_private, places)), None) or _why_others_could_write(folder)
     except OSError as error:
         why = str(error)
     if why:
@@ -91,28 +91,22 @@ def others_could_write(folder: Path) -> bool:
 def _why_others_could_write(folder):
     """As `why_not_private`, of a folder and of those above it, as far as they exist."""
     above = {*folder.absolute().parents, *folder.resolve().parents}
-    whys = [why_not_private(folder)] if folder.exists() else []
-    return next(filter(None, (*whys, *(_why_open(place) for place in sorted(above) if place.exists()))), None)
+    return why_not_private(folder) or next(filter(None, (_why_open(at) for at in sorted(above) if at.exists())), None)
 
 
 def why_not_private(path: Path) -> str | None:
-    """One sentence on who else could have written a file or folder, or None where it is this user's alone."""
+    """One sentence on who else could have written a file or folder, or None where it is this user's alone or gone."""
     if not hasattr(os, "geteuid"):  # Windows keeps users apart by other means
         return None
-    found = path.lstat()
+    try:
+        found = path.lstat()
+    except FileNotFoundError:  # programs rename what they have written
+        return None
     if stat.S_ISLNK(found.st_mode):
         return f"{path} is a link"
     if found.st_uid != os.geteuid():
         return f"{path} belongs to another user"
     return f"{path} can be written by others" if found.st_mode & 0o022 else None
-
-
-def _why_not_private_now(path):
-    """As `why_not_private`, but None where the file is gone: programs rename what they have written."""
-    try:
-        return why_not_private(path)
-    except FileNotFoundError:
-        return None
 
 
 def _why_open(folder):

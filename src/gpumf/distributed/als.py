@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpumf import backends
 from gpumf.backends.cpu import als
-from gpumf.distributed.sources import Facts, check_no_repeats, rows_of, shuffled
+from gpumf.distributed.sources import Facts, check_no_repeats, own_of, rows_of, shuffled
 from gpumf.models.estimator import Model
 from gpumf.ratings.csr import CompressedRows
 
@@ -57,10 +56,7 @@ def way_of(model, item_update, n_users, n_items, workers):
     'reduce' leaves the users' factors where they are: each worker makes, of its own users, its part of every item's
     normal equations; these are added up, each worker getting the sums of its items, which it solves. Data parallelism
     in place of model parallelism (Tan et al. 2016, of which cumf is the successor), for many more users than items.
-
-    Parameters
-    ----------
-    item_update : 'gather', 'reduce', or 'auto', the one with fewer bytes that the solver can do
+    'auto' is the one with fewer bytes that the solver can do.
 
     Raises
     ------
@@ -77,37 +73,17 @@ def way_of(model, item_update, n_users, n_items, workers):
         )
     if item_update != "auto" or not adds_up:
         return "gather" if item_update == "auto" else item_update
-    users, items = gather_bytes(n_users, model.columns, workers), reduce_bytes(n_items, model.columns, workers)
-    return "reduce" if items < users else "gather"
-
-
-def gather_bytes(rows, columns, workers):
-    """Bytes that a worker receives, on average, while all rows of factors are gathered."""
-    return 4 * rows * columns * (workers - 1) / workers
-
-
-def reduce_bytes(rows, columns, workers):
-    """Bytes that a worker receives, on average, while the rows' normal equations are added up and scattered."""
-    return 4 * rows * (columns * (columns + 1) / 2 + columns) * (workers - 1) / workers
-
-
-def own_of(bounds, rank):
-    """The (users, items) of a worker, slices."""
-    return tuple(slice(*map(int, ends[rank : rank + 2])) for ends in bounds)
+    # Numbers that a worker receives, but for a factor of both: users' factors, or items' equations.
+    return "reduce" if n_items * system_size(model.columns) < n_users * model.columns and workers > 1 else "gather"
 
 
 def shard_of(carrier, model, facts, ratings, bounds, way, unique):
     """The `Shard` of this worker, out of the ratings that every worker has some of, ordered where they are.
 
-    Parameters
-    ----------
     carrier : Communicator that carries arrays from where they are
-    model : ALS or ImplicitALS
-    facts : Facts
     ratings : Ratings, any part of them
     bounds : of the users and of the items, which are whose
-    way : of `way_of`
-    unique : bool, check that no pair comes twice
+    way : of `way_of`; unique : bool, check that no pair comes twice
     """
     users, items = own_of(bounds, carrier.rank)
     of_users = shuffled(carrier, ratings, bounds[0])
@@ -131,7 +107,11 @@ def shard_of(carrier, model, facts, ratings, bounds, way, unique):
 
 
 class Worker:
-    """What a worker of a training does, which has a `_model`."""
+    """What a worker of a training does.
+
+    It has a `_model`, a `_carrier`, the `_bounds` of the users and of the items, of which it solves its `_own`
+    (slices of the arrays of `_factors()`), which began as those of `_start`.
+    """
 
     def epoch(self, number, rows):
         """Run epoch `number`, from 0; rows are the history so far, by which a learning rate may go."""
@@ -142,12 +122,30 @@ class Worker:
         """The errors of ratings of this worker's users, by what `arrays` gives from now on; None of none."""
         return self._model._errors(ratings) if ratings.nnz else None
 
+    def own_arrays(self):
+        """(user_factors, item_factors) of this worker's users and items."""
+        return tuple(array[own] for array, own in zip(self._factors(), self._own, strict=True))
+
+    def set_own(self, arrays):
+        """Put back what `own_arrays` gave."""
+        for array, own, kept in zip(self._factors(), self._own, arrays, strict=True):
+            array[own] = kept
+
+    def arrays(self):
+        """(user_factors, item_factors) where the kernel has them: all items, and of the users at least its own."""
+        return self._model._whole(self._factors(), self._start)
+
+    def complete(self):
+        """Have the factors of all users and items on every worker; these, of the first one on the host."""
+        for array, bounds in zip(self._factors(), self._bounds, strict=True):
+            self._carrier.all_gather(array, bounds)
+        arrays = Worker.arrays(self)
+        return self._model._to_host(arrays) if self._carrier.rank == 0 else arrays
+
 
 class ALSWorker(Worker):
     """One worker of a training by ALS.
 
-    Parameters
-    ----------
     carrier : Communicator that carries the factors
     model : ALS or ImplicitALS
     shard : Shard, of this worker's users and items
@@ -166,11 +164,11 @@ class ALSWorker(Worker):
         self._model, self._facts = model, shard.facts
         model.solver_class.compile(model.hyperparameters)
         self._start = arrays
-        self._solver = model.solver_class(Model._problem(model, shard, model._to_solve(arrays)))
-        self._solve_together = self._reduced
+        self._solver = solver = model.solver_class(Model._problem(model, shard, model._to_solve(arrays)))
+        self._factors, self._solve_together = solver.factors, self._reduced
         if self._reduces and model.device != "cpu":
-            self._solver.share_items(carrier, bounds[1], users, shard.by_item.indptr, shard.facts.item_counts)
-            self._solve_together = self._solver.solve_shared
+            solver.share_items(carrier, bounds[1], users, shard.by_item.indptr, shard.facts.item_counts)
+            self._solve_together = solver.solve_shared
 
     def steps(self):
         """The parts of an epoch in their order, each complete on return: a dict of name -> function."""
@@ -212,32 +210,6 @@ class ALSWorker(Worker):
             counts = self._facts.item_counts[mine]
             solved[mine] = solutions(sums, gram, hyper.ridges(np.maximum(counts, 1), len(fixed)), counts > 0)
 
-    def own_arrays(self):
-        """(user_factors, item_factors) of this worker's users and items."""
-        return tuple(array[own] for array, own in zip(self._solver.factors(), self._own, strict=True))
-
-    def set_own(self, arrays):
-        """Put back what `own_arrays` gave."""
-        for array, own, kept in zip(self._solver.factors(), self._own, arrays, strict=True):
-            array[own] = kept
-
-    def arrays(self):
-        """(user_factors, item_factors) where the kernel has them: all items, and of the users at least its own."""
-        return self._model._whole(self._solver.factors(), self._start)
-
-    def complete(self):
-        """Have the factors of all users and items on every worker; these, of the first one on the host."""
-        arrays = self._solver.factors()
-        for array, bounds in zip(arrays, self._bounds, strict=True):
-            self._carrier.all_gather(array, bounds)
-        arrays = self.arrays()
-        return on_host(self._model, arrays) if self._carrier.rank == 0 else arrays
-
-
-def on_host(model, arrays):
-    """A model's factors, where its kernel has them, on the host."""
-    return arrays if model.device == "cpu" else tuple(map(backends.device(model.device).to_numpy, arrays))
-
 
 def system_size(factors):
     """Numbers of an item's normal equations: a triangle of the matrix, and the right side."""
@@ -249,11 +221,8 @@ def added_up(rows, first, end, fixed, alpha=None):
 
     With implicit feedback alpha |r| is the weight of v v^T, and one more that of v where r > 0, else 0.
 
-    Parameters
-    ----------
     rows : CompressedRows, of which those from `first` to before `end` are taken
     fixed : float32 (columns, f)
-    alpha : of implicit feedback, or None
 
     Returns
     -------
@@ -285,17 +254,11 @@ def _sums(indptr, indices, values, scales, fixed, systems):
 
 
 def solutions(systems, gram, ridges, present):
-    """Solve the normal equations of items.
+    """Solve the normal equations of items: float32 (items, f).
 
-    Parameters
-    ----------
     systems : float32 (items, system_size), as added up
     gram, ridges : float64 (f, f), and float32 (items,) for the diagonal, which are added to each item's matrix
     present : bool (items,), whether an item has a rating; without one its factors are zero
-
-    Returns
-    -------
-    float32 (items, f)
     """
     f = len(gram)
     a = np.empty((len(systems), f, f))

@@ -8,34 +8,22 @@ import numpy as np
 from gpumf.models import storage
 
 
-def fingerprint(facts):
-    """What tells one training set from another: its shape, its mean and a hash of its counts and ids."""
+def _expected(model, facts):
+    """What tells one training from another: parameters, solver, and a hash of the ratings' counts and ids."""
     digest = hashlib.sha256()
     for array in (facts.user_counts, facts.item_counts, facts.user_ids, facts.item_ids):
         digest.update(np.ascontiguousarray(array.astype(str) if array.dtype == object else array).tobytes())
-    return [facts.n_users, facts.n_items, facts.nnz, facts.mean, digest.hexdigest()]
+    ratings = [facts.n_users, facts.n_items, facts.nnz, facts.mean, digest.hexdigest()]
+    return {"parameters": model._parameters, "solver": model.solver, "ratings": ratings}
 
 
 def write(path, model, facts, arrays, rows, best):
     """Write a checkpoint, whole or not at all, in the place of the one before.
 
-    Parameters
-    ----------
-    path : of the file
-    model : that is trained
-    facts : Facts of its training set
-    arrays : what it has learned, on the host
-    rows : its history
+    arrays : what the model has learned, on the host; rows : its history
     best : (arrays, row of the history) to keep, or None
     """
-    header = {
-        "model": type(model).__name__,
-        "parameters": model._parameters,
-        "solver": model.solver,
-        "ratings": fingerprint(facts),
-        "rows": rows,
-        "best": best and best[1],
-    }
+    header = {"model": type(model).__name__, "rows": rows, "best": best and best[1], **_expected(model, facts)}
     named = dict(zip(model._arrays, arrays, strict=True))
     if best:
         named |= {f"best_{name}": array for name, array in zip(model._arrays, best[0], strict=True)}
@@ -53,8 +41,7 @@ def read(path, model, facts):
         return None
     header, arrays = storage.read(path, type(model).__name__)
     with storage.damage_of(path):
-        expected = {"parameters": model._parameters, "solver": model.solver, "ratings": fingerprint(facts)}
-        other = [name for name in expected if header[name] != expected[name]]
+        other = [name for name, value in _expected(model, facts).items() if header[name] != value]
         best = header["best"] and (tuple(arrays[f"best_{name}"] for name in model._arrays), header["best"])
         found = tuple(arrays[name] for name in model._arrays), header["rows"], best
     if other:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from copy import copy
 from dataclasses import replace
 from itertools import count
@@ -16,8 +15,7 @@ from typing import Any, Literal, TypeVar
 from gpumf._util.validation import flag, integer, number
 from gpumf.distributed import sgd
 from gpumf.distributed.als import way_of
-from gpumf.distributed.communicator import PeerLost
-from gpumf.distributed.mailbox import MailboxPlugin
+from gpumf.distributed.communicator import MailboxPlugin, PeerLost
 from gpumf.distributed.program import Job, train_together
 from gpumf.distributed.sources import Source
 from gpumf.distributed.together import POLL_SECONDS, at_once, may_pass
@@ -241,16 +239,13 @@ class _Cluster:
     def place(self, seconds):
         """As many addresses as were wanted: those from before, and others in the place of lost ones.
 
-        Waits so many seconds for enough of them, then takes those that there are; TrainingLost where there are none.
+        Waits so many seconds until there are as many as at first; TrainingLost where there are none.
         """
-        deadline = time.monotonic() + seconds
-        while True:
-            alive = set(self.client.ncores())
-            found = [address for address in self._preferred if address in alive]
-            found = (found + sorted(alive - set(self._at_first) - set(found)))[: self._wanted]
-            if len(found) == self._wanted or time.monotonic() > deadline:
-                break
-            time.sleep(POLL_SECONDS)
+        with suppress(TimeoutError):
+            self.client.wait_for_workers(len(self._at_first), timeout=seconds or POLL_SECONDS)
+        alive = set(self.client.ncores())
+        found = [address for address in self._preferred if address in alive]
+        found = (found + sorted(alive - set(self._at_first) - set(found)))[: self._wanted]
         if not found:
             raise TrainingLost("no worker is left")
         self._preferred = found
@@ -302,7 +297,5 @@ def _given_out(client, addresses, given, clock):
 
 def _written(path):
     """When a file was written, in nanoseconds; None where there is none."""
-    try:
-        return Path(path).stat().st_mtime_ns if path else None
-    except FileNotFoundError:
-        return None
+    with suppress(FileNotFoundError):
+        return os.stat(path).st_mtime_ns if path else None

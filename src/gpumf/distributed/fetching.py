@@ -8,10 +8,12 @@ fetches those from the workers that have them.
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 
-from gpumf.distributed.als import Worker, own_of
+from gpumf.distributed.als import Shard, Worker
+from gpumf.distributed.sources import own_of
 from gpumf.models.estimator import Model
 from gpumf.ratings.csr import CompressedRows
 from gpumf.ratings.ratings import Ratings
@@ -34,12 +36,7 @@ class Batch:
 
 
 def batches_of(rows, most):
-    """Cut CompressedRows into batches of at most `most` different columns each: a list of `Batch`.
-
-    Raises
-    ------
-    ValueError : a row alone has more
-    """
+    """Cut CompressedRows into a list of `Batch`, of at most `most` columns each; ValueError where a row has more."""
     begin, found = 0, []
     while begin < rows.n_rows:
         end = _furthest(rows, begin, most)
@@ -73,11 +70,8 @@ def _furthest(rows, begin, most):
 class Fetch:
     """Gets rows from the workers that own them: fetch(own rows of this worker) -> the rows that it needs.
 
-    Parameters
-    ----------
-    comm : DaskCommunicator; all workers make and call theirs at the same time
-    needed : positions, ascending
-    bounds : of all workers' rows
+    comm : Communicator; all workers make and call theirs at the same time
+    needed : positions, ascending; bounds : of all workers' rows
     """
 
     def __init__(self, comm, needed, bounds):
@@ -90,25 +84,9 @@ class Fetch:
         return np.concatenate([come[rank] for rank in range(self._comm.size)])
 
 
-@dataclass(frozen=True)
-class _Part:
-    """What a solver asks of a training set, of one batch."""
-
-    by_user: CompressedRows
-    by_item: CompressedRows
-    n_users: int
-    n_items: int
-    nnz: int
-    device, xp = None, np
-
-
 class FetchingALSWorker(Worker):
     """One worker of a training by ALS on the CPU, with the factors of its own users and items alone.
 
-    Parameters
-    ----------
-    comm : DaskCommunicator
-    model : ALS
     shard : Shard, of this worker's users and items
     arrays : (user_factors, item_factors) to start from, of its own
     bounds : of the users and of the items, which are whose
@@ -117,7 +95,7 @@ class FetchingALSWorker(Worker):
 
     def __init__(self, comm, model, shard, arrays, bounds, most):
         self._comm, self._model, self._bounds = comm, model, bounds
-        self._own = own_of(bounds, comm.rank)
+        self._mine, self._own = own_of(bounds, comm.rank), (slice(None), slice(None))
         self._start, self._test = arrays, None
         self._arrays = tuple(map(np.ascontiguousarray, model._to_solve(arrays)))
         model.solver_class.compile(model.hyperparameters)
@@ -149,9 +127,8 @@ class FetchingALSWorker(Worker):
         sides, arrays = (ratings, _NOBODY), (rows, fixed)
         if side == 1:
             sides, arrays = sides[::-1], arrays[::-1]
-        solver = self._model.solver_class(
-            Model._problem(self._model, _Part(*sides, *map(len, arrays), len(ratings.values)), arrays)
-        )
+        shape = SimpleNamespace(n_users=len(arrays[0]), n_items=len(arrays[1]))
+        solver = self._model.solver_class(Model._problem(self._model, Shard(shape, *sides), arrays))
         (solver.solve_items if side else solver.solve_users)()
         return solver.factors()[side]
 
@@ -160,29 +137,23 @@ class FetchingALSWorker(Worker):
         self._test = Fetch(self._comm, needed, self._bounds[1])
         if not ratings.nnz:
             return None
-        model, own = copy(self._model), self._own[0]
+        model, own = copy(self._model), self._mine[0]
         model._user_known, model._item_counts = model._user_known[own], model._item_counts[needed]
         shape = own.stop - own.start, len(needed)
         users = ratings.users - np.int32(own.start)
         return model._errors(Ratings(users, items.astype(np.int32), ratings.values, *shape))
 
-    def own_arrays(self):
-        """(user_factors, item_factors) of this worker's users and items."""
+    def _factors(self):
         return self._arrays
-
-    def set_own(self, arrays):
-        """Put back what `own_arrays` gave."""
-        for array, kept in zip(self._arrays, arrays, strict=True):
-            array[...] = kept
 
     def arrays(self):
         """(user_factors, item_factors) of its own users, and of the items that it tests with."""
-        users, items = self._model._whole(self._arrays, self._start)
+        users, items = super().arrays()
         return users, self._test(items)
 
     def complete(self):
         """The factors of all users and items, on the first worker; on the others their own."""
-        arrays = self._model._whole(self._arrays, self._start)
+        arrays = super().arrays()
         come = self._comm.exchange({0: arrays}, None if self._comm.rank == 0 else [])
         if self._comm.rank:
             return arrays

@@ -9,27 +9,21 @@ import numpy as np
 
 from gpumf import backends
 from gpumf.distributed import checkpoints, nccl, sources
-from gpumf.distributed.als import ALSWorker, own_of, shard_of, way_of
-from gpumf.distributed.damped import Parts
+from gpumf.distributed.als import ALSWorker, shard_of, way_of
 from gpumf.distributed.fetching import FetchingALSWorker
-from gpumf.distributed.partition import balanced_bounds
 from gpumf.distributed.sgd import SGDWorker, own_blocks
+from gpumf.distributed.sources import Parts, balanced_bounds, own_of
 from gpumf.ratings.damped import Damped
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be trained, for all workers alike.
+    """What is to be trained, for all workers alike: what of `gpumf.distributed.fit` they need to know.
 
     model : without anything learned
-    epochs : in all
     begun : (history, epoch whose parameters the model has) to go on from, or None
-    keep, stop : as of `Model.fit`
-    shape, scale : of the ratings, or None
-    unique : bool, check that no pair comes twice
-    validated : bool, whether there is a validation set
-    item_update, max_rows : see `gpumf.distributed.driver.fit`
-    checkpoint, every : path or None, and the epochs between two of them
+    unique : check that no pair comes twice
+    validated : whether there is a validation set
     """
 
     model: Any
@@ -63,8 +57,8 @@ class Outcome:
 def train_together(comm, job, train, validation, learned):
     """Train with the other workers. Returns the `Outcome` on rank 0, None on all others.
 
-    learned : arrays of all to go on from, or None
     train, validation : pieces of this worker's part, as of `Source.parts`
+    learned : arrays of all to go on from, or None
     """
     return _Training(comm, job, train, validation, learned).run()
 
@@ -72,8 +66,8 @@ def train_together(comm, job, train, validation, learned):
 class _Training:
     def __init__(self, comm, job, train, validation, learned):
         started = time.perf_counter()
-        self._comm, self._job, model = comm, job, job.model
-        self._model = model
+        self._comm, self._job, self._model = comm, job, job.model
+        model = self._model
         loaded = sources.load(train, comm.rank, job.shape, job.scale)
         ids, ratings = sources.numbered(comm, loaded, job.shape)
         if not model._solver_given:
@@ -152,8 +146,15 @@ class _Training:
             self._rows.append(row)
             self._keep()
             if job.checkpoint and (epoch + 1) % job.every == 0:
-                self._save()
-        return self._outcome(seconds, diverged)
+                arrays = worker.complete()
+                if self._comm.rank == 0:
+                    checkpoints.write(job.checkpoint, self._model, self._facts, arrays, self._rows, self._best)
+        arrays = worker.complete()
+        if self._comm.rank:
+            return None
+        arrays, kept = self._best or (arrays, self._rows[-1])
+        times = {"preprocess": self._prepared, "train": seconds}
+        return Outcome(self._facts, self._model.solver, arrays, kept, self._rows, times, diverged)
 
     def _judged(self, epoch, seconds):
         """The row of the history of this epoch, the same on every worker; None where something is not finite."""
@@ -186,16 +187,3 @@ class _Training:
             return False
         says = bool(self._job.stop(row)) if self._comm.rank == 0 else None
         return self._comm.all_gather_object(says)[0]
-
-    def _save(self):
-        arrays = self._worker.complete()
-        if self._comm.rank == 0:
-            checkpoints.write(self._job.checkpoint, self._model, self._facts, arrays, self._rows, self._best)
-
-    def _outcome(self, seconds, diverged):
-        arrays = self._worker.complete()
-        if self._comm.rank:
-            return None
-        arrays, kept = self._best or (arrays, self._rows[-1])
-        times = {"preprocess": self._prepared, "train": seconds}
-        return Outcome(self._facts, self._model.solver, arrays, kept, self._rows, times, diverged)

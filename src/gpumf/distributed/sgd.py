@@ -6,26 +6,17 @@ from itertools import pairwise
 import numpy as np
 
 from gpumf import backends
-from gpumf.distributed.als import Worker, on_host, own_of
-from gpumf.distributed.partition import owners
-from gpumf.distributed.sources import check_no_repeats, rows_of, shuffled
+from gpumf.distributed.als import Worker
+from gpumf.distributed.sources import check_no_repeats, own_of, owners, rows_of, shuffled
 from gpumf.models.estimator import Model
 from gpumf.ratings.device import DeviceRatings
 from gpumf.ratings.ratings import Ratings
 
 SOLVERS = (
-    "sequential",
-    "ordered",
-    "ordered_parallel",
-    "parallel",
-    "kato_hosino",
-    "gpusgd",
-    "newgpusgd",
-    "bsgd",
-    "hogwild",
-    "fast",
+    *("sequential", "ordered", "ordered_parallel", "parallel", "kato_hosino"),
+    *("gpusgd", "newgpusgd", "bsgd", "hogwild", "fast"),
 )
-"""SolverChoice that go on from factors that others have changed, see `Descent.set_factors`."""
+"""Solvers that go on from factors that others have changed, see `Descent.set_factors`."""
 
 
 def check(model):
@@ -37,18 +28,13 @@ def check(model):
 
 
 def blocks_of(rows, users, bounds, device=None):
-    """The ratings of some users as blocks of items, each a training set of its own.
+    """Yield (users, items, ratings) of each block of items in which these users have ratings.
 
-    Parameters
-    ----------
-    rows : CompressedRows of these users
-    users : slice, of all users
+    A block's `Ratings` are a training set of its own, with users and items counted from the first.
+
+    rows : CompressedRows of these users, a slice of all
     bounds : of the items of each block
     device : of `gpumf.backends`, where the rows are on one
-
-    Yields
-    ------
-    (users, items, Ratings of that block by user and item, both counted from the first), where it has ratings
     """
     xp, kind = (device.xp, partial(DeviceRatings, device=device)) if device else (np, Ratings)
     block_of, nnz = owners(rows.indices, bounds, xp), len(rows.indices)
@@ -77,10 +63,7 @@ class SGDWorker(Worker):
     these on (cumf, section 6: blocks with no overlapping rows and columns; the ring is that of NOMAD and DSGD). A
     block is a training set of its own for the model's solver.
 
-    Parameters
-    ----------
     carrier : Communicator that carries the factors
-    model : SGD
     blocks : yields those of this worker's users, as of `blocks_of`, each within one worker's items
     arrays : (user_factors, item_factors) to start from, of all
     bounds : of the users and of the items, which are whose
@@ -108,6 +91,9 @@ class SGDWorker(Worker):
             self._blocks[whose].append((self._p[users], self._q[items], solver))
             before = solver
 
+    def _factors(self):
+        return self._p, self._q
+
     def _items(self, part):
         return self._q[int(self._bounds[1][part]) : int(self._bounds[1][part + 1])]
 
@@ -128,21 +114,6 @@ class SGDWorker(Worker):
             if self._size > 1:
                 self._carrier.shift(self._items(part), self._items((part + 1) % self._size))
 
-    def own_arrays(self):
-        """(user_factors, item_factors) of this worker's users and items."""
-        return self._p[self._own[0]], self._q[self._own[1]]
-
-    def set_own(self, arrays):
-        """Put back what `own_arrays` gave."""
-        self._p[self._own[0]], self._q[self._own[1]] = arrays
-
     def arrays(self):
-        """(user_factors, item_factors) where the kernel has them: all items, and of the users at least its own."""
         self._carrier.all_gather(self._q, self._bounds[1])
-        return self._model._whole((self._p, self._q), self._start)
-
-    def complete(self):
-        """Have the factors of all users and items on every worker; these, of the first one on the host."""
-        self._carrier.all_gather(self._p, self._bounds[0])
-        arrays = self.arrays()
-        return on_host(self._model, arrays) if self._rank == 0 else arrays
+        return super().arrays()

@@ -14,12 +14,7 @@ from gpumf.distributed.communicator import PeerLost
 
 
 class SharedColumns:
-    """Arrays of one length that are written once, when they are first asked for, and are there until `close`.
-
-    Parameters
-    ----------
-    columns : NumPy arrays
-    """
+    """NumPy arrays of one length that are written once, when first asked for, and are there until `close`."""
 
     def __init__(self, columns):
         self._columns, self._written, self._name = columns, False, f"gpumf-{uuid.uuid4().hex}"

@@ -8,23 +8,51 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpumf.distributed.partition import owners
+from gpumf._util.counter_rng import splitmix64
 from gpumf.distributed.shared import SharedColumns, mapped
 from gpumf.ratings.checks import DataError
-from gpumf.ratings.csr import CompressedRows
+from gpumf.ratings.csr import CompressedRows, row_offsets
+from gpumf.ratings.damped import DAMPING, width_of
 from gpumf.ratings.ratings import Ratings
 
 _COLUMNS = "user", "item", "rating"
+
+
+def balanced_bounds(counts, parts):
+    """Cut rows into contiguous ranges with about as many ratings each.
+
+    A row stays whole, so a range may have more than its share, by less than its last row's ratings, and, where rows
+    are few, none.
+
+    counts : int64 (rows,), ratings of each
+
+    Returns
+    -------
+    int64 (parts + 1,), ascending from 0 to rows: range k has the rows bounds[k] to bounds[k + 1]
+    """
+    ends = row_offsets(counts)
+    wanted = ends[-1] * np.arange(parts + 1, dtype=np.float64) / parts
+    after = np.clip(np.searchsorted(ends, wanted), 1, max(len(counts), 1))
+    bounds = np.where(wanted - ends[after - 1] <= ends[after] - wanted, after - 1, after)
+    bounds[0], bounds[-1] = 0, len(counts)
+    return np.maximum.accumulate(bounds)
+
+
+def own_of(bounds, rank):
+    """The (users, items) of a worker, slices."""
+    return tuple(slice(*map(int, ends[rank : rank + 2])) for ends in bounds)
+
+
+def owners(positions, bounds, xp=np):
+    """The part that each position, int32, is in: int32, where they are, on the host or as arrays of xp."""
+    return (xp.searchsorted(xp.asarray(bounds, np.int32), positions, side="right") - 1).astype(np.int32)
 
 
 @dataclass(frozen=True)
 class Facts:
     """What all workers know of a training set: what a model asks of it, but for the ratings themselves.
 
-    nnz, mean, scale, bounds, n_users, n_items, user_counts, item_counts : as of `Ratings`
-    user_ids, item_ids : the id of each position
-    device : of `gpumf.backends`, where initial factors are made; None for the host
-    damped : as of `Ratings`, of models that ask for it
+    Of `Ratings`, and `device`, of `gpumf.backends`, where initial factors are made.
     """
 
     nnz: int
@@ -125,8 +153,6 @@ def dealt(sizes, n):
 def load(pieces, worker, shape=None, scale=None):
     """A worker's part of a data set: a list of `Ratings`, each with ids of its own.
 
-    Parameters
-    ----------
     pieces : of `Source.parts`: paths of Parquet files, pandas DataFrames, `Ratings`, or functions that return these
     worker : its rank, for messages
     shape, scale : as of `gpumf.distributed.fit`
@@ -137,11 +163,8 @@ def load(pieces, worker, shape=None, scale=None):
     """
     loaded = []
     for k, piece in enumerate(pieces):
-        if isinstance(piece, Ratings):
-            loaded.append(piece)
-            continue
-        if callable(piece):
-            loaded.append(piece())
+        if isinstance(piece, Ratings) or callable(piece):
+            loaded.append(piece() if callable(piece) else piece)
             continue
         where = f"partition {k} of those of worker {worker}"
         if isinstance(piece, str):
@@ -167,10 +190,6 @@ def all_ids(comm, ids, side):
 def numbered(comm, loaded, shape):
     """((user ids, item ids), `Ratings`) of the training set, of which every worker has `load`ed some.
 
-    Parameters
-    ----------
-    comm : DaskCommunicator
-    loaded : list of `Ratings`
     shape : (users, items), where ids are positions already; None where the distinct ids are to be numbered
     """
     if not any(comm.all_gather_object(sum(part.nnz for part in loaded))):
@@ -178,25 +197,24 @@ def numbered(comm, loaded, shape):
     if shape is not None:
         ids = tuple(map(np.arange, shape))
     else:
-        of_sides = ([getattr(part, f"{side}_ids") for part in loaded] for side in ("user", "item"))
         empty = np.empty(0, np.int64)
         ids = tuple(
-            all_ids(comm, np.concatenate(some or [empty]), side)
-            for side, some in zip(("user", "item"), of_sides, strict=True)
+            all_ids(comm, np.concatenate([getattr(part, f"{side}_ids") for part in loaded] or [empty]), side)
+            for side in ("user", "item")
         )
     return ids, of_known(loaded, ids)
 
 
 def of_known(loaded, ids):
     """Parts of a data set as one `Ratings` of positions among known ids, ascending; DataError for an id not there."""
-    columns = [], [], [part.values for part in loaded]
-    for side, known, found in zip(("user", "item"), ids, columns, strict=False):
-        for part in loaded:
-            found.append(_positions(getattr(part, f"{side}s"), getattr(part, f"{side}_ids"), known, side))
-    kinds = np.int32, np.int32, np.float32
+    columns = [
+        [_positions(getattr(part, f"{side}s"), getattr(part, f"{side}_ids"), known, side) for part in loaded]
+        for side, known in zip(("user", "item"), ids, strict=True)
+    ]
+    columns.append([part.values for part in loaded])
     columns = (
         some[0] if len(some) == 1 else np.concatenate([np.empty(0, kind), *some])
-        for kind, some in zip(kinds, columns, strict=True)
+        for kind, some in zip((np.int32, np.int32, np.float32), columns, strict=True)
     )
     return Ratings(*columns, *map(len, ids))
 
@@ -222,10 +240,7 @@ def placed(comm, model, ratings):
 
 
 def facts_of(comm, ratings, ids, scale):
-    """The `Facts` of the training set of which every worker has some `Ratings`.
-
-    ids : (user ids, item ids); scale : (lowest, highest) possible rating or None
-    """
+    """The `Facts` of the training set of which every worker has some `Ratings`; ids are those of (users, items)."""
     values = ratings.values
     own = (float(values.min()), float(values.max())) if ratings.nnz else (np.inf, -np.inf)
     counts = ratings.user_counts.copy(), ratings.item_counts.copy()
@@ -238,10 +253,7 @@ def facts_of(comm, ratings, ids, scale):
 
 
 def shuffled(carrier, ratings, bounds):
-    """The ratings of this worker's users, from all workers: `Ratings`, where these are.
-
-    bounds : of all workers' users
-    """
+    """The ratings of this worker's users, by the bounds of all, from all workers: `Ratings`, where these are."""
     if carrier.size == 1:
         return ratings
     order, ends = ratings.sorted_by(owners(ratings.users, bounds, ratings.xp), carrier.size)
@@ -260,10 +272,7 @@ def rows_of(ratings, users):
 
 
 def check_no_repeats(rows, facts, first, xp):
-    """DataError, with the ids, where a user of these rows, numbered from `first`, rates an item twice.
-
-    xp : of the rows' arrays, NumPy or CuPy
-    """
+    """DataError, with the ids, where a user of these rows, numbered from `first`, rates an item twice."""
     same = rows.indices[1:] == rows.indices[:-1]
     same[xp.asarray(rows.indptr[(rows.indptr > 0) & (rows.indptr < len(rows.indices))] - 1)] = False
     if same.any():
@@ -273,3 +282,37 @@ def check_no_repeats(rows, facts, first, xp):
             f"user {facts.user_ids[user]} rates item {facts.item_ids[int(rows.indices[k])]} more than once; keep one "
             "rating of each pair"
         )
+
+
+class Parts:
+    """As `gpumf.ratings.damped.Table`, of `Ratings` of which each worker has a part, whose sums all add up."""
+
+    def __init__(self, comm, ratings, facts):
+        ratings = ratings.on_host()
+        self._comm, self._sides, self._nnz = comm, (ratings.users, ratings.items), facts.nnz
+        self.width = width_of(facts)
+        self._left = (ratings.values - np.float64(facts.mean)) / self.width
+        self.counts = facts.user_counts, facts.item_counts
+
+    def biases(self, side, fixed):
+        sums = self._sums(side, self._left - (fixed / np.float64(self.width))[self._sides[1 - side]])
+        return (self.width * sums / (self.counts[side] + DAMPING[side])).astype(np.float32)
+
+    def subtract(self, *biases):
+        for side, of in zip(self._sides, biases, strict=True):
+            self._left -= (of / np.float64(self.width))[side]
+        square = np.array([self._left @ self._left])
+        self._comm.all_reduce(square)
+        return self.width * float(np.sqrt(square[0] / self._nnz))
+
+    def products(self, side, vector, signs):
+        left, (users, items) = self._left, self._sides
+        if signs:
+            odd = splitmix64((users.astype(np.uint64) << np.uint64(32)) + items.astype(np.uint64)) & np.uint64(1)
+            left = np.where(odd, -left, left)
+        return self._sums(side, left * vector[self._sides[1 - side]])
+
+    def _sums(self, side, values):
+        sums = np.bincount(self._sides[side], values, len(self.counts[side]))
+        self._comm.all_reduce(sums)
+        return sums

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from gpumf.distributed.communicator import CommunicationError, PeerLost
-from gpumf.distributed.mailbox import MailboxPlugin, abort, communicator
+from gpumf.distributed.communicator import CommunicationError, MailboxPlugin, PeerLost, abort, communicator
 
 POLL_SECONDS = 0.2
 
@@ -15,11 +14,8 @@ POLL_SECONDS = 0.2
 def together(client: Any, work: Callable, *arguments: Any, timeout: float = 600.0) -> list:
     """Run work(comm, *arguments) on every worker, where comm is a `Communicator` of them all.
 
-    Parameters
-    ----------
     client : `distributed.Client`
-    work : function that workers can import
-    *arguments : the same for all
+    work : function that workers can import; its arguments are the same for all
     timeout : seconds that a worker waits for the others
 
     Returns
@@ -46,7 +42,7 @@ def at_once(client, training, attempt, addresses, timeout, work, arguments):
     the next attempt's tasks would queue behind theirs. A worker that cannot be told is started again.
 
     client : has registered the `MailboxPlugin`
-    training, attempt, addresses, timeout : of `gpumf.distributed.mailbox.communicator`
+    training, attempt, addresses, timeout : of `gpumf.distributed.communicator.communicator`
 
     Raises
     ------
@@ -64,7 +60,8 @@ def at_once(client, training, attempt, addresses, timeout, work, arguments):
             given = training, attempt, rank, tuple(addresses), timeout, work, arguments[rank]
             key = f"gpumf-{training}-{attempt}-{rank}"
             futures.append(client.submit(_run, *given, key=key, workers=[address], pure=False, retries=0))
-        _watch(client, addresses, futures)
+        while not _finished(client, addresses, futures):
+            pass
         yield futures
     finally:
         if left := running():
@@ -77,30 +74,27 @@ def at_once(client, training, attempt, addresses, timeout, work, arguments):
         client.cancel(futures, force=True)
 
 
-def _watch(client, addresses, futures):
-    """Return when all tasks have finished, as of `at_once`.
+def _finished(client, addresses, futures):
+    """Whether all tasks have finished after a while; raises as `at_once` where one cannot any more.
 
     The task of a worker that died fails for nobody: it may run there alone, and the scheduler would wait for the
     worker to come back. So the workers are watched too.
     """
     from distributed import wait
 
-    while True:
-        with suppress(Exception):  # of a task: its future tells
-            wait(futures, timeout=POLL_SECONDS)
-        states = [future.status for future in futures]
-        if set(states) == {"finished"}:
-            return
-        errors = [future.exception() for future, state in zip(futures, states, strict=True) if state == "error"]
-        errors.sort(key=may_pass)
-        if errors and not may_pass(errors[0]):
-            raise errors[0]
-        if gone := sorted(set(addresses) - set(client.ncores())):
-            raise PeerLost(f"the worker {gone[0]} was lost") from (errors[0] if errors else None)
-        if errors:
-            raise errors[0]
-        if {"cancelled", "lost"} & set(states):
-            raise PeerLost("a task was cancelled or lost")
+    with suppress(Exception):  # of a task: its future tells
+        wait(futures, timeout=POLL_SECONDS)
+    states = {future.status for future in futures}
+    errors = sorted((future.exception() for future in futures if future.status == "error"), key=may_pass)
+    if errors and not may_pass(errors[0]):
+        raise errors[0]
+    if states != {"finished"} and (gone := sorted(set(addresses) - set(client.ncores()))):
+        raise PeerLost(f"the worker {gone[0]} was lost") from (errors[0] if errors else None)
+    if errors:
+        raise errors[0]
+    if {"cancelled", "lost"} & states:
+        raise PeerLost("a task was cancelled or lost")
+    return states == {"finished"}
 
 
 def may_pass(error):

@@ -95,8 +95,8 @@ def facts_of(train, device):
 def _train(comm, data, factors, iterations, device):
     """One worker's training: (identity of the data set, rows of times)."""
     from gpumf.distributed import nccl
-    from gpumf.distributed.als import ALSWorker, Shard, own_of
-    from gpumf.distributed.partition import balanced_bounds
+    from gpumf.distributed.als import ALSWorker, Shard
+    from gpumf.distributed.sources import balanced_bounds, own_of
 
     there = backends.device(device)
     model = ALS(factors, REGULARIZATION, biases=False, clip=False, solver="tensor_core", device=device)

@@ -47,9 +47,8 @@ def run(data, factors, parts, workers, epochs):
 def _train(comm, data, factors, parts, epochs, device):
     """One worker's training: (identity of the data set, rows of times)."""
     from gpumf.distributed import nccl
-    from gpumf.distributed.als import own_of
-    from gpumf.distributed.partition import balanced_bounds
     from gpumf.distributed.sgd import SGDWorker
+    from gpumf.distributed.sources import balanced_bounds, own_of
 
     there = backends.device(device)
     model = SGD(
