@@ -12,15 +12,9 @@ from gpumf._util.jit import cached_vectorize
 
 @cached_vectorize("uint64(uint64)")
 def splitmix64(x):
-    """Hash unsigned 64-bit integers: a NumPy ufunc that compiled (Numba) code may call too.
+    """Hash uint64 integers, one to one, every output bit depending on every input bit.
 
-    Parameters
-    ----------
-    x : uint64 array (any shape) or scalar
-
-    Returns
-    -------
-    uint64 of the same shape: a bijection of the input, every output bit depending on every input bit.
+    A NumPy ufunc that compiled (Numba) code may call too.
     """
     z = x + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -5,11 +5,8 @@ from importlib import import_module
 
 
 def attach(package, names):
-    """`__getattr__` and `__dir__` of a package, for what its `__init__` does not import itself.
+    """`__getattr__` and `__dir__` of a package, by its `__name__`, for what its `__init__` does not import itself.
 
-    Parameters
-    ----------
-    package : str, its `__name__`
     names : dict of modules, as they are named inside the package -> what of each is public, in words
     """
     space = vars(sys.modules[package])

@@ -22,24 +22,14 @@ def checkout() -> Path | None:
 
 
 def home() -> Path:
-    """The folder whose `data` holds data sets and results: the checkout, else this user's folder of gpumf.
-
-    Raises
-    ------
-    OSError : an installed package, and nothing says where the user's folders are
-    """
+    """The folder whose `data` holds data sets and results: the checkout, else this user's; OSError without a home."""
     import platformdirs
 
     return checkout() or _known(platformdirs.user_data_path)
 
 
 def cache() -> Path:
-    """The folder of what is compiled for this user; it need not exist yet.
-
-    Raises
-    ------
-    OSError : nothing says where the user's folders are
-    """
+    """The folder of what is compiled for this user, which need not exist yet; OSError without a home."""
     import platformdirs
 
     return _known(platformdirs.user_cache_path)

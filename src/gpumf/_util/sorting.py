@@ -8,17 +8,9 @@ import numpy as np
 
 
 def stable_order(keys, n, xp=np):
-    """The positions of keys in ascending order of key, those of equal keys in the order given.
+    """The positions of integer keys in 0..n-1, n up to 2**63, in ascending order of key, equal ones as given, int64.
 
-    Parameters
-    ----------
-    keys : integers in 0..n-1, (len,)
-    n : int, up to 2**63
     xp : numpy, or cupy where the keys are on a GPU
-
-    Returns
-    -------
-    int64 (len,), where the keys are
     """
     bits = max(len(keys) - 1, 0).bit_length()
     if max(n - 1, 0).bit_length() + bits > 63:

@@ -10,19 +10,11 @@ def text(path, folders, first=()):
     """What a compiler is given of a source: itself, and in their place the files that it includes from `folders`.
 
     Files are read once in a process; where the environment has GPUMF_DEV, again whenever one of them has changed.
-
     What is compiled is in this text whole, but for the compiler's own headers. A cache that is keyed by it misses no
-    change, and none is possible between the key and the compiler's reading.
+    change, and none is possible between the key and the compiler's reading. Line directives name the files.
 
-    Parameters
-    ----------
-    path : Path of the source
     folders : where included files are looked for; others are left to the compiler
     first : names of files that are included before it
-
-    Returns
-    -------
-    str, with line directives, so that messages name the files
     """
     key = path, tuple(folders), tuple(first)
     if key in _TEXTS and ("GPUMF_DEV" not in os.environ or _unchanged(_TEXTS[key][0])):

@@ -32,28 +32,14 @@ _LIMIT: ContextVar[int | None] = ContextVar("limit", default=None)
 
 
 def count() -> int:
-    """Return the number of threads that work runs on, from here.
-
-    Raises
-    ------
-    ValueError : GPUMF_NUM_THREADS is set to something else than a number from 1
-
-    >>> with limited_to(1):
-    ...     count()
-    1
-    """
+    """Return the number of threads that work runs on; ValueError where GPUMF_NUM_THREADS is no integer from 1."""
     given, most = _settings(*map(os.environ.get, _VARIABLES))
     return min(_LIMIT.get() or given or cores(), most)
 
 
 @contextmanager
 def limited_to(threads: int | None) -> Iterator[None]:
-    """Within it, run work on so many threads; None changes nothing.
-
-    Raises
-    ------
-    ValueError : threads below 1
-    """
+    """Within it, run work on so many threads, from 1; None changes nothing."""
     before = _LIMIT.set(_LIMIT.get() if threads is None else integer("threads", threads, 1))
     try:
         yield
@@ -143,12 +129,11 @@ def _quota():
         return math.inf
     quotas = [math.inf]
     for _, controllers, name in lines:
-        folders = [_CGROUPS] if not controllers else [_CGROUPS / controllers, _CGROUPS / "cpu"]
         if controllers and "cpu" not in controllers.split(","):
             continue
         inner = Path(name.lstrip("/"))
         # In a container the path may be the host's; its own group is mounted at the root.
-        for folder in folders:
+        for folder in [_CGROUPS / controllers, _CGROUPS / "cpu"] if controllers else [_CGROUPS]:
             quotas += [_quota_of(folder / place) for place in (inner, *inner.parents)]
     return min(quotas)
 

@@ -21,12 +21,8 @@ def integer(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
 def number(name, value, *, least=None, above=None, below=np.inf, most=None):
     """The value as a float; ValueError, which names parameter, value and range, where it is outside.
 
-    Judged as the float32 that the kernels get: what is not zero may not round to zero or to infinity.
-
-    Parameters
-    ----------
-    least, above : the lower bound, allowed or not; one of them
-    most, below : the upper bound, allowed or not; one of them or none
+    Judged as the float32 that the kernels get: what is not zero may not round to zero or to infinity. The lower bound
+    is `least`, allowed, or `above`, not allowed; the upper one is `most` or `below`.
     """
     numeric = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if numeric and abs(value) <= _MOST:

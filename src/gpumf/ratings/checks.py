@@ -25,16 +25,7 @@ class DataError(ValueError):
 
 
 def checked(users, items, values, *, scale, shape, duplicates, test_mask, source, locate, times=None, one_user=False):
-    """Check raw columns and map ids to positions; see `Ratings.from_arrays` for the arguments.
-
-    Returns
-    -------
-    dict of the fields of `Ratings` that follow from the columns
-
-    Raises
-    ------
-    DataError : for the first thing found wrong
-    """
+    """The fields of `Ratings`, a dict, of raw columns; arguments and errors as of `Ratings.from_arrays`."""
     if duplicates is None:
         duplicates = "error" if values is not None else "sum"
     if duplicates not in ("error", "mean", "last", "sum"):
@@ -171,12 +162,9 @@ def _finite(values, locate):
 
 
 def _positions(ids, side, count, locate):
-    """Map ids to positions in ascending order of id; with a count, the ids are positions already.
+    """Map ids to positions in ascending order of id: (positions, int32 (ratings,), and the id of each).
 
-    Returns
-    -------
-    positions : int32 (ratings,)
-    ids : (count,), the id of each position
+    With a count the ids are positions already.
     """
     if count is not None and isinstance(ids, np.ndarray) and ids.dtype.kind in "iu":
         lowest, highest = zip(*in_pieces(lambda part: (ids[part].min(), ids[part].max()), len(ids)), strict=True)

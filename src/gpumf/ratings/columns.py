@@ -82,13 +82,7 @@ def narrowed(numbers):
 
 
 def coded_integers(ids, overwrite=False):
-    """`Coded` of integers, int32 codes.
-
-    Parameters
-    ----------
-    ids : integers (nnz,)
-    overwrite : whether their memory may be used, where they are int32
-    """
+    """`Coded` of integers (nnz,), int32 codes; where told to `overwrite`, in the memory of those of int32."""
     lows_and_highs = in_pieces(lambda part: (ids[part].min(), ids[part].max()), len(ids))
     low, high = (pick(bounds) for pick, bounds in zip((min, max), zip(*lows_and_highs, strict=True), strict=True))
     if low < 0 or high >= max(len(ids), _ROOM):
@@ -123,10 +117,7 @@ def _hashed_integers(ids):
 
 
 class Names:
-    """The distinct ids of a column, in the order in which threads meet them.
-
-    kind : an Arrow type, of integers or strings
-    """
+    """The distinct ids of a column, of an Arrow type `kind`, in the order in which threads meet them."""
 
     def __init__(self, kind):
         import pyarrow as pa

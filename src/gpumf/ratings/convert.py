@@ -120,11 +120,7 @@ def ratings_like(
 ) -> Ratings:
     """`Ratings` of anything that `fit` takes, in the positions of users and items that are known already.
 
-    Parameters
-    ----------
-    data, name : as of `ratings_of`
-    user_ids, item_ids : of each position, (n_users,) and (n_items,), or None where ids are positions
-    shape : (n_users, n_items)
+    user_ids, item_ids : of each position, or None where ids are positions; shape : (n_users, n_items)
     named : bool, whether `Ratings` are to be taken by their ids too
 
     Raises

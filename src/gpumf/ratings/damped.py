@@ -129,19 +129,10 @@ def mean_of(values, device=None, squared=False):
 
 
 def row_biases(rows, mean, fixed, damping, device=None):
-    """The damped bias of each of some rows: the sum of r - mean - fixed, by the number of its ratings and damping.
+    """The damped bias of each row, float32 (rows,): its sum of r - mean - fixed, by its ratings and damping.
 
-    Parameters
-    ----------
-    rows : CompressedRows
-    mean : float
-    fixed : float32 (columns,), biases of the other side, on the host
-    damping : float
-    device : of `gpumf.backends`, where the ratings are on one
-
-    Returns
-    -------
-    float32 (rows,), on the host
+    rows : CompressedRows, on a device of `gpumf.backends` or the host; fixed : float32 (columns,), of the other side.
+    Fixed and returned biases are on the host.
     """
     if device is None:
         biases = np.empty(rows.n_rows, np.float32)
@@ -152,14 +143,10 @@ def row_biases(rows, mean, fixed, damping, device=None):
 
 
 def row_products(rows, vector, signs=0, device=None):
-    """The product of a sparse matrix and a vector, float64 (rows,), on the host.
+    """The product of CompressedRows, a sparse matrix, and a vector, float64 (rows,), on the host.
 
-    Parameters
-    ----------
-    rows : CompressedRows, of the matrix
     vector : float32 (columns,), on the host
     signs : 1 draws the sign of each entry by its row and column; -1 draws the same ones for the transpose; 0 does not
-    device : as of `row_biases`
     """
     if device is None:
         products = np.empty(rows.n_rows)

@@ -7,12 +7,7 @@ from gpumf.ratings.checks import DataError
 
 
 def of_extra(name: str, what: object) -> ModuleType:
-    """Return the module of a package that reads `what`, a file or an address.
-
-    Raises
-    ------
-    DataError : the package is not installed; the message names the extra
-    """
+    """Return the module of a package that reads `what`, a file or an address; DataError where it is not installed."""
     try:
         return import_module(name)
     except ImportError as error:

@@ -97,12 +97,7 @@ class DataFile:
 
     @cached_property
     def contents(self):
-        """The unpacked bytes, a pyarrow Buffer; a plain file is mapped into memory, not read.
-
-        Raises
-        ------
-        DataError : a file that cannot be read or unpacked
-        """
+        """The unpacked bytes, a pyarrow Buffer, of a plain file mapped into memory; DataError where it cannot be."""
         import pyarrow as pa
 
         try:
@@ -134,12 +129,7 @@ class DataFile:
                 yield number, line.rstrip("\n")
 
     def records(self, delimiter):
-        """Yield (number of its first line from 1, fields) of the records that are not blank; quotes may span lines.
-
-        Raises
-        ------
-        DataError : a quote that is not closed
-        """
+        """Yield (number of its first line from 1, fields) of records that are not blank; quotes may span lines."""
         reader = csv.reader(self._text(""), delimiter=delimiter)
         number = 1
         try:
@@ -159,13 +149,9 @@ class DataFile:
 
 
 def single(path, encoding="utf-8"):
-    """The `DataFile` of any path: the file itself, or the one within a zip archive.
+    """The `DataFile` of any path: the file itself, or the one within a zip archive; DataError where there is none.
 
     encoding : of its text
-
-    Raises
-    ------
-    DataError : no such file; an archive of none or several files, or one that cannot be opened
     """
     try:
         if not path.is_file():
@@ -185,11 +171,7 @@ def single(path, encoding="utf-8"):
 def sources(path, encoding="utf-8"):
     """(name, files) of what `read` takes: a file, those of a folder, standard input (-), or what lies at an address.
 
-    encoding : of their text
-
-    Raises
-    ------
-    DataError : nothing there, a folder without files of ratings; otherwise as of `single`
+    encoding : of their text. DataError : nothing there, a folder without files of ratings; otherwise as of `single`
     """
     text = os.fspath(path)
     if text == "-":
@@ -245,21 +227,12 @@ def hashed(found):
 
 
 def find(folder, pattern):
-    """Find the files of a data set.
+    """The files of a data set, by name, a list of `DataFile`; DataError for an archive that cannot be opened.
 
-    Parameters
-    ----------
-    folder : str, the data set's folder within each of `data_folders()`
+    From the first place that has any: its `folder` within each of `data_folders()`, the sub-folders of that, and zip
+    archives in or beside it.
+
     pattern : str, a file name with wildcards; alternatives are separated by "|", the first found counts
-
-    Returns
-    -------
-    list of DataFile, by name: from the first place that has any, of the folder itself, its sub-folders, and the zip
-    archives in or beside it; empty where there are none
-
-    Raises
-    ------
-    DataError : an archive that cannot be opened
     """
     for root in data_folders():
         for alternative in pattern.split("|"):

@@ -35,11 +35,10 @@ class Delimited:
     """One rating a line, its fields separated by one character; more fields than the three are passed over.
 
     names : of the fields, in order; None where the first line names them
-    time : the field that says when a rating was given, in seconds since 1970, where there is one
     block : the character that ends the id on a line of its own, which all ratings up to the next such line share;
         a number after it counts those ratings. The field of that id is then not in `names`
     integers : whether ids are integers; otherwise they become integers where all of a column's are
-    rating : None for implicit feedback
+    rating, time : None for implicit feedback; when a rating was given, in seconds since 1970, where that is a field
     """
 
     delimiter: str
@@ -171,11 +170,11 @@ class Delimited:
 
 
 def delimited(file, user, item, rating, delimiter=None, header=True):
-    """The layout of a text file, whose first line names its columns unless it has no header.
+    """The layout of a text file, whose first line names its columns unless it has no header; else they are numbers.
 
-    user, item, rating : the names of columns; without a header their numbers, from 0; no rating for implicit feedback
-    delimiter : a character; by default of tab, comma, semicolon and bar the one that gives most columns, or a blank
-        where these give no three, or two of implicit feedback
+    rating : None for implicit feedback
+    delimiter : by default of tab, comma, semicolon and bar the one that gives most columns, or a blank where these
+        give no three, or two of implicit feedback
     """
     least = 2 if rating is None else 3
 

@@ -83,14 +83,8 @@ def _gathered(columns, read, places):
 def text(file, names, header_lines, delimiter, ids, rating, integers):
     """(users, items, values) of a text file of one rating a line; None where it is not as it should be.
 
-    Parameters
-    ----------
-    file : DataFile
-    names : of its fields
+    names, delimiter : of its fields, `ids` those of users and items, `rating` that of ratings
     header_lines : lines before the first rating
-    delimiter : a character
-    ids : names of the users' and of the items' field
-    rating : name of the ratings' field
     integers : whether ids are integers however they are written; else only where all of a column are written as
         Python writes them, and strings where not
     """
@@ -189,11 +183,8 @@ def _integers(name, strings):
 def parquet(source, ids, rating):
     """(users, items, values) of a Parquet file, or None where columns are of other types or incomplete.
 
-    Parameters
-    ----------
     source : function without arguments that opens the file, a path or a pyarrow file
-    ids : names of the users' and of the items' column
-    rating : name of the ratings' column
+    ids, rating : names of the users' and of the items' column, and of the ratings'
     """
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile

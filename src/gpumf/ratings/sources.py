@@ -26,13 +26,11 @@ if TYPE_CHECKING:
 class Source:
     """A published data set.
 
-    description : one line
     layout : function of one list of `DataFile` a part that returns `Columns`
     counts : (users, items, ratings) of the complete set, as published
-    parts : the file name patterns of the parts, as `files.find` takes them
+    parts : the file name patterns of the parts, as `files.find` takes them; the last ones, `optional`, may be missing
     scale : (lowest, highest) rating in the files, or None for implicit feedback
     folder : where it lies within the data folders; its name by default
-    optional : the number of parts, the last ones, that may be missing
     titles : the file name pattern of the items' titles, where the publisher gives them
     archives : (address, checksum) of the publisher's archives, where the licence lets anyone download them
     """

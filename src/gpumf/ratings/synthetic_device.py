@@ -79,13 +79,7 @@ class DeviceSplit:
 
 
 def synthetic_ratings(name, seed=0, device="cuda"):
-    """Generate a synthetic data set on a device.
-
-    Parameters
-    ----------
-    name : str, one of `RECIPES`
-    seed : int, 0 or more
-    device : 'cuda', or 'emulator' for a small one
+    """Generate a synthetic data set, one of `RECIPES`, on a device: 'cuda', or 'emulator' for a small one.
 
     Raises
     ------
@@ -100,8 +94,6 @@ def synthetic_ratings(name, seed=0, device="cuda"):
 def generate(spec, seed=0, name="synthetic", device="cuda", chunk=None):
     """Generate the ratings that a `Recipe` describes; scale and step are not used.
 
-    Parameters
-    ----------
     spec : Recipe with a test set, and at least 3 ratings a user
     chunk : users transposed at a time; by default as many as 4 GiB of bits hold
 
@@ -112,7 +104,6 @@ def generate(spec, seed=0, name="synthetic", device="cuda", chunk=None):
     Raises
     ------
     DataError : a recipe that does not fit
-    gpumf.backends.DeviceError : where there is no such device
     """
     check(spec)
     if not spec.test or spec.user_counts[0] < 3:
