@@ -339,10 +339,7 @@ def _jester_part(file, cells, first_user):
         )
     rows, jokes = np.nonzero(rated)
     return Columns(
-        rows + first_user,
-        jokes + 1,
-        cells[:, 1:][rated],
-        lambda k: f"{file}, row {rows[k] + 1}, joke {jokes[k] + 1}",
+        rows + first_user, jokes + 1, cells[:, 1:][rated], lambda k: f"{file}, row {rows[k] + 1}, joke {jokes[k] + 1}"
     )
 
 
@@ -375,12 +372,7 @@ def monti(files):
     except Exception as error:  # h5py says by many exceptions that an object is missing, damaged or of another kind
         raise DataError(f"{file}: {error}; is this the complete MATLAB v7.3 file?") from error
     return Columns(
-        users,
-        items,
-        values,
-        lambda k: f"{file}, M({users[k] + 1}, {items[k] + 1})",
-        in_test,
-        ratings.shape,
+        users, items, values, lambda k: f"{file}, M({users[k] + 1}, {items[k] + 1})", in_test, ratings.shape
     )
 
 

@@ -124,11 +124,7 @@ def generate(spec, seed=0, name="synthetic", device="cuda", chunk=None):
 
     user_traits = device.empty(spec.users * (RANK + 1), np.float32)
     kernel("draw_traits")(
-        *_grid(user_traits.size),
-        traits=user_traits,
-        n_users=spec.users,
-        key=streams[USERS],
-        bias=spec.user_bias,
+        *_grid(user_traits.size), traits=user_traits, n_users=spec.users, key=streams[USERS], bias=spec.user_bias
     )
     item_traits = device.array(draw_item_traits(spec, streams[ITEMS], item_counts).astype(np.float32))
     parts = {
