@@ -82,6 +82,13 @@ def ragged_ratings(n_users=60, n_items=40, longest=35, seed=None, name="ragged")
     return Ratings(users[order], items[order], values[order], n_users, n_items, scale=(1, 5), name=name)
 
 
+def scattered(n_users, n_items, nnz, seed):
+    """Ratings 1..5 of so many random pairs, in random order."""
+    rng = np.random.default_rng(seed)
+    cells = rng.permutation(n_users * n_items)[:nnz]
+    return Ratings(cells // n_items, cells % n_items, rng.integers(1, 6, nnz), n_users, n_items)
+
+
 def rated(n_levels, seed=0, **shape):
     """Ragged ratings 1..n_levels: a user without one, one with one, two items without any."""
     ratings = ragged_ratings(seed=seed, **shape)

@@ -8,13 +8,12 @@ import pytest
 from gpumf import ALS, SGD, ImplicitALS
 from gpumf.distributed import fit, local_cluster
 from gpumf.ratings import Ratings
+from support import scattered
 
 
 @pytest.fixture(scope="module")
 def ratings():
-    rng = np.random.default_rng(7)
-    cells = rng.permutation(24 * 18)[:160]
-    return Ratings(cells // 18, cells % 18, rng.integers(1, 6, 160).astype(np.float32), 24, 18)
+    return scattered(24, 18, 160, seed=7)
 
 
 ON_DEVICES = {

@@ -12,7 +12,7 @@ import pytest
 from gpumf import ALS
 from gpumf.distributed import TrainingLost, fit, local_cluster
 from gpumf.distributed.checkpoints import read
-from gpumf.ratings import Ratings
+from support import scattered
 
 pytestmark = pytest.mark.slow
 
@@ -28,9 +28,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def ratings():
-    rng = np.random.default_rng(5)
-    cells = rng.permutation(50 * 30)[:600]
-    return Ratings(cells // 30, cells % 30, rng.integers(1, 6, 600).astype(np.float32), 50, 30)
+    return scattered(50, 30, 600, seed=5)
 
 
 @pytest.fixture(scope="module")

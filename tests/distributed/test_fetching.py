@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from gpumf import ALS, ImplicitALS
 from gpumf.distributed import fit
 from gpumf.distributed.fetching import batches_of
-from gpumf.ratings import Ratings
-from support import ragged_ratings
+from support import ragged_ratings, scattered
 
 pytestmark = pytest.mark.slow
 
@@ -37,10 +36,7 @@ def test_as_many_rows_as_there_are_columns_make_one_batch():
 
 @pytest.fixture(scope="module")
 def sets():
-    rng = np.random.default_rng(5)
-    cells = rng.permutation(60 * 45)[:700]
-    ratings = Ratings(cells // 45, cells % 45, rng.integers(1, 6, 700).astype(np.float32), 60, 45)
-    return ratings.split(0.2, seed=0)
+    return scattered(60, 45, 700, seed=5).split(0.2, seed=0)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])

@@ -9,7 +9,7 @@ import pytest
 
 from gpumf import ALS, backends
 from gpumf.distributed import fit, local_cluster
-from gpumf.ratings import Ratings
+from support import scattered
 
 
 def listening():
@@ -35,8 +35,7 @@ def test_with_tls_the_same_is_learned_over_encrypted_connections():
     from distributed import Client
     from distributed.security import Security
 
-    rng = np.random.default_rng(0)
-    ratings = Ratings(np.arange(200) % 20, np.arange(200) // 20, rng.integers(1, 6, 200), 20, 10)
+    ratings = scattered(20, 10, 200, seed=0)
     one = ALS(3, device="cpu").fit(ratings, 2)
     with local_cluster(2, security=Security.temporary()) as client:
         assert all(address.startswith("tls://127.0.0.1:") for address in client.ncores())

@@ -8,6 +8,7 @@ import pytest
 from gpumf import ALS
 from gpumf.distributed import PeerLost, fit, shared, sources
 from gpumf.ratings import Ratings
+from support import scattered
 
 COLUMNS = np.arange(7, dtype=np.int32), np.arange(7, dtype=np.int32) % 3, np.linspace(1, 5, 7, dtype=np.float32)
 
@@ -54,9 +55,7 @@ def test_without_such_files_nobody_sees_them(monkeypatch):
 @pytest.mark.parametrize("blind", [[], [0], [0, 1]])
 def test_workers_that_cannot_read_the_files_are_sent_their_part(client, addresses, monkeypatch, blind):
     """The same is learned."""
-    rng = np.random.default_rng(5)
-    cells = rng.permutation(30 * 20)[:300]
-    ratings = Ratings(cells // 20, cells % 20, rng.integers(1, 6, 300).astype(np.float32), 30, 20)
+    ratings = scattered(30, 20, 300, seed=5)
     seeing, kinds = shared.SharedColumns.seen, []
 
     def seen(self, client, addresses):

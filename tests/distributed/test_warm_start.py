@@ -8,15 +8,14 @@ import pytest
 from gpumf import ALS, SGD, ImplicitALS, NotFittedError
 from gpumf.distributed import fit
 from gpumf.ratings import Ratings
+from support import scattered
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def sets():
-    rng = np.random.default_rng(11)
-    cells = rng.permutation(40 * 30)[:500]
-    return Ratings(cells // 30, cells % 30, rng.integers(1, 6, 500).astype(np.float32), 40, 30).split(seed=2)
+    return scattered(40, 30, 500, seed=11).split(seed=2)
 
 
 MODELS = {

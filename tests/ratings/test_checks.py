@@ -3,7 +3,6 @@
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from gpumf.ratings import DataError, Ratings
@@ -37,12 +36,6 @@ def test_columns_are_taken_as_they_are_meant():
 def test_ids_of_every_numeric_type(kind):
     ratings = make(users=np.array(USERS, kind))
     assert list(ratings.user_ids) == [10, 20, 30] and ratings.user_ids.dtype.kind in "iu"
-
-
-def test_ids_from_pandas():
-    frame = pd.DataFrame({"u": USERS, "i": pd.Categorical(ITEMS), "r": VALUES})
-    ratings = make(frame.u, frame.i, frame.r)
-    assert list(ratings.item_ids[ratings.items]) == ITEMS
 
 
 def test_shape_keeps_empty_rows():
@@ -147,9 +140,7 @@ def test_kfold_tests_each_rating_once():
     assert {len(part) for part in tested} == {33, 34}
 
 
-def test_official_split_needs_a_mask():
-    with pytest.raises(DataError, match="has no official split"):
-        make().official_split()
+def test_the_official_split_is_that_of_the_mask():
     train, test = make(test_mask=np.array([True, False, False, False])).official_split()
     assert (train.nnz, test.nnz) == (3, 1)
 

@@ -189,12 +189,3 @@ def test_mapped_ratings_are_no_copies(tmp_path, how):
     for column, given in zip((ratings.users, ratings.items, ratings.values), ARRAYS.values(), strict=True):
         assert np.array_equal(column, given) and not column.flags.owndata and not column.flags.writeable
     assert map_ratings(tmp_path / "mine", n_items=9).n_items == 9
-
-
-def test_mapped_files_that_are_not_there(tmp_path):
-    for path in (tmp_path, tmp_path / "none.feather"):
-        with pytest.raises(DataError, match="user"):
-            map_ratings(path)
-    (tmp_path / "mine.feather").write_text("garbage")
-    with pytest.raises(DataError, match="Feather file with the columns user, item, rating"):
-        map_ratings(tmp_path / "mine.feather")

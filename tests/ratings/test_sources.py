@@ -58,15 +58,6 @@ def test_titles_by_id(data, name, file, text):
     assert dict(item_titles(name)) == {7: 'Amélie, or "so" (1)', 2: "B"}
 
 
-def test_absent_and_unknown_sets(data):
-    with pytest.raises(DataError, match=r"ml-1m: no file ratings.dat or .* run `python -m gpumf.ratings ml-1m`"):
-        load("ml-1m")
-    with pytest.raises(DataError, match=r"netflix: no file combined_data_\*.txt or mv_\*.txt in .* its publisher"):
-        load("netflix")
-    with pytest.raises(DataError, match="no data set 'ml-2m'; there are ml-100k, "):
-        load("ml-2m")
-
-
 def test_names_say_what_is_present(data):
     write(data / "ml-100k" / "u.data", lines("{u}\t{i}\t{r}\t0"))
     names = dataset_names()

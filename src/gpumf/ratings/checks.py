@@ -157,7 +157,8 @@ def _finite(values, locate):
     k = first(endless, len(numbers))
     if k is not None:
         problem = "beyond the range of 32 bits" if np.isfinite(numbers[k]) else "not a finite number"
-        raise DataError(f"{locate(k)}: rating {_told(raw[k])} is {problem}; correct or remove it")
+        told = brief(raw[k])[1:-1] if isinstance(raw[k], str) else brief(raw[k])
+        raise DataError(f"{locate(k)}: rating {told} is {problem}; correct or remove it")
     return numbers
 
 
@@ -200,7 +201,10 @@ def _factorized(ids, side, locate):
         codes, names = ids.codes, np.asarray(ids.categories)
     else:
         # A Series keeps the types of a list's elements, where an array would turn integers among strings to strings.
-        ids = ids if isinstance(ids, np.ndarray) else np.asarray(pd.Series(ids, dtype=_kind_of(ids)))
+        if not isinstance(ids, np.ndarray):
+            # Of strings pandas would make Arrow's, whose errors do not say which one has no UTF-8.
+            texts = isinstance(ids, list | tuple) and any(isinstance(one, str) for one in ids)
+            ids = np.asarray(pd.Series(ids, dtype=object if texts else None))
         try:
             codes, names = pd.factorize(ids)
         except TypeError as error:
@@ -221,16 +225,6 @@ def _no_id(place, side, one):
     if not _is_text(one):
         return f"{place}: {side} id {brief(one)} has no UTF-8; correct it"
     return f"{place}: {side} id {brief(one)} among others; give all as integers of 64 bits or all as strings"
-
-
-def _told(rating):
-    """A rating that is none, as messages have it."""
-    return brief(rating)[1:-1] if isinstance(rating, str) else brief(rating)
-
-
-def _kind_of(ids):
-    """The dtype of a Series of ids: object where pandas would make strings of Arrow, which fail without a row."""
-    return object if isinstance(ids, list | tuple) and any(isinstance(one, str) for one in ids) else None
 
 
 def _is_text(one):

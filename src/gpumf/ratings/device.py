@@ -102,22 +102,14 @@ class DeviceRatings(Ratings):
         """What works on the columns, as NumPy does on the host."""
         return self.device.xp
 
-    @cached_property
-    def user_counts(self) -> np.ndarray:
-        return self._count(self.users, self.n_users)
-
-    @cached_property
-    def item_counts(self) -> np.ndarray:
-        return self._count(self.items, self.n_items)
+    def _counted(self, name, n):
+        return self._count(getattr(self, name), n)
 
     @cached_property
     def mean(self) -> float:
         return mean_of(self.values, self.device)
 
-    @cached_property
-    def bounds(self) -> tuple[float, float]:
-        if self.scale:
-            return self.scale
+    def _range(self):
         blocks = max(min(-(-self.nnz // _BLOCK), _MAX_BLOCKS), 1)
         found = self.device.empty((2, blocks), np.float32)
         self._kernel("range_of_values")(blocks, _BLOCK, self.values, self.nnz, found)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpumf.ratings import files
 from gpumf.ratings.checks import DataError
-from gpumf.ratings.extras import of_extra
+from gpumf.ratings.files import of_extra
 from gpumf.ratings.sources import SOURCES
 
 

@@ -12,6 +12,7 @@ import zipfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 
 from gpumf._util import paths
@@ -267,3 +268,11 @@ def _unzipped(archive, member):
 
 def _broken_archive(path, error):
     return DataError(f"{path} is truncated or not a zip archive; delete it and download it again ({error})")
+
+
+def of_extra(name, what):
+    """Return the module of a package that reads `what`, a file or an address; DataError where it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise DataError(f'{what} needs the package {name}: install it with `pip install "gpumf[data]"`') from error

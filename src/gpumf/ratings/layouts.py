@@ -14,7 +14,7 @@ from gpumf._util import threads
 from gpumf.ratings import reading
 from gpumf.ratings.checks import DataError
 from gpumf.ratings.columns import Coded, Names
-from gpumf.ratings.extras import of_extra
+from gpumf.ratings.files import of_extra
 
 _WITHOUT = ", or rating=None where there are no ratings"
 
@@ -320,27 +320,25 @@ def jester(*parts):
 
     Items are jokes from 1, users rows from 1, counted through all parts.
     """
-    tables, n_users = [], 0
+    tables, before = [], 0
     for (file,) in parts:
         cells = _spreadsheet(file)
-        tables.append(_jester_part(file, cells, first_user=n_users + 1))
-        n_users += len(cells)
+        rated = cells[:, 1:] != 99
+        wrong = rated.sum(axis=1) != cells[:, 0]
+        if wrong.any():
+            row = wrong.argmax()
+            raise DataError(
+                f"{file}, row {row + 1}: {rated[row].sum()} ratings, but the first column says {cells[row, 0]:g}; "
+                "is the file complete?"
+            )
+        rows, jokes = np.nonzero(rated)
+
+        def locate(k, file=file, rows=rows, jokes=jokes):
+            return f"{file}, row {rows[k] + 1}, joke {jokes[k] + 1}"
+
+        tables.append(Columns(rows + before + 1, jokes + 1, cells[:, 1:][rated], locate))
+        before += len(cells)
     return stacked(tables)
-
-
-def _jester_part(file, cells, first_user):
-    rated = cells[:, 1:] != 99
-    wrong = rated.sum(axis=1) != cells[:, 0]
-    if wrong.any():
-        row = wrong.argmax()
-        raise DataError(
-            f"{file}, row {row + 1}: {rated[row].sum()} ratings, but the first column says {cells[row, 0]:g}; "
-            "is the file complete?"
-        )
-    rows, jokes = np.nonzero(rated)
-    return Columns(
-        rows + first_user, jokes + 1, cells[:, 1:][rated], lambda k: f"{file}, row {rows[k] + 1}, joke {jokes[k] + 1}"
-    )
 
 
 def _spreadsheet(file):

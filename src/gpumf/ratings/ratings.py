@@ -285,19 +285,24 @@ class Ratings:
     @cached_property
     def bounds(self) -> tuple[float, float]:
         """The scale, or the lowest and the highest rating where it is not known."""
-        return self.scale or (float(self.values.min()), float(self.values.max()))
+        return self.scale or self._range()
+
+    def _range(self):
+        return float(self.values.min()), float(self.values.max())
 
     @cached_property
     def user_counts(self) -> np.ndarray:
         """Ratings of each user, int64 (n_users,)."""
-        self._check_columns("users")
-        return cpu_order.counted(self.users, self.n_users)
+        return self._counted("users", self.n_users)
 
     @cached_property
     def item_counts(self) -> np.ndarray:
         """Ratings of each item, int64 (n_items,)."""
-        self._check_columns("items")
-        return cpu_order.counted(self.items, self.n_items)
+        return self._counted("items", self.n_items)
+
+    def _counted(self, name, n):
+        self._check_columns(name)
+        return cpu_order.counted(getattr(self, name), n)
 
     @cached_property
     def by_user(self) -> CompressedRows:
@@ -370,15 +375,9 @@ class Ratings:
 
     def select(self, chosen: np.ndarray | slice, name: str | None = None) -> Self:
         """The ratings chosen by a boolean mask or by positions; same users, items and scale."""
-        return replace(
-            self,
-            users=self.users[chosen],
-            items=self.items[chosen],
-            values=self.values[chosen],
-            name=name or self.name,
-            test_mask=None,
-            times=None if self.times is None else self.times[chosen],
-        )
+        columns = {column: getattr(self, column)[chosen] for column in ("users", "items", "values")}
+        times = None if self.times is None else self.times[chosen]
+        return replace(self, **columns, name=name or self.name, test_mask=None, times=times)
 
     def less(self, offset: float) -> Self:
         """The same ratings, each less a number. Orders that are there are kept."""
@@ -514,15 +513,9 @@ class Ratings:
 
     def transposed(self) -> Self:
         """The same ratings with users and items in each other's place."""
-        return replace(
-            self,
-            users=self.items,
-            items=self.users,
-            n_users=self.n_items,
-            n_items=self.n_users,
-            user_ids=self.item_ids,
-            item_ids=self.user_ids,
-        )
+        columns = {"users": self.items, "items": self.users}
+        ids = {"user_ids": self.item_ids, "item_ids": self.user_ids}
+        return replace(self, n_users=self.n_items, n_items=self.n_users, **columns, **ids)
 
 
 def _held_out(test, nnz):

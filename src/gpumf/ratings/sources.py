@@ -45,6 +45,12 @@ class Source:
     titles: str | None = None
     archives: tuple[tuple[str, str], ...] = ()
 
+    def found(self, name):
+        """The files of each part, and the patterns of those that are missing though they may not."""
+        parts = [files.find(self.folder or name, pattern) for pattern in self.parts]
+        required = len(parts) - self.optional
+        return parts, [pattern for pattern, part in zip(self.parts[:required], parts, strict=False) if not part]
+
 
 def _movielens(name, checksum, description, layout, counts=None, file="ratings.csv", scale=(0.5, 5)):
     archives = ((f"https://files.grouplens.org/datasets/movielens/{name}.zip", checksum),)
@@ -181,10 +187,7 @@ def load_dataset(
     if not isinstance(name, str) or name not in SOURCES:
         raise DataError(f"there is no data set {name!r}; there are {', '.join(dataset_names().index)}")
     source = SOURCES[name]
-    parts = [files.find(source.folder or name, pattern) for pattern in source.parts]
-    for pattern, found in zip(source.parts[: len(parts) - source.optional], parts, strict=False):
-        if not found:
-            raise DataError(_absent(name, source, pattern))
+    parts = _parts(name, source)
     with files.hashed([file for part in parts for file in part]) as digest:
         columns = source.layout(*parts)
     place = ", ".join(str(part[0]) for part in parts if part)
@@ -225,10 +228,7 @@ def rating_times(name: str) -> np.ndarray:
     source = SOURCES.get(name)
     if not (source and isinstance(source.layout, Delimited) and not source.layout.block):
         raise DataError(f"{name} does not say when its ratings were given")
-    found = files.find(source.folder or name, source.parts[0])
-    if not found:
-        raise DataError(_absent(name, source, source.parts[0]))
-    columns = replace(source.layout, rating=source.layout.time)(found)
+    columns = replace(source.layout, rating=source.layout.time)(_parts(name, source)[0])
     wrong = np.flatnonzero(~((columns.values >= 0) & (columns.values < np.inf)))
     if len(wrong):
         where, value = columns.locate(wrong[0]), columns.values[wrong[0]]
@@ -354,11 +354,7 @@ def dataset_names() -> pd.DataFrame:
     import pandas as pd
 
     rows = {
-        name: (
-            source.description,
-            all(files.find(source.folder or name, p) for p in source.parts[: len(source.parts) - source.optional]),
-            bool(source.archives),
-        )
+        name: (source.description, not source.found(name)[1], bool(source.archives))
         for name, source in SOURCES.items()
     }
     for name in RECIPES:
@@ -366,7 +362,11 @@ def dataset_names() -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index", columns=["description", "present", "download"])
 
 
-def _absent(name, source, pattern):
+def _parts(name, source):
+    """The files of each part of a data set; DataError where one is missing."""
+    parts, missing = source.found(name)
+    if not missing:
+        return parts
     places = " or ".join(
         f"{folder / (source.folder or name)}{'' if folder.is_dir() else ' (there is no such folder)'}"
         for folder in files.data_folders()
@@ -377,4 +377,4 @@ def _absent(name, source, pattern):
         if source.archives
         else "its terms do not allow a download from here: get it from its publisher"
     )
-    return f"{name}: no file {pattern.replace('|', ' or ')} in {places}; {remedy}, or set GPUMF_DATA"
+    raise DataError(f"{name}: no file {missing[0].replace('|', ' or ')} in {places}; {remedy}, or set GPUMF_DATA")
