@@ -71,7 +71,9 @@ def joined(parts):
 
 
 def narrowed(numbers):
-    """Numbers as int32 or float32 where these hold every one of them, else as they are."""
+    """Numbers as int32 or float32 where these hold every one of them, else, and what are none, as they are."""
+    if numbers.dtype.kind not in "iuf":
+        return numbers
     if numbers.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
             narrow = numbers.astype(np.float32)
@@ -106,11 +108,11 @@ def _looked_up(table, positions, overwrite):
 def _hashed_integers(ids):
     import pyarrow as pa
 
-    names = Names(pa.from_numpy_dtype(ids.dtype))
-    codes = np.empty(len(ids), np.int32)
+    kind = np.uint64 if ids.dtype == np.uint64 else np.int64
+    names, codes = Names(pa.from_numpy_dtype(kind)), np.empty(len(ids), np.int32)
 
     def encode(part):
-        codes[part] = names.codes(pa.array(ids[part]).dictionary_encode())
+        codes[part] = names.codes(pa.array(ids[part].astype(kind, copy=False)).dictionary_encode())
 
     in_pieces(encode, len(ids))
     return names.coded(codes)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -10,10 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpumf._util import threads
 from gpumf.ratings import reading
 from gpumf.ratings.checks import DataError
-from gpumf.ratings.columns import Coded, Names
+from gpumf.ratings.columns import Coded
 from gpumf.ratings.files import of_extra
 
 _WITHOUT = ", or rating=None where there are no ratings"
@@ -55,23 +53,13 @@ class Delimited:
 
     def _read(self, file):
         import pyarrow as pa
-        from pyarrow import csv as arrow_csv
 
         if next(file.lines(), None) is None:
             raise DataError(f"{file} is empty: it holds no ratings; get it again")
         if b"\0" in file.contents.slice(0, min(4096, file.contents.size)).to_pybytes():
             raise DataError(f"{file} is not text in UTF-8; convert it, or check that this is the right file")
         names, header_lines = (self.names, 0) if self.names is not None else self._header(file)
-        wanted = [name for name in (self.user, self.item, self.rating) if name in names]
-        id_type = pa.int64() if self.integers else pa.dictionary(pa.int32(), pa.string())
-        types = {name: pa.float64() if name == self.rating else id_type for name in wanted}
-        openings = []
-
-        def other_length(row):
-            if self.block and self.block in row.text:
-                openings.append((row.number, row.text))
-                return "skip"
-            return "error"
+        ids = [name for name in (self.user, self.item) if name in names]
 
         def locate(k):
             number, _ = next(islice(self._ratings(file, names), int(k), None))
@@ -79,34 +67,15 @@ class Delimited:
 
         if next(self._ratings(file, names), None) is None:
             return Columns(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, np.float64)), locate)
-        if not self.block and len(wanted) == 3:
-            ids = self.user, self.item
-            if columns := reading.text(file, names, header_lines, self.delimiter, ids, self.rating, self.integers):
-                return Columns(*columns, locate)
+        given = names, header_lines, self.delimiter, ids, self.rating, self.integers, self.block
         try:
-            table = arrow_csv.read_csv(
-                pa.BufferReader(file.contents),
-                # Row numbers, which place the openings, are known only to a single thread.
-                read_options=arrow_csv.ReadOptions(
-                    column_names=names, skip_rows=header_lines, use_threads=self.block is None and threads.count() > 1
-                ),
-                parse_options=arrow_csv.ParseOptions(
-                    delimiter=self.delimiter,
-                    invalid_row_handler=other_length,
-                    # This costs the reader some of its threads' speed, so it is asked for only where it can matter.
-                    newlines_in_values=self.names is None and re.search(b'"', file.contents) is not None,
-                ),
-                convert_options=arrow_csv.ConvertOptions(
-                    include_columns=wanted, column_types=types, null_values=[""], strings_can_be_null=True
-                ),
-            )
-        except pa.ArrowInvalid as error:
-            raise self._first_bad_line(file, names, types) or DataError(f"{file}: {error}") from error
-        columns = {name: _array(table[name]) for name in wanted}
+            columns, openings = reading.text(file, *given)
+        except pa.ArrowException as error:
+            raise self._first_bad_line(file, names, ids) or DataError(f"{file}: {error}") from error
         if self.block:
-            side = self.user if self.user not in names else self.item
-            columns[side] = self._ids_of_blocks(file, openings, table.num_rows)
-        return Columns(columns[self.user], columns[self.item], columns.get(self.rating), locate)
+            other = self._ids_of_blocks(file, openings, len(columns[1]))
+            columns = (other, *columns) if self.user not in names else (columns[0], other, columns[1])
+        return Columns(*columns, locate)
 
     def _header(self, file):
         """The names of the fields, and how many lines end with them."""
@@ -144,21 +113,22 @@ class Delimited:
             if not opens:
                 yield number, fields
 
-    def _first_bad_line(self, file, names, types):
+    def _first_bad_line(self, file, names, ids):
         """The error of the first line that cannot be read, or None; slow, and called only when reading failed."""
         import pyarrow as pa
 
+        kinds = dict.fromkeys(ids, pa.int64() if self.integers else pa.string()) | {self.rating: pa.float64()}
         for number, fields in self._ratings(file, names):
             if len(fields) != len(names):
                 return DataError(
                     f"{file}, line {number}: {len(fields)} fields where {len(names)} belong: "
                     f"{self.delimiter.join(fields)[:200]!r}; correct it, or check that the file is complete"
                 )
-            for name, kind in types.items():
+            for name in kinds.keys() - {None}:
                 field = fields[names.index(name)]
                 try:
                     if field:
-                        pa.array([field.strip(" \t")]).cast(pa.string() if pa.types.is_dictionary(kind) else kind)
+                        pa.array([field.strip(" \t")]).cast(kinds[name])
                 except UnicodeEncodeError:
                     return DataError(
                         f"{file}, line {number}: {name} {field!r} is not UTF-8; convert the file to UTF-8"
@@ -206,34 +176,20 @@ def parquet(file, user, item, rating):
         return f"{file}, row {k}"
 
     try:
-        source = ParquetFile(opened())
-        names = source.schema_arrow.names
-        wanted = [name for name in (user, item, rating) if name is not None]
-        for name in wanted:
+        schema = ParquetFile(opened()).schema_arrow
+        names, types = schema.names, {}
+        for name in (user, item) if rating is None else (user, item, rating):
             if names.count(name) != 1:
                 problem = "several columns" if name in names else "no column"
                 raise DataError(f"{file}: {problem} {name!r} among {names}; name the columns to read{_WITHOUT}")
-        if rating is not None and (columns := reading.parquet(opened, (user, item), rating)):
-            return Columns(*columns, locate)
-        table = source.read(wanted)
+            kind = schema.field(name).type
+            types[name] = reading.plain_type(kind)
+            if types[name] is None:
+                raise DataError(f"{file}: column {name!r} is of type {kind}; give numbers, or ids as strings")
+        columns = reading.parquet(opened, types, (user, item), rating)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{file}: {error}; is this a complete Parquet file?") from error
-    columns = []
-    for name in wanted:
-        column = table[name]
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        if pa.types.is_decimal(column.type):
-            column = column.cast(pa.float64())
-        elif text:
-            column = column.cast(pa.string())
-            column = column if name == rating else column.dictionary_encode()
-        elif not number:
-            raise DataError(f"{file}: column {name!r} is of type {column.type}; give numbers, or ids as strings")
-        columns.append(_array(column))
-    return Columns(*columns, *[None] * (rating is None), locate)
+    return Columns(*(columns or np.empty((3, 0))), locate)
 
 
 def titles(file):
@@ -292,7 +248,9 @@ def leave_one_out(files, test):
 
 
 def _decoded(ids):
-    return ids.names[ids.codes] if isinstance(ids, Coded) else ids
+    """Integers as such, none of which is missing."""
+    plain = isinstance(ids, Coded) and ids.names.dtype.kind in "iu" and ids.codes.min(initial=0) >= 0
+    return ids.names[ids.codes] if plain else ids
 
 
 def item_lists(*parts):
@@ -390,7 +348,7 @@ def netflix(files, probe):
     numbers = numbers.to_numpy(np.int64)
     movies = numbers[opens][np.cumsum(opens) - 1]
     wanted = _pair(movies, numbers)[~opens]
-    test = pd.Series(_pair(columns.items, columns.users)).isin(wanted).to_numpy()
+    test = pd.Series(_pair(columns.items, _decoded(columns.users))).isin(wanted).to_numpy()
     if test.sum() != len(wanted):
         missing = len(wanted) - test.sum()
         raise DataError(f"{probe[0]}: {missing} of its {len(wanted)} pairs are not rated; are all files there?")
@@ -425,23 +383,14 @@ def stacked(parts):
 
 def _joined(columns):
     """Columns of several files as one; ids are strings in all of them where they are in one."""
+    columns = list(map(_decoded, columns))
+    if not any(isinstance(column, Coded) for column in columns):
+        return np.concatenate(columns)
     plain = [
         np.append(column.names.astype(object), None)[column.codes] if isinstance(column, Coded) else column
         for column in columns
     ]
-    if not any(isinstance(column, Coded) for column in columns):
-        return np.concatenate(plain)
     whole = np.concatenate([column.astype(object) for column in plain])
     if any(isinstance(one, str) for column in columns if isinstance(column, Coded) for one in column.names[:1]):
         whole = np.array([one if one is None or isinstance(one, str) else str(one) for one in whole], object)
     return whole
-
-
-def _array(column):
-    """A column of an Arrow table as NumPy array, or a dictionary of strings as `Coded`."""
-    import pyarrow as pa
-
-    if not pa.types.is_dictionary(column.type):
-        return column.to_numpy()
-    names = Names(pa.string())
-    return names.coded(names.codes(column.unify_dictionaries().combine_chunks()))

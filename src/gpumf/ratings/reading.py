@@ -1,14 +1,11 @@
-"""The quick way from large files to columns: parts of a file on all threads, each made small before the next is read.
-
-What a file holds that this way does not know, or that is wrong, it leaves to `gpumf.ratings.layouts`, which is
-slower and says where it is.
-"""
+"""From large files to columns: parts of a file on all threads, each made small before the next is read."""
 
 from collections import defaultdict
 from threading import local
 
 import numpy as np
 
+from gpumf._util import threads
 from gpumf.ratings.columns import Names, coded_integers, joined, narrowed, pool
 
 _BYTES = 4 << 20
@@ -19,42 +16,42 @@ _ROWS = 1 << 20
 """Of a Parquet file, in a part."""
 
 
-class _Unknown(Exception):
-    """This way does not know what it met."""
+class _Quoted(Exception):
+    """A line of a text ends between quotes, so that it has no parts."""
 
 
-class _Strings(Exception):
-    """A column that was taken for integers has other ids, too."""
+class _Named(Exception):
+    """A column of ids that was taken for integers has others, or some are missing: it goes by `Names`."""
 
 
 class _Columns:
-    """Three columns as they grow.
+    """Columns of ids and of ratings as they grow.
 
-    strings : names of the columns of ids that are strings
+    ids, rating : their names; rating is None for implicit feedback
+    named : names of the columns of ids that go by `Names`, with the Arrow type of these
     """
 
-    def __init__(self, ids, rating, strings):
-        import pyarrow as pa
-
+    def __init__(self, ids, rating, named):
         self._ids, self._rating = ids, rating
-        self._names = {name: Names(pa.string()) for name in strings}
+        self._names = {name: Names(kind) for name, kind in named.items()}
 
     def part(self, arrays):
         """The columns of a part, a dict of Arrow arrays by name, in NumPy's arrays as small as can be."""
-        if any(array.null_count for array in arrays.values()):
-            raise _Unknown
+        import pyarrow as pa
+
         result = {}
-        for name in self._ids:
-            array = arrays[name]
+        for name, array in arrays.items():
             if name in self._names:
                 encoded = array if hasattr(array, "dictionary") else array.dictionary_encode()
                 result[name] = self._names[name].codes(encoded)
+            elif name != self._rating and array.null_count and pa.types.is_integer(array.type):
+                raise _Named(name)
             else:
                 result[name] = narrowed(array.to_numpy(zero_copy_only=False))
-        return result | {self._rating: narrowed(arrays[self._rating].to_numpy(zero_copy_only=False))}
+        return result
 
     def whole(self, parts):
-        """(users, items, values) of all parts, in order; ids as `Coded`."""
+        """Yield the columns of ids of all parts, integers and strings as `Coded`, and the ratings or None."""
         together = defaultdict(list)
         for part in parts:
             for name, array in part.items():
@@ -62,73 +59,89 @@ class _Columns:
         parts.clear()
         for name in self._ids:
             codes = joined(together[name])
-            names = self._names.get(name)
-            yield coded_integers(codes, overwrite=True) if names is None else names.coded(codes)
-        yield joined(together[self._rating])
+            if name in self._names:
+                yield self._names[name].coded(codes)
+            else:
+                yield coded_integers(codes, overwrite=True) if codes.dtype.kind in "iu" else codes
+        yield joined(together[self._rating]) if self._rating is not None else None
 
 
 def _gathered(columns, read, places):
-    """(users, items, values) of what read(place) returns lists of parts of."""
+    """The columns of what read(place) returns lists of parts of; None where there is no part."""
     import pyarrow as pa
 
     parts = read(places[0])  # alone: it meets most ids of all, and shows how they are written
     with pool() as threads:
         parts += [part for found in threads.map(read, places[1:]) for part in found]
-    if not parts:
-        raise _Unknown
     pa.default_memory_pool().release_unused()
-    return tuple(columns.whole(parts))
+    return tuple(columns.whole(parts)) if parts else None
 
 
-def text(file, names, header_lines, delimiter, ids, rating, integers):
-    """(users, items, values) of a text file of one rating a line; None where it is not as it should be.
+def text(file, names, header_lines, delimiter, ids, rating, integers, block=None):
+    """(columns, openings) of a text file of one rating a line.
 
-    names, delimiter : of its fields, `ids` those of users and items, `rating` that of ratings
+    names, delimiter : of its fields, `ids` those of ids and `rating` that of ratings, or None
     header_lines : lines before the first rating
     integers : whether ids are integers however they are written; else only where all of a column are written as
         Python writes them, and strings where not
+    block : a character that is in lines of other lengths, the openings, which come as (line number, text)
+
+    Raises
+    ------
+    pyarrow.ArrowException : a line that is not as it should be
     """
     import pyarrow as pa
     from pyarrow import csv
 
-    strings = set()
-    while True:
-        bounds = _line_bounds(file, _BYTES_OF_STRINGS if strings else _BYTES)
-        columns = _Columns(ids, rating, strings)
-        types = {name: pa.int64() if integers else pa.string() for name in ids} | {rating: pa.float64()}
-        types |= dict.fromkeys(strings, pa.dictionary(pa.int32(), pa.string()))  # each string once in a part
+    named, quoted, openings = {}, False, []
 
-        def read(k, columns=columns, types=types, bounds=bounds):
-            data = file.read(bounds[k], bounds[k + 1])
-            if header_lines and b'"' in data and not _lines_are_whole(data):
-                raise _Unknown
-            if not data.strip():
-                return []
-            table = csv.read_csv(
-                pa.BufferReader(data),
-                csv.ReadOptions(
-                    use_threads=False,
-                    block_size=len(data) + 1,
-                    column_names=names,
-                    skip_rows=header_lines if k == 0 else 0,
-                ),
-                csv.ParseOptions(delimiter=delimiter),
-                csv.ConvertOptions(
-                    include_columns=[*ids, rating], column_types=types, null_values=[""], strings_can_be_null=True
-                ),
-            )
-            arrays = {name: _array(table[name]) for name in table.column_names}
-            for name in () if integers else ids:
-                if name not in strings:
-                    arrays[name] = _integers(name, arrays[name])
+    def other_length(row):
+        if block in row.text:
+            openings.append((row.number, row.text))
+            return "skip"
+        return "error"
+
+    while True:
+        whole = quoted or block is not None
+        bounds = [0, file.size] if whole else _line_bounds(file, _BYTES_OF_STRINGS if named else _BYTES)
+        columns = _Columns(ids, rating, named)
+        types = dict.fromkeys(ids, pa.int64() if integers else pa.string()) | {rating: pa.float64()}
+        if not integers:
+            types |= dict.fromkeys(named, pa.dictionary(pa.int32(), pa.string()))  # each string once in a part
+        wanted = [*ids] if rating is None else [*ids, rating]
+        types = {name: types[name] for name in wanted}
+        convert = csv.ConvertOptions(
+            include_columns=wanted, column_types=types, null_values=[""], strings_can_be_null=True
+        )
+        parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=quoted)
+        if block is not None:
+            parse.invalid_row_handler = other_length
+
+        def read(k, columns=columns, bounds=bounds, whole=whole, convert=convert, parse=parse):
+            data = file.contents if whole else pa.py_buffer(file.read(bounds[k], bounds[k + 1]))
+            options = csv.ReadOptions(column_names=names, skip_rows=header_lines if k == 0 else 0)
+            # Row numbers, which place the openings, are known only to a single thread.
+            options.use_threads = parse.newlines_in_values and threads.count() > 1
+            if not whole:
+                options.block_size = data.size + 1
+                content = data.to_pybytes()
+                if header_lines and b'"' in content and not _lines_are_whole(content):
+                    raise _Quoted
+                if not content.split(b"\n", options.skip_rows)[-1].strip(b"\r\n"):
+                    return []
+            table = csv.read_csv(pa.BufferReader(data), options, parse, convert)
+            arrays = {name: table[name].unify_dictionaries().combine_chunks() for name in table.column_names}
+            if not integers:
+                arrays |= {name: _integers(name, arrays[name]) for name in ids if name not in named}
             return [columns.part(arrays)]
 
         try:
-            return _gathered(columns, read, range(len(bounds) - 1))
-        except _Strings as other:
-            strings.add(other.args[0])
-        except (_Unknown, pa.ArrowException):
-            return None
+            return _gathered(columns, read, range(len(bounds) - 1)), openings
+        except _Named as other:
+            named[other.args[0]] = pa.int64() if integers else pa.string()
+        except _Quoted:
+            quoted = True
+        openings.clear()
 
 
 def _lines_are_whole(data):
@@ -153,66 +166,65 @@ def _line_bounds(file, part):
     return bounds
 
 
-def _array(column):
-    """A column of a table as one Arrow array."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
 def _integers(name, strings):
-    """Strings as int64; _Strings where one is not as Python writes an integer from 0: 007, 0x7 or 7.0."""
+    """Strings as int64; _Named where one is missing or not as Python writes an integer from 0: 007, 0x7 or 7.0."""
     import pyarrow as pa
     from pyarrow import compute as pc
 
-    if strings.null_count:
-        raise _Unknown
     try:
         result = strings.cast(pa.int64())
     except pa.ArrowInvalid as error:
-        raise _Strings(name) from error
-    numbers = result.to_numpy()
+        raise _Named(name) from error
+    numbers = result.to_numpy(zero_copy_only=False)
     # A number of d digits is at least 10**(d - 1); whatever else is parsed as it has more characters.
     digits = len(numbers)
-    if digits:
+    if digits and not result.null_count:
         low, high = int(numbers.min()), int(numbers.max())
         digits += sum(np.count_nonzero(numbers >= 10**d) for d in range(1, len(str(high))))
         if low < 0 or digits != pc.sum(pc.binary_length(strings)).as_py():
-            raise _Strings(name)
+            raise _Named(name)
     return result
 
 
-def parquet(source, ids, rating):
-    """(users, items, values) of a Parquet file, or None where columns are of other types or incomplete.
+def plain_type(kind):
+    """The Arrow type that a column of a Parquet file is read as, numbers or strings; None of any other."""
+    import pyarrow as pa
+
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return kind
+    if pa.types.is_decimal(kind):
+        return pa.float64()
+    return pa.string() if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
+
+
+def parquet(source, types, ids, rating):
+    """The columns of a Parquet file.
 
     source : function without arguments that opens the file, a path or a pyarrow file
-    ids, rating : names of the users' and of the items' column, and of the ratings'
+    types : of the columns that are read, as of `plain_type`
+    ids, rating : names of the columns of ids, and of that of ratings or None
     """
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-    schema = ParquetFile(source()).schema_arrow
-    strings = {name for name in ids if _is_string(schema.field(name).type)}
-    numbers = pa.types.is_integer, pa.types.is_floating
-    if any(not pa.types.is_integer(schema.field(name).type) for name in set(ids) - strings) or not any(
-        is_number(schema.field(rating).type) for is_number in numbers
-    ):
-        return None
-    columns, opened = _Columns(ids, rating, strings), local()
+    named = {name: types[name] for name in ids if pa.types.is_string(types[name])}
+    schema, n_groups = ParquetFile(source()).schema_arrow, ParquetFile(source()).num_row_groups
+    coded = [name for name in named if not pa.types.is_large_string(schema.field(name).type)]
 
-    def read(group):
-        if not hasattr(opened, "file"):
-            opened.file = ParquetFile(source(), read_dictionary=sorted(strings))
-        batches = opened.file.iter_batches(_ROWS, [group], [*ids, rating], use_threads=False)
-        return [columns.part({name: batch[name] for name in (*ids, rating)}) for batch in batches]
+    def plain(name, column):
+        return column if name in coded else column.cast(types[name])
 
-    try:
-        n_groups = ParquetFile(source()).num_row_groups
-        return _gathered(columns, read, range(n_groups)) if n_groups else None
-    except (_Unknown, pa.ArrowException, OSError):
-        return None
+    while True:
+        columns, opened = _Columns(ids, rating, named), local()
 
+        def read(group, columns=columns, opened=opened):
+            if not hasattr(opened, "file"):
+                opened.file = ParquetFile(source(), read_dictionary=coded)
+            batches = opened.file.iter_batches(_ROWS, [group], list(types), use_threads=False)
+            return [columns.part({name: plain(name, batch[name]) for name in types}) for batch in batches]
 
-def _is_string(kind):
-    import pyarrow as pa
-
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return pa.types.is_string(kind)
+        try:
+            return _gathered(columns, read, range(n_groups)) if n_groups else None
+        except _Named as other:
+            named[other.args[0]] = types[other.args[0]]
