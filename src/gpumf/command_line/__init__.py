@@ -29,11 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         answer, text = options.run(options)
         if options.json:
-            text = (
-                json.dumps(answer, allow_nan=False, default=str)
-                if isinstance(answer, dict)
-                else lists.as_lines(answer)
-            )
+            answers = [answer] if isinstance(answer, dict) else answer
+            text = (json.dumps(one, allow_nan=False, default=str) for one in answers)
         for line in [text] if isinstance(text, str) else text:
             print(line)
         sys.stdout.flush()

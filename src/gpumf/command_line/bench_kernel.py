@@ -6,6 +6,7 @@ replayed by `gpumf.backends.cpu.reference`; an RBM by the same epoch, with the s
 
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -117,8 +118,7 @@ def _error(actual: Any, expected: Any) -> float:
 
 
 _CHECKS: dict[type, Callable[[str, int, str], float]] = {
-    ALS: lambda *given: _als(ALS, *given),
-    ImplicitALS: lambda *given: _als(ImplicitALS, *given),
+    **{model: partial(_als, model) for model in (ALS, ImplicitALS)},
     SGD: _sgd,
     RBM: _rbm,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -114,8 +113,3 @@ def _ratings(given: list[str]) -> list[tuple[str, float]]:
         return [(item, float(rating)) for item, rating in pairs]
     except ValueError as error:
         raise ValueError(f"--new-user takes ITEM=RATING, or a file of lines ITEM,RATING: {error}") from error
-
-
-def as_lines(answers) -> Iterator[str]:
-    """A JSON object a line."""
-    return (json.dumps(one, allow_nan=False, default=str) for one in answers)

@@ -6,8 +6,6 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf.command_line.folders import ids_of, kept, output_folder
 from gpumf.ratings import Ratings, dataset_names, load_dataset, read_ratings
@@ -44,10 +42,14 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
 
     There are no rankings of a model that was kept without what users rated.
     """
+    import pandas as pd
+
     model = kept(options.model, options.device)
     given = _read(options.ratings, options)
     known = {side: ids_of(model, side) for side in ("user", "item")}
-    users, items = (_matched(getattr(given, f"{side}_ids"), known[side]) for side in known)
+    users, items = (
+        pd.Index(known[side].astype(str)).get_indexer(getattr(given, f"{side}_ids").astype(str)) for side in known
+    )
     users, items = users[given.users], items[given.items]
     both = (users >= 0) & (items >= 0)
     if not both.any():
@@ -82,10 +84,3 @@ def _read(given: str, options: Namespace) -> Ratings:
         return load_dataset(given)
     columns = options.user_column, options.item_column, options.rating_column
     return read_ratings(given, *columns, duplicates=options.duplicates)
-
-
-def _matched(given: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Where each of the given ids is among the known ones, -1 where it is not."""
-    import pandas as pd
-
-    return pd.Index(known.astype(str)).get_indexer(given.astype(str))

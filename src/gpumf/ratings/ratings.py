@@ -375,7 +375,7 @@ class Ratings:
 
     def select(self, chosen: np.ndarray | slice, name: str | None = None) -> Self:
         """The ratings chosen by a boolean mask or by positions; same users, items and scale."""
-        columns = {column: getattr(self, column)[chosen] for column in ("users", "items", "values")}
+        columns: Any = {column: getattr(self, column)[chosen] for column in ("users", "items", "values")}
         times = None if self.times is None else self.times[chosen]
         return replace(self, **columns, name=name or self.name, test_mask=None, times=times)
 
@@ -513,9 +513,9 @@ class Ratings:
 
     def transposed(self) -> Self:
         """The same ratings with users and items in each other's place."""
-        columns = {"users": self.items, "items": self.users}
-        ids = {"user_ids": self.item_ids, "item_ids": self.user_ids}
-        return replace(self, n_users=self.n_items, n_items=self.n_users, **columns, **ids)
+        turned: Any = {"users": self.items, "items": self.users}
+        turned |= {"user_ids": self.item_ids, "item_ids": self.user_ids}
+        return replace(self, n_users=self.n_items, n_items=self.n_users, **turned)
 
 
 def _held_out(test, nnz):
