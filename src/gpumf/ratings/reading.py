@@ -93,6 +93,8 @@ def text(file, names, header_lines, delimiter, ids, rating, integers, block=None
     import pyarrow as pa
     from pyarrow import csv
 
+    kind = pa.int64() if integers else pa.string()
+    coded = pa.dictionary(pa.int32(), pa.string())  # has each string once in a part
     named, quoted, openings = {}, False, []
 
     def other_length(row):
@@ -105,29 +107,26 @@ def text(file, names, header_lines, delimiter, ids, rating, integers, block=None
         whole = quoted or block is not None
         bounds = [0, file.size] if whole else _line_bounds(file, _BYTES_OF_STRINGS if named else _BYTES)
         columns = _Columns(ids, rating, named)
-        types = dict.fromkeys(ids, pa.int64() if integers else pa.string()) | {rating: pa.float64()}
-        if not integers:
-            types |= dict.fromkeys(named, pa.dictionary(pa.int32(), pa.string()))  # each string once in a part
-        wanted = [*ids] if rating is None else [*ids, rating]
-        types = {name: types[name] for name in wanted}
+        types = {name: coded if name in named and not integers else kind for name in ids}
+        if rating is not None:
+            types[rating] = pa.float64()
         convert = csv.ConvertOptions(
-            include_columns=wanted, column_types=types, null_values=[""], strings_can_be_null=True
+            include_columns=[*types], column_types=types, null_values=[""], strings_can_be_null=True
         )
         parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=quoted)
         if block is not None:
             parse.invalid_row_handler = other_length
 
         def read(k, columns=columns, bounds=bounds, whole=whole, convert=convert, parse=parse):
-            data = file.contents if whole else pa.py_buffer(file.read(bounds[k], bounds[k + 1]))
+            data = file.contents if whole else file.read(bounds[k], bounds[k + 1])
             options = csv.ReadOptions(column_names=names, skip_rows=header_lines if k == 0 else 0)
             # Row numbers, which place the openings, are known only to a single thread.
             options.use_threads = parse.newlines_in_values and threads.count() > 1
             if not whole:
-                options.block_size = data.size + 1
-                content = data.to_pybytes()
-                if header_lines and b'"' in content and not _lines_are_whole(content):
+                options.block_size = len(data) + 1
+                if header_lines and b'"' in data and not _lines_are_whole(data):
                     raise _Quoted
-                if not content.split(b"\n", options.skip_rows)[-1].strip(b"\r\n"):
+                if not data.split(b"\n", options.skip_rows)[-1].strip(b"\r\n"):
                     return []
             table = csv.read_csv(pa.BufferReader(data), options, parse, convert)
             arrays = {name: table[name].unify_dictionaries().combine_chunks() for name in table.column_names}
@@ -138,7 +137,7 @@ def text(file, names, header_lines, delimiter, ids, rating, integers, block=None
         try:
             return _gathered(columns, read, range(len(bounds) - 1)), openings
         except _Named as other:
-            named[other.args[0]] = pa.int64() if integers else pa.string()
+            named[other.args[0]] = kind
         except _Quoted:
             quoted = True
         openings.clear()
