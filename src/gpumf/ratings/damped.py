@@ -168,9 +168,8 @@ def left_of_pairs(rows, columns, values, *counted, device=None):
         _left_of_pairs(rows, columns, values, float(mean), *biases, float(unit), left)
         return left
     left = device.empty(len(values), np.float32)
-    given = {"rows": rows, "columns": columns, "values": values, "n": len(values)}
-    blocks = max(-(-len(values) // _BLOCK), 1)
-    device.kernel(SOURCE, "left_of_pairs")(blocks, _BLOCK, **given, **_counted(counted, device), left=left)
+    given = {"rows": rows, "columns": columns, "values": values, **_counted(counted, device)}
+    _over(device, "left_of_pairs", len(values), **given, left=left)
     return left
 
 
