@@ -12,7 +12,7 @@ from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS, search
 from gpumf._util import counter_rng
 from gpumf.command_line import main
 from gpumf.models import strong_generalization
-from gpumf.ratings import Ratings, load_dataset, splits, synthetic, synthetic_device
+from gpumf.ratings import Ratings, load_dataset, synthetic, synthetic_device
 from gpumf.ratings.device import DeviceRatings
 from gpumf.ratings.synthetic import Recipe, numbers
 from gpumf.solvers import sgd_partition
@@ -56,7 +56,6 @@ WITH_A_SEED = {
     "Ratings.kfold": lambda seed: list(RATINGS.kfold(3, seed)),
     "Ratings.leave_one_out": lambda seed: RATINGS.leave_one_out(seed),
     "Ratings.random_order": lambda seed: RATINGS.random_order(RATINGS.nnz, seed),
-    "leave_one_out": lambda seed: splits.leave_one_out(RATINGS, seed),
     "load_dataset": lambda seed: load_dataset("ml-100k-synthetic", seed=seed),
     "synthetic_ratings": lambda seed: synthetic.synthetic_ratings("ml-100k", seed),
     "generate": lambda seed: synthetic.generate(SPEC, seed),
