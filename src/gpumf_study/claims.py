@@ -131,10 +131,7 @@ def verdict(claim: Claim, found: Estimate) -> str:
 @lru_cache(maxsize=16)
 def _taken(table, *files):
     """What the claims that share a table take from stored results: path, hash of the CSV and device of each."""
-    frames = [results.read(path).frame for path, *_ in files]
-    if len(files) > 1:
-        frames = [frame.assign(machine=device) for frame, (*_, device) in zip(frames, files, strict=True)]
-    frame = pd.concat(frames, ignore_index=True)
+    frame = _together([results.read(path) for path, *_ in files])
     return frame if table is None else table(frame)
 
 
@@ -151,11 +148,9 @@ def evaluate(claim: Claim, experiment: str) -> dict[str, Any]:
     there = [result for result in stored if result is not None]
     result = there[0] if len(there) == len(devices) else None
     files = ((one.path, one.provenance.get("csv_sha256"), one.device) for one in there)
-    found = (
-        metrics.estimate(_taken(claim.table, *files), claim.metric, claim.select, spread.between_runs())
-        if result and claim.metric
-        else NOTHING
-    )
+    found = NOTHING
+    if result and claim.metric:
+        found = metrics.estimate(_taken(claim.table, *files), claim.metric, claim.select, spread.between_runs())
     row = {key: getattr(claim, key) for key in ("id", "publication", "figure_or_table", "published")}
     row["statement"] = claim.statement + (f" Missing: {claim.missing}." if claim.missing else "")
     row |= {"device": " ".join(devices), "value": found.value, "n": found.n, "unit": found.unit,

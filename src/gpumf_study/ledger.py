@@ -58,10 +58,8 @@ def as_html(frame):
     """
     pages, rows = chapters.pages(), []
     for row in frame.itertuples():
-        where, page = (
-            escape(row.figure_or_table if isinstance(row.figure_or_table, str) else "–"),
-            pages.get(row.experiment),
-        )
+        page = pages.get(row.experiment)
+        where = escape(row.figure_or_table if isinstance(row.figure_or_table, str) else "–")
         unit = f" {row.unit}" if isinstance(row.unit, str) else ""
         verdict = "not measured yet" if row.verdict == claims.MISSING else row.verdict
         if verdict == "partly replicated" and not pd.isna(row.published):

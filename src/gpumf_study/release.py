@@ -77,9 +77,8 @@ def main(arguments=None):
         print("Commit first: a result names the commit that it was measured at.", file=sys.stderr)
         return 1
     recorded, failed, left = record(todo, chosen.minutes)
-    print(
-        f"{recorded} recorded for {__version__}, {failed} failed; no time was left for {', '.join(left) or 'none'}."
-    )
+    left = ", ".join(left) or "none"
+    print(f"{recorded} recorded for {__version__}, {failed} failed; no time was left for {left}.")
     return int(failed > 0)
 
 

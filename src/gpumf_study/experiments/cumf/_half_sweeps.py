@@ -77,9 +77,8 @@ def bars(axis, table):
     """Draw the seconds of the updates of each iteration on top of each other."""
     below = 0
     for side, colour in (("users", "sky"), ("items", "purple")):
-        axis.bar(
-            table.index, table[side], 0.7, bottom=below, color=style.COLOURS[colour], label=f"{side[:-1]} update"
-        )
+        look = {"color": style.COLOURS[colour], "label": f"{side[:-1]} update"}
+        axis.bar(table.index, table[side], 0.7, bottom=below, **look)
         below = table[side]
     axis.set(xlabel="iteration", ylabel="seconds")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))

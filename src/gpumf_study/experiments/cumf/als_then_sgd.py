@@ -5,6 +5,8 @@ A tenth of the training ratings comes later. SGD takes them alone, from ALS's fa
 their users and items had before, or is trained again from the start. Biases, and clipped predictions.
 """
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
@@ -41,9 +43,8 @@ def run(data, factors, epochs, updates, rates, repeats):
             learned, held_out = later.split(0.5, seed=repeat)
             batch = _als(factors, repeat).fit(first, epochs)
             tried = {
-                (n, rate): _rmse(_sgd(batch, rate, repeat).partial_fit(learned, n), held_out)
-                for n in updates
-                for rate in rates
+                pair: _rmse(_sgd(batch, pair[1], repeat).partial_fit(learned, pair[0]), held_out)
+                for pair in product(updates, rates)
             }
             n, rate = min(tried, key=tried.get)
             found = {BEFORE: batch, BY_SGD: _sgd(batch, rate, repeat).partial_fit(later, n)}

@@ -115,10 +115,8 @@ def _hermitians(model, trainer, repeats):
     """Seconds of get_hermitian, a dict of arrays."""
     timed = _limits.clock(model.device)
     trainer.epoch(0)
-    return {
-        f"{side} get_hermitian": timed(trainer.phases(side)["get_hermitian"], repeats, warmup=1)
-        for side in ("users", "items")
-    }
+    works = {side: trainer.phases(side)["get_hermitian"] for side in ("users", "items")}
+    return {f"{side} get_hermitian": timed(work, repeats, warmup=1) for side, work in works.items()}
 
 
 def _work(model, train):

@@ -32,9 +32,9 @@ def why_unavailable():
     """One sentence on what is missing, or None where nothing is."""
     missing = "distributed", *["dask_cuda"] * bool(backends.gpus())
     missing = [name for name in missing if find_spec(name) is None]
-    return (
-        f"the package {missing[0]} is not installed; see the extra distributed" if missing else kernels_unavailable()
-    )
+    if missing:
+        return f"the package {missing[0]} is not installed; see the extra distributed"
+    return kernels_unavailable()
 
 
 def usable(workers):

@@ -43,9 +43,8 @@ def run(data, factors, epochs, seeds, k):
         for seed in range(seeds):
             train, test = ratings.split(0.2, seed=seed)
             what = {"data": ratings.name, "repeat": seed}
-            rows.append(
-                what | {"model": POPULAR, "device": "cpu", "factors": 1, "epoch": 0, **_popular(train, test, k)}
-            )
+            popular = {"model": POPULAR, "device": "cpu", "factors": 1, "epoch": 0}
+            rows.append(what | popular | _popular(train, test, k))
             for solver in [EXACT, HALF] if backends.available() else ["parallel"]:
                 model = ImplicitALS(factors, **PUBLISHED, solver=solver, seed=seed)
                 labels = what | {"model": "ImplicitALS", "solver": solver, "device": model.device, "factors": factors}

@@ -118,12 +118,8 @@ def figure(frame):
     figure, (axes,) = style.panels(columns=2, height=4.2)
     seconds = summary(frame).seconds
     variants = seconds[ALL].index
-    names = [
-        f"BSGD, batch {int(variant):,}" if solver == "bsgd" else f"ESGD, {variant}" for solver, variant in variants
-    ]
-    looks = [
-        style.LOOKS["SGD", "esgd, shuffled" if variant == "shuffled" else solver] for solver, variant in variants
-    ]
+    names = [f"BSGD, batch {int(of):,}" if solver == "bsgd" else f"ESGD, {of}" for solver, of in variants]
+    looks = [style.LOOKS["SGD", "esgd, shuffled" if of == "shuffled" else solver] for solver, of in variants]
     for marker, machine in zip("os", seconds.index.unique("x_machine"), strict=False):
         values = 1e3 * seconds[machine].reindex(variants)
         style.marks(axes[0], values, range(len(looks)), [look.colour for look in looks], machine, marker)

@@ -67,10 +67,9 @@ def figure(frame):
     table = summary(frame)
     figure, (axes,) = style.panels(columns=2, height=3.4)
     for colour, (st, rows) in zip(("wine", "orange", "blue", "green"), table.groupby(level="x_st"), strict=False):
+        look = {"color": style.COLOURS[colour], "label": f"st = {st}", "markersize": 4}
         for axis, what in zip(axes, ("seconds", "rmse"), strict=True):
-            axis.plot(
-                rows[what].droplevel("x_st"), "-o", color=style.COLOURS[colour], label=f"st = {st}", markersize=4
-            )
+            axis.plot(rows[what].droplevel("x_st"), "-o", **look)
     axes[0].set(xlabel="th_size", ylabel="seconds an iteration")
     axes[1].set(xlabel="th_size", ylabel="test RMSE at the end")
     for axis in axes:

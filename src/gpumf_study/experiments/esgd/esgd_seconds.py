@@ -47,12 +47,7 @@ def run(data, part, factors, th_size, st, repeats):
             streamed = SGD(factors, solver="esgd", device=device.name, chunk=max(train.nnz // _CHUNKS, 1), **options)
             trainers = model.make_solver(train), streamed.make_solver(train)
             to_device, back = copies(device, model, train, trainers[0])
-            works = {
-                "t_hd": lambda k, copy=to_device: copy(),
-                "t_GPU": trainers[0].epoch,
-                "t_dh": lambda k, copy=back: copy(),
-                STREAMED: trainers[1].epoch,
-            }
+            works = {"t_hd": to_device, "t_GPU": trainers[0].epoch, "t_dh": back, STREAMED: trainers[1].epoch}
             seconds = {what: [_seconds(device, work, k) for k in range(repeats + 1)] for what, work in works.items()}
             if all(np.isfinite(device.to_numpy(array)).all() for trainer in trainers for array in trainer.factors()):
                 # The first pays for what a process does once.
@@ -72,8 +67,8 @@ def copies(device, model, train, trainer):
     arrays = [train.users, train.items, train.values, *map(np.ascontiguousarray, factors)]
     arrays += [permutation(model.hyperparameters)] if permutation else []
     return (
-        lambda: [device.array(array) for array in arrays],
-        lambda: [device.to_numpy(array) for array in trainer.arrays()],
+        lambda *_: [device.array(array) for array in arrays],
+        lambda *_: [device.to_numpy(array) for array in trainer.arrays()],
     )
 
 
@@ -90,9 +85,8 @@ def iterations(frame):
     """Return seconds by data, variant and repeat, of `what`: WHOLE (all PARTS), APART (without t_dh) or STREAMED."""
     by = ["data", "variant", "repeat"]
     sums = {WHOLE: [*PARTS], APART: ["t_hd", "t_GPU"], STREAMED: [STREAMED]}
-    lots = {
-        what: frame[frame.x_part.isin(parts)].groupby(by, sort=False).seconds.sum() for what, parts in sums.items()
-    }
+    rows = {what: frame[frame.x_part.isin(parts)] for what, parts in sums.items()}
+    lots = {what: of.groupby(by, sort=False).seconds.sum() for what, of in rows.items()}
     table = pd.concat(lots, names=["what"]).reset_index()
     stated = table.data.map(lambda name: published("time of an iteration", name, "Section 4"))
     return table.assign(published_over_ours=stated / table.seconds)
@@ -113,9 +107,8 @@ def figure(frame):
     for part, colour in zip(PARTS, ("sky", "wine", "orange"), strict=True):
         axis.barh(place, 1e3 * table[part], 0.5, left=left, color=style.COLOURS[colour], label=_PARTS[part])
         left += 1e3 * table[part]
-    axis.plot(
-        1e3 * table[STREAMED], place, "|", color=style.COLOURS["black"], markersize=24, label="ratings streamed"
-    )
+    look = {"color": style.COLOURS["black"], "markersize": 24, "label": "ratings streamed"}
+    axis.plot(1e3 * table[STREAMED], place, "|", **look)
     for y, (row, end) in enumerate(zip(table.itertuples(), left, strict=True)):
         text = f"together {end:.2g} ms; published: {1e3 * row.published:,.0f} ms"
         axis.annotate(text, (max(end, 1e3 * row.streamed), y), (6, 0), textcoords="offset points", va="center")

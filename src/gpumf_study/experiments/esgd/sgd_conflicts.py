@@ -92,9 +92,5 @@ def figure(frame):
 
 def summary(frame):
     """Return the shares, means over the seeds: the index is (data, updates at a time), a column a way to count."""
-    return (
-        frame.groupby(["data", "x_at_once", "variant"])
-        .value.mean()
-        .unstack()
-        .rename_axis(index={"x_at_once": "at_once"})
-    )
+    shares = frame.groupby(["data", "x_at_once", "variant"]).value.mean()
+    return shares.unstack().rename_axis(index={"x_at_once": "at_once"})

@@ -59,14 +59,10 @@ def run(data, factors, exact, seeds, iterations, k, alpha, regularization):
     rows = _quality({"model": POPULAR}, _rank(train, test, k, *popularity(train)))
     for seed in range(seeds):
         for f in tqdm(factors, desc=f"als_implicit_cpu, seed {seed}", leave=False):
-            models = {
-                OURS: ImplicitALS(
-                    f, regularization, alpha=alpha, **HU, solver="parallel_cg", device="cpu", seed=seed
-                ),
-                CG: ALS(f, EXPLICIT, solver="parallel_cg", device="cpu", seed=seed, biases=False, clip=False),
-            }
-            if f <= exact:
-                models[EXACT] = ALS(f, EXPLICIT, solver="parallel", device="cpu", seed=seed, biases=False, clip=False)
+            shared, explicit = {"device": "cpu", "seed": seed}, {"biases": False, "clip": False}
+            models = {OURS: ImplicitALS(f, regularization, alpha=alpha, **HU, solver="parallel_cg", **shared)}
+            for name in (CG, EXACT) if f <= exact else (CG,):
+                models[name] = ALS(f, EXPLICIT, solver=name[1], **shared, **explicit)
             models = {name: _with_steps(model) for name, model in models.items()}
             measured = _iterations(models, train, iterations) + _fits(models, train, test, iterations, k)
             chosen = _defaults(f, train)

@@ -51,11 +51,8 @@ def coverage(model, test):
     """Return a row for each of LEVELS, a dict of x_level and value."""
     predictions, deviations = model.predict_with_std(test.users, test.items, ids=False)
     errors = np.abs(test.values - predictions) / deviations
-    widths = (NormalDist().inv_cdf((1 + level) / 2) for level in LEVELS)
-    return [
-        {"x_level": level, "value": float(np.mean(errors <= width))}
-        for level, width in zip(LEVELS, widths, strict=True)
-    ]
+    widths = {level: NormalDist().inv_cdf((1 + level) / 2) for level in LEVELS}
+    return [{"x_level": level, "value": float(np.mean(errors <= width))} for level, width in widths.items()]
 
 
 def summary(frame):

@@ -76,9 +76,8 @@ def run(data, folds, grids, epochs, kernels, seeds):
         inner, held_out = train.split(0.1, seed=fold)
         choice, chosen = {"fold": fold, "step": "choice", "seed": 0}, {}
         for name in MODELS:
-            tried = [
-                _tried(name, kernels[name], p, inner, epochs[name], held_out) for p in sweep.combinations(grids[name])
-            ]
+            given = inner, epochs[name], held_out
+            tried = [_tried(name, kernels[name], p, *given) for p in sweep.combinations(grids[name])]
             rows += [choice | row for row in tried]
             best = min(tried, key=lambda row: row["rmse"])
             chosen[name] = {key: best[key] for key in grids[name]}, best["epochs"]

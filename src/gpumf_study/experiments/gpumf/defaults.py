@@ -80,10 +80,8 @@ def _lists(train, test, epochs, seed):
     of_popular = dict(zip(METRICS, popular.metrics(test.by_user, users, K).mean(axis=0), strict=True))["ndcg"]
     ours = ImplicitALS(device="cpu", seed=seed).fit(train, epochs).evaluate_ranking(test, K)["ndcg"]
     common = {"variant": "default", "metric": f"ndcg@{K}", "x_parameters": "{}"}
-    return [
-        common | {"model": model, "value": float(value)}
-        for model, value in (("popularity", of_popular), ("ImplicitALS", ours))
-    ]
+    values = {"popularity": of_popular, "ImplicitALS": ours}
+    return [common | {"model": model, "value": float(value)} for model, value in values.items()]
 
 
 def damped_biases(train, sweeps=20):

@@ -85,9 +85,7 @@ def run(data, factors):
     if why := why_unavailable():
         raise backends.DeviceError(f"hardware counters are not available: {why}")
     ratings = load_ratings(data)
-    child = (
-        f"from gpumf_study.experiments.gpumf import kernel_counters; kernel_counters.half_sweeps({data!r}, {factors})"
-    )
+    child = f"from gpumf_study.experiments.gpumf import kernel_counters as of; of.half_sweeps({data!r}, {factors})"
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "ncu.csv")
         options = [option for section in _SECTIONS for option in ("--section", section)]

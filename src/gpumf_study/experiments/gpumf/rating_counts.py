@@ -44,9 +44,8 @@ def figure(frame, pairs=PAIRS):
             for axis, side in zip(axes[0], ("users", "items"), strict=True):
                 counts = frame[(frame.data == name) & (frame.x_side == side)]
                 if len(counts):
-                    axis.plot(
-                        counts.x_rank, counts.value, line, color=style.COLOURS[colour], label=style.data_name(name)
-                    )
+                    look = {"color": style.COLOURS[colour], "label": style.data_name(name)}
+                    axis.plot(counts.x_rank, counts.value, line, **look)
     for axis, side in zip(axes[0], ("users", "items"), strict=True):
         axis.set(xlabel=f"share of the {side}", ylabel=f"ratings per {side[:-1]}")
         style.log_scale(axis.yaxis)

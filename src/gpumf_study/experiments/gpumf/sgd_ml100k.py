@@ -89,11 +89,8 @@ def _model(kernel, seed, factors, beta, **parameters):
 
 def _row(fold, step, seed, fitted, parameters, epochs, errors):
     measured = {"epochs": epochs, "rmse": errors.rmse, "mae": errors.mae}
-    return (
-        {"fold": fold, "step": step, "seed": seed, "kernel": fitted.solver, "device": fitted.device}
-        | parameters
-        | measured
-    )
+    what = {"fold": fold, "step": step, "seed": seed, "kernel": fitted.solver, "device": fitted.device}
+    return what | parameters | measured
 
 
 CLAIMS = [

@@ -88,13 +88,10 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
 
                     return trained(fitted, train, epochs[model.__name__], held_out, stop=stop)
 
-                searched = {
-                    model: [(fit(model, pairs["fastest"], p, 0).history, p) for p in grid]
-                    for model, grid in grids.items()
-                }
-                level = (1 + SLACK) * max(
-                    min(parameter_search.best_epoch(history).mae for history, _ in runs) for runs in searched.values()
-                )
+                fastest = pairs["fastest"]
+                searched = {m: [(fit(m, fastest, p, 0).history, p) for p in grid] for m, grid in grids.items()}
+                least = [min(parameter_search.best_epoch(h).mae for h, _ in runs) for runs in searched.values()]
+                level = (1 + SLACK) * max(least)
                 for model, runs in searched.items():
                     _, parameters = min(runs, key=lambda run, level=level: _fastest(run[0], level))
                     for pair, versions in pairs.items():
@@ -172,15 +169,8 @@ def summary(frame):
 def shares(frame):
     """Return the share of the settings that count in which SGD is faster, a data set a repeat: x_share_sgd."""
     table = _counting(frame)
-    return (
-        (table.ratio < 1)
-        .groupby(table.data)
-        .mean()
-        .rename("x_share_sgd")
-        .reset_index()
-        .rename_axis("repeat")
-        .reset_index()
-    )
+    found = (table.ratio < 1).groupby(table.data).mean().rename("x_share_sgd").reset_index()
+    return found.rename_axis("repeat").reset_index()
 
 
 def told(frame):

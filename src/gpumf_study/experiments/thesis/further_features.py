@@ -237,10 +237,8 @@ def friends(ratings, seed):
 
 def demographics_and_genres(ratings, seed):
     """(Features of users, of items) of MovieLens 100K, whatever the seed, each 0 or 1 for everyone."""
-    users, items = (
-        pd.read_csv(file.path, sep="\t", quoting=3).rename(columns=lambda name: name.split(":")[0])
-        for file in _files(ratings.name)
-    )
+    tables = (pd.read_csv(file.path, sep="\t", quoting=3) for file in _files(ratings.name))
+    users, items = (table.rename(columns=lambda name: name.split(":")[0]) for table in tables)
     users = users.set_index("user_id").loc[ratings.user_ids]
     users["age"] = pd.cut(users.age, _AGES, right=False).astype(str)
     genres = items.set_index("item_id")["class"].loc[ratings.item_ids].str.get_dummies(" ")

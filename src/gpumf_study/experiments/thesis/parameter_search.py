@@ -86,17 +86,13 @@ def run(data, sgd_regularization, learning_rate, als_regularization, updates, al
                 rows.append(_row("regularization", model, sets, als_epochs, ratings.name, repeat))
             epochs = int(np.ceil(updates / sets[0].nnz))
             start = _published.value("Figure 6.1", "best regularization", ratings.name) or FIRST_REGULARIZATION
-            first = [
-                _row("learning_rate", _hogwild(start, value, repeat), sets, epochs, ratings.name, repeat)
-                for value in learning_rate
-            ]
+            what = sets, epochs, ratings.name, repeat
+            first = [_row("learning_rate", _hogwild(start, rate, repeat), *what) for rate in learning_rate]
             if best_rate is None:
                 best_rate = min(first, key=lambda row: row["x_held_out_mae"])["x_learning_rate"]
             rows += first
-            rows += [
-                _row("regularization", _hogwild(value, best_rate, repeat), sets, epochs, ratings.name, repeat)
-                for value in sgd_regularization
-            ]
+            hogwilds = (_hogwild(value, best_rate, repeat) for value in sgd_regularization)
+            rows += [_row("regularization", model, *what) for model in hogwilds]
     ratings = load_ratings(rbm["data"])
     part = first_users(ratings, rbm["users"])
     for repeat in range(repeats):

@@ -119,9 +119,8 @@ def fillings(pixels):
     """
     known = pixels[pixels.known]
     mean = known.original.mean()
-    of_row, of_column = (
-        pixels[axis].map(known.groupby(axis).original.mean()).fillna(mean) for axis in ("row", "column")
-    )
+    means = {axis: known.groupby(axis).original.mean() for axis in ("row", "column")}
+    of_row, of_column = (pixels[axis].map(of).fillna(mean) for axis, of in means.items())
     places, wanted = known[["row", "column"]].to_numpy(), pixels[["row", "column"]].to_numpy()
     nearest = NearestNDInterpolator(places, known.original)(wanted)
     linear = LinearNDInterpolator(places, known.original)(wanted) if len(known) > 3 else np.full(len(pixels), np.nan)

@@ -173,10 +173,8 @@ def figure_updates(frame):
         label, colour, _ = style.LOOKS["RBM", version]
         style.marks(axis, table.loc[version, list(parts)].astype(float), place, colour, label, marker)
     axis.set_yticks(place, parts.values())
-    axis.set(
-        xlabel="seconds an epoch",
-        title=f"{style.data_name(frame.data.iloc[0])}, {frame.factors.iloc[0]} hidden units",
-    )
+    title = f"{style.data_name(frame.data.iloc[0])}, {frame.factors.iloc[0]} hidden units"
+    axis.set(xlabel="seconds an epoch", title=title)
     style.log_scale(axis.xaxis)
     style.legend(figure, axis, 2)
     return figure

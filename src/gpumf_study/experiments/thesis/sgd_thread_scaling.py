@@ -55,10 +55,8 @@ def run(data, threads, epochs, repeats, parameters):
     rows = []
     first, last, step = threads
     for count in tqdm(range(first, last + 1, step), desc="sgd_thread_scaling", leave=False):
-        models = [
-            SGD(FACTORS, biases=False, clip=False, threads=count, seed=repeat, **arguments)
-            for repeat in range(repeats)
-        ]
+        options = arguments | {"biases": False, "clip": False, "threads": count}
+        models = [SGD(FACTORS, seed=repeat, **options) for repeat in range(repeats)]
         errors = [trained(model, train, epochs, test).history.mae.iloc[-1] for model in models]
         trainer = models[0].make_solver(train)
         trainer.epoch(0)

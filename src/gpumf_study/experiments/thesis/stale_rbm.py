@@ -67,15 +67,10 @@ def run(data, orders, first, chunks, every, factors, factor_epochs, hidden, hidd
         for seed in range(seeds):
             arrived = _arrived(ratings, order, seed)
             if arrived is not None:
-                models = (
-                    SGD(factors, solver=kernel, seed=seed, **_SGD),
-                    RBM(hidden, solver=kernel, seed=seed, **_RBM),
-                )
-                epochs = factor_epochs, hidden_epochs
-                rows += [
-                    {"order": order, "seed": seed, **row}
-                    for row in _chunk_by_chunk(arrived, first, chunks, every, models, epochs)
-                ]
+                shared, epochs = {"solver": kernel, "seed": seed}, (factor_epochs, hidden_epochs)
+                models = SGD(factors, **shared, **_SGD), RBM(hidden, **shared, **_RBM)
+                of_chunks = _chunk_by_chunk(arrived, first, chunks, every, models, epochs)
+                rows += [{"order": order, "seed": seed, **row} for row in of_chunks]
     frame = pd.DataFrame(rows).rename(columns={"seed": "repeat"})
     frame = frame.rename(columns={name: f"x_{name}" for name in set(frame) - {"repeat", *_METRICS}})
     frame = frame.melt([name for name in frame if name not in _METRICS], _METRICS, "metric", "value")
@@ -106,11 +101,8 @@ def _chunk_by_chunk(ratings, first, chunks, every, models, epochs):
         alone = factorization.predict(coming.users, coming.items)
         row = {"chunk": chunk, "nnz": coming.nnz, **seconds}
         if chunk:
-            yield (
-                row
-                | {"every": 0, "shown": "alone", "weight": 0.0, "rbm_seconds": 0.0}
-                | _errors(alone, coming.values)
-            )
+            without = {"every": 0, "shown": "alone", "weight": 0.0, "rbm_seconds": 0.0}
+            yield row | without | _errors(alone, coming.values)
         for n in every:
             age = chunk % n
             for shown in SHOWN:

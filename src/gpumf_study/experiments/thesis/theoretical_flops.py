@@ -33,14 +33,8 @@ def figure(frame):
     colours = {"GPU": style.COLOURS["green"], "CPU": style.COLOURS["blue"]}
     for (kind, precision), group in frame.groupby(["x_kind", "x_precision"], sort=False):
         single = precision == "single"
-        axis.plot(
-            group.x_year,
-            group.value,
-            "o" if single else "^",
-            color=colours[kind],
-            markerfacecolor=colours[kind] if single else "white",
-            label=f"{kind}, {precision} precision",
-        )
+        look = {"color": colours[kind], "markerfacecolor": colours[kind] if single else "white"}
+        axis.plot(group.x_year, group.value, "o" if single else "^", label=f"{kind}, {precision} precision", **look)
         best = group.groupby("x_year").value.max().cummax()
         axis.plot(best.index, best, "-" if single else ":", color=colours[kind], linewidth=1)
     axis.set(xlabel="year of release", ylabel="theoretical GFLOP/s")

@@ -75,10 +75,8 @@ def run(data, threads, few, blocks, max_epochs, repeats, parameters):
     ratings = load_ratings(data)
     train, test = ratings.split(0.2)
     arguments = chosen(parameters, data, "ALS")
-    resident, factors = (
-        _resident(device, train),
-        ALS(FACTORS, biases=False, clip=False, **arguments).initial_factors(train),
-    )
+    resident = _resident(device, train)
+    factors = ALS(FACTORS, biases=False, clip=False, **arguments).initial_factors(train)
     processors = device.facts["multiprocessors"]
     rows = []
     for kernel, (first, last, step) in threads.items():
@@ -194,14 +192,8 @@ def best(frame):
 
 def apart(frame):
     """Return by how many blocks equation 6.2 and the driver differ at most, by repeat: column x_apart."""
-    return (
-        (frame.x_active_computed - frame.x_active_driver)
-        .abs()
-        .groupby(frame.repeat)
-        .max()
-        .rename("x_apart")
-        .reset_index()
-    )
+    differences = (frame.x_active_computed - frame.x_active_driver).abs()
+    return differences.groupby(frame.repeat).max().rename("x_apart").reset_index()
 
 
 _LINES = {KEPLER_LIKE: "-", OWN: "--"}
@@ -274,12 +266,9 @@ def figure_blocks(frame, facts):
         row = rows.iloc[0]
         here = row.x_active_computed if np.isnan(row.x_active_driver) else row.x_active_driver
         axis.plot(row.x_shared_bytes / 1000, here, "o", color=colour, label=f"{label}, with its registers")
-        stated = {
-            quantity: _published.value("Figure 6.8", quantity, model=f"ALS {kernel}")
-            for quantity in ("shared memory of a block", "active blocks")
-        }
-        if all(stated.values()):
-            x, y = stated.values()
+        quantities = "shared memory of a block", "active blocks"
+        x, y = (_published.value("Figure 6.8", quantity, model=f"ALS {kernel}") for quantity in quantities)
+        if x and y:
             axis.plot(x / 1000, y, "D", color=colour, markerfacecolor="white", label=f"{label}, published")
     axis.set(xlabel="shared memory of a block (kB)", ylabel="active blocks of a multiprocessor", xlim=(0, None))
     axis.set_ylim(0, None)
