@@ -25,13 +25,9 @@ def text(result):
         for (model, solver, device), value in seconds.items()
     ]
     parameters = result.provenance["parameters"]["parameters"]
-    facts = {
-        "where": result.where,
-        "data": _DATA,
-        "factors": first_comparison.FACTORS,
-        "parameters": {model: chosen(parameters, _DATA, model) for model in ("ALS", "SGD")},
-        "seconds": rows,
-    }
+    facts = {"where": result.where, "data": _DATA, "factors": first_comparison.FACTORS}
+    facts["parameters"] = {model: chosen(parameters, _DATA, model) for model in ("ALS", "SGD")}
+    facts["seconds"] = rows
     return json.dumps(facts, indent=1) + "\n"
 
 

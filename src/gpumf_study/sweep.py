@@ -53,11 +53,8 @@ def sweep(
             published = official and ratings.test_mask is not None
             train, test = ratings, None
             if published or held_out:
-                train, test = (
-                    ratings.official_split()
-                    if published
-                    else ratings.split(held_out, seed=0 if one_split else repeat)
-                )
+                seed = 0 if one_split else repeat
+                train, test = ratings.official_split() if published else ratings.split(held_out, seed=seed)
             running = models(train, repeat)
             for columns, model in tqdm(running, desc=f"{name}, repeat {repeat}", unit=" trainings", leave=False):
                 labels = {"data": loaded.name, **columns, "repeat": repeat, "x_nnz": train.nnz}

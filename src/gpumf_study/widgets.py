@@ -16,6 +16,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from gpumf_study import figure_style as style
+from gpumf_study.experiments.gpumf import race_steps
+from gpumf_study.experiments.thesis import crossover as experiment
 
 _DASHES = {"--": "7 4", "-.": "8 3 2 3", ":": "2 3"}
 _DIGITS = 5
@@ -66,8 +68,6 @@ def race(steps: pd.DataFrame, static: Figure) -> Widget:
     steps : DataFrame, the frame of the experiment `race_steps`
     static : Figure, of how often each outcome is
     """
-    from gpumf_study.experiments.gpumf import race_steps
-
     orders: list[dict[str, Any]] = []
     steps = steps.rename(columns=lambda name: name.removeprefix("x_"))
     for _, order in steps.groupby("repeat"):
@@ -84,8 +84,6 @@ def race(steps: pd.DataFrame, static: Figure) -> Widget:
 
 def _ratings(steps):
     """The rating of each update, by the item that it moves: a dict of group -> float."""
-    from gpumf_study.experiments.gpumf import race_steps
-
     of_items = steps[steps.array == "item_factors"].groupby("group").element.first()
     ratings = dict(zip(race_steps.RATINGS.items.tolist(), race_steps.RATINGS.values.tolist(), strict=True))
     return {int(group): ratings[item] for group, item in of_items.items()}
@@ -93,8 +91,6 @@ def _ratings(steps):
 
 def _replayed(order):
     """Of each read and write of an order what it reads or writes."""
-    from gpumf_study.experiments.gpumf import race_steps
-
     memory = {"user_factors": race_steps.USER[:, 0].tolist(), "item_factors": race_steps.ITEMS[:, 0].tolist()}
     ratings, held, steps = _ratings(order), {}, []
     for step in order.itertuples():
@@ -142,8 +138,6 @@ def crossover(frame: pd.DataFrame, static: Figure) -> Widget:
     frame : DataFrame, that of the experiment `crossover`
     static : Figure of the same
     """
-    from gpumf_study.experiments.thesis import crossover as experiment
-
     table = experiment.summary(frame)
     table = table[(table.variant == "fastest") & table.ratio.notna()]
     sizes = frame.drop_duplicates(["data", "x_density"]).set_index(["data", "x_density"])

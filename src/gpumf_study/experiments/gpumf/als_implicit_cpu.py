@@ -102,14 +102,9 @@ def _peer(ours, iterations):
     """The package's model of the same parameters."""
     from implicit.cpu.als import AlternatingLeastSquares
 
-    peer = AlternatingLeastSquares(
-        ours.factors,
-        ours.regularization,
-        alpha=1.0,  # its ratings are the confidences themselves
-        iterations=iterations,
-        num_threads=threads.count(),
-        random_state=ours.seed,
-    )
+    options = {"iterations": iterations, "num_threads": threads.count(), "random_state": ours.seed}
+    options |= {"alpha": 1.0}  # its ratings are the confidences themselves
+    peer = AlternatingLeastSquares(ours.factors, ours.regularization, **options)
     peer.cg_steps = STEPS
     return peer
 

@@ -52,13 +52,8 @@ def run(data, searches, in_loop, epochs, repeats):
             of_fits["x_difference"] = float(abs(alone[known] - both[known]).max())
             rows.append(shared | of_fits | {"variant": LOOP, "x_settings": len(alone)})
     frame = pd.DataFrame(rows)
-    frame = frame.assign(
-        task="search",
-        model="ALS",
-        solver="tensor_core" if device == "cuda" else "parallel_cg",
-        device=device,
-        phase="end_to_end",
-    )
+    solver = "tensor_core" if device == "cuda" else "parallel_cg"
+    frame = frame.assign(task="search", model="ALS", solver=solver, device=device, phase="end_to_end")
     return frame.assign(metric="rmse", x_epochs=epochs)
 
 

@@ -199,14 +199,11 @@ def joined(left, of_users, of_items, unit):
     of_users, of_items : Features
     unit : float, the standard deviation of the features beside the ratings
     """
-    return Ratings(
-        np.concatenate([left.users, of_users.rows, left.n_users + of_items.columns]),
-        np.concatenate([left.items, left.n_items + of_users.columns, of_items.rows]),
-        np.concatenate([left.values, unit * of_users.values, unit * of_items.values]),
-        left.n_users + of_items.count,
-        left.n_items + of_users.count,
-        name=f"{left.name} with features",
-    )
+    users = np.concatenate([left.users, of_users.rows, left.n_users + of_items.columns])
+    items = np.concatenate([left.items, left.n_items + of_users.columns, of_items.rows])
+    values = np.concatenate([left.values, unit * of_users.values, unit * of_items.values])
+    shape = left.n_users + of_items.count, left.n_items + of_users.count
+    return Ratings(users, items, values, *shape, name=f"{left.name} with features")
 
 
 def _files(name):

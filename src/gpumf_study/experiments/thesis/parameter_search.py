@@ -202,20 +202,12 @@ def optima(frame):
         figure_or_table, quantity = FIGURES[model, varied]
         published = _published.value(figure_or_table, quantity, data)
         curve = curve.sort_values("value")
-        rows.append(
-            {
-                "data": data,
-                "model": model,
-                "varied": varied,
-                "value": best.value,
-                "interior": curve.value.min() < best.value < curve.value.max(),
-                "mae": best.mae,
-                "deviation": curve.deviation.max(),
-                "published": published,
-                "published_deviation": _published.value(figure_or_table, "largest standard deviation", data),
-                "published_mae": np.nan if published is None else np.interp(published, curve.value, curve.mae),
-            }
-        )
+        found = {"data": data, "model": model, "varied": varied, "value": best.value, "mae": best.mae}
+        found |= {"interior": curve.value.min() < best.value < curve.value.max(), "published": published}
+        found |= {"deviation": curve.deviation.max()}
+        found["published_deviation"] = _published.value(figure_or_table, "largest standard deviation", data)
+        found["published_mae"] = np.nan if published is None else np.interp(published, curve.value, curve.mae)
+        rows.append(found)
     return pd.DataFrame(rows).astype({"published": float, "published_deviation": float})
 
 

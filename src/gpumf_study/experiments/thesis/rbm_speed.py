@@ -138,12 +138,9 @@ def summary(frame):
     groups = frame.groupby(["version", "x_part"], sort=False).x_epoch_seconds
     medians = groups.median().unstack().reindex(columns=["epoch", *UPDATES, BATCHES, "prepare"])
     epochs = frame[frame.x_part == "epoch"].groupby("version", sort=False)
-    table = epochs.agg(
-        device=("device", "first"),
-        share=("x_share", "first"),
-        spread=("x_epoch_seconds", np.ptp),
-        fraction_of_limit=("x_fraction_of_limit", "median"),
-    ).join(medians.rename(columns={"epoch": "epoch_seconds"}))
+    found = {"device": ("device", "first"), "share": ("x_share", "first"), "spread": ("x_epoch_seconds", np.ptp)}
+    table = epochs.agg(**found, fraction_of_limit=("x_fraction_of_limit", "median"))
+    table = table.join(medians.rename(columns={"epoch": "epoch_seconds"}))
     thesis = table.epoch_seconds.get("thesis", np.nan)
     return table.assign(speedup=thesis / table.epoch_seconds).reset_index()
 
