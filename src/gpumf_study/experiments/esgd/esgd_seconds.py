@@ -126,25 +126,19 @@ def _ratio(over, under):
 
 
 CLAIMS = [
-    Claim(
-        "esgd-section-4-growth", "esgd", "Section 4",
-        "Seconds of an iteration on MovieLens 10M (synthetic) over those on MovieLens 100K.", 2.29 / 0.02, "ratio",
-        _ratio({"what": WHOLE, "data": "ml-10m-synthetic"}, {"what": WHOLE, "data": "ml-100k"}),
-        Criterion(57.25, 229.0), "synthetic", iterations,
-    ),
-    Claim(
-        "esgd-section-4-since", "esgd", "Section 4",
-        "Published seconds of an iteration with its transfers over ours, MovieLens 10M (synthetic).", metric="median",
-        select={
-            "column": "published_over_ours", "where": {"what": WHOLE, "data": "ml-10m-synthetic", "variant": FILE},
-        },
-        evidence="synthetic", table=iterations,
-    ),
-    Claim(
-        "esgd-transfers-hidden", "esgd", "Section 4",
-        "Speed-up of copying ratings while others are worked on over one after the other, MovieLens 10M (synthetic).",
-        metric="ratio",
-        select=_ratio({"what": APART, "data": "ml-10m-synthetic"}, {"what": STREAMED, "data": "ml-10m-synthetic"}),
-        evidence="synthetic", table=iterations,
-    ),
+    Claim("esgd-section-4-growth", "esgd", "Section 4",
+          "Seconds of an iteration on MovieLens 10M (synthetic) over those on MovieLens 100K.", 2.29 / 0.02, "ratio",
+          _ratio({"what": WHOLE, "data": "ml-10m-synthetic"}, {"what": WHOLE, "data": "ml-100k"}),
+          Criterion(57.25, 229.0), "synthetic", iterations),
+    Claim("esgd-section-4-since", "esgd", "Section 4",
+          "Published seconds of an iteration with its transfers over ours, MovieLens 10M (synthetic).",
+          metric="median",
+          select={"column": "published_over_ours",
+                  "where": {"what": WHOLE, "data": "ml-10m-synthetic", "variant": FILE}}, evidence="synthetic",
+          table=iterations),
+    Claim("esgd-transfers-hidden", "esgd", "Section 4",
+          "Speed-up of copying ratings while others are worked on over one after the other, MovieLens 10M "
+          "(synthetic).", metric="ratio",
+          select=_ratio({"what": APART, "data": "ml-10m-synthetic"}, {"what": STREAMED, "data": "ml-10m-synthetic"}),
+          evidence="synthetic", table=iterations),
 ]  # fmt: skip

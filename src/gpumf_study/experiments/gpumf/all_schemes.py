@@ -192,22 +192,14 @@ def _fastest(name, statement, column, over, under, **options):
 
 
 CLAIMS = [
-    *(
-        _fastest(
-            f"fastest-{column}", f"{of} of the fastest other solver over that of ALS on tensor cores", column,
-            {"label": _OTHERS}, {"label": "ALS tensor_core"}, criterion=above(1.0),
-        )
-        for column, of in (("train", "Training time"), ("wall", "End-to-end time"))
-    ),
-    _fastest(
-        "cores-wall", "End-to-end time of the fastest CPU solver over that of ALS on tensor cores", "wall",
-        {"device": "cpu"}, {"label": "ALS tensor_core"},
-    ),
-    Claim(
-        "all-schemes-published", "gpumf", None,
-        "Published solvers of the GPU that reach the common error where cu2rec, ESGD in stored order and the RBM of "
-        "the thesis alone should not, or the reverse, MovieLens 20M (synthetic).",
-        metric="exact", select={"column": "unexpected", "across": "max"}, criterion=below(0.5),
-        evidence="synthetic", table=published_short,
-    ),
+    *(_fastest(f"fastest-{column}", f"{of} of the fastest other solver over that of ALS on tensor cores", column,
+               {"label": _OTHERS}, {"label": "ALS tensor_core"}, criterion=above(1.0))
+      for column, of in (("train", "Training time"), ("wall", "End-to-end time"))),
+    _fastest("cores-wall", "End-to-end time of the fastest CPU solver over that of ALS on tensor cores", "wall",
+             {"device": "cpu"}, {"label": "ALS tensor_core"}),
+    Claim("all-schemes-published", "gpumf", None,
+          "Published solvers of the GPU that reach the common error where cu2rec, ESGD in stored order and the RBM "
+          "of the thesis alone should not, or the reverse, MovieLens 20M (synthetic).", metric="exact",
+          select={"column": "unexpected", "across": "max"}, criterion=below(0.5), evidence="synthetic",
+          table=published_short),
 ]  # fmt: skip

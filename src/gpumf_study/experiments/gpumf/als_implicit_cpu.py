@@ -189,25 +189,16 @@ def seconds(frame):
 
 
 CLAIMS = [
-    Claim(
-        "als-implicit-cpu-ndcg", "gpumf", None,
-        "NDCG@10 of ImplicitALS above that of implicit, by 16 to 256 factors, where it is the least, MovieLens 100K.",
-        metric="difference",
-        select={
-            "column": "value", "where": {"task": "rank", "metric": "ndcg"}, "each": ["factors"], "across": "min",
-            "over": {"model": "ImplicitALS"}, "under": {"model": PEER},
-        },
-        criterion=above(-0.01), device="cpu",
-    ),
-    Claim(
-        "als-cpu-choice", "gpumf", None,
-        "Time of an iteration of ALS by the other CPU solver over that by the default, 16 to 64 factors, where it is "
-        "the least, MovieLens 100K.",
-        metric="ratio",
-        select={
-            "column": "seconds", "where": {"model": "ALS", "factors": [16, 32, 64]}, "each": ["factors"],
-            "across": "min", "over": {"x_default": 0}, "under": {"x_default": 1},
-        },
-        criterion=above(0.8), table=seconds, device="cpu",
-    ),
+    Claim("als-implicit-cpu-ndcg", "gpumf", None,
+          "NDCG@10 of ImplicitALS above that of implicit, by 16 to 256 factors, where it is the least, MovieLens "
+          "100K.", metric="difference",
+          select={"column": "value", "where": {"task": "rank", "metric": "ndcg"}, "each": ["factors"],
+                  "across": "min", "over": {"model": "ImplicitALS"}, "under": {"model": PEER}},
+          criterion=above(-0.01), device="cpu"),
+    Claim("als-cpu-choice", "gpumf", None,
+          "Time of an iteration of ALS by the other CPU solver over that by the default, 16 to 64 factors, where it "
+          "is the least, MovieLens 100K.", metric="ratio",
+          select={"column": "seconds", "where": {"model": "ALS", "factors": [16, 32, 64]}, "each": ["factors"],
+                  "across": "min", "over": {"x_default": 0}, "under": {"x_default": 1}}, criterion=above(0.8),
+          table=seconds, device="cpu"),
 ]  # fmt: skip

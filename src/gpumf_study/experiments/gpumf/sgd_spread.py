@@ -100,11 +100,9 @@ def figure(frame, bound=BOUND):
 
 
 CLAIMS = [
-    Claim(
-        f"races-rmse-{scheme}", "gpumf", None,
-        f"Test RMSE of {style.LOOKS['SGD', scheme].name} above that of its reference, which loses no update, from the"
-        " same seed, MovieLens 100K, 16 factors.",
-        metric="median", select={"column": "gap", "where": {"scheme": scheme}}, criterion=below(BOUND), table=by_seed,
-    )
+    Claim(f"races-rmse-{scheme}", "gpumf", None,
+          f"Test RMSE of {style.LOOKS['SGD', scheme].name} above that of its reference, which loses no update, from "
+          "the same seed, MovieLens 100K, 16 factors.", metric="median",
+          select={"column": "gap", "where": {"scheme": scheme}}, criterion=below(BOUND), table=by_seed)
     for scheme in ("hogwild", "cumf_sgd", "fast")
 ]  # fmt: skip

@@ -69,18 +69,12 @@ def figure(frame):
 
 
 CLAIMS = [
-    Claim(
-        "newgpusgd-no-blank-blocks", "newgpusgd", "Figure 12",
-        "Share of blank blocks of NewGPUSGD with 1,024 of a side, the largest of all data sets.", metric="exact",
-        select={
-            "column": "value", "where": {"metric": "blank", "variant": RECTANGULAR, "x_side": 1024}, "across": "max",
-        },
-        criterion=below(0.01), evidence="synthetic",
-    ),
-    Claim(
-        "newgpusgd-fewer-blank-blocks", "newgpusgd", "Figure 12",
-        "Share of blank blocks of GPUSGD minus that of NewGPUSGD, the least of all data sets and numbers of blocks.",
-        metric="exact", select={"column": "saved", "across": "min"}, criterion=above(0.0), evidence="synthetic",
-        table=saved,
-    ),
+    Claim("newgpusgd-no-blank-blocks", "newgpusgd", "Figure 12",
+          "Share of blank blocks of NewGPUSGD with 1,024 of a side, the largest of all data sets.", metric="exact",
+          select={"column": "value", "where": {"metric": "blank", "variant": RECTANGULAR, "x_side": 1024},
+                  "across": "max"}, criterion=below(0.01), evidence="synthetic"),
+    Claim("newgpusgd-fewer-blank-blocks", "newgpusgd", "Figure 12",
+          "Share of blank blocks of GPUSGD minus that of NewGPUSGD, the least of all data sets and numbers of "
+          "blocks.", metric="exact", select={"column": "saved", "across": "min"}, criterion=above(0.0),
+          evidence="synthetic", table=saved),
 ]  # fmt: skip

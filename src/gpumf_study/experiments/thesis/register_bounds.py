@@ -69,15 +69,10 @@ def without_bounds(folder):
 
 
 CLAIMS = [
-    Claim(
-        f"thesis-newer-gpus-{name}-unbounded", "thesis", "Section 7.1",
-        f"Speed in {name} memory over that in shared memory, whole GPU, with as many registers as the kernel takes.",
-        None, "ratio",
-        {
-            "column": "seconds", "where": {"x_cuda_threads": 0}, "over": {"solver": SHARED},
-            "under": {"solver": solver, "variant": FREE},
-        },
-        evidence="synthetic",
-    )
+    Claim(f"thesis-newer-gpus-{name}-unbounded", "thesis", "Section 7.1",
+          f"Speed in {name} memory over that in shared memory, whole GPU, with as many registers as the kernel "
+          "takes.", None, "ratio",
+          {"column": "seconds", "where": {"x_cuda_threads": 0}, "over": {"solver": SHARED},
+           "under": {"solver": solver, "variant": FREE}}, evidence="synthetic")
     for name, solver in (("hybrid", HYBRID), ("global", GLOBAL))
 ]  # fmt: skip

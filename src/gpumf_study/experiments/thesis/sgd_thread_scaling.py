@@ -107,15 +107,10 @@ def figure(frame):
 
 OTHERS = [count for count in range(1024, 32769, 1024) if count != RESIDENT]
 CLAIMS = [
-    Claim(
-        "thesis-sgd-threads", "thesis", "Section 6.5",
-        f"Time of an epoch of SGD with the best other number of threads over {RESIDENT:,}, 8 multiprocessors: 2,048 "
-        "resident threads on each are best.",
-        metric="ratio",
-        select={
-            "column": "seconds", "where": {"x_machine": EIGHT}, "over": {"x_threads": OTHERS}, "best": "x_threads",
-            "under": {"x_threads": RESIDENT},
-        },
-        criterion=above(0.98), evidence="synthetic",
-    ),
+    Claim("thesis-sgd-threads", "thesis", "Section 6.5",
+          f"Time of an epoch of SGD with the best other number of threads over {RESIDENT:,}, 8 multiprocessors: "
+          "2,048 resident threads on each are best.", metric="ratio",
+          select={"column": "seconds", "where": {"x_machine": EIGHT}, "over": {"x_threads": OTHERS},
+                  "best": "x_threads", "under": {"x_threads": RESIDENT}}, criterion=above(0.98),
+          evidence="synthetic"),
 ]  # fmt: skip

@@ -231,16 +231,13 @@ def _claims():
                 for end, column, what in (("", "seconds", ""), ("-wall", "end_to_end", ", end to end"))
             ]
         for slug, baseline, column, words in baselines:
-            yield Claim(
-                f"thesis-fig-6.11-{model.lower()}-{slug}", "thesis", "Figure 6.11",
-                f"Speed-up of {model} with 32 x 128 threads over the CPU, {words}; the least of all data sets.",
-                metric="ratio",
-                select={
-                    "column": column, "where": {"model": model, "x_setting": "published"}, "each": ["data"],
-                    "across": "min", "over": {"solver": baseline}, "under": {"solver": solver, "variant": "32 x 128"},
-                },
-                criterion=above(1), evidence="synthetic", table=reached,
-            )  # fmt: skip
+            yield Claim(f"thesis-fig-6.11-{model.lower()}-{slug}", "thesis", "Figure 6.11",
+                        f"Speed-up of {model} with 32 x 128 threads over the CPU, {words}; the least of all data "
+                        "sets.", metric="ratio",
+                        select={"column": column, "where": {"model": model, "x_setting": "published"},
+                                "each": ["data"], "across": "min", "over": {"solver": baseline},
+                                "under": {"solver": solver, "variant": "32 x 128"}}, criterion=above(1),
+                        evidence="synthetic", table=reached)  # fmt: skip
     for data, family in _DATA.items():
         own = ("ALS", "SGD") if family == "jester" else ("SGD", "ALS")
         for slug, threads, (fast, slow) in (("", "32 x 128", ("ALS", "SGD")), ("-own", "128 x 128", own)):
