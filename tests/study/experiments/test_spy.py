@@ -167,7 +167,7 @@ def test_parameters_arrive_and_repeats_have_seeds_of_their_own(name):
 
 
 # They have one split, the set's own or that of seed 0.
-SPLIT_ONCE = {"all_schemes", "als_convergence", "crossover", "cumf_convergence", "esgd_blocks"}  # fmt: skip
+SPLIT_ONCE = {"all_schemes", "als_convergence", "crossover", "cumf_convergence", "esgd_blocks"}
 SPLIT_ONCE |= {"implicit_quality", "quality_benchmarks", "rbm_tuning", "several_gpus"}
 
 
