@@ -41,10 +41,8 @@ class Stored:
     def values(self) -> pd.Series:
         """One number a repeat.
 
-        Raises
-        ------
-        results.NoResult : nothing is recorded, or without what is asked for
-        ValueError : the stored frame has no such rows
+        Raise results.NoResult where nothing is recorded, or nothing with what is asked for.
+        Raise ValueError where the stored frame has no such rows.
         """
         frame = results.load(self.experiment).frame
         if missing := self.where.keys() - set(frame):
@@ -128,7 +126,7 @@ def interval(values: pd.Series, over: pd.Series | None = None) -> tuple[float, f
     values : one number a repeat
     over : the same of what to divide by, or None
 
-    Return tuple (value, low, high, n): n is the smaller number of repeats; low and high are NaN for one repeat alone
+    Return (value, low, high, n): n is the smaller number of repeats; low and high are NaN for one repeat alone
     """
     from scipy import stats
 
@@ -342,7 +340,7 @@ def with_interval(row) -> str:
 def goals(frame: pd.DataFrame, measured: bool):
     """Return a table of the rows of benchmarks.csv that are measured, with their outcomes, or of the others.
 
-    Return pandas Styler
+    Return a Styler of pandas
     """
     frame = frame.assign(outcome=outcomes(frame))
     frame = frame[frame.value.notna() == measured]

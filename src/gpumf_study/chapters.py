@@ -23,9 +23,7 @@ def kernel(path, name, since=None, until=None):
 
     Return Markdown: which lines of which file, and the lines
 
-    Raises
-    ------
-    ValueError : the file defines no such function, or the function has no such line
+    Raise ValueError where the file defines no such function, or the function has no such line.
     """
     lines = (sources.kernels_folder() / path).read_text(encoding="utf-8").splitlines()
     at = _definition(lines, name)
@@ -72,9 +70,7 @@ def _indent(line):
 def numbers(**values):
     """Keep numbers for the page's prose, which names them as in {glue:text}`speed:.1f`.
 
-    Raises
-    ------
-    ValueError : one is not a finite number
+    Raise ValueError where one is not a finite number.
     """
     from myst_nb import glue  # with the extra `book` alone
 
@@ -87,9 +83,7 @@ def numbers(**values):
 def expects(claim, verdict):
     """Say for which verdict of a claim the page's conclusion was written.
 
-    Raises
-    ------
-    ValueError : the verdict is another one now: the conclusion has to be revised
+    Raise ValueError where the verdict is another one now: the conclusion has to be revised.
     """
     found = claims.table([pair for pair in experiments.claims() if pair[1].id == claim])
     if found.verdict.tolist() != [verdict]:

@@ -26,9 +26,7 @@ def names() -> list[str]:
 def drawing(name: str) -> "Drawing":
     """Return the drawing of this name; a notebook shows it.
 
-    Raises
-    ------
-    ValueError : there is none of this name
+    Raise ValueError where there is none of this name.
     """
     if name not in names():
         raise ValueError(f"there is no drawing {name!r}; there are {', '.join(names())}")

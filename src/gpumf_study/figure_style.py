@@ -88,7 +88,7 @@ def save(figure, result, suffix=""):
     result : results.Result that it shows
     suffix : of the file's name behind that of the experiment, where it has several figures
 
-    Return Figure: the same
+    Return the same figure
     """
     path = result.path.relative_to(results.repository()) if result.path.is_relative_to(results.repository()) else None
     figure.set_url(path and path.as_posix())

@@ -212,9 +212,7 @@ def estimate(
 
     between : of `spread.between_runs`; None for what has no spread between runs
 
-    Raises
-    ------
-    KeyError : there is no such metric, or `select` lacks what it needs
+    Raise KeyError where there is no such metric, or `select` lacks what it needs.
     """
     select = select | ({"between": between} if between else {})
     return METRICS[metric](rows(frame, select.get("where", {})), select)

@@ -205,10 +205,8 @@ def load(name: str, device: str | None = None, live: bool = False) -> Result:
     device : folder of the machine; None for `reference`'s
     live : see `Result`
 
-    Raises
-    ------
-    NoResult : where there is none
-    ValueError : its CSV is not the one that was stored, or one of its two files is damaged
+    Raise NoResult where there is none.
+    Raise ValueError where its CSV is not the one that was stored, or one of its two files is damaged.
     """
     device = device or reference(name)
     path = next(folder(live, device).glob(f"*/{name}.csv"), None)

@@ -38,10 +38,8 @@ def validated(frame: pd.DataFrame) -> pd.DataFrame:
 
     frame : DataFrame whose columns are in COLUMNS or begin with 'x_'
 
-    Raises
-    ------
-    ValueError : a column is unknown or of another kind, a phase is unknown, a row measures nothing, or two rows have
-        the same labels
+    Raise ValueError where a column is unknown or of another kind, a phase is unknown, a row measures nothing, or two
+    rows have the same labels.
     """
     if frame.empty:
         raise ValueError("a result has no rows")

@@ -74,10 +74,8 @@ def parameters(name, profile="quick", **changes):
 
     Return a dict of the parameters of the experiment's `run`
 
-    Raises
-    ------
-    TypeError : the experiment has no such parameter
-    ValueError : a value is of another kind than the profile's
+    Raise TypeError where the experiment has no such parameter.
+    Raise ValueError where a value is of another kind than the profile's.
     """
     of_page = dict(profile) if isinstance(profile, dict) else {"profile": profile}
     defaults = module(name).PROFILES[of_page.pop("profile")]
@@ -99,12 +97,10 @@ def run(name, profile="quick", **changes):
         the experiment NAME alone
     **changes : replace the profile's parameters
 
-    Return results.Result: live, or recorded where the environment has GPUMF_RECORD (see `make record`)
+    Return a results.Result: live, or recorded where the environment has GPUMF_RECORD (see `make record`)
 
-    Raises
-    ------
-    TypeError, ValueError : see `parameters`
-    gpumf.ratings.DataError : a data set of the profile is on this machine and cannot be read
+    Raise TypeError or ValueError as `parameters` does, and gpumf.ratings.DataError where a data set of the profile is
+    on this machine and cannot be read.
     """
     experiment = module(name)
     chosen = parameters(name, profile, **changes)

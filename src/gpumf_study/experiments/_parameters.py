@@ -16,9 +16,7 @@ def fitted(name, value, default):
     value : a plain value, as YAML or JSON has them
     default : the value that it replaces; in place of None goes anything
 
-    Raises
-    ------
-    ValueError : the value is of another kind, or a data set that there is none of
+    Raise ValueError where the value is of another kind, or names no data set.
 
     >>> fitted("factors", 32, [[16, 32]]), fitted("epochs", 5, {"ALS": 8, "SGD": 20})
     ([[32]], {'ALS': 5, 'SGD': 5})

@@ -42,9 +42,7 @@ def chosen(parameters, data, model):
     parameters : dict as PARAMETERS
     model : 'ALS', 'SGD' or 'RBM'
 
-    Raises
-    ------
-    ValueError : where there are none
+    Raise ValueError where there are none.
     """
     of_set = parameters.get(data, {})
     found = of_set.get(model, parameters.get("others", {}).get(model))

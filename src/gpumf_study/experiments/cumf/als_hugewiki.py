@@ -34,9 +34,7 @@ def run(data, factors, iterations):
     Return a DataFrame with a row a step: x_iteration (0 for what is not of one), x_step ('generate' the ratings, and
     those of `_half_sweeps.fit`), seconds, the test RMSE as value, x_held_bytes (of device memory, when it was noted)
 
-    Raises
-    ------
-    gpumf.backends.DeviceError : where the ratings and factors do not fit the device
+    Raise gpumf.backends.DeviceError where the ratings and factors do not fit the device.
     """
     device = backends.device("cuda" if backends.available() else "emulator")
     free = device.free_bytes()

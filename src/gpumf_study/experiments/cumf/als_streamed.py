@@ -26,10 +26,8 @@ def run(data, factors, chunk, iterations):
 
     Return a DataFrame as of `als_hugewiki.run`, without errors
 
-    Raises
-    ------
-    gpumf.backends.DeviceError : where the ratings while they are made, or the factors and a chunk, do not fit the
-        device
+    Raise gpumf.backends.DeviceError where the ratings while they are made, or the factors and a chunk, do not fit the
+    device.
     """
     device = backends.device("cuda" if backends.available() else "emulator")
     made = synthetic_device.synthetic_ratings(data, device=device.name)

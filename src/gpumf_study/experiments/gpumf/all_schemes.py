@@ -48,7 +48,6 @@ def run(data, schemes, factors, parameters, epochs, repeats, shorter, once):
     schemes : list of 'model solver'
     factors : int, of the RBM hidden units
     parameters : dict, model -> arguments of all its solvers
-    epochs : dict, model -> int
     repeats : int; repeat k has seed k
     shorter : dict, 'model solver' -> epochs, where fewer are wanted
     once : list of 'model solver' with seed 0 alone

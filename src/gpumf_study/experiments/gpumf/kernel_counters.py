@@ -78,9 +78,7 @@ def run(data, factors):
     x_copy_bytes_per_second, what a device copy reaches without Nsight Compute. Pipes, caches and DRAM in % of what
     they can do; 'stalled: X' is how many warps wait for X at an average instruction.
 
-    Raises
-    ------
-    gpumf.backends.DeviceError : without a GPU or Nsight Compute, or where it may not read the counters
+    Raise gpumf.backends.DeviceError without a GPU or Nsight Compute, or where it may not read the counters.
     """
     if why := why_unavailable():
         raise backends.DeviceError(f"hardware counters are not available: {why}")

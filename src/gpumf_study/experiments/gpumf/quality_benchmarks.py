@@ -46,7 +46,6 @@ def run(data, factors, grid, repeats, device="cpu"):
     grid : dict of data set -> factors with which parameters are chosen, lists of their values, and of epochs; and on
         how many `draws` of held-out ratings, one by default, whose means count
     repeats : int; repeat k starts from seed k
-    device : of the models
 
     Return a DataFrame with a row a metric: data, task ('tune' or 'test'), model, solver, device, factors, repeat,
     epoch, phase, seconds (of the fit, end to end), metric, value, x_regularization and x_unobserved_weight; of

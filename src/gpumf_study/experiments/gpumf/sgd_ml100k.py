@@ -39,7 +39,6 @@ def run(data, kernel, factors, regularization, bias_regularization, learning_rat
     kernel : of SGD; the fastest of this machine by default
     factors, regularization, bias_regularization, learning_rate, beta (of `schedules.Power`), init_std : lists, all of
         whose combinations are tried
-    epochs : int, the most
     seeds : int, of the initial factors when the chosen parameters are judged
 
     Errors are those after `epoch`, which was best on the held-out ratings: of x_step 'choice' on these, of 'test'

@@ -54,7 +54,6 @@ why_unavailable = kernels_unavailable
 def run(factors, imports, repeats):
     """Start processes and ask them for their times.
 
-    factors : list of int, of the models
     imports, repeats : int, processes that import, and that fit each model
 
     Return a DataFrame with a row a time; the task is 'import', 'compile' all kernels of a fit, 'prepare' its ratings,

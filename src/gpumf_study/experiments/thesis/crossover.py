@@ -57,7 +57,6 @@ def run(data, factors, regularization, learning_rate, epochs, repeats):
     data : dict, name of a data set -> list of float in (0, 1], the shares of its ratings
     factors : list of int; those that the thesis's ALS takes, of the published versions
     regularization, learning_rate : lists of float, among which the best are searched
-    epochs : dict, model -> int, at the most
     repeats : int, timed runs with the best parameters, all with the same training set, initial factors of seed k
 
     Return a DataFrame with a row a timed run: variant (the pair), epoch and seconds until the level (missing where it

@@ -79,15 +79,12 @@ def run(data, regularizations, with_features, factors, epochs, seeds, device):
     regularizations : list, tried without features
     with_features : dict of the lists regularization and weight, all of whose pairs are tried with features
     seeds : int, of the splits, of who is drawn as no friend, of whose features others get, and of the initial factors
-    device : of the models
 
     A row is a training, or the biases alone: x_split (of SPLITS), x_step ('choice', on held-out ratings, or 'test'),
     model (BIASES or of MODELS), x_regularization, x_weight (0 without features), x_nnz (ratings trained on),
     x_features (entries of the matrix beside them), x_judged (how many ratings).
 
-    Raises
-    ------
-    gpumf.ratings.DataError : none of the sets is here
+    Raise gpumf.ratings.DataError where none of the sets is here.
     """
     tried = [(PLAIN, value, 0.0) for value in regularizations]
     tried += product((OTHERS, FEATURES), with_features["regularization"], with_features["weight"])

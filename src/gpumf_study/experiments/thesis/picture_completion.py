@@ -65,9 +65,7 @@ def run(pictures, side, known, repeats, factors, regularizations, epochs):
 def grey(name, side):
     """The grey values of a picture, float32, its shorter side reduced to `side` or a little more.
 
-    Raises
-    ------
-    FileNotFoundError : neither Matplotlib nor an installed scikit-image has it
+    Raise FileNotFoundError where neither Matplotlib nor an installed scikit-image has it.
     """
     path = get_sample_data(name, asfileobj=False) if name == _ALONE else _of_package(name)
     picture = Image.open(path).convert("L")

@@ -45,8 +45,6 @@ def run(data, users, densities, regularization, epochs, repeats, parameters):
     data : name of a data set, of whose ratings 80 % are for training, and a tenth each to choose and to test
     users : int, the first ones of the set; all by default
     densities : list of float, of the training set: the filled fraction of the rating matrix
-    regularization : dict, model -> list of float
-    epochs : dict, model -> int, at the most
     repeats : dict, model -> int, training sets; set k is split off, and thinned, with seed k
     parameters : dict, data set -> model -> arguments of the model, see `tuning`, whose lambda is replaced
 
