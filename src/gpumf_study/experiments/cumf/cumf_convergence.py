@@ -107,11 +107,6 @@ def reached(frame):
     return found.rename(columns={"seconds": "train", "end_to_end": "wall"})
 
 
-def medians(frame):
-    """Return by data set, model and solver the medians of epoch, train and wall of `reached`."""
-    return reached(frame).groupby(["data", "model", "solver"], sort=False)[["epoch", "train", "wall"]].median()
-
-
 def figure(frame):
     """Draw test RMSE against epochs and against seconds of training, a line a solver."""
     course = sweep.course(frame, "rmse").rename(columns={"solver": "scheme", "value": "rmse"})
