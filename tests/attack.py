@@ -1,6 +1,6 @@
-"""Attack models by threads, forks and processes that are killed: `python attack.py KIND SEED TRIALS FOLDER`.
+"""Attack models by threads, forks and processes that are killed: `python attack.py FOLDER threads=200 forks=50`.
 
-Prints one JSON object: how many uses were tried, refused by an error of the package, accepted, and wrong.
+Prints one JSON object: of each kind how many uses were tried, refused by an error of the package, accepted, and wrong.
 """
 
 import json
@@ -128,11 +128,15 @@ def kills(rng, trials, folder):
     return counts
 
 
-def main(kind, seed, trials, folder):
+def main(folder, kinds):
     warnings.simplefilter("ignore")
-    counts = {"threads": threads, "forks": forks, "kills": kills}[kind](np.random.default_rng(seed), trials, folder)
-    print(json.dumps({name: counts[name] for name in ("refused", "accepted", "wrong")} | {"tried": counts.total()}))
+    found = {}
+    for kind, trials in (of.split("=") for of in kinds):
+        (folder / kind).mkdir()
+        counts = globals()[kind](np.random.default_rng(0), int(trials), folder / kind)
+        found[kind] = {name: counts[name] for name in ("refused", "accepted", "wrong")} | {"tried": counts.total()}
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -148,21 +148,20 @@ def test_mutated_files_are_refused_or_are_the_model(suffix, trials, models, tmp_
     assert counts["tried"] == counts["refused"] + counts["accepted"] and counts["refused"] > counts["tried"] / 2
 
 
-@pytest.mark.parametrize(
-    ("kind", "trials"),
-    [("threads", 200), ("forks", 50), ("kills", 3), *slow(("threads", 2000), ("forks", 500), ("kills", 40))],
-)
-def test_threads_forks_and_kills_change_no_answer_and_no_file(kind, trials, tmp_path, record_property):
-    if not hasattr(os, "fork"):
-        pytest.skip("this system has no fork")
-    command = [sys.executable, ROOT / "tests/attack.py", kind, "0", str(trials), tmp_path]
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("trials", [(200, 50, 3), *slow(((2000, 500, 40),))])
+def test_threads_forks_and_kills_change_no_answer_and_no_file(trials, tmp_path, record_property):
+    wanted = dict(zip(("threads", "forks", "kills"), trials, strict=True))
+    command = [sys.executable, ROOT / "tests/attack.py", tmp_path, *(f"{kind}={n}" for kind, n in wanted.items())]
     path = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"}
     done = subprocess.run(command, capture_output=True, text=True, env=outside_make() | path)
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
     record_property("counts", counts)
-    print(kind, counts)
-    assert counts["tried"] == trials == counts["refused"] + counts["accepted"] and not counts["wrong"]
+    print(counts)
+    for kind, found in counts.items():
+        assert found["tried"] == wanted[kind] == found["refused"] + found["accepted"] and not found["wrong"], kind
+    assert counts.keys() == wanted.keys()
 
 
 OTHER_USER = """
