@@ -1,6 +1,6 @@
 """Attack models by threads, forks and processes that are killed: `python attack.py FOLDER threads=200 forks=50`.
 
-Prints one JSON object: of each kind how many uses were tried, refused by an error of the package, accepted, and wrong.
+Prints one JSON object: of each kind how many uses were tried, refused by an error of the package, accepted, wrong.
 """
 
 import json
