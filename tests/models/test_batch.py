@@ -136,11 +136,11 @@ def held(monkeypatch):
 @pytest.mark.parametrize("wait", [False, True])
 @pytest.mark.parametrize("model", [ALS, SGD])
 def test_memory_is_predicted_and_kept(model, wait, held, monkeypatch):
-    folds = [ragged_ratings(n_users=300, n_items=200, longest=9, seed=1).split(0.2, seed=1)]
+    folds = [ragged_ratings(n_users=150, n_items=100, longest=9, seed=1).split(0.2, seed=1)]
     options = {"solver": "fast"} if model is SGD else {}
-    models = [model(20, 0.1 + k, device="emulator", **options) for k in range(30)]
+    models = [model(20, 0.1 + k, device="emulator", **options) for k in range(12)]
     train = Trials(models[:1], folds, "rmse")._folds[0][0]
-    taken = batch.bytes_alike(models[0], train, 30, wait)
+    taken = batch.bytes_alike(models[0], train, len(models), wait)
     list(batch.trained_together(models[:2], train, 1))  # makes what all share
     before, held["most"] = held["now"], 0
     waiting = []

@@ -58,7 +58,7 @@ def test_sgd_gives_the_least_of_its_objective():
 
 
 def test_a_machine_gives_the_hidden_units_of_training():
-    model = RBM(4, biases=False, device="cpu").fit(TRAIN, 2)
+    model = RBM(4, device="cpu").fit(TRAIN, 2)
     np.testing.assert_allclose(model.fold_in(TRAIN).user_hidden, model.user_hidden, rtol=1e-5)
 
 
@@ -87,7 +87,7 @@ def test_new_users_by_ids():
 def test_a_blend_folds_new_users_into_each_of_its_models(tmp_path):
     names = np.array([f"i{k:02}" for k in range(20)], object)
     columns = TRAIN.users + 100, names[TRAIN.items], TRAIN.values
-    models = [kind(3, device="cpu").fit(columns, 2) for kind in (ALS, SGD, RBM)]
+    models = [kind(4, device="cpu").fit(columns, 2) for kind in (ALS, SGD, RBM)]
     blend = Blend(*models, weights=[0.5, 0.3, 0.2])
     given = {names[item]: rating for item, rating in GIVEN.items()}
     items, ratings = blend.recommend(ratings=given, k=4)
@@ -260,7 +260,7 @@ def test_new_users_of_implicit_feedback_follow_the_item_factors(tmp_path):
 
 @KINDS
 def test_no_ratings_give_a_user_without_any(kind):
-    model = kind(3, device="cpu").fit(TRAIN, 1)
+    model = kind(4, device="cpu").fit(TRAIN, 1)
     assert np.isfinite(model.fold_in({}).predict(0, np.arange(20))).all()
     assert len(model.recommend(ratings={}, k=5)[0]) == 5
     if kind is RBM:  # as one beside whom another has ratings

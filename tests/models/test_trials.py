@@ -205,7 +205,7 @@ def test_a_seed_that_was_drawn_is_that_of_all_settings():
 @pytest.mark.parametrize("model", [ALS, ImplicitALS, SGD, RBM])
 def test_memory_is_predicted_and_kept(model):
     folds = [ragged_ratings(n_users=3000, n_items=2000, longest=90, seed=1).split(0.2, seed=1)]
-    one = RBM(32, device="cpu") if model is RBM else model(32, device="cpu")
+    one = RBM(4, device="cpu") if model is RBM else model(32, device="cpu")
     of_one = trials._bytes([one], folds[0][0])[0]
     assert Trials([one] * 3, folds, "rmse", n_jobs=2, memory=of_one).jobs == 1
     made = Trials([one], folds, "rmse", n_jobs=1)
@@ -236,7 +236,7 @@ def test_models_are_made_again_where_they_do_not_fit(monkeypatch):
 def test_settings_on_a_gpu_have_the_scores_of_a_fit_alone(model, device, monkeypatch):
     copies, of = [], DeviceRatings.of.__func__
     monkeypatch.setattr(DeviceRatings, "of", classmethod(lambda *given: copies.append(given) or of(*given)))
-    grid = {"hidden": [2, 3]} if model is RBM else {"factors": [2], "regularization": [0.1, 1.0]}
+    grid = {"hidden": [4, 3]} if model is RBM else {"factors": [2], "regularization": [0.1, 1.0]}
     found = search(model(device=device), grid, RATINGS, 2, folds=2, n_jobs=2, refit=False, **HALVING)
     assert len(copies) in (0, 2 * 2)  # no further one for a setting; 0 of solvers that take them from the host
     row = found.trials.to_dict("records")[-1]
