@@ -43,6 +43,8 @@ def test_arguments_are_checked(launcher):
         kernel(1, 64, **right)
     with pytest.raises(TypeError, match=r"shuffles: \['lanes'\] are given by place and by name"):
         kernel(1, 64, x, 1, 32, lanes=1)
+    with pytest.raises(TypeError, match=r"no parameters \['height'\]"):
+        kernel(1, 64, x, 1, 32, x, height=1)
     with pytest.raises(TypeError, match="takes 4 arguments, not 5"):
         kernel(1, 64, x, 1, 32, x, x)
     assert not launcher.to_numpy(x).any()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpumf import ALS, RBM, SGD, BayesianMF, Blend, ImplicitALS, NotFittedError, backends, search
@@ -15,6 +16,7 @@ from support import ROOT, outside_make, ragged_ratings
 
 TRAIN = ragged_ratings(n_users=23, n_items=17, longest=12, seed=4)
 KINDS = pytest.mark.parametrize("kind", [ALS, SGD, ImplicitALS, RBM])
+HISTORY = pd.DataFrame({"epoch": [0], "seconds": [0.0], "rmse": [1.0], "mae": [1.0]})
 
 
 def made(kind, device, **parameters):
@@ -158,6 +160,7 @@ def test_what_fit_leaves_beside_the_arrays_is_validated(tmp_path):
         ("mean", np.nan, "mean must be a number"),
         ("scale", (5, 1), "the scale must be"),
         ("history", [1], "history must be a DataFrame"),
+        *(("history", HISTORY.drop(columns=column), "history must be a DataFrame") for column in HISTORY),
         ("epoch", -1, "epoch must be an integer"),
         ("times", None, "times must be Times"),
         ("ids", "yes", "ids must be True or False"),

@@ -44,9 +44,11 @@ def test_blends_are_kept_in_files(suffix, tmp_path):
     assert loaded.evaluate_ranking(TEST, 5) == blend.evaluate_ranking(TEST, 5)
     with pytest.raises(ValueError, match="holds a Blend"):
         ALS.load(path)
-    blend.save(path)
-    with pytest.raises(ValueError, match="not known"):
-        Blend.load(path, device="cpu").recommend(3)
+    others = Blend(models[0], ALS(4, device="cpu").fit(TEST, 1), weights=[0.5, 0.5])  # who know other ratings
+    for of, seen in ((blend, False), (others, True)):
+        of.save(path, seen=seen)
+        with pytest.raises(ValueError, match="not known"):
+            Blend.load(path, device="cpu").recommend(3)
     with pytest.raises(TypeError, match="models of gpumf"):
         Blend(type("Other", (), {"predict": print})(), weights=[1]).save(path)
 

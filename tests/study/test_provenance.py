@@ -56,6 +56,11 @@ def said():
     return facts["commit"], facts["clean"]
 
 
+def test_the_command_is_said_without_its_folder(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/deep/program", "first", "second"])
+    assert results.provenance()["command"] == "program first second"
+
+
 def test_the_commit_is_that_of_the_packages_sources(project, here, monkeypatch):
     head = git(project, "rev-parse", "HEAD")
     assert said() == (head, True) and head != git(here, "rev-parse", "HEAD")

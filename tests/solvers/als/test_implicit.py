@@ -204,6 +204,15 @@ def test_dislikes_weigh_as_ratings_do_in_the_defaults():
     assert found[0] == pytest.approx(found[1])
 
 
+def test_ratings_of_zero_have_the_defaults_of_ones():
+    ratings = blocks()
+    found = [
+        ImplicitALS(4, device="cpu")._defaults_for(replace(ratings, values=np.full(ratings.nnz, value, np.float32)))
+        for value in (0, 1)
+    ]
+    assert found[0] == found[1]
+
+
 def test_a_solver_made_before_fit_has_the_defaults_of_its_ratings():
     model = ImplicitALS(8, device="cpu")
     solver = model.make_solver(blocks())

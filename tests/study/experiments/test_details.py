@@ -1,0 +1,72 @@
+"""Details of experiments that no figure shows: what is fitted, which versions run, which seconds are reported."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from gpumf import ALS, SGD, ImplicitALS
+from gpumf.backends import DeviceError
+from gpumf.ratings import synthetic_device
+from gpumf_study import experiments
+from gpumf_study.experiments.cumf import als_hugewiki, implicit_seconds
+from gpumf_study.experiments.gpumf import als_ladder
+from gpumf_study.experiments.thesis import first_comparison
+
+
+def test_prepared_models_say_their_parameters():
+    """So that another default changes no experiment."""
+    tables = [
+        of for name in experiments.names() for of in vars(experiments.module(name)).values() if isinstance(of, dict)
+    ]
+    models = [model for table in tables for model in table.values() if isinstance(model, partial)]
+    assert {model.func for model in models} >= {ALS, SGD}
+    for model in models:
+        if model.func in (ALS, SGD):
+            assert {"regularization", "biases"} <= model.keywords.keys(), model
+            assert model.func is ALS or "learning_rate" in model.keywords, model
+
+
+@pytest.mark.parametrize(
+    ("factors", "capability", "has"), [(208, "9.0", False), (209, "9.0", True), (209, "8.0", False)]
+)
+def test_versions_for_hopper_run_there_with_most_factors(factors, capability, has):
+    device = SimpleNamespace(facts={"compute_capability": capability})
+    versions = [*als_ladder._versions(ALS(factors, device="cpu"), device)]
+    assert any(als_ladder.VERSIONS[version]["WGMMA"] for version in versions) == has and len(versions) >= 3
+    assert not [
+        v for v in als_ladder._versions(ImplicitALS(factors, device="cpu"), device) if als_ladder.VERSIONS[v]["WGMMA"]
+    ]
+
+
+def test_ratings_that_just_fit_are_taken(monkeypatch):
+    recipe, f = synthetic_device.RECIPES["hugewiki-small-synthetic"], 4
+    needed = 16 * recipe.ratings + (recipe.users + recipe.items) * (4 * f + 2 * (f + 16) + 32)
+
+    def begin(*_, **__):
+        raise InterruptedError
+
+    monkeypatch.setattr(als_hugewiki.synthetic_device, "synthetic_ratings", begin)
+    for free, expected in ((needed, InterruptedError), (needed - 1, DeviceError)):
+        device = SimpleNamespace(name="emulator", free_bytes=lambda free=free: free, synchronize=lambda: None)
+        monkeypatch.setattr(als_hugewiki.backends, "device", lambda name, device=device: device)
+        with pytest.raises(expected):
+            als_hugewiki.run("hugewiki-small-synthetic", f, 1)
+
+
+def test_whole_fits_are_timed_without_what_is_compiled(monkeypatch):
+    fit = ImplicitALS.fit
+
+    def timed(self, *given):
+        fit(self, *given).times.end_to_end, self.times.compile = 3.0, 1.0
+        return self
+
+    monkeypatch.setattr(ImplicitALS, "fit", timed)
+    frame = implicit_seconds.run(**implicit_seconds.PROFILES["smoke"] | {"solvers": ["parallel_cg"]})
+    assert frame[frame.phase == "end_to_end"].seconds.tolist() == [2.0]
+
+
+def test_the_error_that_counts_as_trained_is_the_published_one():
+    published = {"douban-synthetic": 0.5732, "jester-1": 0.71}
+    assert {data: first_comparison.threshold(data) for data in published} == published
+    assert first_comparison.threshold("ml-100k-synthetic") == first_comparison.THRESHOLDS["ml"]
