@@ -205,7 +205,7 @@ def test_a_seed_that_was_drawn_is_that_of_all_settings():
 @pytest.mark.parametrize("model", [ALS, ImplicitALS, SGD, RBM])
 def test_memory_is_predicted_and_kept(model):
     folds = [ragged_ratings(n_users=3000, n_items=2000, longest=90, seed=1).split(0.2, seed=1)]
-    one = RBM(4, device="cpu") if model is RBM else model(32, device="cpu")
+    one = model(32, device="cpu")
     of_one = trials._bytes([one], folds[0][0])[0]
     assert Trials([one] * 3, folds, "rmse", n_jobs=2, memory=of_one).jobs == 1
     made = Trials([one], folds, "rmse", n_jobs=1)
