@@ -115,6 +115,7 @@ def test_a_device_has_the_chain_of_the_cpu(launcher, monkeypatch, share):
         np.testing.assert_allclose(ours.history[["rmse", "mae"]], theirs.history[["rmse", "mae"]], rtol=1e-4)
         np.testing.assert_allclose(ours.fold_in(test).user_samples, theirs.fold_in(test).user_samples, atol=5e-3)
         assert ours.recommend(3, 5)[0].tolist() == theirs.recommend(3, 5)[0].tolist()
+        assert ours.score(test)["rmse"] == pytest.approx(ours.history.rmse.iloc[-1], rel=1e-5)
         ours.fit(train, 2, test, warm_start=True), theirs.fit(train, 2, test, warm_start=True)
 
 

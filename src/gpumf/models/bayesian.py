@@ -269,7 +269,12 @@ class BayesianMF(Model):
     def _known_sides(self):
         return tuple(np.broadcast_to(True, len(side)) for side in super()._known_sides())
 
+    def _to_score(self):
+        return self._learned  # which may be more than a device has memory for
+
     def _errors(self, ratings):
+        ratings = ratings.on_host()
+
         def errors(user_samples, item_samples, *_):
             return self._error(ratings, products(ratings.users, ratings.items, user_samples, item_samples)[0])
 

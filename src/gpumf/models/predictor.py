@@ -86,11 +86,14 @@ class Predictor(_Base):
             ratings = ratings.select(known)
         if ratings.nnz == 0:
             raise ValueError("there are no ratings to score on")
-        arrays = self._learned
-        if self.device != "cpu":
-            arrays = map(backends.device(self.device).array, arrays)
-        rmse, mae = self._errors(self._placed(ratings))(*arrays)
+        rmse, mae = self._errors(self._placed(ratings))(*self._to_score())
         return {"rmse": rmse, "mae": mae}
+
+    def _to_score(self):
+        """What `_errors` is given: what was learned, where the model's errors are computed."""
+        if self.device == "cpu":
+            return self._learned
+        return map(backends.device(self.device).array, self._learned)
 
     @obeys_threads
     def predict(self, users: Ids, items: Ids, *, ids: bool | None = None) -> np.ndarray:
