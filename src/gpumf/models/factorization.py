@@ -207,7 +207,7 @@ class Factorization(_Base):
         """Initial factors of a training set's users and items, of whom the first ones have these positions."""
         self._check_parameters()
         asked, free = 4 * (train.n_users + train.n_items) * self.columns, free_bytes()
-        if self.device == "cpu" and asked > free:
+        if self.device != "cuda" and asked > free:
             raise backends.out_of_memory(
                 f"the factors of {train.n_users + train.n_items} users and items", asked, free
             )
