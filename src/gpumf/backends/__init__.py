@@ -81,9 +81,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 def device(name="cuda"):
     """The current CUDA device, or the CPU in its place ('emulator').
 
-    Raises
-    ------
-    DeviceError : where it is not available
+    Raises DeviceError: where it is not available
     """
     if why := why_unavailable(name):
         raise DeviceError(f"device={name!r} is not available: {why}")

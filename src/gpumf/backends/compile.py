@@ -46,9 +46,7 @@ def why_unavailable():
 def compiler():
     """The command of the C++ compiler, in words, or None.
 
-    Raises
-    ------
-    ValueError : CXX is no command
+    Raises ValueError: CXX is no command
     """
     if given := os.environ.get("CXX"):
         try:
@@ -111,9 +109,7 @@ def _processor():
 def cached(name, *key):
     """The file in the user's cache for what depends on a key of str alone; `name` ends with its suffix.
 
-    Raises
-    ------
-    OSError : no folder can be written, not even a temporary one
+    Raises OSError: no folder can be written, not even a temporary one
     """
     digest = hashlib.sha256("\0".join(key).encode()).hexdigest()
     path = _cache() / name
@@ -140,20 +136,12 @@ def _temporary():
 def compiled(name, code, options, link):
     """The library that the code compiles to, from the cache where it is there, whole.
 
-    Parameters
-    ----------
     name : of the library, below the cache's folder
     code : str
     options, link : of the compiler, and of the linker
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    CompileError : with the compiler's message
-    OSError : no folder can be written
+    Returns Path
+    Raises CompileError: with the compiler's message
+    Raises OSError: no folder can be written
     """
     library = cached(f"{name}.so", compiler_version(), code, *options, *link)
     paths.make_private(library.parent)

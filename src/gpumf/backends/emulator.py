@@ -176,8 +176,6 @@ def _readable(steps, arrays, threads):
 class EmulatorDevice(Recorder):
     """Arrays, kernels and time on the CPU, in the words of `gpumf.backends.cuda.CudaDevice`.
 
-    Attributes
-    ----------
     launched : set of (source, name, definitions) of the kernels that ran so far
     compile_seconds : spent on finding and compiling them
     shuffle : (random draws, trace or None) while launches are `shuffled`, else None
@@ -248,9 +246,7 @@ class EmulatorDevice(Recorder):
     def kernel(self, source, name, **defines):
         """Compile (once) the kernel `name` of `kernels/<source>` with preprocessor definitions.
 
-        Raises
-        ------
-        DeviceError : with the compiler's message, where it does not compile
+        Raises DeviceError: with the compiler's message, where it does not compile
         """
         key = source, name, *defines.items()
         if key in self._kernels and "GPUMF_DEV" not in os.environ:
@@ -282,8 +278,6 @@ class EmulatorDevice(Recorder):
         Threads of a block are switched at reads and writes too, between any two of which another thread of a GPU
         might come first. Blocks run one after another; what happens between two of them is not covered.
 
-        Parameters
-        ----------
         seed : int
         trace : list, to which each launch adds a DataFrame of how threads touched arrays, the first million times:
             thread and block (counted through the grid), barriers (that the block had passed), array, element, access

@@ -50,14 +50,9 @@ def why_unavailable():
 def resources(source, architecture, **defines):
     """Compile `kernels/<source>` for an architecture, as 90 or 120, once; a warning is an error.
 
-    Returns
-    -------
-    list of a dict for each kernel in it: kernel, registers (of a thread), stack_bytes, spill_store_bytes and
-    spill_load_bytes (of a thread), static_shared_bytes (of a block)
-
-    Raises
-    ------
-    DeviceError : with the compiler's message
+    Returns list of a dict for each kernel in it: kernel, registers (of a thread), stack_bytes, spill_store_bytes and
+        spill_load_bytes (of a thread), static_shared_bytes (of a block)
+    Raises DeviceError: with the compiler's message
     """
     if why := why_unavailable():
         raise DeviceError(why)

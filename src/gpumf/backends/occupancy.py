@@ -20,18 +20,12 @@ def active_blocks(facts, threads, registers=0, shared_bytes=0):
 
     The thesis's equation 6.2 is the last of the three.
 
-    Parameters
-    ----------
     facts : dict of threads_per_multiprocessor, blocks_per_multiprocessor, registers_per_multiprocessor,
         shared_bytes_per_multiprocessor, reserved_shared_bytes (of every block, for the system); one that is
         missing limits nothing
     threads : int, of a block
     registers : int, of a thread
     shared_bytes : int, of a block, static and dynamic
-
-    Returns
-    -------
-    int
     """
     warps = -(-threads // _WARP)
     of_warp = -(-registers * _WARP // _REGISTER_PORTION) * _REGISTER_PORTION

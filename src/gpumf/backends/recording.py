@@ -54,17 +54,9 @@ class Recorder:
     def recorded(self, work):
         """The launches of work(), which do not run now: see `gpumf.backends.recording`.
 
-        Parameters
-        ----------
         work : function without arguments, which launches kernels and asks for nothing else of the device
-
-        Returns
-        -------
-        Recording: calling it runs the launches
-
-        Raises
-        ------
-        DeviceError : work allocates, copies, waits, takes times or records
+        Returns Recording: calling it runs the launches
+        Raises DeviceError: work allocates, copies, waits, takes times or records
         """
         self._launches = []
         before = {name: vars(self)[name] for name in _REFUSED if name in vars(self)}

@@ -42,14 +42,9 @@ class Parameter(NamedTuple):
 class Signature:
     """The parameters of a kernel.
 
-    Parameters
-    ----------
     kernel : str, its name
     parameters : dict of their names -> types in C, as from `gpumf.backends.sources.kernels`
-
-    Raises
-    ------
-    TypeError : a parameter is neither a pointer nor a number
+    Raises TypeError: a parameter is neither a pointer nor a number
     """
 
     def __init__(self, kernel, parameters):
@@ -78,17 +73,12 @@ class Signature:
     def bind(self, arguments, named, array_type):
         """The arguments of a launch in the kernel's order, numbers as NumPy scalars of the width in the source.
 
-        Parameters
-        ----------
         arguments : in the kernel's order, the first of them or all
         named : dict of the others, by the names in the source
         array_type : class of the device's arrays
-
-        Raises
-        ------
-        TypeError : one is missing, unknown or given twice; an array is none, is not contiguous or has other elements
-            (an integer's sign is left to the caller); a number is none, or not whole where it has to be
-        ValueError : a number is outside the range of its type
+        Raises TypeError: one is missing, unknown or given twice; an array is none, is not contiguous or has other
+            elements (an integer's sign is left to the caller); a number is none, or not whole where it has to be
+        Raises ValueError: a number is outside the range of its type
         """
         try:
             bound = [*self._in_order(named)] if named else [*arguments]

@@ -63,9 +63,7 @@ def kernels_folder():
 def path(source, defines):
     """The file of a source, which has to be declared with these definitions (a file elsewhere may have any).
 
-    Raises
-    ------
-    ValueError : the package does not launch this variant
+    Raises ValueError: the package does not launch this variant
     """
     result = kernels_folder() / source
     if kernels_folder() in result.parents:

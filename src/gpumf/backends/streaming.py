@@ -41,15 +41,10 @@ def parts(pieces, slots, kernels, copies):
     they overwrite what kernels read, the kernels wait for the copy of their part. However it ends, by an exception or
     an interrupt too, no copy is under way any more, so that the slots may go.
 
-    Parameters
-    ----------
     pieces : list of lists of NumPy arrays, as many as a slot has room for, of one length
     slots : two of them; their memory may be in use by what `kernels` was given before
     kernels, copies : the streams
-
-    Yields
-    ------
-    list of device arrays, for the kernels that are launched until the next part is asked for
+    Yields list of device arrays, for the kernels that are launched until the next part is asked for
     """
 
     def fetch(k):

@@ -22,9 +22,8 @@ def write_archive(file, header, arrays):
 def open_archive(path):
     """While it is open, (header, read) of a file that `write_archive` wrote; read() returns its arrays by name.
 
-    Raises
-    ------
-    ValueError : members that are compressed, take more than the file, come twice, or are no arrays of their size
+    Raises ValueError: members that are compressed, take more than the file, come twice, or are no arrays of their
+        size
     """
     with open_file(path) as file, ZipFile(file) as archive:
         members = {member.filename: member for member in archive.infolist()}

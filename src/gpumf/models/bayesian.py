@@ -347,8 +347,6 @@ class _Samples(NamedTuple):
 class _Chain:
     """Keeps a training's samples, and the sums of what they predict for a validation set.
 
-    Parameters
-    ----------
     model : BayesianMF
     validation : Ratings or None
     rows : of the history before; where there are some, the chain goes on

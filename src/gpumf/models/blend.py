@@ -337,19 +337,11 @@ def _predicted(model, users, items):
 def convex_weights(predictions: ArrayLike, values: ArrayLike, metric: Metric = "rmse") -> np.ndarray:
     """The w >= 0 of sum 1 with the least error of predictions w, exactly.
 
-    Parameters
-    ----------
     predictions : (n, models)
     values : (n,)
     metric : 'rmse' or 'mae'
-
-    Returns
-    -------
-    float64 (models,)
-
-    Raises
-    ------
-    ValueError : another metric; no ratings or models, arrays of other shapes, numbers that are not finite
+    Returns float64 (models,)
+    Raises ValueError: another metric; no ratings or models, arrays of other shapes, numbers that are not finite
     """
     if metric not in _WEIGHTS:
         raise ValueError(f"metric must be 'rmse' or 'mae', not {metric!r}")

@@ -34,10 +34,8 @@ def of_lists(name: str, metric: Any) -> tuple[str, int] | None:
 class Ending:
     """How a training ends, and which epoch is the best: stop, patience, callbacks, keep, stop_metric of `fit`.
 
-    Raises
-    ------
-    TypeError : callbacks that cannot be called
-    ValueError : another keep or metric; patience that is no number of epochs, or without keep='best'
+    Raises TypeError: callbacks that cannot be called
+    Raises ValueError: another keep or metric; patience that is no number of epochs, or without keep='best'
     """
 
     def __init__(

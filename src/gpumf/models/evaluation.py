@@ -22,8 +22,6 @@ class Errors:
 
     Ratings whose user or item is not known from training are predicted the training mean.
 
-    Parameters
-    ----------
     ratings : Ratings
     known : (users, items), bool (n_users,) and (n_items,), who is known
     mean : of the training ratings
@@ -31,8 +29,7 @@ class Errors:
     device : name, of where the factors are
     bounds : to which p_u . q_i is clipped
 
-    Attributes
-    ----------
+    Attributes:
     nnz : of the ratings
     """
 

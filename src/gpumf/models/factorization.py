@@ -410,8 +410,6 @@ def solved_users(
 ) -> np.ndarray:
     """The factors of the users of some ratings, float32 (n, columns), by user updates of an ALS solver.
 
-    Parameters
-    ----------
     model : fitted Factorization, with what the solver asks of it
     ratings : Ratings, on the host
     item_factors : float32 (n_items, columns), of their items

@@ -88,10 +88,8 @@ class Identified(ABC):
     def _positions(self, given, side, ids):
         """Positions of users or items, an integer array of the shape given.
 
-        Raises
-        ------
-        KeyError : an id that the training set has not
-        TypeError, IndexError : as of `gpumf.models.checks.positions`
+        Raises KeyError: an id that the training set has not
+        Raises TypeError, IndexError: as of `gpumf.models.checks.positions`
         """
         known, count = getattr(self, f"{side}_ids"), self._shape[side == "item"]
         given = list(given) if isinstance(given, set | frozenset) else given

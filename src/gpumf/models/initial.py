@@ -13,15 +13,10 @@ _BLOCK = 256  # CUDA threads
 def uniform_factors(rows, factors, mean, key, device=None):
     """Random factors, uniform on [0, 2 sqrt(mean / f)): hashes of (key, position).
 
-    Parameters
-    ----------
     mean : of the ratings. The factors are centred on zero where it is not positive, and within 1/2 where it is zero
     key : int from 0 or uint64, another one gives other factors
     device : of `gpumf.backends`, which launches kernels/models/initial.cu; the CPU if None
-
-    Returns
-    -------
-    float32 (rows, factors), on the device
+    Returns float32 (rows, factors), on the device
     """
     width = np.float32(2 * np.sqrt(abs(mean) / factors)) if mean else np.float32(1)
     centre, key = np.float32(0 if mean > 0 else 0.5), np.uint64(key)
@@ -41,15 +36,10 @@ def normal_factors(rows, factors, deviation, key, device=None):
 def with_bias_columns(train, users, items, device=None):
     """Rows of factors with the two columns of biases: (.., b_u, 1) and (.., 1, b_i).
 
-    Parameters
-    ----------
     train : Ratings; for users and items without one, factors and bias are zero
     users, items : (factors, biases), (rows, f) and (rows,), or a number in the place of all biases
     device : of `gpumf.backends`, where the factors are and all biases of a side are a number; the CPU if None
-
-    Returns
-    -------
-    (user_factors, item_factors) : float32 (rows, f + 2), where the factors are
+    Returns (user_factors, item_factors): float32 (rows, f + 2), where the factors are
     """
     made = []
     for (factors, bias), counts, column in ((users, train.user_counts, -2), (items, train.item_counts, -1)):

@@ -21,17 +21,12 @@ if TYPE_CHECKING:
 def with_new(model: Model, new: RatingsLike, grow: bool = False) -> tuple[Ratings, Ratings]:
     """(new, whole): the new ratings, checked, and those that a model was trained on with them, on the host.
 
-    Parameters
-    ----------
     model : fitted Model
     new : Ratings of its users and items, or what `fit` makes them of
     grow : bool, take new users and items too, which get the positions after the model's: of `Ratings` and matrices
         those from the model's shape on, of data that name ids the new ids
-
-    Raises
-    ------
-    NotFittedError : the model is not fitted
-    ValueError : its training set is not known; ratings of others, or not finite
+    Raises NotFittedError: the model is not fitted
+    Raises ValueError: its training set is not known; ratings of others, or not finite
     """
     model._check_fitted()
     if model._training is None:

@@ -32,37 +32,25 @@ class Ranking(Protocol):
     def top_items(self, users, k):
         """The best items of each user, best first.
 
-        Parameters
-        ----------
         users : int (n,), positions
         k : int
-
-        Returns
-        -------
-        (items, scores) : int64 and float32 (n, k); -1 and NaN where there are fewer candidates
+        Returns (items, scores): int64 and float32 (n, k); -1 and NaN where there are fewer candidates
         """
 
     @abstractmethod
     def metrics(self, test, users, k):
         """METRICS of each user's k best items.
 
-        Parameters
-        ----------
         test : CompressedRows of the users
         users : int (n,), positions of users with a test item
         k : int
-
-        Returns
-        -------
-        float64 (n, 4)
+        Returns float64 (n, 4)
         """
 
 
 class ByUser(Ranking):
     """One ranking for some users, another one for the others; each is constructed when it is first wanted.
 
-    Parameters
-    ----------
     first : bool (n_users,), who belongs to the first one
     *makers : functions without arguments that return a Ranking
     """
@@ -119,8 +107,6 @@ class Limits(NamedTuple):
 class Limited(Ranking):
     """A ranking whose lists are limited each by itself: made for some users at a time, with what they leave out.
 
-    Parameters
-    ----------
     make : function of CompressedRows, the items that users leave out, and of a mask of the items of all lists, that
         gives a Ranking
     seen : CompressedRows of the users, on the host, or None for nothing seen
@@ -185,8 +171,6 @@ def _selected(rows, which):
 class InBatches(ABC):
     """A `Ranking` by p_u . q_i, some users at a time.
 
-    Parameters
-    ----------
     user_factors, item_factors : float32 (n_users, f) and (n_items, f), NumPy arrays or, of a kernel, on its device
     candidates : bool (n_items,)
     seen : CompressedRows of the users, or None for nothing seen
@@ -226,8 +210,6 @@ class InBatches(ABC):
 class ScoresRanking(InBatches):
     """The items with the largest of scores that subclasses compute on the CPU, by Numba over all threads.
 
-    Parameters
-    ----------
     shape : (users, items)
     candidates, seen : as of `InBatches`
     cells : scores at a time
@@ -282,8 +264,6 @@ class CpuRanking(ScoresRanking):
 class PredictedRanking(ScoresRanking):
     """The items with the highest scores of anything that scores them.
 
-    Parameters
-    ----------
     score : function of positions of users and items, which it broadcasts
     shape : (users, items)
     candidates, seen : as of `InBatches`

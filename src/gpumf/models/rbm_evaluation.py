@@ -46,8 +46,6 @@ def expected_sums(arrays, hidden, device, bounds):
 class ExpectationRanking(ScoresRanking):
     """The items with the largest expected ratings, whose inputs are a matrix product.
 
-    Parameters
-    ----------
     user_hidden, weights, visible_biases, level_values, of_user, of_item : of an `RBM`
     candidates, seen : as of `Ranking`
     """

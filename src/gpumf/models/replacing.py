@@ -48,9 +48,7 @@ def replacing(path: str | PathLike) -> Iterator[BinaryIO]:
     file is locked as long as it is written: those for the same path that nobody has locked are of processes that were
     killed, and are removed first.
 
-    Raises
-    ------
-    OSError : the file cannot be written, and nothing of it is left; something else has this name, and stays
+    Raises OSError: the file cannot be written, and nothing of it is left; something else has this name, and stays
     """
     path = path_of(path).resolve()
     if path.exists() and not path.is_file():

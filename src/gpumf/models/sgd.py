@@ -474,10 +474,8 @@ def _joined(before, new):
 def baseline_predictors(train: Ratings) -> tuple[np.ndarray, np.ndarray]:
     """b_u and b_i such that r_ui is about mu + b_u + b_i (esgd, section 4).
 
-    Returns
-    -------
-    (b_u, b_i) : float64 (n_users,) the mean of r - mu over a user's ratings, and (n_items,) that of r - mu - b_u over
-    an item's; 0 without ratings
+    Returns (b_u, b_i): float64 (n_users,) the mean of r - mu over a user's ratings, and (n_items,) that of r - mu -
+        b_u over an item's; 0 without ratings
     """
 
     def means(rows, n_rows, values):

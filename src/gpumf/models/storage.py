@@ -40,8 +40,6 @@ _READ = 4, 5
 def write(path: str | PathLike, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write one file: beside it first, then in its place, so that a failure leaves what was there before.
 
-    Parameters
-    ----------
     path : of the file, an older one is replaced; one that ends in .safetensors is of that format, others are .npz
     header : dict of plain values
     arrays : dict name -> array
@@ -66,9 +64,7 @@ def read(
 
     mmap : bool, map the arrays of a .safetensors file into memory instead of reading them
 
-    Raises
-    ------
-    ValueError : the file is none, is damaged, or holds another model
+    Raises ValueError: the file is none, is damaged, or holds another model
     """
     tensors = path_of(path).suffix == _TENSORS
     if mmap and not tensors:
@@ -116,8 +112,6 @@ def check_arrays(
 ) -> None:
     """Raise ValueError unless these are the arrays, all their numbers finite and none of their counts negative.
 
-    Parameters
-    ----------
     arrays : dict name -> array
     expected : dict name -> (dtype, shape)
     numbers : bool, look at the numbers too, which reads all of them

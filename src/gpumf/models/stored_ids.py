@@ -10,9 +10,7 @@ from gpumf.ratings.csr import CompressedRows, row_offsets
 def packed_ids(name, ids):
     """Arrays by name that hold ids: int64 or, where one needs it, uint64 (n,), or strings' UTF-8, uint8, and offsets.
 
-    Raises
-    ------
-    TypeError : ids that are neither integers nor strings
+    Raises TypeError: ids that are neither integers nor strings
     """
     if ids is None:
         return {}
@@ -31,9 +29,7 @@ def packed_ids(name, ids):
 def unpacked_ids(name, arrays, count):
     """The ids that `packed_ids` made arrays of, which are taken out of the dict; None where there are none.
 
-    Raises
-    ------
-    ValueError : ids that are not `count`, or of other types
+    Raises ValueError: ids that are not `count`, or of other types
     """
     ids, text, offsets = (arrays.pop(f"{name}{part}", None) for part in ("", "_text", "_offsets"))
     if text is not None and offsets is not None and ids is None:
@@ -58,9 +54,7 @@ def packed_rows(rows):
 def unpacked_rows(arrays, n_users, n_items):
     """The CompressedRows, without values, that `packed_rows` made arrays of, which are taken out; None without.
 
-    Raises
-    ------
-    ValueError : rows of other users or items
+    Raises ValueError: rows of other users or items
     """
     indptr, indices = arrays.pop("seen_indptr", None), arrays.pop("seen_indices", None)
     if indptr is None and indices is None:

@@ -49,18 +49,10 @@ class ALSHyperparameters(Hyperparameters):
     def ridges(self, counts, columns):
         """Return what each row's matrix has on its diagonal besides products of factors, in the solvers' units.
 
-        Parameters
-        ----------
         counts : int (rows,), of the rows' ratings
         columns : int, users or items of the other side
-
-        Returns
-        -------
-        float32 (rows,)
-
-        Raises
-        ------
-        ValueError : one exceeds float32
+        Returns float32 (rows,)
+        Raises ValueError: one exceeds float32
         """
         if self.alpha is None:
             return np.float32(self.regularization) * (counts if self.weighted else counts**0).astype(np.float32)
@@ -139,15 +131,10 @@ def segments_of(indptr, longest=8192):
 
     The parts of a row differ by a rating at most.
 
-    Parameters
-    ----------
     indptr : int64 (rows + 1,), of the CSR rows
     longest : int, ratings of a segment; long enough that few rows pay for adding up parts, short enough that the last
         segment does not keep one multiprocessor busy alone
-
-    Returns
-    -------
-    (segments, slots) : `Segment` records, and the number of parts of all rows that have several
+    Returns (segments, slots): `Segment` records, and the number of parts of all rows that have several
     """
     counts = np.diff(indptr)
     parts = np.maximum(-(-counts // longest), 1)

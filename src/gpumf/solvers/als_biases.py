@@ -23,8 +23,6 @@ class Biases:
     which any solver minimises for the targets r - q_c, with zeros in column c on both sides: their equation,
     ridge x_c = 0, has nothing to do with the others.
 
-    Parameters
-    ----------
     rows : the most rows of a side
     ratings : the most that are subtracted from at a time
     device : of `gpumf.backends`; the CPU if None

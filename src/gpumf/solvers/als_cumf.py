@@ -61,8 +61,6 @@ class Side:
 class Cumf(SharedSums, KernelSolver):
     """kernels/als/cumf: the rows' matrices to global memory, then a solver; rows in batches that fit the memory.
 
-    Parameters
-    ----------
     model : ALS, or ImplicitALS, whose alpha makes the ratings implicit feedback (cumf, section 5.6)
     load : how theta comes to shared memory: 'coalesced', 'l1' (each thread from its own theta, through L1) or
         'no_l1' (the same with L1 bypassed; cumf, Figure 3)
@@ -106,9 +104,7 @@ class Cumf(SharedSums, KernelSolver):
     def check(cls, hyper):
         """Check that a block of `get_hermitian` has the shared memory that this model's factors take.
 
-        Raises
-        ------
-        ValueError : with the most factors that fit
+        Raises ValueError: with the most factors that fit
         """
         has = backends.device(hyper.device).facts["shared_bytes_per_block"]
 
@@ -217,8 +213,6 @@ class Cumf(SharedSums, KernelSolver):
         get_bias and solve is an update of a model without biases; with `fused_bias` get_bias computes again what
         get_hermitian has.
 
-        Parameters
-        ----------
         which : 'users' or 'items', the side to solve
         """
         side, fixed, solved = {

@@ -23,8 +23,6 @@ class SharedSums:
     def share_items(self, carrier, bounds, users, indptr, counts):
         """Prepare `solve_shared`; all workers do so at the same time.
 
-        Parameters
-        ----------
         carrier : Communicator of the workers
         bounds : of the items, which are whose
         users : slice, of the users whose ratings are here

@@ -52,8 +52,6 @@ class Hyperparameters:
 
     Each family of solvers adds its own fields.
 
-    Attributes
-    ----------
     solver : its name
     device : 'cpu', 'cuda' or 'emulator'
     seed : int from 0
@@ -72,8 +70,6 @@ class Hyperparameters:
 class Problem(NamedTuple):
     """All that a solver works on. It never sees the model.
 
-    Attributes
-    ----------
     hyperparameters : Hyperparameters
     ratings : Ratings; of a model with biases counted from their mean
     start : arrays to start from, float32, in the order in which the model stores them, where the ratings are
@@ -90,8 +86,6 @@ class Solver(ABC):
     Constructed from a `Problem`, whose arrays it copies, and options for studies that its class describes.
     `epoch` may return before the work is done; `synchronize` waits.
 
-    Attributes
-    ----------
     versions : dict of names -> `Version`, '' that of the solver itself
     from_device : whether it orders ratings that are on the device already, `DeviceRatings`, with its initial arrays
     cases : options with which tests try the solver on small data sets
@@ -141,8 +135,6 @@ class Solver(ABC):
 class KernelSolver(ABC):
     """For a `Solver` that launches the kernel `entry` of kernels/`source`: on a GPU, or on the CPU in its place.
 
-    Attributes
-    ----------
     variants, races, groups : of the source, see `gpumf.backends.sources.Declared`
     """
 

@@ -12,21 +12,15 @@ _STREAMED = 512 << 20  # bytes of a chunk, at most: long transfers are fast ones
 class Chunks:
     """Ratings whose order is cut into pieces that are launched as a whole or together, whichever chunk they are in.
 
-    Parameters
-    ----------
     device : of `gpumf.backends.device`
     arrays : of one length, what the kernel wants of each rating in its order; on the host, or on the device already
         where no `most` is given
     pieces : int64 (n + 1,), ascending from 0 to that length: where the order may be cut
     most : ratings in a chunk (a piece that has more is a chunk by itself); all that fit by default
     beside : bytes that are to be left for each rating of a chunk
+    Raises gpumf.backends.DeviceError: the longest chunk and the next one do not fit, with the memory that they take
 
-    Raises
-    ------
-    gpumf.backends.DeviceError : the longest chunk and the next one do not fit, with the memory that they take
-
-    Attributes
-    ----------
+    Attributes:
     places : list of (first piece, end piece, where the first one begins) of each chunk
     most : ratings of the longest chunk
     resident : all ratings on the device, always in the same place; None where there is only a chunk of them at a time

@@ -87,15 +87,10 @@ def drawn_prior(total, products, n, normal_stream, gamma_stream):
 
     (Salakhutdinov and Mnih 2008, equation 14). Lambda is drawn by Bartlett's decomposition.
 
-    Parameters
-    ----------
     total, products : float64 (f,) and (f, f), the sums of v and of v v^T over the rows
     n : int
     normal_stream, gamma_stream : uint64, of random numbers
-
-    Returns
-    -------
-    float32 (f, f + 1) : Lambda and, the last column, Lambda mu
+    Returns float32 (f, f + 1) : Lambda and, the last column, Lambda mu
     """
     f = len(total)
     z = normals(normal_stream, f + 1, f)

@@ -47,20 +47,12 @@ class Option:
 def chosen(solver, known, given):
     """The options of a solver, by name.
 
-    Parameters
-    ----------
     solver : str, for messages
     known : dict of the solver's `Option`s
     given : dict of values
-
-    Returns
-    -------
-    dict of values: those given, and the defaults of the others
-
-    Raises
-    ------
-    TypeError : an option that the solver has not
-    ValueError : a value that is not allowed
+    Returns dict of values: those given, and the defaults of the others
+    Raises TypeError: an option that the solver has not
+    Raises ValueError: a value that is not allowed
     """
     if unknown := set(given) - set(known):
         raise TypeError(f"the solver {solver!r} has no options {sorted(unknown)}; it has {sorted(known)}")

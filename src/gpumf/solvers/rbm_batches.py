@@ -84,16 +84,11 @@ class Batches:
     def of(cls, by_user, levels, n_items, size, seed):
         """Batches of `size` users each, the last one of what is left.
 
-        Parameters
-        ----------
         by_user : CompressedRows of the users
         levels : uint8 (nnz,), of its ratings, from 0
         size : int
         seed : int, of the order of the users
-
-        Raises
-        ------
-        ValueError : a batch has more than MAX_POSITIONS ratings
+        Raises ValueError: a batch has more than MAX_POSITIONS ratings
         """
         counts = by_user.counts
         users = random_order(by_user.n_rows, seed)

@@ -68,8 +68,6 @@ def gibbs_steps_in(gibbs_steps, epoch):
 class Divergence(Solver):
     """A version of contrastive divergence, whose epoch takes every batch once, in an order drawn for the epoch.
 
-    Attributes
-    ----------
     batches : Batches
     learning_rate : of the next epoch
     transfers : whether it takes weights="transfer" and batches="transfer"
@@ -103,10 +101,8 @@ class Divergence(Solver):
     def statistics(self):
         """What the last update took, where the kernel has it.
 
-        Returns
-        -------
-        (positive, negative, reconstruction) : p(h | v) and p(h | v') of the batch's users, float32 (users, hidden),
-        and v', the drawn levels of its entries, uint8 (entries,)
+        Returns (positive, negative, reconstruction): p(h | v) and p(h | v') of the batch's users, float32 (users,
+            hidden), and v', the drawn levels of its entries, uint8 (entries,)
         """
 
     @abstractmethod

@@ -14,13 +14,10 @@ _BLOCK = 256  # CUDA threads
 class HiddenUpdate:
     """p(h | v) of users from their training ratings, where rows of hidden units are in whole vectors of four.
 
-    Parameters
-    ----------
     model, device, batches : of a `DivergenceKernel`
     longest : ratings of a segment, see `segments_of`
 
-    Attributes
-    ----------
+    Attributes:
     groups, groups_a_row : lanes of a row, which take a quad each at a time: how many a block has, and a row needs
     shared : bytes of dynamic shared memory
     work_list, begins : the segments on the device, batch by batch, and where those of each batch begin; the last ones

@@ -14,9 +14,7 @@ def level_values(scale, n_levels):
 def n_levels_of(ratings, scale):
     """The number of levels of ratings that are whole or half steps of their scale.
 
-    Raises
-    ------
-    ValueError : the ratings are no such steps, or there are more than MAX_LEVELS
+    Raises ValueError: the ratings are no such steps, or there are more than MAX_LEVELS
     """
     lowest, highest = scale
     for step in (1.0, 0.5):
@@ -33,9 +31,7 @@ def n_levels_of(ratings, scale):
 def to_levels(values, scale, n_levels):
     """The nearest level of each rating, uint8; halfway between two of them the one that is even, counted from 1.
 
-    Raises
-    ------
-    ValueError : a rating off the scale
+    Raises ValueError: a rating off the scale
     """
     lowest, highest = scale
     off = np.flatnonzero((values < np.float32(lowest)) | (values > np.float32(highest)))

@@ -68,8 +68,6 @@ def in_turn(ratings, blocks, members):
 class Descent(Solver):
     """A version of SGD.
 
-    Attributes
-    ----------
     options : parameters of this solver alone, which `SGD` takes by name: a dict name -> `Option`
     streams : whether it takes ratings a chunk after another
     learning_rate : of the next epoch
@@ -171,17 +169,12 @@ class DescentKernel(KernelSolver):
     def order(hyper, train, epoch=0, blocks=1, members=1):
         """Who makes which update when, where each makes one a turn: a pace that on a device is left to chance.
 
-        Parameters
-        ----------
         model : SGD, or what has its seed, columns, biases and options
         train : Ratings on the host
         epoch : int, counted from 0
         blocks, members : thread blocks at work, and those in each that update at the same time
-
-        Yields
-        ------
-        (block, member, turn, position of the rating, which vectors move: 'both', 'user' or 'item'), in the order of
-        the updates where one block has one member
+        Yields (block, member, turn, position of the rating, which vectors move: 'both', 'user' or 'item'), in the
+            order of the updates where one block has one member
         """
 
     def shrink(self, users, items):

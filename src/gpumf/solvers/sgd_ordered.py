@@ -32,15 +32,10 @@ def row_rates(counts, factors, epochs):
     length 1, w is f; with that, the first epochs of many factors go too far where rows have many ratings. Like theirs
     it is for rates near 0.1 on ratings with a standard deviation near 1.
 
-    Parameters
-    ----------
     counts : int (rows,), ratings of each row
     factors : int f
     epochs : float t, how many have gone by: half of the one that begins is counted
-
-    Returns
-    -------
-    float32 (rows,)
+    Returns float32 (rows,)
     """
     return (1 / np.sqrt(1 + counts * (epochs / (4 * np.sqrt(factors))))).astype(np.float32)
 

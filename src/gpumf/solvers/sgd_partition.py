@@ -52,9 +52,7 @@ def diagonal_blocks(ratings, side, height, width):
     `height` and `width` cover all users and items: newgpusgd takes m and n, gpusgd the larger one of both twice, so
     that its blocks are square and some have no ratings.
 
-    Returns
-    -------
-    Blocks; in each block the ratings are in the order given
+    Returns Blocks; in each block the ratings are in the order given
     """
     across, down = parts_of(ratings.items, side, width), parts_of(ratings.users, side, height)
     keys = (across - down) % np.int32(side) * np.int32(side) + down
@@ -81,11 +79,9 @@ def conflict_free_groups(ratings, blocks, edge):
     that a group has one rating of a row at most. Only tags that occur make groups. Where ratings name the same cell
     the second one of each is in a group behind, and so on.
 
-    Returns
-    -------
-    (order, groups, of_blocks) : int64 (nnz,) positions of the ratings, block after block as in `blocks`, in each
-    group after group; int64 (n_groups + 1,), where the groups begin in that order; int32 (n_blocks + 1,), the groups
-    of each block
+    Returns (order, groups, of_blocks): int64 (nnz,) positions of the ratings, block after block as in `blocks`, in
+        each group after group; int64 (n_groups + 1,), where the groups begin in that order; int32 (n_blocks + 1,),
+        the groups of each block
     """
     xp, n_blocks = ratings.xp, len(blocks.offsets) - 1
     cells = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
@@ -116,14 +112,9 @@ def _part_of(offsets, xp):
 def balanced_tiles(counts, n_tiles, most):
     """Deal items to tiles, the most popular first, each to the tile with the fewest ratings that has room.
 
-    Parameters
-    ----------
     counts : int64 (n_items,), ratings of each item
     n_tiles, most : tiles, and items that a tile has room for; n_tiles * most >= n_items
-
-    Returns
-    -------
-    int32 (n_items,), the tile of each item
+    Returns int32 (n_items,), the tile of each item
     """
     tile_of, room = np.empty(len(counts), np.int32), [most] * n_tiles
     heap = [(0, tile) for tile in range(n_tiles)]
@@ -142,10 +133,8 @@ def waves(ratings, workers, columns, seed):
 
     A worker has a part of the users, and takes the parts of the items, the columns of blocks, in a random order.
 
-    Returns
-    -------
-    (order, offsets, sequence) : int64 (nnz,) positions of the ratings; int64 (workers * columns + 1,), where the
-        waves begin in that order, wave v of worker w being number w * columns + v; int32 (workers, columns), the
+    Returns (order, offsets, sequence): int64 (nnz,) positions of the ratings; int64 (workers * columns + 1,), where
+        the waves begin in that order, wave v of worker w being number w * columns + v; int32 (workers, columns), the
         column of blocks of each wave
     """
     hashes = positional_hash(workers * columns, seed).reshape(workers, columns)
@@ -184,17 +173,11 @@ class Tiles:
 def tiled(ratings, n_tiles, most, n_parts, longest, seed):
     """Deal items to tiles and users to parts, all with about as many ratings, and order the ratings by both.
 
-    Parameters
-    ----------
     ratings : Ratings
     n_tiles, most : as of `balanced_tiles`
     n_parts : int, of the users, who are shuffled
     longest : int, ratings of a segment, unless it is a single run
     seed : int
-
-    Returns
-    -------
-    Tiles
     """
     tile_of = balanced_tiles(ratings.item_counts, n_tiles, most)
     items, tile_rows = sorted_by(tile_of, n_tiles)

@@ -27,16 +27,11 @@ _ROWS = "int64 rows+1", "int32 nnz", "float32 nnz"
 def side_update(factors, parallel):
     """Compile side_update(indptr, indices, values, fixed, solved, regularization, weighted).
 
-    Parameters
-    ----------
     factors : int f
     parallel : bool, rows over all threads instead of one after another
-
-    Returns
-    -------
-    A function that overwrites `solved`, float32 (rows, f), with the solutions of the rows' normal equations
-    (thesis, equations 5.1 and 5.2), given the CSR rows and `fixed`, float32 (columns, f), the factors of the
-    other side. A row without ratings gets zeros.
+    Returns a function that overwrites `solved`, float32 (rows, f), with the solutions of the rows' normal equations
+        (thesis, equations 5.1 and 5.2), given the CSR rows and `fixed`, float32 (columns, f), the factors of the
+        other side. A row without ratings gets zeros.
     """
     side_update = native_update(factors, parallel) or numba_update(factors, parallel)
     return takes(*_ROWS, "float32 columns f", "float32 rows f", f=factors)(side_update)
@@ -63,11 +58,9 @@ def native_update(factors, parallel):
 def native_sums(factors):
     """Compile sums(indptr, indices, values, scales, fixed, systems), in C++; None where it does not compile here.
 
-    Returns
-    -------
-    A function that overwrites each row of `systems`, float32 (rows, f (f + 1) / 2 + f), with the lower triangle of
-    the row's sum s^2 v v^T, row by row, and its sum r s v, on all threads, given the CSR rows and `fixed`, float32
-    (columns, f). scales, s: float32, one a rating, or None for 1
+    Returns a function that overwrites each row of `systems`, float32 (rows, f (f + 1) / 2 + f), with the lower
+        triangle of the row's sum s^2 v v^T, row by row, and its sum r s v, on all threads, given the CSR rows and
+        `fixed`, float32 (columns, f). scales, s: float32, one a rating, or None for 1
     """
     library = compile.library("als.cpp", FACTORS=factors)
     if library is None:

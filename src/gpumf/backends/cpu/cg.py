@@ -26,16 +26,11 @@ def longest_first(indptr):
 def side_update(factors, parallel, implicit):
     """Compile side_update(rows, order, fixed, solved, ridges, alpha, steps, tolerance).
 
-    Parameters
-    ----------
     factors : int f
     parallel : bool, rows over all threads instead of one after another
     implicit : bool, the ratings are implicit feedback: see `gpumf.ImplicitALS`
-
-    Returns
-    -------
-    A function that improves `solved`, float32 (rows, f), by at most `steps` steps of conjugate gradient on the rows'
-    normal equations (`gpumf.backends.cpu.reference.als_update` and `implicit_update`), given the
+    Returns a function that improves `solved`, float32 (rows, f), by at most `steps` steps of conjugate gradient on
+    the rows' normal equations (`gpumf.backends.cpu.reference.als_update` and `implicit_update`), given the
     CompressedRows, their order (`longest_first`), `fixed`, float32 (columns, f), the factors of the other side, and
     `ridges`, float32 (rows,), what is added to the diagonals of the rows' matrices. A row ends early where its
     residual's length is at most `tolerance` times the right side's, and starts from zero where that is nearer than

@@ -21,9 +21,7 @@ _CHUNK = 1 << 10
 def row_drawer(factors):
     """Compile draw(indptr, indices, values, fixed, prior, noise, drawn, precision).
 
-    Returns
-    -------
-    A function that overwrites each row of `drawn`, float32 (rows, f), by A^-1 b + L^-T D^-1/2 z with
+    Returns a function that overwrites each row of `drawn`, float32 (rows, f), by A^-1 b + L^-T D^-1/2 z with
 
         A = precision * sum v v^T + Lambda = L D L^T,    b = precision * sum r v + Lambda mu
 
@@ -91,8 +89,6 @@ def _moments(factors):
 def products(users, items, user_samples, item_samples):
     """Mean and variance over the samples s of p_us . q_is, float64 (n,) each, for pairs of a user and an item.
 
-    Parameters
-    ----------
     users, items : int32 (n,), positions
     user_samples, item_samples : float32 (n_users, samples, f) and (n_items, samples, f)
     """

@@ -43,10 +43,8 @@ def seconds_of(work, repeats=10, warmup=2):
 def ceilings(n=2048, repeats=10):
     """What all threads reach at best, measured now, in the words of `gpumf.backends.cuda.CudaDevice.ceilings`.
 
-    Returns
-    -------
-    dict: copy_bytes_per_second (bytes read plus bytes written, arrays far larger than the caches), fp32_flops
-    (n x n x n matrix product of NumPy's BLAS on random data)
+    Returns dict: copy_bytes_per_second (bytes read plus bytes written, arrays far larger than the caches), fp32_flops
+        (n x n x n matrix product of NumPy's BLAS on random data)
     """
     source = np.random.default_rng(0).random(1 << 26, np.float32)
     target = np.empty_like(source)

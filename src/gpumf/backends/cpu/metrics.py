@@ -37,8 +37,6 @@ def sum_errors(users, items, values, user_factors, item_factors, low, high):
 def top_items(scores, users, seen_indptr, seen_items, candidates, items, best):
     """Writes the positions and scores of each row's best candidates that the row's user has not seen.
 
-    Parameters
-    ----------
     scores : float32 (n, n_items), overwritten; NaN and minus infinity never get in
     users : int32 (n,), positions, of the rows of `seen_indptr` and `seen_items`
     candidates : bool (n_items,)

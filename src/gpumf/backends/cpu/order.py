@@ -35,15 +35,10 @@ def _counted(rows, n_rows, slices):
 def compressed(rows, columns, values, indptr):
     """The columns and values of each row's ratings, by column, those of one pair in the order given.
 
-    Parameters
-    ----------
     rows, columns : int32 (nnz,), rows in 0..len(indptr) - 2
     values : float32 (nnz,)
     indptr : int64 (rows + 1,), where the ratings of each row begin and end
-
-    Returns
-    -------
-    (indices, values) : int32 and float32 (nnz,); None where C++ does not compile here
+    Returns (indices, values): int32 and float32 (nnz,); None where C++ does not compile here
     """
     run = _compress()
     if run is None:

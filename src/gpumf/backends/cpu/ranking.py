@@ -14,11 +14,10 @@ from gpumf.backends.cpu.shapes import takes
 def native_top_items():
     """Compile top_items(users, indptr, seen, user_factors, item_factors, candidates, items, best), in C++.
 
-    Returns
-    -------
-    A function that overwrites `items` and `best`, int32 and float32 (n, k), as `gpumf.backends.cpu.metrics.top_items`
-    does by scores p . q, the same on any number of threads; or None where C++ does not compile here. Rows of seen
-    items are ascending. A user's scores among many others may differ by rounding from those alone.
+    Returns a function that overwrites `items` and `best`, int32 and float32 (n, k), as
+    `gpumf.backends.cpu.metrics.top_items` does by scores p . q, the same on any number of threads; or None where C++
+    does not compile here. Rows of seen items are ascending. A user's scores among many others may differ by rounding
+    from those alone.
     """
     library = compile.library("ranking.cpp")
     if library is None:

@@ -34,9 +34,7 @@ def uniform(key, draw):
 def updates(hidden, levels, parallel):
     """Compile the updates, over users or items, on one thread or on all: the result is the same but for rounding.
 
-    Returns
-    -------
-    An object with the functions
+    Returns an object with the functions
     hidden_update(users, indptr, items, levels, weights, hidden_biases, probabilities): of these users, whose entries
         are indptr[c] to indptr[c + 1], row u of `probabilities` becomes that of user u given the levels
     visible_update(users, indptr, items, weights, visible_biases, probabilities, hidden_key, visible_key,

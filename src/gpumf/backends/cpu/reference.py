@@ -10,17 +10,12 @@ from gpumf._util.counter_rng import random_positions
 def als_update(rows, fixed, regularization, weighted=True, pinned=None):
     """Solve every row's normal equations (thesis, equations 5.1 and 5.2).
 
-    Parameters
-    ----------
     rows : CompressedRows
     fixed : (columns, f), the factors of the other side
     regularization : lambda
     weighted : bool, lambda times the number of the row's ratings (Zhou et al. 2008) instead of lambda
     pinned : the column of the solutions that is 1, where there is one
-
-    Returns
-    -------
-    float64 (rows, f); zeros for a row without ratings, but for the pinned column
+    Returns float64 (rows, f); zeros for a row without ratings, but for the pinned column
     """
     fixed = np.asarray(fixed, np.float64)
     if pinned is not None:
@@ -46,17 +41,12 @@ def implicit_update(rows, fixed, regularization, alpha, unobserved_weight=1.0, e
     column without a rating was not, with the weight w0. A row with n ratings has lambda (n + w0 columns)^exponent
     (Rendle et al. 2022).
 
-    Parameters
-    ----------
     rows : CompressedRows
     fixed : (columns, f), the factors of the other side
     regularization : lambda
     alpha : confidence a rating
     unobserved_weight, exponent : w0 and the exponent of lambda
-
-    Returns
-    -------
-    float64 (rows, f); zeros for a row without ratings
+    Returns float64 (rows, f); zeros for a row without ratings
     """
     fixed = np.asarray(fixed, np.float64)
     everything, eye = unobserved_weight * fixed.T @ fixed, np.eye(fixed.shape[1])
@@ -75,8 +65,6 @@ def implicit_update(rows, fixed, regularization, alpha, unobserved_weight=1.0, e
 def sgd_replay(ratings, order, p, q, steps, biases=0, sides="both", stored=None, rates=None):
     """Updates of SGD one after another (thesis, Algorithm 4.1; with biases, cu2rec), in a given order of the ratings.
 
-    Parameters
-    ----------
     ratings : Ratings, counted from their mean where there are biases
     order : positions of the ratings, each as often as it counts
     p, q : (n_users, columns) and (n_items, columns)
@@ -85,10 +73,7 @@ def sgd_replay(ratings, order, p, q, steps, biases=0, sides="both", stored=None,
     sides : 'both', or 'users' or 'items' alone (Algorithm 2.2)
     stored : dtype to which factors are rounded after every update; float64 by default
     rates : of each user and of each item, in units of the learning rate; 1 by default
-
-    Returns
-    -------
-    (p, q) : float64 copies of the given factors after the updates
+    Returns (p, q): float64 copies of the given factors after the updates
     """
     user_rates, item_rates = rates or (np.ones(len(p)), np.ones(len(q)))
     p, q = p.astype(np.float64), q.astype(np.float64)
@@ -114,9 +99,7 @@ def sgd_replay(ratings, order, p, q, steps, biases=0, sides="both", stored=None,
 def hogwild(ratings, p, q, steps, key, first_update, n_updates, biases=0):
     """`sgd_replay` on the samples that the kernels draw.
 
-    Returns
-    -------
-    (p, q) : float64 copies of the given factors after the updates
+    Returns (p, q): float64 copies of the given factors after the updates
     """
     draws = np.arange(first_update, first_update + n_updates, dtype=np.uint64)
     samples = random_positions(key, draws, ratings.nnz)
@@ -126,13 +109,8 @@ def hogwild(ratings, p, q, steps, key, first_update, n_updates, biases=0):
 def cu2rec_step(ratings, p, q, steps, biases, key, step, first_user, conflict):
     """A step of cu2rec, the users one after another: of each one rating of its CSR row, drawn as the kernel does.
 
-    Parameters
-    ----------
     conflict : 'early_bird_gets', the first update of an item counts; 'early_bird_loses', the last one; 'atomic', all
-
-    Returns
-    -------
-    (p, q) : float64 copies of the given factors after the step
+    Returns (p, q): float64 copies of the given factors after the step
     """
     rows, n = ratings.by_user, ratings.n_users
     before, new_q = q.astype(np.float64), q.astype(np.float64)
@@ -154,15 +132,10 @@ def cu2rec_step(ratings, p, q, steps, biases, key, step, first_user, conflict):
 def rbm_hidden(chosen, weights, hidden_biases):
     """p(h_j = 1 | v) (thesis, equation 2.32).
 
-    Parameters
-    ----------
     chosen : (users, n_items, K), one where the user gave the item the level, else zero
     weights : (n_items, K, hidden)
     hidden_biases : (hidden,)
-
-    Returns
-    -------
-    float64 (users, hidden)
+    Returns float64 (users, hidden)
     """
     return 1 / (1 + np.exp(-(hidden_biases + np.einsum("uik,ikj->uj", chosen, weights.astype(np.float64)))))
 
@@ -170,15 +143,10 @@ def rbm_hidden(chosen, weights, hidden_biases):
 def rbm_visible(units, weights, visible_biases):
     """p(v_i = k | h) (thesis, equation 2.31).
 
-    Parameters
-    ----------
     units : (users, hidden)
     weights : (n_items, K, hidden)
     visible_biases : (n_items, K)
-
-    Returns
-    -------
-    float64 (users, n_items, K)
+    Returns float64 (users, n_items, K)
     """
     inputs = visible_biases + np.einsum("uj,ikj->uik", units, weights.astype(np.float64))
     odds = np.exp(inputs - inputs.max(axis=-1, keepdims=True))
@@ -188,17 +156,12 @@ def rbm_visible(units, weights, visible_biases):
 def contrastive_divergence(chosen, weights, visible_biases, hidden_biases, draws):
     """What a batch of users says of how to change the parameters of an RBM (thesis, Algorithm 4.2, equation 4.3).
 
-    Parameters
-    ----------
     chosen : (users, n_items, K), one where the user gave the item the level, else zero
     weights, visible_biases, hidden_biases : (n_items, K, hidden), (n_items, K) and (hidden,)
     draws : for each step of Gibbs sampling uniform numbers for hidden units, (users, hidden), and for visible ones,
         (users, n_items). A hidden unit is on where its number is below its probability; a visible one takes the first
         level up to which the probabilities add up to more than its number.
-
-    Returns
-    -------
-    (positive, negative, reconstruction) : p(h | v) and p(h | v') (users, hidden), and v', as `chosen`
+    Returns (positive, negative, reconstruction): p(h | v) and p(h | v') (users, hidden), and v', as `chosen`
     gradients : of weights, visible and hidden biases: sums over the batch, of their shapes
     """
     rated = chosen.any(axis=-1, keepdims=True)
@@ -231,16 +194,11 @@ def sum_errors(ratings, p, q):
 def top_items(p, q, users, candidates, seen, k):
     """The k best candidates, by p_u . q_i, that a user has not seen; of equal scores the lower position first.
 
-    Parameters
-    ----------
     p, q : (n_users, f) and (n_items, f)
     users : positions (n,)
     candidates : bool (n_items,)
     seen : CompressedRows of the users
-
-    Returns
-    -------
-    (items, scores) : int64 and float64 (n, k); -1 and NaN where there are fewer candidates
+    Returns (items, scores): int64 and float64 (n, k); -1 and NaN where there are fewer candidates
     """
     p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
     items, scores = np.full((len(users), k), -1), np.full((len(users), k), np.nan)
@@ -257,8 +215,6 @@ def top_items(p, q, users, candidates, seen, k):
 def ranking_metrics(items, relevant):
     """Precision, recall, average precision and NDCG (binary relevance) of one list.
 
-    Parameters
-    ----------
     items : positions (k,), best first; -1 is no item
     relevant : positions of the test items, at least one
     """
@@ -273,17 +229,12 @@ def ranking_metrics(items, relevant):
 def drawn_rows(rows, fixed, prior, noise, precision):
     """Factors drawn from their distributions given the other side's (Salakhutdinov and Mnih 2008, equation 11).
 
-    Parameters
-    ----------
     rows : CompressedRows
     fixed : (columns, f), the factors of the other side
     prior : (f, f + 1), the precision matrix Lambda and, the last column, Lambda mu
     noise : (rows, f), standard normal
     precision : of a rating
-
-    Returns
-    -------
-    float64 (rows, f)
+    Returns float64 (rows, f)
     """
     prior, fixed, drawn = np.asarray(prior, np.float64), np.asarray(fixed, np.float64), np.empty(noise.shape)
     for row, (begin, end) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):

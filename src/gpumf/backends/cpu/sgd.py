@@ -33,18 +33,13 @@ def into_blocks(users, items, values, down, across, side, key, slices):
     The same on any number of cores: a counting sort, shared out in slices, then each block's shuffle by itself, which
     its part of the cache holds (Fisher and Yates).
 
-    Parameters
-    ----------
     users, items : int32 (nnz,)
     values : (nnz,), of any type
     down, across : int32, the part of 0..side-1 that each user and each item is in
     side : int; block (a, b) is number ((b - a) mod side) * side + a, diagonal after diagonal
     key : uint64, the stream of the draws
     slices : int, ratings are sorted in so many at the same time
-
-    Returns
-    -------
-    (users, items, values, offsets) : in that order; int64 (side * side + 1,), where the blocks begin
+    Returns (users, items, values, offsets): in that order; int64 (side * side + 1,), where the blocks begin
     """
     n, n_blocks = len(users), side * side
     places = np.zeros((slices, n_blocks), np.int64)  # how many a slice has, then where its next one goes
@@ -86,17 +81,12 @@ def _block(down, across, side):
 def hogwild(columns, biases, parallel):
     """Compile hogwild(users, items, values, p, q, steps, key, first, count, chunks).
 
-    Parameters
-    ----------
     columns : int f, the last two of which are biases where there are some
     biases : 0, 1 or 2, as BIASES of kernels/common/sgd.cuh
     parallel : bool. One thread makes the chunks' updates in order. Several threads make the chunks at the same time,
         without locks: updates of the same vector may be lost, as in Recht et al. 2011.
-
-    Returns
-    -------
-    A function that updates p, float32 (users, f), and q, float32 (items, f), in place. steps : five float32, the
-    learning rate and lambda of the users, of the items, of the users' biases and of the items' biases
+    Returns a function that updates p, float32 (users, f), and q, float32 (items, f), in place. steps : five float32,
+        the learning rate and lambda of the users, of the items, of the users' biases and of the items' biases
     """
     from numba import njit, prange
 
@@ -150,17 +140,13 @@ def hogwild(columns, biases, parallel):
 def ordered(columns, biases, parallel):
     """Compile ordered(users, items, values, p, q, steps, offsets, diagonals, rates): native/sgd.cpp, or Numba.
 
-    Parameters
-    ----------
     columns, biases : as of `hogwild`
     parallel : bool, the blocks of a diagonal on all threads; with the same result, bit for bit
-
-    Returns
-    -------
-    A function that updates p, float32 (users, columns), and q, float32 (items, columns), in place by an epoch of the
-    ratings: block after block as of `into_blocks`, whose `offsets` it takes, of one diagonal after another. steps :
-    float32 (5,), the learning rate and 1 - rate lambda of each lambda, as of `hogwild`; diagonals : int64 (side,), in
-    which order they come; rates : None, or of each user and of each item, float32, in units of the learning rate
+    Returns a function that updates p, float32 (users, columns), and q, float32 (items, columns), in place by an epoch
+    of the ratings: block after block as of `into_blocks`, whose `offsets` it takes, of one diagonal after another.
+    steps : float32 (5,), the learning rate and 1 - rate lambda of each lambda, as of `hogwild`; diagonals : int64
+    (side,), in which order they come; rates : None, or of each user and of each item, float32, in units of the
+    learning rate
     """
     run = native_ordered(columns, biases, parallel) or numba_ordered(columns, biases, parallel)
     factors = "float32 users f", "float32 items f"

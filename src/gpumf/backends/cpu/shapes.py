@@ -13,16 +13,11 @@ import numpy as np
 def takes(*specs, **known):
     """Decorate a function that passes arrays to native code: its first arguments are checked before it is called.
 
-    Parameters
-    ----------
     *specs : of each array, its dtype and the names of its dimensions, as in "float32 rows f": dimensions of one name
         have to be equal; "rows+1" is one more; an empty spec leaves an argument alone
     **known : dimensions that are fixed, by name
-
-    Raises
-    ------
-    TypeError : what is passed is no array, has another dtype or is not contiguous in C order
-    ValueError : a dimension differs
+    Raises TypeError: what is passed is no array, has another dtype or is not contiguous in C order
+    Raises ValueError: a dimension differs
     """
     parsed = [_parsed(spec) for spec in specs]
 
