@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpumf.command_line.folders import ids_of, kept, place_of
-from gpumf.models.neighbors import Similar
+from gpumf.models.lists import Lists
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -47,7 +47,7 @@ def recommend(options: Namespace) -> tuple[Any, Any]:
 def similar(options: Namespace) -> tuple[dict, str]:
     """The items, or users, that are most like one, by the cosine of what the model learned of them."""
     model = kept(options.model, options.device)
-    if not isinstance(model, Similar):
+    if not isinstance(model, Lists):
         raise ValueError(f"{options.model} holds a {type(model).__name__}, which does not compare items")
     side = "item" if options.item is not None else "user"
     ids = ids_of(model, side)

@@ -109,13 +109,15 @@ class _LeastSquares(_Base):
     def _misfit(self):
         return super()._misfit + " and two columns of biases" * (self.biases is True)
 
-    def _takes_from_device(self):
-        return super()._takes_from_device() and self.chunk is None
+    @property
+    def _folds_by(self):
+        """The solver of new users; on the CPU one that is exact."""
+        if self.device != "cpu":
+            return self.solver_class
+        return self._solvers["parallel" if self.columns <= Parallel.max_factors else "dense"]
 
     def _fold(self, ratings):
-        name = "parallel" if self.columns <= Parallel.max_factors else "dense"
-        exact = self._solvers[name] if self.device == "cpu" else self.solver_class
-        return solved_users(self, *of_rated_items(ratings, self.item_factors), exact)
+        return solved_users(self, *of_rated_items(ratings, self.item_factors), self._folds_by)
 
     @obeys_threads
     def partial_fit(self, new: RatingsLike) -> Self:
@@ -197,10 +199,6 @@ class _LeastSquares(_Base):
         if there.nnz:
             self._solve(there, "items", np.unique(there.items), *made)
         return made
-
-    @property
-    def _parameters(self):
-        return super()._parameters | {"cg_steps": self.cg_steps, "cg_tolerance": self.cg_tolerance}
 
 
 class ALS(_LeastSquares, Factorization, Model):
@@ -293,11 +291,6 @@ class ALS(_LeastSquares, Factorization, Model):
         """
         exact = self.device == "cpu" and self._solved_columns <= _MAX_EXACT
         return "parallel" if exact else super().choose(train)
-
-    @property
-    def _parameters(self):
-        own = {"weighted": self.weighted, "biases": self.biases, "init": self.init, "clip": self.clip}
-        return super()._parameters | own
 
 
 class ImplicitALS(_LeastSquares, Factorization, Model):
@@ -412,8 +405,7 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
 
     @property
     def _parameters(self):
-        names = "alpha", "unobserved_weight", "regularization_exponent"
-        return super()._parameters | {name: getattr(self, name) for name in names} | (self._of_training or {})
+        return super()._parameters | (self._of_training or {})
 
     @property
     def hyperparameters(self) -> ALSHyperparameters:
@@ -462,19 +454,16 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         self._gram = Once()  # Y^T Y of the item factors, for new users
 
     def _fold(self, ratings):
-        exact = self._solvers["parallel" if self.columns <= Parallel.max_factors else "dense"]
-        if self.device != "cpu" or exact is Dense:
-            exact = exact if self.device == "cpu" else self.solver_class
-            return solved_users(self, ratings, self.item_factors, exact)
         every = self.item_factors
+        if self._folds_by is not ImplicitParallel:
+            return solved_users(self, ratings, every, self._folds_by)
 
         def gram():
             every.flags.writeable = False  # a change would not be seen in the product
             return every.T @ every
 
-        of_rated = of_rated_items(ratings, every)
         parts = {"gram": self._gram(gram, every), "n_items": len(every)}
-        return solved_users(self, *of_rated, exact, **parts)
+        return solved_users(self, *of_rated_items(ratings, every), ImplicitParallel, **parts)
 
     def _set_training(self, train):
         super()._set_training(train)

@@ -13,11 +13,10 @@ from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import flag, integer, number
 from gpumf.backends.cpu.gibbs import products, row_drawer
 from gpumf.models.checks import NotFittedError
-from gpumf.models.estimator import Model
+from gpumf.models.estimator import Model, broadcast
 from gpumf.models.factorization import of_rated_items
 from gpumf.models.finite import FiniteCheck
 from gpumf.models.initial import normal_factors
-from gpumf.models.predictor import broadcast
 from gpumf.models.ranking import ranking_of
 from gpumf.ratings.damped import left_of_pairs, mean_of
 from gpumf.ratings.synthetic.numbers import normals
@@ -123,11 +122,8 @@ class BayesianMF(Model):
         super().__init__(solver=solver, device=device, threads=threads, seed=seed)
 
     @property
-    def _parameters(self):
-        return super()._parameters | {name: getattr(self, name) for name in ("factors", "samples", "clip")}
-
-    def _fits(self, one):
-        return self.factors <= one.max_factors
+    def _size(self):
+        return self.factors
 
     @property
     def _misfit(self):
@@ -190,14 +186,15 @@ class BayesianMF(Model):
         return users, items, np.eye(f, f + 1, dtype=np.float32)[None], np.ones(1, np.float32)
 
     def _problem(self, train, arrays):
-        zeros = (np.zeros(n, np.float32) for n in (train.n_users, train.n_items))
         users, items, priors, deviations = arrays
         start = users[:, -1], items[:, -1], priors[-1], deviations[-1:]
         if self._unit is None:  # not fitted
             self.mean, self._unit = train.mean, _deviation(train)
         _ = train.by_user, train.by_item  # the ratings keep both orders for further trainings
-        train = train.standardized(self.mean, *zeros, self.unit)
-        return super()._problem(train, map(np.ascontiguousarray, start))
+        return super()._problem(self._standardized(train), map(np.ascontiguousarray, start))
+
+    def _standardized(self, ratings):
+        return ratings.standardized(self.mean, *_zeros(ratings), self.unit)
 
     def _watch(self, validation, rows):
         chain = _Chain(self, validation, rows)
@@ -287,8 +284,7 @@ class BayesianMF(Model):
 
     def _fold(self, ratings):
         there, item_samples = of_rated_items(ratings, self.item_samples)
-        zeros = (np.zeros(n, np.float32) for n in (there.n_users, there.n_items))
-        rows = there.standardized(self.mean, *zeros, self.unit).by_user
+        rows = self._standardized(there).by_user
         drawn = np.empty((len(self.deviations), ratings.n_users, self.factors), np.float32)
         # Of a user the same ratings give the same factors, whoever else is new.
         noise = normals(splitmix64(np.uint64(self.seed)), len(drawn), self.factors).astype(np.float32)
@@ -304,17 +300,21 @@ class BayesianMF(Model):
         samples = getattr(self, f"{side}_samples")
         return samples.reshape(len(samples), -1)
 
-    def _ranking_without(self, seen, k, candidates=None):
-        candidates = self._item_known if candidates is None else candidates
+    def _ranking_without(self, seen, k, candidates):
         return ranking_of(self._vectors("user"), self._vectors("item"), candidates, seen, k, self.device)
 
 
 def _deviation(train):
     if train.device is None:
         return float(np.std(train.values, dtype=np.float64)) or 1.0
-    zeros = (np.zeros(n, np.float32) for n in (train.n_users, train.n_items))
-    left = left_of_pairs(train.users, train.items, train.values, train.mean, *zeros, 1.0, device=train.device)
+    columns = train.users, train.items, train.values
+    left = left_of_pairs(*columns, train.mean, *_zeros(train), 1.0, device=train.device)
     return float(np.sqrt(mean_of(left, train.device, squared=True))) or 1.0
+
+
+def _zeros(ratings):
+    """In the place of biases."""
+    return (np.zeros(n, np.float32) for n in (ratings.n_users, ratings.n_items))
 
 
 class _Samples(NamedTuple):
@@ -355,7 +355,7 @@ class _Chain:
     def __init__(self, model, validation, rows):
         self._model, self._validation = model, validation and validation.on_host()
         self._finite = FiniteCheck(model.device)
-        self._device = device = None if model.device == "cpu" else backends.device(model.device)
+        self._device = device = model._there
         floats = model.samples * model.factors * (len(model._user_known) + len(model._item_counts))
         self._there = device is not None and 4 * floats <= _SHARE * device.free_bytes()
         self._epoch = rows[-1]["epoch"] - 1 if rows else -1

@@ -11,7 +11,6 @@ from gpumf._util.validation import flag, integer
 from gpumf.models import bayesian, rbm, sgd  # noqa: F401 - with them `load` knows all models
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
-from gpumf.models.fold_in import Folding
 from gpumf.models.ids import Identified
 from gpumf.models.ranking import PredictedRanking
 from gpumf.models.recommender import Recommender
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     Metric: TypeAlias = Literal["rmse", "mae"]
 
 
-class Blend(Folding, Recommender, Identified):
+class Blend(Recommender, Identified):
     """Predicts the weighted mean of what fitted models predict; the weights are not negative and sum to one.
 
     For predicting ratings; for top-N lists take `ImplicitALS`.
@@ -311,8 +310,7 @@ class Blend(Folding, Recommender, Identified):
             raise ValueError(f"the models have other {name} than each other; fit them on splits of the same Ratings")
         return first
 
-    def _ranking_without(self, seen, k, candidates=None):
-        candidates = self._item_counts > 0 if candidates is None else candidates
+    def _ranking_without(self, seen, k, candidates):
         return PredictedRanking(self._scores_at, self._shape, candidates, seen)
 
 

@@ -1,4 +1,4 @@
-"""What all models share: training with a history, errors, and predictions."""
+"""What all models that learn by themselves share: training with a history, errors, and predictions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,10 @@ from gpumf._util.validation import MAX_SEED, array, flag, integer, number
 from gpumf.models.checks import DivergedError, NotFittedError, check_finite, check_training
 from gpumf.models.early_stopping import Ending
 from gpumf.models.finite import FiniteCheck
-from gpumf.models.fold_in import Folding
 from gpumf.models.ids import Identified
-from gpumf.models.list_metrics import Lists
-from gpumf.models.neighbors import Similar
+from gpumf.models.lists import Lists
 from gpumf.models.once import Once
 from gpumf.models.parameters import Parameters, parameter_names, same
-from gpumf.models.predictor import Predictor
 from gpumf.models.recommender import Recommender
 from gpumf.models.solver_choice import SolverChoice
 from gpumf.models.storage import Stored
@@ -48,6 +45,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gpumf.models.early_stopping import Keep, Row
+    from gpumf.models.ids import Ids, Unknown
     from gpumf.models.solver_choice import Device
     from gpumf.ratings import Ratings
     from gpumf.ratings.convert import RatingsLike
@@ -56,7 +54,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("gpumf")
 
 
-class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar, Recommender, Identified):
+class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
     """Trains on ratings, keeps a history, predicts ratings.
 
     Its parts, the bases, do not inherit from one another; what a part calls of others is a base for type checkers.
@@ -87,7 +85,10 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
     item_ids: np.ndarray | None = None
     history: pd.DataFrame
     epoch: int | None
+    chunk: int | None = None
     times: Times
+    mean: float
+    _user_known: np.ndarray
     _arrays: tuple[str, ...]
     _finite: tuple[np.ndarray, ...] = ()  # of what was learned, the arrays that are known to be
     _hyperparameters: ClassVar[type[Hyperparameters]]
@@ -100,7 +101,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
         self._solver_given, self._default_solver = solver is not None, self._solver
         self._resolved = {"seed": self.seed, "device": self.device}
         self.history = self.epoch = None
-        self._facts_checked, self._state_checked = Once(), Once()
+        self._state_checked = Once()
         self._forget_indexes()
 
     def make_solver(self, train: Ratings, *arrays: np.ndarray, **parts: Any) -> Solver:
@@ -157,15 +158,15 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
     def _hyper(self, **given):
         return self._hyperparameters.of(self, **given)
 
+    @property
+    def _there(self):
+        """The device of `gpumf.backends` on which the model works; None for the CPU."""
+        return None if self.device == "cpu" else backends.device(self.device)
+
     def _problem(self, train, arrays):
         """What a solver works on: arrays to start from are taken to where the ratings are."""
         start = map(train.device.array, arrays) if train.device else arrays
         return Problem(self.hyperparameters, train, tuple(start))
-
-    @property
-    def _parameters(self):
-        """The constructor's arguments, by name, that make an equal model on any device."""
-        return {"seed": self.seed}
 
     def _assigned(self):
         assigned = super()._assigned()
@@ -198,9 +199,7 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
         if self.history is None or learned[0] is None:
             raise NotFittedError(f"this {type(self).__name__} has not been fitted; call fit() first")
         self._check_parameters()
-        if not self._facts_checked.was_of(self._facts()):
-            self._check_facts()
-            self._facts_checked(lambda: None, *self._facts())
+        self._check_facts()
         shapes = self._shapes(len(self._user_known), len(self._item_counts), [np.shape(one) for one in learned])
         try:
             for name, one, shape in zip(self._arrays, learned, shapes, strict=True):
@@ -221,12 +220,8 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
         except AttributeError:
             return ()
 
-    def _facts(self):
-        """What `fit` leaves beside the arrays and users may assign."""
-        return self.mean, self.scale, self.history, self.epoch, self.times, self.user_ids, self.item_ids, self.ids
-
     def _check_facts(self):
-        """Raise ValueError where one of these was assigned what it cannot be."""
+        """Raise ValueError where what `fit` leaves beside the arrays was assigned what it cannot be."""
         import pandas as pd
 
         self.mean = number("mean", self.mean, least=-np.inf)
@@ -363,12 +358,13 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
 
     def _taken(self, train: Ratings, validation: Ratings | None) -> tuple[Clock, Ratings, Ratings | None]:
         """(clock, train, validation): a clock that runs from now on, and the sets, checked, where they are wanted."""
-        clock = Clock(None if self.device == "cpu" else backends.device(self.device))
+        there = self._there
+        clock = Clock(there)
         check_training(train, validation)
         if not self._solver_given:
             self._solver = self.choose(train)
-        if self.device != "cpu":
-            backends.device(self.device).compile_ahead(self._sources(train, validation is not None))
+        if there:
+            there.compile_ahead(self._sources(train, validation is not None))
             # For the history. Its import takes half a second, in which this thread waits for compilers anyway.
             Thread(target=import_module, args=["pandas"], daemon=True).start()
         with clock.spent_on("transfer"):
@@ -385,15 +381,15 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
         return []
 
     def _placed(self, ratings):
+        """The ratings where the solver takes them from: on the device, or on the host where they do not fit it."""
         ratings._check_columns()
-        there = None if self.device == "cpu" else backends.device(self.device)
-        if there is None or not self._takes_from_device():
-            return ratings.on_host()
-        return DeviceRatings.where_they_fit(ratings, there)
+        if self._there and self._takes_from_device():
+            return DeviceRatings.where_they_fit(ratings, self._there)
+        return ratings.on_host()
 
     def _takes_from_device(self):
         """Whether the ratings are to be on the device before the solver orders them."""
-        return self.solver_class.from_device
+        return self.solver_class.from_device and self.chunk is None
 
     @contextmanager
     def _as_before_if_it_fails(self):
@@ -406,6 +402,112 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
                 vars(self).clear()
                 vars(self).update(before)
             raise
+
+    @obeys_threads
+    def score(self, ratings: RatingsLike, *, unknown: Unknown = "error") -> dict[str, float]:
+        """Errors on a set of ratings of the same shape, as {"rmse": ..., "mae": ...} in rating units.
+
+        Parameters
+        ----------
+        ratings : Ratings, or what `fit` makes them of
+        unknown : 'error', raise where an id is not of the training set, and count the mean as predicted for who has
+            no training ratings (see the class); 'skip', leave all ratings of these users and items out
+
+        Raises
+        ------
+        ValueError : a set of another shape, or without a rating that counts; another `unknown`
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> list(model.score((["ann", "eve"], ["up", "alien"], [3, 4])))
+        ['rmse', 'mae']
+        """
+        self._check_fitted()
+        ratings = self._like(ratings, "the set", unknown)
+        self._check_shape(ratings)
+        if unknown == "skip":
+            xp = ratings.xp
+            known = xp.asarray(self._user_known)[ratings.users] & xp.asarray(self._item_known)[ratings.items]
+            ratings = ratings.select(known)
+        if ratings.nnz == 0:
+            raise ValueError("there are no ratings to score on")
+        rmse, mae = self._errors(self._placed(ratings))(*self._to_score())
+        return {"rmse": rmse, "mae": mae}
+
+    def _to_score(self):
+        """What `_errors` is given: what was learned, where the model's errors are computed."""
+        return map(self._there.array, self._learned) if self._there else self._learned
+
+    @obeys_threads
+    def predict(self, users: Ids, items: Ids, *, ids: bool | None = None) -> np.ndarray:
+        """Predicted ratings, float32, for users and items (broadcast against each other).
+
+        Parameters
+        ----------
+        users, items : ids or positions, one or an array
+        ids : whether they are ids; by default as of the training data, see `gpumf.models.ids.Identified`
+
+        Raises
+        ------
+        KeyError : an id that was not in the training set
+        IndexError : a position outside 0..n-1
+        ValueError : users and items of shapes that do not go together
+
+        >>> from gpumf import ALS
+        >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+        >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+        >>> model.predict("ann", ["alien", "heat", "up"]).shape
+        (3,)
+        >>> model.predict(3, 0, ids=False)
+        Traceback (most recent call last):
+            ...
+        IndexError: user positions must lie in 0..2
+        """
+        self._check_fitted()
+        sides = self._positions(users, "user", ids), self._positions(items, "item", ids)
+        return self._predict_at(*sides)
+
+    def _scores_at(self, users, items):
+        users, items = broadcast(users, items)
+        of_users, of_items = self._known_sides()
+        return np.where(of_users[users] & of_items[items], self._predicted(users, items), np.float32(self.mean))
+
+    @abstractmethod
+    def _predicted(self, users, items):
+        """Predictions for positions of one shape, as if all were known and nothing clipped."""
+
+    @abstractmethod
+    def _errors(self, ratings):
+        """A function of the model's arrays, where they are, that gives (rmse, mae) on these ratings."""
+
+    @property
+    def _item_known(self):
+        return self._item_counts > 0
+
+    def _known_sides(self):
+        """(users, items), bool (n_users,) and (n_items,): of whom enough is learned to predict more than the mean."""
+        return self._user_known, self._item_known
+
+    def _personalized(self):
+        return self._user_known
+
+    def _with_users(self, users, named):
+        folded = copy.copy(self)
+        folded._forget_copies()
+        folded._forget_indexes()
+        folded._user_known, folded._training, folded._seen_rows = users.user_counts > 0, users, None
+        folded.user_ids = users.user_ids if named else None
+        rows = self._fold(users)
+        folded._set_learned((rows, *self._learned[1:]))
+        return folded
+
+    @abstractmethod
+    def _fold(self, ratings):
+        """The first of the arrays of `_arrays`, float32 (n, ..) on the host, of the users of `Ratings` there."""
+
+    def _forget_copies(self):
+        """Drop what belongs to other users, in a copy of the model."""
 
     def __sklearn_is_fitted__(self):
         return self.history is not None
@@ -549,11 +651,11 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
         return arrays
 
     def _to_host(self, arrays):
-        return arrays if self.device == "cpu" else tuple(map(backends.device(self.device).to_numpy, arrays))
+        return tuple(map(self._there.to_numpy, arrays)) if self._there else arrays
 
     def _apart(self, copies):
         """On the host, where later epochs' copies do not overwrite them."""
-        return tuple(map(np.array, copies)) if self.device == "cpu" else self._to_host(copies)
+        return self._to_host(copies) if self._there else tuple(map(np.array, copies))
 
     def _set_training(self, train):
         self.mean = train.mean
@@ -561,6 +663,15 @@ class Model(Parameters, SolverChoice, Stored, Predictor, Folding, Lists, Similar
         self._user_known, self._item_counts = train.user_counts > 0, train.item_counts.copy()
         self._training = train
         self._keep_ids(train)
+
+
+def broadcast(users, items):
+    """Copies of positions of one shape, as Numba makes NumPy warn of views; ValueError where they have none."""
+    try:
+        return tuple(map(np.array, np.broadcast_arrays(users, items)))
+    except ValueError as error:
+        shapes = f"users {np.shape(users)} and items {np.shape(items)}"
+        raise ValueError(f"{shapes} do not broadcast against each other; give as many") from error
 
 
 @cache

@@ -178,10 +178,6 @@ class Factorization(_Base):
             return self.scale
         return min(self.scale[0], new.bounds[0]), max(self.scale[1], new.bounds[1])
 
-    @property
-    def _parameters(self):
-        return super()._parameters | {"factors": self.factors, "regularization": self.regularization}
-
     def initial_factors(self, train: Ratings) -> tuple[Any, Any]:
         """Random factors, uniform on [0, 2 sqrt(mean / f)), so that inner products start near the mean rating.
 
@@ -264,8 +260,7 @@ class Factorization(_Base):
         """What a solver starts from: the factors without damped biases, in what it counts in."""
         if not self._damped:
             return arrays
-        there = None if self.device == "cpu" else backends.device(self.device)
-        return [without_biases(array, 1 / self._scale_of_factors, there) for array in arrays]
+        return [without_biases(array, 1 / self._scale_of_factors, self._there) for array in arrays]
 
     @property
     def _scale_of_factors(self):
@@ -284,11 +279,8 @@ class Factorization(_Base):
     def _whole(self, arrays, start):
         if not self._damped:
             return arrays
-        there = None if self.device == "cpu" else backends.device(self.device)
-        return tuple(
-            with_biases(factors, before, self._scale_of_factors, there)
-            for factors, before in zip(arrays, start, strict=True)
-        )
+        scale, there = self._scale_of_factors, self._there
+        return tuple(with_biases(*both, scale, there) for both in zip(arrays, start, strict=True))
 
     def _keep_biases(self, standard):
         """Go on in the units of a training before, with the damped biases that the factors have."""
@@ -363,7 +355,7 @@ class Factorization(_Base):
     def _rows(self, ratings, k=None):
         if k is None or not self._kernel_ranks(k):
             return super()._rows(ratings, k)
-        there = backends.device(self.device)
+        there = self._there
         if ratings.device is there:
             return ratings.by_user
 
@@ -379,17 +371,16 @@ class Factorization(_Base):
             if rows.indices.nbytes <= _KEPT * train.device.free_bytes():
                 self._rows_there(lambda: rows, self._training)
 
-    def _ranking_without(self, seen, k, candidates=None):
+    def _ranking_without(self, seen, k, candidates):
         factors = self._learned
 
         def copied():
             for array in factors:
                 array.flags.writeable = False  # a change would not be seen in the copy
-            return tuple(map(backends.device(self.device).array, factors))
+            return tuple(map(self._there.array, factors))
 
         if self._kernel_ranks(k):
             factors = self._factors_there(copied, *factors)
-        candidates = self._item_known if candidates is None else candidates
         return ranking_of(*factors, candidates, seen, k, self.device)
 
 
@@ -429,7 +420,7 @@ def solved_users(
         solver.solve_users()
         solver.synchronize()
         (found,) = model._whole(solver.factors()[:1], arrays[:1])
-        found = found.copy() if model.device == "cpu" else backends.device(model.device).to_numpy(found).copy()
+        found = (model._there.to_numpy(found) if model._there else found).copy()
         if np.abs(found - before).max(initial=0) <= 1e-6 * np.abs(found).max(initial=0):
             break
     return found

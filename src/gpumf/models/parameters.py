@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from gpumf.models.once import Once
+from gpumf.solvers.schedules import to_dict
 
 if TYPE_CHECKING:
     from typing import Any, Self
@@ -56,6 +57,12 @@ class Parameters:
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         }
         return defaults | self._given | self._assigned()
+
+    @property
+    def _parameters(self):
+        """Plain values of the arguments, by name, that make an equal model on any device: what a file has."""
+        own = {name: getattr(self, name) for name in parameter_names(type(self)) if name not in _NOT_STORED}
+        return own | ({"schedule": to_dict(own["schedule"])} if "schedule" in own else {})
 
     def _assigned(self):
         """Parameters that are no longer what the constructor made of them, by name."""
@@ -110,6 +117,9 @@ class Parameters:
         given = self._given | self._assigned()
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
+
+_NOT_STORED = "solver", "device", "threads", "chunk", "weights", "batches"
+"""Arguments that say where and how it is computed: a stored model may be used on another machine."""
 
 _KEPT = "_given", "_resolved", "_parameters_checked", "history", "epoch"
 """Attributes that the constructor sets and that a change of parameters leaves."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from gpumf import backends
 from gpumf._util.counter_rng import random_subset
 from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import brief, choice, integer, number
@@ -227,11 +226,6 @@ class RBM(Model):
         return cls(**cls.THESIS | parameters)
 
     @property
-    def _parameters(self):
-        own = {name: getattr(self, name) for name in (*self.THESIS, "levels")}
-        return super()._parameters | own | {"schedule": schedules.to_dict(self.schedule)}
-
-    @property
     def n_levels(self) -> int:
         """K, after `fit`: `levels`, or where that is None, those of the training set.
 
@@ -295,7 +289,7 @@ class RBM(Model):
         return super()._problem(train, arrays[:4])
 
     def _whole(self, arrays, start):
-        xp = np if self.device == "cpu" else backends.device(self.device).xp
+        xp = self._there.xp if self._there else np
         others = tuple(map(xp.asarray, start[5:]))
         if not self.biases:
             return *arrays, xp.asarray(start[4]), *others
@@ -313,7 +307,7 @@ class RBM(Model):
         inputs = (weights[items] @ user_hidden[users][:, :, None])[:, :, 0] + visible_biases[items]
         odds = xp.exp(inputs - inputs.max(axis=1, keepdims=True))
         expected = (odds @ xp.asarray(self._means) / odds.sum(axis=1)).astype(np.float64)
-        expected = expected if xp is np else backends.device(self.device).to_numpy(expected)
+        expected = self._there.to_numpy(expected) if self._there else expected
         square = expected @ expected
         if not square > 0:
             return np.float32(0)
@@ -459,9 +453,8 @@ class RBM(Model):
         expected = expectations(np.ravel(users), np.ravel(items), *learned).reshape(users.shape)
         return expected + self.user_biases[users] + self.item_biases[items] + np.float32(self._offset)
 
-    def _ranking_without(self, seen, k, candidates=None):
+    def _ranking_without(self, seen, k, candidates):
         learned = *self._learned[:3], *self._learned[4:]
-        candidates = self._item_known if candidates is None else candidates
         return expectation_ranking(learned, candidates, seen, k, self.device)
 
     @property

@@ -277,23 +277,6 @@ class SGD(Factorization, Model):
     def _remedy(self):
         return f"lower learning_rate ({self.learning_rate:g}), or raise regularization"
 
-    def _takes_from_device(self):
-        return super()._takes_from_device() and self.chunk is None
-
-    @property
-    def _parameters(self):
-        return super()._parameters | {
-            "learning_rate": self.learning_rate,
-            "item_regularization": self.item_regularization,
-            "bias_regularization": self.bias_regularization,
-            "item_bias_regularization": self.item_bias_regularization,
-            "biases": self.biases,
-            "init": self.init,
-            "init_std": self.init_std,
-            "clip": self.clip,
-            "schedule": schedules.to_dict(self.schedule),
-        }
-
     def initial_factors(self, train: Ratings) -> tuple[Any, Any]:
         """As of `Factorization`; with biases, normal with `init_std` around 0.
 
@@ -363,22 +346,17 @@ class SGD(Factorization, Model):
     def _fold(self, ratings):
         # The least of the objective in the users' factors is that of ALS. Biases of another lambda count in other
         # units, in which theirs is the factors'.
-        if self._damped:
-            least = ALS(self.factors, max(self.regularization, _MIN_RIDGE), device=self._fold_in_device)
-            ratings, factors = of_rated_items(ratings, self.item_factors)
-            least.mean, least._standard = self.mean, self._standard
-            least.item_factors = factors
-            return least._fold(ratings)
         ridge, of_biases = (max(value, _MIN_RIDGE) for value in (self.regularization, self.bias_regularization))
-        least = ALS(self.factors, ridge, biases=bool(self.biases), device=self._fold_in_device)
-        ratings, factors = of_rated_items(ratings, self.item_factors)
-        least.mean, least.item_factors = self.mean, factors
+        biases = self.biases if self._damped else bool(self.biases)
+        least = ALS(self.factors, ridge, biases=biases, device=self._fold_in_device)
+        ratings, least.item_factors = of_rated_items(ratings, self.item_factors)
+        least.mean, least._standard = self.mean, self._standard
+        if self._damped or not self.biases:
+            return least._fold(ratings)
         unit = np.float32(np.sqrt(ridge / of_biases))
-        if self.biases:
-            least.item_factors[:, -2] *= unit
+        least.item_factors[:, -2] *= unit
         users = least._fold(ratings)
-        if self.biases:
-            users[:, -2] *= unit
+        users[:, -2] *= unit
         return users
 
     @property
@@ -429,13 +407,8 @@ class SGD(Factorization, Model):
             if any(rows > wanted for rows, wanted in zip(old_rows, shape, strict=True)):
                 raise ValueError(f"the model has {old_rows} users and items, the new ratings only {shape}")
             known, counts = (self._user_known, self._item_known), self._item_counts
-            mean, scale, before, ids, standard = (
-                self.mean,
-                self._scale_with(new),
-                self._training,
-                (self.user_ids, self.item_ids),
-                self._standard,
-            )
+            mean, scale, before, standard = self.mean, self._scale_with(new), self._training, self._standard
+            ids = self.user_ids, self.item_ids
             self._set_training(new)
             self._keep_biases(standard)
             factors = self._continued(new, *known)

@@ -215,10 +215,9 @@ class Cumf(SharedSums, KernelSolver):
 
         which : 'users' or 'items', the side to solve
         """
-        side, fixed, solved = {
-            "users": (self._users, self._q, self._p),
-            "items": (self._items, self._p, self._q),
-        }[which]
+        side, fixed, solved = {"users": (self._users, self._q, self._p), "items": (self._items, self._p, self._q)}[
+            which
+        ]
 
         def over_batches(phase):
             return lambda: [phase(batch) for batch in side.batches]

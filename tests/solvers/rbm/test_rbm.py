@@ -115,8 +115,8 @@ def test_kernels_recommend_what_the_cpu_does(launcher, monkeypatch):
     learned = (*model._learned[:3], *model._learned[4:]), model._item_known
     there, here = (expectation_ranking(*learned, seen, 12, device) for device in (launcher.name, "cpu"))
     assert isinstance(there, ExpectationKernelRanking) and isinstance(here, ExpectationRanking)
-    assert isinstance(model._ranking_without(seen, 12), ExpectationKernelRanking)
-    assert isinstance(model._ranking_without(seen, 129), ExpectationRanking)
+    assert isinstance(model._ranking_without(seen, 12, learned[1]), ExpectationKernelRanking)
+    assert isinstance(model._ranking_without(seen, 129, learned[1]), ExpectationRanking)
     scored, plain = [], ExpectationKernelRanking._scores
     monkeypatch.setattr(
         ExpectationKernelRanking, "_scores", lambda self, users: scored.append(len(users)) or plain(self, users)

@@ -97,11 +97,7 @@ def hogwild(columns, biases, parallel):
     def updates(users, items, values, p, q, steps, key, begin, end):
         rate, user_reg, item_reg, user_bias_reg, item_bias_reg = steps
         n = np.uint64(len(values))
-        user, item, value = (
-            np.empty(_BATCH, np.int32),
-            np.empty(_BATCH, np.int32),
-            np.empty(_BATCH, np.float32),
-        )
+        user, item, value = (np.empty(_BATCH, np.int32), np.empty(_BATCH, np.int32), np.empty(_BATCH, np.float32))
         for first in range(begin, end, _BATCH):
             count = min(_BATCH, end - first)
             # The samples lie anywhere in memory: fetching many before the first is used overlaps their latencies.
