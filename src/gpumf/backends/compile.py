@@ -85,9 +85,23 @@ def seconds():
     return sum(_SPENT)
 
 
-def array(dtype):
-    """The type of an argument that is a NumPy array of this dtype, C order, for `argtypes`."""
-    return np.ctypeslib.ndpointer(dtype, flags="C_CONTIGUOUS")
+_NUMBERS = {"int64": ctypes.c_int64, "int32": ctypes.c_int, "float32": ctypes.c_float, "bool": ctypes.c_bool}
+
+
+def function(source, name, takes, **defines):
+    """A function of a `library` that checks the types of what it is passed; None where that does not compile here.
+
+    takes : the types in one str: "float32*" is an array in C order, "void*" one that may be missing
+    """
+    found = library(source, **defines)
+    if found is None:
+        return None
+    run = getattr(found, name)
+    run.argtypes = [
+        ctypes.c_void_p if kind == "void*" else _NUMBERS.get(kind) or np.ctypeslib.ndpointer(kind[:-1], flags="C")
+        for kind in takes.split()
+    ]
+    return run
 
 
 def aligned(values):

@@ -188,11 +188,9 @@ class EmulatorDevice(Recorder):
         self.shuffle, self._kernels = None, {}
 
     def array(self, values):
-        """A copy of a NumPy array."""
         return np.array(values, order="C")
 
     def arrays(self, values):
-        """Copies of NumPy arrays."""
         return list(map(self.array, values))
 
     def empty(self, shape, dtype):
@@ -202,24 +200,19 @@ class EmulatorDevice(Recorder):
         return result
 
     def zeros(self, shape, dtype):
-        """An array of zeros."""
         return np.zeros(shape, dtype)
 
     def to_numpy(self, array, dtype=None):
-        """A copy, of another dtype if one is given."""
         return np.array(array, dtype)
 
     @staticmethod
     def empty_pinned(shape, dtype):
-        """An uninitialised NumPy array."""
         return np.empty(shape, dtype)
 
     def upload(self, values, there):
-        """Copy a NumPy array into one of the device."""
         np.copyto(there, values)
 
     def download(self, there, values):
-        """Copy an array of the device into a NumPy array."""
         np.copyto(values, there)
 
     @staticmethod
@@ -291,12 +284,10 @@ class EmulatorDevice(Recorder):
             self.shuffle = before
 
     def time(self, work, repeats=10, warmup=2):
-        """Seconds that each of `repeats` calls of work() takes, after warm-up."""
         return seconds_of(work, repeats, warmup)
 
     @cached_property
     def facts(self):
-        """What the device and its software are: a dict of plain values for provenance."""
         return {
             "multiprocessors": _MULTIPROCESSORS,
             "threads_per_multiprocessor": _THREADS_PER_MULTIPROCESSOR,

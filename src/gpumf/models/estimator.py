@@ -363,6 +363,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         check_training(train, validation)
         if not self._solver_given:
             self._solver = self.choose(train)
+            self._parameters_are_right()  # they were, and nobody assigned this one
         if there:
             there.compile_ahead(self._sources(train, validation is not None))
             # For the history. Its import takes half a second, in which this thread waits for compilers anyway.

@@ -34,23 +34,20 @@ class Errors:
     """
 
     def __init__(self, ratings, known, mean, factors, device, bounds=UNBOUNDED):
-        self.nnz, self._bounds = ratings.nnz, bounds
-        self._unknown = np.zeros(2)
+        self.nnz, self._bounds, self._unknown = ratings.nnz, bounds, np.zeros(2)
         if device == "cpu":
-            self._sums = self._summing(self._of_known(ratings, known, float(mean)), factors, device)
-        else:
-            # Ordered by user, neighbouring groups share a user's factors; the sums then meet the cache, not memory.
-            arrays = ratings.in_order(ratings.order(ratings.users, ratings.n_users))
-            self._sums = self._summing((*arrays, *known, float(mean)), factors, device)
+            ratings = self._of_known(ratings, known, float(mean))
+        # Ordered by user, neighbouring groups share a user's factors; the sums then meet the cache, not memory.
+        arrays = ratings.in_order(ratings.order(ratings.users, ratings.n_users))
+        self._sums = self._summing(arrays if device == "cpu" else (*arrays, *known, float(mean)), factors, device)
 
     def _of_known(self, ratings, known, mean):
-        """The columns of the ratings whose user and item are known, ordered by user; the others are summed up."""
+        """The ratings whose user and item are known; the others are summed up."""
         of_users, of_items = known
         chosen = of_users[ratings.users] & of_items[ratings.items]
         unknown = ratings.values[~chosen].astype(np.float64) - mean
         self._unknown = np.array([np.abs(unknown).sum(), (unknown**2).sum()])
-        ratings = ratings if chosen.all() else ratings.select(chosen)
-        return ratings.in_order(ratings.order(ratings.users, ratings.n_users))
+        return ratings if chosen.all() else ratings.select(chosen)
 
     def _summing(self, arrays, factors, device):
         """A function of the model's arrays that gives the sums of absolute and squared errors, float64 (2,).
@@ -58,7 +55,8 @@ class Errors:
         arrays : users, items, values; of a kernel's device then user_known, item_known and mean, too
         """
         if device == "cpu":
-            return _cpu_sums(arrays, self._bounds)
+            low, high = map(np.float32, self._bounds)
+            return lambda p, q: np.array(sum_errors(*arrays, p, q, low, high))
         if factors > COLUMNS[-1]:
             return _array_sums(arrays, backends.device(device), self._bounds)
         return kernel_sums(arrays, factors, backends.device(device), self._bounds)
@@ -70,11 +68,6 @@ class Errors:
     def __call__(self, *learned):
         absolute, squared = self.totals(*learned)
         return float(np.sqrt(squared / self.nnz)), float(absolute / self.nnz)
-
-
-def _cpu_sums(arrays, bounds):
-    low, high = map(np.float32, bounds)
-    return lambda p, q: np.array(sum_errors(*arrays, p, q, low, high))
 
 
 def _array_sums(arrays, device, bounds):

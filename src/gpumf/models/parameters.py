@@ -78,10 +78,16 @@ class Parameters:
 
         What it derives from them is renewed. What was learned stays.
         """
-        names = parameter_names(type(self))
-        if not self._parameters_checked.was_of([getattr(self, name, None) for name in names]):
+        if not self._parameters_checked.was_of(self._now()):
             self._renew()
-            self._parameters_checked(lambda: None, *[getattr(self, name, None) for name in names])
+            self._parameters_are_right()
+
+    def _now(self):
+        return [getattr(self, name, None) for name in parameter_names(type(self))]
+
+    def _parameters_are_right(self):
+        """Judge the parameters anew only when one is assigned after this."""
+        self._parameters_checked(lambda: None, *self._now())
 
     def _renew(self):
         if assigned := self._assigned():

@@ -51,9 +51,9 @@ class ExpectationRanking(ScoresRanking):
     """
 
     def __init__(self, user_hidden, weights, visible_biases, level_values, of_user, of_item, candidates, seen):
-        n_items, self._levels, hidden = weights.shape
-        super().__init__((len(user_hidden), n_items), candidates, seen, (1 << 24) // self._levels)
-        self._hidden, self._weights = user_hidden, weights.reshape(n_items * self._levels, hidden)
+        n_items, levels, hidden = weights.shape
+        super().__init__((len(user_hidden), n_items), candidates, seen, (1 << 24) // levels)
+        self._hidden, self._weights = user_hidden, weights.reshape(n_items * levels, hidden)
         self._biases, self._level_values = visible_biases, level_values
         self._of_user, self._of_item = of_user, of_item
 

@@ -213,7 +213,10 @@ class Recommender(_Base):
             items, values = (np.atleast_1d(np.asarray(part)) for part in data)
             if len(items) != len(values):
                 raise ValueError(f"there are {len(items)} items and {len(values)} ratings; give as many")
-            ratings, named = Ratings(np.zeros(len(items)), self._listed(items, ids), values, 1, self._shape[1]), False
+            ratings, named = (
+                Ratings(np.zeros(len(items)), self._positions(items, "item", ids), values, 1, self._shape[1]),
+                False,
+            )
         else:
             ratings, named = ratings_of(data, "ratings", one_user=True)
             ratings = ratings.on_host()
@@ -266,7 +269,7 @@ class Recommender(_Base):
             return None
         if not _of_lists(items):
             mask = np.zeros(self._shape[1], bool)
-            mask[self._listed(items, ids)] = True
+            mask[self._positions(items, "item", ids)] = True
             return mask
         if np.ndim(places) == 0 or len(items) != len(places):
             wanted = "one list" if np.ndim(places) == 0 else f"one list, or one for each of {len(places)},"
@@ -278,11 +281,7 @@ class Recommender(_Base):
         if len(kinds) > 1:  # which NumPy would make one of: 7 and 'a' strings
             parts = [part.astype(object) for part in parts]
         flat = np.concatenate([part for part in parts if part.size] or [np.zeros(0, np.int64)])
-        return CompressedRows(row_offsets([len(part) for part in parts]), self._listed(flat, ids), None)
-
-    def _listed(self, items, ids):
-        """Positions of a list of items, which may be empty."""
-        return self._positions(items, "item", ids)
+        return CompressedRows(row_offsets([len(part) for part in parts]), self._positions(flat, "item", ids), None)
 
     @obeys_threads
     def evaluate_ranking(

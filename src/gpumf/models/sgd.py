@@ -15,7 +15,7 @@ from gpumf.models.estimator import Model
 from gpumf.models.factorization import Factorization, of_rated_items
 from gpumf.models.initial import normal_factors, with_bias_columns
 from gpumf.solvers import schedules
-from gpumf.solvers.sgd_base import SMALL, Parallel, Sequential, SGDHyperparameters
+from gpumf.solvers.sgd_base import REGULARIZATIONS, SMALL, Parallel, Sequential, SGDHyperparameters
 from gpumf.solvers.sgd_bsgd import Bsgd
 from gpumf.solvers.sgd_cu2rec import Cu2rec
 from gpumf.solvers.sgd_cumf import CumfSgd
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _BIAS_KINDS = {False: 0, True: 1, "baseline": 2, "damped": 0}  # BIASES of kernels/common/sgd.cuh
 _MIN_RIDGE = 1e-6  # with which users of few ratings can be solved for
 _CONSTANT = schedules.Constant()
-_REGULARIZATIONS = "regularization", "item_regularization", "bias_regularization", "item_bias_regularization"
 _PER_RATING = 0.1  # lambda without damped biases
 _LENGTH = 0.4  # that an initial vector of factors has on average, with damped biases
 _ROW_RATE, _RATE = 0.3, 0.02  # learning rates with rates of rows, and with one for all
@@ -209,7 +208,7 @@ class SGD(Factorization, Model):
 
     def _hyper(self, **given):
         if self._damped:  # whose factors shrink between epochs, see `_epoch`
-            given |= dict.fromkeys(_REGULARIZATIONS, 0.0)
+            given |= dict.fromkeys(REGULARIZATIONS, 0.0)
         return super()._hyper(**given)
 
     def choose(self, train: Ratings) -> str:

@@ -83,7 +83,7 @@ class SolverChoice:
         >>> ALS(2, solver="sequential").solver_class.__name__
         'Sequential'
         """
-        return self._solvers[self.solver]
+        return self._solvers[self._solver]
 
     def choose(self, train: Ratings) -> str:
         """The solver for a training set, where none was given: the fastest for the device, or what a model knows.

@@ -42,20 +42,3 @@ class Option:
         if not fits:
             unless = " or None" if self.default is None else ""
             raise ValueError(f"{name} of the solver {solver!r} must be {wanted}{unless}, not {brief(value)}")
-
-
-def chosen(solver, known, given):
-    """The options of a solver, by name.
-
-    solver : str, for messages
-    known : dict of the solver's `Option`s
-    given : dict of values
-    Returns dict of values: those given, and the defaults of the others
-    Raises TypeError: an option that the solver has not
-    Raises ValueError: a value that is not allowed
-    """
-    if unknown := set(given) - set(known):
-        raise TypeError(f"the solver {solver!r} has no options {sorted(unknown)}; it has {sorted(known)}")
-    for name, value in given.items():
-        known[name].check(solver, name, value)
-    return {name: given.get(name, option.default) for name, option in known.items()}

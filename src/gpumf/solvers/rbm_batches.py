@@ -1,6 +1,7 @@
 """Mini-batches of users, and the ratings of each by user and by item."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -11,27 +12,13 @@ MAX_POSITIONS = 2**31 - 1  # that an int32 counts
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
-    """One of `Batches`, by itself."""
-
-    users: np.ndarray
-    indptr: np.ndarray
-    items: np.ndarray
-    levels: np.ndarray
-    entry_users: np.ndarray
-    row_items: np.ndarray
-    rows: np.ndarray
-    mapping: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
 class Batches:
     """The ratings of a training set, one batch of users after another: what the thesis calls the binary batch matrix.
 
     A batch is a sparse matrix of items and users whose entries are the levels of ratings (thesis, section 4.2.2,
     Figures 4.3 and 4.4). Its columns are users and its entries lie in their order (CSC); `mapping` says where the
-    entries of its rows, which are items, lie among them (CSR). `batches[b]` is batch number b by itself: the same
-    attributes, with positions counted from its own first entry.
+    entries of its rows, which are items, lie among them (CSR). `batches[b]` is batch number b by itself: an object
+    with the same attributes, positions counted from its own first entry.
 
     users : int32 (n_users,), all of them in the order in which they come: random, those without ratings last
     indptr : int64 (n_users + 1,); the entries of users[c] are indptr[c] to indptr[c + 1]
@@ -69,7 +56,7 @@ class Batches:
     def __getitem__(self, number):
         users, rows = (slice(*starts[number : number + 2]) for starts in (self.batch_users, self.batch_rows))
         entries = slice(*self.entries(number))
-        return Batch(
+        return SimpleNamespace(
             users=self.users[users],
             indptr=self.indptr[users.start : users.stop + 1] - entries.start,
             items=self.items[entries],

@@ -1,7 +1,7 @@
 """Launches kernels/rbm/thesis.cu."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,26 +14,18 @@ from gpumf.solvers.rbm_fast import HiddenUpdate
 _BLOCK = 128  # CUDA threads, where a thread works by itself
 
 
-@dataclass(frozen=True, eq=False)
-class _Matrices:
+def _matrices(batch, n_items, n_levels, device):
     """The binary matrices of a batch, v^1 to v^K, on a device (thesis, Figure 4.4)."""
-
-    users: Any
-    indptr: Any  # of the columns
-    items: Any  # the row of each entry
-    columns: Any  # the column of each entry
-    row_indptr: Any
-    mapping: Any  # of the rows' entries to those of the columns
-    values: Any  # uint8 (K, entries), zeros and ones
-
-    @classmethod
-    def of(cls, batch, n_items, n_levels, device):
-        columns = np.repeat(np.arange(len(batch.users), dtype=np.int32), np.diff(batch.indptr))
-        row_indptr = row_offsets(np.bincount(batch.items, minlength=n_items)).astype(np.int32)
-        mapping = np.argsort(batch.items, kind="stable").astype(np.int32)
-        values = (batch.levels == np.arange(n_levels)[:, None]).astype(np.uint8)
-        arrays = batch.users, batch.indptr, batch.items, columns, row_indptr, mapping, values
-        return cls(*map(device.array, arrays))
+    made = {
+        "users": batch.users,
+        "indptr": batch.indptr,  # of the columns
+        "items": batch.items,  # the row of each entry
+        "columns": np.repeat(np.arange(len(batch.users), dtype=np.int32), np.diff(batch.indptr)),
+        "row_indptr": row_offsets(np.bincount(batch.items, minlength=n_items)).astype(np.int32),
+        "mapping": np.argsort(batch.items, kind="stable").astype(np.int32),  # of the rows' entries to the columns'
+        "values": (batch.levels == np.arange(n_levels)[:, None]).astype(np.uint8),  # (K, entries)
+    }
+    return SimpleNamespace(**{name: device.array(array) for name, array in made.items()})
 
 
 class Thesis(DivergenceKernel, Divergence):
@@ -56,13 +48,8 @@ class Thesis(DivergenceKernel, Divergence):
         ),
     }
     names = (
-        "thesis_hidden",
-        "thesis_sigmoid",
-        "thesis_draw",
-        "thesis_visible",
-        "thesis_softmax",
-        "thesis_weights",
-        "thesis_hidden_biases",
+        *("thesis_hidden", "thesis_sigmoid", "thesis_draw", "thesis_visible", "thesis_softmax"),
+        *("thesis_weights", "thesis_hidden_biases"),
     )
     transfers = True
 
@@ -118,7 +105,7 @@ class Thesis(DivergenceKernel, Divergence):
         self._n_users, self._n_entries = len(self._of.users), len(self._of.items)
 
     def _made(self, number):
-        return _Matrices.of(self.batches[number], self._n_items, self._hyper.n_levels, self._device)
+        return _matrices(self.batches[number], self._n_items, self._hyper.n_levels, self._device)
 
     def hidden_update(self, reconstructed=False):
         """p(h | v) of the batch's users from the data, or from the last `visible_update`."""
@@ -151,13 +138,8 @@ class Thesis(DivergenceKernel, Divergence):
         of, block = self._of, self._hyper.hidden
         rate, momentum, decay = self._rates()
         positive, negative = self._both
-        both = {
-            "positive": positive,
-            "negative": negative,
-            "n_users": self._n_users,
-            "rate": rate,
-            "momentum": momentum,
-        }
+        both = {"positive": positive, "negative": negative, "n_users": self._n_users}
+        both |= {"rate": rate, "momentum": momentum}
         for k, reconstruction in enumerate(self._levels_of(self._reconstruction)):
             weights = self._weights_there(k)
             self._change_weights(

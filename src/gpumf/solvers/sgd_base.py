@@ -14,7 +14,6 @@ from gpumf.backends import compile, sources
 from gpumf.backends.cpu import sgd as cpu_sgd
 from gpumf.solvers.base import COLUMNS, Hyperparameters, KernelSolver, Solver, Version, shape_of
 from gpumf.solvers.chunks import Chunks
-from gpumf.solvers.options import chosen
 
 SHAPE = "sgd/launch_config.cu"
 sources.declare(SHAPE, FACTORS=COLUMNS)
@@ -22,6 +21,7 @@ sources.declare(SHAPE, FACTORS=COLUMNS)
 ROWS = "sgd/stored_rows.cu"
 _BLOCK = 256  # CUDA threads
 
+REGULARIZATIONS = "regularization", "item_regularization", "bias_regularization", "item_bias_regularization"
 SMALL = np.float32(0.1)  # standard deviation of initial factors of models with biases
 
 
@@ -79,11 +79,19 @@ class Descent(Solver):
 
     @classmethod
     def chosen(cls, hyper, given):
-        """The values of the options, given some of them; errors as of `options.chosen`.
+        """The values of the options, those given and the defaults of the others, by name.
 
         hyper : SGDHyperparameters, whose options are not known yet
+        Raises TypeError: an option that the solver has not
+        Raises ValueError: a value that is not allowed
         """
-        return chosen(hyper.solver, cls.options, given)
+        if unknown := set(given) - set(cls.options):
+            raise TypeError(
+                f"the solver {hyper.solver!r} has no options {sorted(unknown)}; it has {sorted(cls.options)}"
+            )
+        for name, value in given.items():
+            cls.options[name].check(hyper.solver, name, value)
+        return {name: given.get(name, option.default) for name, option in cls.options.items()}
 
     @staticmethod
     def draw(hyper, train):
@@ -112,14 +120,7 @@ class Descent(Solver):
     def set_steps(self, hyper):
         """Take the sizes of the steps from the hyperparameters."""
         self.learning_rate = hyper.learning_rate
-        self.regularization = np.array(
-            [
-                hyper.regularization,
-                hyper.item_regularization,
-                hyper.bias_regularization,
-                hyper.item_bias_regularization,
-            ]
-        )
+        self.regularization = np.array([getattr(hyper, name) for name in REGULARIZATIONS])
 
 
 class DescentKernel(KernelSolver):

@@ -5,7 +5,6 @@ that suits a CPU: FP32, A = sum v v^T + ridge I, A = L D L^T, two substitutions.
 bounds, so that they are unrolled and fill SIMD registers.
 """
 
-from ctypes import c_bool, c_float, c_int, c_int64, c_void_p
 from functools import cache
 
 import numpy as np
@@ -40,18 +39,14 @@ def side_update(factors, parallel):
 @cache
 def native_update(factors, parallel):
     """As `side_update`, in C++; None where it does not compile here."""
-    library = compile.library("als.cpp", FACTORS=factors)
-    if library is None:
-        return None
-    run, floats = library.side_update, compile.array(np.float32)
-    run.argtypes = [compile.array(np.int64), compile.array(np.int32), floats, floats, floats]
-    run.argtypes += [c_int64, c_float, c_bool, c_int]
+    kinds = "int64* int32* float32* float32* float32* int64 float32 bool int32"
+    run = compile.function("als.cpp", "side_update", kinds, FACTORS=factors)
 
     def side_update(indptr, indices, values, fixed, solved, regularization, weighted):
         on = threads.count() if parallel else 1
         run(indptr, indices, values, fixed, solved, len(indptr) - 1, regularization, weighted, on)
 
-    return side_update
+    return run and side_update
 
 
 @cache
@@ -62,20 +57,8 @@ def native_sums(factors):
         triangle of the row's sum s^2 v v^T, row by row, and its sum r s v, on all threads, given the CSR rows and
         `fixed`, float32 (columns, f). scales, s: float32, one a rating, or None for 1
     """
-    library = compile.library("als.cpp", FACTORS=factors)
-    if library is None:
-        return None
-    run, floats = library.sums, compile.array(np.float32)
-    run.argtypes = [
-        compile.array(np.int64),
-        compile.array(np.int32),
-        floats,
-        c_void_p,
-        floats,
-        floats,
-        c_int64,
-        c_int,
-    ]
+    kinds = "int64* int32* float32* void* float32* float32* int64 int32"
+    run = compile.function("als.cpp", "sums", kinds, FACTORS=factors)
 
     @takes(*_ROWS, "", "float32 columns f", "float32 rows system", f=factors, system=factors * (factors + 3) // 2)
     def sums(indptr, indices, values, scales, fixed, systems):
@@ -84,7 +67,7 @@ def native_sums(factors):
         of_scales = None if scales is None else np.ascontiguousarray(scales, np.float32).ctypes
         run(indptr, indices, values, of_scales, fixed, systems, len(indptr) - 1, threads.count())
 
-    return sums
+    return run and sums
 
 
 @cached_by_size

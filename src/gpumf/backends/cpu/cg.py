@@ -5,7 +5,6 @@ where the matrix costs f^2 (Takács, Pilászy and Tikk 2011). Numba takes the pl
 both do the same arithmetic in FP32, summed up by chunks of ratings, with scalars in FP64.
 """
 
-from ctypes import c_float, c_int, c_int64
 from functools import cache
 
 import numpy as np
@@ -51,18 +50,14 @@ def side_update(factors, parallel, implicit):
 @cache
 def native_update(factors, parallel, implicit):
     """As `side_update`, in C++; None where it does not compile here."""
-    library = compile.library("cg.cpp", FACTORS=factors, IMPLICIT=int(implicit))
-    if library is None:
-        return None
-    run, floats, integers = library.side_update, compile.array(np.float32), compile.array(np.int32)
-    run.argtypes = [compile.array(np.int64), integers, floats, integers, floats, floats, floats, c_int64, c_int64]
-    run.argtypes += [c_float, c_int, c_float, c_int]
+    kinds = "int64* int32* float32* int32* float32* float32* float32* int64 int64 float32 int32 float32 int32"
+    run = compile.function("cg.cpp", "side_update", kinds, FACTORS=factors, IMPLICIT=int(implicit))
 
     def side_update(rows, order, fixed, solved, ridges, *parameters):
         arrays = rows.indptr, rows.indices, rows.values, order, fixed, solved, ridges
         run(*arrays, rows.n_rows, len(fixed), *parameters, threads.count() if parallel else 1)
 
-    return side_update
+    return run and side_update
 
 
 def numba_update(factors, parallel, implicit):

@@ -3,7 +3,6 @@
 Rows are drawn by native/als.cpp, or by Numba where there is no compiler. No result depends on the number of threads.
 """
 
-from ctypes import c_float, c_int, c_int64
 from functools import cache
 
 import numpy as np
@@ -35,17 +34,14 @@ def row_drawer(factors):
 
 
 def _native(factors):
-    library = compile.library("als.cpp", FACTORS=factors)
-    if library is None:
-        return None
-    run, floats = library.draw, compile.array(np.float32)
-    run.argtypes = [compile.array(np.int64), compile.array(np.int32), *[floats] * 5, c_int64, c_float, c_int]
+    kinds = f"int64* int32* {'float32* ' * 5} int64 float32 int32"
+    run = compile.function("als.cpp", "draw", kinds, FACTORS=factors)
 
     def draw(indptr, indices, values, fixed, prior, noise, drawn, precision):
         arrays = indptr, indices, values, fixed, prior, noise, drawn
         run(*arrays, len(indptr) - 1, precision, threads.count())
 
-    return draw
+    return run and draw
 
 
 def _numba(indptr, indices, values, fixed, prior, noise, drawn, precision):

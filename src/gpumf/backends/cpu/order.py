@@ -1,6 +1,5 @@
 """The ratings of each row, counted and brought together on all threads: the latter by native/order.cpp."""
 
-from ctypes import c_int, c_int64
 from functools import cache
 
 import numpy as np
@@ -52,9 +51,6 @@ def compressed(rows, columns, values, indptr):
 
 @cache
 def _compress():
-    library = compile.library("order.cpp")
-    if library is None:
-        return None
-    integers, floats, offsets = compile.array(np.int32), compile.array(np.float32), compile.array(np.int64)
-    library.compress.argtypes = [integers, integers, floats, c_int64, offsets, c_int64, integers, floats, c_int]
-    return library.compress
+    return compile.function(
+        "order.cpp", "compress", "int32* int32* float32* int64 int64* int64 int32* float32* int32"
+    )

@@ -5,7 +5,6 @@ the arithmetic and the samples of `kernels/sgd/hogwild.cu` (thesis, Algorithm 4.
 hash of t points to, so one thread, many threads and a GPU follow the same sequence of samples.
 """
 
-from ctypes import c_int
 from functools import cache
 
 import numpy as np
@@ -145,19 +144,9 @@ def ordered(columns, biases, parallel):
     learning rate
     """
     run = native_ordered(columns, biases, parallel) or numba_ordered(columns, biases, parallel)
-    factors = "float32 users f", "float32 items f"
+    arrays = "int32 nnz", "int32 nnz", "float32 nnz", "float32 users f", "float32 items f"
 
-    @takes(
-        "int32 nnz",
-        "int32 nnz",
-        "float32 nnz",
-        *factors,
-        "float32 five",
-        "int64 bounds",
-        "int64 side",
-        f=columns,
-        five=5,
-    )
+    @takes(*arrays, "float32 five", "int64 bounds", "int64 side", f=columns, five=5)
     def ordered(users, items, values, p, q, steps, offsets, diagonals, rates=None):
         if len(offsets) != len(diagonals) ** 2 + 1:
             raise ValueError(
@@ -173,20 +162,18 @@ def ordered(columns, biases, parallel):
 @cache
 def native_ordered(columns, biases, parallel):
     """As `ordered`, in C++; None where it does not compile here."""
-    library = compile.library("sgd.cpp", COLUMNS=columns, BIASES=biases)
-    if library is None:
-        return None
-    positions, floats = compile.array(np.int32), compile.array(np.float32)
-    common = [positions, positions, *[floats] * 4, *[compile.array(np.int64)] * 2]
-    library.ordered.argtypes = [*common, c_int, c_int]
-    library.ordered_by_rates.argtypes = [*common, floats, floats, c_int, c_int]
+    kinds = "int32* int32* float32* float32* float32* float32* int64* int64* {}int32 int32"
+    plain, by_rates = (
+        compile.function("sgd.cpp", name, kinds.format(rates), COLUMNS=columns, BIASES=biases)
+        for name, rates in (("ordered", ""), ("ordered_by_rates", "float32* float32* "))
+    )
 
     def ordered(users, items, values, p, q, steps, offsets, diagonals, rates=None):
         on = threads.count() if parallel else 1
-        run = library.ordered if rates is None else library.ordered_by_rates
+        run = plain if rates is None else by_rates
         run(users, items, values, p, q, steps, offsets, diagonals, *(rates or ()), len(diagonals), on)
 
-    return ordered
+    return plain and ordered
 
 
 @cached_by_size

@@ -5,7 +5,6 @@ Seconds are those that the process has a core for. All programs of a model start
 with biases too.
 """
 
-from ctypes import c_float, c_int64
 from functools import partial
 from time import process_time
 
@@ -89,10 +88,8 @@ class _PlainALS:
     """The ALS of plain.cpp, as a trainer."""
 
     def __init__(self, model, train):
-        self._run, floats = compile.library("plain.cpp", FACTORS=_FACTORS).side_update, compile.array(np.float32)
-        self._run.argtypes = [
-            compile.array(np.int64), compile.array(np.int32), floats, floats, floats, c_int64, c_float,
-        ]  # fmt: skip
+        kinds = "int64* int32* float32* float32* float32* int64 float32"
+        self._run = compile.function("plain.cpp", "side_update", kinds, FACTORS=_FACTORS)
         self._train, self._regularization = train, model.regularization
         self._p, self._q = map(compile.aligned, model.initial_factors(train))
 
@@ -109,16 +106,15 @@ class _PlainSGD:
     """The SGD of plain.cpp in the order of `ordered`, as a trainer; with biases in arrays of their own."""
 
     def __init__(self, model, train):
-        library, floats = compile.library("plain.cpp", FACTORS=_FACTORS), compile.array(np.float32)
-        positions = compile.array(np.int32)
         self._side, self._seed, self._train = model.options["side"], model.seed, train
         *self._ratings, self._offsets = shuffled_blocks(train, self._side, self._seed)
         self._steps = model.learning_rate, model.regularization
         p, q = model.initial_factors(train)
         biases = (p[:, -2], q[:, -1]) if model.biases else ()
         self._learned = [compile.aligned(array) for array in (p[:, :_FACTORS], q[:, :_FACTORS], *biases)]
-        self._run = library.updates_with_biases if model.biases else library.updates
-        self._run.argtypes = [positions, positions, floats, c_int64, *[floats] * len(self._learned), c_float, c_float]
+        name = "updates_with_biases" if model.biases else "updates"
+        kinds = f"int32* int32* float32* int64 {'float32* ' * len(self._learned)} float32 float32"
+        self._run = compile.function("plain.cpp", name, kinds, FACTORS=_FACTORS)
 
     def epoch(self, number):
         for diagonal in shuffled_diagonals(self._side, self._seed, number):
