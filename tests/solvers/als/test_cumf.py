@@ -86,13 +86,6 @@ def test_half_sweep_matches_the_reference(launcher, factors):
         case_of(launcher.name, kernel, ratings, factors).assert_close(als_tolerance(kernel), HALF, floor=floor)
 
 
-@pytest.mark.parametrize("factors", [10, 32])
-def test_half_sweep_with_plain_lambda(launcher, factors):
-    for kernel in (*EXACT, "cumf_cg"):
-        case = case_of(launcher.name, kernel, ragged(factors), factors, weighted=False)
-        case.assert_close(als_tolerance(kernel), HALF)
-
-
 @pytest.mark.parametrize("kernel", EXACT)
 def test_a_pivot_that_only_rounding_leaves_counts_as_infinite(launcher, kernel):
     """A = ((4, 4), (4, a)), b = (8, 9): the second pivot is a - 4, and at 2^-21 a or less says nothing."""

@@ -102,19 +102,6 @@ def test_tensor_core_with_many_factors(launcher, factors):
     case.assert_close(tolerance("tensor_core"), HALF, floor=1e-3)
 
 
-@pytest.mark.slow
-def test_long_rows_meet_in_any_order(host):
-    ratings, found = implicit_ratings(n_users=4, n_items=700, longest=90, seed=3), set()
-    case = case_of("emulator", "tensor_core", ratings, 16, 2.0)
-    case.parts = {"longest": 20}
-    for seed in range(5):
-        with host.shuffled(seed):
-            learned = case.run(HALF)
-        found.add(learned[0].tobytes())
-    assert len(found) == 1
-    case.assert_close(tolerance("tensor_core"), HALF, learned, floor=1e-3)
-
-
 def test_weights_of_any_size_fit_half_precision(launcher):
     ratings = implicit_ratings(seed=5)
     huge = Ratings(ratings.users, ratings.items, ratings.values * 1e4, ratings.n_users, ratings.n_items)
@@ -151,20 +138,6 @@ def test_a_user_without_ratings_prefers_nothing():
     train = Ratings([0, 0, 1], [0, 1, 1], [1, 2, 5], 3, 3)
     model = ImplicitALS(4, solver="parallel").fit(train, 2)
     assert model.predict(2, 0) == 0 and model.predict(0, 2) == 0 and model.predict(1, 1) > 0.5
-
-
-def test_the_cost_falls_in_every_epoch():
-    ratings, alpha, regularization = blocks(), 5.0, 0.5
-    preferred, confidence = np.zeros((80, 60)), np.ones((80, 60))
-    preferred[ratings.users, ratings.items] = 1
-    confidence[ratings.users, ratings.items] += alpha * ratings.values
-    model, costs = ImplicitALS(6, regularization, alpha=alpha, **HU, solver="parallel"), []
-    for epoch in range(5):
-        model.fit(ratings, 1, warm_start=epoch > 0)
-        p, q = model.user_factors.astype(float), model.item_factors.astype(float)
-        error = (confidence * (preferred - p @ q.T) ** 2).sum()
-        costs.append(error + regularization * ((p**2).sum() + (q**2).sum()))
-    assert (np.diff(costs) < 0).all()
 
 
 @pytest.mark.parametrize("factors", [1, 64])

@@ -73,20 +73,6 @@ def test_segments_are_longer_where_their_sums_would_take_much_memory():
         assert _longest(nnz) == expected
 
 
-def test_all_parts_of_a_row_count(launcher):
-    ratings, solved = ragged_ratings(n_users=6, n_items=160, longest=150, seed=2), []
-    # To the end: what rounding does in the first steps depends on the order of the sums.
-    to_the_end = {"cg_steps": 70, "cg_tolerance": 1e-7}
-    model = ALS(20, 0.1, device=launcher.name, solver="tensor_core", biases=False, **to_the_end)
-    rng = np.random.default_rng(3)
-    factors = [rng.random((n, 20), np.float32) for n in (ratings.n_users, ratings.n_items)]
-    for longest in (8192, 64):
-        trainer = model.make_solver(ratings, *factors, longest=longest)
-        trainer.solve_users()
-        solved.append(to_numpy(launcher.name, *trainer.factors())[0])
-    np.testing.assert_allclose(*solved, rtol=1e-4, atol=1e-4)
-
-
 def test_ratings_keep_the_digits_that_a_half_does_not_hold(launcher):
     rng = np.random.default_rng(0)
     ratings = Ratings(np.arange(40), np.arange(40) % 7, 3 + rng.random(40, np.float32), 40, 7)

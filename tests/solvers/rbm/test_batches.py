@@ -10,14 +10,15 @@ from gpumf.solvers import rbm_batches as batches_module
 from gpumf.solvers import rbm_thesis as thesis_module
 from gpumf.solvers.rbm_batches import Batches
 from gpumf.solvers.rbm_levels import to_levels
-from gpumf.solvers.rbm_thesis import _Matrices
 from support import rated
 
 
 @pytest.mark.parametrize("batches", ["device", "transfer"])
 def test_batches_that_are_moved_are_made_in_the_epoch(host, monkeypatch, batches):
-    made, make = [], _Matrices.of
-    monkeypatch.setattr(_Matrices, "of", lambda batch, *how: made.append(len(batch.users)) or make(batch, *how))
+    made, make = [], thesis_module._matrices
+    monkeypatch.setattr(
+        thesis_module, "_matrices", lambda batch, *how: made.append(len(batch.users)) or make(batch, *how)
+    )
     train = rated(5, n_users=20, n_items=12, longest=9)
     trainer = rbm_case("emulator", "thesis", train, 3, batch=7, batches=batches).make_solver()
     counts = [len(made)]

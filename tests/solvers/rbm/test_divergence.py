@@ -7,9 +7,7 @@ import pytest
 
 from cases import MARGIN, Machine, as_binary, rbm_case, uniform, unit_draws
 from gpumf import RBM
-from gpumf._util.counter_rng import random_order, splitmix64
 from gpumf.backends.cpu import reference
-from gpumf.solvers.rbm_divergence import batch_order
 from support import kernels_on, rated, to_numpy
 
 
@@ -109,37 +107,6 @@ def test_the_same_seed_gives_the_same_bits(device):
         for name in RBM._arrays[:4]:
             first, again, other = (getattr(model, name) for model in models)
             assert np.array_equal(first, again) and not np.array_equal(first, other)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [2**32, 2**64 - 1])
-def test_large_seeds_are_alike_everywhere(device, seed):
-    train, test = rated(5, n_users=30, n_items=12, longest=9).split(0.2)
-    options = {"seed": seed, "batch": 4, "learning_rate": 0.3}
-    expected = RBM(20, biases=False, solver="sequential", **options).fit(train, 2, test)
-    for kernel in kernels_on(RBM, device):
-        other = RBM(20, biases=False, solver=kernel, device=device, **options).fit(train, 2, test)
-        assert np.abs(other.item_weights - expected.item_weights).max() < 1e-4
-
-
-def test_every_seed_and_epoch_has_its_order_of_batches():
-    seeds = 0, 1, 2**31, 2**32, 2**32 + 1, 2**64 - 1
-    orders = {tuple(batch_order(seed, epoch, 40)) for seed in seeds for epoch in range(3)}
-    assert len(orders) == 18
-    published = random_order(40, splitmix64(np.uint64((7 << 32) + 5)))
-    assert np.array_equal(batch_order(7, 5, 40), published), "recorded results stay what they are"
-
-
-def test_the_parts_of_a_long_user_meet_in_any_order(host):
-    train = rated(5, seed=2, n_users=6, n_items=14, longest=11)
-    options = {"learning_rate": 0.3, "batch": 3, "gibbs_steps": 2}
-    results = set()
-    for seed in range(4):
-        trainer = rbm_case("emulator", "fast", train, 7, **options).make_solver()
-        with host.shuffled(seed):
-            trainer.epoch(0)
-        results.add(b"".join(a.tobytes() for a in trainer.arrays()))
-    assert len(results) == 1
 
 
 def test_moving_weights_or_batches_changes_nothing(launcher):

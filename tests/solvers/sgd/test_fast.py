@@ -14,14 +14,6 @@ from gpumf.solvers.sgd_fast import Fast
 from gpumf_study.experiments.gpumf import lost_updates
 from support import KERNELS, to_numpy
 
-STEPS = {
-    "learning_rate": 0.02,
-    "regularization": 0.03,
-    "item_regularization": 0.05,
-    "bias_regularization": 0.07,
-    "item_bias_regularization": 0.09,
-}
-
 
 def trained(device, ratings, p, q, epoch=0, factors=None, **parameters):
     """(user_factors, item_factors) after an epoch from these factors."""
