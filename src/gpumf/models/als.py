@@ -330,11 +330,7 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
     regularization_exponent : nu from 0 to 100, 0 for the same lambda for all, 1 for one in proportion to the weights
         of a user's pairs
     solver : a name of `ImplicitALS.solvers()`; the fastest for the device by default
-    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the CPU,
-        checked)
-    threads : on the CPU, the most threads on which the model's methods run, all threads by default, see
-        `gpumf._util.threads`. Without effect on a GPU
-    chunk, cg_steps, cg_tolerance : as of `ALS`
+    device, threads, chunk, cg_steps, cg_tolerance : as of `ALS`; threads are without effect on a GPU
     seed : int, None draws one, of the initial factors, which are normal with the deviation 0.1 / sqrt(factors)
         (Rendle et al. 2022): few steps of conjugate gradient rank better from near zero than from where inner
         products are near 1

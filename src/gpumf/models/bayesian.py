@@ -70,8 +70,7 @@ class BayesianMF(Model):
     samples : int, how many are kept at most: the newest ones
     clip : bool, clip predictions to the rating scale, or where there is none to the range of the training ratings
     solver : a name of `BayesianMF.solvers()`
-    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernels on the CPU, checked)
-    threads : the most threads on which the methods of the model run, as of `ALS`
+    device, threads : as of `ALS`; threads are without effect on a GPU
     seed : int, None draws one, of the initial factors and all draws
 
     Attributes

@@ -30,22 +30,11 @@ class Ranking(Protocol):
 
     @abstractmethod
     def top_items(self, users, k):
-        """The best items of each user, best first.
-
-        users : int (n,), positions
-        k : int
-        Returns (items, scores): int64 and float32 (n, k); -1 and NaN where there are fewer candidates
-        """
+        """(items, scores) of users at positions (n,), best first: int64 and float32 (n, k); -1, NaN for no item."""
 
     @abstractmethod
     def metrics(self, test, users, k):
-        """METRICS of each user's k best items.
-
-        test : CompressedRows of the users
-        users : int (n,), positions of users with a test item
-        k : int
-        Returns float64 (n, 4)
-        """
+        """METRICS of each user's k best items, float64 (n, 4); test : CompressedRows, with items of these users."""
 
 
 class ByUser(Ranking):

@@ -102,10 +102,7 @@ class RBM(Model):
     batches : 'device', their matrices are computed before the first epoch and stay where the kernel runs; 'transfer',
         solver `thesis` alone: those of a batch are computed and moved there whenever its turn comes, and stay until
         its update is done (thesis, section 4.2.2, both sides of Figure 4.5), with the same result
-    device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the CPU,
-        checked)
-    threads : on the CPU, the most threads on which the model's methods run, all threads by default, see
-        `gpumf._util.threads`. Without effect on a GPU
+    device, threads : as of `ALS`; threads are without effect on a GPU
     seed : int, None draws one, of the initial weights, the batches, and all draws; the same seed gives the same model
 
     Attributes

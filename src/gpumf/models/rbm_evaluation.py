@@ -43,54 +43,46 @@ def expected_sums(arrays, hidden, device, bounds):
     return sums
 
 
-class ExpectationRanking(ScoresRanking):
-    """The items with the largest expected ratings, whose inputs are a matrix product.
+class _Expected:
+    """For a ranking by expected ratings, whose inputs are a matrix product; with `_xp`, of where its arrays are."""
 
-    user_hidden, weights, visible_biases, level_values, of_user, of_item : of an `RBM`
-    candidates, seen : as of `Ranking`
-    """
-
-    def __init__(self, user_hidden, weights, visible_biases, level_values, of_user, of_item, candidates, seen):
-        n_items, levels, hidden = weights.shape
-        super().__init__((len(user_hidden), n_items), candidates, seen, (1 << 24) // levels)
-        self._hidden, self._weights = user_hidden, weights.reshape(n_items * levels, hidden)
-        self._biases, self._level_values = visible_biases, level_values
-        self._of_user, self._of_item = of_user, of_item
+    def _keep(self, learned):
+        user_hidden, weights, *others = learned
+        arrays = map(self._array, (user_hidden, weights.reshape(-1, weights.shape[2]), *others))
+        self._hidden, self._weights, self._biases, self._level_values, self._of_user, self._of_item = arrays
 
     def _scores(self, users):
-        expected = _expected(self._hidden[users] @ self._weights.T, self._biases, self._level_values, np)
+        inputs = (self._hidden[users] @ self._weights.T).reshape(len(users), *self._biases.shape)
+        inputs += self._biases
+        inputs -= inputs.max(axis=-1, keepdims=True)
+        self._xp.exp(inputs, out=inputs)
+        expected = inputs @ self._level_values / inputs.sum(axis=-1)
         return expected + self._of_item + self._of_user[users, None]
 
 
-class ExpectationKernelRanking(ScoresKernelRanking, LaunchedRanking):
+class ExpectationRanking(_Expected, ScoresRanking):
+    """The items with the largest expected ratings, by what an `RBM` has learned but its hidden biases."""
+
+    _xp = np
+
+    def __init__(self, learned, candidates, seen):
+        n_items, levels, _ = learned[1].shape
+        super().__init__((len(learned[0]), n_items), candidates, seen, (1 << 24) // levels)
+        self._keep(learned)
+
+
+class ExpectationKernelRanking(_Expected, ScoresKernelRanking, LaunchedRanking):
     """The same on a device."""
 
-    def __init__(
-        self, user_hidden, weights, visible_biases, level_values, of_user, of_item, candidates, seen, device
-    ):
-        super().__init__((len(user_hidden), len(weights)), candidates, seen, device)
-        self._batch = max(1, (1 << 26) // weights[..., 0].size)
-        arrays = user_hidden, weights.reshape(-1, weights.shape[2]), visible_biases, level_values
-        self._hidden, self._weights, self._biases, self._level_values = map(self._array, arrays)
-        self._of_user, self._of_item = map(self._array, (of_user, of_item))
-
-    def _scores(self, users):
-        inputs = self._hidden[users] @ self._weights.T
-        expected = _expected(inputs, self._biases, self._level_values, self._device.xp)
-        return expected + self._of_item + self._of_user[users, None]
+    def __init__(self, learned, candidates, seen, device):
+        n_items, levels, _ = learned[1].shape
+        super().__init__((len(learned[0]), n_items), candidates, seen, device)
+        self._xp, self._batch = self._device.xp, max(1, (1 << 26) // (n_items * levels))
+        self._keep(learned)
 
 
-def _expected(inputs, biases, level_values, xp):
-    """Expected ratings (users, n_items) from products (users, n_items * K), overwritten; arrays of `xp`."""
-    inputs = inputs.reshape(len(inputs), *biases.shape)
-    inputs += biases
-    inputs -= inputs.max(axis=-1, keepdims=True)
-    xp.exp(inputs, out=inputs)
-    return inputs @ level_values / inputs.sum(axis=-1)
-
-
-def expectation_ranking(arrays, candidates, seen, k, device):
-    """A `Ranking` for lists of k items, where the device is or on the CPU; arrays: an `RBM`'s, no hidden biases."""
+def expectation_ranking(learned, candidates, seen, k, device):
+    """A `Ranking` for lists of k items, where the device is or on the CPU."""
     if device == "cpu" or k > MAX_ITEMS:
-        return ExpectationRanking(*arrays, candidates, seen)
-    return ExpectationKernelRanking(*arrays, candidates, seen, device)
+        return ExpectationRanking(learned, candidates, seen)
+    return ExpectationKernelRanking(learned, candidates, seen, device)

@@ -88,17 +88,13 @@ class Cumf(SharedSums, KernelSolver):
         sides = train.by_user, train.by_item
         ratings = [(device.array(rows.indices), device.array(rows.values)) for rows in sides]
         self._biases = Biases.of(hyper, train, device)
-        grams = [self._gram(n) if hyper.alpha is not None else None for n in (len(self._q), len(self._p))]
-        batches = [
-            [self._with_ridges(batch, rows.counts, n) for batch in of_side]
-            for of_side, rows, n in zip(
-                self._batches([rows.indptr for rows in sides], longest),
-                sides,
-                (len(self._q), len(self._p)),
-                strict=True,
-            )
-        ]
-        self._users, self._items = (Side(*r, b, g) for r, b, g in zip(ratings, batches, grams, strict=True))
+        columns = len(self._q), len(self._p)
+        grams = [self._gram(n) if hyper.alpha is not None else None for n in columns]
+        batches = self._batches([rows.indptr for rows in sides], longest)
+        self._users, self._items = (
+            Side(*of_ratings, [self._with_ridges(batch, rows.counts, n) for batch in of_side], gram)
+            for of_ratings, rows, of_side, gram, n in zip(ratings, sides, batches, grams, columns, strict=True)
+        )
 
     @classmethod
     def check(cls, hyper):
