@@ -387,15 +387,12 @@ class _Chain:
         """(rmse, mae) on the validation set of the mean over the samples that are kept."""
         kept = {id(sample) for sample in self._kept}
         before = {id(sample) for sample in self._predicted}
+        pairs = self._validation.users, self._validation.items
         for samples, others, sign in ((self._kept, before, 1), (self._predicted, kept, -1)):
             for sample in samples:
                 if id(sample) not in others:
-                    self._sums = self._sums + sign * self._dots(sample)
+                    sides = sample[:2] if self._device is None else map(self._device.to_numpy, sample[:2])
+                    of_both = (side[:, None] for side in sides)
+                    self._sums = self._sums + sign * products(*pairs, *of_both)[0]
         self._predicted = list(self._kept)
         return self._model._error(self._validation, self._sums / len(self._kept))
-
-    def _dots(self, sample):
-        """p_u . q_i of the validation ratings, by a sample."""
-        sides = sample[:2] if self._device is None else map(self._device.to_numpy, sample[:2])
-        of_users, of_items = (side[:, None] for side in sides)
-        return products(self._validation.users, self._validation.items, of_users, of_items)[0]

@@ -216,28 +216,22 @@ class Factorization(_Base):
         if not self.biases:
             return users, items
         made = with_bias_columns(train, (users, 0), (items, 0), train.device)
-        return self._with_damped(train, made) if self._damped else made
-
-    def _with_damped(self, train, made):
-        """Factors in units of the ratings, with the training set's damped biases."""
-        *biases, unit, _ = train.damped
-        for rows, column, of in zip(made, (-2, -1), biases, strict=True):
-            set_biases(rows, column, of, np.sqrt(unit), train.device)
+        if self._damped:  # in units of the ratings
+            *biases, unit, _ = train.damped
+            for rows, column, of in zip(made, (-2, -1), biases, strict=True):
+                set_biases(rows, column, of, np.sqrt(unit), train.device)
         return made
 
     def _draw(self, train, rows, key):
         """Initial factors of so many users or items, without biases: a function of the key and of their positions."""
-        return uniform_factors(rows, self.factors, self._target_mean(train), key, train.device)
+        mean = 0.0 if self.biases else self.factors / 4 if self.init == "unit" else train.mean  # of inner products
+        return uniform_factors(rows, self.factors, mean, key, train.device)
 
     def _set_training(self, train):
         super()._set_training(train)
         self._standard = train.damped if self._damped else None
         if self.clip and self.scale is None:
             self.scale = train.bounds
-
-    def _target_mean(self, train):
-        """The mean of what the inner products of known users and items are to be."""
-        return 0.0 if self.biases else self.factors / 4 if self.init == "unit" else train.mean
 
     def _as_trained(self, ratings):
         """The ratings as the start of a solver's problem counts them."""

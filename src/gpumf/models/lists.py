@@ -205,11 +205,17 @@ class Lists(_Base):
         if asked > free:
             raise backends.out_of_memory(f"{negatives} negatives of {test.nnz} test ratings each", asked, free)
         rng = np.random.default_rng(integer("seed", seed, 0, MAX_SEED))
-        rated = self._pairs_rated(test, seen)
+        n_items, seen_rows = np.int64(self._shape[1]), self._rows_seen(seen)
+        rated = np.unique(test.users * n_items + test.items)  # pairs as one number
+        if seen_rows is not None:
+            users = np.repeat(np.arange(seen_rows.n_rows), seen_rows.counts)
+            rated = np.union1d(rated, users * n_items + seen_rows.indices)
         known = np.flatnonzero(self._item_counts > 0)
         drawn = known[rng.integers(len(known), size=(test.nnz, negatives))]
         for _ in range(_MAX_DRAWS):
-            row, column = np.nonzero(_in(test.users[:, None] * np.int64(self._shape[1]) + drawn, rated))
+            pairs = test.users[:, None] * n_items + drawn
+            places = np.minimum(np.searchsorted(rated, pairs), len(rated) - 1)
+            row, column = np.nonzero(rated[places] == pairs)
             if not len(row):
                 break
             drawn[row, column] = known[rng.integers(len(known), size=len(row))]
@@ -222,22 +228,8 @@ class Lists(_Base):
         ndcg = np.where(hits, 1 / np.log2(ranks + 1), 0)
         return {"hit_rate": float(hits.mean()), "ndcg": float(ndcg.mean()), "mrr": float((1 / ranks).mean())}
 
-    def _pairs_rated(self, test, seen):
-        """user * n_items + item, ascending, of all pairs in the test set and in `seen`."""
-        rows, n_items = self._rows_seen(seen), np.int64(self._shape[1])
-        pairs = [test.users * n_items + test.items]
-        if rows is not None:
-            users = np.repeat(np.arange(rows.n_rows), rows.counts)
-            pairs.append(users * n_items + rows.indices)
-        return np.unique(np.concatenate(pairs))
-
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:
     """Rows of length 1, float32; rows of zeros stay."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.ascontiguousarray(rows / np.where(lengths > 0, lengths, 1), np.float32)
-
-
-def _in(pairs, rated):
-    places = np.minimum(np.searchsorted(rated, pairs), len(rated) - 1)
-    return rated[places] == pairs

@@ -7,7 +7,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from gpumf.models.once import Once
-from gpumf.solvers.schedules import to_dict
 
 if TYPE_CHECKING:
     from typing import Any, Self
@@ -62,7 +61,11 @@ class Parameters:
     def _parameters(self):
         """Plain values of the arguments, by name, that make an equal model on any device: what a file has."""
         own = {name: getattr(self, name) for name in parameter_names(type(self)) if name not in _NOT_STORED}
-        return own | ({"schedule": to_dict(own["schedule"])} if "schedule" in own else {})
+        if "schedule" in own:
+            from gpumf.solvers.schedules import to_dict  # which few models have
+
+            own["schedule"] = to_dict(own["schedule"])
+        return own
 
     def _assigned(self):
         """Parameters that are no longer what the constructor made of them, by name."""

@@ -413,7 +413,9 @@ class SGD(Factorization, Model):
             factors = self._continued(new, *known)
             self.mean, self.scale = mean, scale
             if self._damped:
-                self._counts = tuple(map(_newcomers, self._counts, known))
+                self._counts = tuple(of.copy() for of in self._counts)  # of newcomers
+                for of, known_before in zip(self._counts, known, strict=True):
+                    of[: len(known_before)][known_before] = 0
                 for side, of in enumerate(self._counts):
                     self._rebias(given.on_host(), side, np.flatnonzero(of), factors)
             if shape == old_rows and self.user_ids is None and self.item_ids is None:
@@ -423,13 +425,6 @@ class SGD(Factorization, Model):
             self._training = _joined(before, given)
             self._train(clock, new, factors, self.history.to_dict("records"), epochs, validation, Ending(), progress)
         return self
-
-
-def _newcomers(counts, known):
-    """The counts of rows that were not known before; zeros of those that were."""
-    counts = counts.copy()
-    counts[: len(known)][known] = 0
-    return counts
 
 
 def _joined(before, new):
