@@ -236,15 +236,10 @@ class Cumf(SharedSums, KernelSolver):
         self._hermitian("get_hermitian", side, batch, fixed, gram)
 
     def _hermitian(self, kernel, side, batch, fixed, gram):
-        self._kernels[kernel](
-            batch.n_segments,
-            self._shape.hermitian_threads,
-            shared=self._shape.hermitian_shared,
-            **self._of_segments(side, batch, fixed),
-            gram=gram,
-            matrices=batch.matrices,
-            scales=batch.scales,
-        )
+        given, shape = self._of_segments(side, batch, fixed), self._shape
+        given |= {"gram": gram, "matrices": batch.matrices, "scales": batch.scales}
+        launch = self._kernels[kernel]
+        launch(batch.n_segments, shape.hermitian_threads, shared=shape.hermitian_shared, **given)
 
     def get_bias(self, side, batch, fixed):
         """b of the rows of a batch."""
@@ -252,33 +247,15 @@ class Cumf(SharedSums, KernelSolver):
 
     def _of_segments(self, side, batch, fixed):
         """The arguments of the kernels that sum over the segments of a batch, by name."""
-        return {
-            "segments": batch.segments,
-            "indices": side.indices,
-            "values": side.values,
-            "fixed": fixed,
-            "biases": batch.biases,
-            "partial": batch.partial,
-            "arrived": batch.arrived,
-            "alpha": self._alpha,
-        }
+        of_batch = {name: getattr(batch, name) for name in ("segments", "biases", "partial", "arrived")}
+        return of_batch | {"indices": side.indices, "values": side.values, "fixed": fixed, "alpha": self._alpha}
 
     def solve(self, batch, solved):
         """The factors of the rows of a batch."""
         n_rows = batch.rows.stop - batch.rows.start
         blocks, threads, shared, further = self._solver(batch, n_rows)
-        self._kernels["solve"](
-            blocks,
-            threads,
-            shared=shared,
-            matrices=batch.matrices,
-            biases=batch.biases,
-            indptr=batch.indptr,
-            solved=solved[batch.rows],
-            ridges=batch.ridges,
-            n_rows=n_rows,
-            **further,
-        )
+        further |= {name: getattr(batch, name) for name in ("matrices", "biases", "indptr", "ridges")}
+        self._kernels["solve"](blocks, threads, shared=shared, solved=solved[batch.rows], n_rows=n_rows, **further)
 
     def _prepare_solver(self, hyper):
         """Allocate what the solver needs."""

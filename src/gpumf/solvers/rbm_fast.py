@@ -57,19 +57,9 @@ class HiddenUpdate:
         self._of_segments(*self.begins[number : number + 2], weights, hidden_biases, probabilities)
 
     def _of_segments(self, begin, end, weights, hidden_biases, probabilities):
-        self._kernel(
-            end - begin,
-            _BLOCK,
-            segments=self.work_list,
-            first_segment=begin,
-            items=self.items,
-            levels=self.levels,
-            weights=weights,
-            hidden_biases=hidden_biases,
-            **self.meeting,
-            probabilities=probabilities,
-            shared=self.shared,
-        )
+        given = {"segments": self.work_list, "first_segment": begin, "items": self.items, "levels": self.levels}
+        given |= {"weights": weights, "hidden_biases": hidden_biases, "probabilities": probabilities}
+        self._kernel(end - begin, _BLOCK, **given, **self.meeting, shared=self.shared)
 
 
 class Fast(DivergenceKernel, Divergence):
@@ -92,19 +82,11 @@ class Fast(DivergenceKernel, Divergence):
         learned = self._weights, self._visible_biases, self._hidden_biases
         self._learned = dict(zip(("weights", "visible_biases", "hidden_biases"), learned, strict=True))
         self._users = device.array(b.users)
-        self._of_update = {
-            "row_items": device.array(b.row_items),
-            "rows": device.array(b.rows),
-            "mapping": device.array(b.mapping),
-            "entry_users": device.array(b.entry_users),
-            "users": self._users,
-            "levels": self._hidden.levels,
-            "reconstruction": self._reconstruction,
-            "positive": self._positive,
-            "negative": self._negative,
-            "per_item": int(hyper.average == "item"),
-            **self._learned,
-        }
+        names = "row_items", "rows", "mapping", "entry_users"
+        self._of_update = self._learned | {name: device.array(getattr(b, name)) for name in names}
+        self._of_update |= {"users": self._users, "levels": self._hidden.levels}
+        self._of_update |= {"positive": self._positive, "negative": self._negative}
+        self._of_update |= {"reconstruction": self._reconstruction, "per_item": int(hyper.average == "item")}
         for name, array in self._learned.items():
             self._of_update[f"last_{name}"] = device.zeros(array.shape if hyper.momentum else 1, np.float32)
         self._of_batches = [self._arguments(number) for number in range(len(b))]
@@ -116,24 +98,11 @@ class Fast(DivergenceKernel, Divergence):
         first_row, end_row = b.batch_rows[number : number + 2].tolist()
         first_entry, _ = b.entries(number)
         begin, end = hidden.begins[number : number + 2]
-        reconstruct = {
-            "segments": hidden.work_list,
-            "first_segment": begin,
-            "items": hidden.items,
-            "first_entry": first_entry,
-            "reconstruction": self._reconstruction,
-            "probabilities": self._negative,
-            "shared": hidden.shared,
-            **hidden.meeting,
-            **self._learned,
-        }
-        update = self._of_update | {
-            "first_row": first_row,
-            "n_rows": end_row - first_row,
-            "first_entry": first_entry,
-            "first_user": first_user,
-            "n_users": end_user - first_user,
-        }
+        reconstruct = {"segments": hidden.work_list, "first_segment": begin, "shared": hidden.shared}
+        reconstruct |= {"items": hidden.items, "first_entry": first_entry, **hidden.meeting, **self._learned}
+        reconstruct |= {"reconstruction": self._reconstruction, "probabilities": self._negative}
+        update = self._of_update | {"first_row": first_row, "n_rows": end_row - first_row}
+        update |= {"first_entry": first_entry, "first_user": first_user, "n_users": end_user - first_user}
         update_blocks = 1 + -(-(end_row - first_row) * hidden.groups_a_row // hidden.groups)
         return end - begin, reconstruct, update_blocks, update
 

@@ -140,24 +140,14 @@ class Thesis(DivergenceKernel, Divergence):
         positive, negative = self._both
         both = {"positive": positive, "negative": negative, "n_users": self._n_users}
         both |= {"rate": rate, "momentum": momentum}
+        of_all = {"row_indptr": of.row_indptr, "mapping": of.mapping, "columns": of.columns}
+        of_all |= {"per_item": int(self._hyper.average == "item"), "weight_decay": decay}
         for k, reconstruction in enumerate(self._levels_of(self._reconstruction)):
             weights = self._weights_there(k)
-            self._change_weights(
-                len(of.row_indptr) - 1,
-                block,
-                **both,
-                row_indptr=of.row_indptr,
-                mapping=of.mapping,
-                columns=of.columns,
-                values=of.values[k],
-                reconstruction=reconstruction,
-                weights=weights,
-                biases=self._visible_biases[k],
-                last_weights=self._weight_changes[k],
-                last_biases=self._visible_changes[k],
-                per_item=int(self._hyper.average == "item"),
-                weight_decay=decay,
-            )
+            level = {"values": of.values[k], "reconstruction": reconstruction, "weights": weights}
+            level |= {"biases": self._visible_biases[k], "last_biases": self._visible_changes[k]}
+            level |= {"last_weights": self._weight_changes[k]}
+            self._change_weights(len(of.row_indptr) - 1, block, **both, **of_all, **level)
             if self._transfer:
                 self._weights[k] = self._device.to_numpy(weights)
         self._change_hidden_biases(1, block, **both, biases=self._hidden_biases, last=self._hidden_change)

@@ -168,15 +168,8 @@ class Cu2rec(DescentKernel, Descent):
         """(rmse, mae) on the training set, by the publication's loss and total-loss kernels."""
         errors = self._device.empty(self._nnz, np.float32)
         sums = self._device.empty((_LOSS_BLOCKS, 2), np.float64)
-        self._loss(
-            *self._shape,
-            **self._rows,
-            n_users=self._n_users,
-            user_factors=self._p,
-            item_factors=self._q,
-            newest=self._newest,
-            errors=errors,
-        )
+        given = {"n_users": self._n_users, "user_factors": self._p, "item_factors": self._q, "newest": self._newest}
+        self._loss(*self._shape, **self._rows, **given, errors=errors)
         self._total_loss(_LOSS_BLOCKS, self._loss_threads, errors=errors, n=self._nnz, sums=sums)
         absolute, squared = self._device.to_numpy(sums).sum(axis=0)
         return float(np.sqrt(squared / self._nnz)), float(absolute / self._nnz)

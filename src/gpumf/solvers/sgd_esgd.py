@@ -117,18 +117,9 @@ class Esgd(DescentKernel, Descent):
     def epoch(self, number):
         size = self._ratings_a_block
         for first, end, _, (users, items, values) in self._chunks:
-            self._kernel(
-                end - first,
-                self._block,
-                **self.learned(),
-                users=users,
-                items=items,
-                values=values,
-                n_ratings=len(values),
-                rand=self._rand,
-                sh_size=size,
-                shared=_RATING_BYTES * size,
-            )
+            given = {"users": users, "items": items, "values": values, "n_ratings": len(values)}
+            given |= {"rand": self._rand, "sh_size": size, "shared": _RATING_BYTES * size}
+            self._kernel(end - first, self._block, **self.learned(), **given)
 
     def factors(self):
         if self._with_biases is None:

@@ -47,12 +47,5 @@ class Hogwild(Updates, DescentKernel, Descent):
         return in_turn(drawn, blocks, members)
 
     def updates(self, first, count):
-        self._kernel(
-            *self._shape,
-            **self._ratings,
-            **self.learned(),
-            nnz=self._nnz,
-            key=self._key,
-            first_update=first,
-            n_updates=count,
-        )
+        given = {"nnz": self._nnz, "key": self._key, "first_update": first, "n_updates": count}
+        self._kernel(*self._shape, **self._ratings, **self.learned(), **given)

@@ -73,16 +73,8 @@ class KatoHosino(DescentKernel, Descent):
         return row_rates(counts, self._factors, epochs) if self._by_rows else np.ones(1, np.float32)
 
     def _descend(self, rows, shape, **given):
-        (chunks, indptr), steps = rows, self.steps()
+        chunks, indptr = rows
+        given |= {"steps_now": self.steps(), "indptr": indptr}
         for first_row, end_row, first_rating, (indices, values) in chunks:
-            self._kernel(
-                *shape,
-                **given,
-                steps_now=steps,
-                indptr=indptr,
-                first_row=first_row,
-                end_row=end_row,
-                indices=indices,
-                values=values,
-                first_rating=first_rating,
-            )
+            part = {"first_row": first_row, "end_row": end_row, "first_rating": first_rating}
+            self._kernel(*shape, **given, **part, indices=indices, values=values)

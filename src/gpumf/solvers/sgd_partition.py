@@ -193,17 +193,9 @@ def tiled(ratings, n_tiles, most, n_parts, longest, seed):
     order = ratings.take(order, by_tile)
     users, of_items, values = ratings.in_order(order)
     segments, firsts = _segments(ratings, users, offsets, longest)
-    return Tiles(
-        order,
-        users,
-        ratings.take(there(row_of), of_items),
-        values,
-        segments,
-        firsts,
-        items.astype(np.int32),
-        tile_rows.astype(np.int32),
-        offsets[::n_tiles],
-    )
+    rows, tile_rows = ratings.take(there(row_of), of_items), tile_rows.astype(np.int32)
+    of_ratings = order, users, rows, values, segments
+    return Tiles(*of_ratings, firsts, items.astype(np.int32), tile_rows, offsets[::n_tiles])
 
 
 def _dealt(ratings, n_parts, seed):

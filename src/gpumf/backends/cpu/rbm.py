@@ -109,24 +109,9 @@ def updates(hidden, levels, parallel):
 
     @compiled(*rows, _BYTES, _MATRIX, _MATRIX, *learned, *learned, _F32, "int64", "boolean", _F32, _F32)
     def weight_update(
-        row_items,
-        rows,
-        mapping,
-        entry_users,
-        chosen,
-        reconstruction,
-        positive,
-        negative,
-        weights,
-        visible_biases,
-        weights_change,
-        visible_biases_change,
-        rate,
-        n_users,
-        per_item,
-        momentum,
-        weight_decay,
-    ):
+        row_items, rows, mapping, entry_users, chosen, reconstruction, positive, negative, weights, visible_biases,
+        weights_change, visible_biases_change, rate, n_users, per_item, momentum, weight_decay,
+    ):  # fmt: skip
         for r in prange(len(row_items)):
             item = row_items[r]
             gradient, counts = np.zeros((levels, hidden), np.float32), np.zeros(levels, np.float32)
