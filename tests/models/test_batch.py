@@ -10,9 +10,9 @@ from gpumf.backends.emulator import EmulatorDevice
 from gpumf.models import batch, trials
 from gpumf.models.trials import Trials
 from gpumf.ratings import DeviceRatings
-from gpumf.solvers import als_tensor_core
+from gpumf.solvers import als_settings, als_tensor_core
 from gpumf.solvers.als_tensor_core import TensorCore
-from support import ragged_ratings
+from support import least_peak, ragged_ratings
 
 RATINGS = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)
 HALVING = {"strategy": "halving", "factor": 2}
@@ -154,3 +154,94 @@ def test_memory_is_predicted_and_kept(model, wait, held, monkeypatch):
         grid = {"regularization": list(range(1, 31))}
         search(models[0], grid, folds[0][0], 1, folds=folds, memory=2 * of_ten)  # half for models that wait
     assert sizes == [10] * 3
+
+
+IN_LANES = {
+    "damped": (ALS, {"solver": "parallel_cg"}),
+    "biases": (ALS, {"biases": True, "weighted": True, "solver": "parallel_cg"}),
+    "no biases": (ALS, {"biases": False, "solver": "parallel_cg"}),
+    "implicit": (ImplicitALS, {"alpha": 4.0}),
+}
+LAMBDAS = np.geomspace(0.1, 5, 19).tolist()  # more than lanes: some train alone
+
+
+@pytest.fixture
+def lanes():
+    """How many settings train together on the CPU."""
+    found = als_settings.settings_at_a_time(3, RATINGS)
+    if found == 1:
+        pytest.skip("no C++ compiler was found")
+    return found
+
+
+@pytest.mark.parametrize("factors", [3, 20])
+@pytest.mark.parametrize(("model", "options"), IN_LANES.values(), ids=IN_LANES)
+def test_settings_in_lanes_learn_what_each_learns_alone(model, options, factors, lanes):
+    models = [model(factors, value, device="cpu", **options) for value in LAMBDAS[: lanes - 1]]
+    shared = RATINGS._shared()
+    for epochs in (1, 2):  # the second goes on from the first
+        for one, arrays in zip(models, list(batch.trained_together(models, shared, epochs)), strict=True):
+            one._learns(arrays, (one.epoch or 0) + epochs)
+    for one, value in zip(models, LAMBDAS, strict=False):
+        alone = model(factors, value, device="cpu", **options).fit(RATINGS, 3)
+        for together, array in zip(one._learned, alone._learned, strict=True):
+            assert np.allclose(together, array, rtol=1e-3, atol=1e-4)
+
+
+def test_a_search_in_lanes_ends_as_settings_alone_and_as_before_an_interrupt(lanes, tmp_path, monkeypatch):
+    given = ALS(3, solver="parallel_cg", device="cpu"), {"regularization": LAMBDAS}, RATINGS, 4
+    options = {"folds": 2, "refit": False}
+    found, halved = search(*given, **options), search(*given, **options, **HALVING)
+    with monkeypatch.context() as patched:
+        patched.setattr(trials, "most_alike", lambda *_: 1)
+        alone, halved_alone = search(*given, **options), search(*given, **options, **HALVING)
+    assert halved.n_candidates == halved_alone.n_candidates and halved.best_parameters == found.best_parameters
+    for in_lanes, by_itself in ((found, alone), (halved, halved_alone)):
+        both = in_lanes.trials.merge(by_itself.trials, on=["setting", "fold", "rung"])
+        assert len(both) == len(in_lanes.trials) and np.allclose(both.rmse_x, both.rmse_y, rtol=1e-6)
+
+    update, done = als_settings.SettingsGradient.epoch, []
+
+    def interrupted(self, number):
+        done.append(number)
+        if len(done) == 6:
+            raise KeyboardInterrupt
+        update(self, number)
+
+    monkeypatch.setattr(als_settings.SettingsGradient, "epoch", interrupted)
+    with pytest.warns(RuntimeWarning, match="interrupted"):
+        part = search(*given, **options, resume=tmp_path / "search.json")
+    assert len(part.trials) == lanes and not part.complete
+    rest = search(*given, **options, resume=tmp_path / "search.json")
+    assert rest.results.drop(columns="seconds").equals(found.results.drop(columns="seconds"))
+
+
+def test_one_in_a_lane_that_diverges_leaves_the_others_as_they_are(lanes, monkeypatch):
+    given = ALS(3, solver="parallel_cg", device="cpu"), {"regularization": LAMBDAS[:lanes]}, RATINGS, 2
+    found, epoch = search(*given, folds=2, refit=False), als_settings.SettingsGradient.epoch
+
+    def poisoned(self, number):
+        if number == 1:
+            self._q[0, 0, 1] = np.inf
+        epoch(self, number)
+
+    monkeypatch.setattr(als_settings.SettingsGradient, "epoch", poisoned)
+    both = found.trials.merge(search(*given, folds=2, refit=False).trials, on=["setting", "fold"])
+    others = both[both.setting != 1]
+    assert both[both.setting == 1].rmse_y.isna().all() and len(others) == 2 * (lanes - 1)
+    assert (others.rmse_x == others.rmse_y).all()
+
+
+@pytest.mark.parametrize(("model", "options"), IN_LANES.values(), ids=IN_LANES)
+def test_memory_of_lanes_is_predicted_and_kept(model, options, lanes):
+    ratings = ragged_ratings(n_users=3000, n_items=2000, longest=9, seed=1)._shared()
+    models = [model(20, value, device="cpu", **options) for value in LAMBDAS[:lanes]]
+
+    def train(epochs):
+        return [one for one in batch.trained_together(models, ratings, epochs) if one is not None]
+
+    train(1)  # makes what all settings share
+    taken = batch.bytes_alike(models[0], ratings, lanes, False)
+    assert 0.9 * taken < least_peak(train, (1, 2, 3)) <= taken
+    assert batch.most_alike(models[0], ratings, taken, False) == lanes
+    assert batch.most_alike(models[0], ratings, taken - 1, False) == 1

@@ -1,4 +1,4 @@
-"""Settings that train together on a GPU which one of them does not fill: shared ratings, own factors."""
+"""Settings that train together: shared ratings, own factors. On a GPU by launches, on the CPU in lanes of vectors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 
 from gpumf import backends
 from gpumf.models.finite import SOURCE as FINITE
+from gpumf.solvers.als_base import ParallelConjugateGradient
+from gpumf.solvers.als_settings import SettingsGradient, settings_at_a_time, settings_bytes
 from gpumf.solvers.als_tensor_core import FEWEST_SHORT, TensorCore
 from gpumf.solvers.sgd_fast import Fast
 
@@ -28,12 +30,10 @@ def alike(model: Model, train: Ratings) -> tuple[Any, ...] | None:
     """What models have in common that may train together; None of those that train by themselves, with `fit`.
 
     Together they do what each would do alone: `TensorCore` gives the same factors, bit for bit, `Fast` makes the same
-    updates, of which other ones are lost in every run.
+    updates, of which other ones are lost in every run, `ParallelConjugateGradient` sums up in another order.
     """
-    if model.device == "cpu":
-        return None
     solver = _solver_of(model, train)
-    if solver not in (TensorCore, Fast):
+    if solver not in (TensorCore, Fast, ParallelConjugateGradient) or (model.device == "cpu" and model.threads):
         return None
     shared = {name: value for name, value in model.get_params().items() if name not in _OWN}
     return solver, type(model), model.seed, repr(shared)
@@ -45,6 +45,9 @@ def _solver_of(model, train):
 
 def most_alike(model: Any, train: Ratings, memory: float, wait: bool) -> int:
     """How many such models train at a time, at the most, in so many bytes; `wait` as of `bytes_alike`."""
+    if model.device == "cpu":
+        most = settings_at_a_time(model._solved_columns, train)
+        return most if most == 1 or bytes_alike(model, train, most, wait) <= memory else 1
     own_targets = model.biases is True and not hasattr(model, "learning_rate")
     if max(train.n_users, train.n_items) >= FEWEST_SHORT or own_targets or model.chunk:
         return 1  # fills the device
@@ -53,11 +56,13 @@ def most_alike(model: Any, train: Ratings, memory: float, wait: bool) -> int:
 
 
 def bytes_alike(model: Any, train: Ratings, n: int, wait: bool) -> int:
-    """Memory on the device that so many models take that train together.
+    """Memory where they train that so many models take that train together.
 
     wait : whether what they learn stays there, for them to go on from
     """
     whole = 4 * (train.n_users + train.n_items) * model.columns
+    if model.device == "cpu":
+        return settings_bytes(model._solved_columns, train) + (n + 1 + 3 * model._damped) * whole
     return (
         n * (_solver_of(model, train).system_bytes(model.hyperparameters, train) + whole * wait) + (5 + wait) * whole
     )
@@ -71,12 +76,16 @@ def trained_together(models: list[Any], train: Ratings, epochs: int) -> Iterator
     models : `alike`, of the same epoch; those that were trained go on
     train : Ratings, checked, where the solver takes them from
     """
-    first, device = models[0], backends.device(models[0].device)
+    first = models[0]
     solver = _solver_of(first, train)
     for model in models:
         model._set_training(train)
     starts = [model._learned for model in models] if first.epoch else [first._initial(train)] * len(models)
     ratings = first._as_trained(train)
+    if solver is ParallelConjugateGradient:
+        yield from _in_lanes(models, ratings, starts, epochs)
+        return
+    device = backends.device(first.device)
     found, check = device.zeros(len(models), np.int32), device.kernel(FINITE, "check_finite")
 
     def watch(array, found, layers=1):
@@ -112,6 +121,18 @@ def trained_together(models: list[Any], train: Ratings, epochs: int) -> Iterator
             whole = tuple(array.copy() for array in learned)  # which does not keep those of the others
         yield None if diverged[k] else whole
         starts[k] = None
+
+
+def _in_lanes(models, ratings, starts, epochs):
+    """As `trained_together`, on the CPU."""
+    problem = models[0]._problem(ratings, starts[0])
+    cold = starts[0] is starts[1]
+    own = [problem.start] * len(starts) if cold else [models[0]._to_solve(start) for start in starts]
+    together = SettingsGradient(problem, own, [model.hyperparameters for model in models])
+    for epoch in range(epochs):
+        together.epoch(epoch)
+    for k, (model, start) in enumerate(zip(models, starts, strict=True)):
+        yield model._whole(together.factors(k), start) if together.finite[k] else None
 
 
 def _together(models, ratings, starts):

@@ -138,12 +138,14 @@ def search(
     """Train a model with many settings of its parameters, on several folds each, and refit it with the best ones.
 
     Orders, centered ratings and copies on a device are made once a fold, and shared by all settings. On the CPU
-    settings train at the same time, each on its share of the threads. On a GPU those of `ALS`, `ImplicitALS` and
-    `SGD` (`tensor_core`, `fast`) that differ in regularization, weights and learning rate alone train together, by
-    the launches of one, where one does not fill the device; errors are counted there. A setting has the scores of
-    `fit` and `score` with its parameters on that fold, however many train at a time; those of another device differ
-    by rounding. This is not so for solvers that give other factors in every run, as `parallel` of SGD. BLAS has one
-    thread: scores of `dense` may differ from those of a fit by rounding.
+    settings train at the same time, each on its share of the threads; those of `parallel_cg` with up to 64 columns
+    that differ in regularization and weights alone train together, a dozen or more of them in the lanes of vectors.
+    On a GPU those of `ALS`, `ImplicitALS` and `SGD` (`tensor_core`, `fast`) that differ in regularization, weights
+    and learning rate alone train together, by the launches of one, where one does not fill the device; errors and
+    lists are scored there, one setting after another. `RBM` and all other solvers train one at a time. A setting has
+    the scores of `fit` and `score` with its parameters on that fold, however many train at a time; in lanes, and on
+    another device, but for rounding. This is not so for solvers that give other factors in every run, as `parallel`
+    of SGD. BLAS has one thread: scores of `dense` may differ from those of a fit by rounding.
 
     `halving` gives all settings few epochs or folds, and in each further rung the best 1 / factor of them about
     `factor` times as many (Jamieson and Talwalkar 2016), so that each rung takes about as long. The settings of the
@@ -171,7 +173,8 @@ def search(
     factor : int from 2, of halving: the share of settings, 1 / factor, that reach the next rung
     resource : of halving: what rungs have more of
     min_resources : int, of halving: the least epochs or folds of a rung
-    n_jobs : int, the most settings at a time on the CPU; by default as many as `gpumf._util.threads.count()`
+    n_jobs : int, the most settings at a time on the CPU that train each by itself; by default as many as
+        `gpumf._util.threads.count()`
     memory : int, bytes that trainings, and models that wait to be continued, take at most beside the ratings, on a
         GPU of its memory: fewer train at a time, and models are made again. By default half of what is free
     seed : int, of folds and draws

@@ -19,7 +19,7 @@ from gpumf._util.validation import path_of
 from gpumf.models.batch import alike, bytes_alike, most_alike, trained_together
 from gpumf.models.checks import DivergedError, check_finite, check_training
 from gpumf.models.early_stopping import ERRORS, of_lists
-from gpumf.models.ranking import METRICS
+from gpumf.models.ranking import METRICS, Limits
 from gpumf.models.replacing import open_file, replacing
 from gpumf.solvers.als_base import ALSHyperparameters
 from gpumf.solvers.als_dense import DenseSystems
@@ -37,6 +37,7 @@ _SECONDS = 1.0  # between two times that the file is written
 _COPIES = 4.5
 """Of what a model learns, while it trains: the start, the solver's, two of the newest finite epoch, part of one."""
 
+_FULL = 0.7  # of the lanes of vectors, from which on settings train faster in them than each by itself
 _DAMPED = 5.75  # the same with damped biases, which are put beside the solver's
 _HELD_OUT = 120  # bytes a rating while an RBM with damped biases is trained without those held out
 
@@ -50,7 +51,7 @@ class Trial(NamedTuple):
 
 
 class Trials:
-    """Trains candidates on folds and scores them, several at a time on the CPU, or on a GPU that one does not fill.
+    """Trains candidates on folds and scores them: several at a time on the CPU, or on a GPU that one does not fill.
 
     What depends on the ratings alone, as orders, centered ratings, copies on a device and the order of test ratings,
     is made once for all candidates. A candidate goes on from where an earlier trial of its fold ended if the memory
@@ -62,7 +63,7 @@ class Trials:
     candidates : models that differ in parameters alone
     folds : pairs (train, test) of Ratings
     metric : 'rmse', 'mae', or as 'ndcg@10'
-    n_jobs : int, the most candidates at a time on the CPU; None for as many as there are threads
+    n_jobs : int, the most candidates at a time on the CPU that train each by itself; None for one a thread
     memory : int, bytes that all that train take at most, and on the CPU with them, else on the host, all that wait;
         None for half of what is free
     again : whether trials with more epochs follow, for which models are to be kept
@@ -100,21 +101,24 @@ class Trials:
         self.write()  # raises now where it cannot be written
         self._folds = [self._prepared(*fold) for fold in folds]
         largest = max((train for train, _ in self._folds), key=lambda train: train.nnz)
-        self._kinds = [alike(one, largest) for one in candidates]
+        self._cpu, sizes = all(one.device == "cpu" for one in candidates), _bytes(candidates, largest)
+        self._kinds = [alike(one, largest) if self._cpu or one.device != "cpu" else None for one in candidates]
         kinds = {kind: one for kind, one in zip(self._kinds, candidates, strict=True) if kind}
-        of_kinds = {kind: bytes_alike(one, largest, 1, again) for kind, one in kinds.items()}
-        sizes = [
-            of_kinds[kind] if kind else size
-            for kind, size in zip(self._kinds, _bytes(candidates, largest), strict=True)
-        ]
-        free = backends.device(candidates[0].device).free_bytes if of_kinds else free_bytes
+        if not self._cpu:
+            of_kinds = {kind: bytes_alike(one, largest, 1, again) for kind, one in kinds.items()}
+            sizes = [of_kinds[kind] if kind else size for kind, size in zip(self._kinds, sizes, strict=True)]
+        free = free_bytes if self._cpu or not kinds else backends.device(candidates[0].device).free_bytes
         bound = free() / 2 if memory is None else memory
         if memory is not None and max(sizes) > bound:
             raise ValueError(f"memory must be at least {max(sizes):,} bytes, which one setting takes, not {memory:,}")
-        cpu, threads = all(one.device == "cpu" for one in candidates), count()
-        wanted = min(threads if n_jobs is None else n_jobs, threads, bound / max(sizes)) if cpu else 1
+        threads = count()
+        wanted = min(threads if n_jobs is None else n_jobs, threads, bound / max(sizes)) if self._cpu else 1
         self.jobs = max(int(wanted), 1)
-        self._training = self.jobs * max(sizes) if cpu else max(bound / 2, max(sizes))
+        self._training = self.jobs * max(sizes) if self._cpu else max(bound / 2, max(sizes))
+        if self._cpu:
+            most = ((one, most_alike(one, largest, bound, again)) for one in kinds.values())
+            together = (bytes_alike(one, largest, n, again) for one, n in most if n > 1)
+            self._training = max(self._training, *together, 0)
         self._left = bound - self._training  # for models that wait
         self._models: dict[tuple[int, int], Model] = {}
 
@@ -144,56 +148,77 @@ class Trials:
         missing = [trial for trial in trials if trial not in self.scores]
         for trial in self.scores.keys() & trials:
             told(trial)
+        # Of all trials on the CPU: after an interrupt the same settings train together, and are rounded as before.
+        batches = [one for one in self._batches(trials if self._cpu else missing) if not self.scores.keys() >= {*one}]
+        together = [one for one in batches if len(one) > 1 or (not self._cpu and self._kinds[one[0].setting])]
+        alone = [one[0] for one in batches if len(one) == 1 and (self._cpu or not self._kinds[one[0].setting])]
         # The longest first: no thread is left alone with one at the end.
-        missing.sort(key=lambda trial: -_size(self.candidates[trial.setting]))
-        jobs = max(min(self.jobs, len(missing)), 1)
+        alone.sort(key=lambda trial: -_size(self.candidates[trial.setting]))
+        jobs = max(min(self.jobs, len(alone)), 1)
         train = partial(self._train, told=told, threads=max(count() // jobs, 1))
         try:
             with one_blas_thread():  # whose results may depend on its threads
-                if jobs == 1:
-                    for batch in self._batches(missing):
-                        if self._kinds[batch[0].setting]:
-                            self._train_together(batch, told)
-                        else:
-                            train(*batch)
-                    return
-                from concurrent.futures import ThreadPoolExecutor, as_completed
-
-                with ThreadPoolExecutor(jobs) as pool:
-                    futures = [pool.submit(train, trial) for trial in missing]
-                    try:
-                        for future in as_completed(futures):
-                            future.result()
-                    except BaseException:
-                        self._stopped.set()
-                        pool.shutdown(cancel_futures=True)
-                        raise
+                for batch in together:
+                    self._train_together(batch, told)
+                self._each(train, alone, jobs)
         finally:
             self.write()
 
+    def _each(self, work, items, jobs):
+        """Do a piece of work for each item, so many at a time; an interrupt ends what does not begin."""
+        if jobs == 1:
+            for item in items:
+                work(item)
+            return
+        from concurrent.futures import ThreadPoolExecutor, as_completed
+
+        with ThreadPoolExecutor(jobs) as pool:
+            futures = [pool.submit(work, item) for item in items]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            except BaseException:
+                self._stopped.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+
     def _batches(self, trials):
-        """Lists of the trials that train together, on a GPU; of one where they do not."""
+        """Lists of the trials that train together; of one where they do not."""
         found = defaultdict(list)
         for trial in trials:
             kept, common = self._models.get(trial[:2]), self._kinds[trial.setting] or trial
-            found[trial.fold, trial.epochs, kept and kept.epoch, common].append(trial)
+            found[trial.fold, trial.epochs, None if self._cpu else kept and kept.epoch, common].append(trial)
         for (fold, *_), batch in found.items():
             model, train = self.candidates[batch[0].setting], self._folds[fold][0]
             step = most_alike(model, train, self._training, self._again) if len(batch) > 1 else 1
-            yield from (batch[first : first + step] for first in range(0, len(batch), step))
+            for first in range(0, len(batch), step):
+                part = batch[first : first + step]
+                yield from [part] if not self._cpu or len(part) > _FULL * step else [[one] for one in part]
 
     def _train_together(self, batch, told):
-        """Train and score these trials of a fold by the launches of one."""
+        """Train and score these trials of a fold together."""
         (train, test), started = self._folds[batch[0].fold], time.perf_counter()
         models = [self._taken(trial)[0] for trial in batch]
-        epochs, found = batch[0].epochs - (models[0].epoch or 0), []
-        for model, learned in zip(models, trained_together(models, train, epochs), strict=True):
-            if learned is not None and self._of_lists:
-                model._learns(learned, batch[0].epochs)
-            elif learned is not None and self._again:
+        if len({model.epoch for model in models}) > 1:  # not all of them were kept
+            models = [fresh(self.candidates[trial.setting], {}) for trial in batch]
+        epochs, found = batch[0].epochs - (models[0].epoch or 0), [{} for _ in batch]
+
+        def score(k, learned):
+            model = models[k]
+            if self._of_lists or self._again:
                 model._set_learned(learned)
                 model.epoch = batch[0].epochs
-            found.append({} if learned is None else self._scored(model, test, learned))
+            with limited_to(1):
+                found[k] = self._scored(model, test, learned)
+
+        learned = trained_together(models, train, epochs)
+        if self._cpu:
+            finite = [(k, arrays) for k, arrays in enumerate(learned) if arrays is not None]
+            self._each(lambda one: score(*one), finite, min(self.jobs, len(finite)))
+        else:
+            for k, arrays in enumerate(learned):
+                if arrays is not None:
+                    score(k, arrays)
         seconds = (time.perf_counter() - started) / len(batch)
         for trial, model, scores in zip(batch, models, found, strict=True):
             self._keep(trial, model, scores, seconds, told)
@@ -211,6 +236,8 @@ class Trials:
         (train, test), started = self._folds[trial.fold], time.perf_counter()
         model, warm = self._taken(trial)
         epochs = trial.epochs - (model.epoch if warm else 0)
+        if warm and model.history is None:  # it trained together with others
+            model._learns(model._learned, model.epoch)
         with limited_to(threads):
             try:
                 model.fit(train, epochs, stop=lambda _: self._stopped.is_set(), warm_start=warm, ids=False)
@@ -229,8 +256,9 @@ class Trials:
         finite = len(scores) > 0 and all(np.isfinite(list(scores.values())))
         scores = {name: scores[name] if finite else np.nan for name in self._metrics}
         with self._lock:
-            self.scores[trial] = scores | {"seconds": seconds}
-            told(trial)
+            if trial not in self.scores:
+                self.scores[trial] = scores | {"seconds": seconds}
+                told(trial)
             if finite and self._again and _continues(model) and _learned_bytes(model) <= self._left:
                 self._left -= _learned_bytes(model)
                 self._models[trial[:2]] = model
@@ -240,8 +268,13 @@ class Trials:
     def _scored(self, model, test, learned):
         """Metrics on a test set, whose order is made once for all models that know the same users and items."""
         if self._of_lists:
-            found = model.evaluate_ranking(test, self._of_lists[1])
-            return {f"{name}@{self._of_lists[1]}": value for name, value in found.items()}
+            k = min(self._of_lists[1], test.n_items)
+            rows = model._rows(test, k)
+            users = test._once("tested", lambda: np.flatnonzero(rows.counts > 0))
+            if not len(users):
+                raise ValueError("none of the users has a test item")
+            found = model._ranking(None, k, Limits(model._item_counts > 0)).metrics(rows, users, k).mean(axis=0)
+            return {f"{name}@{self._of_lists[1]}": value for name, value in zip(METRICS, found.tolist(), strict=True)}
         names = "biases", "clip", "hidden", "n_levels"
         names += () if model.device == "cpu" else ("columns",)
         key = "errors", *(getattr(model, name, None) for name in names)

@@ -34,8 +34,7 @@ def run(data, searches, in_loop, epochs, repeats):
     and those of the search differ
     """
     device, rows = "cuda" if backends.available() else "cpu", []
-    for name, of_data in zip(data, searches, strict=False):
-        strategy, n, folds, factors = of_data[-4:]
+    for name, (strategy, n, folds, factors) in zip(data, searches, strict=True):
         ratings = load_ratings(name)
         model, grid = ALS(factors, device=device), {"regularization": np.geomspace(0.1, 10, n).tolist()}
         given = ratings, folds if folds > 1 else [ratings.official_split()]
