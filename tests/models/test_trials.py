@@ -243,3 +243,28 @@ def test_settings_on_a_gpu_have_the_scores_of_a_fit_alone(model, device, monkeyp
     train, test = list(RATINGS.kfold(2))[row["fold"]]
     alone = model(**{name: row[name] for name in grid}, device=device).fit(train, row["epochs"])
     assert row["rmse"] == pytest.approx(alone.score(test)["rmse"], rel=1e-6)
+
+
+def test_attributes_are_named_as_those_of_scikit_learn():
+    found = search(ALS(device="cpu"), GRID, RATINGS, 4, folds=2, **HALVING)
+    results = found.cv_results_
+    assert results["params"][0] == found.best_params_ == found.best_parameters
+    assert results["mean_test_score"][0] == found.best_score_ == -found.best_score
+    assert results["std_test_score"].tolist() == found.results.rmse_std.tolist()
+    assert results["param_factors"].tolist() == found.results.factors.tolist()
+    assert results["rank_test_score"].tolist() == [1, 2, 3, 4, 5, 6] and results["iter"][0] == 2
+    assert found.best_estimator_ is found.best_model
+    assert found.n_candidates_ == [6, 3, 2] and found.n_resources_ == [1, 2, 4]
+    by_lists = search(ALS(device="cpu"), {"factors": [1, 2]}, RATINGS, 1, folds=2, metric="ndcg@3")
+    assert by_lists.best_score_ == by_lists.best_score == by_lists.cv_results_["mean_test_score"][0]
+
+
+@pytest.mark.parametrize(("model", "metric"), [(ALS, "rmse"), (ImplicitALS, "ndcg@3")])
+def test_the_result_of_a_seed_is_that_of_any_device(model, metric, device):
+    drawn = {"factors": [2, 3], "regularization": loguniform(0.01, 10)}
+    options = {"folds": 2, "strategy": "halving", "budget": 6, "seed": 5, "metric": metric}
+    here, there = (search(model(device=name), drawn, RATINGS, 9, **options) for name in ("cpu", device))
+    assert here.best_parameters == there.best_parameters and here.n_candidates == there.n_candidates
+    both = here.trials.merge(there.trials, on=["setting", "rung", "fold"])
+    assert (both.regularization_x == both.regularization_y).all() and (both.factors_x == both.factors_y).all()
+    assert np.allclose(both[f"{metric}_x"], both[f"{metric}_y"], atol=0.01)

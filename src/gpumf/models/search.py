@@ -95,6 +95,8 @@ class SearchResult:
     best_model : of these parameters, fitted to all ratings; None with refit=False, or after an interrupt
     n_candidates, n_resources : of each rung, how many settings it has, and the epochs or folds that it gives each
     complete : bool, False after an interrupt
+    best_params_, best_score_, best_estimator_, cv_results_, n_candidates_, n_resources_ : the same as scikit-learn's
+        searches have it, where larger scores are better: those of errors are negative
 
     >>> from gpumf import ALS, search
     >>> from gpumf.ratings import Ratings
@@ -102,6 +104,8 @@ class SearchResult:
     >>> found = search(ALS(1, device="cpu"), {"regularization": [0.1, 100]}, ratings, epochs=2, folds=2)
     >>> found.best_parameters, len(found.trials)
     ({'regularization': 0.1}, 4)
+    >>> found.cv_results_["params"][0] == found.best_params_, found.best_score_ == -found.best_score
+    (True, True)
     """
 
     results: pd.DataFrame = field(repr=False)
@@ -113,6 +117,29 @@ class SearchResult:
     n_candidates: tuple[int, ...]
     n_resources: tuple[int, ...]
     complete: bool
+
+    best_params_ = property(lambda self: self.best_parameters)
+    best_score_ = property(lambda self: self._sign * self.best_score)
+    best_estimator_ = property(lambda self: self.best_model)
+    n_candidates_ = property(lambda self: list(self.n_candidates))
+    n_resources_ = property(lambda self: list(self.n_resources))
+
+    @property
+    def _sign(self):
+        return -1 if self.metric in ERRORS else 1
+
+    @property
+    def cv_results_(self) -> dict[str, Any]:
+        """Return arrays of a number a setting, best first, and the settings in 'params'."""
+        table, trials = self.results, list(self.trials)
+        if table.empty:
+            return {"params": []}
+        names = trials[1 : trials.index("rung")]
+        found = {f"param_{name}": table[name].to_numpy() for name in names}
+        found["mean_test_score"] = self._sign * table[self.metric].to_numpy()
+        found["std_test_score"] = table[f"{self.metric}_std"].to_numpy()
+        found |= {"rank_test_score": np.arange(1, len(table) + 1), "iter": table["rung"].to_numpy()}
+        return found | {"params": table[names].to_dict("records")}
 
 
 def search(

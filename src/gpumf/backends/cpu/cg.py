@@ -64,29 +64,25 @@ def native_update(factors, parallel, implicit):
 def settings_update():
     """Compile (n, update), an update of n settings, which are the lanes of vectors, in C++: native/cg_settings.cpp.
 
-    Returns
-    -------
-    (n, update) : update(rows, order, biases, fixed, solved, ridges, alphas, finite, implicit, steps, tolerance) does
-        for each setting, on all threads, what the function of `side_update` does, but for rounding. `fixed` and
-        `solved` are float32 (columns, f, n) and (rows, f, n); `biases`, float32 (columns, n), what the ratings count
-        from; `ridges`, float32 (rows, n); `alphas`, float32 (n,). Those of `finite`, int32 (n,), are set to 0 for
-        which it finds factors that are not. None where C++ does not compile here
+    update(rows, order, biases, fixed, solved, ridges, alphas, finite, implicit, steps, tolerance) does for each one,
+    on all threads, what the function of `side_update` does, but for rounding. `fixed` and `solved` are float32
+    (columns, f, n) and (rows, f, n); `biases`, float32 (columns, n), what the ratings count from; `ridges`, float32
+    (rows, n); `alphas`, float32 (n,). Those of `finite`, int32 (n,), are set to 0 for which it finds factors that are
+    not. None where C++ does not compile here.
     """
-    library = compile.library("cg_settings.cpp")
-    if library is None:
+    lanes, kinds = compile.function("cg_settings.cpp", "lanes", ""), "int64* int32* float32* int32*" + " float32*" * 5
+    kinds += " int32* int64 int64 int64 int32 int32 float32 int32"
+    run = compile.function("cg_settings.cpp", "side_update", kinds)
+    if run is None:
         return None
-    n, run = library.lanes(), library.side_update
-    floats, integers = compile.array(np.float32), compile.array(np.int32)
-    run.argtypes = [compile.array(np.int64), integers, floats, integers, *[floats] * 5, integers]
-    run.argtypes += [c_int64, c_int64, c_int64, c_int, c_int, c_float, c_int]
-    arrays = "int64 rows+1", "int32 nnz", "float32 nnz", "int32 rows", "float32 columns n", "float32 columns f n"
-    check = takes(*arrays, "float32 rows f n", "float32 rows n", "float32 n", "int32 n", n=n)(lambda *_: None)
+    n, arrays = lanes(), ("int64 rows+1", "int32 nnz", "float32 nnz", "int32 rows", "float32 columns n")
+    sides = "float32 columns f n", "float32 rows f n", "float32 rows n"
+    check = takes(*arrays, *sides, "float32 n", "int32 n", n=n)(lambda *_: None)
 
-    def update(rows, order, *arrays_and_parameters):
-        arrays, parameters = arrays_and_parameters[:6], arrays_and_parameters[6:]
-        given = rows.indptr, rows.indices, rows.values, order, *arrays
+    def update(rows, order, biases, fixed, *more):
+        given = rows.indptr, rows.indices, rows.values, order, biases, fixed, *more[:4]
         check(*given)
-        run(*given, rows.n_rows, *arrays[1].shape[:2], *parameters, threads.count())
+        run(*given, rows.n_rows, *fixed.shape[:2], *more[4:], threads.count())
 
     return n, update
 
