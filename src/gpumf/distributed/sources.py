@@ -11,6 +11,7 @@ import pandas as pd
 from gpumf._util.counter_rng import splitmix64
 from gpumf.distributed.shared import SharedColumns, mapped
 from gpumf.ratings.checks import DataError
+from gpumf.ratings.convert import positions_of
 from gpumf.ratings.csr import CompressedRows, row_offsets
 from gpumf.ratings.damped import DAMPING, width_of
 from gpumf.ratings.ratings import Ratings
@@ -220,11 +221,8 @@ def of_known(loaded, ids):
 
 
 def _positions(codes, names, known, side):
-    if (names.dtype == object) != (known.dtype == object):
-        found, strange = codes, np.ones(len(names), bool)
-    else:
-        found = np.minimum(np.searchsorted(known, names), len(known) - 1)
-        strange = known[found] != names
+    found = positions_of(names, known)
+    strange = found < 0
     if strange.any() and (unknown := strange[codes]).any():
         raise DataError(
             f"{side} {names[codes[unknown.argmax()]]} has no rating in the training set; remove it from the "
