@@ -2,6 +2,7 @@
 //
 //   1. top_items: for each user of a list the k items with the largest p_u . q_i, best first, among the candidates that
 //      the user has not seen.
+//      For few users the items are cut into parts, for as many blocks as fill the GPU, and merge_lists joins the lists.
 //   2. top_scores: the same of scores that are given.
 //   3. ranking_metrics: precision, recall, average precision and normalized discounted cumulative gain of each of those
 //      lists against the user's test items.
@@ -107,14 +108,17 @@ struct __align__(16) Work {
 };
 
 // item_columns: (PADDED, n_tiles * TILE), the items' factors transposed, zeros beyond FACTORS and n_items.
-// Grid: a block for USERS users. Block: THREADS.
+// Grid: a block for USERS users, a layer for every part_tiles tiles, each with lists of its own. Block: THREADS.
 extern "C" __global__ void __launch_bounds__(THREADS)
     top_items(const int* __restrict__ users, int n_users, const long long* __restrict__ seen_indptr,
               const int* __restrict__ seen_items, const unsigned char* __restrict__ candidates, int n_items,
-              int n_tiles, const float* __restrict__ user_factors, const float* __restrict__ item_columns, int k,
-              int* __restrict__ items, float* __restrict__ scores) {
+              int n_tiles, int part_tiles, const float* __restrict__ user_factors,
+              const float* __restrict__ item_columns, int k, int* __restrict__ items, float* __restrict__ scores) {
     extern __shared__ __align__(16) float shared[];
     Work& work = *reinterpret_cast<Work*>(shared);
+    const int first_tile = blockIdx.y * part_tiles, end_tile = min(first_tile + part_tiles, n_tiles);
+    items += blockIdx.y * (long long)n_users * k;
+    scores += blockIdx.y * (long long)n_users * k;
 
     const int lane = threadIdx.x % 32, mine = threadIdx.x / 32 * USERS_PER_WARP;  // of the block's users
     const int first_user = blockIdx.x * USERS;
@@ -127,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     auto copy = [&](int c) {  // chunk c % CHUNKS of tile c / CHUNKS
         const float* const from = item_columns + (c % CHUNKS * CHUNK * (long long)n_tiles + c / CHUNKS) * TILE;
-        for (int t = threadIdx.x; c < n_tiles * CHUNKS && t < CHUNK * TILE / 4; t += THREADS) {
+        for (int t = threadIdx.x; c < end_tile * CHUNKS && t < CHUNK * TILE / 4; t += THREADS) {
             const int row = t / (TILE / 4), column = t % (TILE / 4) * 4;
             copy_async<16>(&work.items[c % (AHEAD + 1)][row][column], from + row * (long long)n_tiles * TILE + column);
         }
@@ -138,8 +142,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int u = 0; u < USERS_PER_WARP; ++u) worst[u] = lowest();
 
 #pragma unroll
-    for (int c = 0; c < AHEAD; ++c) copy(c);
-    for (int tile = 0; tile < n_tiles; ++tile) {
+    for (int c = 0; c < AHEAD; ++c) copy(first_tile * CHUNKS + c);
+    for (int tile = first_tile; tile < end_tile; ++tile) {
         float sums[USERS_PER_WARP][ITEMS] = {};
         for (int chunk = 0; chunk < CHUNKS; ++chunk) {
             const int c = tile * CHUNKS + chunk;
@@ -201,6 +205,39 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         if (place >= n_users) break;
         items[place * (long long)k + j % k] = lists[j].item;
         scores[place * (long long)k + j % k] = lists[j].item < 0 ? __uint_as_float(0x7fffffffu) : lists[j].score;
+    }
+}
+
+// The best k of each user's lists of all parts of the items, (parts, n_users, k). Grid and block: a warp a user, with k
+// entries of dynamic shared memory each.
+extern "C" __global__ void merge_lists(const int* __restrict__ part_items, const float* __restrict__ part_scores,
+                                       int parts, int n_users, int k, int* __restrict__ items,
+                                       float* __restrict__ scores) {
+    extern __shared__ __align__(16) float shared[];
+    const int lane = threadIdx.x % 32;
+    const long long place = blockIdx.x * (long long)(blockDim.x / 32) + threadIdx.x / 32;
+    if (place >= n_users) return;
+    Entry* const list = reinterpret_cast<Entry*>(shared) + threadIdx.x / 32 * k;
+    for (int j = lane; j < k; j += 32) list[j] = {lowest(), -1};
+    __syncwarp();
+    // Entry j of part p is number p k + j: in ascending order of the items where scores are equal.
+    const auto at = [&](int number) { return (number / k * (long long)n_users + place) * k + number % k; };
+    float last = lowest();
+    for (int first = 0; first < parts * k; first += 128) {
+        float four[4];
+        bool better = false;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const int number = first + 4 * lane + j;
+            four[j] = number < parts * k ? part_scores[at(number)] : lowest();  // NaN, where there is none, never enters
+            better |= four[j] > last;
+        }
+        if (__any_sync(WARP, better)) last = enter(list, k, four, first, [](int) { return true; });
+    }
+    for (int j = lane; j < k; j += 32) {
+        const int number = list[j].item;
+        items[place * k + j] = number < 0 ? -1 : part_items[at(number)];
+        scores[place * k + j] = number < 0 ? __uint_as_float(0x7fffffffu) : list[j].score;
     }
 }
 

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from cases import HU
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
+from gpumf.models import factorization
 from gpumf.ratings import Ratings
 from support import ragged_ratings
 
@@ -34,6 +35,28 @@ def test_one_user_a_pair_and_many_users_agree(kind, device):
     assert np.array_equal(found[USER], items)
     assert np.array_equal(model.recommend(ratings=GIVEN, k=5, candidates=items[1:])[0], items[1:])
     assert model.history.equals(model.fold_in(whole).history) and model._shape == (30, 20)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [(ALS, {}), (ALS, {"biases": True}), (ALS, {"biases": False}), (ImplicitALS, {})]
+)
+def test_few_users_are_solved_on_the_cpu_as_many_are_by_a_kernel(kind, options, launcher, monkeypatch):
+    """And lists come from the item factors that are on the device: these are copied again only after another fit."""
+    model, made = kind(4, device=launcher.name, **options).fit(TRAIN, 2), []
+    made_of = factorization.ItemColumns
+    monkeypatch.setattr(factorization, "ItemColumns", lambda *given: made.append(given) or made_of(*given))
+    users = TRAIN.select(TRAIN.users < 5)
+    few, lists = model.fold_in(users), model.recommend(ratings=GIVEN)
+    monkeypatch.setattr(factorization, "_FEW", 0)
+    many = model.fold_in(users)
+    np.testing.assert_allclose(few.user_factors, many.user_factors, rtol=2e-2, atol=2e-3)
+    model.recommend(np.arange(3))
+    few.recommend(0)
+    assert len(made) == 1
+    fitted = kind(4, device=launcher.name, **options).fit(TRAIN, 3)
+    assert not np.array_equal(fitted.recommend(ratings=GIVEN)[1], lists[1]) and len(made) == 2
+    np.testing.assert_array_equal(model.fit(TRAIN, 3).recommend(ratings=GIVEN), fitted.recommend(ratings=GIVEN))
+    assert len(made) == 3
 
 
 @pytest.mark.parametrize("biases", [False, True])

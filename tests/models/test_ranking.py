@@ -87,7 +87,8 @@ def test_blocks_are_narrower_where_shared_memory_is_short(host, monkeypatch):
     wide = KernelRanking(p, q, candidates, seen, "emulator")
     monkeypatch.setitem(host.facts, "shared_bytes_per_block", 64 << 10)  # of an sm_75
     narrow = KernelRanking(p, q, candidates, seen, "emulator")
-    assert narrow._shape.users < wide._shape.users and narrow._shared(128) <= 64 << 10 < wide._shared(128)
+    narrower, wider = narrow._items, wide._items
+    assert narrower.shape.users < wider.shape.users and narrower.shared(128) <= 64 << 10 < wider.shared(128)
     for found, expected in zip(
         narrow.top_items(users, 128), reference.top_items(p, q, users, candidates, seen, 128), strict=True
     ):

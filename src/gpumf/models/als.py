@@ -9,7 +9,7 @@ import numpy as np
 from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import brief, choice, flag, integer, number
 from gpumf.models.estimator import Model
-from gpumf.models.factorization import Factorization, of_rated_items, solved_users
+from gpumf.models.factorization import Factorization, of_rated_items, solved_on_host, solved_users
 from gpumf.models.initial import normal_factors
 from gpumf.models.once import Once
 from gpumf.models.partial_fit import with_new
@@ -117,7 +117,10 @@ class _LeastSquares(_Base):
         return self._solvers["parallel" if self.columns <= Parallel.max_factors else "dense"]
 
     def _fold(self, ratings):
-        return solved_users(self, *of_rated_items(ratings, self.item_factors), self._folds_by)
+        of_rated = of_rated_items(ratings, self.item_factors)
+        if self._few(ratings):
+            return solved_on_host(self, *of_rated)
+        return solved_users(self, *of_rated, self._folds_by)
 
     @obeys_threads
     def partial_fit(self, new: RatingsLike) -> Self:
@@ -450,16 +453,19 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         self._gram = Once()  # Y^T Y of the item factors, for new users
 
     def _fold(self, ratings):
-        every = self.item_factors
-        if self._folds_by is not ImplicitParallel:
+        every, few = self.item_factors, self._few(ratings)
+        if not few and self._folds_by is not ImplicitParallel:
             return solved_users(self, ratings, every, self._folds_by)
 
         def gram():
             every.flags.writeable = False  # a change would not be seen in the product
             return every.T @ every
 
+        of_rated = of_rated_items(ratings, every)
         parts = {"gram": self._gram(gram, every), "n_items": len(every)}
-        return solved_users(self, *of_rated_items(ratings, every), ImplicitParallel, **parts)
+        if few:
+            return solved_on_host(self, *of_rated, **parts)
+        return solved_users(self, *of_rated, ImplicitParallel, **parts)
 
     def _set_training(self, train):
         super()._set_training(train)

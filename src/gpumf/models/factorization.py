@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpumf import backends
+from gpumf._util import threads
 from gpumf._util.counter_rng import splitmix64
 from gpumf._util.memory import free_bytes
 from gpumf._util.validation import flag, integer, number
@@ -17,13 +19,14 @@ from gpumf.models.finite import SOURCE as FINITE
 from gpumf.models.initial import SOURCE as INITIAL
 from gpumf.models.initial import uniform_factors, with_bias_columns
 from gpumf.models.once import Once
-from gpumf.models.ranking import MAX_ITEMS, ranking_of
+from gpumf.models.ranking import MAX_ITEMS, ItemColumns, ranking_of
 from gpumf.models.ranking import SOURCE as RANKING
 from gpumf.ratings.csr import CompressedRows
 from gpumf.ratings.damped import DAMPING, Damped, column_of, row_biases, set_biases, with_biases, without_biases
 from gpumf.ratings.damped import SOURCE as BIASES
 from gpumf.ratings.device import SOURCE as RATINGS
 from gpumf.ratings.device import DeviceRatings
+from gpumf.solvers.als_base import RowByRow
 from gpumf.solvers.base import COLUMNS, MAX_FACTORS
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ else:
 
 _MAX_SOLVES = 10
 """User updates of a GPU's solvers, some of which get nearer to a solution each time."""
+
+_FEW = 1 << 24
+"""Operations to solve for new users, up to which the CPU takes less time than to start a GPU's solver."""
 
 _KEPT = 0.05  # of a device's free memory: so much may stay there after `fit`, for the first recommendations
 
@@ -100,6 +106,7 @@ class Factorization(_Base):
         self.factors = integer("factors", factors, 1, self._max_factors)
         self.regularization = number("regularization", regularization, least=0)
         self.clip = flag("clip", clip)
+        self._items_there = Once()  # on the device; new users have the same
         self._forget_copies()
         super().__init__(solver=solver, device=device, threads=threads, seed=seed)
 
@@ -328,7 +335,7 @@ class Factorization(_Base):
         return found
 
     def _forget_copies(self):
-        self._factors_there, self._rows_there = Once(), Once()  # on the device, of the training set
+        self._users_there, self._rows_there = Once(), Once()  # on the device, of the training set
 
     def _vectors(self, side):
         return getattr(self, f"{side}_factors")[:, : self.factors]
@@ -345,6 +352,11 @@ class Factorization(_Base):
     def _kernel_ranks(self, k):
         """Whether lists of k items are found where the kernel runs."""
         return self.device != "cpu" and k <= MAX_ITEMS and self.columns <= COLUMNS[-1]
+
+    def _few(self, ratings):
+        """Whether the users of some ratings are solved on the CPU, though kernels run elsewhere."""
+        f = self.columns
+        return self.device != "cpu" and (ratings.nnz + ratings.n_users * f) * f * f <= _FEW
 
     def _rows(self, ratings, k=None):
         if k is None or not self._kernel_ranks(k):
@@ -366,16 +378,14 @@ class Factorization(_Base):
                 self._rows_there(lambda: rows, self._training)
 
     def _ranking_without(self, seen, k, candidates):
-        factors = self._learned
-
-        def copied():
-            for array in factors:
-                array.flags.writeable = False  # a change would not be seen in the copy
-            return tuple(map(self._there.array, factors))
-
+        users, items = self._learned
         if self._kernel_ranks(k):
-            factors = self._factors_there(copied, *factors)
-        return ranking_of(*factors, candidates, seen, k, self.device)
+            there = self._there
+            for array in (users, items):
+                array.flags.writeable = False  # a change would not be seen in the copy
+            users = self._users_there(lambda array=users: there.array(array), users)
+            items = self._items_there(lambda array=items: ItemColumns(array, there), items)
+        return ranking_of(users, items, candidates, seen, k, self.device)
 
 
 def of_rated_items(ratings: Ratings, item_factors: np.ndarray) -> tuple[Ratings, np.ndarray]:
@@ -418,3 +428,11 @@ def solved_users(
         if np.abs(found - before).max(initial=0) <= 1e-6 * np.abs(found).max(initial=0):
             break
     return found
+
+
+def solved_on_host(model: Factorization, ratings: Ratings, item_factors: np.ndarray, **parts: Any) -> np.ndarray:
+    """As `solved_users`, of a few users, on one thread: waking others would take longer than their work."""
+    model = copy.copy(model)
+    model.device = "cpu"
+    with threads.limited_to(1):
+        return solved_users(model, ratings, item_factors, RowByRow, **parts)

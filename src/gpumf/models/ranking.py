@@ -280,10 +280,10 @@ class LaunchedRanking(InBatches):
             "n_items": len(candidates),
         }
 
-    def _lists(self, blocks, block, users, k, shared, **more):
-        """Launch it: (items, scores) of these users, on the device."""
+    def _lists(self, blocks, block, users, k, shared, parts=1, **more):
+        """Launch it: (items, scores) of these users, on the device, for one part of the items after another."""
         n = len(users)
-        items, scores = (self._device.empty((n, k), dtype) for dtype in (np.int32, np.float32))
+        items, scores = (self._device.empty((parts * n, k), dtype) for dtype in (np.int32, np.float32))
         lists = {"users": users, "n_users": n, "k": k, "items": items, "scores": scores}
         self._kernels[0](blocks, block, **lists, **self._given, **more, shared=shared)
         return items, scores
@@ -298,34 +298,61 @@ class LaunchedRanking(InBatches):
         return result
 
 
+class ItemColumns:
+    """Item factors as the kernel takes them, on a device: transposed, and padded with zeros."""
+
+    def __init__(self, item_factors, device):
+        n_items, factors = item_factors.shape
+        # The widest block whose users and lists of MAX_ITEMS fit the shared memory.
+        for warps in (4, 2):
+            self.defines = {"FACTORS": factors, "WARPS": warps}
+            self.shape = shape_of(device, SOURCE, **self.defines)
+            if self.shared(MAX_ITEMS) <= device.facts["shared_bytes_per_block"]:
+                break
+        self.n_tiles = -(-n_items // self.shape.tile)
+        width = self.n_tiles * self.shape.tile
+        self.columns = device.empty((self.shape.padded, width), np.float32)
+        transpose = device.kernel(SOURCE, "transpose_items", **self.defines)
+        given = {"factors": device.array(item_factors), "n_items": n_items, "width": width}
+        transpose(-(-self.columns.size // 256), 256, **given, columns=self.columns)
+
+    def shared(self, k):
+        """Bytes of shared memory of a block with lists of k items."""
+        return self.shape.work_bytes + self.shape.users * k * self.shape.entry_bytes
+
+
 class KernelRanking(LaunchedRanking):
-    """By inner products of the factors, a tile of items at a time."""
+    """By inner products of the factors, a tile of items at a time.
+
+    item_factors : as of `InBatches`, or `ItemColumns` of them
+    """
 
     _batch = 1 << 19
 
     def __init__(self, user_factors, item_factors, candidates, seen, device):
-        device, factors = backends.device(device), user_factors.shape[1]
-        # The widest block whose users and lists of MAX_ITEMS fit the shared memory.
-        for warps in (4, 2):
-            defines = {"FACTORS": factors, "WARPS": warps}
-            self._shape = shape_of(device, SOURCE, **defines)
-            if self._shared(MAX_ITEMS) <= device.facts["shared_bytes_per_block"]:
-                break
-        super().__init__(device, "top_items", defines, candidates, seen, len(user_factors))
-        n_items, tile = len(candidates), self._shape.tile
-        n_tiles = -(-n_items // tile)
-        columns = device.empty((self._shape.padded, n_tiles * tile), np.float32)
-        transpose, items = device.kernel(SOURCE, "transpose_items", **defines), device.array(item_factors)
-        transpose(-(-columns.size // 256), 256, factors=items, n_items=n_items, width=n_tiles * tile, columns=columns)
-        self._given |= {"n_tiles": n_tiles, "user_factors": device.array(user_factors), "item_columns": columns}
-
-    def _shared(self, k):
-        """Bytes of shared memory of a block with lists of k items."""
-        return self._shape.work_bytes + self._shape.users * k * self._shape.entry_bytes
+        device = backends.device(device)
+        there = isinstance(item_factors, ItemColumns)
+        self._items = items = item_factors if there else ItemColumns(item_factors, device)
+        super().__init__(device, "top_items", items.defines, candidates, seen, len(user_factors))
+        self._merge = device.kernel(SOURCE, "merge_lists", **items.defines)
+        self._given |= {"n_tiles": items.n_tiles, "item_columns": items.columns}
+        self._given["user_factors"] = device.array(user_factors)
 
     def _top_items(self, users, k):
-        blocks = -(-len(users) // self._shape.users)
-        return self._lists(blocks, self._shape.block, users, k, self._shared(k))
+        items, shape, shared = self._items, self._items.shape, self._items.shared(k)
+        blocks = -(-len(users) // shape.users)
+        # Of few users, parts of the items: two blocks a multiprocessor.
+        parts = max(min(items.n_tiles, 2 * self._device.facts["multiprocessors"] // blocks), 1)
+        part_tiles = -(-items.n_tiles // parts)
+        parts = -(-items.n_tiles // part_tiles)
+        found = self._lists((blocks, parts), shape.block, users, k, shared, parts, part_tiles=part_tiles)
+        if parts == 1:
+            return found
+        lists = dict(zip(("part_items", "part_scores"), found, strict=True)) | {"parts": parts, "n_users": len(users)}
+        merged = [self._device.empty((len(users), k), part.dtype) for part in found]
+        lists |= dict(zip(("items", "scores"), merged, strict=True))
+        self._merge(len(users), 32, k=k, **lists, shared=k * shape.entry_bytes)
+        return merged
 
 
 class ScoresKernelRanking(ABC):
@@ -359,7 +386,10 @@ class ProductRanking(ScoresKernelRanking, LaunchedRanking):
 
 
 def ranking_of(user_factors, item_factors, candidates, seen, k, device):
-    """An `InBatches` for lists of k items, where the device is or on the CPU."""
+    """An `InBatches` for lists of k items, where the device is or on the CPU.
+
+    item_factors : where a kernel of `KernelRanking` ranks, they may be `ItemColumns`
+    """
     if device == "cpu" or k > MAX_ITEMS:
         return CpuRanking(user_factors, item_factors, candidates, seen)
     kernel = KernelRanking if user_factors.shape[1] <= COLUMNS[-1] else ProductRanking

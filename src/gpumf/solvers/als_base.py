@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -239,6 +240,40 @@ class ImplicitParallel(ALSSolver):
         ridges = self._hyper.ridges(rows.counts, self._n_items or len(fixed))
         with threads.limited_to(max(min(threads.count(), rows.n_rows), 1)):  # of one user no thread is to be awaited
             cpu_als.implicit_update(*arrays, fixed, gram, solved, ridges, np.float32(self._hyper.confidence))
+
+
+_DOUBLE_ROUNDING = 2.0**-40  # well above that of a sum
+
+
+class RowByRow(ALSSolver):
+    """NumPy in double precision, a row after another: for so few that compiling or copying would take longer.
+
+    gram, n_items : as of `ImplicitParallel`
+    """
+
+    @classmethod
+    def compile(cls, hyper):
+        """There is nothing to compile."""
+
+    def __init__(self, problem, gram=None, n_items=None):
+        self._hyper, train, (user_factors, item_factors) = problem
+        self._users, self._p, self._q = train.by_user, user_factors.copy(), item_factors
+        self._gram, self._n_items = gram, n_items
+        self._biases = Biases.of(self._hyper, train)
+
+    def _solve(self, rows, fixed, solved):
+        ridges = self._hyper.ridges(rows.counts, self._n_items or len(fixed))
+        factors, targets = fixed[rows.indices].astype(np.float64), self._targets(rows.indices, rows.values)
+        for row, (begin, end) in enumerate(pairwise(rows.indptr)):
+            v, right = factors[begin:end], targets[begin:end].astype(np.float64)
+            system = v.T @ v
+            if self._hyper.alpha is not None:
+                weights, preferred = self._hyper.confidence * np.abs(right), right > 0
+                system, right = self._gram + (weights * v.T) @ v, (1 + weights) * preferred
+            diagonal = system.reshape(-1)[:: len(system) + 1]
+            diagonal += ridges[row]
+            diagonal *= 1 + _DOUBLE_ROUNDING  # weights that leave nothing of the ridge would make it singular
+            solved[row] = np.linalg.solve(system, v.T @ right) if right.any() else 0
 
 
 class _Gradient:
