@@ -14,9 +14,9 @@ IDS = [
     "fit-implicit-f64-s", "fit-sgd-k128-s", "recommend-all-s", "fold-in-p99-ms", "compile-cold-s", "import-s",
     "als-ml20m-d2048-s", "als-msd-d8192-s", "als-69m-59m-s", "search-netflix-100-s", "search-ml1m-1000-s",
     "search-ml1m-cpu-x", "search-ml100k-cpu-x", "gibbs-netflix-100-s", "gibbs-ml1m-rmse", "ncf-ml1m-hr10",
-    "ncf-ml1m-ndcg10", "gowalla-recall20", "gowalla-ndcg20", "ml1m-rmse", "ml1m-blend-rmse", "ml100k-rmse",
-    "jester-mae", "rbm-epoch-x", "implicit-cpu-x", "libmf-cpu-x", "cumf-als-x", "cumf-sgd-x", "cu2rec-x",
-    "joules-to-092",
+    "ncf-ml1m-ndcg10", "gowalla-recall20", "gowalla-ndcg20", "gowalla-d1024-recall20",
+    "gowalla-d1024-ndcg20", "gowalla-d2048-s", "ml1m-rmse", "ml1m-blend-rmse", "ml100k-rmse", "jester-mae",
+    "rbm-epoch-x", "implicit-cpu-x", "libmf-cpu-x", "cumf-als-x", "cumf-sgd-x", "cu2rec-x", "joules-to-092",
 ]
 # fmt: on
 
