@@ -195,3 +195,22 @@ def test_where_nothing_stands_out_of_the_noise_the_biases_alone_predict(kind):
         model.predict(noise.users, noise.items), np.clip(expected, *noise.bounds), atol=1e-3 * unit
     )
     assert np.isfinite(model.similar_items(0, 3)[1]).all() and len(model.recommend(0, 3)[0]) == 3
+
+
+def test_a_new_user_of_sgd_minimizes_its_objective(tmp_path):
+    """Of a model from a file too: lambda grows with the root of the number of ratings."""
+    train = structured(n_users=80, n_items=60, nnz=1500)
+    model = SGD(4, 0.7, device="cpu").fit(train, 5)
+    model.save(tmp_path / "model.npz")
+    counts = train.user_counts, train.item_counts
+    typical = np.square(counts[0]).sum() / train.nnz
+    penalty = max(train.damped.penalty, 0.83 * sum((of**1.5).sum() for of in counts) / train.nnz)
+    for used in (model, SGD.load(tmp_path / "model.npz", device="cpu")):
+        for n in (1, 30):
+            items, values = np.arange(n) * 2, np.arange(n) % 5 + 1.0
+            folded = used.fold_in(Ratings(np.zeros(n), items, values, 1, 60)).user_factors[0].astype(float)
+            q = model.item_factors[items].astype(float)
+            rest = values - model.mean - folded[-2] - q[:, -1]
+            ridge = 0.7 * penalty * np.sqrt(n / typical)
+            wanted = np.linalg.solve(q[:, :4].T @ q[:, :4] + ridge * train.damped.unit * np.eye(4), q[:, :4].T @ rest)
+            np.testing.assert_allclose(folded[:4], wanted, rtol=1e-3, atol=1e-5)

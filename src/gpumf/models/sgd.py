@@ -12,8 +12,9 @@ from gpumf._util.validation import brief, choice, flag, integer, number
 from gpumf.models.als import ALS, DAMPED
 from gpumf.models.early_stopping import Ending
 from gpumf.models.estimator import Model
-from gpumf.models.factorization import Factorization, of_rated_items
+from gpumf.models.factorization import Factorization, of_rated_items, solved_users
 from gpumf.models.initial import normal_factors, with_bias_columns
+from gpumf.ratings.damped import mean_roots
 from gpumf.solvers import schedules
 from gpumf.solvers.sgd_base import REGULARIZATIONS, SMALL, Parallel, Sequential, SGDHyperparameters
 from gpumf.solvers.sgd_bsgd import Bsgd
@@ -39,6 +40,7 @@ _BIAS_KINDS = {False: 0, True: 1, "baseline": 2, "damped": 0}  # BIASES of kerne
 _MIN_RIDGE = 1e-6  # with which users of few ratings can be solved for
 _CONSTANT = schedules.Constant()
 _PER_RATING = 0.1  # lambda without damped biases
+_STRENGTH, _POWER = 0.83, 0.5  # of lambda with them, see `_ridges_of`
 _LENGTH = 0.4  # that an initial vector of factors has on average, with damped biases
 _ROW_RATE, _RATE = 0.3, 0.02  # learning rates with rates of rows, and with one for all
 # `fast` is the faster one from so many groups, or threads in them, in flight; `kato_hosino` on smaller sets. Recorded
@@ -52,14 +54,15 @@ class SGD(Factorization, Model):
     Damped biases of users and items come first, `Ratings.damped`; the factors learn what these leave, in units of its
     root mean square, on
 
-        sum (z_ui - p_u . q_i)^2 / 2 + lambda/2 (sum |p_u|^2 + sum |q_i|^2),
+        sum (z_ui - p_u . q_i)^2 / 2 + sum lambda_u |p_u|^2 / 2 + sum lambda_i |q_i|^2 / 2.
 
-    with lambda = `regularization` times `Ratings.damped.penalty`: from 1 less than 1 % is to be gained on the data
-    sets of the study, 2 is twice as strong. Before each epoch the factors shrink by exp(-rate lambda), which follows
-    the gradient of the second term. With `ordered`, `ordered_parallel`, `kato_hosino` and `fast` each row has a rate
-    of its own, see `gpumf.solvers.sgd_ordered.row_rates`.
+    The noise that the factors of a row with n ratings take up grows with sqrt(n), and so does its lambda. That is
+    `regularization` times what the numbers of ratings ask for: from 1 less than 1 % is to be gained on the data sets
+    of the study, 2 is twice as strong. Before each epoch the factors shrink by exp(-rate lambda), which follows the
+    gradient of the other terms. With `ordered`, `ordered_parallel`, `kato_hosino` and `fast` each row has a rate of
+    its own, see `gpumf.solvers.sgd_ordered.row_rates`.
 
-    As the publications have it, on ratings as they are, with the second term for each rating and lambda =
+    As the publications have it, on ratings as they are, with the lengths of both factors for each rating and lambda =
     `regularization`: biases=False, or True, which are learned, as two more columns of the factors.
 
     The default solvers of the CPU, `ordered_parallel`, and of a GPU for few ratings, `kato_hosino`, give the same
@@ -114,6 +117,7 @@ class SGD(Factorization, Model):
     """
 
     _hyperparameters = SGDHyperparameters
+    _ridges: tuple[float, float, float] | None = None  # see `_ridges_of`
     _solvers: ClassVar = {
         "sequential": Sequential,
         "ordered": Ordered,
@@ -132,7 +136,7 @@ class SGD(Factorization, Model):
 
     def __init__(
         self,
-        factors: int = 16,
+        factors: int = 64,
         regularization: float | None = None,
         *,
         learning_rate: float | None = None,
@@ -266,7 +270,7 @@ class SGD(Factorization, Model):
         result._set_learned((model.user_factors.copy(), model.item_factors.copy()))
         result._user_known, result._item_counts = model._user_known.copy(), model._item_counts.copy()
         result.mean, result.scale, result._training = model.mean, model.scale, model._training
-        result._standard = model._standard
+        result._standard, result._ridges = model._standard, getattr(model, "_ridges", None)
         if result.clip and result.scale is None and result._training is not None:
             result.scale = result._training.bounds
         result.history, result.times, result.epoch = model.history.copy(), replace(model.times), model.epoch
@@ -332,8 +336,10 @@ class SGD(Factorization, Model):
         The objective has lambda |x|^2 / 2 once for each row, not for each rating: its gradient is followed for an
         epoch, at the row's rate, in one step that is exact and does not overshoot.
         """
-        for counts, regularization in zip(self._counts, (self.regularization, self.item_regularization), strict=True):
-            rates = rate * regularization * self._standard.penalty * (counts > 0)
+        *ridges, power = self._of_rows
+        given = self.regularization, self.item_regularization
+        for counts, regularization, ridge in zip(self._counts, given, ridges, strict=True):
+            rates = rate * regularization * ridge * counts**power * (counts > 0)
             if self.options.get("row_rates"):
                 rates = rates * row_rates(counts, self.factors, number + 0.5)
             yield np.exp(-rates).astype(np.float32)
@@ -341,16 +347,41 @@ class SGD(Factorization, Model):
     def _set_training(self, train):
         super()._set_training(train)
         self._counts = train.user_counts, train.item_counts
+        if self._damped:
+            self._ridges = _ridges_of(self._standard.penalty, *self._counts)
+
+    @property
+    def _of_rows(self):
+        """`_ridges`; of what was trained by another model, or stored without them, one lambda for all rows."""
+        return self._ridges or (self._standard.penalty, self._standard.penalty, 0.0)
+
+    @property
+    def _units(self):
+        return Factorization._units.fget(self) and [*Factorization._units.fget(self), *self._of_rows]
+
+    @_units.setter
+    def _units(self, units):
+        if self._damped:
+            Factorization._units.fset(self, units[:2])
+            if units[2:]:
+                of_user, of_item, power = (number("a ridge", one, least=0) for one in units[2:])
+                self._ridges = of_user, of_item, power
 
     def _fold(self, ratings):
         # The least of the objective in the users' factors is that of ALS. Biases of another lambda count in other
         # units, in which theirs is the factors'.
+        if self._damped:
+            dense = "dense" if self.device == "cpu" else "dense_cuda"
+            least = ALS(self.factors, max(self.regularization, _MIN_RIDGE), solver=dense, device=self.device)
+            ratings, factors = of_rated_items(ratings, self.item_factors)
+            of_user, _, least.regularization_exponent = self._of_rows
+            least.mean, least._standard = self.mean, self._standard._replace(penalty=of_user)
+            return solved_users(least, ratings, factors, least.solver_class)
         ridge, of_biases = (max(value, _MIN_RIDGE) for value in (self.regularization, self.bias_regularization))
-        biases = self.biases if self._damped else bool(self.biases)
-        least = ALS(self.factors, ridge, biases=biases, device=self._fold_in_device)
+        least = ALS(self.factors, ridge, biases=bool(self.biases), device=self._fold_in_device)
         ratings, least.item_factors = of_rated_items(ratings, self.item_factors)
-        least.mean, least._standard = self.mean, self._standard
-        if self._damped or not self.biases:
+        least.mean = self.mean
+        if not self.biases:
             return least._fold(ratings)
         unit = np.float32(np.sqrt(ridge / of_biases))
         least.item_factors[:, -2] *= unit
@@ -408,8 +439,10 @@ class SGD(Factorization, Model):
             known, counts = (self._user_known, self._item_known), self._item_counts
             mean, scale, before, standard = self.mean, self._scale_with(new), self._training, self._standard
             ids = self.user_ids, self.item_ids
+            ridges = self._damped and self._of_rows
             self._set_training(new)
             self._keep_biases(standard)
+            self._ridges = ridges or None
             factors = self._continued(new, *known)
             self.mean, self.scale = mean, scale
             if self._damped:
@@ -425,6 +458,17 @@ class SGD(Factorization, Model):
             self._training = _joined(before, given)
             self._train(clock, new, factors, self.history.to_dict("records"), epochs, validation, Ending(), progress)
         return self
+
+
+def _ridges_of(least, *counts):
+    """(lambda of users, that of items, power): what rows with n ratings have, over n^power, with damped biases.
+
+    That of a row with the mean number of ratings, over all ratings, is the mean over them of sqrt(n_u) + sqrt(n_i),
+    times `_STRENGTH`, or `least`, `Damped.penalty`, where that is more.
+    """
+    penalty = max(least, _STRENGTH * mean_roots(*counts))
+    means = (np.square(of, dtype=np.float64).sum() / max(of.sum(), 1) for of in counts)
+    return *(float(penalty / max(mean, 1) ** _POWER) for mean in means), _POWER
 
 
 def _joined(before, new):

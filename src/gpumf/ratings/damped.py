@@ -94,10 +94,14 @@ def width_of(train):
     return float(train.bounds[1] - train.bounds[0]) or 1.0
 
 
+def mean_roots(*counts):
+    """The mean over all ratings of sqrt(n_u) + sqrt(n_i), given the numbers of ratings of users and items."""
+    return float(sum((of.astype(np.float64) ** 1.5).sum() / max(of.sum(), 1) for of in counts))
+
+
 def _penalty_of(user_counts, item_counts, signal, noise):
     """`Damped.penalty`, given the largest singular values of Z, and of Z with random signs."""
-    mean_roots = sum((of.astype(np.float64) ** 1.5).sum() / max(of.sum(), 1) for of in (user_counts, item_counts))
-    penalty = STRENGTH * mean_roots * (min(noise / signal, 1.0) if signal > 0 else 1.0)
+    penalty = STRENGTH * mean_roots(user_counts, item_counts) * (min(noise / signal, 1.0) if signal > 0 else 1.0)
     return float(penalty if noise < _ALIKE * signal else max(penalty, noise + signal))
 
 

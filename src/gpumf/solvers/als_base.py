@@ -56,7 +56,8 @@ class ALSHyperparameters(Hyperparameters):
         Raises ValueError: one exceeds float32
         """
         if self.alpha is None:
-            return np.float32(self.regularization) * (counts if self.weighted else counts**0).astype(np.float32)
+            power = 1.0 if self.weighted else self.regularization_exponent or 0.0
+            return np.float32(self.regularization) * counts.astype(np.float32) ** np.float32(power)
         weight = self.unobserved_weight
         with np.errstate(over="ignore", invalid="ignore"):
             found = self.regularization * (counts + weight * columns) ** self.regularization_exponent / weight
