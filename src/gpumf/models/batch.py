@@ -32,6 +32,8 @@ def alike(model: Model, train: Ratings) -> tuple[Any, ...] | None:
     Together they do what each would do alone: `TensorCore` gives the same factors, bit for bit, `Fast` makes the same
     updates, of which other ones are lost in every run, `ParallelConjugateGradient` sums up in another order.
     """
+    if model._chooses(train):
+        return None
     solver = _solver_of(model, train)
     if solver not in (TensorCore, Fast, ParallelConjugateGradient) or (model.device == "cpu" and model.threads):
         return None

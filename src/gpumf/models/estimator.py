@@ -337,12 +337,21 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
                     self._set_training(train)
                     arrays = self._continued(train, *known)
                 else:
+                    if epochs:
+                        self._find_defaults(given)
                     self._set_training(train)
                     arrays, rows = self._initial(train), []
             self._training, self._seen_rows = given, None
             self.ids = (named or (warm_start and self.ids)) if ids is None else flag("ids", ids)
             self._keep_orders(self._train(clock, train, arrays, rows, epochs, validation, ending, progress))
         return self
+
+    def _chooses(self, train: Ratings) -> bool:
+        """Whether `_find_defaults` holds ratings out."""
+        return False
+
+    def _find_defaults(self, train: Ratings) -> None:
+        """Find what parameters leave to the ratings, before a training from the start."""
 
     def _sets(
         self, train: RatingsLike, validation: RatingsLike | None, known: bool

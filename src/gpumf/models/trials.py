@@ -40,6 +40,7 @@ _COPIES = 4.5
 _FULL = 0.7  # of the lanes of vectors, from which on settings train faster in them than each by itself
 _DAMPED = 5.75  # the same with damped biases, which are put beside the solver's
 _HELD_OUT = 120  # bytes a rating while an RBM with damped biases is trained without those held out
+_WITHOUT, _SPLITTING = 30, 44  # and while `fit` trains without those it holds out, and takes them apart
 
 
 class Trial(NamedTuple):
@@ -388,4 +389,6 @@ def _bytes(candidates, train):
                     5 * one.columns**2 + max(train.n_users, train.n_items) * one.columns + 3 * one.solver_class.floats
                 )
             sizes.append(int(4 * (_COPIES * learned + targets + work)))
+            if one._chooses(train):
+                sizes[-1] = max(sizes[-1] + _WITHOUT * train.nnz, _SPLITTING * train.nnz)
     return sizes

@@ -9,6 +9,7 @@ import pytest
 from cases import HALF, HU, als_case, als_tolerance
 from gpumf import ImplicitALS
 from gpumf.backends.cpu import reference
+from gpumf.models import als
 from gpumf.ratings import Ratings
 from support import kernels_on, ragged_ratings, random_factors, slow
 
@@ -152,19 +153,43 @@ def test_an_exponent_beyond_the_range_of_float32_is_refused():
 
 
 def test_defaults_depend_on_the_ratings_and_not_on_their_scale():
-    """All pairs weigh 16 times what the ratings do, or a rating each; lambda_u is 0.22 of a user's ratings."""
+    """All pairs weigh 16 times what the ratings do, or four ratings each; lambda_u is 0.22 of a user's ratings."""
     ratings, found = blocks(), []
     for scale in (1, 20):
         scaled = replace(ratings, values=ratings.values * scale)
         model = ImplicitALS(8, device="cpu").fit(scaled, 5)
         hyper, mean, of_user = model.hyperparameters, scaled.mean, ratings.nnz / 80
-        assert hyper.unobserved_weight == pytest.approx(min(16 * mean * of_user / 60, mean))
+        assert hyper.unobserved_weight == pytest.approx(min(16 * mean * of_user / 60, 4 * mean))
         ridge = hyper.regularization * (of_user + hyper.unobserved_weight * 60)
         assert ridge == pytest.approx(0.22 * mean * of_user)
         found.append(model.recommend(np.arange(80), k=5)[0])
     assert (found[0] == found[1]).mean() > 0.9
     plain = ImplicitALS(8, 0.3, regularization_exponent=0.0, device="cpu").fit(ratings, 1)
     assert plain.hyperparameters.regularization == 0.3 and plain.regularization == 0.3
+
+
+@pytest.mark.parametrize("best", range(3))
+def test_held_out_ratings_choose_the_regularization(best, monkeypatch):
+    """By their NDCG, each with its own; who says it, or trains no epoch, has nothing held out."""
+    monkeypatch.setattr(als, "_FEWEST", 1)
+    ratings, judged = blocks(), []
+
+    def judge(model, held):
+        known = model._training
+        assert known.nnz + held.nnz == ratings.nnz and held.nnz == round(0.1 * ratings.nnz)
+        judged.append(model.regularization)
+        return {"ndcg": float(len(judged) == best + 1)}
+
+    monkeypatch.setattr(ImplicitALS, "evaluate_ranking", judge)
+    model = ImplicitALS(8, device="cpu").fit(ratings, 2)
+    weight = ratings.mean * ratings.nnz / 80
+    ridge = model.hyperparameters.regularization * (ratings.nnz / 80 + model.hyperparameters.unobserved_weight * 60)
+    assert ridge == pytest.approx((0.22, 0.16, 0.11)[best] * weight)
+    assert judged == sorted(judged, reverse=True) and len(judged) == 3 and model.epoch == 2
+    plain = ImplicitALS(8, model.hyperparameters.regularization, device="cpu").fit(ratings, 2)
+    assert np.array_equal(plain.user_factors, model.user_factors)
+    ImplicitALS(8, device="cpu").fit(ratings, 0)
+    assert len(judged) == 3
 
 
 def test_dislikes_weigh_as_ratings_do_in_the_defaults():

@@ -24,8 +24,8 @@ NCF = "ncf-ml-1m"
 _NAMES = {NCF: "NCF (MovieLens 1M)", "gowalla": "Gowalla"}
 
 GRID = {
-    NCF: {"factors": 192, "regularization": [0.007, 0.008, 0.009, 0.01, 0.012], "unobserved_weight": [0.2, 0.3, 0.5],
-          "epochs": [8, 10, 12], "draws": 2},
+    NCF: {"factors": 192, "regularization": [0.008, 0.009, 0.01], "unobserved_weight": [0.15, 0.2, 0.25, 0.3],
+          "epochs": [8, 10, 12, 14, 16], "draws": 4},
     "gowalla": {"factors": 128, "regularization": [0.003, 0.004], "unobserved_weight": [0.01, 0.02],
                 "epochs": [4, 6]},
 }  # fmt: skip

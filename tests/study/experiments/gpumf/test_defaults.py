@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gpumf import ImplicitALS
 from gpumf.ratings import Ratings
 from gpumf_study.experiments.gpumf import defaults
 
@@ -41,3 +42,27 @@ def test_damped_biases_are_between_zero_and_those_that_made_the_ratings():
     of_user, of_item = rng.normal(0, 0.5, 400), rng.normal(0, 0.5, 300)
     found = defaults.damped_biases(Ratings(users, items, of_user[users] + of_item[items], 400, 300))
     assert np.corrcoef(found[0], of_user)[0, 1] > 0.99 and np.corrcoef(found[1], of_item)[0, 1] > 0.99
+
+
+def test_lists_are_judged_against_popularity_in_the_same_splits():
+    rows = [
+        ("a", repeat, model, variant, value + 0.1 * repeat)
+        for repeat in range(3)
+        for model, variant, value in (
+            ("ImplicitALS", "default", 0.52), ("popularity", "default", 0.5), ("ImplicitALS", "searched", 0.65),
+        )
+    ]  # fmt: skip
+    found = defaults.lists(
+        pd.DataFrame(rows, columns=["data", "repeat", "model", "variant", "value"]).assign(metric="ndcg@10")
+    ).loc["a"]
+    assert found.gain == found.at_least == pytest.approx(0.02)
+    assert found.over_search == pytest.approx(0.62 / 0.75)
+
+
+def test_shares_are_those_of_the_defaults_of_implicit_als():
+    rng = np.random.default_rng(0)
+    train = Ratings(*np.divmod(rng.permutation(8000)[:500], 100), rng.integers(1, 6, 500), 80, 100)
+    model = ImplicitALS(4, device="cpu").fit(train, 1)
+    assert defaults.scaled(train, 16, 0.22) == pytest.approx(
+        {name: getattr(model.hyperparameters, name) for name in ("unobserved_weight", "regularization")}
+    )
