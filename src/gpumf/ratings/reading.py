@@ -110,9 +110,7 @@ def text(file, names, header_lines, delimiter, ids, rating, integers, block=None
         types = {name: coded if name in named and not integers else kind for name in ids}
         if rating is not None:
             types[rating] = pa.float64()
-        convert = csv.ConvertOptions(
-            include_columns=[*types], column_types=types, null_values=[""], strings_can_be_null=True
-        )
+        convert = csv.ConvertOptions(include_columns=[*types], column_types=types, null_values=[""])
         parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=quoted)
         if block is not None:
             parse.invalid_row_handler = other_length
@@ -166,7 +164,7 @@ def _line_bounds(file, part):
 
 
 def _integers(name, strings):
-    """Strings as int64; _Named where one is missing or not as Python writes an integer from 0: 007, 0x7 or 7.0."""
+    """Strings as int64; _Named where one is not as Python writes an integer from 0: 007, 0x7, 7.0, or nothing."""
     import pyarrow as pa
     from pyarrow import compute as pc
 
@@ -174,10 +172,10 @@ def _integers(name, strings):
         result = strings.cast(pa.int64())
     except pa.ArrowInvalid as error:
         raise _Named(name) from error
-    numbers = result.to_numpy(zero_copy_only=False)
+    numbers = result.to_numpy()
     # A number of d digits is at least 10**(d - 1); whatever else is parsed as it has more characters.
     digits = len(numbers)
-    if digits and not result.null_count:
+    if digits:
         low, high = int(numbers.min()), int(numbers.max())
         digits += sum(np.count_nonzero(numbers >= 10**d) for d in range(1, len(str(high))))
         if low < 0 or digits != pc.sum(pc.binary_length(strings)).as_py():
