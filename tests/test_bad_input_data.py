@@ -283,7 +283,7 @@ ARRAYS = {
     "huge ids": (([0, 2**64, 1], B, V), {}, "give all as integers of 64 bits"),
     "float ids beyond exact": (([0, 1e300, 1], B, V), {}, r"user id 1e\+300"),
     "dates as ids": ((np.array(["2001", "2002", "2002"], "M8[s]"), B, V), {}, "user id"),
-    "shape too small": ((A, B, V), {"shape": (1, 2)}, "user 1 is not a position below the 1 of the shape"),
+    "shape too small": ((A, B, V), {"shape": (1, 2)}, "row 1: user 1 is not a position below the 1 of the shape"),
     "shape of one": ((A, B, V), {"shape": (2,)}, r"shape must be \(users, items\), not \(2,\)"),
     "shape of words": ((A, B, V), {"shape": ("a", 2)}, r"shape must be \(users, items\)"),
     "shape of fractions": ((A, B, V), {"shape": (2.5, 2)}, r"shape must be \(users, items\)"),
@@ -360,7 +360,7 @@ def without(name):
 
 MEMORY = {
     "frame without items": (lambda: Ratings.from_pandas(without("item")), DataError, "no column 'item' among"),
-    "frame, other names": (lambda: Ratings.from_pandas(FRAME, "who"), DataError, "no column 'who'"),
+    "frame, other names": (lambda: Ratings.from_pandas(FRAME, "who"), DataError, "'who' .* has the users"),
     "frame, twice": (
         lambda: Ratings.from_pandas(pd.concat([FRAME, FRAME.user], axis=1)), DataError, "several columns 'user'"),
     "frame, no rows": (lambda: Ratings.from_pandas(FRAME.head(0)), DataError, "holds no ratings"),
