@@ -12,7 +12,7 @@ from gpumf.ratings.csr import grouped, row_offsets
 from gpumf.ratings.device import DeviceRatings
 from gpumf.solvers import sgd_partition
 from gpumf.solvers.als_base import segments_of, segments_on
-from gpumf.solvers.sgd_gpusgd import GpuSgd
+from gpumf.solvers.sgd_blocks import GpuSgd
 
 SHAPES = [(1, 1, 1), (1, 40, 25), (40, 1, 25), (9, 7, 63), (300, 50, 4_000), (50, 300, 999), (70_000, 80_000, 500)]
 

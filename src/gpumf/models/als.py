@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -29,8 +29,6 @@ from gpumf.solvers.als_thesis import ThesisGlobal, ThesisHybrid, ThesisShared
 from gpumf.solvers.als_wmma_simple import WmmaSimple
 
 if TYPE_CHECKING:
-    from typing import Any, Literal, Self
-
     from numpy.typing import ArrayLike
 
     from gpumf.models.solver_choice import Device

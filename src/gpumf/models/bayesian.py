@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -25,8 +25,6 @@ from gpumf.solvers.gibbs import Gibbs, GibbsHyperparameters
 from gpumf.solvers.gibbs_cuda import GibbsCuda
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from gpumf.models.ids import Ids
     from gpumf.models.solver_choice import Device
     from gpumf.ratings.convert import RatingsLike

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -18,9 +19,6 @@ from gpumf.models.storage import damage_of, read, write
 from gpumf.ratings import Ratings
 
 if TYPE_CHECKING:
-    from os import PathLike
-    from typing import Any, Literal, Self, TypeAlias
-
     from numpy.typing import ArrayLike
 
     from gpumf.models.ids import Ids, Unknown

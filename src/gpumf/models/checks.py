@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from gpumf.ratings import Ratings
-
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class NotFittedError(RuntimeError):

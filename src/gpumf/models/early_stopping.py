@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from gpumf._util.validation import integer
 from gpumf.models.ranking import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, Literal, TypeAlias
-
     from gpumf.ratings import Ratings
 
     Row: TypeAlias = dict[str, float]  # of a history

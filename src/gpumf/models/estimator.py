@@ -7,6 +7,7 @@ import logging
 import secrets
 import time
 from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -14,7 +15,7 @@ from html import escape
 from importlib import import_module
 from operator import attrgetter, is_
 from threading import Thread
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -39,9 +40,6 @@ from gpumf.ratings.device import DeviceRatings
 from gpumf.solvers.base import Hyperparameters, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, Self
-
     import pandas as pd
 
     from gpumf.models.early_stopping import Keep, Row

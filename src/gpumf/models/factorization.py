@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,8 +30,6 @@ from gpumf.solvers.als_base import RowByRow
 from gpumf.solvers.base import COLUMNS, MAX_FACTORS
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from gpumf.models.estimator import Model as _Base
     from gpumf.models.solver_choice import Device
     from gpumf.ratings import Ratings

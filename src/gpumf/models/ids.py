@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Set
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -15,9 +16,6 @@ from gpumf.ratings.checks import array_of, plain_ids
 from gpumf.ratings.convert import positions_of, ratings_like, ratings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Set
-    from typing import Any, Literal, TypeAlias
-
     from numpy.typing import ArrayLike
 
     from gpumf.ratings.convert import RatingsLike

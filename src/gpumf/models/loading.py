@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from gpumf._util.validation import flag
@@ -9,8 +10,6 @@ from gpumf.models.blend import Blend, model_named
 from gpumf.models.storage import damage_of, read
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from gpumf.models.estimator import Model
     from gpumf.models.solver_choice import Device
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import inspect
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any, Self
 
 from gpumf.models.once import Once
-
-if TYPE_CHECKING:
-    from typing import Any, Self
 
 
 class Parameters:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -26,9 +27,6 @@ from gpumf.solvers.rbm_levels import MAX_HIDDEN, MAX_LEVELS, level_values, n_lev
 from gpumf.solvers.rbm_thesis import Thesis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any, Literal, Self, TypeAlias
-
     from gpumf.models.solver_choice import Device
     from gpumf.ratings.convert import RatingsLike
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -17,9 +18,6 @@ from gpumf.ratings.convert import ratings_of
 from gpumf.ratings.csr import CompressedRows, row_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, Self, TypeAlias
-
     from numpy.typing import ArrayLike
 
     from gpumf.models.ids import Ids

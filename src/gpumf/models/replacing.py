@@ -11,8 +11,10 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from os import PathLike
+from typing import TYPE_CHECKING, BinaryIO
 
 from gpumf._util.validation import path_of
 
@@ -22,10 +24,7 @@ except ImportError:  # on Windows, where what a killed process left is not told 
     fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from os import PathLike
     from pathlib import Path
-    from typing import BinaryIO
 
 _SUFFIX = ".saving"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -17,20 +17,17 @@ from gpumf.models.initial import normal_factors, with_bias_columns
 from gpumf.ratings.damped import mean_roots
 from gpumf.solvers import schedules
 from gpumf.solvers.sgd_base import REGULARIZATIONS, SMALL, Parallel, Sequential, SGDHyperparameters
+from gpumf.solvers.sgd_blocks import GpuSgd, NewGpuSgd
 from gpumf.solvers.sgd_bsgd import Bsgd
 from gpumf.solvers.sgd_cu2rec import Cu2rec
 from gpumf.solvers.sgd_cumf import CumfSgd
 from gpumf.solvers.sgd_esgd import Esgd
 from gpumf.solvers.sgd_fast import Fast
-from gpumf.solvers.sgd_gpusgd import GpuSgd
 from gpumf.solvers.sgd_hogwild import Hogwild
 from gpumf.solvers.sgd_kato_hosino import KatoHosino
-from gpumf.solvers.sgd_newgpusgd import NewGpuSgd
 from gpumf.solvers.sgd_ordered import Ordered, OrderedParallel, row_rates
 
 if TYPE_CHECKING:
-    from typing import Any, Literal, Self
-
     from gpumf.models.solver_choice import Device
     from gpumf.ratings import Ratings
     from gpumf.ratings.convert import RatingsLike

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -20,10 +22,6 @@ from gpumf.models.times import Times
 from gpumf.ratings.checks import check_scale
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from os import PathLike
-    from typing import Any, Self
-
     import pandas as pd
 
     from gpumf.models.recommender import Recommender as _Base

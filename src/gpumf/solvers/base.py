@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType, SimpleNamespace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -14,8 +14,6 @@ from gpumf import backends
 from gpumf.backends import sources
 
 if TYPE_CHECKING:
-    from typing import Any, Self
-
     from gpumf.ratings import Ratings
 
 MAX_FACTORS = 300

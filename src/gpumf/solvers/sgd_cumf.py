@@ -8,8 +8,8 @@ import numpy as np
 from gpumf.solvers.base import Publication, Version, launch_shape
 from gpumf.solvers.options import MAX_BLOCKS_A_SIDE, Option
 from gpumf.solvers.sgd_base import Descent, DescentKernel, PieceKernel, with_quads
+from gpumf.solvers.sgd_blocks import NewGpuSgd, rectangular_blocks
 from gpumf.solvers.sgd_hogwild import safe_updates
-from gpumf.solvers.sgd_newgpusgd import NewGpuSgd, rectangular_blocks
 from gpumf.solvers.sgd_partition import waves
 
 _ENTRIES = {"batch_hogwild": "cumf_sgd", "wavefront": "cumf_sgd_wavefront", "blocked": "cumf_sgd_blocked"}

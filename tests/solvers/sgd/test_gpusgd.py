@@ -13,7 +13,7 @@ from support import ragged_ratings
 def test_gpusgd_has_a_thread_for_each_factor(launcher):
     for factors in (5, 16, 130):
         case = sgd_case(launcher.name, "gpusgd", ragged_ratings(seed=1), factors, side=3)
-        assert case.make_solver()._block == factors
+        assert case.make_solver()._shape == (3, factors)
 
 
 @pytest.mark.parametrize("precision", [32, 64])

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from gpumf.ratings import Ratings
 from gpumf.solvers import sgd_partition
-from gpumf.solvers.sgd_gpusgd import GpuSgd
-from gpumf.solvers.sgd_newgpusgd import rectangular_blocks
+from gpumf.solvers.sgd_blocks import GpuSgd, rectangular_blocks
 
 
 @st.composite
