@@ -1,4 +1,4 @@
-// Lanes, threads and bytes of this folder's kernels, all derived from FACTORS; shape.cu exports them to the host.
+// Lanes, threads and bytes of this folder's kernels, all derived from FACTORS; launch_config.cu exports them to the host.
 #pragma once
 #include "common/lanes.cuh"
 

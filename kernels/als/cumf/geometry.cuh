@@ -1,4 +1,5 @@
-// Threads, registers and shared memory of cuMF's kernels, all derived from FACTORS; shape.cu exports them to the host.
+// Threads, registers and shared memory of cuMF's kernels, all derived from FACTORS; launch_config.cu exports
+// them to the host.
 #pragma once
 #include "als/cumf/matrix.cuh"
 
