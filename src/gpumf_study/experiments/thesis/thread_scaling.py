@@ -34,7 +34,7 @@ from gpumf_study.experiments.tuning import PARAMETERS, chosen
 
 FACTORS, BLOCK, HALF_WARP = 16, 128, 16
 KERNELS = ["thesis_shared", "thesis_hybrid", "thesis_global"]
-OWN, SHARED, KEPLER_LIKE = MACHINES = "as it is", "48 kB", "48 kB, 8 SMs"
+OWN, SHARED, KEPLER_LIKE = "as it is", "48 kB", "48 kB, 8 SMs"
 _LONG = 0.1  # seconds
 
 PROFILES = {
@@ -281,8 +281,6 @@ _ENDS = {
     "thesis_global": int(_published.value("Figure 6.9", "linear up to")),
 }
 _BLOCKS = _published.value("Figure 6.8", "active blocks", model="ALS thesis_shared")
-
-
 MOST = 8192  # threads that both versions have on 8 multiprocessors
 
 
