@@ -43,6 +43,3 @@ def run(data, factors, chunk, iterations):
     frame = _half_sweeps.frame_of(rows, **labels)
     frame.attrs["datasets"] = [facts]
     return frame
-
-
-CLAIMS = []

@@ -116,6 +116,3 @@ def figure(frame):
     axis.set(xlabel="milliseconds of an iteration", xlim=(0, 1.3 * seconds.max()))
     axis.grid(axis="y", visible=False)
     return figure
-
-
-CLAIMS = []

@@ -86,6 +86,3 @@ def figure(frame):
     axes[1].set(xlabel="share that an interval is meant to hold", ylabel="held-out ratings inside")
     axes[0].margins(y=0.15)
     return figure
-
-
-CLAIMS = []

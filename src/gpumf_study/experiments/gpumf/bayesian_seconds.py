@@ -49,6 +49,3 @@ def figure(frame):
     axis.set(xlabel=f"seconds, BayesianMF, {frame.factors.iloc[0]} factors, {frame.epoch.iloc[0]} epochs")
     axis.margins(x=0.15)
     return figure
-
-
-CLAIMS = []

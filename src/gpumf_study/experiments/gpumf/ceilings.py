@@ -69,6 +69,3 @@ def figure(frame):
     style.log_scale(axis.yaxis)
     style.legend(figure, axis, 2)
     return figure
-
-
-CLAIMS = []

@@ -156,6 +156,3 @@ def left_out(frame):
             chosen = others.idxmin() if others.notna().any() else strengths[2]
             found.append((model, data, chosen, test.loc[chosen, data] / biases["default", data]))
     return pd.DataFrame(found, columns=["model", "data", "parameters", "over_biases"]).set_index(["model", "data"])
-
-
-CLAIMS = []

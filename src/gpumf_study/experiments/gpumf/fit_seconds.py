@@ -119,6 +119,3 @@ def _peer_seconds(train, solver, factors, iterations):
     wall, started = time.perf_counter() - started, time.perf_counter()
     model.recommend(np.arange(train.n_users), by_user, N=_RECOMMENDED)
     return wall, time.perf_counter() - started
-
-
-CLAIMS = []

@@ -196,6 +196,3 @@ def beside_published(frame):
         {"data": table.data, "metric": table.metric.replace(shown), "model": table.model, "value": values}
     )
     return table.replace({"data": _NAMES}).style.hide()
-
-
-CLAIMS = []

@@ -39,6 +39,3 @@ def figure(frame):
     axis.set(xlabel="factors", ylabel=f"test {metric.upper()}")
     axis.margins(y=0.2)
     return figure
-
-
-CLAIMS = []

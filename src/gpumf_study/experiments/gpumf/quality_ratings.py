@@ -139,6 +139,3 @@ def figure(frame):
     axis.set(xlabel=f"test RMSE, {frame.data.iloc[0]}, mean of {frame.repeat.nunique()} splits")
     axis.margins(x=0.15, y=0.12)
     return figure
-
-
-CLAIMS = []

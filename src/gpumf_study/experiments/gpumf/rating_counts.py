@@ -51,6 +51,3 @@ def figure(frame, pairs=PAIRS):
         style.log_scale(axis.yaxis)
     style.legend(figure, axes[0, 0], 4)
     return figure
-
-
-CLAIMS = []

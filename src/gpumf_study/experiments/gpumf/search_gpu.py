@@ -88,6 +88,3 @@ def figure(frame):
     table = summary(frame)
     names = [f"{style.data_name(row.data)}, {row.variant}" for row in table.itertuples()]
     return style.dots(table.x_seconds_a_setting.set_axis(names), "seconds a setting, end to end")
-
-
-CLAIMS = []

@@ -140,6 +140,3 @@ def figure(frame):
     table = summary(frame)
     names = [f"{row.model}: {row.variant}" for row in table.itertuples()]
     return style.dots(table.seconds.set_axis(names), "seconds of a search, end to end")
-
-
-CLAIMS = []

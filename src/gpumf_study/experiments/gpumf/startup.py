@@ -83,6 +83,3 @@ def _no_kernels(folder, device):
         return {"CUPY_CACHE_DIR": folder, "CUDA_CACHE_PATH": folder}
     numba = os.environ.get("NUMBA_CACHE_DIR") or str(paths.cache() / "numba")
     return {"NUMBA_CACHE_DIR": numba, "XDG_CACHE_HOME": folder}
-
-
-CLAIMS = []
