@@ -49,22 +49,25 @@ def intensities():
 
 
 def figure(frame):
-    """Draw the roofline of a GPU, with the kinds of work of `intensities` where theirs put them."""
-    roofs = of(frame) / 1e12
-    slope = roofs.copy_bytes_per_second
+    """Draw the roofline of the GPU, or of the CPU where there is none, with the kinds of work of `intensities`."""
+    roofs = of(frame, "cuda" if "cuda" in set(frame.device) else "cpu") / 1e12
+    shown = {key: look for key, look in _ROOFS.items() if key in roofs}
+    slope, most = roofs.copy_bytes_per_second, roofs[list(shown)].max()
+    low = 0.025 * slope
     figure, ((axis,),) = style.panels(height=4.4)
     intensity = np.logspace(-1, 4, 200)
-    for key, (label, colour) in _ROOFS.items():
-        line = {"color": style.COLOURS[colour], "label": f"{label}: {roofs[key]:,.0f} TFLOP/s"}
+    for key, (label, colour) in shown.items():
+        line = {"color": style.COLOURS[colour], "label": f"{label}: {roofs[key]:,.3g} TFLOP/s"}
         axis.plot(intensity, np.minimum(intensity * slope, roofs[key]), **line)
         ridge = roofs[key] / slope, roofs[key]
         axis.annotate(f"ridge: {ridge[0]:.0f} FLOP a byte", ridge, (-4, 5), textcoords="offset points", ha="right")
-    axis.annotate(f"memory: {slope:.1f} TB/s", (2, 2 * slope), (-4, 5), textcoords="offset points", ha="right")
+    axis.annotate(f"memory: {slope:.2g} TB/s", (2, 2 * slope), (-4, 5), textcoords="offset points", ha="right")
     for k, (name, where) in enumerate(intensities().items()):
-        place, text = (where, min(where * slope, roofs.fp16_flops)), f"{name}: {float(f'{where:.2g}'):,g}"
-        axis.annotate(text, place, (max(4, where / 50), 0.15 * 2**k), arrowprops={"arrowstyle": "-", "color": "0.6"})
+        place, text = (where, min(where * slope, most)), f"{name}: {float(f'{where:.2g}'):,g}"
+        line = {"arrowprops": {"arrowstyle": "-", "color": "0.6"}}
+        axis.annotate(text, place, (max(4, where / 50), 1.5 * low * 2**k), **line)
         axis.plot(*place, "o", color=style.COLOURS["black"])
-    axis.set(xlabel="FLOP for each byte moved", ylabel="TFLOP/s", ylim=(0.1, 2 * roofs.fp16_flops))
+    axis.set(xlabel="FLOP for each byte moved", ylabel="TFLOP/s", ylim=(low, 2 * most))
     style.log_scale(axis.xaxis)
     style.log_scale(axis.yaxis)
     style.legend(figure, axis, 2)
