@@ -9,6 +9,7 @@ from itertools import groupby
 
 import numpy as np
 
+import references
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf._util.counter_rng import splitmix64
 from gpumf.backends.cpu import reference
@@ -261,19 +262,19 @@ def as_binary(batch, shape):
 
 
 def _rbm_gradients(model, batch, keys, weights, visible_biases, hidden_biases):
-    """`reference.contrastive_divergence` on a batch and its draws; the reconstruction as levels of its entries."""
+    """`references.contrastive_divergence` on a batch and its draws; the reconstruction as levels of its entries."""
     chosen, columns = as_binary(batch, weights.shape[:2])
     draws = []
     for hidden_key, visible_key in keys:
         visible = np.zeros(chosen.shape[:2])
         visible[columns, batch.items] = uniform(visible_key, np.arange(len(batch.items)))
         draws.append((unit_draws(model, batch, hidden_key), visible))
-    (*hidden, reconstruction), gradients = reference.contrastive_divergence(
+    (*hidden, reconstruction), gradients = references.contrastive_divergence(
         chosen, weights, visible_biases, hidden_biases, draws
     )
     for shift in (-MARGIN, MARGIN):
         shifted = [(units + shift, visible + shift) for units, visible in draws]
-        (*_, same), _ = reference.contrastive_divergence(chosen, weights, visible_biases, hidden_biases, shifted)
+        (*_, same), _ = references.contrastive_divergence(chosen, weights, visible_biases, hidden_biases, shifted)
         assert np.array_equal(same, reconstruction), "another seed: a draw is within rounding of a boundary"
     return (*hidden, reconstruction[columns, batch.items].argmax(axis=-1)), gradients
 
@@ -313,7 +314,7 @@ class Machine:
         levels = np.rint((train.values - lowest) / (highest - lowest) * (self._model.n_levels - 1)).astype(int)
         chosen = np.zeros((train.n_users, train.n_items, self._model.n_levels))
         chosen[train.users, train.items, levels] = 1
-        return reference.rbm_hidden(chosen, self.learned[0], self.learned[2])
+        return references.rbm_hidden(chosen, self.learned[0], self.learned[2])
 
 
 def rbm_keys(model, batches, epoch, number):

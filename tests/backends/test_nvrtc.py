@@ -5,8 +5,9 @@ import ctypes
 import pandas as pd
 import pytest
 
+import nvrtc
 from gpumf import backends
-from gpumf.backends import nvrtc, sources
+from gpumf.backends import sources
 from gpumf.models import als, rbm, sgd  # noqa: F401 - declare their sources
 from gpumf.ratings import synthetic_device  # noqa: F401 - declares its source
 from support import KERNELS

@@ -7,13 +7,13 @@ from gpumf import BayesianMF
 from gpumf._util import threads
 from gpumf.backends import DeviceError, compile
 from gpumf.backends.cpu import gibbs
-from gpumf.backends.cpu.reference import drawn_rows
 from gpumf.models import bayesian
 from gpumf.ratings import Ratings
 from gpumf.ratings.synthetic.numbers import normals
 from gpumf.solvers import gibbs_cuda
 from gpumf.solvers.base import Problem
 from gpumf.solvers.gibbs import drawn_prior, gammas
+from references import drawn_rows
 from support import ragged_ratings, slow
 
 DRAWERS = ["numba"] if compile.why_unavailable() else ["numba", "native"]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import references
 from cases import Case
 from gpumf import RBM, SGD
-from gpumf.backends.cpu import reference
 from gpumf.models import DivergedError
 from hostile import cases, hostile_ratings
 from support import SCHEMES, kernels_on, slow
@@ -131,7 +131,7 @@ def agree_and_are_usable(train, hidden, batch, device, path):
         lowest, highest = model.scale
         levels = np.rint((train.values.astype(np.float64) - lowest) / (highest - lowest) * 4 + 1).astype(int) - 1
         np.add.at(chosen, (train.users, train.items, levels), 1)
-        h = reference.rbm_hidden(chosen, model.item_weights, model.hidden_biases)
+        h = references.rbm_hidden(chosen, model.item_weights, model.hidden_biases)
         assert np.abs(model.user_hidden - h).max() < 1e-5
     for other in models[1:]:
         for a, b in zip(other._learned, models[0]._learned, strict=True):

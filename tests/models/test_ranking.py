@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+import references
 from gpumf import ALS
 from gpumf._util import threads
 from gpumf.backends.cpu import ranking as cpu_ranking
-from gpumf.backends.cpu import reference
 from gpumf.models import factorization, ranking
 from gpumf.models.ranking import CpuRanking, KernelRanking, LaunchedRanking, ScoresKernelRanking, popular_items
 from gpumf.ratings import DeviceRatings, Ratings
@@ -43,7 +43,7 @@ def test_top_items_match_the_reference(device, n_items, factors, k):
     users = np.random.default_rng(k + 2).permutation(n_users)[:37]
     items, scores = ranking_of(device, p, q, candidates, seen).top_items(users, k)
     assert (items.dtype, scores.dtype) == (np.int64, np.float32)
-    expected_items, expected_scores = reference.top_items(p, q, users, candidates, seen, k)
+    expected_items, expected_scores = references.top_items(p, q, users, candidates, seen, k)
     assert np.array_equal(items, expected_items)
     assert np.array_equal(scores, expected_scores, equal_nan=True)
 
@@ -76,7 +76,7 @@ def test_lists_of_all_items_are_ordered_and_few_at_a_time(monkeypatch):
     p, q = integer_factors(40, 3, 1), integer_factors(700, 3, 2)
     seen, candidates, users = seen_ratings(40, 700, 3).by_user, np.ones(700, bool), np.arange(40)
     monkeypatch.setattr(ranking, "_MAX_ENTRIES", 5 * 700)
-    expected = reference.top_items(p, q, users, candidates, seen, 700)
+    expected = references.top_items(p, q, users, candidates, seen, 700)
     for found, wanted in zip(CpuRanking(p, q, candidates, seen).top_items(users, 700), expected, strict=True):
         assert np.array_equal(found, wanted, equal_nan=True)
 
@@ -90,7 +90,7 @@ def test_blocks_are_narrower_where_shared_memory_is_short(host, monkeypatch):
     narrower, wider = narrow._items, wide._items
     assert narrower.shape.users < wider.shape.users and narrower.shared(128) <= 64 << 10 < wider.shared(128)
     for found, expected in zip(
-        narrow.top_items(users, 128), reference.top_items(p, q, users, candidates, seen, 128), strict=True
+        narrow.top_items(users, 128), references.top_items(p, q, users, candidates, seen, 128), strict=True
     ):
         assert np.array_equal(found, expected, equal_nan=True)
 
@@ -136,7 +136,7 @@ def test_metrics_of_a_list_computed_by_hand(device):
     (metrics,) = ranking.metrics(test, FIRST, 4)
     gain, ideal = 1 + 1 / 2, 1 + 1 / np.log2(3) + 1 / 2
     assert metrics == pytest.approx([2 / 4, 2 / 3, (1 + 2 / 3) / 3, gain / ideal], rel=1e-12)
-    assert reference.ranking_metrics(np.array([5, 1, 2, 9]), [2, 5, 7]) == pytest.approx(metrics, rel=1e-12)
+    assert references.ranking_metrics(np.array([5, 1, 2, 9]), [2, 5, 7]) == pytest.approx(metrics, rel=1e-12)
 
 
 def test_a_perfect_list_gets_ones_and_a_wrong_one_zeros(device):
@@ -163,8 +163,8 @@ def test_metrics_match_the_reference(device, k):
     candidates = np.random.default_rng(4).random(n_items) < 0.9
     users = np.flatnonzero(test.counts)[::-1]
     expected = [
-        reference.ranking_metrics(items, test.indices[test.indptr[user] : test.indptr[user + 1]])
-        for user, items in zip(users, reference.top_items(p, q, users, candidates, seen, k)[0], strict=True)
+        references.ranking_metrics(items, test.indices[test.indptr[user] : test.indptr[user + 1]])
+        for user, items in zip(users, references.top_items(p, q, users, candidates, seen, k)[0], strict=True)
     ]
     ranking = ranking_of(device, p, q, candidates, seen)
     ranking._batch = 11
@@ -189,7 +189,8 @@ def test_rank_averages_over_users_with_a_test_item(device, sets):
     assert len(users) < test.n_users
     items, _ = model.recommend(users, k=7)
     rows = [
-        reference.ranking_metrics(row, test.items[test.users == user]) for user, row in zip(users, items, strict=True)
+        references.ranking_metrics(row, test.items[test.users == user])
+        for user, row in zip(users, items, strict=True)
     ]
     expected = dict(zip(("precision", "recall", "map", "ndcg"), np.mean(rows, axis=0), strict=True))
     assert model.evaluate_ranking(test, k=7) == pytest.approx(expected, rel=1e-12)

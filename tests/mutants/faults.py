@@ -28,8 +28,8 @@ GROUPS = {
 }
 KERNELS = "kernels"
 
-# What only a GPU runs, or NVRTC for it.
-ONLY_WITH_A_GPU = {"backends/cuda.py", "backends/nvrtc.py", "backends/occupancy.py"}
+# What only a GPU runs.
+ONLY_WITH_A_GPU = {"backends/cuda.py", "backends/occupancy.py"}
 
 _WEIGHTS = {
     "comparison": 3,

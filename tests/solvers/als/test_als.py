@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nvrtc
 from cases import HALF, als_case, als_tolerance
 from gpumf import ALS, backends
-from gpumf.backends import nvrtc
 from gpumf.backends.cpu import reference
 from gpumf.backends.occupancy import KEPLER, active_blocks
 from gpumf.ratings import Ratings

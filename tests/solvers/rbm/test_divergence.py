@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+import references
 from cases import MARGIN, Machine, as_binary, rbm_case, uniform, unit_draws
 from gpumf import RBM
-from gpumf.backends.cpu import reference
 from support import kernels_on, rated, to_numpy
 
 
@@ -77,10 +77,10 @@ def test_levels_are_drawn_with_the_probabilities_of_the_reference(device):
         batch, rng = trainer.batches[0], np.random.default_rng(0)
         chosen, columns = as_binary(batch, learned[0].shape[:2])
         weights, visible_biases, hidden_biases = (a.astype(np.float64) for a in learned)
-        hidden_key, known = np.uint64(3), reference.rbm_hidden(chosen, weights, hidden_biases)
+        hidden_key, known = np.uint64(3), references.rbm_hidden(chosen, weights, hidden_biases)
         units = unit_draws(model, batch, hidden_key)
         assert np.abs(units - known).min() > MARGIN
-        probabilities = reference.rbm_visible(units < known, weights, visible_biases)[columns, batch.items]
+        probabilities = references.rbm_visible(units < known, weights, visible_biases)[columns, batch.items]
         boundaries = np.cumsum(probabilities, axis=-1)[:, :-1]
         keys = rng.integers(1 << 63, size=400_000, dtype=np.uint64)
         for entry in rng.choice(len(columns), 10, replace=False):

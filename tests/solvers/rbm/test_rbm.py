@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+import references
 from gpumf import RBM
-from gpumf.backends.cpu import reference
 from gpumf.models import DivergedError
 from gpumf.models.rbm_evaluation import ExpectationKernelRanking, ExpectationRanking, expectation_ranking
 from gpumf.ratings import Ratings
@@ -18,9 +18,9 @@ def test_errors_and_predictions_are_of_expected_ratings(device):
         model = RBM(20, biases=False, learning_rate=0.3, solver=kernel, device=device).fit(train, 1, test)
         chosen = np.zeros((train.n_users, train.n_items, 5))
         chosen[train.users, train.items, train.values.astype(int) - 1] = 1
-        hidden = reference.rbm_hidden(chosen, model.item_weights, model.hidden_biases)
+        hidden = references.rbm_hidden(chosen, model.item_weights, model.hidden_biases)
         assert np.abs(model.user_hidden - hidden).max() < 1e-5
-        expected = reference.rbm_expectations(hidden, model.item_weights, model.visible_biases, [1, 2, 3, 4, 5])
+        expected = references.rbm_expectations(hidden, model.item_weights, model.visible_biases, [1, 2, 3, 4, 5])
         known = np.bincount(train.items, minlength=train.n_items) > 0
         expected = np.where(known, expected, train.mean)
         assert (~known).sum() > 0 and np.abs(model.predict(*np.indices(expected.shape)) - expected).max() < 1e-5
@@ -34,7 +34,7 @@ def test_without_training_ratings_the_biases_or_the_mean_are_predicted():
     model = RBM(20, biases=False, solver="sequential").fit(train, 3)
     assert (model.predict(np.arange(4), 2) == np.float32(train.mean)).all()
     assert np.allclose(model.user_hidden[3], 1 / (1 + np.exp(-model.hidden_biases)), atol=1e-6)
-    expected = reference.rbm_expectations(
+    expected = references.rbm_expectations(
         model.user_hidden[3:], model.item_weights, model.visible_biases, model.level_values
     )
     assert model.predict(3, [0, 1]) == pytest.approx(expected[0, :2], rel=1e-6)
