@@ -111,11 +111,11 @@ def test_what_a_late_part_holds_is_found(tmp_path, small_parts, line, message):
 def test_quotes_are_read_in_parts_unless_lines_end_in_them(tmp_path, small_parts, end):
     for text, in_parts in (("a b", True), (f"a{end}b", False), (f"a{end}b{end}c", False)):
         small_parts.clear()
-        lines = [f'"{k % 50}","{k // 50}",{k % 5 + 1},"{text}"' for k in range(2_000)]
+        lines = [f'"{k % 50}","{k // 50}",{k % 5 + 1},"{text}"' for k in range(60_000)]
         path = tmp_path / "mine.csv"
         path.write_bytes(end.join(['"user","item","rating","text"', *lines, ""]).encode())
         ratings = read_ratings(path)
-        assert (small_parts[-1] > 1) == in_parts and ratings.nnz == 2_000 and ratings.n_users == 50
+        assert (small_parts[-1] > 1) == in_parts and ratings.nnz == 60_000 and ratings.n_users == 50
 
 
 @pytest.mark.parametrize("size", [2**20, 2**45])

@@ -60,12 +60,12 @@ class Ratings:
     >>> import numpy as np
     >>> from gpumf.ratings import Ratings
     >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 3, 4], n_users=2, n_items=3, scale=(1, 5), times=[30, 10, 20])
-    >>> ratings.nnz, ratings.density, ratings.mean, ratings.bounds
-    (3, 0.5, 4.0, (1, 5))
+    >>> ratings.nnz, ratings.density, ratings.mean, ratings.bounds, dataclasses.replace(ratings, scale=None).bounds
+    (3, 0.5, 4.0, (1, 5), (3.0, 5.0))
     >>> ratings.user_counts, ratings.item_counts
     (array([1, 2]), array([2, 0, 1]))
-    >>> ratings.by_user.values, ratings.by_item.values  # one after another
-    (array([3., 4., 5.], dtype=float32), array([3., 4., 5.], dtype=float32))
+    >>> ratings.by_user.indices, ratings.by_item.indptr
+    (array([0, 0, 2], dtype=int32), array([0, 2, 2, 3]))
     >>> ratings.select(ratings.values > 3).items, ratings.transposed().users
     (array([2, 0], dtype=int32), array([2, 0, 0], dtype=int32))
     >>> ratings.less(4).values, ratings.preferences().values
