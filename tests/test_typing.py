@@ -31,9 +31,10 @@ def public(module):
 
 
 def function_of(member):
-    """The package's function that a member of a class is, or None."""
+    """The package's function that a member of a class is, or None; a lambda is another name of an attribute."""
     function = getattr(member, "__func__", getattr(member, "fget", getattr(member, "func", member)))
-    return function if inspect.isfunction(function) and function.__module__.startswith("gpumf") else None
+    own = inspect.isfunction(function) and function.__module__.startswith("gpumf")
+    return function if own and function.__name__ != "<lambda>" else None
 
 
 def methods(kind):
