@@ -418,7 +418,7 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         >>> from gpumf import ImplicitALS
         >>> plays = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [9, 1, 4, 3]
         >>> ImplicitALS(2, device="cpu").fit(plays, epochs=3).hyperparameters.unobserved_weight
-        4.25
+        17.0
         """
         return self._hyperparameters_with(self._of_training or {"regularization": 1.0, "unobserved_weight": 1.0})
 
