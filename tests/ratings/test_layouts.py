@@ -171,9 +171,10 @@ def test_netflix_probe_of_an_unrated_movie(data):
 
 
 def test_netflix_without_openings(data):
-    write(data / "netflix" / "combined_data_1.txt", "1488844,3,2005-09-06\n")
-    with pytest.raises(DataError, match="a rating before the first line 'id:'"):
-        load("netflix")
+    for others in ("", NETFLIX[1]):
+        write(data / "netflix" / "combined_data_1.txt", "1488844,3,2005-09-06\n" + others)
+        with pytest.raises(DataError, match="a rating before the first line 'id:'"):
+            load("netflix")
 
 
 def test_netflix_bad_line_is_counted_with_its_openings(data):
