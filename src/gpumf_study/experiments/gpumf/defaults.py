@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf.models.ranking import METRICS, popular_items
+from gpumf_study import figure_style as style
 from gpumf_study.experiments import load_ratings
 
 K = 10  # items of a list
@@ -139,6 +140,12 @@ def lists(frame):
         return means
     searched = values["ImplicitALS", "searched"].groupby("data").mean()
     return means.assign(searched=searched, over_search=means.ImplicitALS / searched)
+
+
+def shown_lists(frame):
+    """Return `lists` as a table to be shown."""
+    names = {"at_least": "at least", "searched": "search", "over_search": "ImplicitALS / search"}
+    return lists(frame).rename(columns=names, index=style.data_name).rename_axis(index=None, columns=None).round(4)
 
 
 def left_out(frame):
