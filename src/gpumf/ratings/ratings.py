@@ -68,8 +68,8 @@ class Ratings:
     (array([0, 0, 2], dtype=int32), array([0, 2, 2, 3]))
     >>> ratings.select(ratings.values > 3).items, ratings.transposed().users
     (array([2, 0], dtype=int32), array([2, 0, 0], dtype=int32))
-    >>> ratings.less(4).values, ratings.preferences().values
-    (array([ 1., -1.,  0.], dtype=float32), array([1., 1., 1.], dtype=float32))
+    >>> ratings.less(4).values, ratings.less(4).preferences().values
+    (array([ 1., -1.,  0.], dtype=float32), array([1., 0., 0.], dtype=float32))
     >>> ratings.standardized(3, np.array([1, -1]), np.zeros(3), 0.5).values, ratings.damped.user_biases.shape
     (array([ 6., -2.,  4.], dtype=float32), (2,))
 
